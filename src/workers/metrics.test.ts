@@ -1,5 +1,6 @@
 /** The metrics of a worker, as its own exporter shows them: nothing between the counters and the page is replaced. */
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { readdirSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -83,10 +84,27 @@ test('turns, tokens, samples, commands and gradings are counted in seconds', asy
 test('training shows its last step, and leaves out what is no number', async () => {
   const steps = [{ loss: 9 }, { loss: 0.5, grad_norm: Number.NaN, global_step: 12 }]
   await store().putRecord('t/0', { schema: 'longhaul.training/1', stage: 'dapo-1', steps, alarms: [{}, {}] })
-  assert.equal(await value('longhaul_training_loss', 'purpose="reinforce"'), 0.5)
+  assert.equal(await value('longhaul_training_loss', 'purpose="reinforce"', 'sign="positive"'), 0.5)
   assert.equal(await value('longhaul_training_step'), 12)
   assert.equal(await value('longhaul_training_grad_norm'), null)
   assert.equal(await value('longhaul_training_alarms'), 2)
+})
+
+test('a loss below zero is shown by its sign, and the other side falls to zero', async () => {
+  const steps = [{ loss: -0.49, global_step: 13 }]
+  await store().putRecord('t/1', { schema: 'longhaul.training/1', stage: 'dapo-1', steps, alarms: [] })
+  const loss = (sign: string) => value('longhaul_training_loss', 'purpose="reinforce"', `sign="${sign}"`)
+  assert.deepEqual([await loss('positive'), await loss('negative')], [0, 0.49])
+  assert.equal(await value('longhaul_training_alarms'), 0)
+})
+
+test('a figure that the exporter refuses costs a warning, and never the record', async () => {
+  const warned = once(process, 'warning') as Promise<[Error]>
+  const record = { schema: 'longhaul.action/1', sampleMs: -1, ids: [] }
+  assert.equal((await store().claimRecord('a/1', record)).won, true)
+  const [warning] = await warned
+  assert.deepEqual([warning.name, /non-negative/.test(warning.message)], ['LonghaulMetrics', true])
+  await store().putRecord('t/2', { schema: 'longhaul.training/1', stage: 'dapo-1', steps: [{ ess: -1 }], alarms: [] })
 })
 
 test('a sandbox that does not open counts by its failure, a cancelled one does not', async () => {

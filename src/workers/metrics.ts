@@ -62,15 +62,26 @@ export function meteredStore(store: ArtifactStore, meter: MetricMeter): Artifact
     ...store,
     async claimRecord(key, record) {
       const claimed = await store.claimRecord(key, record)
-      if (claimed.won) count(record)
+      if (claimed.won) neverFailing(() => count(record))
       return claimed
     },
     async putRecord(key, record) {
       const ref = await store.putRecord(key, record)
       // Levels, not sums: the same record again changes nothing.
-      if ('schema' in record && record.schema === 'longhaul.training/1') show(record as unknown as TrainingRecord)
+      if ('schema' in record && record.schema === 'longhaul.training/1') {
+        neverFailing(() => show(record as unknown as TrainingRecord))
+      }
       return ref
     },
+  }
+}
+
+/** The record is there: an exporter that refuses a figure must not have the activity tried again, for ever. */
+function neverFailing(count: () => void): void {
+  try {
+    count()
+  } catch (error) {
+    process.emitWarning(`a metric was not counted: ${String(error)}`, 'LonghaulMetrics')
   }
 }
 
@@ -127,10 +138,11 @@ function recordCounters(meter: MetricMeter): (record: Counted) => void {
   }
 }
 
-/** Figure of a training record → metric. */
+/** The one figure with a sign. Gauges of the SDK take none, so it is shown as what it is above zero and what it is below, by a label. */
+const LOSS = 'longhaul_training_loss'
+/** Figure of a training record, never negative → metric. */
 const TRAINING = {
   global_step: 'longhaul_training_step',
-  loss: 'longhaul_training_loss',
   grad_norm: 'longhaul_training_grad_norm',
   entropy: 'longhaul_training_entropy',
   k3: 'longhaul_training_sampler_kl',
@@ -141,15 +153,25 @@ function trainingGauges(meter: MetricMeter): (record: TrainingRecord) => void {
   const gauges = Object.entries(TRAINING).map(
     ([figure, name]) => [figure, meter.createGauge(name, 'float', '', `${figure} of the last optimizer step`)] as const,
   )
+  const loss = meter.createGauge(LOSS, 'float', '', 'loss of the last optimizer step: positive minus negative')
   const alarms = meter.createGauge('longhaul_training_alarms', 'int', 'alarms', 'alarms of the last training job')
   return ({ stage, steps, alarms: raised }) => {
     const of = { purpose: purposeOf(stage).kind }
     for (const [figure, gauge] of gauges) {
       const value = steps.at(-1)?.[figure]
-      if (typeof value === 'number' && Number.isFinite(value)) gauge.set(value, of)
+      if (isFigure(value)) gauge.set(value, of)
+    }
+    const last = steps.at(-1)?.['loss']
+    if (isFigure(last)) {
+      loss.set(Math.max(last, 0), { ...of, sign: 'positive' })
+      loss.set(Math.max(-last, 0), { ...of, sign: 'negative' })
     }
     alarms.set(raised.length, of)
   }
+}
+
+function isFigure(value: unknown): value is number {
+  return typeof value === 'number' && Number.isFinite(value)
 }
 
 /** Openings that failed count by their code: most of them are placed again and leave no record. */
