@@ -37,7 +37,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     file: 'test/integration/helm-chart.test.ts',
     tests: ['the chart'],
     reason: NO_HELM,
-    why: 'Helm is built from Go modules for minutes, on request, where the machine has none; CI has it',
+    why: 'Helm is built from Go modules for minutes, on request, where the machine has none; .ci/run asks for it',
   },
   {
     file: 'test/integration/helm-chart.test.ts',
@@ -211,6 +211,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     tests: ['sandboxes as pods'],
     reason: NO_CLUSTER,
     why: 'its programs are a long build from Go modules that is asked for by hand: node test/support/kubernetes/programs.ts; it also needs root and containerd',
+  },
+  {
+    file: 'test/integration/helm-install.test.ts',
+    tests: ['the chart on a cluster'],
+    reason: new RegExp(`${NO_CLUSTER.source}|${NO_HELM.source}`),
+    why: 'a Kubernetes and Helm are long builds from Go modules that are asked for by hand and by .ci/run; a Kubernetes also needs root and containerd',
   },
   {
     file: 'test/integration/kubernetes-trainer.test.ts',

@@ -20,6 +20,7 @@ import type { Launcher } from '../../src/adapters/trainer-job/launchers/launcher
 import { HANG_MS } from '../support/hang.ts'
 import { type Cluster, startCluster } from '../support/kubernetes/cluster.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
+import { sharedClaim } from '../support/kubernetes/shared-claim.ts'
 import { python, pythonEnvironment, withoutPython } from '../support/python.ts'
 import { LONG_JOB, makeJobStore, prepareTestJob } from '../support/training-jobs.ts'
 
@@ -354,30 +355,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
         roleRef: role,
         subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: ACCOUNT }],
       },
-      {
-        apiVersion: 'v1',
-        kind: 'PersistentVolume',
-        metadata: { name: `artifacts-${namespace}` },
-        spec: {
-          capacity: { storage: '1Gi' },
-          accessModes: ['ReadWriteMany'],
-          persistentVolumeReclaimPolicy: 'Retain',
-          storageClassName: '',
-          hostPath: { path: root },
-          claimRef: { namespace, name: 'artifacts' },
-        },
-      },
-      {
-        apiVersion: 'v1',
-        kind: 'PersistentVolumeClaim',
-        metadata: { name: 'artifacts', namespace },
-        spec: {
-          accessModes: ['ReadWriteMany'],
-          storageClassName: '',
-          volumeName: `artifacts-${namespace}`,
-          resources: { requests: { storage: '1Gi' } },
-        },
-      },
+      ...sharedClaim({ namespace, path: root }),
     ])
     const quota = {
       apiVersion: 'v1',

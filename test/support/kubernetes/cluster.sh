@@ -43,6 +43,15 @@ home=$CLUSTER_HOME
 programs=$CLUSTER_PROGRAMS
 server=https://127.0.0.1:$API_PORT
 
+# Programs and packages of the machine, as a file system that all nodes share would have them. First: some lie below what is hidden next.
+count=0
+for path in $(echo "$CLUSTER_SHARED" | tr : ' '); do
+    mkdir -p "$CLUSTER_STORE/shared/$count"
+    mount --bind "$path" "$CLUSTER_STORE/shared/$count"
+    mount -o remount,bind,ro "$CLUSTER_STORE/shared/$count"
+    count=$((count + 1))
+done
+
 # The system's own sockets, containerd's above all, are out of sight, and what the parts keep at fixed places is ours.
 mount -t tmpfs -o mode=755 tmpfs /run
 for place in /var/lib /var/log; do
@@ -58,15 +67,6 @@ for name in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oo
     file=$home/sysctl/$(echo "$name" | tr / .)
     cat "/proc/sys/$name" >"$file"
     mount --bind "$file" "/proc/sys/$name"
-done
-
-# Programs and packages of the machine, as a file system that all nodes share would have them.
-count=0
-for path in $(echo "$CLUSTER_SHARED" | tr : ' '); do
-    mkdir -p "$CLUSTER_STORE/shared/$count"
-    mount --bind "$path" "$CLUSTER_STORE/shared/$count"
-    mount -o remount,bind,ro "$CLUSTER_STORE/shared/$count"
-    count=$((count + 1))
 done
 
 for hierarchy in /sys/fs/cgroup/*; do

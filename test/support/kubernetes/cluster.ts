@@ -27,6 +27,8 @@ export interface Cluster {
   home: string
   /** `https://127.0.0.1:port` */
   server: string
+  /** What addresses of its pods begin with, as `10.253.7.`; `1` behind it is this machine, for them. */
+  podSubnet: string
   authority: ClusterAuthority
   /** A kubeconfig file for the certificate of this file (`authority.issue`). `admin` may do everything. */
   configFile(identity: string): Promise<string>
@@ -63,6 +65,8 @@ export async function startCluster({
   )
   const environment = Object.fromEntries(ports) as Record<string, string>
   const server = `https://127.0.0.1:${environment['API_PORT']}`
+  // Of two clusters of one machine each has its own.
+  const podSubnet = `10.253.${Number(environment['API_PORT']) % 256}.`
   const authority = createClusterAuthority(join(home, 'pki'))
   authority.issue('server', { name: 'kube-apiserver' })
   authority.issue('admin', { name: 'admin', group: 'system:masters' })
@@ -78,7 +82,7 @@ export async function startCluster({
     JSON.stringify(kubeletSettings({ home, port: Number(environment['KUBELET_PORT']) })),
   )
   await Promise.all(['images', 'cni', 'cni-programs', 'pod-logs'].map((name) => mkdir(join(home, name))))
-  await writeFile(join(home, 'cni/10-pods.conflist'), JSON.stringify(NETWORK))
+  await writeFile(join(home, 'cni/10-pods.conflist'), JSON.stringify(podNetwork(podSubnet)))
   for (const name of ['ptp', 'loopback', 'host-local'])
     await copyFile(join(programs, name), join(home, 'cni-programs', name))
   for (const [path, file] of Object.entries(seccomp)) {
@@ -134,7 +138,7 @@ export async function startCluster({
     await withDeadline(ended, END_MS, 'the end of the cluster')
     await rm(home, { recursive: true, force: true })
   }
-  const cluster: Cluster = { home, server, authority, configFile, kubectl, importImage, log, close }
+  const cluster: Cluster = { home, server, podSubnet, authority, configFile, kubectl, importImage, log, close }
   try {
     await untilReady()
     return cluster
@@ -194,16 +198,9 @@ state = "/run/containerd"
 }
 
 /** A cable from each pod to the machine: it goes with the pod, and no rule of the firewall is needed. */
-const NETWORK = {
-  cniVersion: '1.0.0',
-  name: 'pods',
-  plugins: [
-    {
-      type: 'ptp',
-      ipMasq: false,
-      ipam: { type: 'host-local', dataDir: '/run/cni', ranges: [[{ subnet: '10.253.0.0/24' }]] },
-    },
-  ],
+function podNetwork(subnet: string): object {
+  const ipam = { type: 'host-local', dataDir: '/run/cni', ranges: [[{ subnet: `${subnet}0/24` }]] }
+  return { cniVersion: '1.0.0', name: 'pods', plugins: [{ type: 'ptp', ipMasq: false, ipam }] }
 }
 
 /** A machine with either version of control groups, whose settings for all are not ours to change. */

@@ -1,6 +1,6 @@
 /** The programs of a Kubernetes cluster, built once for each state of the lock files in `infra/kubernetes-server` into the user cache. */
 import { existsSync } from 'node:fs'
-import { mkdir, rename, rm, symlink } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
 import { runCommand } from '../../../src/platform/run-command.ts'
@@ -24,7 +24,7 @@ export async function findKubernetes({ build = false } = {}): Promise<{ programs
   if (!isRoot()) return no('a kubelet needs root')
   const missing = SYSTEM.filter((name) => findProgram(name) === null)
   if (missing.length > 0) return no(`there is no ${missing.join(', no ')}`)
-  const folder = join(stackPaths().cacheDir, 'kubernetes', await moduleKey({ module: MODULE, revision: '1' }))
+  const folder = join(stackPaths().cacheDir, 'kubernetes', await moduleKey({ module: MODULE, revision: '2' }))
   if (existsSync(folder)) return { programs: folder }
   if (!build) return no('its programs are not built: node test/support/kubernetes/programs.ts')
   const context = { log: console.error, saw: () => undefined, signal: new AbortController().signal }
@@ -36,10 +36,10 @@ export async function findKubernetes({ build = false } = {}): Promise<{ programs
     const temporary = `${folder}.new`
     await rm(temporary, { recursive: true, force: true })
     await mkdir(temporary)
-    const flags = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags', '-s -w', '-o', `${temporary}/`]
+    const flags = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags', await linkerFlags()]
     const { exitCode, tail } = await runCommand({
       command: 'nice',
-      args: ['-n', '15', go.path, 'build', ...flags, ...PACKAGES],
+      args: ['-n', '15', go.path, 'build', ...flags, '-o', `${temporary}/`, ...PACKAGES],
       cwd: MODULE,
       // Without C: the process of a pod stands alone in its image.
       env: { ...process.env, GOWORK: 'off', GOFLAGS: '', CGO_ENABLED: '0' },
@@ -53,6 +53,18 @@ export async function findKubernetes({ build = false } = {}): Promise<{ programs
     await rename(temporary, folder)
     return { programs: folder }
   })
+}
+
+/** As the release's own build has them: what asks a server for its version, Helm for one, gets that of the lock file. */
+async function linkerFlags(): Promise<string> {
+  const requirements = await readFile(join(MODULE, 'go.mod'), 'utf8')
+  const [, version, minor] = /^\tk8s\.io\/kubernetes (v1\.(\d+)\.\d+)$/m.exec(requirements) ?? []
+  if (version === undefined) throw new Error(`Expected k8s.io/kubernetes v1.N.N in ${MODULE}/go.mod`)
+  const variables = { gitVersion: version, gitMajor: '1', gitMinor: minor }
+  const assignments = ['k8s.io/component-base/version', 'k8s.io/client-go/pkg/version'].flatMap((name) =>
+    Object.entries(variables).map(([variable, value]) => `-X ${name}.${variable}=${value}`),
+  )
+  return ['-s -w', ...assignments].join(' ')
 }
 
 if (import.meta.main) {

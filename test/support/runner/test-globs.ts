@@ -7,7 +7,7 @@ export const TEST_GLOBS = {
 /** Of the system's: files that use neither workers nor suites of the shared stack, so they run beside the files that do. */
 export const APART_GLOBS = [
   'test/{architecture,bench,chaos,planted,replay,scripts,support,types,workflows}/**/*.test.ts',
-  'test/integration/{docker-launcher,leaks,kubernetes-sandbox,kubernetes-trainer,live-vllm,publish,scale,stalls,trackers,training-ends}.test.ts',
+  'test/integration/{docker-launcher,helm-install,leaks,kubernetes-sandbox,kubernetes-trainer,live-vllm,publish,scale,stalls,trackers,training-ends}.test.ts',
 ] as const
 
 /** Units that take longest on two cores begin first: begun late, one of them would run on alone. */

@@ -1,0 +1,25 @@
+/** A claim `artifacts` that shows pods a folder of this machine, as a file system that all nodes mount would. */
+export function sharedClaim({ namespace, path }: { namespace: string; path: string }): object[] {
+  const volume = `artifacts-${namespace}`
+  const common = { accessModes: ['ReadWriteMany'], storageClassName: '' }
+  return [
+    {
+      apiVersion: 'v1',
+      kind: 'PersistentVolume',
+      metadata: { name: volume },
+      spec: {
+        ...common,
+        capacity: { storage: '1Gi' },
+        persistentVolumeReclaimPolicy: 'Retain',
+        hostPath: { path },
+        claimRef: { namespace, name: 'artifacts' },
+      },
+    },
+    {
+      apiVersion: 'v1',
+      kind: 'PersistentVolumeClaim',
+      metadata: { name: 'artifacts', namespace },
+      spec: { ...common, volumeName: volume, resources: { requests: { storage: '1Gi' } } },
+    },
+  ]
+}
