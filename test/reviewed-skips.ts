@@ -213,6 +213,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: 'its programs are a long build from Go modules that is asked for by hand: node test/support/kubernetes/programs.ts; it also needs root and containerd',
   },
   {
+    file: 'test/chaos/pods.test.ts',
+    tests: ['an evaluation in pods'],
+    reason: new RegExp(`${NO_CLUSTER.source}|^needs root and a Docker engine to start$`),
+    why: 'a Kubernetes is a long build from Go modules that is asked for by hand and by .ci/run; it also needs root and containerd',
+  },
+  {
     file: 'test/integration/helm-install.test.ts',
     tests: ['the chart on a cluster'],
     reason: new RegExp(`${NO_CLUSTER.source}|${NO_HELM.source}`),

@@ -117,6 +117,13 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
       })
     }
 
+    test('an agent that writes more than its disk is evicted by the node: its own doing, and no other pod takes its place', async () => {
+      const sandbox = await open({ limits: { ...LIMITS, diskGiB: 0.1 } })
+      const request = createPlayer(host, sandbox).next('head -c 300000000 /dev/zero > /testbed/full; sleep 120')
+      await assert.rejects(host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.DiskLimit')
+      await host.close(sandbox)
+    })
+
     describe('what the cluster refuses is one error that says what, and how to go on; no pod is left', () => {
       const cases: {
         what: string

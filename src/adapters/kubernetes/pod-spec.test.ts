@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
 
-const ASKED = podSpec({
+const QUESTION: Parameters<typeof podSpec>[0] = {
   input: {
     run: 'r',
     episode: 'r/e',
@@ -32,7 +32,8 @@ const ASKED = podSpec({
     host: 'pods-x',
     imageDigest: '',
   },
-})
+}
+const ASKED = podSpec(QUESTION)
 
 /** What an API server adds to a pod by itself. */
 function stored(change: (pod: Pod) => void = () => undefined): Pod {
@@ -80,6 +81,23 @@ test('requests are at most the limits, which the kubelet enforces, and the deadl
     limits: { cpu: '1500m', memory: '2Gi', 'ephemeral-storage': '4Gi' },
   })
   assert.equal(ASKED.spec['activeDeadlineSeconds'], 91)
+})
+
+test('amounts are spelled as servers give them back, also where a recipe has fractions and terabytes', () => {
+  for (const [limits, expected] of [
+    [
+      { cpus: 0.0625, memoryMiB: 1023.7, diskGiB: 0.1 },
+      { cpu: '63m', memory: '1Gi', 'ephemeral-storage': '102Mi' },
+    ],
+    [
+      { cpus: 2, memoryMiB: 2 * 1024 ** 2, diskGiB: 1536 },
+      { cpu: '2', memory: '2Ti', 'ephemeral-storage': '1536Gi' },
+    ],
+  ] as const) {
+    const input = { ...QUESTION.input, limits: { ...limits, pids: 64 } }
+    const resources = podSpec({ ...QUESTION, input }).spec.containers[0]?.['resources'] as { limits: object }
+    assert.deepEqual(resources.limits, expected)
+  }
 })
 
 test('names are host names, equal for equal ids and different for ids that are spelled alike', () => {

@@ -144,14 +144,22 @@ function atMost<T extends { cpus: number; memoryMiB: number }>(request: T, limit
   }
 }
 
-/** In the spelling that servers give back. */
+/** In the spelling that servers give back: another one would look like a pod that was changed. */
 function quantities({ cpus, memoryMiB, diskGiB }: { cpus: number; memoryMiB: number; diskGiB?: number }) {
   const milli = Math.round(cpus * 1000)
   return {
     cpu: milli % 1000 === 0 ? String(milli / 1000) : `${milli}m`,
-    memory: memoryMiB % 1024 === 0 ? `${memoryMiB / 1024}Gi` : `${Math.round(memoryMiB)}Mi`,
-    ...(diskGiB === undefined ? {} : { 'ephemeral-storage': `${diskGiB}Gi` }),
+    memory: mebibytes(memoryMiB),
+    ...(diskGiB === undefined ? {} : { 'ephemeral-storage': mebibytes(diskGiB * 1024) }),
   }
+}
+
+/** Whole ones, in the largest unit that they are a multiple of. */
+function mebibytes(amount: number): string {
+  const units = ['Mi', 'Gi', 'Ti']
+  let [left, unit] = [Math.max(1, Math.round(amount)), 0]
+  while (left % 1024 === 0 && unit < units.length - 1) [left, unit] = [left / 1024, unit + 1]
+  return `${left}${units[unit]}`
 }
 
 const MAX_PLAIN = 40

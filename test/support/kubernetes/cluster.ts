@@ -224,7 +224,7 @@ function kubeletSettings({ home, port }: { home: string; port: number }): object
     failCgroupV1: false,
     failSwapOn: false,
     makeIPTablesUtilChains: false,
-    localStorageCapacityIsolation: false,
+    localStorageCapacityIsolation: true,
     enforceNodeAllocatable: [],
     evictionHard: {},
     podLogsDir: join(home, 'pod-logs'),

@@ -91,7 +91,12 @@ export async function startPodsCluster(programs: string): Promise<PodsCluster> {
   }
 }
 
-async function importInto(cluster: Cluster, { engine, image }: SandboxFixture, archive: string): Promise<void> {
+/** Gives the node an image of an engine, by a file that is gone afterwards. */
+export async function importInto(
+  cluster: Cluster,
+  { engine, image }: Pick<SandboxFixture, 'engine' | 'image'>,
+  archive: string,
+): Promise<void> {
   await pipeline(await engine.docker.getImage(image).get(), createWriteStream(archive))
   await cluster.importImage(archive)
   await rm(archive)
