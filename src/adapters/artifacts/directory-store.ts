@@ -1,11 +1,10 @@
 import { link, mkdir, open, readdir, rm, unlink } from 'node:fs/promises'
 import { mkdirSync, readFile as readFileThen } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
-import { pathToFileURL } from 'node:url'
+import { pathToFileURL, fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
-import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ArtifactRef, ArtifactStore, WeightStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { directoryWeights } from './weights/directory-weights.ts'
 import {
   checkFolder,
   checkKey,
@@ -305,4 +304,25 @@ function overdue({ name, key, answerMs }: { name: string; key: string; answerMs:
     message: `Expected the artifact store to answer within ${answerMs / 1000} s. Look at its disk or mount`,
     details: { store: name, key },
   })
+}
+
+/** Every machine sees the directory: weights are where the trainer writes them. */
+export const directoryWeights: WeightStore = {
+  local: (policy) => policy,
+  async readFile({ policy: { uri, checkpointUri }, part, name }) {
+    const directory = part === 'policy' ? uri : checkpointUri
+    // A chat endpoint has an address for a directory.
+    if (directory === null || !directory.startsWith('file:')) return null
+    try {
+      return await readFile(join(fileURLToPath(directory), name))
+    } catch (error) {
+      if (errnoOf(error) === 'ENOENT') return null
+      throw error
+    }
+  },
+  kept: async () => null,
+  keep: async ({ policy }) => policy,
+  use: (_, work) => work(),
+  bringFile: async () => {},
+  requireSeenBy: () => {},
 }

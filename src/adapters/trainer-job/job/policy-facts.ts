@@ -2,7 +2,7 @@ import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import type { WeightStore } from '../../../contracts/artifacts.types.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { type Positions, readPositions } from './rope-statement.ts'
-import { directoryWeights } from '../../artifacts/weights/directory-weights.ts'
+import { directoryWeights } from '../../artifacts/directory-store.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
 /** What a batch must say about the model it was sampled from. */
