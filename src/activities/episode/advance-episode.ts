@@ -18,9 +18,8 @@ import { firstMessage, formatErrorText, observationText } from '../../scaffold/o
 import { parseReply } from '../../scaffold/parse-reply.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
 import type { HostDoor } from '../runtime/host-door.ts'
-import { isBeyondContext } from './chat-sampler.ts'
+import { isBeyondContext, type EpisodeSetting, type SampledTurn, type Sampler } from './samplers.ts'
 import { renewing, EpisodeWorld, compare, isRepeatable, wantsTree } from './episode-world.ts'
-import type { EpisodeSetting, SampledTurn, Sampler } from './sampler.ts'
 import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
 
 /** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */

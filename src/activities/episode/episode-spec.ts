@@ -10,7 +10,7 @@ import { chatFormats } from '../../scaffold/render.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { TaskReader } from '../runtime/stored-records.ts'
-import type { EpisodeSetting } from './sampler.ts'
+import type { EpisodeSetting } from './samplers.ts'
 
 /** What the recipe says about episodes of one purpose. */
 interface PurposeRules {

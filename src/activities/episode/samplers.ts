@@ -1,16 +1,64 @@
-import type { EpisodeSpec } from '../../contracts/episodes.types.ts'
+import type { EpisodeSpec, ActionRecord, EpisodeLimits, EpisodeStart } from '../../contracts/episodes.types.ts'
 import { chatFormats, renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
 import { type Defuse, createDefuse, readAddedTokens } from '../../scaffold/special-tokens.ts'
 import type { ChatClients, PolicyClients } from '../runtime/policy-clients.ts'
 import type { RecipeReader } from '../runtime/stored-records.ts'
-import { createChatSampler } from './chat-sampler.ts'
-import type { Sampler, FirstPromptInput, SampledTurn, SampleInput } from './sampler.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys } from '../../contracts/keys.ts'
-import type { PolicyRef, PolicyClient, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
-import { isLonghaulError } from '../../contracts/errors.ts'
+import type {
+  PolicyRef,
+  PolicyClient,
+  ChatClient,
+  ChatMessage,
+  ChatRequest,
+  ChatFormat,
+} from '../../contracts/policy.types.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { systemPrompt } from '../../scaffold/observation.ts'
-import { contextIds } from './transcript.ts'
+import { contextIds, type Transcript } from './transcript.ts'
+import type { ScaffoldProfile } from '../../contracts/sandbox.types.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
+
+/** Everything that a spec names, looked up. */
+export interface EpisodeSetting {
+  task: Task
+  profile: ScaffoldProfile
+  format: ChatFormat
+}
+
+export interface FirstPromptInput {
+  spec: EpisodeSpec
+  setting: EpisodeSetting
+  /** Statement and prompt line. */
+  firstMessage: string
+  signal: AbortSignal
+}
+
+export interface SampleInput {
+  spec: EpisodeSpec
+  setting: EpisodeSetting
+  transcript: Transcript
+  turn: number
+  seed: number
+  signal: AbortSignal
+  /**
+   * The turn as another worker has recorded it meanwhile, else null. Read right before the request to the policy server: a worker
+   * that was suspended may have been replaced, and a second sample of a recorded turn is wasted.
+   */
+  recorded(): Promise<SampledTurn | null>
+}
+
+/** The part of an action record that the policy makes. */
+export type SampledTurn = Pick<ActionRecord, 'promptDelta' | 'ids' | 'logprobs' | 'text' | 'finishReason' | 'policy'> &
+  Pick<Partial<ActionRecord>, 'chat'>
+
+/** How the replies of an episode come about: as token ids that may be trained on, or as text that may only be graded. */
+export interface Sampler {
+  /** The first prompt as this sampler needs it; made once and kept. */
+  firstPrompt(input: FirstPromptInput): Promise<Pick<EpisodeStart, 'promptIds' | 'trainingPromptIds' | 'messages'>>
+  /** Null where the turn does not fit into the context any more: the policy's own ending. */
+  sample(input: SampleInput): Promise<SampledTurn | null>
+}
 
 /** Chooses the sampler of a run by the kind of its policy server. */
 export type Samplers = (run: string) => Promise<Sampler>
@@ -72,6 +120,7 @@ async function readTokens(
   return tokenizer === null ? [] : readAddedTokens(Buffer.from(tokenizer).toString('utf8'))
 }
 
+/** For policies whose own tokens are not known, as behind a chat endpoint. */
 const defuseKnown = createDefuse()
 
 /** Ids are appended as they came: only first prompts and deltas are ever tokenised. */
@@ -113,7 +162,7 @@ export function createTokenSampler({
       }
       const already = await recorded()
       if (already !== null) return already
-      const sampled = await sampleOrOverflow(policy, request, signal)
+      const sampled = await nullOnOverflow(() => policy.sample(request, signal))
       return sampled === null ? null : { promptDelta, ...sampled }
     },
   }
@@ -151,14 +200,77 @@ async function promptDeltaOf(
   return policy.tokenize({ policy: spec.policy, text }, signal)
 }
 
+/** The scaffold's prompts as messages, the replies as text; the endpoint's own counts say how full the context is. */
+export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
+  return {
+    async firstPrompt(input) {
+      return { promptIds: [], trainingPromptIds: null, messages: firstMessages(input) }
+    },
+    async sample({ spec, transcript, seed, signal, recorded }): Promise<SampledTurn | null> {
+      const { limits, sampling, episode } = spec
+      const room = limits.contextTokens - usedTokens(transcript)
+      if (room <= 0) return null
+      const request: ChatRequest = {
+        messages: conversation(transcript),
+        maxTokens: Math.min(limits.maxTokensPerTurn, room),
+        seed,
+        sampling,
+        session: episode,
+      }
+      const already = await recorded()
+      if (already !== null) return already
+      const reply = await nullOnOverflow(() => chat.reply(request, signal))
+      if (reply === null) return null
+      const { text, answer } = reply
+      const finishReason = answer.ending === 'length' ? 'length' : 'stop'
+      return { promptDelta: [], ids: [], logprobs: [], text, finishReason, policy: spec.policy, chat: answer }
+    },
+  }
+}
+
+/**
+ * Whether a reply went beyond the context that the recipe allows, which only the endpoint's counts tell, afterwards. Such a reply is
+ * kept, because it was paid for, and never run: with ids it would have been cut.
+ */
+export function isBeyondContext({ chat }: Pick<ActionRecord, 'chat'>, { contextTokens }: EpisodeLimits): boolean {
+  const usage = chat?.usage ?? null
+  return usage !== null && usage.promptTokens + usage.completionTokens > contextTokens
+}
+
+function firstMessages({ spec, setting, firstMessage }: FirstPromptInput): ChatMessage[] {
+  const system = systemPrompt({ profile: setting.profile, withDemonstration: spec.demonstration })
+  return [
+    { role: 'system', content: system },
+    { role: 'user', content: defuseKnown(firstMessage) },
+  ]
+}
+
+/** Whole and in order, as with ids: nothing is dropped or summarised. */
+function conversation({ start, turns }: Transcript): ChatMessage[] {
+  if (start.messages === undefined) {
+    throw new LonghaulError({
+      code: 'Artifact.Corrupt',
+      message: 'Expected an episode that began with messages, this one began with token ids',
+      details: { episode: start.episode },
+    })
+  }
+  const replies = turns.flatMap(({ action, observation }): ChatMessage[] => [
+    { role: 'assistant', content: action.text },
+    { role: 'user', content: defuseKnown(observation?.text ?? '') },
+  ])
+  return [...start.messages, ...replies]
+}
+
+/** The last count of the endpoint. Later text is not estimated: a full context shows in the next reply. 0 without counts. */
+function usedTokens({ turns }: Transcript): number {
+  const usage = turns.at(-1)?.action.chat?.usage ?? null
+  return usage === null ? 0 : usage.promptTokens + usage.completionTokens
+}
+
 /** Null where the server's window is smaller than the recipe's: the turn does not fit, which is the policy's own ending. */
-async function sampleOrOverflow(
-  policy: PolicyClient,
-  request: SampleRequest,
-  signal: AbortSignal,
-): Promise<SampleResult | null> {
+async function nullOnOverflow<T>(sample: () => Promise<T>): Promise<T | null> {
   try {
-    return await policy.sample(request, signal)
+    return await sample()
   } catch (error) {
     if (isLonghaulError(error) && error.code === 'Model.ContextOverflow') return null
     throw error

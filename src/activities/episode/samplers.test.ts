@@ -9,8 +9,7 @@ import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { contextOf, usageOf } from '../../domain/statistics/token-usage.ts'
 import { chatml } from '../../scaffold/render.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
-import { createChatSampler, isBeyondContext } from './chat-sampler.ts'
-import type { EpisodeSetting } from './sampler.ts'
+import { createChatSampler, isBeyondContext, type EpisodeSetting } from './samplers.ts'
 import type { Transcript, Turn } from './transcript.ts'
 
 const record = makeRecord({ run: 'r' })
