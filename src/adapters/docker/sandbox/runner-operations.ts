@@ -38,32 +38,11 @@ export function createRunnerOperations({
   around,
   beforeTurn = async () => undefined,
 }: RunnerOperationsInput): Pick<SandboxHost, 'runTurn' | 'renew' | 'initialState' | 'capture' | 'treeHash'> {
-  /** The network was opened with the sandbox. Where it cannot be opened again, the agent has broken it or the engine reports an error. */
-  const connectNetwork = async ({ name, allowedHosts }: SandboxHandle): Promise<void> => {
-    if (allowedHosts === undefined) return
-    try {
-      await relays.ensure({ name, allowedHosts })
-    } catch (error) {
-      log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
-    }
-  }
-
-  const runTurn = async (sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult> => {
-    const line = encodeTurn(request)
-    await connectNetwork(sandbox)
-    const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
-    const maxBodyBytes = request.maxOutputBytes
-    const reply = await runners.request({ name: sandbox.name, line, timeoutMs, maxBodyBytes, signal })
-    const result = parseTurn(reply, reply.tookMs)
-    const network = relays.takeUse(sandbox.name)
-    return network === undefined ? result : { ...result, network }
-  }
-
   return {
     runTurn: (sandbox, request, signal) =>
       around('running a turn', sandbox.name, signal, async () => {
         await beforeTurn(sandbox.name)
-        return runTurn(sandbox, request, signal)
+        return runTurn({ runners, relays, log }, sandbox, request, signal)
       }),
     renew: (sandbox, signal) =>
       around('renewing a lease', sandbox.name, signal, async () => {
@@ -90,4 +69,25 @@ export function createRunnerOperations({
         return parseTree(await runners.request(request))
       }),
   }
+}
+
+async function runTurn(
+  { runners, relays, log }: Pick<RunnerOperationsInput, 'runners' | 'relays' | 'log'>,
+  sandbox: SandboxHandle,
+  request: TurnRequest,
+  signal: AbortSignal,
+): Promise<TurnResult> {
+  const { name, allowedHosts } = sandbox
+  const line = encodeTurn(request)
+  // The network was opened with the sandbox. Where it cannot be opened again, the agent has broken it or the engine reports an error.
+  if (allowedHosts !== undefined) {
+    await relays.ensure({ name, allowedHosts }).catch((error: unknown) => {
+      log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+    })
+  }
+  const timeoutMs = request.timeoutMs + OUTER_SLACK_MS
+  const reply = await runners.request({ name, line, timeoutMs, maxBodyBytes: request.maxOutputBytes, signal })
+  const result = parseTurn(reply, reply.tookMs)
+  const network = relays.takeUse(name)
+  return network === undefined ? result : { ...result, network }
 }
