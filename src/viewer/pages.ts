@@ -7,9 +7,8 @@ import { readComparePage } from './read-comparison.ts'
 import { readEpisodePage, readTurnPage, readTurnsPage } from './read-episode.ts'
 import { readHistoryPage } from './read-history.ts'
 import { readNightsPage, readTrendPage } from './read-nights.ts'
-import { listRuns, readReportPage, readRunPage, readRunsPage } from './read-run.ts'
+import { listRuns, readReportPage, readRunPage, readRunsPage, readBlockersPage } from './read-run.ts'
 import { findBatch, readTokensPage } from './read-tokens.ts'
-import { readBlockersPage } from './read-blockers.ts'
 import type { RunSource } from './run-source.ts'
 
 export interface Pages {

@@ -1,5 +1,4 @@
 /** An episode's page, from its records: finished, running, or lost on the way. */
-import { gatedTests, gradeStoredLog } from './read-tests.ts'
 import { AUDIT_REASONS } from '../contracts/audit.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type {
@@ -34,6 +33,8 @@ import type {
   VerdictView,
 } from './pages.types.ts'
 import { turnLine, turnsOfPart } from './shared/turn-parts.ts'
+import { parse } from '../adapters/parsing/parser-pool.ts'
+import { withoutTiming } from '../grading/test-names.ts'
 
 /** Of one text in a part of an episode; the page of its turn has all of it. */
 export const SHOWN_CHARS = 8_192
@@ -221,4 +222,35 @@ async function rewardParts(store: ArtifactStore, record: EpisodeRecord): Promise
 
 function decode(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes)
+}
+
+/** Lists of ten thousand tests exist; a page needs no more. */
+const MOST_TESTS = 20_000
+
+/** Statuses by test as the log has them; null where no parser reads it. Read in a thread: a log is foreign text. */
+async function gradeStoredLog(task: Task, log: Uint8Array): Promise<ReadonlyMap<string, string> | null> {
+  const { gradingProfile: profile, installConfig } = task
+  try {
+    const graded = await parse('gradeNamedLog', { profile, parser: installConfig.logParser, log, tests: null })
+    return graded.kind === 'graded' ? graded.statuses : null
+  } catch {
+    return null
+  }
+}
+
+/** The listed tests of an episode: what the gate says of them before the patch, and its grading's log after it. */
+function gatedTests(
+  { failToPass, passToPass }: Pick<Task, 'failToPass' | 'passToPass'>,
+  statuses: ReadonlyMap<string, string> | null,
+): TestView[] {
+  const after = (name: string): string | null =>
+    statuses === null ? null : (statuses.get(name) ?? statuses.get(withoutTiming(name)) ?? 'not in the log')
+  const views = (names: readonly string[], list: TestView['list']): TestView[] =>
+    names.map((name) => ({
+      name,
+      list,
+      before: list === 'FAIL_TO_PASS' ? 'fails' : 'passes',
+      after: after(name),
+    }))
+  return [...views(failToPass, 'FAIL_TO_PASS'), ...views(passToPass, 'PASS_TO_PASS')].slice(0, MOST_TESTS)
 }

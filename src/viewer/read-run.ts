@@ -29,8 +29,9 @@ import {
   signTable,
   suspectTable,
 } from '../report/tables.ts'
-import type { EvaluationLine, ReportPage, RunPage, RunsPage, TrainingLine } from './pages.types.ts'
+import type { EvaluationLine, ReportPage, RunPage, RunsPage, TrainingLine, BlockersPage } from './pages.types.ts'
 import { seriesOfRun } from './read-nights.ts'
+import { NO_SERVER, type RunSource } from './run-source.ts'
 
 const TABLES = [
   scoreTable,
@@ -146,4 +147,15 @@ async function costTables(store: ArtifactStore, run: string): Promise<ReportPage
   return [runCostTable, resolvedCostTable, lostCostTable]
     .map((make) => make({ costs }))
     .filter(({ rows }) => rows.length > 0)
+}
+
+/** What a run waits for now: the one page that no record tells. */
+export async function readBlockersPage(
+  { store, source }: { store: ArtifactStore; source: RunSource | null },
+  run: string,
+): Promise<BlockersPage> {
+  const answer = source === null ? ({ ok: false, why: NO_SERVER } as const) : await source.blockers(run)
+  if (answer.ok) return { kind: 'blockers', run, why: null, open: answer.value, isPlayed: answer.value !== null }
+  const isPlayed = (await newestDurations(store, run)) === null
+  return { kind: 'blockers', run, why: answer.why, open: null, isPlayed }
 }

@@ -7,11 +7,11 @@ import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { errnoOf } from '../platform/files.ts'
 import { ASSETS, type AssetName, type Assets } from './assets.ts'
 import { followEpisode, followRun } from './live.ts'
-import { OPENER } from './opener.ts'
 import { PAGE_HEADERS } from './page-headers.ts'
 import { createPages, type Pages } from './pages.ts'
 import type { LiveMessage } from './pages.types.ts'
 import type { RunSource } from './run-source.ts'
+import { TOKEN_KEY } from './shared/token-key.ts'
 
 const HOST = '127.0.0.1'
 /** Open live connections at most: each polls files. */
@@ -192,3 +192,26 @@ function portError(error: Error, port: number): Error {
 function messageOf(error: unknown): string {
   return isLonghaulError(error) ? `${error.code}: ${error.message}` : 'the viewer failed; see its terminal'
 }
+
+const OPENER_SCRIPT = `const token = localStorage.getItem(${JSON.stringify(TOKEN_KEY)})
+if (token !== null && /^[\\w-]+$/.test(token)) location.replace('/' + token + '/' + location.hash)
+`
+
+const OPENER_PAGE = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Longhaul</title>
+<script src="/open.js"></script>
+<h1>Longhaul</h1>
+<p>Open the address that <code>longhaul view</code> printed, once in this browser. From then on this link works.</p>
+</html>
+`
+
+/**
+ * The page at the viewer's address without its token: where links lead that others can read, such as those in the Temporal UI. It
+ * holds nothing. In a browser that has opened the whole address before, it completes the link from what that browser kept.
+ */
+const OPENER = {
+  '/': { type: 'text/html; charset=utf-8', body: OPENER_PAGE },
+  '/open.js': { type: 'text/javascript; charset=utf-8', body: OPENER_SCRIPT },
+} as const

@@ -1,8 +1,12 @@
 /** Where an episode's time went: turns from its records, and beside them what the server's history says. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { EpisodePage, HistoryBar, HistoryPage, TimelineBar } from '../../src/viewer/pages.types.ts'
-import { type JoinedHistory, joinHistory } from '../../src/viewer/shared/join-timeline.ts'
-import { type Timeline as TimelineOfTurns, timelineOf } from '../../src/viewer/shared/timeline.ts'
+import {
+  type JoinedHistory,
+  joinHistory,
+  type Timeline as TimelineOfTurns,
+  timelineOf,
+} from '../../src/viewer/shared/timeline.ts'
 import { type Bar, Bars } from './bars.tsx'
 import { isStatic, usePage } from './data.ts'
 import { seconds } from './parts.tsx'

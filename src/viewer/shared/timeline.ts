@@ -1,5 +1,142 @@
-/** Where an episode's time went, by the clocks of its workers: sampling, execution, and the time between that neither took. */
-import type { EpisodePage, TimelineBar } from '../pages.types.ts'
+/** An episode's records and its workflow's history on one line of time. Only times that one of the two says. */
+import type { HistoryBar, HistoryPage, HistoryRow, EpisodePage, TimelineBar } from '../pages.types.ts'
+
+type Execution = HistoryPage['executions'][number]
+type Activity = Execution['activities'][number]
+
+export interface JoinedHistory {
+  bars: HistoryBar[]
+  rows: HistoryRow[]
+  /** Events that were left unread, over all executions. */
+  unread: number
+}
+
+export interface JoinInput {
+  history: Pick<HistoryPage, 'executions' | 'atMs'>
+  timeline: Timeline
+}
+
+export function joinHistory({ history: { executions, atMs }, timeline }: JoinInput): JoinedHistory {
+  const played = turnsOf(timeline)
+  const joined: JoinedHistory = { bars: [], rows: [], unread: 0 }
+  let placements = 0
+  let isFirstStep = false
+  for (const execution of executions) {
+    joined.unread += Math.max(0, execution.events - execution.eventsRead)
+    for (const activity of execution.activities) {
+      joined.bars.push(...barsOf(activity, atMs))
+      joined.rows.push(rowOf(activity))
+      if (activity.activity === 'openSandbox' && activity.state === 'completed') {
+        placements += 1
+        isFirstStep = true
+      }
+      if (activity.activity !== 'advanceEpisode') continue
+      const resumed = resumingOf(activity, { played, isNewSandbox: isFirstStep && placements > 1, atMs })
+      if (resumed !== null) joined.bars.push(resumed)
+      isFirstStep = false
+    }
+    joined.rows.push(...execution.marks.map(markRow))
+  }
+  joined.rows.sort((a, b) => a.atMs - b.atMs)
+  return joined
+}
+
+interface Played {
+  fromMs: number
+  toMs: number
+  isSampling: boolean
+}
+
+function turnsOf({ bars, fromMs: zero }: Timeline): Played[] {
+  if (zero === null) return []
+  return bars
+    .filter(({ what }) => what === 'sampling' || what === 'execution')
+    .map(({ what, fromMs, toMs }) => ({
+      fromMs: zero + fromMs,
+      toMs: zero + toMs,
+      isSampling: what === 'sampling',
+    }))
+}
+
+const KINDS: Readonly<Record<string, HistoryBar['what']>> = {
+  openSandbox: 'placing',
+  advanceEpisode: 'playing',
+  gradeSubmission: 'grading',
+}
+
+function barsOf(activity: Activity, atMs: number): HistoryBar[] {
+  const { scheduledMs, startedMs, closedMs, attempt, state, queue } = activity
+  const endMs = Math.max(scheduledMs, closedMs ?? atMs)
+  const began = startedMs ?? endMs
+  const name = activity.activity
+  const before: HistoryBar =
+    attempt > 1
+      ? {
+          what: 'retries',
+          fromMs: scheduledMs,
+          toMs: began,
+          note: `${name}: ${attempt - 1} earlier ${attempt === 2 ? 'attempt' : 'attempts'}, with their queues`,
+        }
+      : { what: 'queue', fromMs: scheduledMs, toMs: began, note: `${name} in the queue ${queue}` }
+  if (startedMs === null) return [before]
+  const note = `${name}, attempt ${attempt}: ${state}`
+  return [before, { what: KINDS[name] ?? 'other', fromMs: startedMs, toMs: endMs, note }]
+}
+
+/** From the beginning of a step that goes on elsewhere until its first new sample; null where the records have none. */
+function resumingOf(
+  { startedMs, closedMs, attempt }: Activity,
+  { played, isNewSandbox, atMs }: { played: readonly Played[]; isNewSandbox: boolean; atMs: number },
+): HistoryBar | null {
+  if (startedMs === null || (!isNewSandbox && attempt < 2)) return null
+  if (!played.some(({ toMs }) => toMs <= startedMs)) return null
+  const next = played.find(({ fromMs, isSampling }) => isSampling && fromMs >= startedMs)
+  if (next === undefined || next.fromMs > (closedMs ?? atMs)) return null
+  const note = isNewSandbox
+    ? 'recorded turns are replayed in a new sandbox'
+    : `attempt ${attempt} asks the sandbox what it has, and replays what it lacks`
+  return { what: 'resuming', fromMs: startedMs, toMs: next.fromMs, note }
+}
+
+function rowOf(activity: Activity): HistoryRow {
+  const { scheduledMs, startedMs, closedMs, attempt, state, queue, failure, summary, worker } = activity
+  const isFault = failure !== null || state === 'failed' || state === 'timed-out'
+  const said = failure === null ? null : failure.code === null ? failure.message : `${failure.code}: ${failure.message}`
+  const earlier = state === 'failed' || state === 'timed-out' || said === null ? said : `attempt before: ${said}`
+  return {
+    atMs: scheduledMs,
+    queuedMs: startedMs === null || attempt > 1 ? null : startedMs - scheduledMs,
+    ranMs: startedMs === null || closedMs === null ? null : closedMs - startedMs,
+    activity: activity.activity,
+    queue,
+    attempt,
+    state,
+    note: [earlier, summary, worker === null ? null : `on ${worker}`].filter(Boolean).join(' · '),
+    isFault,
+  }
+}
+
+const MARKS: Readonly<Record<Execution['marks'][number]['what'], string>> = {
+  signal: 'signal',
+  'workflow-task-failed': 'workflow task failed',
+  'workflow-task-timed-out': 'workflow task timed out',
+  'cancel-asked': 'asked to cancel',
+}
+
+function markRow({ what, atMs, note }: Execution['marks'][number]): HistoryRow {
+  const isFault = what === 'workflow-task-failed' || what === 'workflow-task-timed-out'
+  return {
+    atMs,
+    queuedMs: null,
+    ranMs: null,
+    activity: MARKS[what],
+    queue: '',
+    attempt: 0,
+    state: '',
+    note,
+    isFault,
+  }
+}
 
 export interface TimelineFacts extends Pick<EpisodePage, 'startedAtMs' | 'turns' | 'moments'> {}
 
@@ -9,6 +146,7 @@ export interface Timeline {
   bars: TimelineBar[]
 }
 
+/** Where an episode's time went, by the clocks of its workers: sampling, execution, and the time between that neither took. */
 export function timelineOf({ startedAtMs, turns, moments }: TimelineFacts): Timeline {
   const fromMs = originOf({ startedAtMs, moments })
   if (fromMs === null) return { fromMs, bars: [] }

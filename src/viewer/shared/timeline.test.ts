@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { HistoryPage, TimelineBar } from '../pages.types.ts'
-import { joinHistory } from './join-timeline.ts'
+import { joinHistory } from './timeline.ts'
 
 type Execution = HistoryPage['executions'][number]
 type Activity = Execution['activities'][number]
