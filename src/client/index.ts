@@ -45,7 +45,7 @@ export {
   type SteerHostInput,
   uncordonHost,
 } from './hosts.ts'
-export { lookAtRun, type RunLook } from './look-at-run.ts'
+export { lookAtRun, type RunLook } from './list-runs.ts'
 export type { OpenActivity, RunWork } from './look-at-work.ts'
 export { findOpenWork, findRun, type FoundRun } from './find-run.ts'
 export { readHistory, type ReadHistoryInput } from './read-history.ts'
