@@ -4,9 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { gunzipSync, gzipSync } from 'node:zlib'
-import { MAX_STORED_LOG_BYTES } from '../../contracts/log-limits.ts'
+import { MAX_STORED_LOG_BYTES, keepLog, readLog, storedLogKey } from './stored-log.ts'
 import { createDirectoryStore } from './directory-store.ts'
-import { keepLog, readLog, storedLogKey } from './stored-log.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-logs-'))
 const store = createDirectoryStore({ root })

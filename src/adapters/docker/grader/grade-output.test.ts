@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { MAX_LOG_BYTES } from '../../../contracts/log-limits.ts'
+import { MAX_LOG_BYTES } from '../../artifacts/stored-log.ts'
 import { createGradeReader } from './grade-output.ts'
 
 const MARK = 'f00d'

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { MAX_LOG_BYTES } from '../../../contracts/log-limits.ts'
+import { MAX_LOG_BYTES } from '../../artifacts/stored-log.ts'
 import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
 import type { GradeMarks } from './grade-input.ts'
 
