@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { QUEUES } from '../contracts/workflow-ids.ts'
+import { bootId } from './processes.ts'
 
 /**
  * Name of this machine as a sandbox host, and the queue of this machine start. The kernel's boot id, not the worker process's: a restarted
@@ -10,13 +10,6 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
  */
 export function hostIdentity(name: string | null): { hostId: string; hostQueue: string } {
   const id = (name ?? hostname()).replaceAll(/[^A-Za-z0-9-]/g, '-').slice(0, 40)
-  return { hostId: id, hostQueue: QUEUES.sandboxHost(id, bootId()) }
-}
-
-function bootId(): string {
-  try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim().slice(0, 8)
-  } catch {
-    return `pid${process.pid}`
-  }
+  const started = bootId()?.slice(0, 8) ?? `pid${process.pid}`
+  return { hostId: id, hostQueue: QUEUES.sandboxHost(id, started) }
 }
