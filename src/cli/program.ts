@@ -28,7 +28,7 @@ import { addTrack } from './commands/track.ts'
 import { addTrain } from './commands/train.ts'
 import { addView } from './commands/view.ts'
 import { addWait } from './commands/wait.ts'
-import { packageVersion } from '../platform/package-version.ts'
+import { packageVersion } from '../platform/code-version.ts'
 
 /** Commands in the order in which a newcomer needs them. */
 export function createProgram(context: CommandContext): Command {

@@ -4,7 +4,6 @@ import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { CodeRecord } from '../contracts/costs.types.ts'
-import { packageVersion } from './package-version.ts'
 
 let known: Omit<CodeRecord, 'schema'> | undefined
 
@@ -18,6 +17,12 @@ export function codeVersion(): Omit<CodeRecord, 'schema'> {
     node: process.version,
   }
   return known
+}
+
+/** Version of this package, from the package.json above both `src` and `dist`. */
+export function packageVersion(): string {
+  const file = new URL('../../package.json', import.meta.url)
+  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
 }
 
 const CODE = /\.(?:[jt]s|py|sh|json)$/

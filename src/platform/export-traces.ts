@@ -13,7 +13,7 @@ import {
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { TraceContext } from '../contracts/trace-context.ts'
 import type { SpanAttributes } from './current-trace.ts'
-import { packageVersion } from './package-version.ts'
+import { packageVersion } from './code-version.ts'
 import type { EndSpanInput, OpenSpan, StartSpanInput, Traces, TraceSettings } from './traces.ts'
 
 const KINDS = { client: SpanKind.CLIENT, server: SpanKind.SERVER, internal: SpanKind.INTERNAL } as const

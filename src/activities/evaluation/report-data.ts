@@ -26,7 +26,7 @@ import { checkLedger } from '../training/check-ledger.ts'
 import { deriveEvaluation } from './derive-evaluation.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readIterationPlans } from './played-tasks.ts'
-import { packageVersion } from '../../platform/package-version.ts'
+import { packageVersion } from '../../platform/code-version.ts'
 
 /** Gathers a run's report from its records alone: the same again whenever it is asked for, also long after the run. */
 export async function gatherReportData(

@@ -7,7 +7,7 @@ import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/reci
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { errnoOf } from '../../platform/files.ts'
-import { packageVersion } from '../../platform/package-version.ts'
+import { packageVersion } from '../../platform/code-version.ts'
 import { shellWord } from '../../platform/shell-quote.ts'
 import { packageFile } from '../../stack/paths.ts'
 import { environmentExample } from '../arguments/environment-example.ts'
