@@ -1,12 +1,12 @@
 /** The watch beside the nights: one schedule of a namespace, made from the `alarms` of a file. */
-import { type ScheduleOptions, ScheduleNotFoundError } from '@temporalio/client'
+import type { ScheduleOptions } from '@temporalio/client'
 import type { Duration } from '@temporalio/common'
 import { ALARM_FACT_PATTERN, ALARM_FACTS } from '../contracts/alarm-facts.ts'
 import type { AlarmReceiver, AlarmRules, AlarmTemplate, WatchInput } from '../contracts/alarms.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { ALARM_SCHEDULE, QUEUES, WATCH_TYPE, workflowIds } from '../contracts/workflow-ids.ts'
 import type { LonghaulConnection } from './connect.ts'
-import { called, describeListed } from './schedules.ts'
+import { called, deleteSchedule, describeListed } from './schedules.ts'
 
 export interface AlarmsRequest {
   /** Variable of the control workers that holds the address. */
@@ -76,16 +76,8 @@ export function removeAlarms({
   connection: LonghaulConnection
   dryRun?: boolean
 }): Promise<boolean> {
-  return called(connection, async () => {
-    if ((await describeListed(connection, ALARM_SCHEDULE)) === null) return false
-    try {
-      if (!dryRun) await connection.client.schedule.getHandle(ALARM_SCHEDULE).delete()
-      return true
-    } catch (error) {
-      if (error instanceof ScheduleNotFoundError) return false
-      throw error
-    }
-  })
+  if (!dryRun) return deleteSchedule({ connection, id: ALARM_SCHEDULE })
+  return called(connection, async () => (await describeListed(connection, ALARM_SCHEDULE)) !== null)
 }
 
 /** @throws LonghaulError `Config.Invalid` */
