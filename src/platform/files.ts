@@ -1,4 +1,4 @@
-import { access, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { access, mkdir, open, readFile, rename, stat, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
 
 /** Readers see the old text or the new one, never half of it. `mode` 0o600 keeps secrets from other users of the machine. */
@@ -7,6 +7,16 @@ export async function writeFileAtomically(path: string, text: string, mode = 0o6
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2, 8)}`
   await writeFile(temporary, text, { mode })
   await rename(temporary, path)
+}
+
+/** A file's content, or the names in a directory: on the disk when this returns. */
+export async function syncPath(path: string): Promise<void> {
+  const handle = await open(path, 'r')
+  try {
+    await handle.sync()
+  } finally {
+    await handle.close()
+  }
 }
 
 export function exists(path: string): Promise<boolean> {

@@ -1,4 +1,4 @@
-import { link, mkdir, open, readdir, rm, unlink } from 'node:fs/promises'
+import { link, mkdir, readdir, rm, unlink } from 'node:fs/promises'
 import { mkdirSync, readFile as readFileThen } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL, fileURLToPath } from 'node:url'
@@ -17,7 +17,7 @@ import {
   missingArtifact,
   requireReferenced,
 } from './store-rules.ts'
-import { errnoOf } from '../../platform/files.ts'
+import { errnoOf, syncPath } from '../../platform/files.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
@@ -155,7 +155,7 @@ async function linkNew({ temp, path, bytes }: { temp: string; path: string; byte
   const file = await writeTempFile(temp, bytes)
   try {
     const won = await linkIfAbsent(file, path)
-    await syncDirectory(dirname(path))
+    await syncPath(dirname(path))
     return won
   } finally {
     await unlink(file).catch(() => undefined)
@@ -179,17 +179,7 @@ async function linkIfAbsent(file: string, path: string): Promise<boolean> {
 async function createDirectory(directory: string): Promise<void> {
   const firstCreated = await mkdir(directory, { recursive: true })
   if (firstCreated === undefined) return
-  for (let path = directory; path.length >= firstCreated.length; path = dirname(path))
-    await syncDirectory(dirname(path))
-}
-
-async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
+  for (let path = directory; path.length >= firstCreated.length; path = dirname(path)) await syncPath(dirname(path))
 }
 
 interface KeysBelowInput {

@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { type FileHandle, link, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { errnoOf, exists } from '../../platform/files.ts'
+import { errnoOf, exists, syncPath } from '../../platform/files.ts'
 
 export interface ExportSink {
   write(data: string | Uint8Array): Promise<void>
@@ -34,7 +34,7 @@ export async function writeExportFile(
   try {
     const written = await writeSynced(temporary, write)
     await place(temporary, target, force)
-    await syncDirectory(dirname(target))
+    await syncPath(dirname(target))
     return written
   } finally {
     await rm(temporary, { force: true })
@@ -90,7 +90,7 @@ export async function writeExportDirectory(
     const { sha256 } = await write(SUMS, (sink) => sink.write(sums.join('')))
     await write(MARK, (sink) => sink.write(`${JSON.stringify(mark, null, 2)}\n`))
     await placeDirectory(temporary, target, force)
-    await syncDirectory(dirname(target))
+    await syncPath(dirname(target))
     return { files: sums.length, bytes, sha256 }
   } finally {
     await rm(temporary, { recursive: true, force: true })
@@ -205,15 +205,6 @@ async function placeDirectory(temporary: string, target: string, force: boolean)
     throw error
   }
   await rm(aside, { recursive: true, force: true })
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const handle = await open(path, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
 }
 
 function ifAbsent(error: unknown): null {

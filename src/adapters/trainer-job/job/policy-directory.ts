@@ -7,7 +7,7 @@ import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { compareText } from '../../../domain/hash-order.ts'
 import { TEMP_DIRECTORY } from '../../artifacts/store-rules.ts'
-import { errnoOf } from '../../../platform/files.ts'
+import { errnoOf, syncPath } from '../../../platform/files.ts'
 import { tempName } from '../../../platform/temp-files.ts'
 import { type Rope, stateRope } from './rope-statement.ts'
 import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
@@ -229,15 +229,6 @@ async function writeSynced(path: string, data: Uint8Array | string): Promise<voi
     await file.sync()
   } finally {
     await file.close()
-  }
-}
-
-async function syncPath(path: string): Promise<void> {
-  const handle = await open(path, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
   }
 }
 
