@@ -13,6 +13,7 @@ export interface FollowAttemptInput {
   fence: number
   onProgress?: (progress: TrainerProgress) => void
   signal: AbortSignal
+  /** True for a reason that ends only the caller (a worker shutdown): the trainer goes on and is found again. @default never */
   mayOutlive?: (reason: unknown) => boolean
   /** How long a scheduler may let it wait, from its claim. @default QUEUE_MS */
   queueMs?: number

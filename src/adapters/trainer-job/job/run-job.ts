@@ -13,25 +13,16 @@ import {
   progressAge,
   withdrawClaim,
 } from './attempt-files.ts'
-import { type AttemptEnd, FENCED, failureOf, type TrainerProgress } from './attempt-report.ts'
-import { followAttempt } from './follow-attempt.ts'
+import { type AttemptEnd, FENCED, failureOf } from './attempt-report.ts'
+import { followAttempt, type FollowAttemptInput } from './follow-attempt.ts'
 import type { LaunchedJob, PreparedJob } from './job-spec.ts'
 import type { Attempt, Launcher } from '../launchers/launcher.types.ts'
 import { committedManifest, MANIFEST } from './policy-directory.ts'
 
-export interface RunJobInput<Job extends LaunchedJob = PreparedJob> {
+export interface RunJobInput<Job extends LaunchedJob = PreparedJob> extends Omit<FollowAttemptInput, 'job' | 'fence'> {
   job: Job
-  launcher: Launcher
   /** Attempt number of the caller, for the trainer's records. */
   attempt: number
-  onProgress?: (progress: TrainerProgress) => void
-  signal: AbortSignal
-  /** True for a reason that ends only the caller (a worker shutdown): the trainer goes on and is found again. @default never */
-  mayOutlive?: (reason: unknown) => boolean
-  /** How long a scheduler may let the job wait. @default a week */
-  queueMs?: number
-  /** How long a job may be there that its scheduler cannot start. @default five minutes */
-  blockedMs?: number
 }
 
 export interface RunJobResult {
