@@ -1,10 +1,8 @@
-import { HubApiError, listFiles, type RepoDesignation } from '@huggingface/hub'
+import { listFiles, type RepoDesignation } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PinnedSplit } from '../../contracts/suites.types.ts'
-import { COMMIT, patientFetch } from '../hub/requests.ts'
+import { commitOf, patientFetch, PUBLIC_HUB } from '../hub/requests.ts'
 import { explained } from './hub-files.ts'
-
-const PUBLIC_HUB = 'https://huggingface.co'
 
 /** `2026_03` or `2026-03`: a year and a month, so that the order of the names is the order of the months. */
 const MONTH = /^(\d{4})[_-](0[1-9]|1[0-2])$/
@@ -80,20 +78,9 @@ function monthOf(split: string): string {
   return `${year}-${month}`
 }
 
-async function commitOfMain(dataset: string, hubUrl: string | null): Promise<string> {
-  const address = `${hubUrl ?? PUBLIC_HUB}/api/datasets/${dataset}/revision/main`
-  return explained({ dataset, revision: 'main' }, async () => {
-    const response = await patientFetch(address)
-    if (!response.ok) {
-      await response.body?.cancel()
-      throw new HubApiError(address, response.status)
-    }
-    const { sha } = (await response.json()) as { sha?: unknown }
-    if (typeof sha === 'string' && COMMIT.test(sha)) return sha
-    throw new LonghaulError({
-      code: 'Artifact.Unavailable',
-      message: 'Expected the hub to name the commit of the branch main: is LONGHAUL_HUB_URL a hub of data sets?',
-      details: { address },
-    })
-  })
+function commitOfMain(dataset: string, hubUrl: string | null): Promise<string> {
+  const hub = { url: hubUrl ?? PUBLIC_HUB, fetch: patientFetch }
+  return explained({ dataset, revision: 'main' }, () =>
+    commitOf(hub, { kind: 'datasets', name: dataset, revision: 'main' }),
+  )
 }

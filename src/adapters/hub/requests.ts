@@ -1,6 +1,8 @@
 import { HubApiError } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
 
+export const PUBLIC_HUB = 'https://huggingface.co'
+
 /** A commit of a repository of the hub: a branch or tag may move under a published figure. */
 export const COMMIT = /^[0-9a-f]{40}$/
 const REQUEST_TIMEOUT_MS = 120_000
@@ -51,4 +53,56 @@ export async function readRange(
       if (attempt === ATTEMPTS || error instanceof HubApiError) throw error
     }
   }
+}
+
+export interface HubPlace {
+  /** Null: the public hub. */
+  hubUrl: string | null
+  /** A token of the hub, and the variable that it came from, for messages. */
+  token: { variable: string; value: string | null }
+}
+
+export interface Hub {
+  url: string
+  fetch: typeof fetch
+}
+
+/**
+ * The token goes to the hub alone: a file may lie on another host, whose address is signed.
+ * @param send what makes the requests
+ */
+export function connectHub({ hubUrl, token }: HubPlace, send: typeof fetch = patientFetch): Hub {
+  const url = (hubUrl ?? PUBLIC_HUB).replace(/\/$/, '')
+  const { origin } = new URL(url)
+  return {
+    url,
+    fetch: (address, init) => {
+      const target = new URL(address instanceof Request ? address.url : address)
+      if (token.value === null || target.origin !== origin) return send(address, init)
+      const headers = new Headers(init?.headers)
+      headers.set('authorization', `Bearer ${token.value}`)
+      return send(address, { ...init, headers })
+    },
+  }
+}
+
+/** The commit that a branch or a tag is now. @throws HubApiError as the hub answered; LonghaulError `Artifact.Unavailable` */
+export async function commitOf(
+  hub: Hub,
+  { kind, name, revision }: { kind: 'models' | 'datasets'; name: string; revision: string },
+): Promise<string> {
+  const address = `${hub.url}/api/${kind}/${name}/revision/${encodeURIComponent(revision)}`
+  const response = await hub.fetch(address)
+  if (!response.ok) {
+    await response.body?.cancel()
+    throw new HubApiError(address, response.status)
+  }
+  const { sha } = (await response.json()) as { sha?: unknown }
+  if (typeof sha === 'string' && COMMIT.test(sha)) return sha
+  const [setting, what] = kind === 'models' ? ['--hub-url', 'models'] : ['LONGHAUL_HUB_URL', 'data sets']
+  throw new LonghaulError({
+    code: 'Artifact.Unavailable',
+    message: `Expected the hub to name the commit of ${revision}: is ${setting} a hub of ${what}?`,
+    details: { address },
+  })
 }

@@ -3,8 +3,7 @@ import { open } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { downloadFile, HubApiError, listFiles } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { connectHub, type Hub, type HubPlace } from '../hub/connect-hub.ts'
-import { COMMIT, RANGE_BYTES, readRange } from '../hub/requests.ts'
+import { connectHub, type Hub, type HubPlace, COMMIT, commitOf, RANGE_BYTES, readRange } from '../hub/requests.ts'
 
 /** Beside the weights; other files of a repository are not fetched, pickles least of all. */
 export const TEXTS: ReadonlySet<string> = new Set([
@@ -161,28 +160,13 @@ function damaged({ name, revision }: HubModel, path: string, expected: string, f
 
 async function unpinned(hub: Hub, model: HubModel): Promise<LonghaulError> {
   const branch = model.revision === '' ? 'main' : model.revision
-  const commit = await explained(hub, model, () => commitOf(hub, model, branch))
+  const commit = await explained(hub, model, () =>
+    commitOf(hub, { kind: 'models', name: model.name, revision: branch }),
+  )
   return new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected --revision to be a commit of 40 hexadecimal digits, because branches and tags move; ${branch} is now --revision ${commit}`,
     details: { model: model.name },
-  })
-}
-
-/** @throws HubApiError as the hub answered */
-async function commitOf(hub: Hub, { name }: HubModel, revision: string): Promise<string> {
-  const address = `${hub.url}/api/models/${name}/revision/${encodeURIComponent(revision)}`
-  const response = await hub.fetch(address)
-  if (!response.ok) {
-    await response.body?.cancel()
-    throw new HubApiError(address, response.status)
-  }
-  const { sha } = (await response.json()) as { sha?: unknown }
-  if (typeof sha === 'string' && COMMIT.test(sha)) return sha
-  throw new LonghaulError({
-    code: 'Artifact.Unavailable',
-    message: 'Expected the hub to name the commit of a revision: is --hub-url a hub of models?',
-    details: { address },
   })
 }
 
@@ -229,7 +213,7 @@ async function explain(
     }
   }
   if (status === 404) {
-    const newest = await commitOf(hub, model, 'main').catch(() => null)
+    const newest = await commitOf(hub, { kind: 'models', name: model.name, revision: 'main' }).catch(() => null)
     return {
       code: 'Config.NotFound',
       message:

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { pathToFileURL } from 'node:url'
 import { commitIter, type CommitOperation, createBranch, createRepo, HubApiError, listFiles } from '@huggingface/hub'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { connectHub, type Hub, type HubPlace } from '../hub/connect-hub.ts'
+import { connectHub, type Hub, type HubPlace } from '../hub/requests.ts'
 import { createSender } from '../hub/send-files.ts'
 import { isOfModel, megabytes, type PublishedFile } from './policy-files.ts'
 
