@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
 import { isOlder } from './go-build.ts'
-import { pinnedCliVersion } from './temporal-build.ts'
+import { pinnedCliVersion } from './temporal-cli.ts'
 
 test('Go versions: compared as numbers, with or without a prefix', () => {
   assert.equal(isOlder('go1.26.4', '1.26.4'), false)
