@@ -1,5 +1,5 @@
 /** The episodes of a run, as rows of its page. */
-import { type EpisodePlace, findEpisodes, placeOf } from '../activities/episode/find-episodes.ts'
+import { type EpisodePlace, findEpisodes, placeOf } from '../activities/episode/episode-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../contracts/episodes.types.ts'
 import { isLonghaulError } from '../contracts/errors.ts'

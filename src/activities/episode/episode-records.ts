@@ -2,6 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Coordinates, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
+import { createSlots, type Slots } from '../../platform/limiter.ts'
 
 /** Every finished episode of an iteration, by key: the order never depends on which finished first. */
 export async function readEpisodeRecords(store: ArtifactStore, coordinates: Coordinates): Promise<EpisodeRecord[]> {
@@ -21,4 +22,53 @@ async function readResults(store: ArtifactStore, prefix: string): Promise<Episod
   const records: EpisodeRecord[] = []
   for (const key of keys) records.push(await readOrThrow<EpisodeRecord>(store, key))
   return records
+}
+
+/** Requests at once: more only queue in front of the disk. */
+const READS = 32
+
+export interface EpisodePlace {
+  episode: string
+  stage: string
+  iteration: number
+  taskId: string
+  index: number
+}
+
+/** Which episodes a run has, without listing their turns: a run of 10,000 episodes has a million files. In order of keys; folders are
+ *  `<stage>/<iteration>/<task>/<index>`. */
+export async function findEpisodes(
+  store: ArtifactStore,
+  run: string,
+  slots: Slots = createSlots(READS),
+): Promise<EpisodePlace[]> {
+  const found: EpisodePlace[] = []
+  for (const stage of await store.folders(episodeKeys.ofRun(run))) {
+    found.push(...(await findStageEpisodes(store, { run, stage }, slots)))
+  }
+  return found
+}
+
+export async function findStageEpisodes(
+  store: ArtifactStore,
+  { run, stage }: { run: string; stage: string },
+  slots: Slots = createSlots(READS),
+): Promise<EpisodePlace[]> {
+  const root = episodeKeys.ofStage(run, stage)
+  const found: EpisodePlace[] = []
+  for (const iteration of await store.folders(root)) {
+    const tasks = await store.folders(`${root}${iteration}/`)
+    const indices = await Promise.all(
+      tasks.map((task) => slots.use(() => store.folders(`${root}${iteration}/${task}/`))),
+    )
+    for (const [at, taskId] of tasks.entries()) {
+      for (const index of indices[at] ?? []) found.push(placeOf(`${run}/${stage}/${iteration}/${taskId}/${index}`))
+    }
+  }
+  return found
+}
+
+export function placeOf(episode: string): EpisodePlace {
+  const [, stage = '', iteration = '', taskId = '', index = ''] = episode.split('/')
+  return { episode, stage, iteration: Number(iteration), taskId, index: Number(index) }
 }

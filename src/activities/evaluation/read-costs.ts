@@ -20,7 +20,7 @@ import type { TrainingRecord } from '../../contracts/training.types.ts'
 import { exclusionOf } from '../../domain/ledger/episode-rules.ts'
 import { type EpisodeSpent, type PaidPart, sumCosts, type TrainerSpent } from '../../domain/statistics/run-costs.ts'
 import { usageOf } from '../../domain/statistics/token-usage.ts'
-import { placeOf } from '../episode/find-episodes.ts'
+import { placeOf } from '../episode/episode-records.ts'
 import { readTurns } from '../episode/transcript.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 

@@ -16,7 +16,7 @@ import type { Ledger, LedgerEntry } from '../../domain/ledger/ledger.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { stageRewardRule } from '../../domain/rewards/rewards.ts'
 import type { EpisodeFacts } from '../../report/exports/episode-columns.ts'
-import { type EpisodePlace, findStageEpisodes } from '../episode/find-episodes.ts'
+import { type EpisodePlace, findStageEpisodes } from '../episode/episode-records.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
 import type { IterationPlan } from '../run/plan-iteration.ts'
 import {
