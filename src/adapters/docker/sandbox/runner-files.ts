@@ -72,7 +72,7 @@ export function textFile(name: string, text: string): FileToPack {
 const SCRIPTS = {
   'snapshot.sh': ['snapshot.sh'],
   'command.sh': ['command.sh'],
-  'tools.sh': ['state.sh', 'tools-window.sh', 'tools-edit.sh', 'tools.sh'],
+  'tools.sh': ['tools.sh'],
   'capture.sh': ['git.sh', 'capture.sh'],
   'tree.sh': ['git.sh', 'tree.sh'],
   'reset.sh': ['reset.sh'],
