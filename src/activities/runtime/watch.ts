@@ -3,6 +3,7 @@ import type { TransientError } from '../../contracts/waits.types.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
 import type { ImageFinder } from '../gate/check-images.ts'
 import type { VerifyImage } from '../gate/verify-image.ts'
+import { wrapStore } from '../../adapters/artifacts/store-rules.ts'
 import { waitingFor, reportTransientError } from './wait-board.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isLonghaulError } from '../../contracts/errors.ts'
@@ -168,19 +169,7 @@ export function watchStore({ store, name }: { store: ArtifactStore; name: string
   const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
     waitingFor({ doing, on: { kind: 'artifact-store', name } }, work)
   return {
-    put: (key, bytes) => during(`writing ${key}`, () => store.put(key, bytes)),
-    get: (ref) => during(`reading ${ref.key}`, () => store.get(ref)),
-    read: (key) => during(`reading ${key}`, () => store.read(key)),
-    putRecord: (key, record) => during(`writing ${key}`, () => store.putRecord(key, record)),
-    claimRecord: (key, record) => during(`writing ${key}`, () => store.claimRecord(key, record)),
-    readRecord: (key) => during(`reading ${key}`, () => store.readRecord(key)),
-    list: (prefix) => during(`listing ${prefix}`, () => store.list(prefix)),
-    listPage: (input) => during(`listing ${input.prefix}`, () => store.listPage(input)),
-    folders: (folder) => during(`listing ${folder}`, () => store.folders(folder)),
-    removeFolder: (folder) => during(`removing ${folder}`, () => store.removeFolder(folder)),
-    locate: (key) => store.locate(key),
-    path: (key) => store.path(key),
-    uri: (key) => store.uri(key),
+    ...wrapStore(store, ({ doing, key }, work) => during(`${doing} ${key}`, work)),
     weights: {
       ...store.weights,
       readFile: (input) =>

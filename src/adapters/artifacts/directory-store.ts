@@ -16,6 +16,7 @@ import {
   conflict,
   missingArtifact,
   requireReferenced,
+  wrapStore,
 } from './store-rules.ts'
 import { errnoOf, syncPath } from '../../platform/files.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
@@ -259,33 +260,17 @@ export function boundStore({
   name: string
   answerMs?: number
 }): ArtifactStore {
-  const within = async <T>(key: string, work: Promise<T>): Promise<T> => {
+  return wrapStore(store, async ({ doing, key }, work) => {
+    // As long as it takes: a run of 10,000 episodes has a million keys.
+    if (doing === 'removing') return work()
     const { promise: late, reject } = Promise.withResolvers<never>()
     const timer = setTimeout(() => reject(overdue({ name, key, answerMs })), answerMs)
     try {
-      return await Promise.race([work, late])
+      return await Promise.race([work(), late])
     } finally {
       clearTimeout(timer)
     }
-  }
-  return {
-    put: (key, bytes) => within(key, store.put(key, bytes)),
-    get: (ref) => within(ref.key, store.get(ref)),
-    read: (key) => within(key, store.read(key)),
-    putRecord: (key, record) => within(key, store.putRecord(key, record)),
-    claimRecord: (key, record) => within(key, store.claimRecord(key, record)),
-    readRecord: (key) => within(key, store.readRecord(key)),
-    list: (prefix) => within(prefix, store.list(prefix)),
-    listPage: (input) => within(input.prefix, store.listPage(input)),
-    folders: (folder) => within(folder, store.folders(folder)),
-    // As long as it takes: a run of 10,000 episodes has a million keys.
-    removeFolder: (folder) => store.removeFolder(folder),
-    locate: (key) => store.locate(key),
-    path: (key) => store.path(key),
-    uri: (key) => store.uri(key),
-    // Files of hundreds of gigabytes: each of their requests has its own limit.
-    weights: store.weights,
-  }
+  })
 }
 
 function overdue({ name, key, answerMs }: { name: string; key: string; answerMs: number }): LonghaulError {

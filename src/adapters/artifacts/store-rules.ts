@@ -1,7 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import type { ArtifactRef } from '../../contracts/artifacts.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 
 /** Half-written files live here: same file system as the keys, never listed. */
 export const TEMP_DIRECTORY = '.tmp'
@@ -112,4 +112,35 @@ export function requireReferenced<T extends Uint8Array>(ref: ArtifactRef, bytes:
   if (bytes.byteLength !== ref.bytes) throw corrupt(ref.key, `expected ${ref.bytes} bytes, found ${bytes.byteLength}`)
   if (sha256Hex(bytes) !== ref.sha256) throw corrupt(ref.key, 'content differs from the reference')
   return bytes
+}
+
+/** What a caller of a store waits for. */
+interface StoreCall {
+  doing: 'writing' | 'reading' | 'listing' | 'removing'
+  /** Or the prefix of a listing, or the folder that is removed. */
+  key: string
+}
+
+/** A store whose calls all go through `around`, except those of `weights`, which take as long as their files are large. */
+export function wrapStore(
+  store: ArtifactStore,
+  around: <T>(call: StoreCall, work: () => Promise<T>) => Promise<T>,
+): ArtifactStore {
+  return {
+    put: (key, bytes) => around({ doing: 'writing', key }, () => store.put(key, bytes)),
+    get: (ref) => around({ doing: 'reading', key: ref.key }, () => store.get(ref)),
+    read: (key) => around({ doing: 'reading', key }, () => store.read(key)),
+    putRecord: (key, record) => around({ doing: 'writing', key }, () => store.putRecord(key, record)),
+    claimRecord: (key, record) => around({ doing: 'writing', key }, () => store.claimRecord(key, record)),
+    readRecord: (key) => around({ doing: 'reading', key }, () => store.readRecord(key)),
+    list: (prefix) => around({ doing: 'listing', key: prefix }, () => store.list(prefix)),
+    listPage: (input) => around({ doing: 'listing', key: input.prefix }, () => store.listPage(input)),
+    folders: (folder) => around({ doing: 'listing', key: folder }, () => store.folders(folder)),
+    removeFolder: (folder) => around({ doing: 'removing', key: folder }, () => store.removeFolder(folder)),
+    // Answered at once, from the settings of the store.
+    locate: (key) => store.locate(key),
+    path: (key) => store.path(key),
+    uri: (key) => store.uri(key),
+    weights: store.weights,
+  }
 }

@@ -1,5 +1,6 @@
 /** Puts the phases between a worker's activities and its adapters. */
 import { setTimeout as sleep } from 'node:timers/promises'
+import { wrapStore } from '../../../src/adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
 import type { SandboxHost } from '../../../src/contracts/sandbox.types.ts'
@@ -73,12 +74,8 @@ export function createInterposers({
     return written
   }
 
-  const store = (inner: ArtifactStore): ArtifactStore => ({
-    ...inner,
-    put: (key, bytes) => aroundWrite(key, () => inner.put(key, bytes)),
-    putRecord: (key, record) => aroundWrite(key, () => inner.putRecord(key, record)),
-    claimRecord: (key, record) => aroundWrite(key, () => inner.claimRecord(key, record)),
-  })
+  const store = (inner: ArtifactStore): ArtifactStore =>
+    wrapStore(inner, ({ doing, key }, work) => (doing === 'writing' ? aroundWrite(key, work) : work()))
 
   const openNoted = async (inner: SandboxHost, ...[input, signal]: Parameters<SandboxHost['open']>) => {
     const handle = await inner.open(input, signal)
