@@ -1,5 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
+import { remedyFor } from './remedies.ts'
 
 /** What an API server refused, in its own words. */
 export class ClusterRefusal extends Error {
@@ -46,11 +47,10 @@ export interface ClusterErrorContext {
 export function toClusterError(error: unknown, { doing, details }: ClusterErrorContext): LonghaulError {
   if (error instanceof LonghaulError) return error
   const said = sayingOf(error)
-  const remedy = REMEDIES.find(([pattern]) => pattern.test(said))?.[1]
   const status = error instanceof ClusterRefusal ? error.status : null
   return new LonghaulError({
     code: codeOf(status, said),
-    message: `Kubernetes: ${doing} failed: ${said}${remedy === undefined ? '' : ` → ${remedy}`}`,
+    message: `Kubernetes: ${doing} failed: ${said}${remedyFor(said, 'sandbox')}`,
     details: { ...details, status },
     cause: error,
   })
@@ -67,23 +67,3 @@ function sayingOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
 }
-
-/** What a refusal says, and what its reader can do about it. The first that fits counts. */
-const REMEDIES: readonly (readonly [RegExp, string])[] = [
-  [/namespaces? "[^"]*" not found/, 'create the namespace, or correct LONGHAUL_KUBERNETES_NAMESPACE'],
-  [/exceeded quota/, 'raise the quota of the namespace, or ask for less in sandbox.request and sandbox.limits'],
-  [
-    /violates PodSecurity/,
-    'let the namespace enforce the pod security standard baseline: a sandbox needs the capabilities that docs/cluster.md lists',
-  ],
-  [/\(Forbidden\)/, 'give the account of the sandbox worker the rights that docs/cluster.md lists, in this namespace'],
-  [
-    /\(Unauthorized\)|provide credentials/,
-    'the credentials of the sandbox worker are wrong or have expired: renew the kubeconfig that KUBECONFIG names',
-  ],
-  [
-    /x509|certificate|tls|self-signed|SSL/i,
-    'the cluster and the kubeconfig that KUBECONFIG names do not trust each other: a certificate is of another authority or has expired',
-  ],
-  [/ECONNREFUSED|ENOTFOUND|EHOSTUNREACH/, 'the address in the kubeconfig that KUBECONFIG names does not answer'],
-]

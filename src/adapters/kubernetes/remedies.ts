@@ -1,0 +1,67 @@
+/** What a refusal of a cluster says, in the words of its server or of `kubectl`, and what its reader can do about it. */
+
+interface Asker {
+  /** Recipe keys or variables that name the namespace, and what is asked for in it. */
+  namespace: string
+  requests: string
+  /** The document that lists the rights of its account. */
+  rights: string
+  /** What only this asker is refused for. */
+  own: readonly Remedy[]
+}
+
+type Remedy = readonly [said: RegExp, remedy: string]
+
+const ASKERS = {
+  sandbox: {
+    namespace: 'LONGHAUL_KUBERNETES_NAMESPACE',
+    requests: 'sandbox.request and sandbox.limits',
+    rights: 'docs/cluster.md',
+    own: [
+      [
+        /violates PodSecurity/,
+        'let the namespace enforce the pod security standard baseline: a sandbox needs the capabilities that docs/cluster.md lists',
+      ],
+    ],
+  },
+  trainer: {
+    namespace: 'trainer.kubernetes.namespace',
+    requests: 'trainer.kubernetes',
+    rights: 'docs/training-jobs.md',
+    own: [
+      [
+        /resource type "jobset|no matches for kind "JobSet"/,
+        'install JobSet on the cluster, or train on one node (trainer.nodes: 1)',
+      ],
+      [
+        /localhost:8080|no configuration has been provided|current-context/,
+        'set KUBECONFIG of the trainer worker to a file that names the cluster',
+      ],
+    ],
+  },
+} as const satisfies Record<string, Asker>
+
+/** The first that fits counts. @returns with an arrow before it; empty where nothing more can be said */
+export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
+  const { namespace, requests, rights, own } = ASKERS[worker]
+  const remedies: readonly Remedy[] = [
+    ...own,
+    [/namespaces? "[^"]*" not found/, `create the namespace, or correct ${namespace}`],
+    [/exceeded quota/, `raise the quota of the namespace, or ask for less in ${requests}`],
+    [/\(Forbidden\)/, `give the account of the ${worker} worker the rights that ${rights} lists, in this namespace`],
+    [
+      /\(Unauthorized\)|must be logged in|provide credentials/,
+      `the credentials of the ${worker} worker are wrong or have expired: renew the kubeconfig that KUBECONFIG names`,
+    ],
+    [
+      /x509|certificate|tls(?! handshake timeout)|self-signed|SSL/i,
+      'the cluster and the kubeconfig that KUBECONFIG names do not trust each other: a certificate is of another authority or has expired',
+    ],
+    [
+      /ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|connection refused|no such host|no route to host/,
+      'the address in the kubeconfig that KUBECONFIG names does not answer',
+    ],
+  ]
+  const found = remedies.find(([pattern]) => pattern.test(said))
+  return found === undefined ? '' : ` → ${found[1]}`
+}
