@@ -1,5 +1,5 @@
 /** Programs that are built from a pinned Go module of `infra`, once for each state of its lock files. */
-import { readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { exists } from '../../platform/files.ts'
@@ -37,51 +37,69 @@ export async function findGo({ module, context }: { module: string; context: Ste
   return { usable: true, path, version }
 }
 
-interface BuildGoProgramInput {
+interface BuildGoProgramsInput {
   /** In messages: `the Temporal CLI`. */
   what: string
   go: string
   module: string
-  /** Import path of the program. */
-  command: string
+  /** Import paths of the programs. Several lie in one folder. */
+  commands: readonly string[]
   /** `-X` assignments. @default none */
   linkerFlags?: string
-  /** Path of the binary; its folder exists. */
+  /** More flags of `go build`. @default none */
+  flags?: readonly string[]
+  /** On top of this process's. @default nothing */
+  env?: Record<string, string>
+  /** For builds that others of this machine shall not wait for. @default 0 */
+  niceness?: number
+  /** Of the build, and of the wait for another process that builds the same. @default 20 minutes: five times the measured build, for slow mirrors */
+  timeoutMs?: number
+  /** Path of the binary, or of the folder; what it lies in exists. */
   target: string
+  /** What else belongs into the folder before it gets its name. @default nothing */
+  complete?: (folder: string) => Promise<void>
   context: StepContext
 }
 
-export async function buildGoProgram(input: BuildGoProgramInput): Promise<void> {
-  const { what, go, module, command, linkerFlags = '', target, context } = input
-  await withDirectoryLock({ path: `${target}.lock`, signal: context.signal }, async () => {
+/** The target appears with all that belongs to it, or not at all. @throws LonghaulError `Stack.SetupFailed` */
+export async function buildGoPrograms(input: BuildGoProgramsInput): Promise<void> {
+  const { what, go, module, commands, linkerFlags = '', flags = [], env = {}, niceness = 0 } = input
+  const { timeoutMs = 1_200_000, target, complete, context } = input
+  const { signal } = context
+  await withDirectoryLock({ path: `${target}.lock`, timeoutMs, signal }, async () => {
     if (await exists(target)) return
     const temporary = `${target}.new`
     try {
+      // Of a build that was killed.
+      await rm(temporary, { recursive: true, force: true })
+      if (commands.length > 1) await mkdir(temporary)
       await requireCommand({
         what: `Building ${what}`,
-        command: go,
+        command: niceness === 0 ? go : 'nice',
         args: [
+          ...(niceness === 0 ? [] : ['-n', String(niceness), go]),
           'build',
           // Names each package when it is compiled, for displays.
           '-v',
           '-mod=readonly',
           '-buildvcs=false',
+          ...flags,
           '-ldflags',
           `-s -w ${linkerFlags}`.trim(),
           '-o',
-          temporary,
-          command,
+          commands.length > 1 ? `${temporary}/` : temporary,
+          ...commands,
         ],
         cwd: module,
-        env: goEnvironment(),
-        // 20 minutes: five times the measured build, for slow mirrors.
-        timeoutMs: 1_200_000,
-        signal: context.signal,
+        env: { ...goEnvironment(), ...env },
+        timeoutMs,
+        signal,
         onLine: context.saw,
       })
+      await complete?.(temporary)
       await rename(temporary, target)
     } finally {
-      await rm(temporary, { force: true })
+      await rm(temporary, { recursive: true, force: true })
     }
   })
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { exists } from '../../platform/files.ts'
 import type { StepContext } from '../steps.ts'
-import { type GoToolchain, buildGoProgram, findGo, moduleKey } from './go-build.ts'
+import { type GoToolchain, buildGoPrograms, findGo, moduleKey } from './go-build.ts'
 import { findProgram } from './system-packages.ts'
 import { createWriteStream } from 'node:fs'
 import { Readable } from 'node:stream'
@@ -191,7 +191,15 @@ interface BuildTemporalCliInput {
 async function buildTemporalCli({ go, target, context }: BuildTemporalCliInput): Promise<void> {
   context.log('building the Temporal CLI with Go (about 4 minutes, once)')
   const linkerFlags = `-X ${VERSION_VARIABLE}=${await pinnedCliVersion()}`
-  await buildGoProgram({ what: 'the Temporal CLI', go, module: MODULE, command: COMMAND, linkerFlags, target, context })
+  await buildGoPrograms({
+    what: 'the Temporal CLI',
+    go,
+    module: MODULE,
+    commands: [COMMAND],
+    linkerFlags,
+    target,
+    context,
+  })
 }
 
 export interface TemporalCli {

@@ -5,7 +5,7 @@ import { exists } from '../../platform/files.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import { packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
-import { buildGoProgram, findGo, moduleKey } from './go-build.ts'
+import { buildGoPrograms, findGo, moduleKey } from './go-build.ts'
 
 const MODULE = packageFile('infra/temporal-server')
 /** Raised by hand when the flags of the build change a program. */
@@ -56,7 +56,7 @@ export async function ensureTemporalServer(
     for (const name of missing) {
       const what = { server: 'the Temporal server', sqlTool: 'its SQL tool', ui: 'its UI' }[name]
       const command = PROGRAMS[name]
-      await buildGoProgram({ what, go: go.path, module: MODULE, command, target: programs[name], context })
+      await buildGoPrograms({ what, go: go.path, module: MODULE, commands: [command], target: programs[name], context })
     }
     did = `built with ${go.version}`
   }

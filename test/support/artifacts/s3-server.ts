@@ -1,6 +1,6 @@
 /** A real S3 server, versitygw over a directory: built once from Go modules into the user cache. */
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdir, mkdtemp, readFile, rename, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -8,20 +8,10 @@ import { parseS3Location } from '../../../src/adapters/artifacts/s3/s3-location.
 import type { LocalWeights } from '../../../src/adapters/artifacts/weights/bucket-weights.ts'
 import { createS3Requests, type S3RequestsOptions } from '../../../src/adapters/artifacts/s3/s3-requests.ts'
 import { createS3Store } from '../../../src/adapters/artifacts/s3/s3-store.ts'
-import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
-import { exists } from '../../../src/platform/files.ts'
-import { sha256OfParts } from '../../../src/platform/hash.ts'
-import { runCommand } from '../../../src/platform/run-command.ts'
-import { packageFile, stackPaths } from '../../../src/stack/paths.ts'
-import { findProgram } from '../../../src/stack/setup/system-packages.ts'
+import { packageFile } from '../../../src/stack/paths.ts'
+import { findGoPrograms } from '../go-programs.ts'
 import { freePort } from '../loopback.ts'
 import { HANG_MS } from '../hang.ts'
-
-const MODULE = packageFile('infra/s3-server')
-const COMMAND = 'github.com/versity/versitygw/cmd/versitygw'
-const FLAGS = ['-mod=readonly', '-buildvcs=false', '-trimpath', '-ldflags', '-s -w']
-/** An empty Go cache and a busy machine; from a warm one it is a minute. */
-const BUILD_MS = 30 * 60_000
 
 export const S3_KEY = 'longhaul-test-key'
 /** Searched for in logs and histories. */
@@ -37,33 +27,18 @@ export interface S3Server {
   close(): Promise<void>
 }
 
-/** The program, or the reason why it cannot be built here. */
+/** The program, or the reason why it cannot be built here. From a warm cache of Go it is a minute, so tests build it. */
 export async function findS3Server(): Promise<{ program: string } | { reason: string }> {
-  const [goMod, goSum] = await Promise.all([readFile(join(MODULE, 'go.mod')), readFile(join(MODULE, 'go.sum'))])
-  const key = sha256OfParts(goMod, goSum, FLAGS.join(' '), process.platform, process.arch).slice(0, 12)
-  const folder = join(stackPaths().cacheDir, 's3-server', key)
-  const program = join(folder, 'versitygw')
-  if (await exists(program)) return { program }
-  const go = findProgram('go') ?? ((await exists('/usr/local/go/bin/go')) ? '/usr/local/go/bin/go' : null)
-  if (go === null) return { reason: 'the S3 server cannot be built: there is no Go' }
-  await mkdir(folder, { recursive: true })
-  return withDirectoryLock({ path: `${program}.lock` }, async () => {
-    if (await exists(program)) return { program }
-    const temporary = `${program}.new`
-    const { exitCode, tail } = await runCommand({
-      command: 'nice',
-      args: ['-n', '15', go, 'build', ...FLAGS, '-o', temporary, COMMAND],
-      cwd: MODULE,
-      env: { ...process.env, GOWORK: 'off', GOFLAGS: '' },
-      timeoutMs: BUILD_MS,
-    })
-    if (exitCode !== 0) {
-      await rm(temporary, { force: true })
-      return { reason: `the S3 server cannot be built: ${tail.split('\n').at(-1)}` }
-    }
-    await rename(temporary, program)
-    return { program }
+  const found = await findGoPrograms({
+    what: 'the S3 server',
+    module: packageFile('infra/s3-server'),
+    revision: '-mod=readonly -buildvcs=false -trimpath -ldflags -s -w',
+    commands: ['github.com/versity/versitygw/cmd/versitygw'],
+    target: (key) => join('s3-server', key, 'versitygw'),
+    timeoutMs: 30 * 60_000,
+    builtBy: null,
   })
+  return 'path' in found ? { program: found.path } : found
 }
 
 /** Serves one empty bucket on the loopback. */
