@@ -6,14 +6,16 @@ import { gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { EpisodePurpose, EvaluationPurpose } from '../../contracts/episodes.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
-import type { Recipe, ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
+import type { Recipe, ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { drawProblems } from '../../domain/rewards/problem-order.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { finishedTraining, isCollected, recallEvaluation } from './recall-run.ts'
-import { stagePool } from './stage-pool.ts'
+import { type Reselection, reselectPool } from '../../domain/rewards/stage-rules.ts'
+import { taskRecordsOf } from '../../domain/statistics/task-difficulty.ts'
+import { readStageRecords } from '../episode/episode-records.ts'
 
 export interface IterationPlan {
   schema: 'longhaul.plan/1'
@@ -159,4 +161,49 @@ export async function readPlanPage(
 ): Promise<string[]> {
   const { taskIds } = await readOrThrow<IterationPlan>(store, plan.key)
   return taskIds.slice(from, from + count)
+}
+
+/** What a stage draws its problems from, and what its rule left out. */
+interface StagePool extends Reselection {
+  schema: 'longhaul.pool/1'
+  run: string
+  stage: string
+  over: string
+}
+
+/**
+ * The pool of a stage: the admitted tasks, or what its rule keeps of them after the attempts of the stage it names. Decided once
+ * and stored, so that every iteration draws from the same tasks.
+ * @throws LonghaulError `Batch.Empty` when the rule keeps nothing
+ */
+async function stagePool(
+  store: ArtifactStore,
+  {
+    run,
+    stage,
+    admitted,
+    unaudited,
+  }: {
+    run: string
+    stage: ReinforceStageRecipe | undefined
+    admitted: readonly string[]
+    unaudited: UnauditedRewards
+  },
+): Promise<readonly string[]> {
+  const rule = stage?.select ?? null
+  if (stage === undefined || rule === null) return admitted
+  const key = runKeys.pool(run, stage.name)
+  const stored = await store.readRecord<StagePool>(key)
+  if (stored !== null) return stored.kept
+
+  const records = taskRecordsOf(await readStageRecords(store, { run, stage: rule.over }), unaudited)
+  const selection = reselectPool({ pool: admitted, records, rule })
+  if (selection.kept.length === 0) {
+    throw new LonghaulError({
+      code: 'Batch.Empty',
+      message: `Expected select of stage ${stage.name} to keep some of ${admitted.length} tasks, but each was solved too often, never, or not seen in ${rule.over}`,
+    })
+  }
+  const pool: StagePool = { schema: 'longhaul.pool/1', run, stage: stage.name, over: rule.over, ...selection }
+  return (await store.claimRecord(key, pool)).record.kept
 }
