@@ -74,7 +74,7 @@ const READERS: Record<string, string> = {
   [`${STAGE}.penaltyStart`]: 'src/domain/rewards/rewards.ts',
   [`${STAGE}.problemsPerIteration`]: 'src/activities/run/plan-iteration.ts',
   [`${STAGE}.select.{dropSuccessAtLeast,dropNeverSolved,unseen}`]: 'src/domain/rewards/stage-rules.ts',
-  [`${STAGE}.select.over`]: 'src/activities/run/stage-pool.ts',
+  [`${STAGE}.select.over`]: 'src/activities/run/plan-iteration.ts',
   [`${STAGE}.{batch,batch.tokens,clip.low,clip.high}`]: 'src/adapters/trainer-job/job/job-config.ts',
   [`${STAGE}.until.maxIterations`]: 'src/activities/run/resolve-recipe.ts',
   [`${STAGE}.until.plateau.{window,minGain}`]: 'src/domain/rewards/plateau.ts',
