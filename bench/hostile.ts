@@ -41,7 +41,7 @@ const LIMITS = { lossPercent: 10, loopDelayMs: 200, rssGrowthMiB: 200 }
 const { stop } = await findEngine(`bench-hostile-${process.pid}`)
 const world = await createAttackWorld('hostile')
 try {
-  // The first episodes load code and start threads; they are no one's loss.
+  // The first episodes load code and start threads; they count for neither side.
   await Promise.all([world.attack(['true']), world.attack(["sed -i 's/a - b/a + b/' calc.py"])])
   const phases = await playHostile({
     world,

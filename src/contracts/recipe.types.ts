@@ -192,21 +192,21 @@ export interface ReinforceRecipe {
   stages: ReinforceStageRecipe[]
 }
 
-/** What a turn earns by itself; both prices are at most 0. */
+/** Rewards of single turns; both are at most 0. */
 export interface StepRewardRecipe {
-  /** Of a turn's advantage beside its trajectory's. */
+  /** Factor of a turn's advantage before it is added to the trajectory's. */
   weight: number
-  /** Of a turn whose reply held no runnable command. */
+  /** The reward of a turn whose reply held no runnable command. */
   formatError: number
-  /** Of a turn whose command a limit ended: time, output or processes. */
+  /** The reward of a turn whose command a limit ended: time, output or processes. */
   stoppedCommand: number
 }
 
 /** Which groups get an expert, and what it counts for. */
 export interface ExpertRecipe {
-  /** Of an expert's token, where a token of the policy has its advantage. */
+  /** Stands for the advantage of an expert's tokens. */
   weight: number
-  /** Groups with fewer successes than this. */
+  /** A group with fewer successes than this gets an expert. */
   below: number
 }
 

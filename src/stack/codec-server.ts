@@ -34,7 +34,7 @@ export async function startCodecServer(options: CodecServerOptions): Promise<{ u
   if (keys === null) throw invalid('Expected LONGHAUL_CODEC_KEYS: without keys there is nothing to decode')
   if (token === null && !isLoopback(host)) {
     throw invalid(
-      `Expected LONGHAUL_CODEC_TOKEN beside --host ${host}: everyone who reaches that address could read every payload`,
+      `Expected LONGHAUL_CODEC_TOKEN beside --host ${host}: every client that reaches that address could read every payload`,
     )
   }
   const codec = createPayloadCodec(keys)

@@ -22,7 +22,7 @@ interface OpenPodsInput {
 export interface Pods {
   cluster: Cluster
   host: PodSandboxHost
-  /** Of the namespace, and not of this machine: every worker that reaches it serves the same sandboxes, so none is lost with a worker's machine. */
+  /** Names the namespace, not this machine: every worker that reaches the namespace serves its sandboxes, so none is lost with a worker's machine. */
   hostId: string
   hostQueue: string
   /** Tells two clusters apart whose namespaces have one name. */
@@ -31,7 +31,7 @@ export interface Pods {
   listHeld: () => Promise<Held[]>
 }
 
-/** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` where the cluster does not let this worker in */
+/** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` where the cluster refuses this worker */
 export async function openPods({ environment, pods, namespaceId, grade, log }: OpenPodsInput): Promise<Pods> {
   const cluster = await connectCluster({ namespace: pods.namespace })
   const { server, namespace } = cluster

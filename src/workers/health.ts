@@ -28,10 +28,10 @@ export async function openHealth(env: NodeJS.ProcessEnv = process.env): Promise<
     response.writeHead(status, { 'content-type': 'application/json' })
     response.end(`${JSON.stringify({ workers: states })}\n`)
   })
-  // A client that is slow with its question keeps no socket for long.
+  // A client that sends its request too slowly is cut off.
   server.requestTimeout = 10_000
   await listen(server, { host, port, address })
-  // It must not keep a process that has nothing else to do.
+  // The port alone must not keep the process alive.
   server.unref()
   return {
     watch: (made) => {

@@ -99,7 +99,7 @@ interface HostReaperInput {
   namespace: string
   connection: ServerConnection
   store: ArtifactStore
-  /** Whose images go where room is short; absent for a cluster, whose kubelets see to that. */
+  /** The engine whose images are removed when disk is short. Absent for a cluster, where kubelets remove images. */
   images?: { engine: Engine; keeper: ImageKeeper; minFreeBytes: number }
   /** @default 30_000 */
   intervalMs?: number
@@ -132,7 +132,7 @@ export function startHostReaper(input: HostReaperInput): RunningReaper {
   })
 }
 
-/** Milliseconds since 1970 as of its start, going on by a counter that no one sets: ages measured by it survive a clock
+/** Milliseconds since 1970 as of its start, advanced by the kernel's monotonic counter: ages measured by it survive a clock
  *  that jumps an hour, and nothing is reaped for it. */
 function createSteadyClock(startMs: number = Date.now()): () => number {
   const started = performance.now()

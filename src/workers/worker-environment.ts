@@ -55,7 +55,7 @@ export interface PodsEnvironment {
   namespace: string | null
   /** LONGHAUL_KUBERNETES_SECCOMP: path of the runner's profile on the nodes, below the kubelet's folder of profiles; null: the usual one */
   seccompProfile: string | null
-  /** LONGHAUL_SANDBOX_CPUS: no node is asked what it has, so it must be said */
+  /** LONGHAUL_SANDBOX_CPUS: required, because no node is asked for its capacity */
   cpus: number
 }
 

@@ -166,7 +166,7 @@ def open_sealed(path: Path, *, expected_sha256: str | None = None, hashes: bool 
 
 
 def seal(path: Path, *, kind: str, facts: dict[str, Any]) -> str:
-    """Makes a finished directory immutable in place; for directories that no one else can see yet."""
+    """Makes a finished directory immutable in place; for directories that no other process can see yet."""
     digest = write_manifest(path, kind=kind, facts=facts)
     mark_committed(path, digest)
     return digest

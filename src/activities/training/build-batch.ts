@@ -150,7 +150,7 @@ async function assembleRows(
   return dropHalfPairs({ rows, fates: settled })
 }
 
-/** A trajectory whose partner has no token to train on is of no pair. */
+/** A trajectory whose partner has no token to train on forms no pair. */
 function dropHalfPairs({ rows, fates }: { rows: PlacedRow[]; fates: EpisodeFate[] }): {
   rows: PlacedRow[]
   fates: EpisodeFate[]
@@ -167,7 +167,7 @@ function dropHalfPairs({ rows, fates }: { rows: PlacedRow[]; fates: EpisodeFate[
   }
 }
 
-/** Siblings apart from each other, the same way in every repetition; a pair together, chosen before rejected. */
+/** Separates siblings, in the same way at every repetition. A pair stays together, the chosen trajectory first. */
 function inBatchOrder(recipe: Recipe, rows: readonly PlacedRow[]): PlacedRow[] {
   const material = ({ record }: PlacedRow): string => episodeMaterial({ ...record, recipeSeed: recipe.seed })
   const leading = rows.filter(({ pair, record }) => pair === undefined || pair === record.episode)
@@ -176,7 +176,8 @@ function inBatchOrder(recipe: Recipe, rows: readonly PlacedRow[]): PlacedRow[] {
   )
 }
 
-/** An episode that fine-tuning kept for each group that rarely succeeds, with the stage's prompt; none for a task that has none within the stage's context. */
+/** For each group that rarely succeeds, one episode that fine-tuning kept, with the stage's prompt. A task without an episode that fits into the
+ *  stage's context gets none. */
 async function expertRows(
   store: ArtifactStore,
   recipe: Recipe,
@@ -265,7 +266,7 @@ async function writeBatches(
       sampling: recipe.rollout.sampling,
       advantage: isFineTuning(stage) ? null : advantageOf(recipe),
     })
-    // An expert was trained on by fine-tuning, whose ledger says so; here it is no episode of the iteration.
+    // The ledger of fine-tuning accounts for an expert; it is no episode of this iteration.
     const episodes = part.flatMap(({ record, expertWeight }) => (expertWeight === undefined ? [record.episode] : []))
     written.push({ ref, episodes })
   }

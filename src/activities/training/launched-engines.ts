@@ -28,7 +28,7 @@ export interface EngineDependencies {
   trainerEnv: Record<string, string>
   /** Whether this worker has a key for policy servers. */
   hasKey: boolean
-  /** Has a vLLM server give its memory away until its next load. @throws LonghaulError where it does not */
+  /** Puts a vLLM server to sleep: it frees its memory until its next load. @throws LonghaulError where the server refuses */
   putToSleep(server: { url: string; signal: AbortSignal }): Promise<void>
   /** Engines outlive the last sign of life of a worker by this. */
   leaseMs: number
@@ -252,8 +252,8 @@ function failed({ name, url, problem, log }: EngineState, { run, host }: { run: 
 }
 
 /**
- * Frees what the engines hold, GPUs above all, before a training job that shares it: those that can sleep do, until the next publishing loads
- * a policy; others are ended, and the next publishing starts them.
+ * Frees the memory of the engines, on GPUs above all, before a training job that shares it. Engines that can sleep do so until the next
+ * publishing loads a policy; the others are ended, and the next publishing starts them.
  */
 export async function parkEngines(
   { store, fleets, host, putToSleep }: EngineDependencies,
@@ -286,7 +286,7 @@ async function sleepAll({
   plan,
   signal,
 }: Pick<EngineDependencies, 'fleets' | 'putToSleep'> & { plan: FleetPlan; signal: AbortSignal }): Promise<boolean> {
-  // First, so that an engine that dies in its sleep is not started under the training job.
+  // Written first: a keeper must not restart an engine that dies in its sleep while the training job runs.
   await fleets.want({ ...plan, engines: plan.engines.map((engine) => ({ ...engine, isAsleep: true })) })
   try {
     await Promise.all(

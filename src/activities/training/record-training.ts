@@ -33,7 +33,7 @@ const FIGURES = [
   'dual_clip',
   'tis_capped',
   'masked_frac',
-  // Of steps with a KL, with experts, and of pairs.
+  // Only steps with a KL, with experts or of pairs have these.
   'kl_reference',
   'expert_tokens',
   'expert_nll',

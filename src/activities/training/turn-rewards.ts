@@ -12,9 +12,9 @@ import { stepAdvantages, stepRewards, type TurnFacts } from '../../domain/reward
 import { readOrThrow } from '../runtime/stored-records.ts'
 
 export interface TurnRewards {
-  /** Of each valid sibling of the group, the reward of each turn. */
+  /** The reward of each turn, for each valid sibling of the group. */
   rewardsOf(group: Pick<ScoredGroup, 'taskId'>): number[][]
-  /** Of each turn of a trajectory: its own beside the trajectory's. */
+  /** The advantage of each turn, which is added to the trajectory's. */
   advantagesOf(row: { group: string; member: number | null; advantage: number | null }): number[]
 }
 
@@ -24,7 +24,7 @@ export interface RewardTurnsInput {
   groups: readonly ScoredGroup[]
 }
 
-/** What the turns of an iteration earned and how each did beside its siblings, from their records. */
+/** Rewards of the turns of an iteration, and the advantage of each turn over its siblings, from their records. */
 export async function rewardTurns(
   store: ArtifactStore,
   { reinforce, records, groups }: RewardTurnsInput,

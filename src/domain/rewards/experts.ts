@@ -9,7 +9,7 @@ export interface TaskExperts {
 
 export interface SelectExpertsInput {
   groups: readonly ScoredGroup[]
-  /** What became of the episodes of fine-tuning, by task and index. */
+  /** The fates of the episodes of fine-tuning, by task and index. */
   fineTuned: readonly { taskId: string; fate: EpisodeFate }[]
   rule: Pick<ExpertRecipe, 'below'>
 }

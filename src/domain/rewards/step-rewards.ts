@@ -14,11 +14,11 @@ export function stepRewards(turns: readonly TurnFacts[], { formatError, stoppedC
   return turns.map((turn) => (turn.formatError ? formatError : 0) + (turn.stopped ? stoppedCommand : 0))
 }
 
-/** Equal prices that were added in another order. */
+/** Sums of equal rewards differ by this much when they are added in another order. */
 const ROUNDING = 1e-9
 
 export interface StepAdvantagesInput {
-  /** Of each valid sibling, the reward of each of its turns. */
+  /** The rewards of its turns, for each valid sibling. */
   rewards: readonly (readonly number[])[]
   delta: number
   /** @default groupStd */
@@ -48,7 +48,7 @@ function advantagesOf(input: GroupAdvantagesInput): number[] {
   return rewards.length < 2 || agree ? rewards.map(() => 0) : groupAdvantages(input)
 }
 
-/** Summed from the end. */
+/** The return of each turn: its reward and those of all later turns. */
 function returnsOf(rewards: readonly number[]): number[] {
   const result = [...rewards]
   for (let turn = result.length - 2; turn >= 0; turn--) result[turn] = (result[turn] ?? 0) + (result[turn + 1] ?? 0)

@@ -33,7 +33,7 @@ class Reference:
     inv_freq: torch.Tensor  # [head_dim / 2], float64
     # YaRN scales queries and keys.
     attention_scale: float = 1.0
-    # llama.cpp turns neighbours of Llama's heads, everyone else the two halves.
+    # llama.cpp rotates neighbouring dimensions of Llama's heads; all other models rotate the two halves.
     turns_neighbours: bool = False
 
     def logits(

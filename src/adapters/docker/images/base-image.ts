@@ -46,7 +46,7 @@ export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<Ensu
 const SHIPPED = new URL('../../../../infra/built/', import.meta.url)
 
 /**
- * The archive itself, without an engine: images of workers are built on it, and bring it.
+ * Makes the archive without an engine. Images of workers are built on the archive and contain it.
  * @internal for `infra/images`
  */
 export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: string; name: string; tag: string }> {
@@ -57,7 +57,7 @@ export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: st
 
 type ArchiveInput = Omit<EnsureBaseImageInput, 'engine'>
 
-/** While other processes of this cache wait, so that one of them builds. */
+/** Holds the lock of the archive: one process builds it, the others of this cache wait. */
 async function withArchive<T>(
   input: ArchiveInput,
   identity: BaseImageIdentity,

@@ -113,7 +113,7 @@ async function requireClean({ image, repoDir }: ScrubbedImageInput, container: C
 interface HistoryKept {
   image: string
   repoDir: string
-  /** Of `scrub.sh`; null where it was not told. */
+  /** The exit code of `scrub.sh`; null where the engine did not report it. */
   exitCode: number | null
   reason: string
 }

@@ -20,7 +20,7 @@ export function createContainerAccess({ engine }: { engine: Engine }): RunnerAcc
   }
 }
 
-/** Returns where another connection is worth a try, and throws elsewhere. */
+/** Returns where another connection may succeed, and throws otherwise. */
 async function requireRunning(engine: Engine, name: string, cause: unknown, askedMs: number | null): Promise<void> {
   if (cause instanceof LonghaulError) throw cause
   if (isStatus(cause, 404)) throw sandboxError('Sandbox.Lost', { name, why: 'the container is gone', cause })
@@ -47,8 +47,8 @@ async function requireRunning(engine: Engine, name: string, cause: unknown, aske
 }
 
 /**
- * A runner that gives no answer in a container that runs. Stopped, killed or starved by what runs beside it, unless the host saw
- * something else that explains it: an order for the container, an engine or a machine that was silent itself.
+ * Attributes the silence of a runner whose container runs. The agent's processes have stopped, killed or starved it, unless the host saw
+ * another cause: an order for the container, or an engine or a machine that was silent itself.
  */
 async function judgeSilence(
   engine: Engine,

@@ -31,9 +31,9 @@ export interface TimedReply extends RunnerReply {
 export interface RunnerAccess {
   /** By an exec, as another worker would. */
   connect(name: string): Promise<RunnerConnection>
-  /** After a connection failed. Returns where another one is worth a try, and throws a LonghaulError elsewhere. */
+  /** Called after a connection failed. Returns where another connection may succeed, and throws a LonghaulError otherwise. */
   requireRunning(name: string, cause: unknown, askedMs: number | null): Promise<void>
-  /** What to say of a runner that gives no answer: ended by what runs beside it, unless something else was seen that explains it. */
+  /** The error for a runner that gives no answer. It blames the agent's processes unless the host saw another cause. */
   judgeSilence(silence: RunnerSilence): Promise<LonghaulError>
   /** Ends a sandbox with all that runs in it. One that is gone counts as ended. */
   kill(name: string): Promise<void>

@@ -141,7 +141,7 @@ function klField(loss: LossRecipe, referenceSha256: string | null): Record<strin
   return loss.kl === 0 ? {} : { kl: pullOf(loss, referenceSha256) }
 }
 
-/** How strongly the reference policy pulls. */
+/** The KL to the reference policy, as the trainer's spec has it. */
 function pullOf({ kl }: LossRecipe, referenceSha256: string | null): Record<string, unknown> {
   return { coef: kl === 0 ? 0 : kl.coefficient, reference_sha256: referenceSha256 }
 }
