@@ -1,10 +1,19 @@
 /** Servers of tests listen on the loopback, on any free port. */
+import type { Server as HttpServer } from 'node:http'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 
 /** @returns the port */
 export async function listenOnLoopback(server: Server): Promise<number> {
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   return (server.address() as AddressInfo).port
+}
+
+/** Ends the connections too: clients keep them open, and so the server. */
+export function closeServer(server: HttpServer): Promise<void> {
+  return new Promise((resolve) => {
+    server.close(() => resolve())
+    server.closeAllConnections()
+  })
 }
 
 /** A port on which nothing listens. */

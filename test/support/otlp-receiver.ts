@@ -1,6 +1,6 @@
 /** A collector of OpenTelemetry on the loopback: takes exports over HTTP as JSON, decodes them, and has the habits of bad ones. */
 import { createServer, type IncomingMessage } from 'node:http'
-import { listenOnLoopback } from './loopback.ts'
+import { closeServer, listenOnLoopback } from './loopback.ts'
 
 export interface ReceivedSpan {
   service: string
@@ -46,11 +46,7 @@ export async function startOtlpReceiver(habit: 'takes' | 'hangs' | 'fails' = 'ta
     spans,
     raw: () => raw,
     requests: () => requests,
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    close: () => closeServer(server),
   }
 }
 

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { listenOnLoopback } from './loopback.ts'
+import { closeServer, listenOnLoopback } from './loopback.ts'
 
 export interface PackageIndex {
   /** With user and password. */
@@ -47,10 +47,7 @@ export async function startPackageIndex({ user, password, packages }: PackageInd
   return {
     url: `http://${user}:${password}@127.0.0.1:${port}/simple/`,
     asked: () => asked,
-    async close() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    close: () => closeServer(server),
   }
 }
 

@@ -1,7 +1,7 @@
 /** An HTTP proxy in front of a policy server that notes who asked for what, and when. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream/promises'
-import { listenOnLoopback } from './loopback.ts'
+import { closeServer, listenOnLoopback } from './loopback.ts'
 
 /** One sampling request: those of an episode carry its id as session; scoring requests and self-checks are not noted. */
 export interface Exchange {
@@ -100,11 +100,7 @@ export async function startRecordingProxy({ target, rewrite, mark }: RecordingPr
       listeners.add(listener)
       return () => listeners.delete(listener)
     },
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    close: () => closeServer(server),
   }
 }
 

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
 import { packFiles } from '../../src/adapters/docker/engine/tar.ts'
-import { listenOnLoopback } from './loopback.ts'
+import { closeServer, listenOnLoopback } from './loopback.ts'
 
 export interface TestRegistry {
   /** Makes `name:tag` point to a new image; its full reference and manifest digest. */
@@ -79,10 +79,7 @@ export async function startTestRegistry(): Promise<TestRegistry> {
       for (const key of [tag, digest]) manifests.set(`${name}:${key}`, manifest)
       return { image: `${reference(name)}:${tag}`, digest }
     },
-    async close() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    close: () => closeServer(server),
   }
 }
 

@@ -1,6 +1,7 @@
 /** A receiver of webhooks on the loopback, with the habits of bad ones. */
 import { createServer, type IncomingHttpHeaders } from 'node:http'
-import type { AddressInfo, Socket } from 'node:net'
+import type { Socket } from 'node:net'
+import { closeServer, listenOnLoopback } from './loopback.ts'
 
 /** A status, or what it does instead; after the last one it answers 200. */
 export type ReceiverAnswer =
@@ -62,8 +63,7 @@ export async function startReceiver(answers: readonly ReceiverAnswer[] = []): Pr
     connections += 1
     noteConnection()
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  const { port } = server.address() as AddressInfo
+  const port = await listenOnLoopback(server)
   return {
     url: `http://127.0.0.1:${port}`,
     host: `127.0.0.1:${port}`,
@@ -72,8 +72,7 @@ export async function startReceiver(answers: readonly ReceiverAnswer[] = []): Pr
     connections: () => connections,
     async [Symbol.asyncDispose]() {
       for (const timer of talking) clearInterval(timer)
-      server.closeAllConnections()
-      await new Promise<void>((resolve) => server.close(() => resolve()))
+      await closeServer(server)
     },
   }
 }

@@ -1,6 +1,6 @@
 /** The harness's side of the phases: who is where, and one trap at a time that holds a visitor while a fault strikes. */
 import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { closeServer, listenOnLoopback } from '../loopback.ts'
 import type { Phase, Verdict, Visit } from './phases.ts'
 
 /** What a fault does at once, while the visitor waits, and what goes on afterwards. */
@@ -96,9 +96,9 @@ export async function startVisits({
     })
   })
   server.requestTimeout = 0
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const port = await listenOnLoopback(server)
   return {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/`,
+    url: `http://127.0.0.1:${port}/`,
     made,
     report: receive,
     set(trap, signal) {
@@ -114,10 +114,6 @@ export async function startVisits({
       })
     },
     tell: (process, verdict) => waiting.set(process, { ...waiting.get(process), ...verdict }),
-    close: () =>
-      new Promise((resolve) => {
-        server.close(() => resolve())
-        server.closeAllConnections()
-      }),
+    close: () => closeServer(server),
   }
 }

@@ -1,7 +1,7 @@
 /** A chat endpoint over real HTTP that says, and fails, what it is told. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { ChatMessage } from '../../../src/contracts/policy.types.ts'
-import { listenOnLoopback } from '../loopback.ts'
+import { closeServer, listenOnLoopback } from '../loopback.ts'
 
 export interface SeenRequest {
   path: string
@@ -42,10 +42,7 @@ export async function startScriptedEndpoint(
   return {
     url: `http://127.0.0.1:${port}/v1`,
     seen,
-    async close() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    close: () => closeServer(server),
   }
 }
 

@@ -1,7 +1,7 @@
 /** A hub of files: the tree listing and the range reads of the public one, for any client of its layout. */
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
-import { listenOnLoopback } from '../loopback.ts'
+import { closeServer, listenOnLoopback } from '../loopback.ts'
 
 export interface HubRequest {
   path: string
@@ -90,14 +90,10 @@ export async function startHubServer({
     }
   })
   const port = await listenOnLoopback(server)
-  const close = () => new Promise<void>((resolve) => server.close(() => resolve()))
   return {
     url: `http://127.0.0.1:${port}`,
     requests,
-    [Symbol.asyncDispose]: () => {
-      server.closeAllConnections()
-      return close()
-    },
+    [Symbol.asyncDispose]: () => closeServer(server),
   }
 }
 

@@ -3,8 +3,8 @@
  * answers `@huggingface/hub`. The storage is another server, so that a token or a signed address at the wrong place shows.
  */
 import { createHash, randomBytes } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
-import { listenOnLoopback } from '../loopback.ts'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import { closeServer, listenOnLoopback } from '../loopback.ts'
 
 export interface WritableHubOptions {
   /** What each token may do; any other is refused. */
@@ -84,7 +84,7 @@ export async function startWritableHub({ tokens, partBytes }: WritableHubOptions
       })
     },
     async [Symbol.asyncDispose]() {
-      await Promise.all([close(server), close(storage)])
+      await Promise.all([closeServer(server), closeServer(storage)])
     },
   }
 
@@ -270,13 +270,6 @@ async function bodyOf(request: IncomingMessage): Promise<Buffer | null> {
   } catch {
     return null
   }
-}
-
-function close(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    server.close(() => resolve())
-    server.closeAllConnections()
-  })
 }
 
 function sha256(bytes: Uint8Array): string {

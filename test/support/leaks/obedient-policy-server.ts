@@ -1,5 +1,5 @@
 import { createServer } from 'node:http'
-import { listenOnLoopback } from '../loopback.ts'
+import { closeServer, listenOnLoopback } from '../loopback.ts'
 
 /** Turns before it submits; each appends a line, so that there is a patch to capture and to grade. */
 const TURNS = 2
@@ -26,10 +26,7 @@ export async function startObedientPolicyServer(): Promise<PolicyServer> {
   const port = await listenOnLoopback(server)
   return {
     url: `http://127.0.0.1:${port}`,
-    async close() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    close: () => closeServer(server),
   }
 }
 

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { createServer, type IncomingMessage } from 'node:http'
 import { promisify } from 'node:util'
 import { HANG_MS } from '../hang.ts'
-import { listenOnLoopback } from '../loopback.ts'
+import { closeServer, listenOnLoopback } from '../loopback.ts'
 
 export interface Upload {
   /** `team/agents/<run>` */
@@ -46,10 +46,7 @@ export async function startWandbServer(): Promise<WandbServer> {
   return {
     url: `http://127.0.0.1:${port}`,
     uploads,
-    async close() {
-      server.closeAllConnections()
-      await new Promise((resolve) => server.close(resolve))
-    },
+    close: () => closeServer(server),
   }
 }
 
