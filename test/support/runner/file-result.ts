@@ -22,6 +22,8 @@ export interface FileResult extends FileJudgement {
   /** Relative to the repository. */
   file: string
   seconds: number
+  /** Of the processors, by its processes; what detached itself is missing. Absent where it is not known. */
+  cpuSeconds?: number
 }
 
 /** In a failure: not one test, but how the file began or ended. */

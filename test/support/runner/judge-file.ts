@@ -8,6 +8,8 @@ export type FileEvent =
   | ({ type: 'fail'; failureType: string; error: string } & EndedTest)
   /** Written by the file's own process after its last test and hook: absent where that process ended earlier. */
   | { type: 'summary'; success: boolean; passed: number }
+  /** Of all its processes, after the last event of a test; absent where the system does not say. */
+  | { type: 'cpu'; seconds: number }
   | { type: 'note'; text: string; nesting: number }
   | { type: 'output'; text: string }
 

@@ -6,7 +6,7 @@ const COUNTS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) \
 /** A test as a line with its title, an error below it; what a file wrote as it is. */
 export function printEvent(event: FileEvent): string {
   if (event.type === 'output') return event.text
-  if (event.type === 'summary') return ''
+  if (event.type === 'summary' || event.type === 'cpu') return ''
   const indent = '  '.repeat(event.nesting + 1)
   if (event.type === 'note') return COUNTS.test(event.text) ? '' : `${indent}ℹ ${event.text}\n`
   const { name, ms, skip, todo } = event

@@ -211,6 +211,32 @@ test('a reviewed skip is printed with its reason and the review, counted, and le
   assert.equal(summarise([{ ...result('no xfs here'), file: 'b.test.ts' }], reviewed).exitCode, 1)
 })
 
+test('what a file computes counts with its child processes, and the busiest are told first', {
+  skip: process.platform === 'linux' ? false : 'looks into /proc',
+}, async () => {
+  const burn = 'while (process.cpuUsage().user < 400_000);'
+  const file = join(folder, 'busy.test.mjs')
+  await writeFile(
+    file,
+    `import { spawnSync } from 'node:child_process'
+    import { test } from 'node:test'
+    test('busy', () => void spawnSync(process.execPath, ['-e', '${burn}']))`,
+  )
+  const signal = new AbortController().signal
+  const input = { root, files: [file], concurrency: 1, fileTimeoutMs: 300_000, signal, print: () => undefined }
+  const [busy] = await runTestFiles(input)
+  assert.ok((busy?.cpuSeconds ?? 0) > 0.4, `${busy?.cpuSeconds} s`)
+  const one = (name: string, cpuSeconds: number): FileResult => ({
+    file: name,
+    seconds: 1,
+    cpuSeconds,
+    passed: 1,
+    failures: [],
+    skips: [],
+  })
+  assert.match(summarise([one('a', 1.5), one('b', 20)], []).text, /\n +20\.0 s  b\n +1\.5 s  a\n +21\.5 s  all 2\n/)
+})
+
 test('a pattern that matches nothing is an error, not nothing to do', async () => {
   await assert.rejects(findTestFiles(root, ['test/support/runner/*.test.ts', 'test/no-such.test.ts']), /no-such/)
   assert.ok(

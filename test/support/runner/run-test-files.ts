@@ -85,9 +85,10 @@ async function runFile(file: string, input: RunTestFilesInput): Promise<FileResu
   const judgement = judgeFile({ events, end })
   for (const { test, error } of judgement.failures) if (test === WHOLE_FILE) say(`  ✖ ${file} ${error}\n`)
   const seconds = (performance.now() - startedMs) / 1000
-  say(`  ${seconds.toFixed(1)} s\n`)
+  const cpuSeconds = events.findLast((event) => event.type === 'cpu')?.seconds
+  say(`  ${seconds.toFixed(1)} s${cpuSeconds === undefined ? '' : `, ${cpuSeconds.toFixed(1)} s of CPU`}\n`)
   if (texts.length > 0) print(texts.join(''))
-  return { file, seconds, ...judgement }
+  return { file, seconds, ...judgement, ...(cpuSeconds === undefined ? {} : { cpuSeconds }) }
 }
 
 interface PlayFileInput {

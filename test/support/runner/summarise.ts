@@ -6,7 +6,7 @@ export interface RunSummary {
   passed: number
   failed: number
   skipped: number
-  /** What was skipped and why, the slowest files, each failure again, and `N passed, N failed[, N skipped]` as the last line. */
+  /** What was skipped and why, the slowest files and those that compute most, each failure again, and `N passed, N failed[, N skipped]` as the last line. */
   text: string
   exitCode: 0 | 1
 }
@@ -36,6 +36,7 @@ export function summarise(results: readonly FileResult[], reviewed: readonly Rev
       allowed.map((skip) => `  ${describeSkip(skip)}: ${skip.review?.why}`),
     ),
     section(`slowest ${Math.min(SLOWEST, results.length)} of ${results.length} files`, slowest(results)),
+    section('most CPU', busiest(results)),
     section('failed', failures),
     last,
   ]
@@ -57,6 +58,22 @@ function slowest(results: readonly FileResult[]): string[] {
     .toSorted((a, b) => b.seconds - a.seconds)
     .slice(0, SLOWEST)
     .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(7)} s  ${file}`)
+}
+
+/** None where the system does not say what processes used. */
+function busiest(results: readonly FileResult[]): string[] {
+  const known = results.flatMap(({ file, cpuSeconds }) => (cpuSeconds === undefined ? [] : [{ file, cpuSeconds }]))
+  if (known.length < 2) return []
+  const lines = known
+    .toSorted((a, b) => b.cpuSeconds - a.cpuSeconds)
+    .slice(0, SLOWEST)
+    .map(({ file, cpuSeconds }) => `${cpuSeconds.toFixed(1).padStart(7)} s  ${file}`)
+  return [
+    ...lines,
+    `${sum(known.map(({ cpuSeconds }) => cpuSeconds))
+      .toFixed(1)
+      .padStart(7)} s  all ${known.length}`,
+  ]
 }
 
 function section(title: string, lines: readonly string[]): string {
