@@ -275,6 +275,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: 'the image is missing in an engine of its own, which only root may start; CI is root',
   },
   {
+    file: 'test/support/runner/run-test-files.test.ts',
+    tests: ['a test leaves a mount: it is unmounted and told as a failure of the run'],
+    reason: /^needs root: mounts a file system$/,
+    why: NEEDS_ROOT,
+  },
+  {
     file: 'test/integration/full-disks.test.ts',
     tests: [
       "the store's disk is full: Artifact.OutOfDisk, tried again, nothing half written; doctor and blockers say so",

@@ -1,6 +1,6 @@
 /**
- * `npm test`: set-up, unit tests, one stack for the whole-system tests, the trainer's tests, then everything that was started
- * is stopped. Arguments are files or globs to run instead of all (`trainer` or a file below it for pytest); `--no-stack` runs
+ * `npm test`: set-up and one stack; the whole-system tests on it, beside them the unit tests, then the system tests that bring their
+ * own parts and the trainer's; then everything that was started is stopped. Arguments are files or globs to run instead of all (`trainer` or a file below it for pytest); `--no-stack` runs
  * them without set-up and stack; `--temporal postgres` gives the stack another store (`longhaul up --help`).
  *
  * A test file passes only if its process ran all of its tests and hooks to the end, and says so. What was skipped is printed with
@@ -19,6 +19,8 @@ import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
 import type { FileResult } from './support/runner/file-result.ts'
 import { endLeftovers } from './support/runner/leftovers.ts'
+import { failureOfRun, unmountLeft } from './support/runner/left-mounts.ts'
+import { playLanes } from './support/runner/play-lanes.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
 import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
@@ -28,6 +30,9 @@ import { APART_GLOBS, LONG_UNITS, TEST_GLOBS } from './support/runner/test-globs
 /** Only a file that hangs takes as long: the slowest needs five minutes on two idle cores, and others may load them. */
 const FILE_TIMEOUT_MS = 20 * 60_000
 const TRAINER_TIMEOUT_MS = 60 * 60_000
+
+/** Units that start trainers, engines and commands wait more than they compute; the lane on the stack runs beside them. */
+const UNITS_AT_ONCE = 2 * availableParallelism() - 1
 
 const HOME_PREFIX = 'longhaul-test-'
 
@@ -51,7 +56,7 @@ async function main(): Promise<number> {
   return problem === null ? exitCode : 2
 }
 
-/** Adds a result for each file. @returns null, or why not everything could be run or taken down */
+/** Adds a result for each file, and for what could not be taken down. @returns null, or why not everything could be run */
 async function runAll(results: FileResult[]): Promise<string | null> {
   if (process.env['NODE_OPTIONS']?.includes('--test') === true) {
     return `Expected NODE_OPTIONS without options of the test runner, which choose tests; got ${process.env['NODE_OPTIONS']}`
@@ -59,8 +64,8 @@ async function runAll(results: FileResult[]): Promise<string | null> {
   const isTrainer = (path: string): boolean => path === 'trainer' || path.startsWith('trainer/')
   const trainerPaths = chosen.length === 0 ? ['trainer'] : chosen.filter(isTrainer)
   const patterns = chosen.filter((path) => !isTrainer(path))
-  const batches =
-    chosen.length === 0 ? await allBatches() : [patterns.length === 0 ? [] : await findTestFiles(root, patterns)]
+  const all = chosen.length === 0 ? await allFiles() : null
+  const chosenFiles = patterns.length === 0 ? [] : await findTestFiles(root, patterns)
 
   // Of runs that were killed themselves: engines of their tests outlive them.
   for await (const earlier of glob(join(tmpdir(), `${HOME_PREFIX}*`, 'tmp-*'))) {
@@ -88,16 +93,13 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       await work
       console.error(`test    ${name}: ${((Date.now() - started) / 1000).toFixed(0)} s`)
     }
-    const runFiles = async (files: string[], lane = 0): Promise<void> => {
-      const areUnits = files.every((file) => !file.startsWith('test'))
+    const runFiles = async (files: string[], options: { concurrency?: number; live?: boolean } = {}): Promise<void> => {
+      const { concurrency = 1, live = concurrency === 1 } = options
       const found = await runTestFiles({
         root,
         files,
-        // Whole-system tests share one stack and two cores: side by side they would wait for each other, and see each other's
-        // containers. Those that bring their own parts are a second lane.
-        // Units that start trainers, engines and commands wait more than they compute.
-        concurrency: areUnits ? 2 * availableParallelism() : 1,
-        live: !areUnits && lane === 0,
+        concurrency,
+        live,
         fileTimeoutMs: FILE_TIMEOUT_MS,
         signal: interrupt.signal,
         print: (text) => process.stdout.write(text),
@@ -112,39 +114,55 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       const print = (line: string): void => console.log(`trainer | ${line}`)
       results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal, print })))
     }
-    const [first = [], ...others] = batches
-    await timed(chosen.length === 0 ? 'units' : 'chosen files', runFiles(first))
-    // The trainer's tests need one core and nothing of the stack; whole-system tests mostly wait. None that fails may leave the
-    // others running while the stack is taken down.
-    const ends = await Promise.allSettled([
-      ...others.map((files, lane) => timed(lane === 0 ? 'on the stack' : 'beside it', runFiles(files, lane))),
-      timed('trainer', runTrainer()),
-    ])
-    const broken = ends.find((end) => end.status === 'rejected')
-    if (broken !== undefined) throw broken.reason
+    if (all === null) {
+      const areUnits = chosenFiles.every((file) => !file.startsWith('test'))
+      await timed('chosen files', runFiles(chosenFiles, areUnits ? { concurrency: UNITS_AT_ONCE } : {}))
+      await timed('trainer', runTrainer())
+    } else {
+      await playLanes({
+        stack: () => timed('on the stack', runFiles(all.stack)),
+        units: () => timed('units', runFiles(all.units, { concurrency: UNITS_AT_ONCE })),
+        apart: () => timed('beside it', runFiles(all.apart, { live: false })),
+        trainer: () => timed('trainer', runTrainer()),
+      })
+    }
     return null
   } finally {
-    await stack?.stop()
-    await sweep(scratch, { hasStack: stack !== null })
-    await rm(home, { recursive: true, force: true })
+    results.push(...(await takeDown({ stack, scratch, home })))
   }
 }
 
 /**
- * Takes away what tests of this run left: processes, wherever they put themselves, and engines. Without a stack of ours a test may have
- * started the engine that other stacks of the machine share, so processes are then left alone.
+ * Stops the stack and takes away what tests of this run left: processes, wherever they put themselves, engines, mounts. Without a stack
+ * of ours a test may have started the engine that other stacks of the machine share, so processes are then left alone.
+ * @returns a failure for what a test may not leave and for what could not be taken away: neither undoes what was tested
  */
-async function sweep(scratch: string, { hasStack }: { hasStack: boolean }): Promise<void> {
-  const left = hasStack ? await endLeftovers(scratch) : []
-  for (const { pid, command } of left) console.error(`test    ended what a test left: ${pid} ${command}`)
-  await clearDeadStacks({ root: scratch, say: console.error })
+async function takeDown(input: { stack: RunningStack | null; scratch: string; home: string }): Promise<FileResult[]> {
+  const { stack, scratch, home } = input
+  const found: FileResult[] = []
+  const steps: (() => Promise<unknown>)[] = [
+    async () => stack?.stop(),
+    async () => {
+      const left = stack === null ? [] : await endLeftovers(scratch)
+      for (const { pid, command } of left) console.error(`test    ended what a test left: ${pid} ${command}`)
+    },
+    () => clearDeadStacks({ root: scratch, say: console.error }),
+    async () => found.push(...(await unmountLeft(scratch))),
+    () => rm(home, { recursive: true, force: true }),
+  ]
+  for (const step of steps)
+    await step().catch((error: unknown) => found.push(failureOfRun(toLonghaulError(error).message)))
+  return found
 }
 
-/** Units first, then the system's files in two lanes. */
-async function allBatches(): Promise<string[][]> {
+async function allFiles(): Promise<Record<'stack' | 'units' | 'apart', string[]>> {
   const [long, units, system, apart] = await Promise.all(
     [LONG_UNITS, TEST_GLOBS.units, TEST_GLOBS.system, APART_GLOBS].map((patterns) => findTestFiles(root, patterns)),
   )
   const ordered = new Set([...(long ?? []), ...(units ?? [])])
-  return [[...ordered], (system ?? []).filter((file) => apart?.includes(file) !== true), apart ?? []]
+  return {
+    stack: (system ?? []).filter((file) => apart?.includes(file) !== true),
+    units: [...ordered],
+    apart: apart ?? [],
+  }
 }

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -269,6 +270,26 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     assert.deepEqual([alone.code, alone.stdout.trimEnd().split('\n').at(-1)], [0, '1 passed, 0 failed'])
     const beside = await runCommandLine([good, fileOf.get('a test fails') as string])
     assert.deepEqual([beside.code, beside.stdout.trimEnd().split('\n').at(-1)], [1, '2 passed, 1 failed'])
+  })
+
+  test('a test leaves a mount: it is unmounted and told as a failure of the run', {
+    skip: process.getuid?.() === 0 ? false : 'needs root: mounts a file system',
+  }, async () => {
+    const file = join(folder, 'mounts.test.mjs')
+    await writeFile(
+      file,
+      `import { execFileSync } from 'node:child_process'
+      import { mkdtempSync } from 'node:fs'
+      import { tmpdir } from 'node:os'
+      import { join } from 'node:path'
+      import { test } from 'node:test'
+      test('mounts', () => execFileSync('mount', ['-t', 'tmpfs', 'left', mkdtempSync(join(tmpdir(), 'left behind-'))]))`,
+    )
+    const { code, stdout } = await runCommandLine([file])
+    assert.equal(code, 1)
+    assert.match(stdout, /npm test: \(the file\): a test left a mount at .*\/left behind-\w+\n1 passed, 1 failed\n$/)
+    const left = /mount at (.*)\n/.exec(stdout)?.[1] ?? ''
+    assert.ok(!existsSync(left), left)
   })
 
   test('nothing to test ends with 2', async () => {
