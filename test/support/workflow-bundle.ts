@@ -1,7 +1,9 @@
-/** The workflow bundle as workers load it, built once per test process. */
+/** The workflow bundle as workers load it: built once for a whole `npm test`, or once per test process where a file runs alone. */
+import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker'
 import { withoutForeignSources } from '../../src/platform/bundle-sources.ts'
+import { ensureWorkflowBundle } from '../../src/stack/setup/workflow-bundle.ts'
 
 export interface WorkflowBundle {
   /** JavaScript with its source map inline: what a worker gets as `workflowBundle`. */
@@ -9,12 +11,21 @@ export interface WorkflowBundle {
 }
 
 const bundles = new Map<string, Promise<WorkflowBundle>>()
+let sharedBundle: Promise<WorkflowBundle> | null = null
 
-/** Every workflow of the project: `src/workflows/index.ts`. */
+/** Every workflow of the project: `src/workflows/index.ts`. Found by what its sources say, so that a planted tree has its own. */
 export function buildWorkflowBundle(): Promise<WorkflowBundle> {
+  const shared = process.env['LONGHAUL_TEST_SHARED']
+  if (shared !== undefined) return (sharedBundle ??= findOrBuild(shared))
   return buildBundleOf(fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)), console.error, [
     fileURLToPath(new URL('../../src/workflows/trace-interceptors.ts', import.meta.url)),
   ])
+}
+
+async function findOrBuild(cacheDir: string): Promise<WorkflowBundle> {
+  const context = { signal: new AbortController().signal, log: (line: string) => console.error(line) }
+  const { value } = await ensureWorkflowBundle({ cacheDir, context })
+  return { code: await readFile(value, 'utf8') }
 }
 
 /** A bundle of another entry, for tests of the test support itself. Cached by path: a build costs seconds. */
