@@ -6,15 +6,15 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { makeEpisode } from '../../../test/support/training-records.ts'
-import { python, pythonEnvironment, runPython, withoutPython } from '../../../test/support/python.ts'
+import { runPython, withoutPython } from '../../../test/support/python.ts'
 import { makeJobStore } from '../../../test/support/training-jobs.ts'
+import { createWarmTrainer, type WarmTrainer } from '../../../test/support/warm-trainer.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { prepareJob } from '../../adapters/trainer-job/job/job-spec.ts'
-import { createProcessLauncher } from '../../adapters/trainer-job/launchers/process-launcher.ts'
 import { runJob } from '../../adapters/trainer-job/job/run-job.ts'
 import { buildBatch } from './build-batch.ts'
 import { referencePolicy } from './reference-policy.ts'
@@ -50,14 +50,19 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   let store: ArtifactStore
   let base: PolicyRef
   let scores: number[][]
+  let trainer: WarmTrainer
 
   before(async () => {
+    trainer = createWarmTrainer()
     root = await mkdtemp(join(tmpdir(), 'recipe-to-loss-'))
     ;({ store, base } = await makeJobStore(root))
     const rows = EPISODES.map((_, index) => episodeAt('scored', index).actions.flatMap(tokensOf))
     scores = JSON.parse(await runPython(SCORE, fileURLToPath(base.uri), JSON.stringify(rows))) as number[][]
   })
-  after(() => rm(root, { recursive: true, force: true }))
+  after(async () => {
+    await trainer.close()
+    await rm(root, { recursive: true, force: true })
+  })
 
   test('without standard deviation, with a geometric mask and a price on context', async () => {
     // Mean 0.25 / 4 = 0.0625. Advantages 0.9375, 0.4375, −0.3125, −1.0625; the second and the fourth are masked and stay in N.
@@ -214,8 +219,8 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   ): Promise<Record<'loss' | 'masked' | 'entropy' | 'distance' | 'tokens' | 'gap', unknown> & { steps: number }> {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     // Of a loaded machine: imports alone may take longer than the recipe lets a job say nothing.
-    const trainer = { stallS: 480, timeoutS: 480 }
-    const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce, trainer }, dirs: [] })
+    const limits = { stallS: 480, timeoutS: 480 }
+    const { recipe } = await loadRecipe({ name: 'mini', text, overrides: { reinforce, trainer: limits }, dirs: [] })
     for (const index of EPISODES.keys()) await storeEpisode(run, index, turns)
     const built = await buildBatch({ store, recipe }, { run, stage: 'dapo-1', iteration: 1, policy: base, suite: 's' })
     assert.equal(built.trajectories, EPISODES.length - (reinforce['overlong'] === 'filter' ? 1 : 0))
@@ -224,8 +229,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     const place = { run, stage: 'dapo-1', kind: 'dapo', iteration: 1, slice: 0 } as const
     const reference = await referencePolicy({ store, recipe }, place)
     const job = await prepareJob({ store, recipe, job: { ...place, batch, policy: base }, threads: 1, reference })
-    const launcher = createProcessLauncher({ python: python ?? '', env: pythonEnvironment })
-    const { metrics } = await runJob({ job, launcher, attempt: 1, signal })
+    const { metrics } = await runJob({ job, launcher: trainer.launcher, attempt: 1, signal })
     const [first = {}] = metrics
     return {
       loss: first['loss'],

@@ -1,0 +1,57 @@
+"""A trainer whose imports are done: each line on stdin names a job, which a fork of this process runs.
+
+For tests of what a job computes: torch and transformers cost five CPU-seconds at each start. A fork has the modules of a new process and
+none of another job's state, and is a session of its own like one. Tests of how a trainer starts, dies or is found again start a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+
+from longhaul_trainer.__main__ import set_environment
+from longhaul_trainer.imports import heavy_imports
+
+
+def main() -> None:
+    set_environment()
+    with heavy_imports():
+        import longhaul_trainer.step.job  # noqa: F401
+    # The kernel reaps ended forks: this process waits for lines, not for jobs.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        job = json.loads(line)
+        pid = os.fork()
+        if pid == 0:
+            run(Path(job["spec"]), Path(job["directory"]))
+        print(json.dumps({"pid": pid}), flush=True)
+
+
+def run(spec: Path, directory: Path) -> None:
+    """The rest of the fork's life."""
+    code = 1
+    try:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        os.chdir(directory)
+        log = os.open("stdout.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        for source, target in ((nothing, 0), (log, 1), (log, 2)):
+            os.dup2(source, target)
+        from longhaul_trainer.step.command import step
+
+        code = step(spec, dry_run=False)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
