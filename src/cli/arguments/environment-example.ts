@@ -104,6 +104,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_HOME', '/data/longhaul', 'where stacks keep their data'),
       variable('LONGHAUL_CACHE', '/data/longhaul-cache', 'what can be made again'),
       variable('LONGHAUL_RECIPES', './recipes', 'directories with more recipes, separated by ":"'),
+      variable('LONGHAUL_COMPLETION_MS', '3000', 'how long the Tab key waits for names from a server; 900 by default'),
       variable('LONGHAUL_VIEWER_URL', 'https://viewer.example.org/', 'where people read trajectories'),
       variable('LONGHAUL_METRICS_ADDRESS', '127.0.0.1:9464', 'where Prometheus reads a worker’s metrics'),
       variable('LONGHAUL_HEALTH_ADDRESS', '0.0.0.0:9470', 'where an orchestrator asks a worker /live and /ready'),

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm, symlink } from 'node:fs/promises'
-import { createServer } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -14,6 +14,8 @@ const root = await mkdtemp(join(tmpdir(), 'longhaul-completion-'))
 after(() => rm(root, { recursive: true }))
 await symlink(fileURLToPath(new URL('../../../bin/longhaul.mjs', import.meta.url)), join(root, 'longhaul'))
 
+/** A server that other work keeps busy is waited for, where a test is about what it says. */
+const PATIENT = { LONGHAUL_COMPLETION_MS: String(HANG_MS) }
 const NOWHERE = { LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' }
 
 function run(
@@ -53,6 +55,28 @@ async function bash(lines: string[], env: Record<string, string> = NOWHERE): Pro
     .map((part) => part.split('\n').filter((value) => value !== ''))
 }
 
+/** A server that begins to answer a second after it was connected to, which is more than the Tab key waits by itself. */
+async function startSlowProxy(target: string): Promise<{ address: string; close(): void }> {
+  const [host = '', port = ''] = target.split(':')
+  const sockets = new Set<Socket>()
+  const track = (socket: Socket): Socket => {
+    sockets.add(socket.on('error', () => socket.destroy()))
+    return socket
+  }
+  const server = createServer((asked) => {
+    track(asked)
+    setTimeout(() => asked.pipe(track(connect(Number.parseInt(port, 10), host))).pipe(asked), 1_000)
+  })
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  return {
+    address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    close() {
+      server.close()
+      for (const socket of sockets) socket.destroy()
+    },
+  }
+}
+
 test('bash completes commands, options, choices and recipes, and leaves files to the shell', async () => {
   const [commands, options, choices, equals, recipes, files] = await bash([
     'longhaul r',
@@ -83,7 +107,7 @@ test('no server, and a server that accepts and says nothing: no names, no words,
   }
 })
 
-test('names of runs come from the server; a name that a shell would run is left out', {
+test('names of runs come from the server, from a slow one where it may take longer; a name that a shell would run is left out', {
   skip: needsServer,
 }, async () => {
   const connection = await connectToOwnNamespace('completion')
@@ -92,12 +116,21 @@ test('names of runs come from the server; a name that a shell would run is left 
     for (const workflowId of ids) {
       await connection.client.workflow.start('trainAgent', { workflowId, taskQueue: 'unserved', args: [{}] })
     }
-    const env = { LONGHAUL_TEMPORAL_ADDRESS: connection.address, LONGHAUL_NAMESPACE: connection.namespace }
-    // The index lags by a moment, and a busy machine leaves a command no time to ask a server.
+    const server = { LONGHAUL_TEMPORAL_ADDRESS: connection.address, LONGHAUL_NAMESPACE: connection.namespace }
+    const env = { ...server, ...PATIENT }
+    // The index lags by a moment.
     await eventually(async () => assert.deepEqual(await bash(['longhaul wait train'], env), [['train/left-alone']]))
     await eventually(async () =>
       assert.deepEqual(await bash(['longhaul run cancel '], env), [['grade/--now', 'train/left-alone']]),
     )
+    const slow = await startSlowProxy(connection.address)
+    try {
+      const distant = { ...server, LONGHAUL_TEMPORAL_ADDRESS: slow.address }
+      assert.deepEqual(await bash(['longhaul wait train'], distant), [[]])
+      assert.deepEqual(await bash(['longhaul wait train'], { ...distant, ...PATIENT }), [['train/left-alone']])
+    } finally {
+      slow.close()
+    }
     await connection.client.workflow.getHandle('train/left-alone').terminate('seen')
     await eventually(async () =>
       assert.deepEqual(await bash(['longhaul wait train', 'longhaul report train'], env), [[], ['train/left-alone']]),

@@ -25,7 +25,7 @@ export function addCompletion(program: Command, { console }: CommandContext): vo
     .action((shell: Shell) => console.out(SCRIPTS[shell]))
 }
 
-/** Since the start of this process: at the Tab key a user waits no longer. */
+/** Since the start of this process: at the Tab key a user waits no longer, unless LONGHAUL_COMPLETION_MS says so. */
 const BUDGET_MS = 900
 /** Where loading took all of it. */
 const LEAST_MS = 150
@@ -57,8 +57,14 @@ function isPlain(name: string): boolean {
   return /^[A-Za-z0-9][\w.@%+,/-]*$/.test(name)
 }
 
+function budgetMs(): number {
+  const asked = Number(process.env['LONGHAUL_COMPLETION_MS'])
+  // What is no number of milliseconds changes nothing: at the Tab key there is no place for an error.
+  return asked > 0 && asked <= 600_000 ? asked : BUDGET_MS
+}
+
 async function withinBudget(ask: () => Promise<Candidate[]>): Promise<Candidate[]> {
-  const leftMs = Math.max(LEAST_MS, BUDGET_MS - performance.now())
+  const leftMs = Math.max(LEAST_MS, budgetMs() - performance.now())
   const late = Promise.withResolvers<Candidate[]>()
   const timer = setTimeout(() => late.resolve([]), leftMs)
   try {
