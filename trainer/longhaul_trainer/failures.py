@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import re
+from collections.abc import Iterable
+from pathlib import Path
 
 OK = 0
 INVALID_SPEC = 64
@@ -50,15 +52,24 @@ class LostRanks(JobError):
         super().__init__(UNAVAILABLE, message)
 
 
-_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+_FORBIDDEN = (errno.EACCES, errno.EPERM)
+_UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_FORBIDDEN)
 
 
-def io_code(error: Exception) -> int | None:
-    """73 for a place that takes no bytes, 74 for another error of reading or writing, None for one that is neither."""
+def io_code(error: Exception, inputs: Iterable[Path] = ()) -> int | None:
+    """66 for a file of `inputs` that may not be read, 73 for a place that takes no bytes, 74 for another error of reading or writing,
+    None for one that is neither. `inputs`: absolute places that are only read; the kernel has one number for both kinds of place."""
     number = _errno_of(error)
     if number is None:
         return None
+    if number in _FORBIDDEN and _is_within(error, inputs):
+        return INPUT_UNUSABLE
     return OUTPUT_UNWRITABLE if number in _UNWRITABLE else IO_ERROR
+
+
+def _is_within(error: Exception, places: Iterable[Path]) -> bool:
+    name = getattr(error, "filename", None)
+    return isinstance(name, str) and any(Path(name).absolute().is_relative_to(place) for place in places)
 
 
 def _errno_of(error: Exception) -> int | None:

@@ -44,7 +44,7 @@ def adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected_sha25
         print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
         return error.code
     except Exception as error:
-        if (code := io_code(error)) is None:
+        if (code := io_code(error, [checkpoint.absolute(), base.directory.absolute()])) is None:
             raise
         print(f"{CLASSES[code]}: {error}", file=sys.stderr)
         return code

@@ -26,14 +26,14 @@ DEFAULT_DTYPE = "bfloat16"
 
 
 def export(*, source: Path, target: Path, dtype: str | None, expected_sha256: str | None) -> int:
-    """Prints the record as JSON. Returns 0, 64 for an option that does not fit, 66 for a source that is torn or none of ours, 73
+    """Prints the record as JSON. Returns 0, 64 for an option that does not fit, 66 for a source that is torn, none of ours or not to be read, 73
     for a target that is taken or not writable, 74 where reading or writing failed."""
     try:
         record = run_export(source=source, target=target, dtype=dtype, expected_sha256=expected_sha256)
     except JobError as error:
         return _refuse(error.code, error.message)
     except Exception as error:
-        if (code := io_code(error)) is None:
+        if (code := io_code(error, [source.absolute()])) is None:
             raise
         return _refuse(code, str(error))
     print(json_bytes(record).decode(), end="")

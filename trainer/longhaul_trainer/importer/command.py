@@ -40,7 +40,8 @@ def import_model(options: ImportOptions) -> int:
     except JobError as error:
         return _refuse(error.code, error.message)
     except Exception as error:
-        if (code := io_code(error)) is None:
+        inputs = [path.absolute() for path in (options.source, options.tokenizer) if path is not None]
+        if (code := io_code(error, inputs)) is None:
             raise
         return _refuse(code, str(error))
     print(json.dumps(record))

@@ -131,6 +131,8 @@ def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
 
 
 def _keys(path: Path) -> set[str]:
+    # The library calls a file that may not be read missing.
+    path.open("rb").close()
     try:
         with safe_open(path, framework="pt") as file:
             return set(file.keys())

@@ -116,7 +116,7 @@ def _code_of(error: Exception, spec: JobSpec) -> int:
     if _is_superseded(spec):
         # The next attempt removes the files that this one was writing, which can break it in any way.
         return FENCED
-    if (code := io_code(error)) is not None:
+    if (code := io_code(error, spec.input_paths)) is not None:
         return code
     traceback.print_exc()
     if _is_lost_rank(error):

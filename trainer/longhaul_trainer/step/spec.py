@@ -166,6 +166,11 @@ class JobSpec(Strict):
     def job_dir(self) -> Path:
         return Path(self.work.job_dir)
 
+    @property
+    def input_paths(self) -> list[Path]:
+        """What the job reads and never writes."""
+        return [self.input.path]
+
 
 class WindowSpec(JobSpec):
     """Log-probabilities of a policy beyond its native window, as `step.window` writes them: no batch, no step."""
@@ -194,6 +199,10 @@ class Spec(JobSpec):
     reference: Directory | None = None
     output: Output
     work: Work  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    @property
+    def input_paths(self) -> list[Path]:
+        return [self.input.path, *([] if self.reference is None else [self.reference.path])]
 
     @property
     def parents(self) -> dict[str, str]:

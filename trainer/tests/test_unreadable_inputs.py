@@ -1,0 +1,109 @@
+"""An input that may not be read is the input's fault: a job that said 73 would be tried again, and an operator would look at the output."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from job_files import TRAINER, die_with_parent, make_config, make_draft, make_job
+
+from longhaul_trainer.directory import open_sealed
+from longhaul_trainer.failures import INPUT_UNUSABLE, IO_ERROR, OUTPUT_UNWRITABLE, io_code
+from longhaul_trainer.step.spec import parse_spec
+
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+PR_CAPBSET_DROP = 24
+
+
+def obey_modes() -> None:
+    """Runs in the child before exec: root reads every file, unless it gives up what lets it."""
+    die_with_parent()
+    if os.geteuid() == 0:
+        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0
+
+
+def run(*words: str | Path) -> tuple[int, str]:
+    command = [sys.executable, "-m", "longhaul_trainer", *map(str, words)]
+    ended = subprocess.run(command, cwd=TRAINER, capture_output=True, text=True, preexec_fn=obey_modes, check=False)
+    return ended.returncode, ended.stderr
+
+
+@pytest.fixture
+def own(tmp_path: Path, policy: Path) -> Path:
+    """A policy whose files a test may close."""
+    return shutil.copytree(policy, tmp_path / "policy")
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "kind"),
+    [("policy/model.safetensors", 66, "input-unusable"), ("batch/batch.safetensors", 65, "batch-refused")],
+)
+def test_a_job_whose_input_may_not_be_read_is_refused_by_its_name(
+    tmp_path: Path, own: Path, closed: str, code: int, kind: str
+) -> None:
+    job = make_job(tmp_path, own, make_draft(own, stage="rft"), make_config("rft"))
+    spec = job.write()
+    assert run("step", "--spec", spec, "--dry-run")[0] == 0
+    (tmp_path / closed).chmod(0)
+    found, told = run("step", "--spec", job.write(fence=2), "--dry-run")
+    assert (found, job.exit_report(2)["class"]) == (code, kind)
+    assert f"{kind}: " in told
+    assert str(tmp_path / closed) in told
+
+
+def test_a_job_that_may_not_write_still_says_so(tmp_path: Path, own: Path) -> None:
+    job = make_job(tmp_path, own, make_draft(own, stage="rft"), make_config("rft"))
+    job.job_dir.mkdir()
+    job.job_dir.chmod(0o500)
+    found, told = run("step", "--spec", job.write(), "--dry-run")
+    assert found == OUTPUT_UNWRITABLE
+    assert str(job.job_dir) in told
+
+
+def test_an_export_tells_a_closed_source_from_a_closed_target(tmp_path: Path, own: Path) -> None:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir(0o500)
+    found, told = run("export", own, shelf / "plain")
+    assert (found, told.split(":")[0]) == (OUTPUT_UNWRITABLE, "output-unwritable")
+    (own / "model.safetensors").chmod(0)
+    found, told = run("export", own, tmp_path / "plain")
+    assert (found, told.split(":")[0]) == (INPUT_UNUSABLE, "input-unusable")
+    assert str(own / "model.safetensors") in told
+    assert not (tmp_path / "plain").exists()
+
+
+def test_an_import_names_the_file_that_may_not_be_read(tmp_path: Path, own: Path) -> None:
+    (own / "model.safetensors").chmod(0)
+    found, told = run("import", own, tmp_path / "made")
+    assert (found, told.splitlines()[-1].split(":")[0]) == (INPUT_UNUSABLE, "input-unusable")
+    assert f"Permission denied: '{own / 'model.safetensors'}'" in told
+
+
+@pytest.mark.parametrize(
+    ("number", "path", "code"),
+    [
+        (errno.EACCES, "/in/deep/weights", INPUT_UNUSABLE),
+        (errno.EPERM, "/in", INPUT_UNUSABLE),
+        (errno.EACCES, "/inner/weights", OUTPUT_UNWRITABLE),
+        (errno.EACCES, None, OUTPUT_UNWRITABLE),
+        (errno.ENOSPC, "/in/weights", OUTPUT_UNWRITABLE),
+        (errno.EIO, "/in/weights", IO_ERROR),
+    ],
+)
+def test_the_place_decides_whose_fault_a_refusal_of_the_kernel_is(number: int, path: str | None, code: int) -> None:
+    error = OSError(number, os.strerror(number), path)
+    assert io_code(error, [Path("/other"), Path("/in")]) == code
+
+
+def test_inputs_of_a_job_are_what_its_spec_names(tmp_path: Path, policy: Path) -> None:
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
+    reference = {"uri": "file:///reference", "manifest_sha256": open_sealed(policy).sha256}
+    assert parse_spec(job.spec).input_paths == [policy]
+    assert parse_spec({**job.spec, "reference": reference}).input_paths == [policy, Path("/reference")]
