@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
 
 const REQUIRED = {
@@ -18,6 +19,17 @@ test('the viewer’s address becomes a link: it ends with a slash, and what is n
   for (const url of ['viewer', 'javascript:alert(1)', 'http://h/?q', 'http://h/#x', 'http://u:p@h/']) {
     assert.throws(() => read(url), /Expected LONGHAUL_VIEWER_URL to be an address/, url)
   }
+})
+
+test('a worker whose recipes launch their engines needs no policy server', () => {
+  const { LONGHAUL_POLICY_URL: named, ...others } = REQUIRED
+  assert.equal(readWorkerEnvironment(others).policyUrl, '')
+  assert.equal(readWorkerEnvironment(REQUIRED).policyUrl, named)
+  // A recipe that names none and launches none gets to know it here.
+  assert.throws(() => createPolicyClient({ kind: 'embedded', url: '' }), {
+    code: 'Config.Invalid',
+    message: /policyServer.url \(or LONGHAUL_POLICY_URL\)/,
+  })
 })
 
 test('a build has a name that a person can type and Temporal can join to others; an empty one is none', () => {

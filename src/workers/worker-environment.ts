@@ -11,7 +11,7 @@ export interface WorkerEnvironment {
   temporal: TemporalSettings
   /** LONGHAUL_ARTIFACTS: directory of the artifact store, or s3://bucket/prefix */
   artifacts: string
-  /** LONGHAUL_POLICY_URL: server of recipes that name none */
+  /** LONGHAUL_POLICY_URL: server of recipes that name none and launch none; empty: such a recipe is refused at its first request */
   policyUrl: string
   /** LONGHAUL_POLICY_API_KEY: sent as a bearer token, never stored */
   policyApiKey: string | null
@@ -74,7 +74,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
   return {
     temporal: readTemporalSettings(env),
     artifacts: required('LONGHAUL_ARTIFACTS'),
-    policyUrl: required('LONGHAUL_POLICY_URL'),
+    policyUrl: env['LONGHAUL_POLICY_URL'] ?? '',
     policyApiKey: env['LONGHAUL_POLICY_API_KEY'] ?? null,
     python: env['LONGHAUL_PYTHON'] ?? 'python3',
     bundle: env['LONGHAUL_BUNDLE'] ?? null,
