@@ -24,7 +24,7 @@ CUTS = ("staged", "sealed", "renamed", "committed")
 # Run always: one place of each kind, and every cut of an inner and of the final commit.
 OFTEN = [
     "started",
-    "prox:3",
+    "prox:2",
     "before-backward:6",
     "after-backward:6",
     "after-update:2",

@@ -30,7 +30,7 @@ OFTEN = ["after-update:2/1", "inner.renamed"]
 SELDOM = [
     "started",
     "loaded/1",
-    "prox:2/0",
+    "prox/0",
     *(f"{place}{rank}" for place in ("before-backward:3", "after-backward:3") for rank in ("", "/0", "/1")),
     *(f"after-update:{count}{rank}" for count in (1, 3, 4) for rank in ("", "/0", "/1")),
     *(f"{kind}.{cut}" for kind in KINDS for cut in CUTS if f"{kind}.{cut}" not in OFTEN),
@@ -44,8 +44,8 @@ STOPS = [
         for place, rank in (
             ("started/1", 1),
             ("loaded/0", 0),
-            ("prox:2/0", 0),
-            ("prox:2/1", 1),
+            ("prox/0", 0),
+            ("prox/1", 1),
             ("after-backward:3/0", 0),
             ("after-update:2/0", 0),
             ("after-update:2/1", 1),

@@ -197,10 +197,23 @@ def test_next_job_carries_the_optimizer_and_counts_on(tmp_path: Path, policy: Pa
 
 def test_stale_proximal_file_is_caught_at_the_first_step(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+    real = job_module.write_prox
     with pytest.MonkeyPatch.context() as monkeypatch:
-        real = job_module.compute_prox
-        monkeypatch.setattr(job_module, "compute_prox", lambda *a, **k: real(*a, **k) + np.float32(1e-3))
-        assert step(job.write(), dry_run=False) == 77
+        monkeypatch.setattr(job_module, "write_prox", lambda path, prox: real(path, prox + np.float32(1e-3)))
+        interrupt_after_update(monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            step(job.write(), dry_run=False)
+    assert step(job.write(fence=2), dry_run=False) == 77
+
+
+def interrupt_after_update(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proximal policy is stored by then, and no update is."""
+
+    def interrupt(place: str) -> None:
+        if place == "after-update":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "hit", interrupt)
 
 
 def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
@@ -211,11 +224,11 @@ def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
     real = training.Trainer.run_step
 
     def attempt(fence: int, limit: int, *, until: int) -> int:
-        """Passes for prox of an attempt that is cut before its update `until`."""
+        """Passes for prox of an attempt that is cut when it has stored `until` updates and makes the next one."""
 
         def cut(self: Any, state: Any) -> Any:
             if state.done == until:
-                raise KeyboardInterrupt
+                interrupt_after_update(broken)
             return real(self, state)
 
         with monkeypatch.context() as broken:

@@ -59,11 +59,14 @@ class Batch:
 
     def policy_tokens(self, first: int, last: int) -> Array:
         """Whether each token from `first` to before `last` is trained on and not of an expert: has a ratio."""
-        trained = np.asarray(self.loss_mask[first:last]) == 1
+        return self.are_policy_tokens(np.arange(first, last))
+
+    def are_policy_tokens(self, tokens: Array) -> Array:
+        """The same of any tokens: [n], places in the batch file."""
+        trained = np.asarray(self.loss_mask[tokens]) == 1
         if self.experts is None:
             return trained
-        rows = np.searchsorted(self.offsets, np.arange(first, last), side="right") - 1
-        return trained & ~self.experts[rows]
+        return trained & ~self.experts[np.searchsorted(self.offsets, tokens, side="right") - 1]
 
     def row_length(self, row: int) -> int:
         return int(self.offsets[row + 1] - self.offsets[row])

@@ -29,6 +29,7 @@ class MicroBatch:
     tokens, positions: [1, S]; row_lengths: of the whole sequence over all context parallel ranks, with its padding segment;
     row_ends: their running sum from 0, int32.
     predictors: [n], the place in S before each label; targets: [n]; index: [n], where each label lies in the batch file.
+    rows: of the batch file, in the order of row_lengths.
     """
 
     tokens: torch.Tensor
@@ -38,6 +39,7 @@ class MicroBatch:
     predictors: torch.Tensor
     targets: torch.Tensor
     index: Array
+    rows: tuple[int, ...]
 
 
 def gather_rows(
@@ -78,6 +80,7 @@ def gather_rows(
         predictors=torch.from_numpy(mine - 1 - span.start).to(device),
         targets=torch.from_numpy(tokens[mine]).to(device),
         index=source[mine],
+        rows=tuple(rows),
     )
 
 

@@ -145,7 +145,7 @@ class Job:
         )
         newest = self._newest_inner()
         # Before it is loaded: both need the input weights.
-        trainer.prox = self._prox(trainer, has_updates=newest is not None)
+        self._set_prox(trainer, has_updates=newest is not None)
         self._canary_old(scorer)
         state = self._resume(newest, model, optimizer)
         resumed_at = state.done if self.saved else None
@@ -221,13 +221,14 @@ class Job:
         local = (p.to_local() if isinstance(p, DTensor) else p for p in model.parameters())
         return self.ranks.sums([float(sum(p.double().sum().item() for p in local))])[0]
 
-    def _prox(self, trainer: Trainer, *, has_updates: bool) -> Any:
+    def _set_prox(self, trainer: Trainer, *, has_updates: bool) -> None:
         """`has_updates`: this job goes on after its first update, whose ratios were to the values that are stored."""
         objective = self.config.objective
         if objective is None:
-            return None
+            return
         if objective.prox == "behaviour":
-            return self.batch.behaviour_logprobs
+            trainer.prox = self.batch.behaviour_logprobs
+            return
         self.progress.phase = "prox"
         directory = self.spec.job_dir / "prox"
         stored = self._adopt(directory)

@@ -26,6 +26,7 @@ from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.forward import MicroBatch, Scorer, gather_rows
 from longhaul_trainer.step.progress import Progress, Silent
+from longhaul_trainer.step.prox import share_forward, take_forward
 from longhaul_trainer.step.state import TrainerState
 
 # At the first step the ratio is 1 by construction; more than rounding means a stale prox file or an unstable forward.
@@ -118,9 +119,11 @@ def micro_batches_of(
     )
 
 
-def all_micro_batches(batch: Batch, *, max_tokens: int, ranks: Ranks, balance: float) -> Iterator[MicroBatch]:
-    """Cut as training cuts them."""
-    for part in batch.minibatches:
+def all_micro_batches(
+    batch: Batch, *, max_tokens: int, ranks: Ranks, balance: float, first: int = 0
+) -> Iterator[MicroBatch]:
+    """Cut as training cuts them, from mini-batch `first` on."""
+    for part in batch.minibatches[first:]:
         yield from micro_batches_of(part, batch, max_tokens=max_tokens, ranks=ranks, balance=balance)
 
 
@@ -152,6 +155,8 @@ class Trainer:
         self.batch = batch
         self.config = config
         self.prox = prox
+        # Stores `prox` before the first update. Where it is given, `prox` lacks the first mini-batch, whose own forward pass fills it in.
+        self.keep_prox: Callable[[], None] | None = None
         self.reference = reference
         self.max_tokens = max_tokens
         self.progress = progress
@@ -176,9 +181,10 @@ class Trainer:
             balance=self.scorer.balance,
         )
 
-    def all_micro_batches(self) -> Iterator[MicroBatch]:
+    def all_micro_batches(self, first: int = 0) -> Iterator[MicroBatch]:
+        """From mini-batch `first` on."""
         yield from all_micro_batches(
-            self.batch, max_tokens=self.max_tokens, ranks=self.ranks, balance=self.scorer.balance
+            self.batch, max_tokens=self.max_tokens, ranks=self.ranks, balance=self.scorer.balance, first=first
         )
 
     def run_step(self, state: TrainerState) -> TrainerState:
@@ -189,7 +195,8 @@ class Trainer:
         rate = learning_rate(state.global_step, peak=self.config.optimizer.lr, schedule=self.config.schedule)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        correction, gap = self._correct(minibatch)
+        keep_prox = self.keep_prox
+        correction, gap = (None, None) if keep_prox is not None else self._correct(self._policy_tokens(part))
         if self.config.objective is not None and self.config.objective.algorithm in BY_LENGTH:
             self._trajectory_tokens = self._count_tokens(part)
         if self.config.dpo is not None:
@@ -198,7 +205,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         for number, micro in enumerate(self.micro_batches(minibatch), start=1):
             self.check_stop()
-            loss = self._loss(micro, part, correction, step)
+            loss = self._loss(micro, part, step)
             hit("before-backward")
             loss.backward()
             hit("after-backward")
@@ -208,6 +215,11 @@ class Trainer:
         step = step.add_up(self.ranks)
         norm = self._clip_gradient()
         self._check(step, norm, part.loss_tokens, state)
+        if keep_prox is not None and self.prox is not None:
+            share_forward(self.prox, self._span(part), ranks=self.ranks)
+            correction, gap = self._correct(self._policy_tokens(part))
+            keep_prox()
+            self.keep_prox = None
         self.before_update()
         self.optimizer.step()
         hit("after-update")
@@ -233,31 +245,41 @@ class Trainer:
             self.progress.emit("alarm", action="pause", **alarm)
         return state
 
-    def _correct(self, minibatch: int) -> tuple[Correction | None, Array | None]:
-        """Weights and v over the mini-batch's loss tokens that the policy sampled, in file order."""
+    def _span(self, part: Minibatch) -> slice:
+        """Its tokens in the batch file."""
+        offsets = self.batch.offsets
+        return slice(int(offsets[part.first_row]), int(offsets[part.first_row + part.rows]))
+
+    def _policy_tokens(self, part: Minibatch) -> Array:
+        """Loss tokens of the mini-batch that the policy sampled, in file order."""
+        span = self._span(part)
+        return span.start + np.flatnonzero(self.batch.policy_tokens(span.start, span.stop))
+
+    def _correct(self, tokens: Array) -> tuple[Correction | None, Array | None]:
+        """Weights and v over `tokens`: loss tokens of whole rows that the policy sampled."""
         objective, batch = self.config.objective, self.batch
         if objective is None or self.prox is None or batch.behaviour_logprobs is None:
             return None, None
-        part = batch.minibatches[minibatch]
-        span = slice(int(batch.offsets[part.first_row]), int(batch.offsets[part.first_row + part.rows]))
-        trained = batch.policy_tokens(span.start, span.stop)
-        v = self.prox[span][trained] - batch.behaviour_logprobs[span][trained]
-        lengths = np.diff(batch.offsets[part.first_row : part.first_row + part.rows + 1])
-        rows = np.unique(np.repeat(np.arange(part.rows), lengths)[trained], return_inverse=True)[1]
+        v = self.prox[tokens] - batch.behaviour_logprobs[tokens]
+        rows = np.unique(np.searchsorted(batch.offsets, tokens, side="right"), return_inverse=True)[1]
         correction = correct(torch.from_numpy(v), torch.from_numpy(rows), objective)
-        self._weights = np.zeros(batch.tokens, dtype=np.float32)
-        self._weights[span][trained] = correction.weights.numpy()
+        if len(self._weights) != batch.tokens:
+            self._weights = np.zeros(batch.tokens, dtype=np.float32)
+        self._weights[tokens] = correction.weights.numpy()
         return correction, v
 
-    def _loss(self, micro: MicroBatch, part: Minibatch, correction: Correction | None, step: Step) -> torch.Tensor:
+    def _loss(self, micro: MicroBatch, part: Minibatch, step: Step) -> torch.Tensor:
         objective = self.config.objective
         entropy_trains = objective is not None and objective.entropy_coef is not None
         logprobs, entropy = self.scorer(micro, self.batch.temperature, entropy_trains)
         step.entropy += float(entropy.detach().double().sum())
         if self.config.dpo is not None:
             return self._preference_loss(logprobs, micro, self.config.dpo.coef)
-        if objective is None or correction is None or self.prox is None or self.batch.advantages is None:
+        if objective is None or self.prox is None or self.batch.advantages is None:
             return cross_entropy(logprobs, n_tokens=part.loss_tokens)
+        if self.keep_prox is not None:
+            tokens = take_forward(self.prox, micro, logprobs, batch=self.batch, ranks=self.ranks)
+            self._correct(tokens[self.batch.are_policy_tokens(tokens)])
         device = logprobs.device
 
         def at_labels(values: Array | None) -> torch.Tensor | None:
@@ -266,7 +288,7 @@ class Trainer:
         prox = torch.from_numpy(self.prox[micro.index]).to(device)
         if len(prox):
             step.first_gap = max(step.first_gap, float((logprobs.detach() - prox).abs().max()))
-        tokens = Tokens(
+        labels = Tokens(
             logp=logprobs,
             prox=prox,
             advantages=torch.from_numpy(self.batch.advantages[micro.index]).to(device),
@@ -278,11 +300,11 @@ class Trainer:
             experts=self._experts_in(micro),
         )
         counts = Counts(tokens=self.config.token_budget or part.loss_tokens, trajectories=part.trajectories)
-        loss, stats, divergence = policy_loss(tokens, counts, objective)
+        loss, stats, divergence = policy_loss(labels, counts, objective)
         step.add(stats)
         step.divergence += float(divergence)
-        if tokens.experts is not None:
-            step.imitated -= float(logprobs.detach()[tokens.experts].double().sum())
+        if labels.experts is not None:
+            step.imitated -= float(logprobs.detach()[labels.experts].double().sum())
         return loss
 
     def _preference_loss(self, logprobs: torch.Tensor, micro: MicroBatch, beta: float) -> torch.Tensor:
