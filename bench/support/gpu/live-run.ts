@@ -128,8 +128,8 @@ async function play({
   const input = device === null ? dryInput() : liveInput((await installVllm(signal)).program)
   const stack = await startStack({ name: RUN, home, policyServer: false, quiet: true, signal })
   try {
-    Object.assign(process.env, stack.environment)
-    const connection = await connect()
+    // Not into this process's own: the next piece's stack would look for the engine of this one, which ends with it.
+    const connection = await connect({ env: { ...process.env, ...stack.environment } })
     try {
       const namespaceId = await namespaceIdOf(connection.client.connection, connection.namespace)
       const fleets = openFleets(fleetsRoot(stack.environment['LONGHAUL_ENGINES'] ?? '', namespaceId ?? ''))
