@@ -10,6 +10,14 @@ from typing import Any
 
 from longhaul_trainer.imports import heavy_imports
 
+# As attention.BACKENDS and recompute.OFFLOADS have them, without torch's import.
+ATTENTION = ("auto", "fa3", "varlen", "rows")
+ATTENTION_HELP = (
+    "auto: long rows alone, cuDNN's kernel first; fa3: FlashAttention-3, which needs Hopper and its package"
+)
+OFFLOADS = ("none", "serial", "overlapped")
+OFFLOADS_HELP = "kept layer inputs wait on the host; copied between the layers, or beside them"
+
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="longhaul_trainer", description=__doc__)
@@ -49,6 +57,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_layout(simulate)
     simulate.add_argument("--layers", type=int, help="fewer layers than the model has")
+    simulate.add_argument(
+        "--overlapped", action="store_true", help="copies of --offload activations run beside the layers"
+    )
 
     bench = commands.add_parser("bench", help="tokens a second, peak memory and time by phase on random weights")
     bench.add_argument("--model", required=True, help="model directory, or a published name such as qwen3-0.6b")
@@ -57,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     bench.add_argument("--steps", type=int, default=3, help="measured steps, after one that is not")
     bench.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     bench.add_argument("--head", choices=("chunked", "plain"), default="chunked")
-    bench.add_argument("--attention", choices=("auto", "varlen", "rows"), default="auto")
+    bench.add_argument("--attention", choices=ATTENTION, default="auto", help=ATTENTION_HELP)
     bench.add_argument(
         "--compile",
         choices=("none", "inductor", "eager"),
@@ -66,7 +77,13 @@ def build_parser() -> argparse.ArgumentParser:
     )
     bench.add_argument("--optimizer", choices=("fused", "foreach"), default="fused", help="of torch's AdamW, on a GPU")
     bench.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
-    bench.add_argument("--offload-activations", action="store_true")
+    bench.add_argument("--offload-activations", choices=OFFLOADS, default="none", help=OFFLOADS_HELP)
+    bench.add_argument(
+        "--prox",
+        choices=("separate", "first"),
+        default="separate",
+        help="proximal log-probabilities by a pass of their own, or from the step's own forward pass",
+    )
     bench.add_argument("--lora-rank", type=int)
     bench.add_argument(
         "--state-in", metavar="DIRECTORY", help="save a training state there and read it back (removed afterwards)"
@@ -81,8 +98,9 @@ def build_parser() -> argparse.ArgumentParser:
     agree.add_argument("--rows", type=int, default=3, help="each half as long as the one before it (default 3)")
     agree.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     agree.add_argument("--compute", choices=("float32", "bfloat16"), default="float32")
-    agree.add_argument("--attention", choices=("auto", "varlen", "rows"), default="auto")
+    agree.add_argument("--attention", choices=ATTENTION, default="auto", help=ATTENTION_HELP)
     agree.add_argument("--ac", choices=("none", "full", "save_attention"), default="none")
+    agree.add_argument("--offload-activations", choices=OFFLOADS, default="none", help=OFFLOADS_HELP)
     agree.add_argument("--cp", type=int, default=1, help="context parallel ranks; torchrun starts them")
     agree.add_argument("--alone", action="store_true", help="a micro-batch for each row instead of one for all")
     agree.add_argument("--store", type=Path, metavar="FILE", help="keep the log-probabilities")
@@ -234,7 +252,9 @@ def run_plan(arguments: argparse.Namespace) -> int:
 def run_simulation(arguments: argparse.Namespace) -> int:
     from longhaul_trainer.simulate import simulate
 
-    return simulate(model=arguments.model, layout=layout_of(arguments), layers=arguments.layers)
+    return simulate(
+        model=arguments.model, layout=layout_of(arguments), layers=arguments.layers, overlaps=arguments.overlapped
+    )
 
 
 def layout_of(arguments: argparse.Namespace) -> Any:

@@ -11,10 +11,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.nn import attention as torch_attention
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from longhaul_trainer.failures import UNAVAILABLE, JobError
 from longhaul_trainer.parallel.ulysses import heads_to_positions, positions_to_heads
 
 try:  # Not in every torch that a GPU image carries.
@@ -25,12 +27,17 @@ except ImportError:  # pragma: no cover
 NAME = "longhaul_packed"
 AUTO = "auto"
 # `auto`: on a GPU long rows one at a time through the fastest kernel for one row, short ones together. `varlen`: all together.
-# `rows`: each alone, which is what a CPU does anyway.
-BACKENDS = (AUTO, "varlen", "rows")
+# `rows`: each alone, which is what a CPU does anyway. `fa3`: as `auto`, every row by FlashAttention-3.
+FA3 = "fa3"
+BACKENDS = (AUTO, FA3, "varlen", "rows")
 # From here on one row fills a GPU.
 LONG_ROW = 8192
 # In this order; the second is there on every GPU that has bf16.
 LONG_KERNELS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
+# Registered in the place of torch's own flash kernels.
+FA3_KERNELS = [SDPBackend.FLASH_ATTENTION]
+# Compute capability that FlashAttention-3 is written for: Hopper.
+FA3_CAPABILITY = 9
 # What we call it with; torch 2.10 has a form without the last two.
 VARLEN_KEYWORDS = {"scale", "window_size", "enable_gqa"}
 
@@ -40,6 +47,32 @@ def takes_our_keywords(function: Any) -> bool:
 
 
 HAS_VARLEN = takes_our_keywords(varlen_attn)
+
+
+def prepare_attention(backend: str, *, device: torch.device, compute: torch.dtype) -> None:
+    """Puts FlashAttention-3 in the place of torch's flash kernels, for this process, where `backend` is `fa3`.
+
+    Raises JobError 69 where device, dtype, torch or the package `flash_attn_interface` cannot do that: another kernel would be measured.
+    """
+    if backend != FA3:
+        return
+    capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    if capability is None or capability[0] != FA3_CAPABILITY:
+        found = "a CPU" if capability is None else f"one of {capability[0]}.{capability[1]}"
+        raise _no_fa3(f"a GPU of compute capability {FA3_CAPABILITY}.x (Hopper)", found)
+    if compute not in (torch.bfloat16, torch.float16):
+        raise _no_fa3("compute in bf16", str(compute).removeprefix("torch."))
+    activate = getattr(torch_attention, "activate_flash_attention_impl", None)
+    if activate is None or not HAS_VARLEN:
+        raise _no_fa3("a torch that lets flash kernels be replaced", torch.__version__)
+    try:
+        activate("FA3")
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise _no_fa3("the package flash_attn_interface", str(error)) from error
+
+
+def _no_fa3(expected: str, found: str) -> JobError:
+    return JobError(UNAVAILABLE, f"Expected {expected} for attention {FA3}, found: {found}")
 
 
 def packed_attention(
@@ -82,11 +115,11 @@ def _attend_together(
     backend: str,
 ) -> torch.Tensor:
     parts = []
-    for is_long, first, last in runs_by_length(row_lengths, least=LONG_ROW if backend == AUTO else None):
+    for is_long, first, last in runs_by_length(row_lengths, least=LONG_ROW if backend in (AUTO, FA3) else None):
         span = slice(sum(row_lengths[:first]), sum(row_lengths[:last]))
         q, k, v = (x[:, :, span] for x in (query, key, value))
         if is_long:
-            with sdpa_kernel(LONG_KERNELS, set_priority=True):
+            with sdpa_kernel(FA3_KERNELS if backend == FA3 else LONG_KERNELS, set_priority=True):
                 parts.append(_attend(q, k, v, scaling))
         else:
             is_whole = last - first == len(row_lengths)

@@ -1,7 +1,7 @@
 """`bench`: tokens a second, peak memory and seconds by phase of training steps on random weights and rows.
 
 Phases are those of a step, and `prox`: log-probabilities without gradient, which a job of reinforcement computes once for each of its
-tokens; tokens a second leave it out. One shape a process, so that peaks do not mix. On a CPU the peak is the process's own (resident
+tokens but those of its first mini-batch; tokens a second leave it out, those with it say so. One shape a process, so that peaks do not mix. On a CPU the peak is the process's own (resident
 set), with the floor that it had before there was a model.
 """
 
@@ -43,7 +43,8 @@ class BenchOptions:
     device: str
     head: str
     ac: str
-    offload_activations: bool
+    # One of `recompute.OFFLOADS`.
+    offload_activations: str
     lora_rank: int | None
     layers: int | None
     # One of `attention.BACKENDS`.
@@ -51,6 +52,8 @@ class BenchOptions:
     # Of each layer: norms and feed-forward. `eager` traces without a compiler, to see that it can be traced.
     compile: str
     optimizer: str
+    # `separate`: a pass of its own; `first`: the step's own forward pass, as a job's first mini-batch has it.
+    prox: str
     # Where a training state is saved and read back; None: neither is measured.
     state_in: str | None
 
@@ -59,6 +62,8 @@ def bench(options: BenchOptions) -> int:
     """Prints one JSON object. Raises JobError."""
     if options.state_in is not None and not Path(options.state_in).is_dir():
         raise JobError(INVALID_SPEC, f"Expected --state-in to be a directory, got {options.state_in}")
+    if options.offload_activations != "none" and options.ac == "none":
+        raise JobError(INVALID_SPEC, "Expected --ac with --offload-activations: only kept layer inputs are moved")
     ranks = open_ranks(device=options.device, world=1, cp=1)
     floor = _peak(ranks.device)
     shape = find_shape(options.model)
@@ -67,7 +72,7 @@ def bench(options: BenchOptions) -> int:
         ranks=ranks,
         lora=lora,
         ac=options.ac,
-        offloads_activations=options.offload_activations,
+        offload=options.offload_activations,
         attention=options.attention,
     )
     torch.manual_seed(0)
@@ -93,8 +98,9 @@ def bench(options: BenchOptions) -> int:
     for step in range(options.steps + 1):
         began = [_now(ranks.device)]
         # Once an iteration, before the first update.
-        with torch.no_grad():
-            scorer(micro, 1.0)
+        if options.prox == "separate":
+            with torch.no_grad():
+                scorer(micro, 1.0)
         began.append(_now(ranks.device))
         logprobs, _ = scorer(micro, 1.0)
         began.append(_now(ranks.device))
@@ -107,7 +113,10 @@ def bench(options: BenchOptions) -> int:
         if step:
             for at, name in enumerate(phases):
                 phases[name] += began[at + 1] - began[at]
-    seconds = sum(phases.values()) - phases["prox"]
+    if options.prox == "first":
+        phases["prox"] = 0.0
+    whole = sum(phases.values())
+    seconds = whole - phases["prox"]
     memory = predict(_shape_of(shape, options), _layout_of(options, tokens))
     peak = _peak(ranks.device)
     state = None
@@ -120,6 +129,7 @@ def bench(options: BenchOptions) -> int:
                 **asdict(options),
                 "parameters": sum(p.numel() for p in scorer.parameters()),
                 "tokens_per_s": round(tokens * options.steps / seconds, 1),
+                "tokens_per_s_with_prox": round(tokens * options.steps / whole, 1),
                 "seconds": {name: round(value / options.steps, 4) for name, value in phases.items()},
                 "floor_bytes": floor,
                 "peak_bytes": peak,
@@ -181,7 +191,7 @@ def _layout_of(options: BenchOptions, tokens: int) -> Layout:
     return Layout(
         tokens=tokens,
         ac=options.ac,
-        offload="activations" if options.offload_activations else "none",
+        offload="none" if options.offload_activations == "none" else "activations",
         lora_rank=options.lora_rank,
         compute_bytes=2 if options.device == "cuda" else 4,
     )

@@ -44,6 +44,7 @@ class AgreeOptions:
     compute: str
     attention: str
     ac: str
+    offload_activations: str
     cp: int
     alone: bool
     store: Path | None
@@ -54,9 +55,17 @@ def agree(options: AgreeOptions) -> int:
     """Prints one JSON object on the first rank. Raises JobError."""
     if options.against is not None and not options.against.is_file():
         raise JobError(INVALID_SPEC, f"Expected --against to be a file of log-probabilities, got {options.against}")
+    if options.offload_activations != "none" and options.ac == "none":
+        raise JobError(INVALID_SPEC, "Expected --ac with --offload-activations: only kept layer inputs are moved")
     compute: torch.dtype = getattr(torch, options.compute)
     ranks = _open(options, compute)
-    model_options = ModelOptions(ranks=ranks, ac=options.ac, attention=options.attention, compute=compute)
+    model_options = ModelOptions(
+        ranks=ranks,
+        ac=options.ac,
+        offload=options.offload_activations,
+        attention=options.attention,
+        compute=compute,
+    )
     scorer = make_scorer(options.model, hugging_face_weights(options.model), model_options)
     lengths = [max(2, options.context >> row) for row in range(options.rows)]
     ids = np.random.default_rng(0).integers(0, read_shape(options.model / "config.json").vocab, sum(lengths))

@@ -1,7 +1,7 @@
 """Activation checkpointing of decoder layers: what the backward pass computes again, and where the rest waits.
 
 `full` keeps each layer's input. `save_attention` keeps attention outputs too: at long context they cost more to compute again
-than the linear layers. `offload` moves the kept inputs to the host.
+than the linear layers. `offload` moves the kept inputs to the host: `serial` between the layers, `overlapped` beside them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ import torch
 from torch.autograd.graph import save_on_cpu
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
+from longhaul_trainer.overlapped_offload import OverlappedOffload
+
 MODES = ("none", "full", "save_attention")
+OFFLOADS = ("none", "serial", "overlapped")
 # Operators by namespace and name: which of them exist depends on torch's version and the device.
 ATTENTION = (
     ("aten", "_scaled_dot_product_flash_attention_for_cpu"),
@@ -26,23 +29,33 @@ ATTENTION = (
 )
 
 
-def recompute_layers(model: Any, *, mode: str, offload: bool) -> None:
+def recompute_layers(model: Any, *, mode: str, offload: str) -> None:
     """In place, before sharding: FSDP's hooks then lie outside and gather the weights for both passes."""
     if mode == "none":
         return
     contexts = partial(create_selective_checkpoint_contexts, _choose) if mode == "save_attention" else None
+    hooks = _hooks(offload)
     for layer in model.base_model.layers:
-        layer.forward = _recomputed(layer.forward, contexts=contexts, offload=offload)
+        layer.forward = _recomputed(layer.forward, contexts=contexts, hooks=hooks)
 
 
-def _recomputed(forward: Callable[..., Any], *, contexts: Any, offload: bool) -> Callable[..., Any]:
+def _hooks(offload: str) -> Callable[[], Any]:
+    """Of all layers together: an input comes back while the layer behind it computes."""
+    if offload == "none":
+        return nullcontext
+    if offload == "serial":
+        return lambda: save_on_cpu(pin_memory=torch.cuda.is_available())
+    return OverlappedOffload().hooks
+
+
+def _recomputed(forward: Callable[..., Any], *, contexts: Any, hooks: Callable[[], Any]) -> Callable[..., Any]:
     options = {} if contexts is None else {"context_fn": contexts}
 
     def call(*arguments: Any, **named: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*arguments, **named)
         # Only the layer's inputs pass through these hooks: inside, checkpointing puts its own over them.
-        with save_on_cpu(pin_memory=torch.cuda.is_available()) if offload else nullcontext():
+        with hooks():
             return checkpoint(forward, *arguments, use_reentrant=False, preserve_rng_state=False, **options, **named)
 
     return call

@@ -37,6 +37,7 @@ from longhaul_trainer.bench import config_of
 from longhaul_trainer.config import Config
 from longhaul_trainer.failures import CLASSES, INVALID_SPEC, OK, JobError
 from longhaul_trainer.lora import Lora
+from longhaul_trainer.overlapped_offload import OverlappedOffload
 from longhaul_trainer.parallel.heads import check_heads
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.plan.memory import RESERVE, Layout, predict
@@ -55,18 +56,21 @@ COLLECTIVES = {
 }
 
 
-def simulate(*, model: str, layout: Layout, layers: int | None) -> int:
+def simulate(*, model: str, layout: Layout, layers: int | None, overlaps: bool = False) -> int:
     """Prints one JSON object. Returns 0, 64 for a model or layout that cannot be."""
     try:
-        print(json.dumps(run(model=model, layout=layout, layers=layers)))
+        print(json.dumps(run(model=model, layout=layout, layers=layers, overlaps=overlaps)))
     except JobError as error:
         print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
         return error.code
     return OK
 
 
-def run(*, model: str, layout: Layout, layers: int | None = None) -> dict[str, Any]:
-    """`layout.tokens`: of the row that a context parallel group shares. `layers`: fewer than the model has. Raises JobError 64."""
+def run(*, model: str, layout: Layout, layers: int | None = None, overlaps: bool = False) -> dict[str, Any]:
+    """`layout.tokens`: of the row that a context parallel group shares. `layers`: fewer than the model has. `overlaps`: inputs of layers are
+    copied beside the layers. Raises JobError 64."""
+    if overlaps and layout.offload != "activations":
+        raise JobError(INVALID_SPEC, "Expected --offload activations with --overlapped: nothing else is copied")
     if layout.offload in ("optimizer", "both"):
         raise JobError(
             INVALID_SPEC, "Expected moments on the device: on tensors without numbers a host is no other place"
@@ -81,8 +85,8 @@ def run(*, model: str, layout: Layout, layers: int | None = None) -> dict[str, A
         mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         host = stack.enter_context(_as_on_a_gpu())
         lora = None if layout.lora_rank is None else Lora(rank=layout.lora_rank, alpha=2.0 * layout.lora_rank)
-        offloads = layout.offload == "activations"
-        options = ModelOptions(ranks=ranks, lora=lora, ac=layout.ac, offloads_activations=offloads)
+        offload = ("overlapped" if overlaps else "serial") if layout.offload == "activations" else "none"
+        options = ModelOptions(ranks=ranks, lora=lora, ac=layout.ac, offload=offload)
         scorer = make_scorer(config_of(shape, context=layout.tokens), None, options)
         config = _config(layout)
         optimizer = build_optimizer(scorer.model, config)
@@ -190,6 +194,22 @@ def _as_on_a_gpu() -> Iterator[list[int]]:
         with torch.autograd.graph.saved_tensors_hooks(pack, unpack):
             yield
 
+    class Host:
+        """Copies that end at once, to a place that takes no memory here."""
+
+        def takes(self, tensor: torch.Tensor) -> bool:
+            return tensor.numel() > 0
+
+        def start_out(self, tensor: torch.Tensor) -> tuple[Any, None]:
+            host.append(tensor.nbytes)
+            return (tensor.shape, tensor.dtype), None
+
+        def start_back(self, kept: Any) -> tuple[torch.Tensor, None]:
+            return torch.empty(kept[0], dtype=kept[1]), None
+
+        def wait(self, _: None) -> None:
+            pass
+
     def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         return left.new_empty((left.shape[0], right.shape[1]), dtype=torch.float32)
 
@@ -197,6 +217,7 @@ def _as_on_a_gpu() -> Iterator[list[int]]:
         patch.dict(trainable.COMPUTE, {"cpu": torch.bfloat16}),
         patch.object(head, "_product", product),
         patch.object(recompute, "save_on_cpu", wait_on_host),
+        patch.object(recompute, "OverlappedOffload", lambda: OverlappedOffload(Host())),
     ):
         yield host
 

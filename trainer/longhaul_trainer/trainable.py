@@ -38,7 +38,8 @@ class ModelOptions:
     rope: Yarn | None = None
     lora: Lora | None = None
     ac: str = "none"
-    offloads_activations: bool = False
+    # One of `recompute.OFFLOADS`.
+    offload: str = "none"
     seed: int = 0
     # One of `attention.BACKENDS`.
     attention: str = attention.AUTO
@@ -49,13 +50,16 @@ class ModelOptions:
 def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: ModelOptions) -> Scorer:
     """architecture: a directory with config.json, or a config. weights: None leaves random ones.
 
-    Raises UnsupportedModel, OSError or ValueError, JobError 64 where context parallel does not fit the heads.
+    Raises UnsupportedModel, OSError or ValueError, JobError 64 where context parallel does not fit the heads, 69
+    where the attention that was asked for is not to be had.
     """
     config = AutoConfig.from_pretrained(architecture) if isinstance(architecture, Path) else architecture
     check_layers(config, architecture)
     if config.model_type not in FAMILIES:
         raise UnsupportedModel(f"Expected a model of {', '.join(FAMILIES)}, got {config.model_type} [{architecture}]")
     ranks = options.ranks
+    compute = options.compute or COMPUTE[ranks.device.type]
+    attention.prepare_attention(options.attention, device=ranks.device, compute=compute)
     apply_yarn(config, options.rope)
     check_heads(heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, cp=ranks.cp)
     with torch.device("meta"):
@@ -65,9 +69,9 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: 
     model.eval()
     if options.lora is not None:
         adopt_lora(model, options.lora)
-    recompute_layers(model, mode=options.ac, offload=options.offloads_activations)
+    recompute_layers(model, mode=options.ac, offload=options.offload)
     scorer = Scorer(model, cp_group=ranks.cp_group, attention=options.attention)
-    shard_model(scorer, model, ranks, compute=options.compute or COMPUTE[ranks.device.type])
+    shard_model(scorer, model, ranks, compute=compute)
     scorer.to_empty(device=ranks.device)
     if config.tie_word_embeddings:
         model.tie_weights()

@@ -28,7 +28,15 @@ def model(tmp_path: Path) -> Path:
 
 
 def run(model: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> dict[str, Any]:
-    options = {"context": 32, "rows": 3, "device": "cpu", "compute": "float32", "attention": "auto", "ac": "none"}
+    options = {
+        "context": 32,
+        "rows": 3,
+        "device": "cpu",
+        "compute": "float32",
+        "attention": "auto",
+        "ac": "none",
+        "offload_activations": "none",
+    }
     rest = {"cp": 1, "alone": False, "store": None, "against": None}
     capsys.readouterr()
     assert agree(AgreeOptions(model=model, **{**options, **rest, **changes})) == 0

@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend
 
-from longhaul_trainer import attention
+from longhaul_trainer import attention, recompute
+from longhaul_trainer.__main__ import ATTENTION, OFFLOADS
+from longhaul_trainer.failures import UNAVAILABLE, JobError
 
 
 def of_torch_2_10(query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, is_causal=False, *, scale=None): ...
@@ -62,6 +65,64 @@ def test_long_rows_go_alone_and_short_neighbours_together(
     lengths: tuple[int, ...], least: int | None, expected: list[tuple[bool, int, int]]
 ) -> None:
     assert attention.runs_by_length(lengths, least=least) == expected
+
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "compute", "found"),
+    [
+        (CPU, None, torch.bfloat16, r"a GPU of compute capability 9\.x \(Hopper\) for attention fa3, found: a CPU"),
+        (GPU, (8, 0), torch.bfloat16, r"a GPU of compute capability 9\.x .*, found: one of 8\.0"),
+        (GPU, (10, 0), torch.bfloat16, r"a GPU of compute capability 9\.x .*, found: one of 10\.0"),
+        (GPU, (9, 0), torch.float32, "compute in bf16 for attention fa3, found: float32"),
+        # torch's own registry looks for the package, which is not here.
+        (GPU, (9, 0), torch.bfloat16, "the package flash_attn_interface .*No module named 'flash_attn_interface'"),
+    ],
+)
+def test_flash_attention_3_is_refused_where_it_is_not_to_be_had(
+    monkeypatch: pytest.MonkeyPatch,
+    device: torch.device,
+    capability: tuple[int, int] | None,
+    compute: torch.dtype,
+    found: str,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    with pytest.raises(JobError, match=f"^Expected {found}") as caught:
+        attention.prepare_attention("fa3", device=device, compute=compute)
+    assert caught.value.code == UNAVAILABLE
+    for other in ("auto", "varlen", "rows"):
+        attention.prepare_attention(other, device=device, compute=compute)
+
+
+def test_flash_attention_3_takes_every_row_and_cudnn_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch's registry puts it in the place of its flash kernels, so long rows must ask for those."""
+    activated, asked, real = [], [], attention.sdpa_kernel
+
+    def choose(kernels: list[Any], *, set_priority: bool) -> Any:
+        assert set_priority
+        asked.append(kernels)
+        # What a CPU has.
+        return real([SDPBackend.MATH])
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(attention.torch_attention, "activate_flash_attention_impl", activated.append)
+    monkeypatch.setattr(attention, "sdpa_kernel", choose)
+    monkeypatch.setattr(attention, "varlen_attn", lambda q, *_, **__: q)
+    monkeypatch.setattr(attention, "_has_varlen", lambda _: True)
+    monkeypatch.setattr(attention, "LONG_ROW", 6)
+    query, ends = torch.zeros(1, 2, 9, 8), torch.tensor([0, 6, 9], dtype=torch.int32)
+    for backend in ("fa3", "auto"):
+        attention.prepare_attention(backend, device=GPU, compute=torch.bfloat16)
+        attention.packed_attention(None, query, query, query, None, row_lengths=(6, 3), row_ends=ends, backend=backend)
+    assert activated == ["FA3"]
+    assert asked == [[SDPBackend.FLASH_ATTENTION], [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]]
+
+
+def test_the_command_line_names_what_the_modules_have() -> None:
+    assert set(ATTENTION) == set(attention.BACKENDS)
+    assert OFFLOADS == recompute.OFFLOADS
 
 
 @pytest.mark.parametrize("backend", ["auto", "varlen"])

@@ -52,7 +52,7 @@ def test_recomputation_changes_the_work_and_not_the_gradient(
 
     monkeypatch.setattr(recompute, "save_on_cpu", count_moves)
     with counted:
-        found, _ = run_case(replace(case, making={"ac": mode, "offloads_activations": offload}))
+        found, _ = run_case(replace(case, making={"ac": mode, "offload": "serial" if offload else "none"}))
     assert counted.calls == attentions
     assert len(moved) == moves
     assert worst_error(found, plain) < 1e-7

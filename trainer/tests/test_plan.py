@@ -213,7 +213,8 @@ def short_bench(model: Path, **changes: Any) -> BenchOptions:
             "device": "cpu",
             "head": "chunked",
             "ac": "none",
-            "offload_activations": False,
+            "offload_activations": "none",
+            "prox": "separate",
             "lora_rank": None,
             "layers": None,
             "attention": "auto",
@@ -250,6 +251,7 @@ def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest
     [
         ("--head", "plain"),
         ("--compile", "eager", "--ac", "save_attention", "--optimizer", "foreach", "--attention", "varlen"),
+        ("--offload-activations", "overlapped"),
     ],
 )
 def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, ...]) -> None:
@@ -257,7 +259,35 @@ def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, 
     assert found.returncode == 0, found.stderr[-2000:]
     report = json.loads(found.stdout)
     assert all(seconds > 0 for seconds in report["seconds"].values())
-    assert report[switches[0].removeprefix("--")] == switches[1]
+    assert report[switches[0].removeprefix("--").replace("-", "_")] == switches[1]
+    assert report["tokens_per_s_with_prox"] < report["tokens_per_s"]
+
+
+def test_bench_without_a_pass_for_prox_counts_none(policy: Path) -> None:
+    found = run_bench(policy, "--device", "cpu", "--context", "32", "--prox", "first")
+    assert found.returncode == 0, found.stderr[-2000:]
+    report = json.loads(found.stdout)
+    assert report["seconds"]["prox"] == 0
+    assert report["tokens_per_s_with_prox"] == report["tokens_per_s"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"offload_activations": "overlapped"}, 64, "Expected --ac with --offload-activations"),
+        (
+            {"attention": "fa3"},
+            69,
+            r"Expected a GPU of compute capability 9\.x \(Hopper\) for attention fa3, found: a CPU",
+        ),
+    ],
+)
+def test_bench_refuses_a_switch_that_could_not_act(
+    policy: Path, changes: dict[str, str], code: int, message: str
+) -> None:
+    with pytest.raises(JobError, match=message) as caught:
+        bench(short_bench(policy, **changes))
+    assert caught.value.code == code
 
 
 @pytest.mark.slow

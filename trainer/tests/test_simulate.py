@@ -55,3 +55,12 @@ def test_inputs_that_wait_on_the_host_are_counted_there() -> None:
     assert here["host_bytes"] == 0
     assert there["host_bytes"] >= there["predicted_host_bytes"] == 4 * boundary
     assert there["peak_bytes"] <= here["peak_bytes"]
+
+
+def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says() -> None:
+    options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "16384", "--offload", "activations")
+    serial, overlapped = simulated(*options), simulated(*options, "--overlapped")
+    assert overlapped["host_bytes"] == serial["host_bytes"] > 0
+    assert abs(overlapped["predicted_share"] - 1) < 0.10
+    # One more input is on its way at most.
+    assert overlapped["peak_bytes"] - serial["peak_bytes"] <= 2 * 1024 * 16384

@@ -195,7 +195,7 @@ class Job:
             rope=self.config.yarn,
             lora=None if lora is None else Lora(rank=lora.rank, alpha=lora.alpha),
             ac=self.spec.execution.ac,
-            offloads_activations=self.spec.execution.offloads_activations,
+            offload=self.spec.execution.activation_offload,
             seed=self.config.seed,
         )
         return make_scorer(directory / HF if is_checkpoint else directory, weights, options)
@@ -240,18 +240,26 @@ class Job:
             # Another layout rounds otherwise, and every attempt with it would end at the first step, whose ratio must be 1.
             self.ranks.first(lambda: shutil.rmtree(directory))
             stored = None
-        if stored is None:
+        if stored is not None:
+            trainer.prox = read_prox(directory)
+            return
 
-            def after_micro(done: int) -> None:
-                hit("prox")
-                self._check_stop()
-                self.progress.emit("prox", done=done)
+        def after_micro(done: int) -> None:
+            hit("prox")
+            self._check_stop()
+            self.progress.emit("prox", done=done)
 
-            prox = compute_prox(
-                trainer.scorer, self.batch, trainer.all_micro_batches(), ranks=self.ranks, after_micro=after_micro
-            )
+        def keep() -> None:
             self._commit(directory, "prox", lambda staging: write_prox(staging, prox))
-        return read_prox(directory)
+
+        # The first step runs its forward pass at these very weights, unless an update has been made already.
+        micros = trainer.all_micro_batches(first=0 if has_updates else 1)
+        prox = compute_prox(trainer.scorer, self.batch, micros, ranks=self.ranks, after_micro=after_micro)
+        trainer.prox = prox
+        if has_updates:
+            keep()
+        else:
+            trainer.keep_prox = keep
 
     def _reference(self) -> Any:
         """Log-probabilities of the loss tokens by the policy that the loss's KL is to, stored: an attempt that resumes reads them."""

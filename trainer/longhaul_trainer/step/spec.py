@@ -76,6 +76,11 @@ class Execution(Strict):
         return self.offload in ("activations", "both")
 
     @property
+    def activation_offload(self) -> str:
+        """As `recompute` names it. The overlapped one has met no GPU yet."""
+        return "serial" if self.offloads_activations else "none"
+
+    @property
     def offloads_optimizer(self) -> bool:
         return self.offload in ("optimizer", "both")
 

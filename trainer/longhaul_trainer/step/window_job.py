@@ -49,7 +49,7 @@ def run_window(
     progress.phase = "load"
     began = time.monotonic()
     try:
-        options = ModelOptions(ranks=ranks, ac=execution.ac, offloads_activations=execution.offloads_activations)
+        options = ModelOptions(ranks=ranks, ac=execution.ac, offload=execution.activation_offload)
         scorer = make_scorer(sealed.path, hugging_face_weights(sealed.path), options)
     except (UnsupportedModel, OSError, ValueError) as error:
         raise JobError(INPUT_UNUSABLE, f"Cannot load {sealed.path}: {error}") from error

@@ -1,0 +1,127 @@
+"""Inputs of layers that wait on the host while other layers compute: copies run beside the computation, on streams of their own.
+
+A device orders the work of one stream only. So a copy to the host begins behind the layer that made the input, and the input keeps its
+memory until the computation waits for that copy; a copy back begins one layer early, into memory that the computation had, and the layer
+waits for it. `save_on_cpu` copies in the computation's own stream, which then computes nothing.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+# Inputs whose copy to the host may be under way: the planner counts two on the device.
+IN_FLIGHT = 2
+
+
+class Copies(Protocol):
+    """Starts copies, and makes the computation wait for one. `host` is what a tensor is there, a ticket names a copy that was started."""
+
+    def takes(self, tensor: torch.Tensor) -> bool: ...
+
+    def start_out(self, tensor: torch.Tensor) -> tuple[Any, Any]: ...
+
+    def start_back(self, host: Any) -> tuple[torch.Tensor, Any]: ...
+
+    def wait(self, ticket: Any) -> None: ...
+
+
+class StreamCopies:
+    """Of one GPU. Memory on the device is only ever taken and given back by the computation's stream, so the host, which runs ahead of the
+    device, cannot take more of it than the computation does."""
+
+    def __init__(self) -> None:
+        self._out: torch.cuda.Stream | None = None
+        self._back: torch.cuda.Stream | None = None
+
+    def takes(self, tensor: torch.Tensor) -> bool:
+        return tensor.is_cuda and tensor.numel() > 0
+
+    def start_out(self, tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        self._out = self._out or torch.cuda.Stream(tensor.device)
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        return host, _copy(self._out, tensor, to=host, device=tensor.device)
+
+    def start_back(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
+        device = torch.device("cuda", torch.cuda.current_device())
+        self._back = self._back or torch.cuda.Stream(device)
+        # Taken by the computation's stream: what it last held there was used before the copy begins.
+        tensor = torch.empty(host.shape, dtype=host.dtype, device=device)
+        return tensor, _copy(self._back, host, to=tensor, device=device)
+
+    def wait(self, ticket: Any) -> None:
+        torch.cuda.current_stream().wait_event(ticket)
+
+
+def _copy(
+    stream: torch.cuda.Stream, source: torch.Tensor, *, to: torch.Tensor, device: torch.device
+) -> torch.cuda.Event:
+    """Behind all that the computation has been given so far."""
+    stream.wait_stream(torch.cuda.current_stream(device))
+    with torch.cuda.stream(stream):
+        to.copy_(source, non_blocking=True)
+        return stream.record_event()
+
+
+@dataclass(eq=False)
+class _Kept:
+    """A tensor of a layer. `here`: on the device, while a copy in either direction needs it there; `ticket`: of that copy."""
+
+    host: Any
+    here: torch.Tensor | None
+    ticket: Any
+    before: weakref.ref[_Kept] | None
+
+
+class OverlappedOffload:
+    """The saved-tensor hooks of all layers of a model. A forward pass fills it, the backward pass empties it."""
+
+    def __init__(self, copies: Copies | None = None) -> None:
+        self._copies = copies or StreamCopies()
+        self._leaving: deque[_Kept] = deque()
+        self._newest: weakref.ref[_Kept] | None = None
+
+    def hooks(self) -> saved_tensors_hooks:
+        return saved_tensors_hooks(self._pack, self._unpack)
+
+    def _pack(self, tensor: torch.Tensor) -> _Kept | torch.Tensor:
+        if not self._copies.takes(tensor):
+            return tensor
+        host, ticket = self._copies.start_out(tensor)
+        kept = _Kept(host=host, here=tensor, ticket=ticket, before=self._newest)
+        self._newest = weakref.ref(kept)
+        self._leaving.append(kept)
+        while len(self._leaving) > IN_FLIGHT:
+            self._leave(self._leaving.popleft())
+        return kept
+
+    def _leave(self, kept: _Kept) -> None:
+        """Gives up its memory on the device, for work that comes behind the copy."""
+        self._copies.wait(kept.ticket)
+        kept.here = None
+
+    def _unpack(self, kept: _Kept | torch.Tensor) -> torch.Tensor:
+        if isinstance(kept, torch.Tensor):
+            return kept
+        if kept in self._leaving:
+            self._leaving.remove(kept)
+        self._fetch(kept)
+        found = kept.here
+        assert found is not None
+        self._copies.wait(kept.ticket)
+        # The backward pass holds it from here on; asked once more, it is fetched once more.
+        kept.here = None
+        # While the layer that asked computes, the input of the one before it arrives.
+        before = None if kept.before is None else kept.before()
+        if before is not None:
+            self._fetch(before)
+        return found
+
+    def _fetch(self, kept: _Kept) -> None:
+        if kept.here is None:
+            kept.here, kept.ticket = self._copies.start_back(kept.host)
