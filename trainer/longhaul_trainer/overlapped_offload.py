@@ -65,7 +65,9 @@ def _copy(
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         to.copy_(source, non_blocking=True)
-        return stream.record_event()
+    event = torch.cuda.Event()
+    event.record(stream)
+    return event
 
 
 @dataclass(eq=False)

@@ -204,10 +204,11 @@ def _as_on_a_gpu() -> Iterator[list[int]]:
             host.append(tensor.nbytes)
             return (tensor.shape, tensor.dtype), None
 
-        def start_back(self, kept: Any) -> tuple[torch.Tensor, None]:
-            return torch.empty(kept[0], dtype=kept[1]), None
+        def start_back(self, host: Any) -> tuple[torch.Tensor, None]:
+            shape, dtype = host
+            return torch.empty(shape, dtype=dtype), None
 
-        def wait(self, _: None) -> None:
+        def wait(self, ticket: Any) -> None:
             pass
 
     def product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
