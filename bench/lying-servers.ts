@@ -2,12 +2,13 @@
  * How often publishing refuses a server that lies, and one that does not: each server of the table with many pairs of tiny policies,
  * neighbours as an optimizer step makes them.
  *
- *   npm run bench:lying-servers -- [--pairs 20] [--honest 40] [--out bench/results/lying-servers.json]
+ *   npm run bench:lying-servers -- [--pairs 3] [--honest 30] [--out bench/results/lying-servers.json]
  *
- * Exit 1 where a lie passed or an honest server was refused, 2 where nothing was compared.
+ * Exit 1 where a lie passed or an honest server was refused, 2 where nothing was compared. Lies that may be smaller than what publishing
+ * grants to bf16 are counted apart.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { loadavg, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { benchArguments, refuseArguments } from './support/arguments.ts'
@@ -17,8 +18,8 @@ import { versions } from './support/versions.ts'
 
 const { values } = benchArguments({
   options: {
-    pairs: { type: 'string', default: '20' },
-    honest: { type: 'string', default: '40' },
+    pairs: { type: 'string', default: '3' },
+    honest: { type: 'string', default: '30' },
     out: { type: 'string' },
   },
 })
@@ -37,35 +38,40 @@ const rows: {
   expected: string
   checks: number
   canary: number
+  window: number
   selfCheck: number
   passed: number
 }[] = []
 try {
   for (const server of SERVERS) {
-    const counts = { canary: 0, 'self-check': 0, passed: 0 }
+    const counts = { canary: 0, window: 0, 'self-check': 0, passed: 0 }
     const checks = server.caughtBy === null ? honest : pairs
     for (let seed = 0; seed < checks; seed++) counts[(await servers.check(server, seed)) ?? 'passed'] += 1
-    const { name, dtype, caughtBy } = server
-    const row = { server: name, dtype, expected: caughtBy === null ? 'passes' : 'is refused', checks }
-    rows.push({ ...row, canary: counts.canary, selfCheck: counts['self-check'], passed: counts.passed })
-    console.log(rows.at(-1))
+    const { name, dtype, caughtBy, mayPass } = server
+    const { canary, window, 'self-check': selfCheck, passed } = counts
+    const expected = caughtBy === null ? 'passes' : mayPass ? 'may pass' : 'is refused'
+    rows.push({ server: name, dtype, expected, checks, canary, window, selfCheck, passed })
+    console.log(JSON.stringify(rows.at(-1)))
   }
 } finally {
   await servers.stop()
   await rm(root, { recursive: true, force: true })
 }
 const honestRows = rows.filter(({ expected }) => expected === 'passes')
-const lies = rows.filter(({ expected }) => expected !== 'passes')
+const lies = rows.filter(({ expected }) => expected === 'is refused')
+const small = rows.filter(({ expected }) => expected === 'may pass')
 const sum = (list: typeof rows, of: (row: (typeof rows)[number]) => number): number =>
   list.reduce((all, row) => all + of(row), 0)
-const falseAlarms = sum(honestRows, ({ canary, selfCheck }) => canary + selfCheck)
+const falseAlarms = sum(honestRows, ({ canary, window, selfCheck }) => canary + window + selfCheck)
 const missed = sum(lies, ({ passed }) => passed)
 const honestChecks = sum(honestRows, ({ checks }) => checks)
 const report = {
   bench: 'lying-servers',
   date: new Date().toISOString(),
   ...versions(),
+  load: loadavg()[1],
   lies: { checks: sum(lies, ({ checks }) => checks), missed },
+  belowBf16: { checks: sum(small, ({ checks }) => checks), missed: sum(small, ({ passed }) => passed) },
   // Where none was seen, 95 % of such series come from a rate below 3 / n.
   honest: {
     checks: honestChecks,

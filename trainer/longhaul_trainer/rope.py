@@ -73,10 +73,19 @@ def without_yarn(model: Any) -> Iterator[None]:
 
 def drop_yarn(model: Any) -> None:
     """In place: same weights, rotary tables of the plain positions."""
-    plain = deepcopy(model.config)
-    plain.rope_parameters = {"rope_type": "default", "rope_theta": plain.rope_parameters["rope_theta"]}
+    _turn(model, {"rope_type": "default", "rope_theta": model.config.rope_parameters["rope_theta"]})
+
+
+def restretch(model: Any, *, factor: float) -> None:
+    """In place: same weights, rotary tables of its YaRN with another factor."""
+    _turn(model, {**model.config.rope_parameters, "factor": factor})
+
+
+def _turn(model: Any, rope_parameters: dict[str, Any]) -> None:
+    config = deepcopy(model.config)
+    config.rope_parameters = rope_parameters
     for module in _rotary(model):
-        fresh: Any = type(module)(config=plain)
+        fresh: Any = type(module)(config=config)
         module.inv_freq = fresh.inv_freq.to(module.inv_freq.device)
         module.attention_scaling = fresh.attention_scaling
 

@@ -10,12 +10,23 @@ from safetensors.torch import load_file, save_file
 from tiny_policy import write_tiny_policy
 
 from longhaul_trainer.directory import seal
+from longhaul_trainer.parallel.ranks import Ranks
+from longhaul_trainer.rope import Yarn
+from longhaul_trainer.step.window import prepare_window
+from longhaul_trainer.trainable import ModelOptions, make_scorer
+from longhaul_trainer.weight_files import hugging_face_weights
+
+# Small: the row of a window is three times as long as the native positions.
+YARN = Yarn(factor=4.0, original_max=128)
 
 
 def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3") -> list[str]:
-    """Writes `older` and `newer` below root. Returns the hashes of their manifests. step: noise as a share of each tensor's spread."""
+    """Writes `older` and `newer` below root, which state a rope, and `window.safetensors` of the newer one.
+
+    Returns the hashes of their manifests. step: noise as a share of each tensor's spread.
+    """
     older, newer = root / "older", root / "newer"
-    hashes = [write_tiny_policy(older, seed=seed, family=family)]
+    hashes = [write_tiny_policy(older, seed=seed, family=family, rope=YARN)]
     newer.mkdir()
     for file in older.iterdir():
         if file.suffix != ".safetensors" and file.name not in ("MANIFEST.json", "COMMITTED"):
@@ -27,4 +38,8 @@ def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3") -> 
         spread = float(tensor.std()) if tensor.ndim > 1 else 0.1
         tensors[name] = tensor + step * spread * torch.randn(tensor.shape, generator=noise)
     save_file(tensors, newer / "model.safetensors", metadata={"format": "pt"})
-    return [*hashes, seal(newer, kind="policy", facts={})]
+    hashes.append(seal(newer, kind="policy", facts={}))
+    ranks = Ranks(device=torch.device("cpu"))
+    scorer = make_scorer(newer, hugging_face_weights(newer), ModelOptions(ranks=ranks))
+    prepare_window(scorer, YARN, newer, max_tokens=512, ranks=ranks)(root)
+    return hashes

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { judgeSamples, judgeSlopes } from './self-check-rules.ts'
+import { isLevel, judgeReach, judgeSamples, judgeSlopes, REACH_DRAWS } from './self-check-rules.ts'
 
 test('samples that are scored with what was said of them are fine; a constant excess is a filter, even inside the noise', () => {
   const noise = [0.008, -0.008, 0.005, -0.005]
@@ -38,4 +38,29 @@ test('one draw, or draws that are about as likely, say nothing about temperature
     { told: -1.2, scored: -1 },
   ]
   assert.equal(judgeSlopes({ draws: alike, temperature: 0.5, tolerance: 1e-3 }).kind, 'untold')
+})
+
+test('draws that come from half of the vocabulary reach half of it, whatever is said of the other half', () => {
+  // Four tokens, 40, 40, 10 and 10 %: of ten draws 1/p adds up to 4 · 2.5 + 4 · 2.5 + 10 + 10 = 40, four tokens a draw.
+  const whole = [0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.1, 0.1].map(Math.log)
+  const told = Array.from({ length: REACH_DRAWS }, (_, at) => whole[at % 10] ?? Number.NaN)
+  const flat = Array.from({ length: 64 }, () => Math.log(1 / 4))
+  assert.ok(isLevel(told))
+  const right = judgeReach({ told, flat, tolerance: 0.02 })
+  assert.ok(right.reach !== null && Math.abs(right.reach - 1) < 0.02, String(right.reach))
+  assert.equal(right.problem, null)
+  // From the likelier two alone each draw says 2.5 of 4.
+  const half = judgeReach({ told: told.map(() => Math.log(0.4)), flat, tolerance: 0.02 })
+  assert.equal(half.reach?.toFixed(3), '0.625')
+  assert.match(half.problem ?? '', /filter/)
+  assert.notEqual(judgeReach({ told: told.with(3, Number.NaN), flat, tolerance: 0.02 }).problem, null)
+})
+
+test('draws that are all but certain, too few or far apart say nothing of the others', () => {
+  const flat = [Math.log(1 / 4)]
+  const certain = Array.from({ length: REACH_DRAWS }, () => -0.01)
+  assert.equal(isLevel(certain), false)
+  assert.deepEqual(judgeReach({ told: certain, flat, tolerance: 0.02 }), { reach: null, problem: null })
+  assert.deepEqual(judgeReach({ told: [-1, -2], flat, tolerance: 0.02 }), { reach: null, problem: null })
+  assert.equal(isLevel([-1, -9, -1, -9]), false)
 })

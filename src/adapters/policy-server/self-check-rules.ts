@@ -8,6 +8,8 @@ export interface SelfCheckFigures {
   draws: number
   /** Largest |told difference − scored difference / temperature| between two draws; null with fewer than two. */
   slopeError: number | null
+  /** Tokens that the samples of a higher temperature come from, as a share of the vocabulary; null where no temperature shows it. */
+  reach: number | null
 }
 
 /** Signed differences of many tokens average their noise away. */
@@ -61,4 +63,70 @@ export function judgeSlopes({
     ...others.map(({ scored }) => Math.abs((scored - first.scored) * (1 - 1 / temperature))),
   )
   return { kind: whatRawWouldShow > 2 * limit ? 'right' : 'untold', ...facts }
+}
+
+/** Draws that a verdict needs, of tokens that are not all but certain. */
+export const REACH_DRAWS = 512
+/** Above it a draw says nothing of the others: it has most of the mass. */
+const MOST_LIKELY = Math.log(0.5)
+/** Of such draws, to look further at a temperature. */
+const LEAST_OPEN = 0.9
+/** Standard deviation of what is said of the draws, in nats: with a wider one their mean needs more of them. */
+const WIDEST = 0.7
+/** Standard errors below the whole vocabulary. An honest server is as far off once in millions. */
+const REACH_DEVIATIONS = 5
+
+/** Whether the draws of a temperature are alike enough for `judgeReach`. */
+export function isLevel(told: readonly number[]): boolean {
+  const open = openOf(told)
+  return open.length > 0 && open.length >= LEAST_OPEN * told.length && !(deviationOf(open) > WIDEST)
+}
+
+/**
+ * Whether samples come from the whole distribution that they are said to come from: the mean of 1 / p over samples of p is the number of
+ * tokens that p is not zero for, at every temperature; at one that makes tokens alike a few samples give it. A filter, or another temperature,
+ * draws likelier tokens than it admits and stays below, even if what it says of them is what a server without it would say.
+ * @param told of the draws of a moderate temperature; @param flat of one that makes tokens alike
+ */
+export function judgeReach({
+  told,
+  flat,
+  tolerance,
+}: {
+  told: readonly number[]
+  flat: readonly number[]
+  tolerance: number
+}): { reach: number | null; problem: string | null } {
+  const open = openOf(told)
+  if (open.length < LEAST_OPEN * REACH_DRAWS || flat.length === 0 || !isLevel(told))
+    return { reach: null, problem: null }
+  const vocabulary = countOf(flat)
+  const drawn = countOf(open)
+  const reach = drawn.mean / vocabulary.mean
+  const error = reach * Math.hypot(drawn.error / drawn.mean, vocabulary.error / vocabulary.mean)
+  // Written so that NaN, too, is a problem.
+  const isWhole = reach >= 1 - tolerance - REACH_DEVIATIONS * error
+  const problem = isWhole
+    ? null
+    : 'Expected samples from the whole vocabulary, as likely as the server says; a filter or another temperature is at work that its log-probabilities do not show'
+  return { reach, problem }
+}
+
+/** Mean of 1 / p, and its standard error. */
+function countOf(told: readonly number[]): { mean: number; error: number } {
+  const inverse = told.map((one) => Math.exp(-one))
+  return { mean: meanOf(inverse), error: deviationOf(inverse) / Math.sqrt(inverse.length) }
+}
+
+function openOf(told: readonly number[]): number[] {
+  return told.filter((one) => !(one > MOST_LIKELY))
+}
+
+function meanOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length
+}
+
+function deviationOf(values: readonly number[]): number {
+  const mean = meanOf(values)
+  return Math.sqrt(values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / Math.max(1, values.length - 1))
 }

@@ -14,6 +14,10 @@ interface Lies {
   /** Says log-probabilities from before the temperature. */
   raw?: boolean
   ignoresTemperature?: boolean
+  /** Draws from this many of the likeliest tokens. */
+  topK?: number
+  /** Says log-probabilities of the distribution that it was asked for. */
+  hides?: boolean
 }
 
 function logSoftmax(logits: readonly number[], temperature: number): number[] {
@@ -23,23 +27,31 @@ function logSoftmax(logits: readonly number[], temperature: number): number[] {
 }
 
 /** A server of a language model that is a function. */
-function serverOf(logits: Logits, { raw = false, ignoresTemperature = false }: Lies = {}): SelfCheckInput['client'] {
+function serverOf(
+  logits: Logits,
+  { raw = false, ignoresTemperature = false, topK = Number.POSITIVE_INFINITY, hides = false }: Lies = {},
+): SelfCheckInput['client'] {
   return {
     tokenize: async () => PROMPT_IDS,
     score: async ({ ids }) =>
       ids.slice(1).map((id, at) => logSoftmax(logits(ids.slice(0, at + 1)), 1)[id] ?? Number.NEGATIVE_INFINITY),
     sample: async ({ promptIds, maxTokens, seed, sampling, policy }) => {
       const temperature = ignoresTemperature ? 1 : sampling.temperature
-      const random = randomFrom(`self-check/${seed}`)
+      const filter = (all: readonly number[]): number[] => {
+        const least = all.toSorted((a, b) => b - a)[topK - 1] ?? Number.NEGATIVE_INFINITY
+        return all.map((one) => (one < least ? Number.NEGATIVE_INFINITY : one))
+      }
+      const random = randomFrom(`self-check/${seed}/${sampling.temperature}`)
       const ids: number[] = []
       const logprobs: number[] = []
       while (ids.length < maxTokens) {
         const now = logits([...promptIds, ...ids])
-        const drawn = logSoftmax(now, temperature)
+        const drawn = logSoftmax(filter(now), temperature)
         let left = random.below(1_000_000) / 1_000_000
         const id = drawn.findIndex((one) => (left -= Math.exp(one)) <= 0)
         ids.push(id)
-        logprobs.push((raw ? logSoftmax(now, 1) : drawn)[id] ?? Number.NaN)
+        const said = hides ? logSoftmax(now, sampling.temperature) : raw ? logSoftmax(now, 1) : drawn
+        logprobs.push(said[id] ?? Number.NaN)
       }
       return { policy, ids, logprobs, text: '', finishReason: 'length' }
     },
@@ -69,3 +81,23 @@ for (const [title, logits] of [
 test('a policy without any doubt has nothing that a temperature could change', async () => {
   assert.equal((await check(serverOf(() => [500, 0, 0, 0]))).draws, 1)
 })
+
+/** As a language model: some likely tokens and many that are not, others after each prefix. */
+const ofManyTokens: Logits = (prefix) => {
+  const random = randomFrom(`logits/${prefix.length % 8}`)
+  return Array.from({ length: 200 }, (_, token) => (token < 3 ? 4 : 0) + random.below(1_000) / 250)
+}
+
+test('samples of a right server reach its whole vocabulary', async () => {
+  const { reach } = await check(serverOf(ofManyTokens))
+  assert.ok(reach !== null && Math.abs(reach - 1) < 0.1, String(reach))
+})
+
+for (const lies of [{ topK: 20 }, { topK: 120 }, { ignoresTemperature: true }]) {
+  test(`a server with ${JSON.stringify(lies)} whose log-probabilities do not show it is refused`, async () => {
+    await assert.rejects(check(serverOf(ofManyTokens, { ...lies, hides: true })), {
+      code: 'Model.Biased',
+      message: /whole vocabulary/,
+    })
+  })
+}

@@ -1,7 +1,15 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyVersion, SampleRequest } from '../../contracts/policy.types.ts'
-import { judgeSlopes, judgeSamples, type SelfCheckFigures, type SlopeVerdict } from './self-check-rules.ts'
+import {
+  isLevel,
+  judgeReach,
+  judgeSamples,
+  judgeSlopes,
+  REACH_DRAWS,
+  type SelfCheckFigures,
+  type SlopeVerdict,
+} from './self-check-rules.ts'
 
 export interface SelfCheckInput {
   client: Pick<PolicyClient, 'sample' | 'score' | 'tokenize'>
@@ -21,6 +29,14 @@ const TEMPERATURES = [0.5, 2, 8] as const
 /** Positions that are drawn from at each temperature, the most uncertain first. */
 const POSITIONS = 4
 const SLOPE_DRAWS = 12
+/** Temperatures of many draws, until one is found at which tokens are about as likely; at the flat one they are alike. */
+const REACH_TEMPERATURES = [2, 8, 32] as const
+/** The highest that the embedded server takes. */
+const FLAT_TEMPERATURE = 100
+const FLAT_DRAWS = 64
+const TOKENS_A_REQUEST = 64
+const REQUESTS_AT_ONCE = 8
+const MOST_REACH_REQUESTS = 64
 /** Nats: below it a probability is 1 but for the rounding of fp32. */
 const LEAST_DOUBT = 1e-7
 
@@ -36,7 +52,8 @@ const BIASES = {
  * sends. Samples are scored again: a filter (top-k, top-p, a penalty, a logits processor) makes what was said of a sample larger
  * than its score. Draws of one position at another temperature show whether the temperature is heeded, and whether
  * log-probabilities are those after it: raw ones would hide a filter from the first check. A server whose draws show neither is
- * refused.
+ * refused. A filter or another temperature whose log-probabilities are those of a server without it is seen by how likely many samples
+ * are that a higher temperature draws.
  * @throws LonghaulError `Model.Biased`, `Model.*`
  */
 export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures> {
@@ -74,11 +91,26 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
   const uncertain = positions.toSorted((one, other) => one.told - other.told).slice(0, POSITIONS)
   const slopes = await firstTelling(uncertain, drawAt)
   const { draws, slopeError } = slopes
-  const figures = { ...samples.figures, draws, slopeError }
+  const untilDrawn = async (temperature: number, count: number): Promise<number[]> => {
+    const told: number[] = []
+    // A sample may end with its first token, so the requests are counted too.
+    for (let seed = 1; told.length < count && seed < MOST_REACH_REQUESTS; seed += REQUESTS_AT_ONCE) {
+      const left = Math.ceil((count - told.length) / TOKENS_A_REQUEST)
+      const seeds = Array.from({ length: Math.min(REQUESTS_AT_ONCE, left) }, (_, at) => seed + at)
+      const answers = await Promise.all(
+        seeds.map((one) => ask(promptIds, one, { maxTokens: TOKENS_A_REQUEST, temperature })),
+      )
+      told.push(...answers.flatMap(({ logprobs }) => logprobs))
+    }
+    return told
+  }
+  const { reach, problem: narrow } = await reachOf(untilDrawn, tolerance)
+  const figures = { ...samples.figures, draws, slopeError, reach }
   // A policy that is certain of every token gives the same answer at each of these temperatures.
   const isCertain = pairs.length > 0 && pairs.every(([told]) => told > -LEAST_DOUBT)
   const isFine = slopes.kind === 'right' || (slopes.kind === 'untold' && isCertain)
-  const problem = samples.problem ?? (isFine ? null : BIASES[slopes.kind === 'wrong' ? 'wrong' : 'untold'])
+  const biased = isFine ? null : BIASES[slopes.kind === 'wrong' ? 'wrong' : 'untold']
+  const problem = samples.problem ?? biased ?? narrow
   if (problem === null) return figures
   throw new LonghaulError({
     code: 'Model.Biased',
@@ -105,6 +137,21 @@ async function firstTelling(
     }
   }
   return slopes
+}
+
+async function reachOf(
+  untilDrawn: (temperature: number, count: number) => Promise<number[]>,
+  tolerance: number,
+): Promise<ReturnType<typeof judgeReach>> {
+  for (const temperature of REACH_TEMPERATURES) {
+    if (!isLevel(await untilDrawn(temperature, FLAT_DRAWS))) continue
+    const [told, flat] = await Promise.all([
+      untilDrawn(temperature, REACH_DRAWS),
+      untilDrawn(FLAT_TEMPERATURE, FLAT_DRAWS),
+    ])
+    return judgeReach({ told, flat, tolerance })
+  }
+  return { reach: null, problem: null }
 }
 
 function sampleOptions({ maxTokens, temperature }: { maxTokens: number; temperature: number }) {

@@ -4,7 +4,7 @@
  */
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { verifyCanaryRows } from '../../../src/adapters/policy-server/canary.ts'
+import { verifyCanaryRows, verifyWindow } from '../../../src/adapters/policy-server/canary.ts'
 import type { Canary } from '../../../src/adapters/policy-server/canary-rules.ts'
 import { createPolicyClient } from '../../../src/adapters/policy-server/client.ts'
 import { selfCheck } from '../../../src/adapters/policy-server/self-check.ts'
@@ -15,35 +15,94 @@ import { type RunningServer, runPython, startPolicyServer } from '../python.ts'
 /** Medians that rounding explains, as publishing has them for the dtype of an export. */
 const TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
+/** The check of publishing that refuses a server, in the order in which it makes them. */
+export type Check = 'canary' | 'window' | 'self-check'
+
 export interface Server {
   name: string
   /** Of the embedded server (`longhaul_trainer/serve/faults.py`). */
   faults: readonly string[]
   /** What the policy was exported as. */
   dtype: keyof typeof TOLERANCE
+  /** It has no canary: no training job exported it. */
+  isBase: boolean
   /** Null: it is honest, and must pass. */
-  caughtBy: 'canary' | 'self-check' | null
+  caughtBy: Check | null
+  /** The lie may be smaller than what publishing grants to bf16: counted, and no failure. */
+  mayPass: boolean
 }
 
+interface Lie {
+  name: string
+  faults: readonly string[]
+  caughtBy: Check
+  isBase?: boolean
+  mayPassInBf16?: boolean
+}
+
+/** Each is told by a server in fp32, and by one that serves a bf16 export in bf16, whose noise may hide it. */
+const LIES: readonly Lie[] = [
+  { name: 'stale weights under the new name', faults: ['stale'], caughtBy: 'canary' },
+  { name: 'half of the new weights', faults: ['half-load'], caughtBy: 'canary' },
+  { name: 'the new weights but for a layer', faults: ['stale-layer'], caughtBy: 'canary', mayPassInBf16: true },
+  { name: 'the old output head', faults: ['old-head'], caughtBy: 'canary', mayPassInBf16: true },
+  { name: 'no rope', faults: ['ignore-rope'], caughtBy: 'canary' },
+  { name: 'no rope, base policy', faults: ['ignore-rope'], caughtBy: 'window', isBase: true },
+  { name: 'half of the rope’s factor', faults: ['other-rope'], caughtBy: 'canary' },
+  { name: 'half of the rope’s factor, base policy', faults: ['other-rope'], caughtBy: 'window', isBase: true },
+  { name: 'top-k 20', faults: ['top-k-20'], caughtBy: 'self-check' },
+  { name: 'top-k 20, raw log-probabilities', faults: ['top-k-20-raw'], caughtBy: 'self-check' },
+  { name: 'top-k 20, hidden', faults: ['top-k-20-hidden'], caughtBy: 'self-check' },
+  { name: 'top-p 0.8', faults: ['top-p-80'], caughtBy: 'self-check' },
+  { name: 'top-p 0.8, hidden', faults: ['top-p-80-hidden'], caughtBy: 'self-check' },
+  { name: 'min-p 0.05', faults: ['min-p-5'], caughtBy: 'self-check' },
+  { name: 'a repetition penalty of 1.05', faults: ['repetition-105'], caughtBy: 'self-check', mayPassInBf16: true },
+  { name: 'the temperature ignored', faults: ['ignore-temperature'], caughtBy: 'self-check' },
+  { name: 'the temperature ignored, hidden', faults: ['hidden-temperature'], caughtBy: 'self-check' },
+  { name: 'raw log-probabilities', faults: ['raw-logprobs'], caughtBy: 'self-check' },
+]
+
+const HONEST: readonly Server[] = [
+  { name: 'honest', faults: [], dtype: 'float32', isBase: false, caughtBy: null, mayPass: false },
+  { name: 'honest, base policy', faults: [], dtype: 'float32', isBase: true, caughtBy: null, mayPass: false },
+  { name: 'honest', faults: ['bfloat16'], dtype: 'bfloat16', isBase: false, caughtBy: null, mayPass: false },
+  {
+    name: 'honest, base policy',
+    faults: ['bfloat16'],
+    dtype: 'bfloat16',
+    isBase: true,
+    caughtBy: null,
+    mayPass: false,
+  },
+  {
+    name: 'fp32 where bf16 was exported',
+    faults: [],
+    dtype: 'bfloat16',
+    isBase: false,
+    caughtBy: null,
+    mayPass: false,
+  },
+]
+
 export const SERVERS: readonly Server[] = [
-  { name: 'honest, fp32', faults: [], dtype: 'float32', caughtBy: null },
-  { name: 'honest, bf16', faults: ['bfloat16'], dtype: 'bfloat16', caughtBy: null },
-  { name: 'stale weights under the new name', faults: ['stale'], dtype: 'float32', caughtBy: 'canary' },
-  { name: 'half of the new weights', faults: ['half-load'], dtype: 'float32', caughtBy: 'canary' },
-  { name: 'the old output head', faults: ['old-head'], dtype: 'float32', caughtBy: 'canary' },
-  { name: 'bf16 where fp32 was exported', faults: ['bfloat16'], dtype: 'float32', caughtBy: 'canary' },
-  { name: 'stale weights, served in bf16', faults: ['stale', 'bfloat16'], dtype: 'bfloat16', caughtBy: 'canary' },
-  { name: 'top-k 20', faults: ['top-k-20'], dtype: 'float32', caughtBy: 'self-check' },
-  { name: 'top-k 20, reported from before it', faults: ['top-k-20-raw'], dtype: 'float32', caughtBy: 'self-check' },
-  { name: 'top-p 0.8', faults: ['top-p-80'], dtype: 'float32', caughtBy: 'self-check' },
-  { name: 'top-p 0.8, served in bf16', faults: ['top-p-80', 'bfloat16'], dtype: 'bfloat16', caughtBy: 'self-check' },
-  { name: 'the temperature ignored', faults: ['ignore-temperature'], dtype: 'float32', caughtBy: 'self-check' },
-  { name: 'raw log-probabilities', faults: ['raw-logprobs'], dtype: 'float32', caughtBy: 'self-check' },
+  ...HONEST,
+  {
+    name: 'bf16 where fp32 was exported',
+    faults: ['bfloat16'],
+    dtype: 'float32',
+    isBase: false,
+    caughtBy: 'canary',
+    mayPass: false,
+  },
+  ...LIES.flatMap(({ isBase = false, mayPassInBf16 = false, ...lie }): Server[] => [
+    { ...lie, isBase, dtype: 'float32', mayPass: false },
+    { ...lie, isBase, dtype: 'bfloat16', faults: [...lie.faults, 'bfloat16'], mayPass: mayPassInBf16 },
+  ]),
 ]
 
 export interface LyingServers {
   /** Checks one server with one pair of policies. @returns what refused it, or null */
-  check(server: Server, seed: number): Promise<'canary' | 'self-check' | null>
+  check(server: Server, seed: number): Promise<Check | null>
   stop(): Promise<void>
 }
 
@@ -64,6 +123,7 @@ export async function startLyingServers({
     const answer = await fetch(`${running.url}/v1/faults`, { method: 'POST', body: JSON.stringify({ faults }) })
     if (!answer.ok) throw new Error(`Expected faults ${faults.join()} to be known, got ${await answer.text()}`)
   }
+  const windowOf = (seed: number): string => join(root, `pair-${seed}`, 'window.safetensors')
   let loads = 0
   const load = async (policy: PolicyRef): Promise<PolicyRef> => {
     // Never a known version: each check reads weights anew.
@@ -73,31 +133,31 @@ export async function startLyingServers({
   }
   return {
     stop: () => running.stop(),
-    async check({ faults, dtype }, seed) {
+    async check({ faults, dtype, isBase }, seed) {
       const [older, newer] = written[seed] ?? []
       if (older === undefined || newer === undefined) throw new Error(`Expected a seed below ${pairs}, got ${seed}`)
       try {
         await client.release({ holder: 'lies' })
         await fault([])
         // What an honest fp32 server says is what the trainer wrote down.
-        const wrote = [await load(older), await load(newer)] as const
-        const canary = await makeCanary(client, wrote, signal)
+        const canary = isBase ? null : await makeCanary(client, [await load(older), await load(newer)], signal)
         await client.release({ holder: 'lies' })
         await load(older)
         await fault(faults)
         const { version } = await load(newer)
         const asked = { client, policy: version, tolerance: TOLERANCE[dtype], signal }
-        try {
-          await verifyCanaryRows({ ...asked, canary })
-        } catch (error) {
-          if (isLonghaulError(error) && error.code === 'Model.CanaryMismatch') return 'canary'
-          throw error
-        }
-        try {
-          await selfCheck(asked)
-        } catch (error) {
-          if (isLonghaulError(error) && error.code === 'Model.Biased') return 'self-check'
-          throw error
+        const checks: [Check, code: string, () => Promise<unknown>][] = [
+          ['canary', 'Model.CanaryMismatch', async () => canary && verifyCanaryRows({ ...asked, canary })],
+          ['window', 'Model.CanaryMismatch', () => verifyWindow({ ...asked, path: windowOf(seed) })],
+          ['self-check', 'Model.Biased', () => selfCheck(asked)],
+        ]
+        for (const [name, code, check] of checks) {
+          try {
+            await check()
+          } catch (error) {
+            if (isLonghaulError(error) && error.code === code) return name
+            throw error
+          }
         }
         return null
       } finally {
@@ -110,11 +170,11 @@ export async function startLyingServers({
 /** Neighbours as an optimizer step makes them: log-probabilities differ by some hundredths. */
 const STEP = 0.02
 
-/** Of each seed, by one interpreter: it takes longer to start than to write. */
+/** Of each seed, by one interpreter: it takes longer to start than to write. Even ones have tied embeddings, odd ones an output head of their own. */
 async function writePairs(root: string, pairs: number): Promise<[older: PolicyRef, newer: PolicyRef][]> {
   const told = await runPython(
     'import sys, pathlib, json; from policy_pair import write_pair; root, n, step = sys.argv[1:];' +
-      'print(json.dumps([write_pair(pathlib.Path(root) / f"pair-{s}", seed=s, step=float(step)) for s in range(int(n))]))',
+      'print(json.dumps([write_pair(pathlib.Path(root) / f"pair-{s}", seed=s, step=float(step), family=("qwen3", "qwen2")[s % 2]) for s in range(int(n))]))',
     root,
     String(pairs),
     String(STEP),

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 
 from longhaul_trainer.hf_model import context_length, end_token_ids
 from longhaul_trainer.serve.draws import sample_rows, uniform
-from longhaul_trainer.serve.faults import filtered, precision
+from longhaul_trainer.serve.faults import filtered, penalised, precision, reported
 from longhaul_trainer.serve.slots import Parked, Slots
 
 MAX_ROWS = 64
@@ -145,15 +145,23 @@ class Engine:
         with precision(self._faults):
             logits = self.model.get_output_embeddings()(hidden)
         uniforms = [uniform(row.seed, len(row.prompt) + len(row.ids)) for row in rows]
-        temperatures = [1.0 if "ignore-temperature" in self._faults else row.temperature for row in rows]
-        ids, logprobs = sample_rows(filtered(logits, self._faults), temperatures, uniforms)
-        if self._faults & {"top-k-20-raw", "raw-logprobs"}:
-            raw = torch.log_softmax(logits.float(), dim=-1)
-            logprobs = [float(raw[row, token]) for row, token in enumerate(ids)]
+        temperatures = [row.temperature for row in rows]
+        ids, logprobs = self._draw(rows, logits, temperatures, uniforms)
         for row, token, logprob in zip(rows, ids, logprobs, strict=True):
             row.ids.append(token)
             row.logprobs.append(logprob)
         self._retire(first)
+
+    def _draw(
+        self, rows: list[Generation], logits: torch.Tensor, temperatures: list[float], uniforms: list[float]
+    ) -> tuple[list[int], list[float]]:
+        faults = self._faults
+        if not faults:
+            return sample_rows(logits, temperatures, uniforms)
+        used = [1.0] * len(rows) if faults & {"ignore-temperature", "hidden-temperature"} else temperatures
+        changed = penalised(logits, [row.prompt + row.ids for row in rows], faults)
+        ids, logprobs = sample_rows(filtered(changed, used, faults), used, uniforms)
+        return ids, reported(logits, ids, logprobs, temperatures, faults)
 
     def _retire(self, first: int) -> None:
         # From the end, so that the row that fills a hole has already been judged.

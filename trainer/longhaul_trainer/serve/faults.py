@@ -10,36 +10,77 @@ from typing import Any
 
 import torch
 
-from longhaul_trainer.rope import drop_yarn
+from longhaul_trainer.rope import drop_yarn, restretch, stated_yarn
 
 # Every one answers 200 and looks healthy.
 FAULTS: dict[str, str] = {
     "top-k-20": "samples from the 20 likeliest tokens, and reports their renormalised log-probabilities",
     "top-k-20-raw": "the same, but reports log-probabilities from before the filter and the temperature",
     "top-p-80": "samples from the likeliest tokens that hold 80 % together, and reports their renormalised log-probabilities",
+    "top-p-80-hidden": "the same, but reports log-probabilities from after the temperature and before the filter",
+    "top-k-20-hidden": "samples from the 20 likeliest tokens, and reports log-probabilities from after the temperature and before the filter",
+    "min-p-5": "leaves out tokens below 5 % of the likeliest one's share, and reports the renormalised log-probabilities of the others",
+    "repetition-105": "divides the logits of tokens that were there before by 1.05, as a repetition penalty does",
     "raw-logprobs": "samples as it was asked to, and reports log-probabilities from before the temperature",
     "ignore-temperature": "samples and reports at temperature 1, ignoring the request",
+    "hidden-temperature": "samples at temperature 1, and reports log-probabilities at the temperature of the request",
     "stale": "answers under a new version with the weights it had",
     "ignore-rope": "loads a new version without the rope that its config.json states, and answers to as long rows",
+    "other-rope": "loads a new version with the factor of its rope halved",
     "half-load": "loads the first half of a new version's tensors over the weights it had",
+    "stale-layer": "loads a new version but for its last layer, which stays the one it had",
     "old-head": "loads a new version but for its output head, tied or not, which stays the one it had",
     "bfloat16": "computes in bf16 whatever the policy's weights are",
 }
 TOP_K = 20
 TOP_P = 0.8
+MIN_P = 0.05
+REPETITION = 1.05
 
 
-def filtered(logits: torch.Tensor, faults: set[str]) -> torch.Tensor:
-    """Logits [B, V] as a server with a leaking generation config would sample from them."""
-    if "top-p-80" in faults:
-        shares, order = logits.float().softmax(-1).sort(descending=True)
+def penalised(logits: torch.Tensor, seen: list[list[int]], faults: set[str]) -> torch.Tensor:
+    """Logits [B, V] after a penalty on the tokens that each row has seen."""
+    if "repetition-105" not in faults:
+        return logits
+    logits = logits.clone()
+    for row, ids in zip(logits, seen, strict=True):
+        known = torch.tensor(sorted(set(ids)), device=row.device)
+        row[known] = torch.where(row[known] > 0, row[known] / REPETITION, row[known] * REPETITION)
+    return logits
+
+
+def filtered(logits: torch.Tensor, temperatures: list[float], faults: set[str]) -> torch.Tensor:
+    """Logits [B, V] as a server with a leaking generation config would sample from them. Like an engine, it filters after the temperature."""
+    if faults & {"top-p-80", "top-p-80-hidden"}:
+        shares, order = torch.log_softmax(_heated(logits, temperatures), dim=-1).exp().sort(descending=True)
         # The token that crosses the line is kept.
         out = shares.cumsum(-1) - shares >= TOP_P
         return logits.masked_fill(torch.zeros_like(out).scatter(-1, order, out), float("-inf"))
-    if not faults & {"top-k-20", "top-k-20-raw"}:
+    if "min-p-5" in faults:
+        shares = _heated(logits, temperatures).softmax(-1)
+        return logits.masked_fill(shares < MIN_P * shares.amax(-1, keepdim=True), float("-inf"))
+    if not faults & {"top-k-20", "top-k-20-raw", "top-k-20-hidden"}:
         return logits
     least = logits.topk(min(TOP_K, logits.shape[-1]), dim=-1).values[:, -1:]
     return logits.masked_fill(logits < least, float("-inf"))
+
+
+def reported(
+    logits: torch.Tensor, ids: list[int], logprobs: list[float], temperatures: list[float], faults: set[str]
+) -> list[float]:
+    """What is said of the sampled tokens, where that is not what they were sampled with. logits [B, V]: of the model."""
+    if faults & {"top-k-20-raw", "raw-logprobs"}:
+        said = logits.float()
+    elif faults & {"top-k-20-hidden", "top-p-80-hidden", "hidden-temperature"}:
+        said = _heated(logits, temperatures)
+    else:
+        return logprobs
+    table = torch.log_softmax(said, dim=-1)
+    return [float(table[row, token]) for row, token in enumerate(ids)]
+
+
+def _heated(logits: torch.Tensor, temperatures: list[float]) -> torch.Tensor:
+    return logits.float() / torch.tensor([t or 1.0 for t in temperatures], device=logits.device)[:, None]
 
 
 def precision(faults: set[str]) -> AbstractContextManager[Any]:
@@ -51,14 +92,20 @@ def loaded_over(old: Any, new: Any, faults: set[str]) -> Any:
     """The model that a server with these faults goes on with, when `new` is loaded while it has `old` (or None)."""
     if "ignore-rope" in faults:
         drop_yarn(new)
+    if "other-rope" in faults and (yarn := stated_yarn(new.config.to_dict())) is not None:
+        restretch(new, factor=yarn.factor / 2)
     if old is not None and "old-head" in faults:
         kept = old.get_output_embeddings().weight.detach().clone()
         # A module of its own: tied, the embeddings would be the old ones too.
         new.lm_head = torch.nn.Linear(kept.shape[1], kept.shape[0], bias=False)
         new.lm_head.weight = torch.nn.Parameter(kept)
-    if old is None or not faults & {"stale", "half-load"}:
+    if old is None or not faults & {"stale", "half-load", "stale-layer"}:
         return new
     names = list(new.state_dict())
-    kept = names if "stale" in faults else names[len(names) // 2 :]
+    last = f".layers.{new.config.num_hidden_layers - 1}."
+    if "stale-layer" in faults:
+        kept = [name for name in names if last in name]
+    else:
+        kept = names if "stale" in faults else names[len(names) // 2 :]
     new.load_state_dict({name: old.state_dict()[name] for name in kept}, strict=False)
     return new
