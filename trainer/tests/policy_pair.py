@@ -20,13 +20,13 @@ from longhaul_trainer.weight_files import hugging_face_weights
 YARN = Yarn(factor=4.0, original_max=128)
 
 
-def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3") -> list[str]:
+def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3", hidden: int = 64) -> list[str]:
     """Writes `older` and `newer` below root, which state a rope, and `window.safetensors` of the newer one.
 
     Returns the hashes of their manifests. step: noise as a share of each tensor's spread.
     """
     older, newer = root / "older", root / "newer"
-    hashes = [write_tiny_policy(older, seed=seed, family=family, rope=YARN)]
+    hashes = [write_tiny_policy(older, seed=seed, family=family, hidden=hidden, rope=YARN)]
     newer.mkdir()
     for file in older.iterdir():
         if file.suffix != ".safetensors" and file.name not in ("MANIFEST.json", "COMMITTED"):
