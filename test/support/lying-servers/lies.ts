@@ -16,7 +16,7 @@ import { type RunningServer, runPython, startPolicyServer } from '../python.ts'
 const TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
 /** The check of publishing that refuses a server, in the order in which it makes them. */
-export type Check = 'canary' | 'window' | 'self-check'
+type Check = 'canary' | 'window' | 'self-check'
 
 export interface Server {
   name: string
