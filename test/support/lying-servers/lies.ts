@@ -124,6 +124,7 @@ export async function startLyingServers({
     if (!answer.ok) throw new Error(`Expected faults ${faults.join()} to be known, got ${await answer.text()}`)
   }
   const windowOf = (seed: number): string => join(root, `pair-${seed}`, 'window.safetensors')
+  const canaries = new Map<number, Canary>()
   let loads = 0
   const load = async (policy: PolicyRef): Promise<PolicyRef> => {
     // Never a known version: each check reads weights anew.
@@ -140,7 +141,10 @@ export async function startLyingServers({
         await client.release({ holder: 'lies' })
         await fault([])
         // What an honest fp32 server says is what the trainer wrote down.
-        const canary = isBase ? null : await makeCanary(client, [await load(older), await load(newer)], signal)
+        if (!isBase && !canaries.has(seed)) {
+          canaries.set(seed, await makeCanary(client, [await load(older), await load(newer)], signal))
+        }
+        const canary = isBase ? undefined : canaries.get(seed)
         await client.release({ holder: 'lies' })
         await load(older)
         await fault(faults)
