@@ -34,9 +34,9 @@ const REACH_TEMPERATURES = [2, 8, 32] as const
 /** The highest that the embedded server takes. */
 const FLAT_TEMPERATURE = 100
 const FLAT_DRAWS = 64
-const TOKENS_A_REQUEST = 64
-const REQUESTS_AT_ONCE = 8
-const MOST_REACH_REQUESTS = 64
+const TOKENS_A_REQUEST = 32
+const REQUESTS_AT_ONCE = 16
+const MOST_REACH_REQUESTS = 128
 /** Nats: below it a probability is 1 but for the rounding of fp32. */
 const LEAST_DOUBT = 1e-7
 
@@ -76,6 +76,16 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
     })
   }
   const samples = judgeSamples({ pairs, tolerance })
+  // A problem ends the check: what comes later would cost the server hundreds of tokens more.
+  const requireNone = (problem: string | null, figures: Partial<SelfCheckFigures>): void => {
+    if (problem === null) return
+    throw new LonghaulError({
+      code: 'Model.Biased',
+      message: `${problem}. Start the server with the flags of \`longhaul policy-server command\``,
+      details: { policy, ...samples.figures, ...figures },
+    })
+  }
+  requireNone(samples.problem, {})
   const drawAt = async (prefix: number[], temperature: number): Promise<SlopeVerdict> => {
     const draws = new Map<number, { told: number; scored: number }>()
     for (let seed = 1; seed <= SLOPE_DRAWS && draws.size < 3; seed++) {
@@ -91,6 +101,11 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
   const uncertain = positions.toSorted((one, other) => one.told - other.told).slice(0, POSITIONS)
   const slopes = await firstTelling(uncertain, drawAt)
   const { draws, slopeError } = slopes
+  // A policy that is certain of every token gives the same answer at each of these temperatures.
+  const isCertain = pairs.length > 0 && pairs.every(([told]) => told > -LEAST_DOUBT)
+  const isFine = slopes.kind === 'right' || (slopes.kind === 'untold' && isCertain)
+  const biased = isFine ? null : BIASES[slopes.kind === 'wrong' ? 'wrong' : 'untold']
+  requireNone(biased, { draws, slopeError })
   const untilDrawn = async (temperature: number, count: number): Promise<number[]> => {
     const told: number[] = []
     // A sample may end with its first token, so the requests are counted too.
@@ -106,17 +121,8 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
   }
   const { reach, problem: narrow } = await reachOf(untilDrawn, tolerance)
   const figures = { ...samples.figures, draws, slopeError, reach }
-  // A policy that is certain of every token gives the same answer at each of these temperatures.
-  const isCertain = pairs.length > 0 && pairs.every(([told]) => told > -LEAST_DOUBT)
-  const isFine = slopes.kind === 'right' || (slopes.kind === 'untold' && isCertain)
-  const biased = isFine ? null : BIASES[slopes.kind === 'wrong' ? 'wrong' : 'untold']
-  const problem = samples.problem ?? biased ?? narrow
-  if (problem === null) return figures
-  throw new LonghaulError({
-    code: 'Model.Biased',
-    message: `${problem}. Start the server with the flags of \`longhaul policy-server command\``,
-    details: { policy, ...figures },
-  })
+  requireNone(narrow, figures)
+  return figures
 }
 
 /** What comes before a sampled token, and what the server said of the token. */
