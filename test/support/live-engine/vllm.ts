@@ -67,20 +67,10 @@ export interface StartVllmInput {
   context: number
   /** What the engine prints. */
   log: string
-  /** Flags after those of the command, whose last value holds, and variables: what makes it another server than the command's. */
-  other?: { flags: readonly string[]; environment?: Readonly<Record<string, string>> }
 }
 
 /** @throws Error with what the engine printed, and Longhaul's explanation of it, where it does not answer */
-export async function startVllm({
-  bin,
-  policy,
-  port,
-  publish,
-  context,
-  log,
-  other,
-}: StartVllmInput): Promise<LiveEngine> {
+export async function startVllm({ bin, policy, port, publish, context, log }: StartVllmInput): Promise<LiveEngine> {
   const directory = fileURLToPath(policy.uri)
   const { environment, command } = startCommand({
     kind: 'vllm',
@@ -94,7 +84,7 @@ export async function startVllm({
   })
   const [program = '', ...args] = command
   const output = await open(log, 'a')
-  const child = spawn(program, [...args, '--enforce-eager', '--max-num-seqs', '64', ...(other?.flags ?? [])], {
+  const child = spawn(program, [...args, '--enforce-eager', '--max-num-seqs', '64'], {
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
@@ -107,7 +97,6 @@ export async function startVllm({
       VLLM_CPU_OMP_THREADS_BIND: 'nobind',
       OMP_NUM_THREADS: '1',
       ...environment,
-      ...other?.environment,
     },
     // A group of its own: the engine's core is a child of its server.
     detached: true,
