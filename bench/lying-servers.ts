@@ -2,7 +2,7 @@
  * How often publishing refuses a server that lies, and one that does not: each server of the table with many pairs of tiny policies,
  * neighbours as an optimizer step makes them.
  *
- *   npm run bench:lying-servers -- [--pairs 2] [--honest 4] [--out bench/results/lying-servers.json]
+ *   npm run bench:lying-servers -- [--pairs 3] [--honest 30] [--out bench/results/lying-servers.json]
  *
  * Exit 1 where a lie passed or an honest server was refused, 2 where nothing was compared. Lies that may be smaller than what publishing
  * grants to bf16 are counted apart.
@@ -18,8 +18,8 @@ import { versions } from './support/versions.ts'
 
 const { values } = benchArguments({
   options: {
-    pairs: { type: 'string', default: '2' },
-    honest: { type: 'string', default: '4' },
+    pairs: { type: 'string', default: '3' },
+    honest: { type: 'string', default: '30' },
     out: { type: 'string' },
   },
 })
