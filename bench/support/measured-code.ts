@@ -101,6 +101,17 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
   },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
+  'lying-servers': {
+    command: 'npm run bench:lying-servers -- --pairs 1 --honest 2 --out bench/results/lying-servers.json',
+    sources: [
+      'src/adapters/policy-server',
+      'trainer/longhaul_trainer/serve',
+      'trainer/longhaul_trainer/rope.py',
+      'bench/lying-servers.ts',
+      'test/support/lying-servers',
+      'trainer/tests/policy_pair.py',
+    ],
+  },
   'mutation-python': {
     command: 'python trainer/mutate.py',
     sources: [
