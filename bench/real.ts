@@ -19,7 +19,7 @@ import { readRows } from '../src/adapters/datasets/read-source.ts'
 import { normalizeRow } from '../src/adapters/datasets/normalize-row.ts'
 import { buildTaskImages } from '../src/adapters/task-images/build-task-images.ts'
 import { startEvaluation } from '../src/client/index.ts'
-import type { AuditOutcome } from '../src/contracts/audit.types.ts'
+import type { AuditOutcome, AuditVerdict } from '../src/contracts/audit.types.ts'
 import type { VerdictRecord } from '../src/contracts/episodes.types.ts'
 import type { GateCheck, GateRecord, GateReport, TaskGate } from '../src/contracts/gates.types.ts'
 import { episodeKeys, gateKeys } from '../src/contracts/keys.ts'
@@ -70,6 +70,8 @@ interface GateGrading {
   verdict: string
   gradeMs: number
   official: OracleVerdicts | null
+  /** Why a patch is paid or not; null for the empty one, which no gate audits. */
+  audit: AuditVerdict | null
 }
 
 /** `official`: null where there is no log, as for an empty patch, which the official harness counts as unresolved without a run. */
@@ -149,6 +151,11 @@ try {
   )
   const result = resultOf(results, provenance)
   for (const one of results) for (const text of one.differences) console.error(`${one.taskId}: ${text}`)
+  for (const { taskId, gate: gated } of results) {
+    const audit = gated?.gold?.audit ?? null
+    if (audit?.outcome === 'void')
+      console.error(`${taskId}: gold is void [${audit.reasons.join(', ')}]: ${audit.detail}`)
+  }
   if (values.out !== undefined) await writeFile(values.out, textOf(result))
   process.stdout.write(values.json ? textOf(result) : tableOf(result))
   process.exitCode = conclude({
@@ -287,7 +294,7 @@ async function addGate(result: TaskResult, task: Task, { outcome, reason, identi
     const log = await readLog(world.store, record.logKey)
     const official =
       log === null ? null : await askOfficial(result, task, { name: check, log, verdict: record.verdict })
-    return { verdict: record.verdict, gradeMs: record.gradeMs, official }
+    return { verdict: record.verdict, gradeMs: record.gradeMs, official, audit: record.audit ?? null }
   }
   result.gate = {
     outcome,
