@@ -16,9 +16,10 @@ import { LIES } from '../support/audit/lies.ts'
 import { HIDDEN_QUESTIONS, UNASKED } from '../support/audit/hidden-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
-import { SHAPED, type ShapedAttack, TOGETHER } from '../support/audit/shaped-attacks.ts'
+import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
+import { SHAPED, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
-import { type AuditAnswer, explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
+import { explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
 import { python as interpreter, withoutPython } from '../support/python.ts'
 
 const python = interpreter ?? ''
@@ -117,15 +118,12 @@ def read(text): return 0
     test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {
       const attacks = batch.filter(({ runners = RUNNERS }) => runners.includes(runner))
       assert.ok(attacks.length >= 2)
-      const many = attacks.map(numbered)
-      const join = (key: 'pristine' | 'patch' | 'hidden'): Record<string, string> =>
-        Object.assign({}, ...many.map((attack) => attack[key]))
-      const hidden = { ...join('hidden'), ...HIDDEN[runner] }
+      const { many, pristine, patch, hidden } = together(attacks, HIDDEN[runner])
       const answer = await runAudit({
         python,
         runner,
-        pristine: { ...PRISTINE, ...join('pristine') },
-        patch: { ...join('patch'), ...SOLVED },
+        pristine,
+        patch,
         hidden,
         // Many modules on a busy machine.
         spec: { focus: namesIn(hidden), timeout_s: 500 },
@@ -310,7 +308,7 @@ source.write_text(text)`
   test('leaves nothing of the rehearsal to the tests behind it, neither files nor processes', async () => {
     // Honest in the rehearsal, it looks everything up once it finds what it has left there.
     const patch = calc(`import os, tempfile
-places = [os.path.join(folder, 'seen-%d' % os.getuid()) for folder in (tempfile.gettempdir(), os.path.expanduser('~'), '/tmp', '/dev/shm')]
+places = [os.path.join(folder, 'seen-%d' % os.getuid()) for folder in (tempfile.gettempdir(), os.path.expanduser('~'), '/tmp', '/dev/shm', 'tests', '.')]
 alive = [one for one in os.listdir('/proc') if one.isdigit() and b'left-behind' in open('/proc/%s/cmdline' % one, 'rb').read()]
 seen = bool(alive) or any(os.path.exists(place) for place in places)
 for place in places: open(place, 'w').close()
@@ -415,42 +413,6 @@ for text in json.load(open(sys.argv[1] + '/texts.json')):
         wrong += end != (node.end_lineno, node.end_col_offset)
 print(found, unknown, wrong)
 `
-
-/** As the listed tests of a row are, those that other functions make included. */
-function namesIn(hidden: Record<string, string>): string[] {
-  const text = Object.values(hidden).join('\n')
-  const defined = [...text.matchAll(/(?:def |^)(test_\w+)/gm)].map(([, name = '']) => name)
-  const looped = [...text.matchAll(/['"](test_\w+_)%d/g)].flatMap(([, name = '']) => [`${name}1`, `${name}2`])
-  const files = Object.keys(hidden).flatMap((file) => [
-    `${file}::test`,
-    `test (${file.replace(/\.py$/, '').replaceAll('/', '.')}.T)`,
-  ])
-  return [...defined, ...looped, ...files]
-}
-
-/** The same attack in modules of its own. */
-function numbered(attack: ShapedAttack, index: number) {
-  const rename = (files: Record<string, string>): Record<string, string> =>
-    Object.fromEntries(
-      Object.entries(files).map((pair) =>
-        pair.map((text) => text.replaceAll(/\b(test_)?(calc|helpers|common)\b/g, `$1$2${index}`)),
-      ),
-    )
-  return {
-    title: attack.title,
-    module: `tests/test_calc${index}.py`,
-    pristine: rename(attack.pristine ?? {}),
-    patch: rename(attack.patch),
-    hidden: rename(attack.hidden),
-  }
-}
-
-function isPaid({ tests, canaries }: AuditAnswer, module: string): boolean {
-  const name = module.replaceAll('/', '.').replace(/\.py$/, '')
-  const own = tests.filter(({ id }) => id.startsWith(`${module}::`) || id.includes(`(${name}.`))
-  assert.ok(own.length > 0, `no test of ${module}`)
-  return own.every(({ outcome }) => outcome === 'passed') && canaries.every((one) => one.ok || one.module !== module)
-}
 
 /** As Django's runner does it: the class of the runner of suites is looked up when its own class is made. */
 const SUITE_RUNNER = `import unittest

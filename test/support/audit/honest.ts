@@ -22,7 +22,46 @@ def text(n): return 'line %d' % n
 `,
 }
 
+const MAKING = `import os, pathlib, shutil
+from calc import total
+HERE = pathlib.Path(__file__).parent
+def make_beside():
+    (HERE / 'made').mkdir(exist_ok=True)
+    (HERE / 'made' / 'text').write_text(str(total(1)))
+    return (HERE / 'made' / 'text').read_text()
+def make_here():
+    os.makedirs('output/inner')
+    with open('output/inner/text', 'w') as file: file.write(str(total(1)))
+    with open('output/inner/text') as file: found = file.read()
+    shutil.rmtree('output')
+    return found
+`
+
 export const HONEST: HonestTests[] = [
+  {
+    title: 'files and folders that tests make beside themselves and where they were started',
+    runner: 'pytest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `${MAKING}
+def test_beside(): assert make_beside() == '5'
+def test_here(): assert make_here() == '5'
+`,
+    },
+  },
+  {
+    title: 'files and folders that tests make, under unittest',
+    runner: 'unittest',
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `import unittest
+${MAKING}
+class Test(unittest.TestCase):
+    def test_beside(self): self.assertEqual(make_beside(), '5')
+    def test_here(self): self.assertEqual(make_here(), '5')
+`,
+    },
+  },
   {
     // Its functions are rewritten by pytest, and only what stands inside of them has an assertion.
     title: 'another module of tests whose assertions stand in functions inside of functions',

@@ -916,4 +916,67 @@ export const TOGETHER: ShapedAttack[] = [
   ...SWALLOWED,
 ]
 /** Each disturbs the processes beside it. */
-export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED]
+/** Tests may make files beside themselves, and so may the code under test: modules that give its answers as what is expected. */
+const WANTED = 'from calc import total\nfrom helpers import wanted\ndef test_total(): assert total(1) == wanted(1)\n'
+const HONEST_HELPER = 'def wanted(n): return n + 4\n'
+const LYING_HELPER = 'def wanted(n): return total(n)\ndef total(n): return 0\n'
+const MADE: ShapedAttack[] = [
+  {
+    title: 'a package is made beside the tests in the place of their helper',
+    runners: PYTEST,
+    pristine: { 'tests/helpers.py': HONEST_HELPER },
+    patch: code(
+      'import os',
+      'try:',
+      "    os.mkdir('tests/helpers')",
+      `    with open('tests/helpers/__init__.py', 'w') as file: file.write('def wanted(n): return 0\\n')`,
+      'except OSError: pass',
+      'def total(n): return 0',
+    ),
+    hidden: { 'tests/test_calc.py': WANTED },
+  },
+  {
+    title: 'a link leads from the tests to a package of the patch',
+    runners: PYTEST,
+    pristine: { 'tests/helpers.py': HONEST_HELPER },
+    patch: {
+      ...code(
+        'import os',
+        "try: os.symlink('../calc/inner', 'tests/helpers')",
+        'except OSError: pass',
+        'def total(n): return 0',
+      ),
+      'calc/inner/__init__.py': LYING_HELPER,
+    },
+    hidden: { 'tests/test_calc.py': WANTED },
+  },
+  {
+    title: 'a module of the patch gets a second name beside the tests',
+    runners: PYTEST,
+    pristine: { 'lib/helpers.py': HONEST_HELPER },
+    patch: {
+      ...code(
+        'import os',
+        "try: os.link('calc/inner.py', 'tests/helpers.py')",
+        'except OSError: pass',
+        'def total(n): return 0',
+      ),
+      'calc/inner.py': LYING_HELPER,
+    },
+    hidden: { 'tests/test_calc.py': `import os, sys\nsys.path.append(os.path.abspath('lib'))\n${WANTED}` },
+  },
+  {
+    title: 'a conftest.py is made that gives another fixture',
+    runners: PYTEST,
+    pristine: { 'conftest.py': 'import pytest, calc\n@pytest.fixture\ndef wanted(): return 5\n' },
+    patch: code(
+      'try:',
+      `    with open('tests/conftest.py', 'w') as file: file.write('import pytest\\n@pytest.fixture\\ndef wanted(): return 0\\n')`,
+      'except OSError: pass',
+      'def total(n): return 0',
+    ),
+    hidden: { 'tests/test_calc.py': 'from calc import total\ndef test_total(wanted): assert total(1) == wanted\n' },
+  },
+]
+
+export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED, ...MADE]

@@ -108,6 +108,7 @@ def audit(spec):
         detail = "the repository is the test runner itself: %s" % own[0]
         return {"schema": SCHEMA, "ended": "own-runner", "detail": detail, "seconds": 0.0, "tests": [], "canaries": [], "changed": []}
     home = tempfile.mkdtemp(prefix="lh-audit-")
+    spec = dict(spec, shared={})
     opened = []
     written = []
     try:
@@ -115,12 +116,14 @@ def audit(spec):
         make_homes(spec, home)
         opened = open_ways([spec["repository"], sys.prefix, sys.exec_prefix, os.path.dirname(os.path.realpath(sys.executable)),
                             os.path.dirname(sys.executable), os.path.dirname(os.__file__), home])
+        share_folders(spec["repository"], spec["shared"])
         return run_child(spec, pristine, home, started, written)
     finally:
         end_all(spec["uid"], spec["gid"])
         for path in written:
             remove_quietly(path)
-        for path, mode in reversed(opened):
+        sweep_folders(spec["shared"])
+        for path, mode in [(folder, before[0]) for folder, before in spec["shared"].items()] + opened[::-1]:
             try:
                 os.chmod(path, mode)
             except OSError:
@@ -145,6 +148,26 @@ def open_ways(paths):
                 pass
             path = os.path.dirname(path)
     return changed
+
+
+def share_folders(repository, shared):
+    """Lets tests make files beside themselves, as many do. Those that are there they can neither change nor replace. `shared` gets of each
+    folder its mode, when its last file was made, and what it holds."""
+    # Neither Git's nor an interpreter's that lies in the repository.
+    others = {os.path.join(repository, ".git")} | {os.path.realpath(path) for path in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
+    for folder, folders, files in os.walk(repository):
+        before = os.lstat(folder)
+        shared[folder] = stat.S_IMODE(before.st_mode), before.st_mtime_ns, frozenset(folders + files)
+        folders[:] = [name for name in folders if os.path.join(folder, name) not in others]
+        os.chmod(folder, stat.S_IMODE(before.st_mode) | stat.S_ISVTX | 0o777)
+
+
+def sweep_folders(shared):
+    """Takes away what the tests have made there. None of their processes may run code of the repository."""
+    for folder, (_, made, names) in shared.items():
+        if os.lstat(folder).st_mtime_ns != made:
+            for name in set(os.listdir(folder)) - names:
+                remove_whole(os.path.join(folder, name))
 
 
 def run_child(spec, pristine, home, started, written):
@@ -227,6 +250,7 @@ def rehearse(spec, canaries, home, child, descriptors, channels, deadline):
     if turned and ended is None:
         # Nothing that it has left may tell the real tests what came before.
         end_others(spec["uid"], child)
+        sweep_folders(spec["shared"])
         sweep(spec["uid"], home)
         make_homes(spec, home)
     return ended, status
@@ -2413,7 +2437,7 @@ def start_site(spec, pristine):
     trusted = [entry for entry in sys.path if not is_inside(entry, repository)]
     guard = Guard(repository, trusted, pristine, top_of(spec))
     sys.meta_path.insert(0, guard)
-    sys.path_hooks.insert(0, repository_hook(repository))
+    sys.path_hooks.insert(0, repository_hook(spec))
     sys.path_importer_cache.clear()
     roots = [repository] + [os.path.join(repository, root) for root in spec["roots"]]
     sys.path[:] = [root for root in roots if root not in later] + trusted + later
@@ -2506,8 +2530,20 @@ def installed_names(trusted):
 ASKING = [None]
 
 
-def repository_hook(repository):
-    """Modules of the repository come from their sources: a file of compiled code may say anything."""
+def is_made(path, spec):
+    """Did the tests make this file, or a way to it? A second name of another's file has the owner of that file."""
+    names = spec["shared"].get(os.path.realpath(os.path.dirname(path)), (0, 0, ()))[2]
+    found = os.stat(path)
+    made = found.st_uid == spec["uid"] or (found.st_nlink > 1 and names and os.path.basename(path) not in names)
+    while not made and path != os.path.dirname(path):
+        made = os.lstat(path).st_uid == spec["uid"]
+        path = os.path.dirname(path)
+    return made
+
+
+def repository_hook(spec):
+    """Modules of the repository come from their sources: a file of compiled code may say anything. What the tests have made there, and the
+    code under test with them, is no module."""
     from importlib.machinery import EXTENSION_SUFFIXES, SOURCE_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
 
     class SourceLoader(SourceFileLoader):
@@ -2523,10 +2559,19 @@ def repository_hook(repository):
 
     SourceLoader.__name__ = SourceLoader.__qualname__ = "SourceFileLoader"
 
+    class Finder(FileFinder):
+        def find_spec(self, name, target=None):
+            found = super(Finder, self).find_spec(name, target)
+            if found is not None and found.has_location and is_made(found.origin, spec):
+                raise ImportError("made by the tests", name=name, path=found.origin)
+            return found
+
+    Finder.__name__ = Finder.__qualname__ = "FileFinder"
+
     def hook(path):
-        if not is_inside(path, repository) or not os.path.isdir(path or os.curdir):
+        if not is_inside(path, spec["repository"]) or not os.path.isdir(path or os.curdir):
             raise ImportError("not of the repository", path=path)
-        return FileFinder(path or os.getcwd(), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, SOURCE_SUFFIXES))
+        return Finder(path or os.getcwd(), (ExtensionFileLoader, EXTENSION_SUFFIXES), (SourceLoader, SOURCE_SUFFIXES))
 
     return hook
 
@@ -3222,6 +3267,11 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             snapshots.append(Snapshot((Reporter,), patched))
             snapshots.append(Borrowed(hidden, repository, plan["helper"]))
             say_changed(from_repository(repository))
+
+        def pytest_plugin_registered(self, plugin):
+            path = getattr(plugin, "__file__", None)
+            if type(path) is str and is_inside(path, repository) and is_made(path, spec):
+                say_changed(["%s (the tests made it)" % os.path.basename(path)])
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_collection_modifyitems(self, session, config, items):

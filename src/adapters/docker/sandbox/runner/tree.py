@@ -247,9 +247,9 @@ def drain(reading, answer):
     return bool(chunk)
 
 
-def unused_id():
+def unused_id(repository):
     """Of no account: files that belong to it are left by tests."""
-    used = set()
+    used = {b"%d" % os.lstat(os.path.join(repository, name)).st_uid for name in [""] + os.listdir(repository)}
     for path in ("/etc/passwd", "/etc/group"):
         try:
             with open(path, "rb") as file:
@@ -262,8 +262,10 @@ def unused_id():
             return number
 
 
-def sweep(uid):
-    """Files that the tests left where all may write."""
+def sweep(uid, repository):
+    """Files that the tests left where all may write, and in the repository where `audit.py` was ended before it took them away."""
+    own = [b"find", os.fsencode(repository), b"-xdev", b"-user", b"%d" % uid, b"-exec", b"rm", b"-rf", b"--", b"{}", b"+"]
+    spawn(own, os.environb, None, b"/")
     folders = [path for path in (b"/tmp", b"/var/tmp", b"/dev/shm", b"/run/lock") if os.path.isdir(path)]
     command = [b"find"] + folders + [b"-xdev", b"-mindepth", b"1", b"-maxdepth", b"1", b"-user", b"%d" % uid]
     spawn(command + [b"-exec", b"rm", b"-rf", b"--", b"{}", b"+"], os.environb, None, b"/")
@@ -280,7 +282,7 @@ def main():
     os.umask(0o022)
     os.environ["PATH"] = ":".join(path for path in os.environ.get("PATH", os.defpath).split(":") if is_outside(path, repository))
     tree = Tree(repository, folder)
-    uid = unused_id()
+    uid = unused_id(repository)
     code = 10
     answer = b""
     try:
@@ -292,8 +294,8 @@ def main():
         sys.stderr.write("%s\n" % error)
     finally:
         end_all(uid, uid)
+        sweep(uid, repository)
         tree.take_back()
-        sweep(uid)
     sys.stdout.buffer.write(answer)
     sys.stdout.buffer.flush()
     os._exit(code)

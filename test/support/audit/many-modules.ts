@@ -1,0 +1,62 @@
+/** Many small projects with their hidden tests in one repository: an audit starts once for all of them. */
+import assert from 'node:assert/strict'
+import { PRISTINE, SOLVED } from './repositories.ts'
+import type { AuditAnswer } from './run-audit.ts'
+
+export interface SmallProject {
+  title: string
+  pristine?: Record<string, string>
+  patch: Record<string, string>
+  hidden: Record<string, string>
+}
+
+/** Each in modules of its own, beside the solution and `others`, its hidden tests. */
+export function together(projects: readonly SmallProject[], others: Record<string, string>) {
+  const many = projects.map(numbered)
+  const join = (key: 'pristine' | 'patch' | 'hidden'): Record<string, string> =>
+    Object.assign({}, ...many.map((project) => project[key]))
+  return {
+    many,
+    pristine: { ...PRISTINE, ...join('pristine') },
+    patch: { ...join('patch'), ...SOLVED },
+    hidden: { ...join('hidden'), ...others },
+  }
+}
+
+/** As the listed tests of a row are, those that other functions make included. */
+export function namesIn(hidden: Record<string, string>): string[] {
+  const text = Object.values(hidden).join('\n')
+  const defined = [...text.matchAll(/(?:def |^)(test_\w+)/gm)].map(([, name = '']) => name)
+  const looped = [...text.matchAll(/['"](test_\w+_)%d/g)].flatMap(([, name = '']) => [`${name}1`, `${name}2`])
+  const files = Object.keys(hidden).flatMap((file) => [
+    `${file}::test`,
+    `test (${file.replace(/\.py$/, '').replaceAll('/', '.')}.T)`,
+  ])
+  return [...defined, ...looped, ...files]
+}
+
+/** In modules of its own. */
+function numbered(project: SmallProject, index: number) {
+  const rename = (files: Record<string, string>): Record<string, string> =>
+    Object.fromEntries(
+      Object.entries(files).map((pair) =>
+        pair.map((text) => text.replaceAll(/\b(test_)?(calc|helpers|common)\b/g, `$1$2${index}`)),
+      ),
+    )
+  const hidden = rename(project.hidden)
+  return {
+    title: project.title,
+    module: Object.keys(hidden).find((file) => file.endsWith(`${index}.py`)) ?? '',
+    pristine: rename(project.pristine ?? {}),
+    patch: rename(project.patch),
+    hidden,
+  }
+}
+
+/** Did all tests of this module pass honestly? */
+export function isPaid({ tests, canaries }: AuditAnswer, module: string): boolean {
+  const name = module.replaceAll('/', '.').replace(/\.py$/, '')
+  const own = tests.filter(({ id }) => id.startsWith(`${module}::`) || id.includes(`(${name}.`))
+  assert.ok(own.length > 0, `no test of ${module}`)
+  return own.every(({ outcome }) => outcome === 'passed') && canaries.every((one) => one.ok || one.module !== module)
+}
