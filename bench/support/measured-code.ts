@@ -162,6 +162,11 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
       'npm run bench:real -- --rows FILE --repos DIRECTORY --only sympy__sympy-17139,pylint-dev__pylint-7080 --play 0 --out bench/results/real-gates-last.json',
     sources: REAL_TASKS,
   },
+  'real-gates-rehearsed': {
+    command:
+      'npm run bench:real -- --rows FILE --repos DIRECTORY --only TASK,… --play 0 --batch 1 --out bench/results/real-gates-rehearsed.json',
+    sources: REAL_TASKS,
+  },
   'real-logs': {
     command: 'npm run bench:real-logs -- --from DIRECTORY',
     sources: ['src/grading', 'test/support/grading-oracle', 'bench/real-logs.ts', 'bench/support/real-logs.ts'],
