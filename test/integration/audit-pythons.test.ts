@@ -1,0 +1,113 @@
+/**
+ * `audit.py` under the other Pythons of this host: a row brings its own, from 3.6 on, and each has its own syntax trees, library and
+ * pytest. All small projects whose tests are honest and all that try to be paid without a repair lie in one repository.
+ */
+import assert from 'node:assert/strict'
+import { existsSync } from 'node:fs'
+import { mkdir, rename, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { describe, test } from 'node:test'
+import { choosePython, listHostPythons } from '../../src/adapters/task-images/host-pythons.ts'
+import { runCommand } from '../../src/platform/run-command.ts'
+import { stackPaths } from '../../src/stack/paths.ts'
+import { FORMS } from '../support/audit/form-attacks.ts'
+import { HIDDEN_QUESTIONS } from '../support/audit/hidden-questions.ts'
+import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
+import { HONEST } from '../support/audit/honest.ts'
+import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
+import { HIDDEN_PYTEST, HIDDEN_UNITTEST, SOLVED } from '../support/audit/repositories.ts'
+import { explain, runAudit } from '../support/audit/run-audit.ts'
+import { TOGETHER } from '../support/audit/shaped-attacks.ts'
+import { HANG_MS } from '../support/hang.ts'
+
+/** The newest that each takes; the trainer's own Python, which `audit-driver.test.ts` uses, has the one of the trainer. */
+const PYTEST: Record<string, string> = {
+  '3.6': '7.0.1',
+  '3.7': '7.4.4',
+  '3.8': '8.3.5',
+  '3.9': '8.4.2',
+  '3.13': '9.2.0',
+}
+const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
+
+const pythons = await listHostPythons()
+const versions = Object.keys(PYTEST).flatMap((minor) => choosePython(pythons, minor) ?? [])
+const skip =
+  process.getuid?.() !== 0
+    ? 'needs root: the audit gives it up'
+    : versions.length === 0 && `this host has no Python of ${Object.keys(PYTEST).join(', ')}`
+
+describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
+  for (const { version, prefix } of versions) {
+    for (const runner of ['unittest', 'pytest'] as const) {
+      test(`Python ${minorOf(version)} agrees under ${runner} with honest tests alone`, async (context) => {
+        const own = join(prefix, 'bin/python3')
+        const python = runner === 'pytest' ? await withPytest(own, version) : own
+        if (python === null) {
+          context.skip('pytest cannot be fetched here')
+          return
+        }
+        const honest = [...HONEST, ...HONEST_QUESTIONS]
+          .filter((one) => one.runner === runner && runsUnder(version, one))
+          .map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
+        // Texts are turned alike under both runners, and few modules start quickly.
+        const attacks = (
+          runner === 'unittest' ? [...TOGETHER, ...FORMS, ...HIDDEN_QUESTIONS] : HIDDEN_QUESTIONS
+        ).filter((one) => (one.runners ?? [runner]).includes(runner) && runsUnder(version, one))
+        assert.ok(honest.length >= 3 && attacks.length >= 10)
+        const { many, pristine, patch, hidden } = together([...honest, ...attacks], HIDDEN[runner])
+        const spec = { focus: namesIn(hidden), timeout_s: 500 }
+        const answer = await runAudit({ python, runner, pristine, patch, hidden, spec })
+        assert.deepEqual([answer.ended, answer.changed], ['complete', []], explain(answer))
+        const titles = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)
+        assert.deepEqual(
+          titles,
+          honest.map(({ title }) => title),
+          explain(answer),
+        )
+        assert.ok(isPaid(answer, 'tests/test_calc.py'), explain(answer))
+      })
+    }
+  }
+})
+
+/** What a project needs beside pytest, and from which Python on it is there: these environments have no numpy. */
+const NEEDS: [text: RegExp, minor: number][] = [
+  [/numpy/, Number.POSITIVE_INFINITY],
+  [/dataclasses|import annotations/, 7],
+  [/IsolatedAsyncioTestCase/, 8],
+]
+
+function runsUnder(
+  version: string,
+  { patch = {}, hidden }: { patch?: Record<string, string>; hidden: Record<string, string> },
+) {
+  const text = [...Object.values(patch), ...Object.values(hidden)].join('\n')
+  const minor = Number(version.split('.')[1])
+  return NEEDS.every(([needed, since]) => minor >= since || !needed.test(text))
+}
+
+/** A virtual environment of this Python with a pytest that it takes, kept; null where no registry has it. */
+async function withPytest(python: string, version: string): Promise<string | null> {
+  const wanted = PYTEST[minorOf(version)]
+  const folder = join(stackPaths().cacheDir, 'audit-pythons')
+  const made = join(folder, `${version}-pytest-${wanted}`)
+  if (!existsSync(made)) {
+    const making = `${made}-${process.pid}`
+    await mkdir(folder, { recursive: true })
+    const run = (command: string, ...args: string[]) => runCommand({ command, args, timeoutMs: HANG_MS })
+    const venv = await run(python, '-m', 'venv', making)
+    assert.equal(venv.exitCode, 0, venv.tail)
+    const installed = await run(join(making, 'bin/python'), '-m', 'pip', 'install', '-q', `pytest==${wanted}`)
+    if (installed.exitCode !== 0) {
+      await rm(making, { recursive: true, force: true })
+      return null
+    }
+    await rename(making, made).catch(() => rm(making, { recursive: true, force: true }))
+  }
+  return join(made, 'bin/python')
+}
+
+function minorOf(version: string): string {
+  return version.split('.').slice(0, 2).join('.')
+}
