@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -127,6 +127,50 @@ test('an error is one clear line with its code, never a stack', async () => {
   assert.equal(exitCode, 1)
   assert.match(stderr, /^error Config\.NotFound: No recipe is called "dmeo"; did you mean demo\?/)
   assert.doesNotMatch(stderr, /\n\s+at /)
+})
+
+const NO_PLACE = '/proc/longhaul/x'
+/** The commands that write a file or a directory, with the option that names it. */
+const WRITERS: [option: string, ...args: string[]][] = [
+  ['directory', 'init', NO_PLACE],
+  ['--output', 'recipe', 'schema', '--output', NO_PLACE],
+  ['--output', 'tasks', 'synthesize', '--count', '1', '--output', NO_PLACE],
+  ['--output', 'tasks', 'import', 'rows.jsonl', '--output', NO_PLACE],
+  ['--evidence', 'tasks', 'gate', '--recipe', 'mini', '--evidence', NO_PLACE],
+  ['--output', 'tasks', 'difficulty', 'some-run', '--output', NO_PLACE],
+  ['--html', 'compare', 'a:base', 'b:base', '--html', NO_PLACE],
+  ['--markdown', 'compare', 'a:base', 'b:base', '--markdown', NO_PLACE],
+  ['--html', 'report', 'some-run', '--html', NO_PLACE],
+  ['--static', 'report', 'some-run', '--static', NO_PLACE],
+  ['--out', 'export', 'some-run', '--format', 'csv', '--out', NO_PLACE],
+  ['--out', 'predictions', 'some-run', '--out', NO_PLACE],
+  ['--out', 'grade', 'gold', '--suite', 'demo', '--out', NO_PLACE],
+  ['--output', 'models', 'import', tmpdir(), '--output', NO_PLACE],
+]
+
+test('a path that cannot be written: each command that writes ends with one line that names it, before its work', async () => {
+  for (const [option, ...args] of WRITERS) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(stderr, new RegExp(`^error Config\\.Invalid: Expected .*${option}.*ENOENT.*\n$`), args.join(' '))
+  }
+})
+
+test('a result that can be written: its directory is made before the work, and nothing is left where the work fails', async () => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  try {
+    const rows = join(directory, 'new/rows.jsonl')
+    assert.equal((await longhaul('tasks', 'import', join(directory, 'absent.jsonl'), '--output', rows)).exitCode, 1)
+    assert.deepEqual(await readdir(join(directory, 'new')), [])
+    assert.equal((await longhaul('tasks', 'synthesize', '--count', '1', '--output', rows)).exitCode, 0)
+    const before = await readFile(rows)
+    assert.equal((await longhaul('tasks', 'import', join(directory, 'absent.jsonl'), '--output', rows)).exitCode, 1)
+    assert.deepEqual(await readFile(rows), before)
+    const { stderr } = await longhaul('tasks', 'synthesize', '--count', '1', '--output', directory)
+    assert.match(stderr, /^error Config\.Invalid: Expected --output .*EISDIR/)
+  } finally {
+    await rm(directory, { recursive: true })
+  }
 })
 
 test('a recipe file with a mistake is refused before anything is connected to', async () => {

@@ -1,9 +1,10 @@
+import { mkdirSync, statSync } from 'node:fs'
 import { access, mkdir, open, readFile, rename, stat, writeFile } from 'node:fs/promises'
-import { dirname } from 'node:path'
+import { dirname, resolve } from 'node:path'
 
 /** Readers see the old text or the new one, never half of it. `mode` 0o600 keeps secrets from other users of the machine. */
 export async function writeFileAtomically(path: string, text: string, mode = 0o666): Promise<void> {
-  await mkdir(dirname(path), { recursive: true })
+  await makeDirectory(dirname(path))
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2, 8)}`
   await writeFile(temporary, text, { mode })
   await rename(temporary, path)
@@ -45,7 +46,7 @@ const MAX_LOG_BYTES = 20_000_000
 
 /** Keeps one older file beside a log that grew too large; called before a process opens it. */
 export async function rotateLog(path: string): Promise<void> {
-  await mkdir(dirname(path), { recursive: true })
+  await makeDirectory(dirname(path))
   const size = (await stat(path).catch(() => null))?.size ?? 0
   if (size > MAX_LOG_BYTES) await rename(path, `${path}.1`)
 }
@@ -54,4 +55,50 @@ export async function rotateLog(path: string): Promise<void> {
 export function errnoOf(error: unknown): string | null {
   const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
   return typeof code === 'string' ? code : null
+}
+
+/** Another process may remove a parent meanwhile, as clearing of caches does; this often in a row none does. */
+const ATTEMPTS = 10
+
+/**
+ * Makes a directory and the parents that it lacks. `mkdir` of Node with `recursive` does the same, and never returns below a directory that
+ * is there and has no place for new names, as /proc: it takes each ENOENT for a missing parent.
+ * @returns the first directory that was made, undefined where all were there
+ */
+export async function makeDirectory(
+  path: string,
+  { mode = 0o777 }: { mode?: number } = {},
+): Promise<string | undefined> {
+  const whole = resolve(path)
+  let first: string | undefined
+  for (let attempt = 1; ; attempt++) {
+    try {
+      await mkdir(whole, { mode })
+      return first ?? whole
+    } catch (error) {
+      const isMissing = errnoOf(error) === 'ENOENT' && dirname(whole) !== whole && attempt < ATTEMPTS
+      if (!isMissing && (await stat(whole).catch(() => null))?.isDirectory() === true) return first
+      if (!isMissing) throw error
+      const made = await makeDirectory(dirname(whole), { mode })
+      // The parent was there all along: it takes no new names.
+      if (made === undefined && attempt > 1) throw error
+      first ??= made
+    }
+  }
+}
+
+/** The same, for what must be there before a function returns. */
+export function makeDirectorySync(path: string): void {
+  const whole = resolve(path)
+  for (let attempt = 1; ; attempt++) {
+    try {
+      mkdirSync(whole)
+      return
+    } catch (error) {
+      const isMissing = errnoOf(error) === 'ENOENT' && dirname(whole) !== whole && attempt < ATTEMPTS
+      if (!isMissing && statSync(whole, { throwIfNoEntry: false })?.isDirectory() === true) return
+      if (!isMissing) throw error
+      makeDirectorySync(dirname(whole))
+    }
+  }
 }

@@ -1,7 +1,7 @@
-import { mkdir } from 'node:fs/promises'
 import { connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import { tryDirectoryLock } from './directory-lock.ts'
+import { makeDirectory } from './files.ts'
 
 export interface ChoosePortInput {
   /** Tried in this order: what the stack had before, then the usual one. */
@@ -39,7 +39,7 @@ export function openPortReservations(folder: string): PortReservations {
   const releases: (() => Promise<void>)[] = []
   return {
     async take(port) {
-      await mkdir(folder, { recursive: true })
+      await makeDirectory(folder)
       const path = join(folder, String(port))
       // The first attempt takes the reservation of a dead process away.
       const release = (await tryDirectoryLock(path)) ?? (await tryDirectoryLock(path))

@@ -1,4 +1,4 @@
-import { mkdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { connectEngine } from '../adapters/docker/engine/engine.ts'
@@ -10,6 +10,7 @@ import { stackPaths, type StackPaths } from './paths.ts'
 import { removeSocketFolder } from './postgres/private-cluster.ts'
 import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
+import { makeDirectory } from '../platform/files.ts'
 
 /** The grace times of workers, then of Temporal, then of its database, and a little for the supervisor itself. */
 const SUPERVISOR_GRACE_MS = 90_000
@@ -33,7 +34,7 @@ export interface DownResult {
  *  repeat, also after a crash of the supervisor. */
 export async function down(options: DownOptions = {}): Promise<DownResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
-  await mkdir(paths.dataDir, { recursive: true })
+  await makeDirectory(paths.dataDir)
   return withDirectoryLock({ path: join(paths.dataDir, 'up.lock') }, () => stopStack({ paths }))
 }
 

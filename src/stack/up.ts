@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
-import { mkdir, readdir, readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
-import { tailOf, writeFileAtomically, rotateLog } from '../platform/files.ts'
+import { makeDirectory, rotateLog, tailOf, writeFileAtomically } from '../platform/files.ts'
 import { openPortReservations } from '../platform/ports.ts'
 import { configureStack } from './configure-stack.ts'
 import { emptyBoard, type SetUpBoard } from './steps.ts'
@@ -59,7 +59,7 @@ export interface UpResult {
 export async function up(options: UpOptions = {}): Promise<UpResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   const log = options.log ?? printToStderr
-  await mkdir(paths.logsDir, { recursive: true })
+  await makeDirectory(paths.logsDir)
   const board = options.board ?? emptyBoard()
   // Another `up` may be at work for minutes.
   board.waiting = `another longhaul up or down of the stack "${paths.name}", or its last processes`

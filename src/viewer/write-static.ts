@@ -1,5 +1,5 @@
 /** A run as plain files: the same pages with the same data, for readers without a server. */
-import { mkdir, readdir, writeFile } from 'node:fs/promises'
+import { readdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
@@ -10,6 +10,7 @@ import { createPages, type Pages } from './pages.ts'
 import type { EpisodesPage, NightsPage, Page, RunPage } from './pages.types.ts'
 import { dataFile } from './shared/data-file.ts'
 import { partOf } from './shared/turn-parts.ts'
+import { makeDirectory } from '../platform/files.ts'
 
 const WRITES = 8
 
@@ -60,7 +61,7 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
 }
 
 async function requireEmpty(directory: string): Promise<void> {
-  await mkdir(directory, { recursive: true })
+  await makeDirectory(directory)
   const [first] = await readdir(directory)
   if (first === undefined) return
   throw new LonghaulError({
@@ -106,7 +107,7 @@ function comparisonsOf({ run, evaluations }: RunPage): string[] {
 /** A script, because browsers read no data files for pages that were opened as files. JSON is JavaScript. */
 async function writePage(directory: string, name: string, page: Page): Promise<void> {
   const file = join(directory, dataFile(name))
-  await mkdir(dirname(file), { recursive: true })
+  await makeDirectory(dirname(file))
   await writeFile(file, `longhaulPage(${JSON.stringify(name)},${JSON.stringify(page)})\n`)
 }
 

@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
@@ -25,6 +25,7 @@ import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/sto
 import { evalScriptOf } from './run-grading.ts'
 import { identityOf } from './stored-plan.ts'
 import { withoutTiming, withoutTimings } from '../../grading/test-names.ts'
+import { makeDirectory } from '../../platform/files.ts'
 
 export interface OfficialFilesInput {
   store: ArtifactStore
@@ -61,7 +62,7 @@ export async function writeOfficialFiles({ store, run, directory }: OfficialFile
   const inOrder = set.predictions.flatMap(({ taskId }) => graded.get(taskId) ?? [])
   const write = async (path: string, content: string | Uint8Array): Promise<string> => {
     const target = join(directory, path)
-    await mkdir(dirname(target), { recursive: true })
+    await makeDirectory(dirname(target))
     await writeFile(target, content)
     return target
   }

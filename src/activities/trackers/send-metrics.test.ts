@@ -130,7 +130,7 @@ test('a directory that cannot be written: the reason is said', async () => {
   const directory = join(own.root, 'a-file')
   await writeFile(directory, '')
   await makeRun('unwritable', [{ kind: 'tensorboard', directory }])
-  assert.match((await send('unwritable'))[0] ?? '', /a-file.*cannot be written \(ENOTDIR\)/)
+  assert.match((await send('unwritable'))[0] ?? '', /TensorBoard: .*a-file.*cannot be written \(ENOTDIR\)/)
 })
 
 test('the package wandb is absent, has no Python, fails or hangs: the sending ends, says why and what to do, and the other tracker has all', async () => {

@@ -1,5 +1,5 @@
-import { link, mkdir, readdir, rm, unlink } from 'node:fs/promises'
-import { mkdirSync, readFile as readFileThen } from 'node:fs'
+import { link, readdir, rm, unlink } from 'node:fs/promises'
+import { readFile as readFileThen } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL, fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -18,7 +18,7 @@ import {
   requireReferenced,
   wrapStore,
 } from './store-rules.ts'
-import { errnoOf, syncPath } from '../../platform/files.ts'
+import { errnoOf, makeDirectory, makeDirectorySync, syncPath } from '../../platform/files.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
@@ -44,7 +44,7 @@ export function createDirectoryStore({
   const root = resolve(givenRoot)
   const temp = join(root, TEMP_DIRECTORY)
   try {
-    mkdirSync(temp, { recursive: true })
+    makeDirectorySync(temp)
   } catch (error) {
     throw asStoreError(error, root)
   }
@@ -178,7 +178,7 @@ async function linkIfAbsent(file: string, path: string): Promise<boolean> {
 
 /** Each new directory is an entry in its parent, and that entry must survive a power cut too. */
 async function createDirectory(directory: string): Promise<void> {
-  const firstCreated = await mkdir(directory, { recursive: true })
+  const firstCreated = await makeDirectory(directory)
   if (firstCreated === undefined) return
   for (let path = directory; path.length >= firstCreated.length; path = dirname(path)) await syncPath(dirname(path))
 }

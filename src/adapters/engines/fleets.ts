@@ -1,11 +1,11 @@
 import { spawn } from 'node:child_process'
-import { mkdir, open, readdir, rm } from 'node:fs/promises'
+import { open, readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
-import { rotateLog, tailOf } from '../../platform/files.ts'
+import { makeDirectory, rotateLog, tailOf } from '../../platform/files.ts'
 import { livenessOf, stopSession } from '../../platform/processes.ts'
 import {
   type FleetFiles,
@@ -53,7 +53,7 @@ export function openFleets(root: string): Fleets {
   const filesOf = (run: string): FleetFiles => fleetFiles(join(root, encodeURIComponent(run)))
   /** Of one run, by whichever process. */
   const alone = async <T>(run: string, work: (files: FleetFiles) => Promise<T>): Promise<T> => {
-    await mkdir(root, { recursive: true })
+    await makeDirectory(root)
     const files = filesOf(run)
     return withDirectoryLock({ path: `${files.directory}.lock`, timeoutMs: 2 * KEEPER_START_MS }, () => work(files))
   }
@@ -62,7 +62,7 @@ export function openFleets(root: string): Fleets {
     look: (run) => readState(filesOf(run)),
     want: (plan) =>
       alone(plan.run, async (files) => {
-        await mkdir(files.directory, { recursive: true })
+        await makeDirectory(files.directory)
         await renewLease(files)
         await writeJson(files.plan, plan)
         await seeToKeeper(files)

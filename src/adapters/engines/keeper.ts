@@ -1,8 +1,8 @@
-import { mkdir, readFile, rm, stat } from 'node:fs/promises'
+import { readFile, rm, stat } from 'node:fs/promises'
 import { constants, hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { rotateLog, tailOf } from '../../platform/files.ts'
+import { makeDirectory, rotateLog, tailOf } from '../../platform/files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { isFree } from '../../platform/ports.ts'
 import { identifyOnHost } from '../../platform/processes.ts'
@@ -188,7 +188,7 @@ class KeptEngine {
     // Short, because a socket's path may have some hundred characters, and known, so that the next process finds what a killed one left.
     const temporary = join(tmpdir(), `lh-${sha256Hex(join(files.directory, this.plan.name)).slice(0, 8)}`)
     await rm(temporary, { recursive: true, force: true })
-    await mkdir(temporary, { recursive: true })
+    await makeDirectory(temporary)
     const engine = await startEngine({ start, directory: files.directory, temporary, log: this.state.log })
     try {
       await this.#enter('starting', { process: engine.identity })

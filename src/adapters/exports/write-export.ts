@@ -3,7 +3,7 @@ import { createHash, randomUUID } from 'node:crypto'
 import { type FileHandle, link, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { errnoOf, exists, syncPath } from '../../platform/files.ts'
+import { errnoOf, exists, makeDirectory, syncPath } from '../../platform/files.ts'
 
 export interface ExportSink {
   write(data: string | Uint8Array): Promise<void>
@@ -76,7 +76,7 @@ export async function writeExportDirectory(
     let bytes = 0
     const write: ExportDirectory['write'] = async (name, write) => {
       const file = join(temporary, name)
-      await mkdir(dirname(file), { recursive: true })
+      await makeDirectory(dirname(file))
       return writeSynced(file, write)
     }
     const mark = await fill({
@@ -118,7 +118,7 @@ async function requireFree(
 
 /** In the same file system, so that it can be renamed. */
 async function temporaryBeside(target: string): Promise<string> {
-  await mkdir(dirname(target), { recursive: true })
+  await makeDirectory(dirname(target))
   return join(dirname(target), `.${basename(target).slice(0, 100)}.${randomUUID()}.partial`)
 }
 

@@ -5,6 +5,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import { sweepTempFiles, tempName } from '../../platform/temp-files.ts'
 import { downloadModel, type HubModel } from './hub-model.ts'
+import { makeDirectory } from '../../platform/files.ts'
 
 /** What `longhaul_trainer import` writes into the policy as `longhaul.json`, and where it lies. */
 export interface ImportRecord {
@@ -60,7 +61,7 @@ export async function importModel(input: ImportModelInput): Promise<ImportRecord
   if (typeof source === 'string') return runImport(input, resolve(source), null)
   const parent = join(dirname(resolve(output)), DOWNLOADS)
   const directory = join(parent, tempName())
-  await mkdir(parent, { recursive: true })
+  await makeDirectory(parent)
   await sweepTempFiles(parent, Date.now())
   await mkdir(directory)
   try {

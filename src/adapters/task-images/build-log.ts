@@ -1,7 +1,8 @@
 import { createWriteStream } from 'node:fs'
-import { mkdir } from 'node:fs/promises'
+
 import { dirname } from 'node:path'
 import { finished } from 'node:stream/promises'
+import { makeDirectory } from '../../platform/files.ts'
 
 /** The output of a build: whole in a file of the user's cache, and its end for an error's text. */
 export interface BuildLog {
@@ -16,7 +17,7 @@ export interface BuildLog {
 const TAIL_LINES = 12
 
 export async function openBuildLog(path: string, redact: (text: string) => string): Promise<BuildLog> {
-  await mkdir(dirname(path), { recursive: true })
+  await makeDirectory(dirname(path))
   const file = createWriteStream(path, { flags: 'w', mode: 0o600 })
   let tail: string[] = []
   return {

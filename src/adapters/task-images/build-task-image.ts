@@ -3,7 +3,7 @@
  * hash of what it is made of, so that tasks share what they have in common and nothing is built twice.
  */
 import { spawn } from 'node:child_process'
-import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isLonghaulError } from '../../contracts/errors.ts'
@@ -23,6 +23,7 @@ import { choosePython } from './host-pythons.ts'
 import { makeLayer, NOTE } from './layer.ts'
 import type { PackageSettings } from './package-settings.ts'
 import type { Repository } from './repository.ts'
+import { makeDirectory } from '../../platform/files.ts'
 
 /** Raised by hand where these scripts change what an image holds. */
 export const BUILDER = 1
@@ -493,7 +494,7 @@ async function makeTask({ builder, input, tags, steps, record, below, file }: Ma
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-history-'))
   try {
     const objects = join(folder, task.repoDir, '.git/objects/pack')
-    await mkdir(objects, { recursive: true })
+    await makeDirectory(objects)
     await repository.pack({ commit: task.baseCommit, tags, folder: objects })
     await writeFile(join(folder, task.repoDir, '.git/packed-refs'), refsText(tags))
     await makeLayer({

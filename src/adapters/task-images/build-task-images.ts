@@ -1,4 +1,3 @@
-import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isLonghaulError, type LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { BuildStage, BuiltTaskImage, FailedTaskImage, HostPython } from '../../contracts/task-images.types.ts'
@@ -14,6 +13,7 @@ import { buildTaskImage, readRecord, type TaskImageBuilder } from './build-task-
 import { listHostPythons } from './host-pythons.ts'
 import { readPackageSettings } from './package-settings.ts'
 import { openRepository, type Repository } from './repository.ts'
+import { makeDirectory } from '../../platform/files.ts'
 
 export interface BuildTaskImagesInput {
   engine: Engine
@@ -53,7 +53,7 @@ export async function buildTaskImages(input: BuildTaskImagesInput): Promise<Resu
   const missing = tasks.filter((_, at) => found[at] === null)
   if (missing.length === 0) return found.filter((result) => result !== null)
   const folder = join(cacheDir, 'task-images')
-  await mkdir(folder, { recursive: true })
+  await makeDirectory(folder)
   const waiting = setTimeout(() => log('waiting for another build of this host to end'), 2_000)
   const lock = { path: join(folder, 'build.lock'), timeoutMs: LOCK_TIMEOUT_MS, signal }
   const built = await withDirectoryLock(lock, () => {

@@ -1,11 +1,12 @@
 /** Where the histories of repositories come from: a mirror, a bundle or an address; read with git, never run. */
 import { existsSync, statSync } from 'node:fs'
-import { mkdir, mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { type CommandResult, runCommand } from '../../platform/run-command.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
+import { makeDirectory } from '../../platform/files.ts'
 
 /** Histories of hundreds of megabytes on a slow line or disk. */
 const CLONE_TIMEOUT_MS = 60 * 60_000
@@ -165,7 +166,7 @@ async function cloneOf(input: OpenRepositoryInput): Promise<string> {
 async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: string }): Promise<void> {
   const { from, copy, log, signal, repo } = input
   if (existsSync(copy)) return
-  await mkdir(join(input.cacheDir, 'repositories'), { recursive: true })
+  await makeDirectory(join(input.cacheDir, 'repositories'))
   const lock = { path: `${copy}.lock`, timeoutMs: CLONE_TIMEOUT_MS, signal }
   await withDirectoryLock(lock, async () => {
     if (existsSync(copy)) return

@@ -1,9 +1,9 @@
-import { mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { open, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { randomUUID } from 'node:crypto'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TensorboardRecipe, TrackedRun } from '../../contracts/trackers.types.ts'
-import { errnoOf } from '../../platform/files.ts'
+import { errnoOf, makeDirectory } from '../../platform/files.ts'
 import { eventFrames } from './event-file.ts'
 import type { Tracker } from './tracker.types.ts'
 
@@ -31,7 +31,7 @@ export function tensorboardTracker({ directory }: TensorboardRecipe): Tracker {
         if (signal.aborted) throw error
         throw new LonghaulError({
           code: 'Tracker.Unavailable',
-          message: `The event file ${path} cannot be written (${errnoOf(error) ?? String(error)}): see that the directory is there and that this user may write to it`,
+          message: `TensorBoard: the event file ${path} cannot be written (${errnoOf(error) ?? String(error)}): see that the directory is there and that this user may write to it`,
           cause: error,
         })
       }
@@ -81,7 +81,7 @@ async function complete(path: string, whole: Buffer, end: number): Promise<void>
 }
 
 async function replace(path: string, whole: Buffer): Promise<void> {
-  await mkdir(dirname(path), { recursive: true })
+  await makeDirectory(dirname(path))
   const temporary = join(dirname(path), `.${randomUUID()}.part`)
   try {
     await writeFile(temporary, whole)

@@ -1,10 +1,10 @@
 import { randomUUID } from 'node:crypto'
-import { mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrackedPoint, TrackedRun, WandbRecipe } from '../../contracts/trackers.types.ts'
-import { errnoOf, readJson } from '../../platform/files.ts'
+import { errnoOf, makeDirectory, readJson } from '../../platform/files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import type { Tracker } from './tracker.types.ts'
@@ -127,7 +127,7 @@ async function write({ recipe, env, run, place, signal }: WriteInput): Promise<v
 /** @returns a folder on the same file system, whose name `wandb sync` does not take for a run */
 async function makeFolders({ parent, folder }: Place): Promise<string> {
   try {
-    await mkdir(folder, { recursive: true })
+    await makeDirectory(folder)
     return await mkdtemp(join(parent, '.longhaul-'))
   } catch (error) {
     throw unwritable(folder, error)
@@ -201,7 +201,7 @@ function rowsOf(points: readonly TrackedPoint[]): Row[] {
 function unwritable(path: string, error: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Tracker.Unavailable',
-    message: `The offline run ${path} cannot be written (${errnoOf(error) ?? String(error)}): see that the directory is there and that this user may write to it`,
+    message: `Weights & Biases: the offline run ${path} cannot be written (${errnoOf(error) ?? String(error)}): see that the directory is there and that this user may write to it`,
     cause: error,
   })
 }

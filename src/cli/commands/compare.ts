@@ -8,6 +8,7 @@ import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'
 import { combineExitCodes } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption, share, withRegressionOptions } from '../arguments/options.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface CompareCommandOptions {
   maxRegression?: number
@@ -53,6 +54,7 @@ async function compare(
   if (options.strict === true && options.maxRegression === undefined) {
     throw new LonghaulError({ code: 'Config.Invalid', message: 'Expected --max-regression beside --strict' })
   }
+  await requireWritable({ files: { '--html': options.html, '--markdown': options.markdown } })
   const before = await readEvaluationArgument(openStore, beforeText)
   const after = await readEvaluationArgument(openStore, afterText)
   const { data, codes } = compareAndJudge({ before, after, ...rulesOf(options) })

@@ -7,6 +7,7 @@ import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
 import { type Console, untilInterrupted } from '../output/console.ts'
 import { EXIT } from '../output/exit-codes.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface ExportOptions {
   format: ExportFormat
@@ -68,6 +69,8 @@ export function addExport(program: Command, context: CommandContext): void {
 async function write(subject: string, options: ExportOptions, { console, exit }: CommandContext): Promise<void> {
   const { format, out, force, json } = options
   requireFitting(options)
+  // What is there and no export is refused in the export's own words.
+  await requireWritable({ directories: { '--out': out } })
   // Loaded here: no other command needs what writes these files.
   const { exportRun } = await import('../../activities/exports/export-run.ts')
   const summary = await untilInterrupted(async (signal) =>

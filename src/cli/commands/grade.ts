@@ -16,6 +16,7 @@ import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
+import { requireWritable } from '../output/require-writable.ts'
 import { reportGrading } from '../output/show-report.ts'
 import { judgeThreshold, parseThreshold, type Threshold } from '../arguments/evaluation-argument.ts'
 import { isChanged } from '../../domain/grading-rules.ts'
@@ -90,6 +91,7 @@ async function requestOf({ recipe, set, profile }: GradingOptions) {
 
 async function grade(predictions: string, given: GradeOptions, context: CommandContext): Promise<void> {
   const options = { ...given, ...nameOf(given) }
+  await requireWritable({ directories: { '--out': options.out } })
   const request = await requestOf(options)
   const store = await openStore()
   // Read and stored here, so that a mistake costs no run, and workers need not see this file.

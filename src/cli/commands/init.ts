@@ -1,4 +1,4 @@
-import { lstat, mkdir, readFile, unlink, writeFile } from 'node:fs/promises'
+import { lstat, readFile, unlink, writeFile } from 'node:fs/promises'
 import { basename, dirname, join, relative } from 'node:path'
 import { type Command, Option } from 'commander'
 import { loadRecipe, recipeNames } from '../../adapters/recipes/load-recipe.ts'
@@ -6,7 +6,7 @@ import { requireRecipeName } from '../../adapters/recipes/recipe-name.ts'
 import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/recipes/schema-map.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { errnoOf } from '../../platform/files.ts'
+import { errnoOf, makeDirectory } from '../../platform/files.ts'
 import { packageVersion } from '../../platform/code-version.ts'
 import { shellWord } from '../../platform/shell-quote.ts'
 import { packageFile } from '../../stack/paths.ts'
@@ -134,7 +134,7 @@ async function writeNew({
   const done: (NewFile & { before: string | null })[] = []
   try {
     for (const file of toWrite) {
-      await mkdir(dirname(file.path), { recursive: true })
+      await makeDirectory(dirname(file.path))
       // `wx` writes through no link, and over nothing that has come meanwhile.
       await writeFile(file.path, file.text, { flag: file.before === null ? 'wx' : 'w' })
       done.push(file)

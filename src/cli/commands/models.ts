@@ -9,6 +9,7 @@ import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { whileReporting } from '../output/live-lines.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface ImportOptions {
   output: string
@@ -56,6 +57,7 @@ export function addModels(program: Command, context: CommandContext): void {
 
 async function runImport(argument: string, options: ImportOptions, { console }: CommandContext): Promise<void> {
   const source = await readSource(argument, options)
+  await requireWritable({ directories: { '--output': options.output } })
   const { importModel } = await import('../../adapters/models/import-model.ts')
   const { findOrMakePython } = await import('../../stack/setup/set-up.ts')
   const { trainerEnvironment } = await import('../../stack/environment.ts')

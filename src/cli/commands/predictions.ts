@@ -5,6 +5,7 @@ import { predictionOptions, printExport } from './export.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface PredictionsOptions {
   out: string
@@ -43,6 +44,7 @@ export function addPredictions(program: Command, context: CommandContext): void 
 
 async function write(run: string, options: PredictionsOptions, { console, exit }: CommandContext): Promise<void> {
   const { out, stage, format, json } = options
+  await requireWritable({ files: { '--out': out } })
   const { exportRun } = await import('../../activities/exports/export-run.ts')
   const chosen = predictionOptions({ ...options, layout: format })
   const summary = await exportRun({

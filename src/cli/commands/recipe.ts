@@ -12,6 +12,7 @@ import { writeFileAtomically } from '../../platform/files.ts'
 import { packageFile } from '../../stack/paths.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
 import { openStore } from '../local-stack.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface RecipeCommandOptions {
   seed?: number
@@ -112,6 +113,7 @@ The first line of a recipe names it, relative to the recipe:
         console.out(json === true ? JSON.stringify(JSON.parse(text)) : text)
         return
       }
+      await requireWritable({ files: { '--output': output } })
       const before = await readFile(output, 'utf8').catch(() => null)
       if (before !== null && !before.includes(`"title": "${SCHEMA_TITLE}"`)) {
         throw new LonghaulError({

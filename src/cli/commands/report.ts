@@ -23,6 +23,7 @@ import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 import { requireRun } from './view.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 /** Beyond what the end of a run shows. */
 const MORE_TABLES = [
@@ -74,6 +75,7 @@ interface ReportOptions {
 }
 
 async function show(run: string, { html, json }: ReportOptions, { console }: CommandContext): Promise<void> {
+  await requireWritable({ files: { '--html': html } })
   const store = await openStore()
   const grading = html === undefined ? await readGrading(store, run) : null
   if (grading !== null) {
@@ -100,6 +102,7 @@ async function writePages(
   { json }: ReportOptions,
   { console }: CommandContext,
 ): Promise<void> {
+  await requireWritable({ directories: { '--static': directory } })
   const store = await openStore()
   await requireRun(store, run)
   // Loaded here: no other command needs the pages.

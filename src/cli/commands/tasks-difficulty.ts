@@ -8,6 +8,7 @@ import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, jsonOption } from '../arguments/options.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface DifficultyOptions {
   stage: string[]
@@ -40,6 +41,7 @@ export function addDifficulty(tasks: Command, context: CommandContext): void {
 }
 
 async function showDifficulty(runs: string[], options: DifficultyOptions, { console }: CommandContext): Promise<void> {
+  await requireWritable({ files: { '--output': options.output } })
   const store = await openStore()
   const played = await readPlayedTasks(store, { runs, stages: options.stage, policy: options.policy ?? null })
   if (played.length === 0) {

@@ -16,6 +16,7 @@ import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, integer, type RunOptions, withRunOptions } from '../arguments/options.ts'
 import { writePassedRows } from '../output/write-suite.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface GateOptions extends GateSourceOptions, RunOptions {
   evidence?: string
@@ -69,6 +70,7 @@ async function gate(suite: string | undefined, options: GateOptions, context: Co
       message: 'Expected --output only beside a file of rows (longhaul tasks import or synthesize write one)',
     })
   }
+  await requireWritable({ files: { '--evidence': options.evidence, '--output': options.output } })
   await launchRun({
     options,
     context,

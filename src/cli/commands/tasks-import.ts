@@ -11,6 +11,7 @@ import { EXIT } from '../output/exit-codes.ts'
 import { collect, examples, jsonOption } from '../arguments/options.ts'
 import { whileReporting } from '../output/live-lines.ts'
 import { writeSuite } from '../output/write-suite.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface ImportOptions {
   revision?: string
@@ -73,6 +74,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
     ...(options.paperFilters === true ? paperFilters() : []),
   ]
   const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
+  await requireWritable({ files: { '--output': options.output } })
   // Readers of Parquet and hubs are loaded by this command alone.
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null

@@ -8,6 +8,7 @@ import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'
 import { addDifficulty } from './tasks-difficulty.ts'
+import { requireWritable } from '../output/require-writable.ts'
 
 interface SynthesizeOptions {
   count: number
@@ -54,6 +55,7 @@ export function addTasks(program: Command, context: CommandContext): void {
 
 async function synthesize(options: SynthesizeOptions, { console }: CommandContext): Promise<void> {
   const { family, seed, split, count, offset, output, images, json } = options
+  await requireWritable({ files: { '--output': output } })
   const { synthesizeSuite } = await import('../../adapters/datasets/synthetic/synthesize.ts')
   const tasks = synthesizeSuite({ family, seed, split, count, offset })
   const rows = tasks.map(({ row }) => `${JSON.stringify(row)}\n`).join('')

@@ -1,4 +1,4 @@
-import { appendFile, mkdir, writeFile } from 'node:fs/promises'
+import { appendFile, writeFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { readEvaluation, type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
@@ -6,6 +6,7 @@ import type { EvaluationDocument, EvaluationRecord } from '../../contracts/evalu
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import { gradedShare } from '../../domain/statistics/comparability.ts'
 import type { ComparedTask } from '../../domain/statistics/comparison.ts'
+import { makeDirectory } from '../../platform/files.ts'
 import { type CiSummary, renderAnnotations, renderCiSummary } from '../../report/ci-summary.ts'
 import { renderJUnit } from '../../report/junit.ts'
 import {
@@ -96,7 +97,7 @@ async function readBaseline(
 
 async function makeDirectoryOf(file: string): Promise<void> {
   try {
-    await mkdir(dirname(resolve(file)), { recursive: true })
+    await makeDirectory(dirname(resolve(file)))
     // Shows now, not after hours, that the file cannot be written; a page that other steps have begun stays.
     await appendFile(file, '')
   } catch (cause) {

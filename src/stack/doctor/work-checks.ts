@@ -1,12 +1,12 @@
 import { randomUUID } from 'node:crypto'
-import { access, constants, mkdir, statfs, readdir } from 'node:fs/promises'
+import { access, constants, statfs, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { asStoreError, createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { openArtifactStore } from '../../adapters/artifacts/open-store.ts'
 import { namesBucket } from '../../adapters/artifacts/s3/s3-location.ts'
 import { isLonghaulError, LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { identify } from '../../platform/processes.ts'
-import { exists } from '../../platform/files.ts'
+import { exists, makeDirectory } from '../../platform/files.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import type { StackPaths } from '../paths.ts'
 import { findPython, preparedPython } from '../setup/python-env.ts'
@@ -60,7 +60,7 @@ export const WORK_CHECKS: readonly CheckDefinition[] = [
     name: 'free disk',
     why: 'images, environments and checkpoints are large',
     run: async (paths) => {
-      await mkdir(paths.cacheDir, { recursive: true })
+      await makeDirectory(paths.cacheDir)
       const { bavail, bsize, ffree, files } = await statfs(paths.cacheDir)
       const free = (bavail * bsize) / GIB
       const value = `${free.toFixed(0)} GiB at ${paths.cacheDir}`
@@ -162,7 +162,7 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
   const { artifactsDir } = paths
   if (namesBucket(artifactsDir)) return checkBucketStore(artifactsDir)
   try {
-    await mkdir(artifactsDir, { recursive: true })
+    await makeDirectory(artifactsDir)
     await access(artifactsDir, constants.W_OK)
     await tryPutIfAbsent(artifactsDir)
     return ok(artifactsDir)

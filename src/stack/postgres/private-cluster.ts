@@ -1,10 +1,10 @@
 /** PostgreSQL of one stack: its files lie in the stack's data directory, and only the stack's user reaches it, through a socket. */
-import { chmod, chown, mkdir, readdir, readFile, realpath, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
+import { chmod, chown, readdir, readFile, realpath, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { userInfo } from 'node:os'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists } from '../../platform/files.ts'
+import { exists, makeDirectory } from '../../platform/files.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 import { requireCommand, runCommand } from '../../platform/run-command.ts'
 import type { StackPaths } from '../paths.ts'
@@ -179,7 +179,7 @@ async function writeSetting(cluster: PrivateCluster, name: string, text: string)
 
 /** Other users of the machine may neither enter it nor have made it: a folder in /tmp could be theirs. */
 async function makeOwnFolder(path: string, cluster: PrivateCluster): Promise<void> {
-  await mkdir(path, { recursive: true, mode: 0o700 })
+  await makeDirectory(path, { mode: 0o700 })
   const own = process.getuid?.() ?? 0
   const owners = new Set([own, cluster.runsAs?.uid ?? own])
   for (const place of [dirname(path), path]) {

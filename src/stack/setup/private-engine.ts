@@ -1,12 +1,12 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
-import { mkdir, readdir, rm, writeFile } from 'node:fs/promises'
+import { readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { readJson, tailOf, writeFileAtomically, rotateLog } from '../../platform/files.ts'
+import { makeDirectory, readJson, rotateLog, tailOf, writeFileAtomically } from '../../platform/files.ts'
 import type { StackPaths } from '../paths.ts'
 import { identify, isAlive, type ProcessIdentity, stopProcess } from '../../platform/processes.ts'
 import { clearEngineRemains } from './engine-remains.ts'
@@ -65,7 +65,7 @@ interface AcquirePrivateEngineInput {
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function acquirePrivateEngine(input: AcquirePrivateEngineInput): Promise<'started' | 'running'> {
   const { files, user, log, signal, flags = [] } = input
-  await mkdir(files.usersDir, { recursive: true, mode: 0o700 })
+  await makeDirectory(files.usersDir, { mode: 0o700 })
   return withDirectoryLock({ path: files.lock, timeoutMs: 180_000, signal }, async () => {
     await noteEngineUser({ files, user })
     if (await engineRuns(files)) return 'running'
@@ -110,8 +110,8 @@ async function startEngine(input: {
   signal: AbortSignal | undefined
 }): Promise<void> {
   const { files, flags, signal } = input
-  await mkdir(files.dataRoot, { recursive: true, mode: 0o711 })
-  await mkdir(files.execRoot, { recursive: true, mode: 0o711 })
+  await makeDirectory(files.dataRoot, { mode: 0o711 })
+  await makeDirectory(files.execRoot, { mode: 0o711 })
   // A file of our own: settings of a system engine in /etc/docker would contradict these flags.
   await writeFile(files.configFile, '{}\n')
   await rotateLog(files.log)

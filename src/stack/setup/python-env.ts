@@ -1,9 +1,9 @@
-import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists } from '../../platform/files.ts'
+import { exists, makeDirectory } from '../../platform/files.ts'
 import { packageFile } from '../paths.ts'
 import { requireCommand, runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
@@ -76,7 +76,7 @@ export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ va
   const isWhole = async (): Promise<boolean> => (await exists(ready)) && (await exists(python))
   if (await isWhole()) return { value: python, did: 'cached' }
 
-  await mkdir(join(cacheDir, 'python'), { recursive: true })
+  await makeDirectory(join(cacheDir, 'python'))
   return withDirectoryLock({ path: `${folder}.lock`, signal: context.signal }, async () => {
     if (await isWhole()) return { value: python, did: 'cached' }
     // Scripts in a virtual environment hold its absolute path, so it is built where it stays; READY says it is whole.

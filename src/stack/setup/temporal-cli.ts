@@ -1,7 +1,7 @@
-import { mkdir, rename, rm, readFile } from 'node:fs/promises'
+import { rename, rm, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists } from '../../platform/files.ts'
+import { exists, makeDirectory } from '../../platform/files.ts'
 import type { StepContext } from '../steps.ts'
 import { type GoToolchain, buildGoPrograms, findGo, moduleKey } from './go-build.ts'
 import { findProgram } from './system-packages.ts'
@@ -41,7 +41,7 @@ export async function ensureTemporalCli(input: EnsureTemporalCliInput): Promise<
     if (cli !== null) return { value: cli, did: `cached, server ${cli.serverVersion}` }
   }
 
-  await mkdir(folder, { recursive: true })
+  await makeDirectory(folder)
   const downloaded = await downloadTemporalCli({ target: cached, context })
   if (downloaded) return { value: await requireNamed(cached), did: 'downloaded' }
 
@@ -140,7 +140,7 @@ async function fetchBinary(input: Archive & { folder: string; signal: AbortSigna
     signal: AbortSignal.any([signal, AbortSignal.timeout(TRANSFER_TIMEOUT_MS)]),
   })
   if (!response.ok || response.body === null) throw new Error(`the archive answered ${response.status}`)
-  await mkdir(folder, { recursive: true })
+  await makeDirectory(folder)
   const archive = join(folder, 'archive.tar.gz')
   await pipeline(Readable.fromWeb(response.body), createWriteStream(archive))
   await requireCommand({

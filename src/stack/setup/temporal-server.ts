@@ -1,7 +1,6 @@
-import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { exists } from '../../platform/files.ts'
+import { exists, makeDirectory } from '../../platform/files.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import { packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
@@ -51,7 +50,7 @@ export async function ensureTemporalServer(
   if (missing.length > 0) {
     const go = await findGo({ module: MODULE, context })
     if (!go.usable) throw withoutGo(go)
-    await mkdir(folder, { recursive: true })
+    await makeDirectory(folder)
     context.log('building the Temporal server with Go (2 to 6 minutes, once)')
     for (const name of missing) {
       const what = { server: 'the Temporal server', sqlTool: 'its SQL tool', ui: 'its UI' }[name]

@@ -1,12 +1,12 @@
 /** Policies and checkpoints of a bucket: blobs, and one record for each version that is claimed when all of its blobs are there. */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { ArtifactStore, WeightsPart, WeightStore } from '../../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
-import { exists, writeFileAtomically } from '../../../platform/files.ts'
+import { exists, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 import { checkKey, missingArtifact } from '../store-rules.ts'
 import { bytesOfTree, holdsTree, readFromTree, storeTree, type TreeFile, writeTree } from './stored-tree.ts'
 import { createWeightsCache, type WeightsCache, type WeightsPlace } from './weights-cache.ts'
@@ -96,7 +96,7 @@ export function createBucketWeights({ store, place }: BucketWeightsOptions): Buc
           const target = join(directory, key.slice(folder.length + 1))
           const bytes = await store.read(key)
           if (bytes === null) throw missingArtifact(key)
-          await mkdir(dirname(target), { recursive: true })
+          await makeDirectory(dirname(target))
           await writeFile(target, bytes, { flush: true })
         }
       },

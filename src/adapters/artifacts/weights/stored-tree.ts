@@ -1,9 +1,9 @@
 /** A directory of files as blobs by hash: what two policies share is stored once, and a transfer that was cut goes on where it was. */
-import { mkdir, open, readdir, stat } from 'node:fs/promises'
+import { open, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { blobKey } from '../../../contracts/keys.ts'
-import { errnoOf } from '../../../platform/files.ts'
+import { errnoOf, makeDirectory } from '../../../platform/files.ts'
 import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { checkKey, corrupt } from '../store-rules.ts'
@@ -69,7 +69,7 @@ export async function writeTree(
 ): Promise<void> {
   for (const { path, bytes: size, blobs } of files) {
     const target = join(directory, checkKey(path))
-    await mkdir(dirname(target), { recursive: true })
+    await makeDirectory(dirname(target))
     const file = await open(target, 'wx')
     try {
       await eachBlob(size, signal, async ({ at, from, bytes }) => {

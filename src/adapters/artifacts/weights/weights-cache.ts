@@ -1,9 +1,9 @@
 /** A cache of directories that can be downloaded again. It evicts the least recently used ones, and none that is in use. */
-import { mkdir, open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
+import { open, readdir, rename, rm, stat, utimes } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
-import { errnoOf, exists } from '../../../platform/files.ts'
+import { errnoOf, exists, makeDirectory } from '../../../platform/files.ts'
 import { sweepTempFiles, tempName } from '../../../platform/temp-files.ts'
 import { createKeyedQueue, createSlots } from '../../../platform/limiter.ts'
 import { TEMP_DIRECTORY } from '../store-rules.ts'
@@ -55,8 +55,8 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
 
   let made: Promise<void> | null = null
   const make = async (): Promise<void> => {
-    await mkdir(temp, { recursive: true })
-    await mkdir(join(root, LEASES), { recursive: true })
+    await makeDirectory(temp)
+    await makeDirectory(join(root, LEASES))
     void sweepTempFiles(temp, Date.now()).catch(() => undefined)
   }
   const locked = async <T>(work: () => Promise<T>): Promise<T> => {
@@ -136,9 +136,9 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
         await makeRoom(bytes)
         const staging = join(temp, tempName())
         try {
-          await mkdir(staging, { recursive: true })
+          await makeDirectory(staging)
           await fill(staging)
-          await mkdir(dirname(final), { recursive: true })
+          await makeDirectory(dirname(final))
           await locked(async () => {
             // Another process was first.
             if (await isWhole(final)) return

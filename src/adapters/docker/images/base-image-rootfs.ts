@@ -1,9 +1,10 @@
 import { spawn } from 'node:child_process'
-import { mkdir, writeFile, readFile } from 'node:fs/promises'
+import { writeFile, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
+import { makeDirectory } from '../../../platform/files.ts'
 
 interface BuildRootFilesystemInput {
   recipe: BaseImageRecipe
@@ -55,7 +56,7 @@ async function slim(recipe: BaseImageRecipe, folder: string): Promise<void> {
   // debootstrap copies these from the building machine; an image must not carry them.
   await writeFile(join(folder, 'etc/resolv.conf'), '')
   await writeFile(join(folder, 'etc/hostname'), 'localhost\n')
-  for (const directory of recipe.directories) await mkdir(join(folder, directory), { recursive: true })
+  for (const directory of recipe.directories) await makeDirectory(join(folder, directory))
 }
 
 interface RunInput {

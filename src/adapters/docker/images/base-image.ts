@@ -1,5 +1,5 @@
 import { createReadStream } from 'node:fs'
-import { access, mkdir, rename, rm, stat } from 'node:fs/promises'
+import { access, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../../contracts/errors.ts'
@@ -12,6 +12,7 @@ import {
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
+import { makeDirectory } from '../../../platform/files.ts'
 
 export interface EnsureBaseImageInput {
   engine: Engine
@@ -63,7 +64,7 @@ async function withArchive<T>(
   identity: BaseImageIdentity,
   use: (archive: string, built: boolean) => Promise<T>,
 ): Promise<T> {
-  await mkdir(input.cacheDir, { recursive: true })
+  await makeDirectory(input.cacheDir)
   const cached = join(input.cacheDir, `${identity.archive}.tar.gz`)
   return withDirectoryLock({ path: `${cached}.lock`, signal: input.signal }, async () => {
     const shipped = fileURLToPath(new URL(`${identity.archive}.tar.gz`, SHIPPED))

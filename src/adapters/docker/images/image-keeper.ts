@@ -1,11 +1,11 @@
-import { mkdir, readdir, readFile, rm } from 'node:fs/promises'
+import { readdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import { enginePlace, type Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 import { createKeyedQueue } from '../../../platform/limiter.ts'
-import { writeFileAtomically } from '../../../platform/files.ts'
+import { makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 
 /** Longer than an image may take to come, shorter than an activity that waits for it. */
 export const LOCK_TIMEOUT_MS = 60 * 60_000
@@ -41,7 +41,7 @@ export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): Ima
 
   const locked = async <T>(image: string, work: (known: ImageUses) => Promise<T>): Promise<T> => {
     const folder = await directory()
-    await mkdir(folder, { recursive: true })
+    await makeDirectory(folder)
     const lock = { path: join(folder, `${imageKey(image)}.lock`), timeoutMs: LOCK_TIMEOUT_MS, signal: closing.signal }
     return withDirectoryLock(lock, async () => work(await uses()))
   }

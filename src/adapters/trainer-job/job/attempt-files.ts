@@ -1,6 +1,6 @@
-import { mkdir, open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { errnoOf, writeFileAtomically } from '../../../platform/files.ts'
+import { errnoOf, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 import type { HostProcess } from '../../../platform/processes.ts'
 import type { Attempt } from '../launchers/launcher.types.ts'
 
@@ -34,7 +34,7 @@ export async function claimFence(input: {
   spec: Record<string, unknown>
 }): Promise<boolean> {
   const { jobDirectory, fence, spec } = input
-  await mkdir(attemptDirectory(jobDirectory, fence), { recursive: true })
+  await makeDirectory(attemptDirectory(jobDirectory, fence))
   try {
     const file = await open(specPath(jobDirectory, fence), 'wx')
     try {

@@ -1,4 +1,4 @@
-import { chmod, copyFile, lstat, mkdir, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
+import { chmod, copyFile, lstat, open, readdir, readFile, realpath, rename, rm, stat } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
@@ -7,7 +7,7 @@ import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { compareText } from '../../../domain/hash-order.ts'
 import { TEMP_DIRECTORY } from '../../artifacts/store-rules.ts'
-import { errnoOf, syncPath } from '../../../platform/files.ts'
+import { errnoOf, makeDirectory, syncPath } from '../../../platform/files.ts'
 import { tempName } from '../../../platform/temp-files.ts'
 import { type Rope, stateRope } from './rope-statement.ts'
 import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
@@ -192,7 +192,7 @@ async function copyCommitted(input: CopyInput): Promise<void> {
   try {
     for (const { path, sha256 } of files) {
       const target = join(staging, path)
-      await mkdir(dirname(target), { recursive: true })
+      await makeDirectory(dirname(target))
       const own = rewritten[path]
       if (own === undefined) {
         await copyFile(join(source, path), target)
@@ -203,7 +203,7 @@ async function copyCommitted(input: CopyInput): Promise<void> {
       if ((await sha256OfFile(target)) !== sha256) throw changed(source, path)
     }
     await writeSynced(join(staging, MANIFEST), manifest)
-    await mkdir(dirname(final), { recursive: true })
+    await makeDirectory(dirname(final))
     await renameUnlessTaken(staging, final)
     await writeSynced(join(final, COMMITTED), `${manifestSha256}\n`)
     await syncPath(final)

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { mkdir, open } from 'node:fs/promises'
+import { open } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { attemptDirectory, leaseHolder, readHandle, writeHandle } from '../job/attempt-files.ts'
@@ -7,6 +7,7 @@ import { trainerArguments } from './launch-command.ts'
 import type { Attempt, Launcher } from './launcher.types.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 import { type HostProcess, identifyOnHost, livenessOf, stopSession } from '../../../platform/processes.ts'
+import { makeDirectory } from '../../../platform/files.ts'
 
 export interface TrainerCommand {
   /** Python interpreter of the trainer's environment. */
@@ -80,7 +81,7 @@ async function launchTrainer(
 ): Promise<{ identity: HostProcess; ended: Promise<ProcessEnd> }> {
   const { job, fence } = attempt
   const directory = attemptDirectory(job.jobDirectory, fence)
-  await mkdir(directory, { recursive: true })
+  await makeDirectory(directory)
   const output = await open(join(directory, 'stdout.log'), 'a')
   try {
     const child = spawn(python, trainerArguments(attempt), {
