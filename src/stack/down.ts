@@ -6,11 +6,10 @@ import { LABELS } from '../adapters/docker/container/labels.ts'
 import { stopAllFleets } from '../adapters/engines/fleets.ts'
 import { enginesDir, stackHostId } from './environment.ts'
 import { engineUserKey, engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
-import { stackPaths, type StackPaths } from './paths.ts'
+import { makeStackDirectories, stackPaths, type StackPaths } from './paths.ts'
 import { removeSocketFolder } from './postgres/private-cluster.ts'
 import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
-import { makeDirectory } from '../platform/files.ts'
 
 /** The grace times of workers, then of Temporal, then of its database, and a little for the supervisor itself. */
 const SUPERVISOR_GRACE_MS = 90_000
@@ -34,7 +33,7 @@ export interface DownResult {
  *  repeat, also after a crash of the supervisor. */
 export async function down(options: DownOptions = {}): Promise<DownResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
-  await makeDirectory(paths.dataDir)
+  await makeStackDirectories(paths)
   return withDirectoryLock({ path: join(paths.dataDir, 'up.lock') }, () => stopStack({ paths }))
 }
 

@@ -1,8 +1,11 @@
 import assert from 'node:assert/strict'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { test } from 'node:test'
 
 import { isLonghaulError } from '../contracts/errors.ts'
-import { stackPaths } from './paths.ts'
+import { makeStackDirectories, stackPaths } from './paths.ts'
 import { engineFiles } from './setup/private-engine.ts'
 
 test('no variables set: cache and data lie where the XDG rules put them', () => {
@@ -38,4 +41,22 @@ test('artifacts in a bucket: its address stays as it is, a directory is made abs
   assert.equal(at('s3://lab/one'), 's3://lab/one')
   assert.equal(at('/data/../data'), '/data')
   assert.throws(() => at('gs://lab'), { code: 'Config.Invalid' })
+})
+
+test('a home or a cache where no directory can be made: one error that names the variable', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-paths-'))
+  try {
+    for (const [variable, env] of [
+      ['LONGHAUL_HOME', { LONGHAUL_HOME: '/proc/longhaul', LONGHAUL_CACHE: folder }],
+      ['LONGHAUL_CACHE', { LONGHAUL_HOME: folder, LONGHAUL_CACHE: '/proc/longhaul' }],
+    ] as const) {
+      await assert.rejects(makeStackDirectories(stackPaths({ env })), (error) => {
+        assert.ok(isLonghaulError(error) && error.code === 'Config.Invalid')
+        assert.match(error.message, new RegExp(`/proc/longhaul.*ENOENT.*${variable} names another`))
+        return true
+      })
+    }
+  } finally {
+    await rm(folder, { recursive: true })
+  }
 })

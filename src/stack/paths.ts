@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path'
 import { LonghaulError } from '../contracts/errors.ts'
 import { fileURLToPath } from 'node:url'
 import { namesBucket } from '../adapters/artifacts/s3/s3-location.ts'
+import { errnoOf, makeDirectory } from '../platform/files.ts'
 import { sha256Hex } from '../platform/hash.ts'
 
 interface StackPathsInput {
@@ -100,4 +101,24 @@ export function moduleFile(name: string): string {
 /** A file that ships beside the code: `packageFile('infra/temporal-cli')`. */
 export function packageFile(path: string): string {
   return fileURLToPath(new URL(`../../${path}`, import.meta.url))
+}
+
+/** @throws LonghaulError `Config.Invalid` names the variable that chooses another place */
+export async function makeStackDirectories({ dataDir, logsDir, cacheDir }: StackPaths): Promise<void> {
+  for (const [path, variable] of [
+    [dataDir, 'LONGHAUL_HOME'],
+    [logsDir, 'LONGHAUL_HOME'],
+    [cacheDir, 'LONGHAUL_CACHE'],
+  ] as const) {
+    try {
+      await makeDirectory(path)
+    } catch (cause) {
+      throw new LonghaulError({
+        code: 'Config.Invalid',
+        message: `Expected a place where directories can be made, got ${path} (${errnoOf(cause) ?? String(cause)}); ${variable} names another`,
+        details: { path },
+        cause,
+      })
+    }
+  }
 }

@@ -6,11 +6,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
-import { makeDirectory, rotateLog, tailOf, writeFileAtomically } from '../platform/files.ts'
+import { rotateLog, tailOf, writeFileAtomically } from '../platform/files.ts'
 import { openPortReservations } from '../platform/ports.ts'
 import { configureStack } from './configure-stack.ts'
 import { emptyBoard, type SetUpBoard } from './steps.ts'
-import { stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
+import { makeStackDirectories, stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
 import { namedTemporalServer } from '../platform/temporal-settings.ts'
 import { identify, isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import { type WorkerRole, WORKER_ROLES, supervisorModule } from './services.ts'
@@ -59,7 +59,7 @@ export interface UpResult {
 export async function up(options: UpOptions = {}): Promise<UpResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   const log = options.log ?? printToStderr
-  await makeDirectory(paths.logsDir)
+  await makeStackDirectories(paths)
   const board = options.board ?? emptyBoard()
   // Another `up` may be at work for minutes.
   board.waiting = `another longhaul up or down of the stack "${paths.name}", or its last processes`

@@ -39,6 +39,8 @@ test('a folder that cannot be made costs nothing but time', async () => {
   const file = join(scratch, 'file')
   await writeFile(file, '')
   assert.match(await help({ LONGHAUL_CACHE: file }), /^Usage: longhaul/m)
+  // Node's own making of folders never returns there.
+  assert.match(await help({ LONGHAUL_CACHE: '/proc/longhaul' }), /^Usage: longhaul/m)
 })
 
 async function help(changes: Record<string, string>): Promise<string> {
