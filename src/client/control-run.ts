@@ -179,9 +179,16 @@ export async function queryProgress(address: RunAddress): Promise<RunProgress | 
   return typeof progress?.phase === 'string' ? (progress as RunProgress) : null
 }
 
-/** How far a rollout is at this moment; null while no worker answers, and once it has ended. */
-export async function queryRollout(address: RunAddress): Promise<RolloutReport | null> {
-  return query<RolloutReport>(address).catch(() => null)
+/** How far a rollout is at this moment, by its last part; null while no worker answers, and once it has ended. */
+export async function queryRollout({ connection, workflowId }: RunAddress): Promise<RolloutReport | null> {
+  let report: RolloutReport | null = null
+  for (let next: string | undefined = workflowId; next !== undefined; next = report.continuedIn) {
+    const answer: RolloutReport | null = await query<RolloutReport>({ connection, workflowId: next }).catch(() => null)
+    // A part that is about to start is not known yet: the one before it knows as much.
+    if (answer === null) break
+    report = answer
+  }
+  return report
 }
 
 /** How far a gate, or one part of it, is; null while no worker answers, for gates of earlier versions, and once it has ended. */

@@ -22,6 +22,7 @@ export const workflowIds = {
   evaluate: (parent: string, name: string) => `${parent}/eval/${name}`,
   rollout: (parent: string, stage: string, iteration: number) => `${parent}/${stage}/${pad(iteration, 4)}`,
   refill: (rollout: string, round: number) => `${rollout}/refill/${round}`,
+  rolloutPart: (rollout: string, part: number) => `${rollout}/part/${pad(part, 4)}`,
   group: (rollout: string, taskId: string) => `${rollout}/task/${taskId}`,
   episode: (group: string, index: number) => `${group}/ep/${pad(index, 2)}`,
 }

@@ -323,6 +323,22 @@ export interface RolloutInput {
   from?: number
   counts?: RolloutCounts
   paused?: boolean
+  /** Tasks to be played again before the next one of the plan. */
+  again?: string[]
+  /** Absent in the first part. */
+  part?: RolloutPart
+}
+
+/** A long rollout is played in parts, each the child of the one before, which ends the groups that it has open. */
+export interface RolloutPart {
+  /** Workflow id of the first part: all groups are named after it. */
+  rollout: string
+  /** From 2. */
+  number: number
+  /** Groups that earlier parts have open still; the signal `handed` brings each when it has ended. */
+  handed: number
+  /** Those of them that have been open longest, as in `RolloutReport`. */
+  slowest: RolloutReport['slowest']
 }
 
 export interface RolloutCounts {
@@ -465,6 +481,8 @@ export interface RolloutReport {
   errors: TaskError[]
   /** Lost episodes by failure code. */
   failures: Record<string, number>
+  /** Workflow id of the next part, which knows more; absent while there is none. */
+  continuedIn?: string
 }
 
 export interface TaskError {

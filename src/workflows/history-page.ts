@@ -2,6 +2,11 @@ import { patched, workflowInfo } from '@temporalio/workflow'
 
 /** The Temporal UI loads a history in pages and slows down with each: what people open stays below this many events. */
 const MOST_EVENTS = 2_000
+/** What is still to come would fill the history: another execution has to go on. Executions of before the rule, which `patch` tells, have begun more than it allows. */
+export function isHistoryFull({ toCome, patch }: { toCome: number; patch: string }): boolean {
+  return workflowInfo().historyLength + toCome >= MOST_EVENTS && patched(patch)
+}
+
 /** Reports to the root, updates and signals of operators, and what a workflow does when its items have ended. */
 const KEPT_FOR_OTHERS = 200
 
@@ -22,9 +27,7 @@ export class HistoryPage {
     const { continueAsNewSuggested, historyLength } = workflowInfo()
     if (continueAsNewSuggested) return true
     if (historyLength < KEPT_FOR_OTHERS) return false
-    const expected = historyLength + this.#underWay * this.#eventsEach + KEPT_FOR_OTHERS
-    // Executions of before this rule have begun more than it allows.
-    return expected >= MOST_EVENTS && patched('history-pages')
+    return isHistoryFull({ toCome: this.#underWay * this.#eventsEach + KEPT_FOR_OTHERS, patch: 'history-pages' })
   }
 
   /** An item counts as under way from now on, also before its first event, until it has ended. */

@@ -27,12 +27,14 @@ export class RolloutBoard {
   readonly #tally: RolloutTally
   readonly #openSince = new Map<string, number>()
   #toldAt = 0
+  #continuedIn: string | null = null
 
   constructor({ input, counts, steering }: { input: RolloutInput; counts: RolloutCounts; steering: RunControl }) {
     this.#input = input
     this.#counts = counts
     this.#steering = steering
     this.#tally = begin(input.counts?.tally)
+    for (const { task, since } of input.part?.slowest ?? []) this.#openSince.set(task, Date.parse(since))
     setHandler(rolloutQuery, () => this.report())
     setHandler(failuresQuery, () => ({
       run: input.run,
@@ -45,6 +47,12 @@ export class RolloutBoard {
   /** For the next execution. */
   tally(): RolloutTally {
     return { ...this.#tally, incomplete: this.#tally.incomplete.slice(0, CARRIED) }
+  }
+
+  /** From now on that part of the rollout counts and reports. */
+  continueIn(part: string): void {
+    this.#continuedIn = part
+    this.show()
   }
 
   began(task: string): void {
@@ -100,6 +108,9 @@ export class RolloutBoard {
         paused
           ? `**Paused**: ${hard === true ? 'open episodes hold' : 'open groups finish'}, no new group starts.`
           : '',
+        this.#continuedIn === null
+          ? ''
+          : `**Continued** in workflow \`${this.#continuedIn.replaceAll('`', '?')}\`, which counts on. This part ends the groups that it had open.`,
         concurrency === null ? '' : `An operator set the number of open tasks to ${concurrency}.`,
         describeRollout(this.report(), { now: Date.now(), groupSize }),
       ]
@@ -130,6 +141,7 @@ export class RolloutBoard {
         .map(([task, since]) => ({ task, since: new Date(since).toISOString() })),
       errors,
       failures,
+      ...(this.#continuedIn === null ? {} : { continuedIn: this.#continuedIn }),
     }
   }
 

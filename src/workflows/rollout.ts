@@ -12,14 +12,18 @@ import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
+import { isHistoryFull } from './history-page.ts'
 import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
 import { RolloutBoard } from './rollout-board.ts'
+import { HandedGroups, NextPart } from './rollout-part.ts'
 import {
   answerRequeue,
   controlSignal,
+  handedSignal,
   passOn,
   type RequeueAnswer,
+  type RequeueOrder,
   requeueSignal,
   type RunControl,
   whilePaused,
@@ -33,9 +37,15 @@ const ABORT_AFTER_ALL_LOST = 12
 /** Task ids fetched at once: 50 ids stay far below 4 KB of payload. */
 const PAGE = 50
 
+/** A group starts and ends: three events and two workflow tasks of three. One hard pause and its end: two signals of two events. */
+const EVENTS_A_GROUP = 9 + 4
+/** Reports, requests of operators, pages of the plan: 200. Groups handed to the next part and by the one before: about 45 signals each, see `NextPart`. */
+const EVENTS_BESIDE_GROUPS = 200 + 45 * 5 + 45 * 4
+
 /**
- * Plays every task of a plan. Children: `promptGroup`, as many at a time as the recipe or an operator says. Continues as new, with its
- * counts, when the server suggests it and no child is open. A pause stops new groups and lets open ones finish; a hard one holds their
+ * Plays every task of a plan. Children: `promptGroup`, as many at a time as the recipe or an operator says; and `rollout`, once the history
+ * is nearly full: the next part plays the tasks that are left and counts, while this one ends the groups that it has open and hands them on.
+ * Continues as new, with its counts, when the server suggests it and no child is open. A pause stops new groups and lets open ones finish; a hard one holds their
  * episodes too. A task that is requeued is cancelled where it is open, and played again where it lost episodes; recorded episodes count.
  * Query `progress`; it reports to its root now and then. On cancel, or when the run fails, the groups are cancelled and waited for.
  */
@@ -58,7 +68,16 @@ class Rollout {
   /** Open groups by task. `again`: its group is being cancelled, to be played again. */
   readonly #open = new Map<string, { scope: CancellationScope; again: boolean }>()
   /** Tasks to be played again before any other one. */
-  readonly #again: string[] = []
+  readonly #again: string[]
+  /** Workflow id of the first part. */
+  readonly #id: string
+  readonly #handed: HandedGroups
+  /** Groups that have a place and have not ended, also before they begin; with those of earlier parts. */
+  #underWay = 0
+  #isFull = false
+  #next: NextPart | null = null
+  /** Of all parts. */
+  #total: RolloutCounts | null = null
   #widen: () => void = () => undefined
 
   constructor(input: RolloutInput) {
@@ -78,9 +97,13 @@ class Rollout {
       concurrency: input.concurrency ?? null,
     }
     this.#board = new RolloutBoard({ input, counts: this.#counts, steering: this.#steering })
-    this.#tasks = new TaskCursor(input)
+    this.#tasks = new TaskCursor(input, () => this.#takePlace())
+    this.#again = [...(input.again ?? [])]
+    this.#id = input.part?.rollout ?? workflowInfo().workflowId
+    this.#handed = new HandedGroups(input.part?.handed ?? 0)
     setHandler(controlSignal, (next) => this.#steer(next))
-    setHandler(requeueSignal, async (order) => answerRequeue(order, await this.#requeue(order.task)))
+    setHandler(requeueSignal, (order) => this.#answer(order))
+    setHandler(handedSignal, ({ groups }) => this.#handed.arrive(groups))
   }
 
   async playAll(): Promise<void> {
@@ -95,30 +118,95 @@ class Rollout {
   }
 
   isDone(): boolean {
-    return this.#tasks.isDone() && this.#again.length === 0
+    if (this.#total !== null) return true
+    return this.#tasks.isDone() && this.#again.length === 0 && this.#handed.toCome === 0
   }
 
   result(): RolloutCounts {
-    return { ...this.#counts }
+    return this.#total ?? { ...this.#counts }
   }
 
   rest(): RolloutInput {
     const { paused, concurrency = null } = this.#steering
     const counts = { ...this.#counts, tally: this.#board.tally() }
-    return { ...this.#input, from: this.#tasks.position(), counts, paused, concurrency }
+    const { part, again: _, ...input } = this.#input
+    return {
+      ...input,
+      from: this.#tasks.position(),
+      counts,
+      paused,
+      concurrency,
+      ...(this.#again.length === 0 ? {} : { again: this.#again }),
+      ...(part === undefined ? {} : { part: { ...part, handed: this.#handed.toCome } }),
+    }
   }
 
   async #playNext(): Promise<boolean> {
-    if (workflowInfo().continueAsNewSuggested) return false
-    await whilePaused(this.#steering)
-    const taskId = this.#again.shift() ?? (await this.#tasks.next())
-    if (taskId === null) return false
-    const group = await this.#playUntilKept(taskId)
+    if (this.#handed.toCome > 0) {
+      this.#underWay += 1
+      await this.#end(await this.#handed.take())
+      return true
+    }
+    if (this.#next !== null || workflowInfo().continueAsNewSuggested) return false
+    if (this.#steering.paused) {
+      await whilePaused(this.#steering)
+      // The limit may be lower now.
+      return true
+    }
+    const taskId = this.#takeAgain() ?? (await this.#tasks.next())
+    if (taskId === null) {
+      if (this.#isFull && this.#next === null) await this.#playRest()
+      return false
+    }
+    await this.#end(await this.#playUntilKept(taskId))
+    return true
+  }
+
+  #takeAgain(): string | undefined {
+    return this.#again.length > 0 && this.#takePlace() ? this.#again.shift() : undefined
+  }
+
+  /** Asked in the moment that a task is taken. An open group counts in full, also what the history holds of it already. */
+  #takePlace(): boolean {
+    const own = this.#underWay - this.#handed.inPlaces
+    this.#isFull ||= isHistoryFull({ toCome: own * EVENTS_A_GROUP + EVENTS_BESIDE_GROUPS, patch: 'rollout-parts' })
+    if (this.#isFull) return false
+    this.#underWay += 1
+    return true
+  }
+
+  /** Not `async`: another turn of the queue of microtasks could change the order of commands in rollouts of before. */
+  #end(group: PromptGroupResult): Promise<void> {
+    this.#underWay -= 1
+    if (this.#next !== null) return this.#next.hand(group, this.#underWay)
     addGroup(this.#counts, group)
     this.#board.ended(group)
     refuseHopeless(this.#counts)
-    await this.#board.tell()
-    return true
+    return this.#board.tell()
+  }
+
+  /** Waits for the parts that follow. The groups that are open here take places there until they have ended. */
+  async #playRest(): Promise<void> {
+    const { run, stage, iteration, policy } = this.#input
+    const number = (this.#input.part?.number ?? 1) + 1
+    const next = new NextPart(workflowIds.rolloutPart(this.#id, number))
+    const { slowest } = this.#board.report()
+    const part = { rollout: this.#id, number, handed: this.#underWay, slowest }
+    const rest = { ...this.rest(), part }
+    this.#next = next
+    this.#again.length = 0
+    this.#board.continueIn(next.workflowId)
+    this.#total = await runChild(
+      rollout,
+      {
+        workflowId: next.workflowId,
+        args: [rest],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        typedSearchAttributes: stageAttributes({ run, stage, iteration, policy: policy.version }),
+        staticSummary: `${stage} · iteration ${iteration} · part ${number} · from task ${rest.from}`,
+      },
+      () => next.hasStarted(),
+    )
   }
 
   /** A group that an operator cancels is played again; its recorded episodes are found. */
@@ -130,7 +218,7 @@ class Rollout {
       this.#open.set(taskId, open)
       this.#board.began(taskId)
       try {
-        return await scope.run(() => playGroup(this.#input, taskId))
+        return await scope.run(() => this.#playGroup(taskId))
       } catch (error) {
         if (!open.again || !isCancellation(error) || outer.consideredCancelled) throw error
         log.info('playing a task again', { taskId })
@@ -146,11 +234,18 @@ class Rollout {
     this.#widen()
     this.#board.show()
     const held = isHeld(this.#steering)
-    if (held === wasHeld) return
+    const passedOn = this.#next?.steer(this.#steering)
+    if (held === wasHeld) return passedOn
     // Below this workflow a pause is a hard one.
     const order: RunControl = { paused: held, stopAfterIteration: null }
-    const groups = [...this.#open.keys()].map((task) => workflowIds.group(workflowInfo().workflowId, task))
-    await Promise.all(groups.map((group) => passOn(group, order)))
+    const groups = [...this.#open.keys()].map((task) => workflowIds.group(this.#id, task))
+    await Promise.all([passedOn, ...groups.map((group) => passOn(group, order))])
+  }
+
+  /** The next part knows of all tasks but of those that are open here. */
+  async #answer(order: RequeueOrder): Promise<void> {
+    if (this.#next !== null && !this.#open.has(order.task)) return this.#next.requeue(order)
+    await answerRequeue(order, await this.#requeue(order.task))
   }
 
   async #requeue(task: string): Promise<Omit<RequeueAnswer, 'id'>> {
@@ -170,10 +265,22 @@ class Rollout {
       return { kind: 'again', note: `${task} is played again: ${lost.infra} of its episodes were lost` }
     }
     const place = await this.#tasks.find(task)
-    if (place === null) return { kind: 'refused', note: `No task ${task} in ${workflowInfo().workflowId}` }
+    if (place === null) return { kind: 'refused', note: `No task ${task} in ${this.#id}` }
     return place < this.#tasks.position()
       ? { kind: 'unchanged', note: `${task} has ended with all of its episodes graded` }
       : { kind: 'unchanged', note: `${task} has not been begun yet` }
+  }
+
+  #playGroup(taskId: string): Promise<PromptGroupResult> {
+    const { run, stage, iteration, suite, groupSize, maxReplacements } = this.#input
+    const policy = this.#input.policy.version
+    return runChild(promptGroup, {
+      workflowId: workflowIds.group(this.#id, taskId),
+      args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),
+      staticSummary: `${taskId} · ${groupSize} × ${policy}`,
+    })
   }
 }
 
@@ -188,9 +295,12 @@ class TaskCursor {
   #fetched: number
   #page: string[] = []
   #fetching: Promise<void> | null = null
+  readonly #mayTake: () => boolean
 
-  constructor(input: RolloutInput) {
+  /** @param mayTake asked in the moment that a task is handed out; false keeps it */
+  constructor(input: RolloutInput, mayTake: () => boolean) {
     this.#input = input
+    this.#mayTake = mayTake
     this.#next = input.from ?? 0
     this.#fetched = this.#next
   }
@@ -201,6 +311,7 @@ class TaskCursor {
       this.#fetching ??= this.#fetch()
       await this.#fetching
     }
+    if (!this.#mayTake()) return null
     this.#next++
     return this.#page.shift() ?? null
   }
@@ -229,18 +340,6 @@ class TaskCursor {
     this.#page.push(...ids)
     this.#fetching = null
   }
-}
-
-function playGroup(input: RolloutInput, taskId: string): Promise<PromptGroupResult> {
-  const { run, stage, iteration, suite, groupSize, maxReplacements } = input
-  const policy = input.policy.version
-  return runChild(promptGroup, {
-    workflowId: workflowIds.group(workflowInfo().workflowId, taskId),
-    args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
-    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),
-    staticSummary: `${taskId} · ${groupSize} × ${policy}`,
-  })
 }
 
 function addGroup(counts: RolloutCounts, group: PromptGroupResult): void {

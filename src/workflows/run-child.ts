@@ -1,5 +1,5 @@
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common'
-import { type ChildWorkflowOptions, executeChild, log, sleep } from '@temporalio/workflow'
+import { type ChildWorkflowOptions, executeChild, log, sleep, startChild } from '@temporalio/workflow'
 import { failRun } from './failures.ts'
 
 /** A child whose parent was terminated first closes its sandboxes and records its episodes: as long as a command lasts, or until a worker is back. */
@@ -10,11 +10,15 @@ const LOOK_EVERY_MS = 5_000
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
   options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },
+  onStarted?: () => void,
 ): Promise<Result> {
   const { workflowId } = options
   for (let waitedMs = 0; ; waitedMs += LOOK_EVERY_MS) {
     try {
-      return await executeChild(workflow, options)
+      if (onStarted === undefined) return await executeChild(workflow, options)
+      const child = await startChild(workflow, options)
+      onStarted()
+      return await child.result()
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
       if (waitedMs >= CLOSING_WAIT_MS) {

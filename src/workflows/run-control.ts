@@ -12,6 +12,7 @@ import {
 import type { WorkflowWaits } from '../contracts/waits.types.ts'
 import type {
   PauseMode,
+  PromptGroupResult,
   ResolvedRun,
   RolloutInput,
   RolloutReport,
@@ -94,6 +95,9 @@ export interface RequeueAnswer {
   kind: 'again' | 'unchanged' | 'refused'
   note: string
 }
+
+/** Internal: from a part of a rollout to the next one: groups that it had still open have ended. */
+export const handedSignal = defineSignal<[{ groups: PromptGroupResult[] }]>('handed')
 
 export async function answerRequeue({ id, replyTo }: RequeueOrder, answer: Omit<RequeueAnswer, 'id'>): Promise<void> {
   try {

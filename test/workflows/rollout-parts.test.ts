@@ -1,0 +1,262 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure, CancelledFailure } from '@temporalio/common'
+import type {
+  PromptGroupInput,
+  RolloutCounts,
+  RolloutInput,
+  RolloutReport,
+} from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, failureOf, neverEnds, takes } from '../support/activity-script.ts'
+import { describeHistory, replayAll } from '../support/replay.ts'
+import { ROLLOUT, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { buildWorkflowBundle } from '../support/workflow-bundle.ts'
+import { type AllActivities, createWorkflowDriver, type WorkflowDriver } from '../support/workflow-driver.ts'
+
+/** Groups that one history takes when all of them begin at once. */
+const AT_ONCE = 107
+
+const SUBMITTED = { turns: 8, disposition: 'submitted' } as const
+
+async function playWide({ overrides, ...input }: Partial<RolloutInput> & { overrides?: ActivityTable<AllActivities> }) {
+  const rolloutInput: RolloutInput = { ...ROLLOUT, groupSize: 1, maxReplacements: 0, ...input }
+  const driver = await createWorkflowDriver({
+    activities: { ...scriptedPipeline({ steps: 1, tasks: rolloutInput.tasks }), ...overrides },
+  })
+  return { driver, rollout: driver.start('rollout', rolloutInput, { workflowId: 'rollout' }) }
+}
+
+function partsOf(driver: WorkflowDriver) {
+  return driver.runs.filter(({ type }) => type === 'rollout')
+}
+
+function groupsOf(driver: WorkflowDriver) {
+  return driver.runs.filter(({ type }) => type === 'promptGroup')
+}
+
+function openGroups(driver: WorkflowDriver): number {
+  return groupsOf(driver).filter(({ status }) => status === 'open').length
+}
+
+function taskAt(place: number): string {
+  return `task-${String(place).padStart(4, '0')}`
+}
+
+/** Each task once, in the order of the plan, under the first part's id. */
+function assertAllPlayed(driver: WorkflowDriver, tasks: number): void {
+  assert.deepEqual(
+    groupsOf(driver).map(({ workflowId, input }) => [workflowId, (input as PromptGroupInput).taskId]),
+    Array.from({ length: tasks }, (_, place) => [`rollout/task/${taskAt(place)}`, taskAt(place)]),
+  )
+}
+
+function assertShort(driver: WorkflowDriver): void {
+  const events = partsOf(driver).map((part) => part.events)
+  assert.ok(Math.max(...events) < 2_000, `${events.join(', ')} events`)
+}
+
+test('200 groups, sixteen at a time: every part has a history below 2,000 events, no place is idle, and the counts are those of all', async (t) => {
+  let idle = 0
+  const { driver, rollout } = await playWide({
+    tasks: 200,
+    maxOpenGroups: 16,
+    overrides: {
+      advanceEpisode: ({ taskId }) => {
+        const place = Number(taskId.slice(-4))
+        if (place >= 16 && openGroups(driver) < 14) idle += 1
+        return takes(60_000 + ((place * 7919) % 1013) * 1_000, SUBMITTED)
+      },
+    },
+  })
+  const counts = await rollout.result<RolloutCounts>()
+
+  assert.deepEqual(counts, { groups: 200, episodes: 200, infra: 0, resolved: 200, turns: 1_600, failure: null })
+  t.diagnostic(
+    `${partsOf(driver)
+      .map((part) => part.events)
+      .join(', ')} events`,
+  )
+  assert.ok(partsOf(driver).length > 1 && partsOf(driver).length < 3, `${partsOf(driver).length} parts`)
+  assertShort(driver)
+  assertAllPlayed(driver, 200)
+  assert.equal(idle, 0, 'an eighth of the places may wait at the most')
+  const histories = partsOf(driver).map((part) => describeHistory(part.workflowId, part.history))
+  assert.deepEqual(await replayAll(await buildWorkflowBundle(), histories), [])
+})
+
+test('a rollout that is wider than a history begins all of its groups at once, in three parts', async (t) => {
+  const tasks = 2 * AT_ONCE + 3
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    overrides: { advanceEpisode: ({ taskId }) => takes(600_000 + Number(taskId.slice(-4)) * 997, SUBMITTED) },
+  })
+  await driver.advance(300_000)
+  assert.equal(openGroups(driver), tasks)
+  const counts = await rollout.result<RolloutCounts>()
+
+  assert.equal(counts.groups, tasks)
+  assert.deepEqual(
+    partsOf(driver).map(({ workflowId }) => workflowId),
+    ['rollout', 'rollout/part/0002', 'rollout/part/0003'],
+  )
+  t.diagnostic(
+    `${partsOf(driver)
+      .map((part) => part.events)
+      .join(', ')} events`,
+  )
+  assertShort(driver)
+  assertAllPlayed(driver, tasks)
+})
+
+test('a group that stays open for a day holds up no other one: its part waits for it, later parts play on', async () => {
+  const { driver, rollout } = await playWide({
+    tasks: AT_ONCE + 60,
+    maxOpenGroups: AT_ONCE + 1,
+    overrides: {
+      advanceEpisode: ({ taskId }) => takes(taskId === taskAt(3) ? 24 * 3_600_000 : 60_000, SUBMITTED),
+    },
+  })
+  await driver.advance(3_600_000)
+  assert.deepEqual(
+    groupsOf(driver).flatMap(({ status, workflowId }) => (status === 'open' ? [workflowId] : [])),
+    [`rollout/task/${taskAt(3)}`],
+  )
+  // The last part counts for all, and names the group that an earlier part has open.
+  const report = await driver.handle('rollout/part/0002').query<RolloutReport>('progress')
+  assert.deepEqual([report.groups, report.slowest.map(({ task }) => task)], [AT_ONCE + 59, [taskAt(3)]])
+  const first = await rollout.query<RolloutReport>('progress')
+  assert.equal(first.continuedIn, 'rollout/part/0002')
+  assert.match(await rollout.currentDetails(), /\*\*Continued\*\* in workflow `rollout\/part\/0002`/)
+
+  assert.equal((await rollout.result<RolloutCounts>()).groups, AT_ONCE + 60)
+})
+
+test('a cancelled rollout closes the sandboxes of all of its parts before it ends', async () => {
+  const tasks = AT_ONCE + 5
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    overrides: { advanceEpisode: () => neverEnds() },
+  })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === tasks, 'all groups play')
+  rollout.cancel()
+  await assert.rejects(rollout.result(), CancelledFailure)
+
+  assert.equal(driver.callsOf('closeSandbox').length, tasks)
+  assert.equal(driver.callsOf('recordUngraded').length, tasks)
+  assert.deepEqual([...new Set(driver.runs.map(({ status }) => status))], ['cancelled'])
+})
+
+for (const [where, place] of [
+  ['the first part', 2],
+  ['the last part', AT_ONCE + 2],
+] as const) {
+  test(`a failure of the configuration in ${where} ends all parts with its code, and their sandboxes are closed`, async () => {
+    const tasks = AT_ONCE + 5
+    const { driver, rollout } = await playWide({
+      tasks,
+      maxOpenGroups: tasks,
+      overrides: {
+        advanceEpisode: ({ taskId }) => {
+          if (driver.callsOf('advanceEpisode').length < tasks || taskId !== taskAt(place)) return neverEnds()
+          throw failureOf('Config.Invalid', 'a key that is wrong')
+        },
+        openSandbox: (input) =>
+          input.taskId === taskAt(place) ? takes(60_000, sandboxHandle(input)) : sandboxHandle(input),
+      },
+    })
+    await assert.rejects(rollout.result(), (error) => {
+      assert.ok(error instanceof ApplicationFailure)
+      assert.deepEqual([error.type, error.message.includes('a key that is wrong')], ['Config.Invalid', true])
+      return true
+    })
+    assert.equal(driver.callsOf('closeSandbox').length, tasks)
+    assert.deepEqual(
+      driver.runs.filter(({ status }) => status === 'open').map(({ workflowId }) => workflowId),
+      [],
+    )
+  })
+}
+
+test('a pause, a limit and a requeue reach the part that they concern', async () => {
+  const hanging = new Set([taskAt(1), taskAt(AT_ONCE + 1)])
+  let isSlow = false
+  const { driver, rollout } = await playWide({
+    tasks: AT_ONCE + 40,
+    maxOpenGroups: AT_ONCE + 3,
+    overrides: {
+      advanceEpisode: ({ taskId }) => {
+        if (hanging.has(taskId)) return neverEnds()
+        return takes(isSlow ? 3_600_000 : 60_000, SUBMITTED)
+      },
+    },
+  })
+  const isParted = (): boolean => partsOf(driver).length === 2
+  await driver.runUntil(isParted, 'the second part has begun')
+  await driver.runUntil(() => groupsOf(driver).length > AT_ONCE + 3, 'it plays')
+  rollout.signal('control', { paused: true, stopAfterIteration: null })
+  await driver.advance(3_600_000)
+  const paused = groupsOf(driver).length
+  assert.equal(openGroups(driver), 2, 'open groups have ended, no other one has begun')
+  await driver.advance(3_600_000)
+  assert.equal(groupsOf(driver).length, paused)
+
+  isSlow = true
+  rollout.signal('control', { paused: false, stopAfterIteration: null, concurrency: 5 })
+  await driver.advance(60_000)
+  assert.equal(openGroups(driver), 5, 'with the two that hang')
+
+  const root = driver.start('rollout', { ...ROLLOUT, tasks: 1, groupSize: 1, paused: true }, { workflowId: 'root' })
+  for (const [id, task] of [...hanging, 'unknown'].entries()) {
+    hanging.delete(task)
+    rollout.signal('requeue', { id, task, replyTo: 'root' })
+  }
+  await driver.advance(60_000)
+  assert.equal(groupsOf(driver).filter(({ status }) => status === 'cancelled').length, 2)
+  isSlow = false
+  assert.equal((await rollout.result<RolloutCounts>()).groups, AT_ONCE + 40)
+  root.cancel()
+})
+
+test('a task whose episodes were lost in an earlier part is played again by the last one', async () => {
+  let isDown = true
+  const { driver, rollout } = await playWide({
+    tasks: AT_ONCE + 2,
+    maxOpenGroups: AT_ONCE + 2,
+    overrides: {
+      advanceEpisode: ({ taskId }) => {
+        if (taskId === taskAt(1) && isDown) throw failureOf('Artifact.Corrupt')
+        return takes(taskId === taskAt(0) ? 7_200_000 : 60_000, SUBMITTED)
+      },
+    },
+  })
+  await driver.advance(3_600_000)
+  isDown = false
+  const before = groupsOf(driver).length
+  rollout.signal('requeue', { id: 1, task: taskAt(1), replyTo: 'rollout' })
+  await driver.advance(600_000)
+  assert.equal(groupsOf(driver).length, before + 1)
+  const counts = await rollout.result<RolloutCounts>()
+  assert.deepEqual([counts.groups, counts.resolved, counts.infra], [AT_ONCE + 2, AT_ONCE + 2, 1])
+})
+
+test('every episode is lost once the second part plays: it stops the rollout, which counts the losses of both', async () => {
+  const tasks = AT_ONCE + 5
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    overrides: {
+      openSandbox: (input) => takes(60_000, sandboxHandle(input)),
+      advanceEpisode: () => {
+        throw failureOf('Artifact.Corrupt')
+      },
+    },
+  })
+  await assert.rejects(rollout.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure, String(error))
+    assert.deepEqual([error.type, error.message.slice(0, 17)], ['Artifact.Corrupt', 'All of the first '])
+    return true
+  })
+  assert.equal(partsOf(driver).length, 2)
+})
