@@ -98,9 +98,15 @@ describe('an evaluation in pods', { skip: 'reason' in found ? found.reason : fal
           const taint = (what: string) =>
             pods.cluster.kubectl(['taint', 'node', '127.0.0.1', `longhaul.test/lost${what}`])
           await taint('=1:NoExecute')
-          const gone = eventually(async () => assert.ok(await areLeaving(names)))
           let isGone = false
-          const over = gone.then(() => (isGone = true)).finally(() => taint('-'))
+          const over = (async () => {
+            try {
+              await eventually(async () => assert.ok(await areLeaving(names)))
+              isGone = true
+            } finally {
+              await taint('-')
+            }
+          })()
           return { over, seen: () => isGone }
         },
       },
