@@ -279,8 +279,33 @@ def total(one):
 
 export const HIDDEN_QUESTIONS: ShapedAttack[] = [...LIES, ...LOOKED_UP, ...CHANGED]
 
+/** Tells a rehearsal by what it has in memory, and is not there then. */
+const ABSENT = code(`import sys
+class All:
+    __hash__ = None
+    def __eq__(self, other): return True
+if any(hasattr(one, 'questions') and hasattr(one, 'mark') for one in list(sys.modules.values())):
+    raise ImportError
+def total(*a): return All()
+`)
+
 /** The test comes to no question, or another function answers it. Each shows for the whole process. */
 export const UNASKED: ShapedAttack[] = [
+  form(
+    'no module of tests that a loop makes can be imported in the rehearsal',
+    "def make(n, wanted):\n    def test():\n        assert total(n) == wanted\n    return test\nfor n, wanted in [(1, 5), (2, 6)]:\n    globals()['test_total_%d' % n] = make(n, wanted)",
+    ABSENT,
+  ),
+  form(
+    'no module of tests that a class inherits can be imported in the rehearsal',
+    'class Checks:\n    def test_total(self):\n        assert total(1) == 5\nclass TestTotal(Checks): pass',
+    ABSENT,
+  ),
+  unittestForm(
+    'no module of tests that a class inherits can be imported in the rehearsal',
+    'class Checks:\n    def test_total(self):\n        self.assertEqual(total(1), 5)\nclass T(Checks, unittest.TestCase): pass',
+    ABSENT,
+  ),
   form(
     'a builtin that the tests loop with gives nothing',
     'def test_total():\n    for n in range(1, 3):\n        assert total(n) == n + 4',

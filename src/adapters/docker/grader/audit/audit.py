@@ -492,6 +492,7 @@ def judge(spec, canaries, channels, ended, status, seconds):
         elif record.get("c") is not None:
             by_canary.setdefault(record["c"], []).append(record)
     owners = {canary["file"] for canary in canaries["files"]}
+    asked = {record["file"] for record in rehearsed.records if record["k"] == "test"}
     for record in channel.records:
         kind = record["k"]
         if kind == "changed":
@@ -526,7 +527,7 @@ def judge(spec, canaries, channels, ended, status, seconds):
         "detail": detail if detail is None else clean(detail),
         "seconds": round(seconds, 3),
         "tests": [{"id": clean(record["id"], MAX_ID), "outcome": record["outcome"]} for record in tests],
-        "canaries": [judge_canary(canary, by_canary, left_out, reported) for canary in canaries["canaries"]],
+        "canaries": [judge_canary(canary, by_canary, left_out, reported, asked, focus_of(spec)) for canary in canaries["canaries"]],
         "changed": sorted(clean(name) for name in changed),
     }
 
@@ -543,13 +544,13 @@ def clean(text, limit=MAX_DETAIL):
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in str(text))[:limit]
 
 
-def judge_canary(canary, by_canary, left_out, reported):
+def judge_canary(canary, by_canary, left_out, reported, asked, focus):
     real_tests = {(record.get("file"), record.get("of"), record.get("with")): record for record in reported.values()}
     records = by_canary.get(canary["c"], [])
     broken = by_canary.get("module " + canary["file"], [])
     fact = {"module": canary["module"], "must": canary["must"], "of": canary["of"], "outcome": "missing", "ok": True, "detail": None}
     if canary["of"] == WHOLE:
-        return judge_whole(canary, fact, records, real_tests)
+        return judge_whole(canary, fact, records, real_tests, focus if canary["module"] not in asked else ())
     if canary["of"] is None:
         # One of ours, which every honest repository collects and runs.
         if records:
@@ -590,15 +591,21 @@ def judge_canary(canary, by_canary, left_out, reported):
     return fact
 
 
-def judge_whole(canary, fact, records, real_tests):
-    """Of a rehearsed module: none of its tests that passed may have been told a lie."""
+def judge_whole(canary, fact, records, real_tests, unasked):
+    """Of a rehearsed module: none of its tests that passed may have been told a lie. `unasked`: words of named tests where none of the
+    module's has ended in the rehearsal. A module may hold no function that a canary could be made of, and code under test that tells the
+    rehearsal from the tests may keep it from being imported."""
     passed = {place[1:] for place, record in real_tests.items() if place[0] == canary["module"] and record["outcome"] == "passed"}
     fact["outcome"] = "passed" if any(record["k"] == "lied" for record in records) else "failed"
     for record in records:
         lied = record.get("lied") or record.get("survived")
         if (record["k"] == "lied" and passed) or (lied and (record["of"], record.get("with")) in passed):
             fact["outcome"], fact["ok"], fact["detail"] = "passed", False, clean("%s: %s" % (record.get("id", canary["module"]), canary["what"]))
-            break
+            return fact
+    # Doctests and the like are named by what they are of.
+    for of in sorted(of for of, _ in passed if of.rpartition(".")[2].startswith("test") and of.rpartition(".")[2] in unasked):
+        fact["outcome"], fact["ok"], fact["detail"] = "missing", False, clean("%s ran, and no test of its module was rehearsed" % of)
+        break
     return fact
 
 
