@@ -582,7 +582,8 @@ def test_stored_state_that_cannot_be_read_is_an_unusable_input(tmp_path: Path) -
 
 
 def spec_at(root: Path) -> Any:
-    return SimpleNamespace(job_dir=root, fence=5, execution=SimpleNamespace(ranks=2))
+    execution = SimpleNamespace(ranks=2)
+    return SimpleNamespace(job_dir=root, fence=5, execution=execution, input_paths=[root / "input"])
 
 
 class Unique(Exception):
