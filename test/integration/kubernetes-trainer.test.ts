@@ -57,13 +57,18 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     const trainer = (pythonEnvironment.PYTHONPATH ?? '').split(':')[0] ?? ''
     const folders = [dirname(dirname(interpreter)), dirname(dirname(await realpath(interpreter))), trainer, '/usr']
     const shared = [...new Set(folders)].filter((path) => path === '/usr' || !path.startsWith('/usr/'))
-    // The image holds no program: a file system that the nodes share does, in the places that this machine has them in.
-    const links = Object.fromEntries(shared.map((path, index) => [path, join(root, 'shared', String(index))]))
+    // The image holds no program: a file system that the nodes share does. Programs are called there, for some folders of this machine, as /tmp,
+    // are a pod's own. Only the interpreter's base lies where its environment says.
+    const places = Object.fromEntries(shared.map((path, index) => [path, join(root, 'shared', String(index))]))
+    const inPod = (path: string): string => {
+      const folder = shared.find((one) => path === one || path.startsWith(`${one}/`)) ?? ''
+      return join(places[folder] ?? folder, path.slice(folder.length))
+    }
     const image = {
       name: IMAGE,
       directories: ['/etc', '/proc', '/sys', '/dev', '/tmp'],
-      links: { ...links, '/lib': 'usr/lib', '/lib64': 'usr/lib64', '/bin': 'usr/bin' },
-      env: { PYTHONPATH: trainer, PYTHONDONTWRITEBYTECODE: '1' },
+      links: { ...places, '/lib': 'usr/lib', '/lib64': 'usr/lib64', '/bin': 'usr/bin' },
+      env: { PYTHONPATH: inPod(trainer), PYTHONDONTWRITEBYTECODE: '1' },
     }
     cluster = await startCluster({ programs, images: [image], store: root, shared })
     await prepareNamespaces()
@@ -73,7 +78,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     options = {
       namespace: NAMESPACE,
       image: IMAGE,
-      python: interpreter,
+      python: inPod(interpreter),
       claim: 'artifacts',
       mountPath: root,
       gpusPerNode: 0,
