@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { randomFrom } from '../datasets/synthetic/compose.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { selfCheck, type SelfCheckInput } from './self-check.ts'
 
 type Logits = (prefix: readonly number[]) => number[]
@@ -92,6 +93,22 @@ test('samples of a right server reach its whole vocabulary', async () => {
   const { reach } = await check(serverOf(ofManyTokens))
   assert.ok(reach !== null && Math.abs(reach - 1) < 0.1, String(reach))
 })
+
+for (const [title, logits] of [
+  ['of many tokens', ofManyTokens],
+  ['certain of every token', () => [500, 0, 0, 0]],
+] as const) {
+  test(`a right server that takes no temperature above 2 passes with a policy that is ${title}: its reach is untold`, async () => {
+    const right = serverOf(logits)
+    const sample: typeof right.sample = async (request, signal) => {
+      const { temperature } = request.sampling
+      if (temperature <= 2) return right.sample(request, signal)
+      // In vLLM's words.
+      throw new LonghaulError({ code: 'Config.Invalid', message: `temperature must be in [0, 2], got ${temperature}` })
+    }
+    assert.equal((await check({ ...right, sample })).reach, null)
+  })
+}
 
 for (const lies of [{ topK: 20 }, { topK: 120 }, { ignoresTemperature: true }]) {
   test(`a server with ${JSON.stringify(lies)} whose log-probabilities do not show it is refused`, async () => {

@@ -1,4 +1,4 @@
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyVersion, SampleRequest } from '../../contracts/policy.types.ts'
 import {
@@ -136,11 +136,15 @@ async function firstTelling(
   drawAt: (prefix: number[], temperature: number) => Promise<SlopeVerdict>,
 ): Promise<SlopeVerdict> {
   let slopes: SlopeVerdict = { kind: 'untold', draws: 0, slopeError: null }
-  for (const temperature of TEMPERATURES) {
-    for (const { prefix } of positions) {
-      slopes = await drawAt(prefix, temperature)
-      if (slopes.kind !== 'untold') return slopes
+  try {
+    for (const temperature of TEMPERATURES) {
+      for (const { prefix } of positions) {
+        slopes = await drawAt(prefix, temperature)
+        if (slopes.kind !== 'untold') return slopes
+      }
     }
+  } catch (error) {
+    if (!refusesTemperature(error)) throw error
   }
   return slopes
 }
@@ -149,15 +153,24 @@ async function reachOf(
   untilDrawn: (temperature: number, count: number) => Promise<number[]>,
   tolerance: number,
 ): Promise<ReturnType<typeof judgeReach>> {
-  for (const temperature of REACH_TEMPERATURES) {
-    if (!isLevel(await untilDrawn(temperature, FLAT_DRAWS))) continue
-    const [told, flat] = await Promise.all([
-      untilDrawn(temperature, REACH_DRAWS),
-      untilDrawn(FLAT_TEMPERATURE, FLAT_DRAWS),
-    ])
-    return judgeReach({ told, flat, tolerance })
+  try {
+    for (const temperature of REACH_TEMPERATURES) {
+      if (!isLevel(await untilDrawn(temperature, FLAT_DRAWS))) continue
+      const [told, flat] = await Promise.all([
+        untilDrawn(temperature, REACH_DRAWS),
+        untilDrawn(FLAT_TEMPERATURE, FLAT_DRAWS),
+      ])
+      return judgeReach({ told, flat, tolerance })
+    }
+  } catch (error) {
+    if (!refusesTemperature(error)) throw error
   }
   return { reach: null, problem: null }
+}
+
+/** vLLM takes none above 2. What only a higher one shows of such a server stays untold. */
+function refusesTemperature(error: unknown): boolean {
+  return isLonghaulError(error) && error.code === 'Config.Invalid' && /\btemperature\b/.test(error.message)
 }
 
 function sampleOptions({ maxTokens, temperature }: { maxTokens: number; temperature: number }) {
