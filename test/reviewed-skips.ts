@@ -316,6 +316,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: 'on a machine with a GPU there is nothing to refuse',
   },
   {
+    file: 'trainer/tests/test_first_forward.py',
+    tests: ['test_ranks_that_share_rows_or_batch_agree_to_the_bit'],
+    reason: /^deselected, marked slow$/,
+    why: LONG,
+  },
+  {
     file: 'trainer/tests/test_kills.py',
     tests: ['test_full_disk_is_73_and_leaves_no_torso'],
     reason: /^mounting a small disk needs root$/,

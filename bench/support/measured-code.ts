@@ -102,7 +102,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
   'lying-servers': {
-    command: 'npm run bench:lying-servers -- --pairs 1 --honest 2 --out bench/results/lying-servers.json',
+    command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
     sources: [
       'src/adapters/policy-server',
       'trainer/longhaul_trainer/serve',
