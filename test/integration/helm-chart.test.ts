@@ -12,6 +12,7 @@ import { DEPLOYMENT, QUEUES } from '../../src/contracts/workflow-ids.ts'
 import { runCommand } from '../../src/platform/run-command.ts'
 import { hostIdentity } from '../../src/platform/host-identity.ts'
 import { packageFile } from '../../src/stack/paths.ts'
+import { goProgram } from '../../src/stack/setup/go-build.ts'
 import { ROLES } from '../../src/workers/run-worker.ts'
 import { readWorkerEnvironment } from '../../src/workers/worker-environment.ts'
 import { callTool, findHelm } from '../support/delivery/tools.ts'
@@ -577,7 +578,8 @@ interface Schema {
 async function kedaDefinitions(): Promise<Map<string, Schema> | string> {
   const args = ['mod', 'download', '-json', 'github.com/kedacore/keda/v2@v2.20.2']
   const env = { ...process.env, GOWORK: 'off', GOFLAGS: '' }
-  const { exitCode, stdout, tail } = await runCommand({ command: 'go', args, cwd: tmpdir(), env, timeoutMs: 300_000 })
+  const command = (await goProgram()) ?? 'go'
+  const { exitCode, stdout, tail } = await runCommand({ command, args, cwd: tmpdir(), env, timeoutMs: 300_000 })
   if (exitCode !== 0) return `the definitions of KEDA cannot be fetched: ${tail.split('\n').at(-1)}`
   const { Dir: folder } = JSON.parse(stdout) as { Dir: string }
   const definitions = new Map<string, Schema>()

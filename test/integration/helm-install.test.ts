@@ -15,6 +15,7 @@ import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxe
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { packageFile, stackPaths } from '../../src/stack/paths.ts'
+import { smallKubectl } from '../support/delivery/small-kubectl.ts'
 import { callTool, findHelm } from '../support/delivery/tools.ts'
 import { HANG_MS } from '../support/hang.ts'
 import { type Cluster, startCluster } from '../support/kubernetes/cluster.ts'
@@ -159,8 +160,6 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
     await mkdir(packages, { recursive: true })
     // Of the trainer's gigabytes the image has the address: the machine's lie on the file system that the nodes share.
     await writeFile(join(packages, 'shared.pth'), `${join(root, 'shared/0/lib/python3.11/site-packages')}\n`)
-    const kubectl = join(root, 'kubectl')
-    await writeFile(kubectl, '#!/bin/sh\necho \'{"clientVersion":{"gitVersion":"v0.0.0-none"}}\'\n', { mode: 0o755 })
     const images = await buildImages({
       targets: ['worker', 'sandbox', 'trainer'],
       output: join(root, 'images'),
@@ -168,7 +167,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
       tag: '0',
       cacheDir: stackPaths().cacheDir,
       python: environment,
-      kubectl,
+      kubectl: await smallKubectl(root),
       log: (line) => console.error(`images  ${line}`),
       signal: new AbortController().signal,
     })

@@ -17,7 +17,7 @@ import { runJob } from '../../src/adapters/trainer-job/job/run-job.ts'
 import { createKubernetesLauncher } from '../../src/adapters/trainer-job/launchers/kubernetes-launcher.ts'
 import { kubernetesName } from '../../src/adapters/trainer-job/launchers/kubernetes-manifests.ts'
 import type { Launcher } from '../../src/adapters/trainer-job/launchers/launcher.types.ts'
-import { findProgram } from '../../src/stack/setup/system-packages.ts'
+import { goProgram } from '../../src/stack/setup/go-build.ts'
 import { HANG_MS } from '../support/hang.ts'
 import { type Cluster, startCluster } from '../support/kubernetes/cluster.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
@@ -475,8 +475,8 @@ const RIGHTS = [
 async function jobSetDefinition(): Promise<string | null> {
   const cwd = join(import.meta.dirname, '../../infra/kubernetes/types')
   const args = ['list', '-m', '-f', '{{.Dir}}', 'sigs.k8s.io/jobset']
-  const go = findProgram('go') ?? '/usr/local/go/bin/go'
-  if (!existsSync(go)) return null
+  const go = await goProgram()
+  if (go === null) return null
   const { stdout } = await promisify(execFile)(go, args, { cwd, env: { ...process.env, GOWORK: 'off', GOFLAGS: '' } })
   const path = join(stdout.trim(), 'config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml')
   return existsSync(path) ? path : null

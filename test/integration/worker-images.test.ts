@@ -15,6 +15,7 @@ import { packFolder, USER } from '../../infra/images/layers.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { runCommand } from '../../src/platform/run-command.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
+import { smallKubectl } from '../support/delivery/small-kubectl.ts'
 import { freePort } from '../support/loopback.ts'
 import { eventually, type OwnPlace, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
@@ -401,11 +402,4 @@ async function makeSmallEnvironment(folder: string): Promise<void> {
     join(packages, 'small-1.2.dist-info/METADATA'),
     'Metadata-Version: 2.1\nName: Small.Package\nVersion: 1.2+cpu\n',
   )
-}
-
-/** Of a hundred megabytes, only the name and the answer matter here. */
-async function smallKubectl(folder: string): Promise<string> {
-  const program = join(folder, 'kubectl')
-  await writeFile(program, '#!/bin/sh\necho \'{"clientVersion":{"gitVersion":"v0.0.0-small"}}\'\n', { mode: 0o755 })
-  return program
 }

@@ -1,16 +1,18 @@
 /** Decodes manifests into the Go types of the Kubernetes API itself: infra/kubernetes/types, built once into the user cache. */
-import { execFile, execFileSync } from 'node:child_process'
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
 import { mkdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
+import { goProgram } from '../../src/stack/setup/go-build.ts'
 import { HANG_MS } from './hang.ts'
 
 const MODULE = join(import.meta.dirname, '../../infra/kubernetes/types')
 const SOURCES = ['go.mod', 'go.sum', 'main.go']
 
-export const withoutGo: string | false = hasGo() ? false : 'Go is not installed'
+const go = await goProgram()
+export const withoutGo: string | false = go === null ? 'Go is not installed' : false
 
 /** One answer a manifest: `ok`, or the first thing that its type does not know. */
 export async function decodeStrictly(manifests: unknown[]): Promise<string[]> {
@@ -34,20 +36,11 @@ async function build(): Promise<string> {
   if (existsSync(program)) return program
   await mkdir(join(program, '..'), { recursive: true })
   const env = { ...process.env, GOWORK: 'off', GOFLAGS: '' }
-  await promisify(execFile)('go', ['build', '-o', `${program}.${process.pid}`, '.'], {
+  await promisify(execFile)(go ?? 'go', ['build', '-o', `${program}.${process.pid}`, '.'], {
     cwd: MODULE,
     env,
     timeout: 900_000,
   })
   await rename(`${program}.${process.pid}`, program)
   return program
-}
-
-function hasGo(): boolean {
-  try {
-    execFileSync('go', ['version'], { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  }
 }

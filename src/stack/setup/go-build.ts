@@ -18,9 +18,14 @@ export async function moduleKey({ module, revision }: { module: string; revision
   return sha256OfParts(goMod, goSum, revision, process.platform, process.arch).slice(0, 12)
 }
 
+/** Null where there is none, on PATH or where distributions put it. */
+export async function goProgram(): Promise<string | null> {
+  return findProgram('go') ?? (await firstExisting(['/usr/local/go/bin/go', '/usr/lib/go/bin/go']))
+}
+
 export async function findGo({ module, context }: { module: string; context: StepContext }): Promise<GoToolchain> {
   const wanted = /^go (\S+)$/m.exec(await readFile(join(module, 'go.mod'), 'utf8'))?.[1] ?? '1.26.4'
-  const path = findProgram('go') ?? (await firstExisting(['/usr/local/go/bin/go', '/usr/lib/go/bin/go']))
+  const path = await goProgram()
   if (path === null) return { usable: false, wanted, reason: 'there is no Go to build it with' }
   // Asked inside the module: an older Go that may fetch toolchains answers with the one it would use.
   const { exitCode, stdout, tail } = await runCommand({
