@@ -15,8 +15,7 @@ import type { Fault } from '../support/chaos/faults.ts'
 import { type PlayedRun, playRun } from '../support/chaos/play-run.ts'
 import type { RunDigest } from '../support/chaos/run-digest.ts'
 import { longhaul } from '../support/command-line.ts'
-import { HANG_MS } from '../support/hang.ts'
-import { eventually } from '../support/own-namespace.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 import { episodesOf } from '../support/run-records.ts'
 
 const LONGHAUL = join(import.meta.dirname, '../../bin/longhaul.mjs')

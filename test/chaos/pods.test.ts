@@ -18,7 +18,7 @@ import { type PlayedRun, playRun } from '../support/chaos/play-run.ts'
 import type { RunDigest } from '../support/chaos/run-digest.ts'
 import { importInto, NAMESPACE, type PodsCluster, startPodsCluster } from '../support/kubernetes/pods-fixture.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
-import { eventually } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
 
 const found = needsChaos === false ? await findKubernetes() : { reason: needsChaos }
 /** Longer than an attempt waits for a sign of life. */

@@ -18,9 +18,9 @@ import type { Alarm, WatchInput, WatchResult } from '../../src/contracts/alarms.
 import { nightKeys } from '../../src/contracts/keys.ts'
 import { hasPoller, prepareNamespace } from '../../src/stack/temporal-namespace.ts'
 import { longhaul } from '../support/command-line.ts'
-import { HANG_MS } from '../support/hang.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 import { nightRecord } from '../support/night-records.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
+import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 import { startReceiver, type WebhookReceiver } from '../support/webhook-receiver.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))

@@ -15,7 +15,7 @@ import { findRun, readEvaluation } from '../../src/client/index.ts'
 import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
 import { faultsOfJUnit, parseXml, type XmlElement } from '../support/ci/junit-schema.ts'
 import { type RanJob, runGithubJob, runGitlabJob } from '../support/ci/run-job.ts'
-import { eventually } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { endRun } from '../support/run-recipe.ts'
 

@@ -14,7 +14,8 @@ import type { Connection } from '@temporalio/client'
 import { type DeploymentLook, lookAtDeployment, type LonghaulConnection } from '../../src/client/index.ts'
 import { hasPoller } from '../../src/stack/temporal-namespace.ts'
 import { buildWorkflowBundle } from '../../src/workers/compose-control.ts'
-import { eventually, needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
+import { needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { needsStack } from '../support/pipeline-world.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))

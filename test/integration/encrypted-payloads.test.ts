@@ -13,7 +13,8 @@ import { after, before, describe, test } from 'node:test'
 import { connect, type LonghaulConnection, startTraining } from '../../src/client/index.ts'
 import { startCodecServer } from '../../src/stack/codec-server.ts'
 import { freePort } from '../support/loopback.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
+import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 
 const root = join(import.meta.dirname, '../..')
 /** In the request, and in the message of the failure that it leads to. */

@@ -18,7 +18,7 @@ import { createKubernetesLauncher } from '../../src/adapters/trainer-job/launche
 import { kubernetesName } from '../../src/adapters/trainer-job/launchers/kubernetes-manifests.ts'
 import type { Launcher } from '../../src/adapters/trainer-job/launchers/launcher.types.ts'
 import { goProgram } from '../../src/stack/setup/go-build.ts'
-import { HANG_MS } from '../support/hang.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 import { type Cluster, startCluster } from '../support/kubernetes/cluster.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
 import { sharedClaim } from '../support/kubernetes/shared-claim.ts'
@@ -314,7 +314,10 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     const definition = await jobSetDefinition()
     if (definition === null) return
     await cluster.kubectl(['create', '-f', '-'], await readFile(definition, 'utf8'))
-    await cluster.kubectl(['wait', '--for=condition=Established', '--timeout=60s', 'crd/jobsets.jobset.x-k8s.io'])
+    // `kubectl wait` also fails while the definition is so new that it has no conditions.
+    await eventually(() =>
+      cluster.kubectl(['wait', '--for=condition=Established', '--timeout=60s', 'crd/jobsets.jobset.x-k8s.io']),
+    )
     await launcher().launch({ job: several, fence: 1 })
     assert.deepEqual(await launcher().look({ job: several, fence: 1 }), { kind: 'alive' })
     // No controller is there, which would make pods of it: only the schema is the real one.
@@ -480,15 +483,4 @@ async function jobSetDefinition(): Promise<string | null> {
   const { stdout } = await promisify(execFile)(go, args, { cwd, env: { ...process.env, GOWORK: 'off', GOFLAGS: '' } })
   const path = join(stdout.trim(), 'config/components/crd/bases/jobset.x-k8s.io_jobsets.yaml')
   return existsSync(path) ? path : null
-}
-
-async function eventually(attempt: () => Promise<unknown>): Promise<void> {
-  for (const deadline = Date.now() + HANG_MS; ; await sleep(300)) {
-    try {
-      await attempt()
-      return
-    } catch (error) {
-      if (Date.now() > deadline) throw error
-    }
-  }
 }

@@ -16,10 +16,9 @@ import { createPolicyClient } from '../../src/adapters/policy-server/client.ts'
 import { selfCheck } from '../../src/adapters/policy-server/self-check.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest, SampleResult } from '../../src/contracts/policy.types.ts'
-import { HANG_MS } from '../support/hang.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 import { findVllm, type LiveEngine, startVllm } from '../support/live-engine/vllm.ts'
 import { freePort } from '../support/loopback.ts'
-import { eventually } from '../support/own-namespace.ts'
 import { type RunningServer, runPython, startPolicyServer, withoutPython } from '../support/python.ts'
 
 const found = withoutPython === false ? await findVllm() : { skip: withoutPython }

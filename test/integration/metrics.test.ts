@@ -8,7 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { freePort, listenOnLoopback } from '../support/loopback.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
+import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 import { findPrometheus } from '../support/prometheus.ts'
 
 const root = join(import.meta.dirname, '../..')

@@ -27,7 +27,7 @@ import { ensureTemporalCli } from '../../src/stack/setup/temporal-cli.ts'
 import { alarmSources } from '../../src/workers/alarm-sources.ts'
 import { longhaul } from '../support/command-line.ts'
 import { freePort } from '../support/loopback.ts'
-import { eventually } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
 
 /** The server's smallest. */
 const WINDOW_MS = 10_000

@@ -27,8 +27,8 @@ import {
   type ScriptedEndpoint,
   startScriptedEndpoint,
 } from '../support/chat-endpoint/scripted-endpoint.ts'
-import { HANG_MS } from '../support/hang.ts'
-import { connectToOwnNamespace, eventually } from '../support/own-namespace.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
+import { connectToOwnNamespace } from '../support/own-namespace.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 

@@ -39,9 +39,8 @@ import {
   type ScriptedEndpoint,
   startScriptedEndpoint,
 } from '../support/chat-endpoint/scripted-endpoint.ts'
-import { HANG_MS } from '../support/hang.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 import { freePort } from '../support/loopback.ts'
-import { eventually } from '../support/own-namespace.ts'
 import { findTemporalServer } from '../support/postgres-temporal.ts'
 import { type RunningStack, startStack } from '../support/start-stack.ts'
 import { withDeadline } from '../support/with-deadline.ts'

@@ -14,7 +14,8 @@ import { connect, createSchedule, deleteSchedule, listSchedules } from '../../sr
 import { isLonghaulError, type LonghaulError } from '../../src/contracts/errors.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
 import { hasPoller, inspectNamespace } from '../../src/stack/temporal-namespace.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
+import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 import { createAuthority, openTemporalGate, type Authority, type TemporalGate } from '../support/temporal-gate.ts'
 
 const API_KEY = 'key-of-the-test-7a1f'

@@ -24,14 +24,14 @@ import { isLonghaulError } from '../../src/contracts/errors.ts'
 import { runKeys } from '../../src/contracts/keys.ts'
 import { errnoOf } from '../../src/platform/files.ts'
 import { makeTrainingRecipe } from '../support/training-records.ts'
-import { eventually, needsServer } from '../support/own-namespace.ts'
+import { needsServer } from '../support/own-namespace.ts'
 import { EPISODE, PLAN, policyRef } from '../support/scripted-pipeline.ts'
 import { startStallingProxy } from '../support/stalling-proxy.ts'
 import { openStallWorld, publishingInput, type StallWorld } from '../support/stalls/stall-world.ts'
 import { writeSmallBatch } from '../support/stalls/training-batch.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { freePort, startSilentServer } from '../support/loopback.ts'
-import { HANG_MS } from '../support/hang.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 

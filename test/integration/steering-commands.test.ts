@@ -17,8 +17,8 @@ import { NativeConnection, Worker } from '@temporalio/worker'
 import { type LonghaulConnection, queryProgress } from '../../src/client/index.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
 import { hasPoller } from '../../src/stack/temporal-namespace.ts'
-import { HANG_MS } from '../support/hang.ts'
-import { eventually, needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
+import { needsServer, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { runNameOf } from '../support/run-recipe.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))

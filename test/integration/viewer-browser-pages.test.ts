@@ -14,7 +14,7 @@ import { type RunningViewer, serveViewer } from '../../src/viewer/serve.ts'
 import { openBrowser } from '../support/browser.ts'
 import { makeEvaluation } from '../support/evaluation-records.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
-import { eventually } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
 import { storeEpisode, storeProximal, storeRecords, storeTokens, storeViewedRun } from '../support/viewed-run.ts'
 import { axe, foreignElements, openPage } from '../support/viewer-page.ts'
 

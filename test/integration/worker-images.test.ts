@@ -17,7 +17,8 @@ import { runCommand } from '../../src/platform/run-command.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { smallKubectl } from '../support/delivery/small-kubectl.ts'
 import { freePort } from '../support/loopback.ts'
-import { eventually, type OwnPlace, prepareOwnNamespace } from '../support/own-namespace.ts'
+import { eventually } from '../support/hang.ts'
+import { type OwnPlace, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 
 const never = new AbortController().signal

@@ -1,10 +1,9 @@
 import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { msToTs } from '@temporalio/common/lib/time.js'
 import { connect, type LonghaulConnection } from '../../src/client/index.ts'
 import { prepareNamespace } from '../../src/stack/temporal-namespace.ts'
-import { HANG_MS } from './hang.ts'
+import { eventually } from './hang.ts'
 
 /** Reason to skip a test that needs a server; `npm test` starts one. */
 export const needsServer =
@@ -45,16 +44,4 @@ export async function prepareOwnNamespace(topic: string, scratch: string): Promi
     LONGHAUL_ARTIFACTS: join(scratch, 'artifacts'),
   }
   return { connection, environment }
-}
-
-/** Tries until it succeeds; what hangs rejects with the last error. */
-export async function eventually<T>(attempt: () => Promise<T>): Promise<T> {
-  for (const deadline = Date.now() + HANG_MS; ; ) {
-    try {
-      return await attempt()
-    } catch (error) {
-      if (Date.now() > deadline) throw error
-      await sleep(500)
-    }
-  }
 }

@@ -7,8 +7,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { HANG_MS } from '../../../test/support/hang.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../../../test/support/own-namespace.ts'
+import { eventually, HANG_MS } from '../../../test/support/hang.ts'
+import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'longhaul-completion-'))
 after(() => rm(root, { recursive: true }))

@@ -8,7 +8,8 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { connectToOwnNamespace, eventually, needsServer } from '../../../test/support/own-namespace.ts'
+import { eventually } from '../../../test/support/hang.ts'
+import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
 import { findRun, type LonghaulConnection, startTraining } from '../../client/index.ts'
 
 const bin = fileURLToPath(new URL('../../../bin/longhaul.mjs', import.meta.url))

@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { longhaul } from '../../../test/support/command-line.ts'
-import { connectToOwnNamespace, eventually, needsServer } from '../../../test/support/own-namespace.ts'
+import { eventually } from '../../../test/support/hang.ts'
+import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
 import type { LonghaulConnection } from '../../client/index.ts'
 
 const namespaceBefore = process.env['LONGHAUL_NAMESPACE']

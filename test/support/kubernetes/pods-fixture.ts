@@ -22,6 +22,7 @@ import {
   type MakeFixture,
   type SandboxFixture,
 } from '../../integration/sandbox-fixture.ts'
+import { eventually } from '../hang.ts'
 import { type Cluster, startCluster } from './cluster.ts'
 
 export const NAMESPACE = 'sandboxes'
@@ -166,9 +167,9 @@ async function prepareNamespaces(cluster: Cluster): Promise<void> {
     JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [...items, quota] }),
   )
   for (const namespace of [NAMESPACE, POOR]) {
-    await untilDone(() => cluster.kubectl(['get', 'serviceaccount', 'default', '--namespace', namespace]))
+    await eventually(() => cluster.kubectl(['get', 'serviceaccount', 'default', '--namespace', namespace]))
   }
-  await untilDone(async () => {
+  await eventually(async () => {
     const counted = await cluster.kubectl([
       'get',
       'resourcequota',
@@ -180,15 +181,4 @@ async function prepareNamespaces(cluster: Cluster): Promise<void> {
     ])
     if (!counted.includes('10m')) throw new Error('the quota is not counted yet')
   })
-}
-
-async function untilDone(attempt: () => Promise<unknown>): Promise<void> {
-  for (const deadline = Date.now() + 60_000; ; await new Promise((resolve) => setTimeout(resolve, 300))) {
-    try {
-      await attempt()
-      return
-    } catch (error) {
-      if (Date.now() > deadline) throw error
-    }
-  }
 }

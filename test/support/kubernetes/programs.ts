@@ -19,7 +19,8 @@ const SYSTEM = ['containerd', 'ctr', 'runc', 'unshare', 'openssl', 'tar']
 export async function findKubernetes({ build = false } = {}): Promise<{ programs: string } | { reason: string }> {
   const no = (why: string) => ({ reason: `a Kubernetes cluster cannot run here: ${why}` })
   if (!isRoot()) return no('a kubelet needs root')
-  const missing = SYSTEM.filter((name) => findProgram(name) === null)
+  // Programs are built before the set-up has installed what runs them.
+  const missing = build ? [] : SYSTEM.filter((name) => findProgram(name) === null)
   if (missing.length > 0) return no(`there is no ${missing.join(', no ')}`)
   const found = await findGoPrograms({
     what: 'Kubernetes',
