@@ -1,6 +1,6 @@
 /** A TCP proxy whose network can be dropped: established connections go silent, new ones are accepted and never answered. */
-import { connect, createServer, type Socket } from 'node:net'
-import type { AddressInfo } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { startStallingProxy } from '../stalling-proxy.ts'
 
 export interface TcpProxy {
   /** `host:port` */
@@ -12,55 +12,16 @@ export interface TcpProxy {
 }
 
 export async function startTcpProxy({ port }: { port: number }): Promise<TcpProxy> {
-  const pairs = new Set<{ near: Socket; far: Socket }>()
-  let isDropped = false
-  const server = createServer((near) => {
-    const far = connect(port, '127.0.0.1')
-    const pair = { near, far }
-    pairs.add(pair)
-    const end = (): void => {
-      near.destroy()
-      far.destroy()
-      pairs.delete(pair)
-    }
-    for (const socket of [near, far]) {
-      socket.setNoDelay(true)
-      socket.on('error', end)
-      socket.on('close', end)
-    }
-    near.pipe(far)
-    far.pipe(near)
-    if (isDropped) silence(pair)
-  })
-  const silence = ({ near, far }: { near: Socket; far: Socket }): void => {
-    near.unpipe(far)
-    far.unpipe(near)
-    near.pause()
-    far.pause()
-  }
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  const proxy = await startStallingProxy({ target: { host: '127.0.0.1', port } })
   return {
-    address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    address: `127.0.0.1:${proxy.port}`,
     async drop(ms) {
-      isDropped = true
-      for (const pair of pairs) silence(pair)
-      await new Promise((resolve) => setTimeout(resolve, ms))
-      isDropped = false
-      for (const { near, far } of pairs) {
-        near.destroy()
-        far.destroy()
-      }
-      const cut = pairs.size
-      pairs.clear()
-      return cut
+      proxy.stall()
+      await sleep(ms)
+      const connections = proxy.cut()
+      proxy.resume()
+      return connections
     },
-    close: () =>
-      new Promise((resolve) => {
-        for (const { near, far } of pairs) {
-          near.destroy()
-          far.destroy()
-        }
-        server.close(() => resolve())
-      }),
+    close: proxy.close,
   }
 }
