@@ -16,7 +16,10 @@ console.log(resolve(target))
 async function build(folder) {
   const draft = `${folder}.${process.pid}`
   const { build: runVite } = await import('vite')
-  await runVite({ configFile: join(root, 'viewer/vite.config.mjs'), logLevel: 'error', build: { outDir: draft } })
+  const configFile = join(root, 'viewer/vite.config.mjs')
+  for (const mode of ['production', 'start']) {
+    await runVite({ configFile, mode, logLevel: 'error', build: { outDir: draft } })
+  }
   mkdirSync(dirname(folder), { recursive: true })
   rmSync(folder, { recursive: true, force: true })
   try {

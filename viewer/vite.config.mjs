@@ -2,22 +2,23 @@ import { join } from 'node:path'
 
 const here = import.meta.dirname
 
-/** One classic script and one style sheet with fixed names: a page that was opened as a file can load no modules. */
+/** Classic scripts and one style sheet with fixed names: a page that was opened as a file can load no modules. Each script is a build. */
 // oxlint-disable-next-line import/no-default-export -- Vite reads it
-export default {
+export default ({ mode }) => ({
   root: here,
   publicDir: join(here, 'public'),
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   define: { 'process.env.NODE_ENV': '"production"' },
   build: {
-    emptyOutDir: true,
+    // The script of the pages is built first.
+    emptyOutDir: mode !== 'start',
     target: 'es2022',
     lib: {
-      entry: join(here, 'src/main.tsx'),
+      entry: join(here, mode === 'start' ? 'src/start.ts' : 'src/main.tsx'),
       formats: ['iife'],
-      name: 'longhaulViewer',
-      fileName: () => 'viewer.js',
+      name: mode === 'start' ? 'longhaulStart' : 'longhaulViewer',
+      fileName: () => (mode === 'start' ? 'start.js' : 'viewer.js'),
       cssFileName: 'viewer',
     },
   },
-}
+})

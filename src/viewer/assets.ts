@@ -7,6 +7,7 @@ import { requireCommand } from '../platform/run-command.ts'
 
 export const ASSETS = {
   'index.html': 'text/html; charset=utf-8',
+  'start.js': 'text/javascript; charset=utf-8',
   'viewer.js': 'text/javascript; charset=utf-8',
   'viewer.css': 'text/css; charset=utf-8',
 } as const
@@ -18,8 +19,9 @@ export type Assets = Readonly<Record<AssetName, Buffer>>
 export async function loadAssets(): Promise<Assets> {
   const folder = await assetsFolder()
   const read = (name: AssetName): Promise<Buffer> => readFile(join(folder, name))
-  const [page, script, style] = await Promise.all([read('index.html'), read('viewer.js'), read('viewer.css')])
-  return { 'index.html': page, 'viewer.js': script, 'viewer.css': style }
+  const names = Object.keys(ASSETS) as AssetName[]
+  const files = await Promise.all(names.map(async (name) => [name, await read(name)] as const))
+  return Object.fromEntries(files) as Record<AssetName, Buffer>
 }
 
 async function assetsFolder(): Promise<string> {

@@ -37,7 +37,8 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
     // Its own series, so that the run is seen among its nights. Pages of the other runs are not in the report.
     ...runPage.series.map((series) => `trend/${series}`),
   ]
-  let files = 4
+  // Beside the pages of the run: the list of runs, the list of nights, and what shows them.
+  let files = 2 + Object.keys(assets).length
   const write = async (name: string): Promise<void> => {
     const page = await required(pages, name)
     await writePage(directory, name, page)
@@ -53,11 +54,11 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
   const all = (await required(pages, 'nights')) as NightsPage
   const own = all.series.filter(({ series }) => runPage.series.includes(series))
   await writePage(directory, 'nights', { kind: 'nights', series: own })
-  await writeFile(join(directory, 'viewer.js'), assets['viewer.js'])
-  await writeFile(join(directory, 'viewer.css'), assets['viewer.css'])
+  const { 'index.html': page, ...others } = assets
+  for (const [name, bytes] of Object.entries(others)) await writeFile(join(directory, name), bytes)
   // The page last: a directory that has it is whole.
-  await writeFile(join(directory, 'index.html'), asFile(assets['index.html'].toString()))
-  return files + 1
+  await writeFile(join(directory, 'index.html'), asFile(page.toString()))
+  return files
 }
 
 async function requireEmpty(directory: string): Promise<void> {

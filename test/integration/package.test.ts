@@ -83,6 +83,7 @@ test('the package holds what a worker needs to start and neither sources nor tes
     'dist/client/index.d.ts',
     'dist/workflow-bundle.js',
     'dist/viewer/pages/index.html',
+    'dist/viewer/pages/start.js',
     'dist/viewer/pages/viewer.js',
     'dist/viewer/pages/viewer.css',
     'recipes/demo.yaml',

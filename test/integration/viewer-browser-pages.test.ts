@@ -14,7 +14,7 @@ import { type RunningViewer, serveViewer } from '../../src/viewer/serve.ts'
 import { openBrowser } from '../support/browser.ts'
 import { makeEvaluation } from '../support/evaluation-records.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
-import { eventually } from '../support/hang.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
 import { storeEpisode, storeProximal, storeRecords, storeTokens, storeViewedRun } from '../support/viewed-run.ts'
 import { axe, foreignElements, openPage } from '../support/viewer-page.ts'
 
@@ -182,4 +182,34 @@ test('a run of a million turns: its table holds the rows in sight, from the firs
   })
   assert.deepEqual(wrong, [])
   await context.close()
+})
+
+test('the data of an address is asked for before the script of the page is there, and once', async () => {
+  await storeEvaluations()
+  await storeViewedRun(store, 'early')
+  const episode = await storeEpisode(store, { run: 'early', taskId: 'o__n-1', turns: 25, verdict: 'resolved' })
+  for (const [address, ready, data] of [
+    [`#/episode/${episode}?turn=21`, 'article.turn pre', [`episode/${episode}`, `turns/1/${episode}`]],
+    ['#/run/early', '.episodes .space .row', ['run/early', 'episodes/early']],
+    ['#/compare/old/nightly/new/nightly', '.compare .row', ['compare/old/nightly/new/nightly']],
+  ] as const) {
+    const page = await browser.newPage()
+    page.setDefaultTimeout(HANG_MS)
+    const asked: string[] = []
+    page.on('request', (request) => {
+      const { pathname, searchParams } = new URL(request.url())
+      if (pathname.endsWith('/data')) asked.push(searchParams.get('name') ?? '')
+    })
+    const held = Promise.withResolvers<void>()
+    await page.route('**/viewer.js', async (route) => {
+      await held.promise
+      await route.continue()
+    })
+    await page.goto(`${viewer.url}${address}`, { waitUntil: 'commit' })
+    await eventually(async () => assert.deepEqual(asked, data))
+    held.resolve()
+    await page.locator(ready).first().waitFor()
+    for (const name of data) assert.equal(asked.filter((one) => one === name).length, 1, name)
+    await page.close()
+  }
 })

@@ -103,7 +103,7 @@ test('the address opens a page that allows no inline script, no frame and no oth
   assert.equal(headers['referrer-policy'], 'no-referrer')
   assert.equal(headers['access-control-allow-origin'], undefined)
   assert.doesNotMatch(body, /<script(?![^>]*\ssrc=)|\son\w+=|javascript:/i)
-  for (const name of ['viewer.js', 'viewer.css']) assert.equal((await ask(inside(name))).status, 200, name)
+  for (const name of ['start.js', 'viewer.js', 'viewer.css']) assert.equal((await ask(inside(name))).status, 200, name)
 })
 
 test('without the token there is nothing, whatever is asked for', async () => {
@@ -112,6 +112,7 @@ test('without the token there is nothing, whatever is asked for', async () => {
   assert.ok(token.length >= 32)
   const wrong = Buffer.from(Buffer.from(token).toReversed()).toString()
   for (const path of [
+    '/start.js',
     '/viewer.js',
     '/data?name=runs',
     `/${wrong}/`,

@@ -1,10 +1,10 @@
 import { useState } from 'preact/hooks'
 import type { ComparedAttempts, ComparePage as CompareData } from '../../src/viewer/pages.types.ts'
+import { bothEpisodes, linkTo } from '../../src/viewer/shared/address.ts'
 import { usePage } from './data.ts'
 import { Turn, useEpisode, useTurn } from './episode-page.tsx'
 import { useKeys } from './keys.ts'
 import { Outcome, TableView, Waiting } from './parts.tsx'
-import { linkTo } from './route.ts'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
@@ -73,10 +73,9 @@ function Attempts({ of: { resolved, attempts, episodes } }: { of: ComparedAttemp
   )
 }
 
-/** Two trajectories, turn by turn. @param of two ids of five parts each */
+/** Two trajectories, turn by turn. @param of both ids */
 export function BothPage({ of }: { of: string }) {
-  const parts = of.split('/')
-  const [left, right] = [parts.slice(0, 5).join('/'), parts.slice(5).join('/')]
+  const [left, right] = bothEpisodes(of)
   const [before, after] = [useEpisode(left), useEpisode(right)]
   const [turn, setTurn] = useState(0)
   const last = Math.max(before.page?.turns.length ?? 0, after.page?.turns.length ?? 0) - 1

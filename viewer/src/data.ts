@@ -1,6 +1,7 @@
 /** Pages by name: asked of the server, or loaded from the files of a static report. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { LiveMessage, Page } from '../../src/viewer/pages.types.ts'
+import { dataAddress } from '../../src/viewer/shared/address.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
 
 export const isStatic = document.querySelector('meta[name="longhaul-pages"][content="files"]') !== null
@@ -33,10 +34,17 @@ export function readPageAnew(name: string): Promise<Page> {
 }
 
 async function loadJson(name: string): Promise<Page> {
-  const response = await fetch(`data?name=${encodeURIComponent(name)}`)
+  const response = await (takeAsked(name) ?? fetch(dataAddress(name)))
   const answer: unknown = await response.json()
   if (response.ok) return answer as Page
   throw new Error((answer as { error?: string }).error ?? `the server answered ${response.status}`)
+}
+
+/** The answer that start.js has asked for. An answer is read once: a page that is read anew asks again. */
+function takeAsked(name: string): Promise<Response> | undefined {
+  const answer = window.longhaulAsked?.get(name)
+  window.longhaulAsked?.delete(name)
+  return answer
 }
 
 function loadScript(name: string): Promise<Page> {

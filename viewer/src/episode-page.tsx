@@ -7,11 +7,12 @@ import type {
   TurnsPage,
   TurnView,
 } from '../../src/viewer/pages.types.ts'
+import { linkTo, turnOf } from '../../src/viewer/shared/address.ts'
 import { isOlder, partOf, turnLine } from '../../src/viewer/shared/turn-parts.ts'
 import { isStatic, type Loaded, readPage, useLive, usePage } from './data.ts'
 import { useKeys } from './keys.ts'
 import { Diff, Outcome, seconds, Waiting } from './parts.tsx'
-import { linkTo, replaceRoute } from './route.ts'
+import { replaceRoute } from './route.ts'
 import { Block, Visible } from './text.tsx'
 import { Timeline } from './timeline.tsx'
 import { TurnSearch } from './turn-search.tsx'
@@ -81,11 +82,6 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
       <Graded page={page} />
     </main>
   )
-}
-
-function turnOf(query: string): number {
-  const turn = Number(new URLSearchParams(query).get('turn') ?? '0')
-  return Number.isSafeInteger(turn) && turn >= 0 ? turn : 0
 }
 
 /** So many turns before a reader comes to another part, it is read. */

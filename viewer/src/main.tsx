@@ -1,8 +1,6 @@
 import { Component, type ComponentChildren, render } from 'preact'
 import { useState } from 'preact/hooks'
 import { BothPage, ComparePage } from './compare-page.tsx'
-import { TOKEN_KEY } from '../../src/viewer/shared/token-key.ts'
-import { isStatic } from './data.ts'
 import { EpisodePage } from './episode-page.tsx'
 import { useKeys } from './keys.ts'
 import { NightsPage, TrendPage } from './nights-page.tsx'
@@ -58,17 +56,6 @@ class Guard extends Component<{ children: ComponentChildren }, { error: string |
 
   render() {
     return this.state.error === null ? this.props.children : <p role="alert">This page failed: {this.state.error}</p>
-  }
-}
-
-if (!isStatic) rememberToken()
-
-/** For links without the token, which the server's first page completes in this browser alone. */
-function rememberToken(): void {
-  try {
-    localStorage.setItem(TOKEN_KEY, location.pathname.split('/')[1] ?? '')
-  } catch {
-    // A browser that keeps nothing: such links ask for the whole address.
   }
 }
 

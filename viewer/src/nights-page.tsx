@@ -8,9 +8,10 @@ import type {
 } from '../../src/viewer/pages.types.ts'
 import { TREND_METRICS, type TrendLines, trendLines, type TrendMetric } from '../../src/viewer/shared/trend-lines.ts'
 import { Curve } from './curve.tsx'
+import { linkTo } from '../../src/viewer/shared/address.ts'
 import { isStatic, usePage } from './data.ts'
 import { Waiting } from './parts.tsx'
-import { linkTo, replaceRoute } from './route.ts'
+import { replaceRoute } from './route.ts'
 import { Visible } from './text.tsx'
 
 export function NightsPage() {

@@ -9,6 +9,7 @@ import type {
   RunsPage as RunsData,
   TrainingLine,
 } from '../../src/viewer/pages.types.ts'
+import { linkTo } from '../../src/viewer/shared/address.ts'
 import {
   filterRows,
   readFilter,
@@ -21,7 +22,7 @@ import { Curve, type CurveSeries } from './curve.tsx'
 import { useLive, usePage, usePlayedPage } from './data.ts'
 import { useKeys } from './keys.ts'
 import { Outcome, TableView, Waiting } from './parts.tsx'
-import { linkTo, replaceRoute } from './route.ts'
+import { replaceRoute } from './route.ts'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 

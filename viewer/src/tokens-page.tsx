@@ -1,9 +1,9 @@
 import { useMemo, useState } from 'preact/hooks'
 import type { TokensPage as TokensData } from '../../src/viewer/pages.types.ts'
 import { isOutsideClip } from '../../src/viewer/shared/token-clip.ts'
+import { linkTo } from '../../src/viewer/shared/address.ts'
 import { usePage } from './data.ts'
 import { Waiting } from './parts.tsx'
-import { linkTo } from './route.ts'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeRecord } from '../../../test/support/episode-records.ts'
 import type { EpisodeRow } from '../pages.types.ts'
+import { dataAddress, firstData, linkTo, readRoute } from './address.ts'
 import { dataFile } from './data-file.ts'
 import { diffLines } from './diff-lines.ts'
 import { filterRows, NO_FILTER, readFilter, repositoryOf, writeFilter } from './filter-rows.ts'
@@ -110,4 +111,27 @@ test('a ratio on the edge of the clip is inside', () => {
     [false, true, false, true],
   )
   assert.equal(isOutsideClip(5, null), false)
+})
+
+test('an address names the data of its first picture', () => {
+  const ids = ['r/dapo-1/0001/o__n-1/00', 'r/dapo-1/0001/o__n-1/01'] as const
+  assert.deepEqual(firstData(''), ['runs'])
+  assert.deepEqual(firstData('#/nights'), ['nights'])
+  assert.deepEqual(firstData(linkTo('run', 'a b', 'only=flip')), ['run/a b', 'episodes/a b'])
+  assert.deepEqual(firstData(linkTo('episode', ids[0])), [`episode/${ids[0]}`, `turns/0/${ids[0]}`])
+  assert.deepEqual(firstData(linkTo('episode', ids[0], 'turn=499')), [`episode/${ids[0]}`, `turns/24/${ids[0]}`])
+  assert.deepEqual(firstData(linkTo('episode', ids[0], 'turn=-1')), [`episode/${ids[0]}`, `turns/0/${ids[0]}`])
+  assert.deepEqual(
+    firstData(linkTo('both', ids.join('/'))),
+    ids.flatMap((id) => [`episode/${id}`, `turns/0/${id}`]),
+  )
+  assert.deepEqual(firstData(linkTo('compare', 'old/x/new/y')), ['compare/old/x/new/y'])
+  assert.deepEqual(firstData('#/elsewhere/x'), [])
+})
+
+test('a link leads to what it was made of, whatever characters that has; a broken one is read as it stands', () => {
+  const of = 'r/ä %/?#&=/x'
+  assert.deepEqual(readRoute(linkTo('run', of, 'only=hack')), { kind: 'run', of, query: 'only=hack' })
+  assert.deepEqual(readRoute('#/run/%E0%A4%A'), { kind: 'run', of: '%E0%A4%A', query: '' })
+  assert.equal(dataAddress('run/a&b=c'), 'data?name=run%2Fa%26b%3Dc')
 })
