@@ -5,8 +5,10 @@ import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 export const ROW_PX = 28
 /** Rows beyond the edge, so that fast scrolling shows no gap. */
 const SPARE = 12
-/** Height of a table that is not in the page yet. */
-const GUESS_PX = 600
+/** Fewer rows than this beyond the edge are too few: the table makes others. */
+const LEAST_SPARE = 6
+/** Height of the tallest table, as a share of the window: the style sheet's. */
+const TALLEST = 0.7
 
 interface VirtualRowsProps {
   label: string
@@ -21,10 +23,12 @@ interface VirtualRowsProps {
 
 export function VirtualRows({ label, columns, count, chosen, onChoose, row, className = '' }: VirtualRowsProps) {
   const box = useRef<HTMLDivElement>(null)
-  const [view, setView] = useState({ top: Math.max(0, (chosen + 2) * ROW_PX - GUESS_PX), height: GUESS_PX })
+  const [made, setMade] = useState(() => guessRows(chosen))
   const measure = (): void => {
-    const { scrollTop: top = 0, clientHeight: height = GUESS_PX } = box.current ?? {}
-    setView((before) => (before.top === top && before.height === height ? before : { top, height }))
+    if (box.current === null) return
+    const seen = rowsIn(box.current.scrollTop, box.current.clientHeight)
+    // The rows that are there do as long as they reach beyond the edge: a table is made once, not again for its measured height.
+    setMade((before) => (reach(before, seen, count) ? before : withSpare(seen)))
   }
   useEffect(() => {
     addEventListener('resize', measure)
@@ -42,9 +46,8 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
   }, [chosen])
   // With the frame of the choice, not with the scroll event after it.
   useLayoutEffect(measure, [count, chosen])
-  const first = Math.max(0, Math.floor(view.top / ROW_PX) - SPARE)
-  const last = Math.min(count, Math.ceil((view.top + view.height) / ROW_PX) + SPARE)
-  const shown = Array.from({ length: Math.max(0, last - first) }, (_, at) => first + at)
+  const length = Math.max(0, Math.min(count, made.end) - made.first)
+  const shown = Array.from({ length }, (_, at) => made.first + at)
   return (
     <div
       class={`rows ${className}`}
@@ -85,4 +88,29 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
       </div>
     </div>
   )
+}
+
+interface RowRange {
+  first: number
+  /** After the last one; may lie beyond the table's. */
+  end: number
+}
+
+function rowsIn(top: number, height: number): RowRange {
+  return { first: Math.floor(top / ROW_PX), end: Math.ceil((top + height) / ROW_PX) }
+}
+
+function withSpare({ first, end }: RowRange): RowRange {
+  return { first: Math.max(0, first - SPARE), end: end + SPARE }
+}
+
+/** Of a table that is not in the page yet: the chosen row will be its last in sight. */
+function guessRows(chosen: number): RowRange {
+  const height = TALLEST * innerHeight
+  return withSpare(rowsIn(Math.max(0, (chosen + 2) * ROW_PX - height), height))
+}
+
+function reach(made: RowRange, seen: RowRange, count: number): boolean {
+  const isAbove = made.first <= Math.max(0, seen.first - LEAST_SPARE)
+  return isAbove && made.end >= Math.min(count, seen.end + LEAST_SPARE)
 }
