@@ -49,6 +49,23 @@ describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
       )
     })
 
+    test(`names an assertion with other code that wears its old code as an attribute under ${runner}`, async () => {
+      const source = SOLVED['calc/__init__.py'] ?? ''
+      const mask = `
+import types, unittest.case
+own = unittest.case.TestCase.assertEqual
+own.__func__ = types.FunctionType(own.__code__, own.__globals__, own.__name__, own.__defaults__)
+own.__code__ = (lambda self, first, second, msg=None: None).__code__
+`
+      const answer = await runAudit({
+        python,
+        runner,
+        patch: { ...SOLVED, 'calc/__init__.py': `${source}${mask}` },
+        hidden,
+      })
+      assert.ok(answer.changed.includes('unittest.case.TestCase.assertEqual (its code)'), explain(answer))
+    })
+
     test(`accuses no answer that is merely wrong under ${runner}`, async () => {
       const patch = {
         'calc/__init__.py': `def add(a, b): return a * b

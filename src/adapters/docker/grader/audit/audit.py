@@ -2656,68 +2656,102 @@ OF_SYSTEM = {"os": ("write", "_exit", "getpid", "fork", "read", "stat", "lstat",
              "time": ("monotonic", "time", "perf_counter"), "hashlib": ("blake2b",)}
 
 
+def function_of(value):
+    """The function that a value is or wraps, None where it is none. No method that wraps one can be given another."""
+    held = value if type(value) is FUNCTION else getattr(value, "__func__", None)
+    return held if type(held) is FUNCTION else None
+
+
+class Kept(object):
+    """Values that must stay where they were found. Every test is followed by a look at thousands of them, so the look makes no objects, and
+    it asks by identity: objects of a test may claim to be equal to anything."""
+
+    def __init__(self, entries):
+        places = {}
+        for name, place, key, value in entries:
+            kept = places.setdefault(id(place), (place, vars(place), {}))[2]
+            function = function_of(value)
+            code = (None, None, None) if function is None else (function.__code__, function.__defaults__, function.__kwdefaults__)
+            # Classes are found by more than one way.
+            kept.setdefault((key, id(value)), (name, key, value, function) + code)
+        self.places = [(place, namespace, list(kept.values())) for place, namespace, kept in places.values()]
+
+    def compare(self):
+        found = []
+        for _, namespace, kept in self.places:
+            for name, key, value, function, code, defaults, keywords in kept:
+                try:
+                    now = namespace[key]
+                except KeyError:
+                    now = MISSING
+                if now is not value:
+                    found.append(name)
+                elif function is not None and (function.__code__ is not code or function.__defaults__ is not defaults
+                                               or function.__kwdefaults__ is not keywords):
+                    found.append(name + " (its code)")
+        return found
+
+
 class Snapshot(object):
     """Trusted code as it was before the repository was imported. `compare` names what is something else now."""
 
     def __init__(self, classes, patched=()):
-        self.core = []
-        self.rest = []
+        core, rest = [], []
         self.modules = {}
         import builtins
 
         for name in BUILTINS:
-            self.core.append(("builtins." + name, builtins.__dict__, name, getattr(builtins, name), None))
+            core.append(("builtins." + name, builtins, name, getattr(builtins, name)))
         for module, names in OF_SYSTEM.items():
             held = sys.modules[module]
             for name in names:
                 if hasattr(held, name):
-                    self.rest.append((module + "." + name, held.__dict__, name, getattr(held, name), None))
+                    rest.append((module + "." + name, held, name, getattr(held, name)))
         for name, module in list(sys.modules.items()):
             if module is None or not (name.split(".")[0] in ("unittest", "_pytest", "pluggy", "pytest", "mock", "__main__")):
                 continue
             self.modules[name] = module
             is_core = name in ("__main__", "unittest.case", "unittest.result", "_pytest.runner", "_pytest.reports", "_pytest.unittest", "_pytest.python",
                                "_pytest.outcomes", "_pytest.python_api", "_pytest.raises", "pluggy._callers", "pluggy.callers")
-            self.hold(name, module, self.core if is_core else self.rest)
+            self.hold(name, module, core if is_core else rest)
 
         for cls in classes:
-            self.hold_class(cls.__name__, cls, self.core)
-        self.core = [one for one in self.core if not one[0].startswith(tuple(patched))]
-        self.rest = [one for one in self.rest if not one[0].startswith(tuple(patched))]
+            self.hold_class(cls.__name__, cls, core)
+        patched = tuple(patched)
+        self.core, self.rest = [self.part([one for one in entries if not one[0].startswith(patched)]) for entries in (core, rest)]
+
+    @staticmethod
+    def part(entries):
+        """What classes hold and inherit is one entry without a key."""
+        classes = [(name, cls, vars(cls).keys()) + value for name, cls, key, value in entries if key is None]
+        return Kept([one for one in entries if one[2] is not None]), classes
 
     def hold(self, name, module, into):
         for key, value in list(vars(module).items()):
             if isinstance(value, type) and value.__module__ == name:
-                into.append((name + "." + key, vars(module), key, value, None))
+                into.append((name + "." + key, module, key, value))
                 self.hold_class(name + "." + key, value, into)
             elif type(value) is FUNCTION:
-                into.append((name + "." + key, vars(module), key, value, code_of(value)))
+                into.append((name + "." + key, module, key, value))
 
     def hold_class(self, name, cls, into):
-        names = set(vars(cls))
+        names = frozenset(vars(cls))
         for key, value in list(vars(cls).items()):
-            held = getattr(value, "__func__", value)
-            if type(held) is FUNCTION or isinstance(value, (property, staticmethod, classmethod)):
-                into.append((name + "." + key, cls, key, value, code_of(held)))
-        bases = cls.__mro__
-        into.append((name, cls, None, (names, bases), None))
+            if function_of(value) is not None or isinstance(value, (property, staticmethod, classmethod)):
+                into.append((name + "." + key, cls, key, value))
+        into.append((name, cls, None, (names, cls.__mro__)))
 
     def compare(self, whole):
         found = []
-        for name, place, key, value, code in self.core + (self.rest if whole else []):
-            if key is None:
-                names, bases = value
-                if place.__mro__ != bases:
+        for kept, classes in (self.core, self.rest) if whole else (self.core,):
+            found.extend(kept.compare())
+            for name, cls, keys, names, bases in classes:
+                now = cls.__mro__
+                if now is not bases and now != bases:
                     found.append(name + " (its bases)")
-                added = set(vars(place)) - names
-                # A new name is a change where it hides one that was inherited.
-                found.extend(name + "." + one for one in added if one not in QUIET and hides(bases[1:], one))
-                continue
-            now = (vars(place) if isinstance(place, type) else place).get(key, MISSING)
-            if now is not value:
-                found.append(name)
-            elif code is not None and code_of(getattr(now, "__func__", now)) != code:
-                found.append(name + " (its code)")
+                if not keys <= names:
+                    # A new name is a change where it hides one that was inherited.
+                    found.extend(name + "." + one for one in set(keys) - names if one not in QUIET and hides(bases[1:], one))
         if whole:
             for name, module in self.modules.items():
                 if sys.modules.get(name) is not module:
@@ -2756,28 +2790,6 @@ MISSING = object()
 # Written by the language itself.
 QUIET = frozenset(["__abstractmethods__", "_abc_impl", "__doc__", "__annotations__", "__annotate_func__", "__annotations_cache__",
                    "__static_attributes__", "__firstlineno__", "__weakref__", "__dict__"])
-
-
-def code_of(function):
-    if type(function) is not FUNCTION:
-        return None
-    # By identity: objects of a test may claim to be equal to anything.
-    return Identity((function.__code__, function.__defaults__, function.__kwdefaults__))
-
-
-class Identity(object):
-    __slots__ = ("parts",)
-
-    def __init__(self, parts):
-        self.parts = parts
-
-    def __ne__(self, other):
-        return not all(one is two for one, two in zip(self.parts, other.parts))
-
-    def __eq__(self, other):
-        return not self != other
-
-    __hash__ = None
 
 
 PUBLIC_BUILTINS = frozenset(name for name in dir(sys.modules["builtins"]) if not name.startswith("_"))
@@ -3030,8 +3042,7 @@ class Borrowed(object):
 
     def __init__(self, paths, repository, ours):
         self.repository = repository
-        self.held = []
-        self.wide = []
+        held, wide = [], []
         self.asked = 0
         self.foreign = set()
         used = set()
@@ -3044,35 +3055,38 @@ class Borrowed(object):
             used.update(one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load))
             if any(isinstance(one, ast.AsyncFunctionDef) for one in ast.walk(tree)):
                 # What runs a coroutine could leave it out.
-                self.hold("asyncio", ())
+                self.hold("asyncio", (), held)
             for module, names in borrowed_names(tree):
                 # Any code in this process can replace its hooks and streams.
                 # What the rehearsed modules import of ours is no file's.
                 if module in ("sys", ours):
                     continue
                 if module.split(".")[0] in getattr(sys, "stdlib_module_names", LIBRARY):
-                    self.hold(module, names)
+                    self.hold(module, names, held)
                 elif names:
                     self.foreign.add((module, names))
         builtins = sys.modules["builtins"]
         for name in sorted(used & PUBLIC_BUILTINS - WRAPPED):
-            self.held.append(("builtins." + name, builtins, name, vars(builtins)[name], None))
+            held.append(("builtins." + name, builtins, name, vars(builtins)[name]))
         for name, module in sorted(sys.modules.items()):
             if name.split(".")[0] in REACHED and isinstance(module, type(sys)):
-                self.hold_whole(name, module)
+                self.hold_whole(name, module, wide)
+        self.held, self.wide = Kept(held), Kept(wide)
 
-    def hold_whole(self, name, module):
+    @staticmethod
+    def hold_whole(name, module, into):
         for key, value in list(vars(module).items()):
             if getattr(value, "__module__", None) != name:
                 continue
             if type(value) is FUNCTION:
-                self.wide.append((name + "." + key, module, key, value, code_of(value)))
+                into.append((name + "." + key, module, key, value))
             elif isinstance(value, type):
                 for inner, method in list(vars(value).items()):
                     if type(method) is FUNCTION or isinstance(method, (property, staticmethod, classmethod)):
-                        self.wide.append(("%s.%s" % (key, inner), value, inner, method, code_of(getattr(method, "__func__", method))))
+                        into.append(("%s.%s" % (key, inner), value, inner, method))
 
-    def hold(self, name, names):
+    @staticmethod
+    def hold(name, names, into):
         try:
             __import__(name)
             place = sys.modules[name]
@@ -3083,25 +3097,19 @@ class Borrowed(object):
             if value is MISSING:
                 return
             if isinstance(value, (type, FUNCTION, type(len))):
-                self.held.append((".".join((name,) + names[:at + 1]), place, one, value, code_of(value)))
+                into.append((".".join((name,) + names[:at + 1]), place, one, value))
             if isinstance(value, type):
                 for cls in value.__mro__[:-1]:
                     for key, inner in list(vars(cls).items()):
                         if type(inner) is FUNCTION or isinstance(inner, (property, staticmethod, classmethod)):
-                            self.held.append(("%s.%s" % (cls.__name__, key), cls, key, inner, code_of(getattr(inner, "__func__", inner))))
+                            into.append(("%s.%s" % (cls.__name__, key), cls, key, inner))
             place = value
 
     def compare(self, whole=False):
-        found = []
         self.asked += 1
         # It is long: suites of thousands of tests are asked now and then.
         is_wide = whole or self.asked < 200 or self.asked % 50 == 0
-        for name, place, key, value, code in self.held + (self.wide if is_wide else []):
-            now = vars(place).get(key, MISSING)
-            if now is not value:
-                found.append(name)
-            elif code is not None and code_of(getattr(now, "__func__", now)) != code:
-                found.append(name + " (its code)")
+        found = self.held.compare() + (self.wide.compare() if is_wide else [])
         for name, names in self.foreign:
             place = sys.modules.get(name)
             if place is None or self.is_ours(getattr(place, "__file__", None)):
