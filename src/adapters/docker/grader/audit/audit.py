@@ -11,6 +11,7 @@ Syntax and library of Python 3.6: it is run by the interpreter of the task.
 """
 import ast
 import errno
+import gc
 import hashlib
 import hmac
 import json
@@ -204,7 +205,8 @@ def run_child(spec, pristine, home, started, written):
             os._exit(70)
     for descriptor in (records_high, rehearsed_high, first_read, plan_read):
         os.close(descriptor)
-    # While the child starts.
+    # While the child starts. Trees of the tests hold no cycles that would have to be looked for.
+    gc.disable()
     canaries = make_canaries(dict(spec, pristine=pristine))
     channels = [Channel(keys[0]), Channel(keys[1])]
     ended, status = rehearse(spec, canaries, home, child, (first_write, rehearsed_read, records_read, wakeup_read), channels, deadline)
@@ -2829,9 +2831,10 @@ class TestNames(object):
         """Against what was there when this was asked first."""
         if path not in self.names or not isinstance(namespace, dict):
             return []
-        values = {name: namespace.get(name) for name in self.names[path]}
-        before = self.values.setdefault(path, values)
-        changed = [name for name, value in before.items() if values.get(name) is not value]
+        before = self.values.get(path)
+        if before is None:
+            before = self.values[path] = {name: namespace.get(name) for name in self.names[path]}
+        changed = [name for name, value in before.items() if namespace.get(name) is not value]
         return ["%s of %s" % (name, os.path.basename(path)) for name in changed + sorted(self.foreign[path].intersection(namespace))]
 
 
@@ -3232,6 +3235,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
         start_questions(spec, plan, marks)
     seen = set()
     snapshots = []
+    compiled = {}
     names = TestNames(hidden)
 
     def path_of(node):
@@ -3250,6 +3254,13 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
         if names:
             seen.update(names)
             send({"k": "changed", "names": [name[:200] for name in names]})
+
+    def compile_file(config):
+        def compile_once(path):
+            compiled[path] = rewritten(path, config)
+            return compiled[path]
+
+        return compile_once
 
     class Reporter(object):
         def compare(self, whole):
@@ -3272,7 +3283,8 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
                 from _pytest.assertion import rewrite
 
                 if hasattr(rewrite, "_read_pyc"):
-                    rewrite._read_pyc = lambda *arguments, **named: None
+                    # Compiled files of the repository may say anything. What was compiled here is not compiled twice.
+                    rewrite._read_pyc = lambda source, *arguments, **named: compiled.get(str(source))
             except ImportError:
                 pass
             if is_rehearsal(plan):
@@ -3373,7 +3385,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_load_initial_conftests(self, early_config):
             if not is_rehearsal(plan):
-                snapshots.append(TestTexts(list(hidden) + list(files), lambda path: rewritten(path, early_config), repository))
+                snapshots.append(TestTexts(list(hidden) + list(files), compile_file(early_config), repository))
             yield
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
