@@ -20,7 +20,7 @@ import {
   TestStatus,
 } from '@stryker-mutator/api/test-runner'
 import { TEST_FILES, TESTS_VARIABLE } from './groups.ts'
-import { createModuleGenerations } from './module-generations.ts'
+import { createModuleGenerations, type Generation } from './module-generations.ts'
 
 interface LoadedTest {
   id: string
@@ -42,6 +42,7 @@ class InProcessRunner implements TestRunner {
   #generation = 0
   /** Loaded while no mutant was active. */
   #clean: LoadedTest[] | null = null
+  #cleanGeneration = 0
   #hits: Hits | null = null
 
   capabilities(): { reloadEnvironment: boolean } {
@@ -89,7 +90,10 @@ class InProcessRunner implements TestRunner {
   }
 
   async #loadClean(): Promise<LoadedTest[]> {
-    this.#clean ??= await this.#loadAll({ isCounting: false })
+    if (this.#clean === null) {
+      this.#clean = await this.#loadAll({ isCounting: false })
+      this.#cleanGeneration = this.#generation
+    }
     return this.#clean
   }
 
@@ -97,13 +101,13 @@ class InProcessRunner implements TestRunner {
     this.#generation += 1
     const loaded: LoadedTest[] = []
     for (const file of globSync(process.env[TESTS_VARIABLE] ?? TEST_FILES, { cwd: this.#root }).toSorted()) {
-      loaded.push(...(await this.#load(file, isCounting)))
+      loaded.push(...(await this.#load(file, { isCounting })))
     }
     return loaded
   }
 
-  async #load(file: string, isCounting = false): Promise<LoadedTest[]> {
-    const tests = await this.#modules.load(join(this.#root, file), { number: this.#generation, isCounting })
+  async #load(file: string, how: Omit<Generation, 'number'>): Promise<LoadedTest[]> {
+    const tests = await this.#modules.load(join(this.#root, file), { number: this.#generation, ...how })
     return tests.map(({ name, run }, index) => ({ id: `${file}#${index}: ${name}`, file, name, run, tookMs: 0 }))
   }
 
@@ -128,12 +132,13 @@ class InProcessRunner implements TestRunner {
     })
     const { testFilter: _reached, ...anywhere } = options
     const files = new Set(this.#nearest(clean, anywhere).map(({ file }) => file))
+    const changed = { file: options.sandboxFileName, base: this.#cleanGeneration }
     let nrOfTests = 0
     for (const file of files) {
       if (this.#modules.distance(join(this.#root, file), options.sandboxFileName) === Infinity) continue
       let tests: LoadedTest[]
       try {
-        tests = await this.#load(file)
+        tests = await this.#load(file, { isCounting: false, changed })
       } catch (error) {
         // A file that does not load fails, as it does under `node --test`.
         const killedBy = clean.filter((test) => test.file === file).map(({ id }) => id)

@@ -7,6 +7,8 @@ export interface Generation {
   number: number
   /** Whether Stryker's code counts which test reaches which mutant: five times slower, and wanted once. */
   isCounting: boolean
+  /** A module that must be evaluated anew, with all that import it; the others are those of the base. @default all are loaded anew */
+  changed?: { file: string; base: number }
 }
 
 /** Loads test files again and again, each time with modules of their own, and knows who imports whom. */
@@ -27,6 +29,7 @@ export function createModuleGenerations(root: string): ModuleGenerations {
   const base = pathToFileURL(`${root}/`).href
   const isOurs = (url: string): boolean => url.startsWith(base) && !url.includes('/node_modules/')
   const sources = new Map<string, string>()
+  const changes = new Map<string, { file: string; base: number }>()
   const imports = new Map<string, Set<string>>()
 
   registerHooks({
@@ -38,7 +41,10 @@ export function createModuleGenerations(root: string): ModuleGenerations {
       if (!isOurs(found.url)) return found
       const [parent, child] = [withoutQuery(parentURL), withoutQuery(found.url)]
       imports.set(parent, (imports.get(parent) ?? new Set()).add(child))
-      return { ...found, url: `${child}${parentURL.slice(parent.length)}` }
+      const query = parentURL.slice(parent.length)
+      const changed = changes.get(query)
+      const isKept = changed !== undefined && distance(child, pathToFileURL(changed.file).href) === Infinity
+      return { ...found, url: `${child}${isKept ? queryOf({ number: changed.base, isCounting: false }) : query}` }
     },
     load(url, context, next) {
       if (!isOurs(url)) return next(url, context)
@@ -50,24 +56,31 @@ export function createModuleGenerations(root: string): ModuleGenerations {
     },
   })
 
+  const distance = (from: string, wanted: string): number => {
+    const seen = new Set<string>()
+    let level = [from]
+    for (let depth = 0; level.length > 0; depth += 1) {
+      if (level.includes(wanted)) return depth
+      for (const url of level) seen.add(url)
+      level = [...new Set(level.flatMap((url) => [...(imports.get(url) ?? [])]))].filter((url) => !seen.has(url))
+    }
+    return Infinity
+  }
+
   return {
-    async load(file, { number, isCounting }) {
+    async load(file, generation) {
+      const query = queryOf(generation)
+      if (generation.changed !== undefined) changes.set(query, generation.changed)
       takeCollected()
-      await import(`${pathToFileURL(file).href}?generation=${number}${isCounting ? '&counting' : ''}`)
+      await import(`${pathToFileURL(file).href}${query}`)
       return takeCollected()
     },
-    distance(testFile, file) {
-      const wanted = pathToFileURL(file).href
-      const seen = new Set<string>()
-      let level = [pathToFileURL(testFile).href]
-      for (let depth = 0; level.length > 0; depth += 1) {
-        if (level.includes(wanted)) return depth
-        for (const url of level) seen.add(url)
-        level = [...new Set(level.flatMap((url) => [...(imports.get(url) ?? [])]))].filter((url) => !seen.has(url))
-      }
-      return Infinity
-    },
+    distance: (testFile, file) => distance(pathToFileURL(testFile).href, pathToFileURL(file).href),
   }
+}
+
+function queryOf({ number, isCounting }: Generation): string {
+  return `?generation=${number}${isCounting ? '&counting' : ''}`
 }
 
 function withoutQuery(url: string): string {
