@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { cellsOf, planSeed, visitCounts } from './cells.ts'
 import { faultNamed, FAULTS, faultsNamed, faultsOn } from './faults.ts'
-import { type Phase, PHASES, RESTART_PHASES, type Visit } from './phases.ts'
+import { type Phase, PHASES, RESTART_PHASES, TRAINING_PHASES, type Visit } from './phases.ts'
 
 test('300 seeds: every fault is planned at every phase at which it can strike', () => {
   const planned = new Set<string>()
@@ -19,7 +19,7 @@ test('300 seeds: every fault is planned at every phase at which it can strike', 
 test('on a bucket: no training, no fault of a disk, and every way in which a bucket goes wrong at every phase of an episode', () => {
   const faults = faultsOn('s3')
   const planned = new Set<string>()
-  for (let seed = 1; seed <= 200; seed++) {
+  for (let seed = 1; seed <= 250; seed++) {
     const { kind, cells } = planSeed(seed, faults)
     assert.equal(kind, 'evaluation')
     for (const { fault, phase } of cells) planned.add(`${fault.name} × ${phase}`)
@@ -40,6 +40,14 @@ test('faults that end a run or a host: alone in their run', () => {
     const { cells } = planSeed(seed)
     assert.ok(cells.length >= 1)
     assert.ok(cells.length === 1 || cells.every(({ fault }) => fault.isAlone !== true))
+  }
+})
+
+test('a fault at the hand-over to a part, or of a part: its run has parts, and so has the other fault of that run', () => {
+  for (let seed = 1; seed <= 300; seed++) {
+    const { inParts, cells } = planSeed(seed)
+    const wanted = cells.map(({ fault, phase }) => phase === 'parting' || fault.needsParts === true)
+    assert.deepEqual([...new Set(wanted)], [inParts], `seed ${seed}`)
   }
 })
 
@@ -90,6 +98,7 @@ test('a run is ended at each of the named moments, in every way', () => {
     'terminate-all',
     'cancel-restart',
     'reset',
+    'terminate-one',
     'fail-restart',
     'database-lost',
     'stack-kill',
@@ -98,13 +107,14 @@ test('a run is ended at each of the named moments, in every way', () => {
   assert.ok(families.every((family) => family.length > 0))
   for (const { name, phases, expects } of families.flat()) {
     // A full store ends no training: the job waits for room, as `disk-full` shows there.
-    const named =
-      name === 'fail-restart:store' ? RESTART_PHASES.filter((phase) => phase !== 'training') : RESTART_PHASES
+    const named = /^(terminate-one:.*|reset:part)$/.test(name)
+      ? RESTART_PHASES.filter((phase) => !TRAINING_PHASES.some((one) => one === phase))
+      : RESTART_PHASES.filter((phase) => name !== 'fail-restart:store' || phase !== 'training')
     assert.deepEqual([name, phases, expects], [name, named, 'restarted'])
   }
   assert.ok(faultsNamed('disk-full').some(({ phases }) => phases.includes('training')))
   assert.deepEqual(
     faultsNamed('reset').map(({ name }) => name),
-    ['root', 'stage', 'rollout', 'group', 'episode'].map((level) => `reset:${level}`),
+    ['root', 'stage', 'rollout', 'part', 'group', 'episode'].map((level) => `reset:${level}`),
   )
 })

@@ -14,6 +14,8 @@ export interface Cell {
 export interface SeedPlan {
   seed: number
   kind: 'evaluation' | 'training'
+  /** The rollout is played in parts. */
+  inParts: boolean
   /** One after the other in one run. */
   cells: Cell[]
 }
@@ -36,12 +38,15 @@ export function planSeed(seed: number, faults: readonly Fault[] = FAULTS): SeedP
   const runs = trains ? training : episodes
   const chosen = runs[turn % runs.length] ?? []
   const kind = trains ? 'training' : 'evaluation'
-  return { seed, kind, cells: inOrder(chosen).map(([fault, phase]) => cellOf(fault, phase, random.unit())) }
+  const cells = inOrder(chosen).map(([fault, phase]) => cellOf(fault, phase, random.unit()))
+  return { seed, kind, inParts: chosen.some(needsParts), cells }
 }
 
 function cellOf(fault: Fault, phase: Phase, nth: number): Cell {
   // A second host may get no more than one episode.
-  return { fault, phase, nth: fault.needsSecondHost === true ? 0 : nth }
+  if (fault.needsSecondHost === true) return { fault, phase, nth: 0 }
+  // The first half of a run may have no further part yet.
+  return { fault, phase, nth: fault.needsParts === true ? 0.5 + nth / 2 : nth }
 }
 
 /** The earlier phase first: something must be left for the second fault. */
@@ -63,13 +68,21 @@ function needsTraining([fault, phase]: Pair): boolean {
   return fault.needsTraining?.includes(phase) === true
 }
 
-/** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like. */
+export function needsParts([fault, phase]: Pair): boolean {
+  return phase === 'parting' || fault.needsParts === true
+}
+
+/** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like, as do those of parts. */
 function groupRuns(cells: readonly Pair[]): Pair[][] {
   const alone = cells.filter(([{ isAlone, limitsRun }]) => isAlone === true || limitsRun === true)
   const shared = cells.filter((cell) => !alone.includes(cell))
   const restarts = shared.filter(([{ expects }]) => expects === 'restarted')
   const others = shared.filter(([{ expects }]) => expects !== 'restarted')
-  return shuffled([...alone.map((cell) => [cell]), ...inPairs(restarts), ...inPairs(others)])
+  const kinds = [restarts, others].flatMap((cells) => [
+    cells.filter(needsParts),
+    cells.filter((cell) => !needsParts(cell)),
+  ])
+  return shuffled([...alone.map((cell) => [cell]), ...kinds.flatMap(inPairs)])
 }
 
 /** Every pair fault × phase that applies. */

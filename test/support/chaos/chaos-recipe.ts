@@ -1,6 +1,8 @@
 /** The small runs that chaos plays, as overrides of shipped recipes. */
 
 const TASKS = 2
+/** Three parts of a rollout. */
+const TASKS_OF_PARTS = 4
 /** Episodes of a group: less could not be whole or broken. */
 const GROUP_SIZE = 2
 /** Indexes that replacements may need: a group loses all its episodes at most this often. */
@@ -13,6 +15,7 @@ export function overridesOf({
   policyUrl,
   stage,
   further = false,
+  inParts = false,
 }: {
   kind: 'evaluation' | 'training'
   seed: number
@@ -21,6 +24,8 @@ export function overridesOf({
   stage: object | undefined
   /** Only to know what episodes under further indexes are: bigger groups, nothing else. @default false */
   further?: boolean
+  /** A rollout has more groups than one history. @default false */
+  inParts?: boolean
 }): Record<string, unknown> {
   const groupSize = further ? GROUP_SIZE * (1 + FURTHER_GROUPS) : GROUP_SIZE
   const common = {
@@ -28,17 +33,18 @@ export function overridesOf({
     scaffold: { limits: { commandTimeoutS: 20, maxTokensPerTurn: 300 }, submit: { capture: 'all' } },
     policyServer: { url: policyUrl },
   }
+  const tasks = inParts ? TASKS_OF_PARTS : TASKS
   if (kind === 'evaluation') {
     return {
       ...common,
-      data: { heldOut: { count: TASKS } },
+      data: { heldOut: { count: tasks } },
       rollout: { maxOpenEpisodes: 2, turnsPerStep: 3 },
-      evaluate: { attempts: groupSize, tasks: TASKS, maxTurns: 8, context: 2_048, policy: 'base' },
+      evaluate: { attempts: groupSize, tasks, maxTurns: 8, context: 2_048, policy: 'base' },
     }
   }
   return {
     ...common,
-    data: { train: { count: TASKS }, heldOut: { count: 1 } },
+    data: { train: { count: tasks }, heldOut: { count: 1 } },
     rollout: { maxOpenEpisodes: 4, turnsPerStep: 4 },
     rft: null,
     // The scripted policy's log-probabilities are those of no model.
@@ -51,8 +57,8 @@ export function overridesOf({
           context: 2_048,
           maxTurns: 8,
           penaltyStart: 6,
-          problemsPerIteration: 2,
-          batch: TASKS * groupSize,
+          problemsPerIteration: tasks,
+          batch: tasks * groupSize,
           until: { maxIterations: 2 },
         },
       ],

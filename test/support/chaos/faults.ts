@@ -41,6 +41,8 @@ export interface Fault {
   /** No other fault in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
+  /** Strikes parts of a rollout. */
+  needsParts?: boolean
   /** Strikes records of one kind of store only. @default any */
   store?: StoreKind
   /** Only training runs have what it strikes: at all of its phases, or at these. */
@@ -58,7 +60,9 @@ const DISK_LONGEST_MS = 60_000
 const FREEZE_MS = 8_000
 const TORN = '{"schema":"longhaul.torn/1","epis'
 
-const WITH_AGENT: readonly Phase[] = EPISODE_PHASES.filter((phase) => !['placing', 'grading', 'graded'].includes(phase))
+const WITH_AGENT: readonly Phase[] = EPISODE_PHASES.filter(
+  (phase) => !['parting', 'placing', 'grading', 'graded'].includes(phase),
+)
 const ROLES = ['sandbox', 'control', 'artifacts', 'policy'] as const
 
 export const FAULTS: readonly Fault[] = [
@@ -210,7 +214,8 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: 'late-waker',
-    phases: EPISODE_PHASES,
+    // A part is begun by the control worker.
+    phases: EPISODE_PHASES.filter((phase) => phase !== 'parting'),
     expects: 'identical',
     isAlone: true,
     strike: async ({ stack, visit }) => {
@@ -251,7 +256,7 @@ export const FAULTS: readonly Fault[] = [
   },
   {
     name: 'host-loss',
-    phases: EPISODE_PHASES.filter((phase) => !['sampling', 'placing', 'graded', 'closing'].includes(phase)),
+    phases: EPISODE_PHASES.filter((phase) => !['parting', 'sampling', 'placing', 'graded', 'closing'].includes(phase)),
     expects: 'identical',
     isAlone: true,
     needsSecondHost: true,

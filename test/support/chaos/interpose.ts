@@ -1,6 +1,7 @@
 /** Puts the phases between a worker's activities and its adapters. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { wrapStore } from '../../../src/adapters/artifacts/store-rules.ts'
+import { Context } from '@temporalio/activity'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
 import type { SandboxHost } from '../../../src/contracts/sandbox.types.ts'
@@ -75,7 +76,11 @@ export function createInterposers({
   }
 
   const store = (inner: ArtifactStore): ArtifactStore =>
-    wrapStore(inner, ({ doing, key }, work) => (doing === 'writing' ? aroundWrite(key, work) : work()))
+    wrapStore(inner, async ({ doing, key }, work) => {
+      if (doing === 'writing') return aroundWrite(key, work)
+      if (isFirstOfPart()) await reach('parting', { key })
+      return work()
+    })
 
   const openNoted = async (inner: SandboxHost, ...[input, signal]: Parameters<SandboxHost['open']>) => {
     const handle = await inner.open(input, signal)
@@ -118,6 +123,17 @@ export function createInterposers({
     load: (request, signal) => amid(inner.load(request, signal), 'publishing', {}, 0),
   })
   return { store, sandbox, policy }
+}
+
+/** A part reads its tasks from the plan before it plays one, and once: plans of chaos runs have one page. */
+function isFirstOfPart(): boolean {
+  try {
+    const { activityType, workflowExecution } = Context.current().info
+    return activityType === 'readPlanPage' && workflowExecution?.workflowId.includes('/part/') === true
+  } catch {
+    // A store is also read outside of activities.
+    return false
+  }
 }
 
 function codeOf(error: unknown): string {

@@ -2,6 +2,8 @@
 import { request } from 'node:http'
 
 export const EPISODE_PHASES = [
+  /** A further part of a rollout has begun: the part before it still has groups open. */
+  'parting',
   /** The container is being opened. */
   'placing',
   /** The policy server has the request and has not answered. */
@@ -37,6 +39,7 @@ export type Phase = (typeof PHASES)[number]
 
 /** Where a run is ended: the moments that its records can be cut at, one each. */
 export const RESTART_PHASES = [
+  'parting',
   'placing',
   'sampling',
   'executing',

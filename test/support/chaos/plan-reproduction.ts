@@ -16,7 +16,7 @@ export function planReproduction(seed: number, faults: readonly Fault[] = [fault
   const random = randomFrom(`chaos/reproduction/${seed}`)
   const fault = random.pick(faults)
   const cell = { fault: atRandomMoment(fault), phase: 'observed', nth: random.unit() } as const
-  return { seed, kind: 'training', cells: [cell] }
+  return { seed, kind: 'training', inParts: false, cells: [cell] }
 }
 
 /** Some time after a turn of the base evaluation was recorded, while everything goes on. */

@@ -24,6 +24,8 @@ export interface PlayRunInput {
   random: Random
   /** On the whole time of the first execution, as an operator may set it; null for none. */
   limitMs: number | null
+  /** The rollout is played in parts. */
+  inParts: boolean
   /** Bigger groups, for what replacements have to be compared with. @default false */
   further?: boolean
   say: (line: string) => void
@@ -154,12 +156,17 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
   }
 }
 
-async function requestOf({ stack, kind, recipeSeed, run, further = false }: Playing) {
+async function requestOf({ stack, kind, recipeSeed, run, inParts, further = false }: Playing) {
   const { connection, policyUrl } = stack
   const recipe = kind === 'evaluation' ? 'nightly' : 'mini'
   const shipped = await loadRecipe({ name: recipe, dirs: [RECIPES] })
   const stage = shipped.recipe.reinforce?.stages[0]
-  return { connection, recipe, overrides: overridesOf({ kind, seed: recipeSeed, policyUrl, stage, further }), run }
+  return {
+    connection,
+    recipe,
+    overrides: overridesOf({ kind, seed: recipeSeed, policyUrl, stage, inParts, further }),
+    run,
+  }
 }
 
 /** By the product's own client, whether it is the first time or not. */

@@ -43,7 +43,7 @@ const PLACED_MS = 60_000
 /** Runs without a fault, by what they depend on: each is played once. */
 export type QuietRuns = Map<string, QuietRun>
 
-/** Runs differ by this many recipe seeds. */
+/** Runs differ by this many recipe seeds; those in parts, which take twice as long, have one. */
 const VARIATIONS = 8
 /** Runs that a cell gets: where its fault missed, it strikes earlier in the next one. */
 const TRIES = 3
@@ -91,9 +91,9 @@ async function playCells(input: {
   say: (line: string) => void
 }): Promise<{ hurt: PlayedRun; violations: string[] }> {
   const { stack, plan, cells, say } = input
-  const { seed, kind } = plan
-  const recipeSeed = 1 + (seed % VARIATIONS)
-  const same = { stack, kind, recipeSeed, seed, say }
+  const { seed, kind, inParts } = plan
+  const recipeSeed = 1 + (inParts ? 0 : seed % VARIATIONS)
+  const same = { stack, kind, inParts, recipeSeed, seed, say }
   const undisturbed = await quietRun(same, input.quiet)
   const needsSecondHost = cells.some(({ fault }) => fault.needsSecondHost)
   if (needsSecondHost && stack.engines.b === null) await stack.addHost()
@@ -145,11 +145,13 @@ export function expectationOf(cells: readonly Pick<Cell, 'fault'>[]): Expectatio
 }
 
 async function quietRun(
-  input: Pick<Parameters<typeof playRun>[0], 'stack' | 'kind' | 'recipeSeed' | 'seed' | 'say'> & { further?: boolean },
+  input: Pick<Parameters<typeof playRun>[0], 'stack' | 'kind' | 'inParts' | 'recipeSeed' | 'seed' | 'say'> & {
+    further?: boolean
+  },
   quiet: QuietRuns,
 ): Promise<QuietRun> {
-  const { stack, kind, recipeSeed, further = false } = input
-  const key = `${kind} ${recipeSeed}${further ? ' further' : ''}`
+  const { stack, kind, inParts, recipeSeed, further = false } = input
+  const key = `${kind} ${recipeSeed}${inParts ? ' in parts' : ''}${further ? ' further' : ''}`
   const known = quiet.get(key)
   if (known !== undefined) return known
   const before = stack.visits.made.length

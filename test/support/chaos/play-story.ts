@@ -1,7 +1,7 @@
 /** One run of `npm test` with its faults: each must strike, and no record may differ from those of the run without. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
-import type { Cell, SeedPlan } from './cells.ts'
+import { type Cell, needsParts, type SeedPlan } from './cells.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { faultNamed } from './faults.ts'
 import type { Phase } from './phases.ts'
@@ -19,7 +19,8 @@ export async function playStory(
   t: TestContext,
   { stack, quiet, cells }: { stack: ChaosStack; quiet: QuietRuns; cells: readonly Cell[] },
 ): Promise<void> {
-  const plan: SeedPlan = { seed: SEED, kind: 'evaluation', cells: [...cells] }
+  const inParts = cells.some(({ fault, phase }) => needsParts([fault, phase]))
+  const plan: SeedPlan = { seed: SEED, kind: 'evaluation', inParts, cells: [...cells] }
   const { violations, ...facts } = await playSeed({ stack, plan, quiet, say: console.error })
   t.diagnostic(JSON.stringify(facts))
   assert.deepEqual(violations, [])

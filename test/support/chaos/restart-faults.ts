@@ -12,10 +12,16 @@ import { identify } from '../../../src/platform/processes.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { haveDied } from './effects.ts'
 import type { Fault, StrikeInput } from './faults.ts'
-import { RESTART_PHASES } from './phases.ts'
+import { EPISODE_PHASES, RESTART_PHASES } from './phases.ts'
 import type { Strike } from './visits.ts'
 
 const CLI = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
+
+const PARTS = {
+  phases: RESTART_PHASES.filter((phase) => EPISODE_PHASES.some((one) => one === phase)),
+  expects: 'restarted',
+  needsParts: true,
+} as const
 
 const RESTART = { phases: RESTART_PHASES, expects: 'restarted' } as const
 
@@ -57,9 +63,21 @@ export const RESTART_FAULTS: readonly Fault[] = [
       return onceClosed(input, 'CANCELLED')
     },
   },
-  ...(['root', 'stage', 'rollout', 'group', 'episode'] as const).map(
+  ...(['rollout', 'part'] as const).map(
     (level): Fault => ({
-      ...RESTART,
+      ...PARTS,
+      name: `terminate-one:${level}`,
+      strike: async (input) => {
+        const workflowId = await findWorkflow(input, level)
+        const isEnded = workflowId !== null && (await terminate(input.stack, workflowId))
+        const { over, seen } = onceClosed(input, 'FAILED')
+        return { over: isEnded ? over : Promise.resolve(), seen: async () => isEnded && (await seen()) }
+      },
+    }),
+  ),
+  ...(['root', 'stage', 'rollout', 'part', 'group', 'episode'] as const).map(
+    (level): Fault => ({
+      ...(level === 'part' ? PARTS : RESTART),
       name: `reset:${level}`,
       ...(level === 'stage' ? { needsTraining: RESTART_PHASES } : {}),
       strike: async (input) => {
@@ -220,6 +238,7 @@ const TYPES = {
   root: [],
   stage: ['reinforce', 'evaluate', 'rejectionFineTune'],
   rollout: ['rollout'],
+  part: ['rollout'],
   group: ['promptGroup'],
   episode: ['episode'],
 } as const
@@ -232,7 +251,7 @@ async function findWorkflow(
   if (level === 'root') return workflowId
   const types = TYPES[level].map((type) => `'${type}'`).join(', ')
   const all = await listWorkflows(stack, run, `WorkflowType IN (${types})`)
-  const found = all.filter(({ id }) => id !== workflowId)
+  const found = all.filter(({ id }) => id !== workflowId && (level === 'part') === id.includes('/part/'))
   const open = found.filter(({ isOpen }) => isOpen)
   const [chosen] = pick(random, open.length > 0 ? open : found)
   return chosen?.id ?? null
