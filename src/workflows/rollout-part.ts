@@ -11,6 +11,7 @@ export class HandedGroups {
   toCome: number
   inPlaces = 0
   readonly #ended: PromptGroupResult[] = []
+  readonly #known = new Set<string>()
   readonly #places: ((group: PromptGroupResult) => void)[] = []
 
   constructor(toCome: number) {
@@ -28,8 +29,11 @@ export class HandedGroups {
     return group
   }
 
+  /** A reset of the part before makes it see the end of a group again, and hand the group on again: the first time counts. */
   arrive(groups: readonly PromptGroupResult[]): void {
     for (const group of groups) {
+      if (this.#known.has(group.taskId)) continue
+      this.#known.add(group.taskId)
       const place = this.#places.shift()
       if (place === undefined) this.#ended.push(group)
       else place(group)

@@ -335,7 +335,12 @@ class TaskCursor {
   }
 
   async #fetch(): Promise<void> {
-    const ids = await control.readPlanPage({ plan: this.#input.plan, from: this.#fetched, count: PAGE })
+    const { plan, tasks } = this.#input
+    const ids = await control.readPlanPage({ plan, from: this.#fetched, count: PAGE })
+    // The callers of `next` would ask for the same page again without end.
+    if (ids.length === 0) {
+      throw failRun('Artifact.Corrupt', `Expected ${tasks} tasks in ${plan.key}, got ${this.#fetched}`)
+    }
     this.#fetched += ids.length
     this.#page.push(...ids)
     this.#fetching = null

@@ -132,6 +132,33 @@ test('a group that stays open for a day holds up no other one: its part waits fo
   assert.equal((await rollout.result<RolloutCounts>()).groups, AT_ONCE + 60)
 })
 
+// A reset of the first part to a point after the second one had begun: the server delivers the end of each group once more, and the part
+// hands each on once more.
+test('a part hands the same group on twice: the next part counts it once, and waits for the group that is still open', async () => {
+  const tasks = AT_ONCE + 40
+  const lost = taskAt(3)
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: AT_ONCE + 1,
+    overrides: {
+      openSandbox: (input) => (input.taskId === lost ? takes(1_200_000, sandboxHandle(input)) : sandboxHandle(input)),
+      advanceEpisode: ({ taskId }) => {
+        if (taskId === lost) throw failureOf('Artifact.Corrupt')
+        return takes(60_000, SUBMITTED)
+      },
+    },
+  })
+  await driver.advance(900_000)
+  const next = driver.handle('rollout/part/0002')
+  const handed = { valid: 1, episodes: 1, infra: 0, resolved: 1, turns: 8, failure: null, endings: { submitted: 1 } }
+  next.signal('handed', { groups: [{ taskId: taskAt(0), ...handed }] })
+  await driver.advance(60_000)
+  assert.equal(partsOf(driver)[1]?.status, 'open')
+
+  const counts = await rollout.result<RolloutCounts>()
+  assert.deepEqual([counts.groups, counts.resolved, counts.infra], [tasks, tasks - 1, 1])
+})
+
 test('a cancelled rollout closes the sandboxes of all of its parts before it ends', async () => {
   const tasks = AT_ONCE + 5
   const { driver, rollout } = await playWide({

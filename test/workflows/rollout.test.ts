@@ -64,6 +64,22 @@ test('a plan of several pages is read page by page without a gap or a repetition
   )
 })
 
+test('a plan that ends before the tasks that were counted: the rollout fails and names the place, it does not ask for ever', async () => {
+  const { driver, rollout } = await playRollout({
+    rollout: { tasks: 60, maxOpenGroups: 7 },
+    overrides: { readPlanPage: ({ from }) => (from === 0 ? ['task-0000', 'task-0001'] : []) },
+  })
+  await assert.rejects(rollout.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure, String(error))
+    assert.deepEqual(
+      [error.type, error.message.includes('60 tasks'), error.message.includes('2')],
+      ['Artifact.Corrupt', true, true],
+    )
+    return true
+  })
+  assert.equal(driver.callsOf('readPlanPage').length, 2)
+})
+
 test('a history near its limit continues as new with no child open, and the counts go on', async () => {
   const { driver, rollout } = await playRollout({ suggestContinueAsNewAfterEvents: 60 })
   const counts = await rollout.result<RolloutCounts>()
