@@ -4,6 +4,7 @@ import {
   ChildWorkflowFailure,
   ContinueAsNew,
   isCancellation,
+  TerminatedFailure,
   TimeoutFailure,
 } from '@temporalio/workflow'
 import { assertNever } from '../contracts/errors.ts'
@@ -80,6 +81,7 @@ export function innermostMessage(error: unknown): string {
     if (isNotStarted(cause)) return `No worker took the activity ${cause.activityType} for as long as it may wait`
     if (cause instanceof ActivityFailure && cause.cause instanceof TimeoutFailure)
       return timedOutMessage(cause, cause.cause)
+    if (isTerminated(cause)) return `The workflow ${cause.execution.workflowId} was terminated`
     if (cause instanceof Error && cause.message) message = cause.message
   }
   return message
@@ -95,6 +97,11 @@ function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFail
     default:
       return lastFailing(timeout)?.message ?? `The activity ${activityType} was not over in the time that it may take`
   }
+}
+
+/** Temporal's message names no workflow, and an operator looks for the one that was ended, not for its parents. */
+function isTerminated(error: unknown): error is ChildWorkflowFailure {
+  return error instanceof ChildWorkflowFailure && error.cause instanceof TerminatedFailure
 }
 
 /** No worker took the activity in time. */

@@ -175,6 +175,21 @@ test('a cancelled rollout closes the sandboxes of all of its parts before it end
   assert.deepEqual([...new Set(driver.runs.map(({ status }) => status))], ['cancelled'])
 })
 
+test('an operator terminates a part: the rollout fails and names it, and the sandboxes of all parts are closed', async () => {
+  const tasks = AT_ONCE + 2
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    overrides: { advanceEpisode: () => neverEnds() },
+  })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === tasks, 'all groups play')
+  driver.handle('rollout/part/0002').terminate()
+  await assert.rejects(rollout.result(), /The workflow rollout\/part\/0002 was terminated/)
+  await driver.runUntil(() => driver.callsOf('closeSandbox').length === tasks, 'all sandboxes are closed')
+
+  await driver.runUntil(() => driver.runs.every(({ status }) => status !== 'open'), 'all workflows have ended')
+})
+
 for (const [where, place] of [
   ['the first part', 2],
   ['the last part', AT_ONCE + 2],
