@@ -159,6 +159,37 @@ test('a part hands the same group on twice: the next part counts it once, and wa
   assert.deepEqual([counts.groups, counts.resolved, counts.infra], [tasks, tasks - 1, 1])
 })
 
+// The hosts of a run are down when its root is terminated and the run is started again: every group of before closes when they are back.
+test('eight groups of an earlier execution close after fifty minutes: the rollout waits for them, and its history stays short', async () => {
+  const tasks = 16
+  let isBack = false
+  const driver = await createWorkflowDriver({
+    activities: {
+      ...scriptedPipeline({ steps: 1, tasks }),
+      advanceEpisode: () => (isBack ? SUBMITTED : neverEnds()),
+    },
+  })
+  const { run, stage, iteration, suite, policy, maxReplacements } = ROLLOUT
+  const shared = { run, stage, iteration, policy: policy.version, suite, groupSize: 1, maxReplacements }
+  const earlier = Array.from({ length: tasks / 2 }, (_, place) =>
+    driver.start('promptGroup', { ...shared, taskId: taskAt(place) }, { workflowId: `rollout/task/${taskAt(place)}` }),
+  )
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === tasks / 2, 'the groups of before play')
+  const rollout = driver.start(
+    'rollout',
+    { ...ROLLOUT, groupSize: 1, tasks, maxOpenGroups: tasks },
+    { workflowId: 'rollout' },
+  )
+  await driver.advance(50 * 60_000)
+  isBack = true
+  for (const group of earlier) group.terminate()
+  const counts = await rollout.result<RolloutCounts>()
+
+  assert.equal(counts.groups, tasks)
+  assertShort(driver)
+  assert.equal(partsOf(driver).length, 1)
+})
+
 test('a cancelled rollout closes the sandboxes of all of its parts before it ends', async () => {
   const tasks = AT_ONCE + 5
   const { driver, rollout } = await playWide({
