@@ -1,6 +1,13 @@
-import { CancellationScope, getExternalWorkflowHandle, log } from '@temporalio/workflow'
+import { CancellationScope, getExternalWorkflowHandle, log, patched } from '@temporalio/workflow'
 import type { PromptGroupResult } from '../contracts/workflows.types.ts'
-import { handedSignal, passOn, passOnRequeue, type RequeueOrder, type RunControl } from './run-control.ts'
+import {
+  handedSignal,
+  passOn,
+  passOnRequeue,
+  type RequeueOrder,
+  type RunControl,
+  supersededSignal,
+} from './run-control.ts'
 
 /** A signal for each of many groups would fill the next part's history: it waits for this share of those that are still open. */
 const SHARE_OF_OPEN = 1 / 8
@@ -12,19 +19,19 @@ export class HandedGroups {
   inPlaces = 0
   readonly #ended: PromptGroupResult[] = []
   readonly #known = new Set<string>()
-  readonly #places: ((group: PromptGroupResult) => void)[] = []
+  readonly #places: ((group: PromptGroupResult | null) => void)[] = []
 
   constructor(toCome: number) {
     this.toCome = toCome
   }
 
-  /** Without a limit of its own: the part before hands every group on, or ends and cancels this one. */
-  async take(): Promise<PromptGroupResult> {
+  /** Without a limit of its own: the part before hands every group on, or ends and cancels this one. @returns null where it was reset */
+  async take(): Promise<PromptGroupResult | null> {
     this.toCome -= 1
     this.inPlaces += 1
     const group =
       this.#ended.shift() ??
-      (await unlessCancelled(new Promise<PromptGroupResult>((resolve) => this.#places.push(resolve))))
+      (await unlessCancelled(new Promise<PromptGroupResult | null>((resolve) => this.#places.push(resolve))))
     this.inPlaces -= 1
     return group
   }
@@ -38,6 +45,24 @@ export class HandedGroups {
       if (place === undefined) this.#ended.push(group)
       else place(group)
     }
+  }
+
+  abandon(): void {
+    this.toCome = 0
+    for (const place of this.#places.splice(0)) place(null)
+  }
+}
+
+/**
+ * A reset leaves the children that began after its point as they are. The part of before would wait for ever for groups that the execution
+ * that was reset had open, and the execution that follows for that part.
+ */
+export async function supersede(part: string): Promise<void> {
+  if (!patched('parts-superseded')) return
+  try {
+    await getExternalWorkflowHandle(part).signal(supersededSignal)
+  } catch (error) {
+    log.info('no part of an earlier execution was told to end', { part, error: String(error) })
   }
 }
 
@@ -57,6 +82,10 @@ export class NextPart {
 
   async steer(control: RunControl): Promise<void> {
     if (await this.#isReady()) await passOn(this.workflowId, control)
+  }
+
+  async supersede(): Promise<void> {
+    if (await this.#isReady()) await supersede(this.workflowId)
   }
 
   async requeue(order: RequeueOrder): Promise<void> {

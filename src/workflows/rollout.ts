@@ -16,7 +16,7 @@ import { isHistoryFull } from './history-page.ts'
 import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
 import { RolloutBoard } from './rollout-board.ts'
-import { HandedGroups, NextPart } from './rollout-part.ts'
+import { HandedGroups, NextPart, supersede } from './rollout-part.ts'
 import {
   answerRequeue,
   controlSignal,
@@ -26,6 +26,7 @@ import {
   type RequeueOrder,
   requeueSignal,
   type RunControl,
+  supersededSignal,
   whilePaused,
 } from './run-control.ts'
 import { stageAttributes } from './search-attributes.ts'
@@ -55,6 +56,8 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
     await play.playAll()
   } catch (error) {
     throw withCode(error)
+  } finally {
+    await play.leave()
   }
   return play.isDone() ? play.result() : continueAsNew<typeof rollout>(play.rest())
 }
@@ -71,10 +74,13 @@ class Rollout {
   readonly #again: string[]
   /** Workflow id of the first part. */
   readonly #id: string
+  readonly #number: number
   readonly #handed: HandedGroups
   /** Groups that have a place and have not ended, also before they begin; with those of earlier parts. */
   #underWay = 0
   #isFull = false
+  /** Ends its groups, and no other execution counts them. */
+  #isSuperseded = false
   #next: NextPart | null = null
   /** Of all parts. */
   #total: RolloutCounts | null = null
@@ -100,10 +106,12 @@ class Rollout {
     this.#tasks = new TaskCursor(input, () => this.#takePlace())
     this.#again = [...(input.again ?? [])]
     this.#id = input.part?.rollout ?? workflowInfo().workflowId
+    this.#number = input.part?.number ?? 1
     this.#handed = new HandedGroups(input.part?.handed ?? 0)
     setHandler(controlSignal, (next) => this.#steer(next))
     setHandler(requeueSignal, (order) => this.#answer(order))
     setHandler(handedSignal, ({ groups }) => this.#handed.arrive(groups))
+    setHandler(supersededSignal, () => this.#retire())
   }
 
   async playAll(): Promise<void> {
@@ -117,8 +125,15 @@ class Rollout {
     })
   }
 
+  /** The part that this execution had begun before it was reset: another one needs it no more. */
+  async leave(): Promise<void> {
+    const { runId, originalExecutionRunId } = workflowInfo()
+    if (this.#next !== null || runId === originalExecutionRunId) return
+    await CancellationScope.nonCancellable(() => supersede(this.#nextId()))
+  }
+
   isDone(): boolean {
-    if (this.#total !== null) return true
+    if (this.#total !== null || this.#isSuperseded) return true
     return this.#tasks.isDone() && this.#again.length === 0 && this.#handed.toCome === 0
   }
 
@@ -144,10 +159,12 @@ class Rollout {
   async #playNext(): Promise<boolean> {
     if (this.#handed.toCome > 0) {
       this.#underWay += 1
-      await this.#end(await this.#handed.take())
+      const group = await this.#handed.take()
+      if (group === null) this.#underWay -= 1
+      else await this.#end(group)
       return true
     }
-    if (this.#next !== null || workflowInfo().continueAsNewSuggested) return false
+    if (this.#isSuperseded || this.#next !== null || workflowInfo().continueAsNewSuggested) return false
     if (this.#steering.paused) {
       await whilePaused(this.#steering)
       // The limit may be lower now.
@@ -178,6 +195,7 @@ class Rollout {
   /** Not `async`: another turn of the queue of microtasks could change the order of commands in rollouts of before. */
   #end(group: PromptGroupResult): Promise<void> {
     this.#underWay -= 1
+    if (this.#isSuperseded) return Promise.resolve()
     if (this.#next !== null) return this.#next.hand(group, this.#underWay)
     addGroup(this.#counts, group)
     this.#board.ended(group)
@@ -188,8 +206,8 @@ class Rollout {
   /** Waits for the parts that follow. The groups that are open here take places there until they have ended. */
   async #playRest(): Promise<void> {
     const { run, stage, iteration, policy } = this.#input
-    const number = (this.#input.part?.number ?? 1) + 1
-    const next = new NextPart(workflowIds.rolloutPart(this.#id, number))
+    const number = this.#number + 1
+    const next = new NextPart(this.#nextId())
     const { slowest } = this.#board.report()
     const part = { rollout: this.#id, number, handed: this.#underWay, slowest }
     const rest = { ...this.rest(), part }
@@ -205,8 +223,20 @@ class Rollout {
         typedSearchAttributes: stageAttributes({ run, stage, iteration, policy: policy.version }),
         staticSummary: `${stage} · iteration ${iteration} · part ${number} · from task ${rest.from}`,
       },
-      () => next.hasStarted(),
+      { started: () => next.hasStarted(), held: () => supersede(next.workflowId) },
     )
+  }
+
+  #nextId(): string {
+    return workflowIds.rolloutPart(this.#id, this.#number + 1)
+  }
+
+  #retire(): Promise<void> | undefined {
+    this.#isSuperseded = true
+    // Places that wait for the end of a pause end too.
+    this.#steering.paused = false
+    this.#handed.abandon()
+    return this.#next?.supersede()
   }
 
   /** A group that an operator cancels is played again; its recorded episodes are found. */

@@ -8,19 +8,22 @@ const FIRST_LOOK_MS = 5_000
 /** Each look costs the parent's history four events and a workflow task. A hundred children that look every five seconds would fill it in minutes. */
 const LONGEST_LOOK_MS = 4 * 60_000
 
-/** Starts a child and waits for its result; it first waits for the execution of an earlier parent that still has the id and plays the same episodes. */
+/**
+ * Starts a child and waits for its result; it first waits for the execution of an earlier parent that still has the id and plays the same episodes.
+ * @param on.held once, where an earlier execution has the id
+ */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
   options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },
-  onStarted?: () => void,
+  on: { started?: () => void; held?: () => Promise<void> } = {},
 ): Promise<Result> {
   const { workflowId } = options
   const since = Date.now()
   for (let isFirst = true; ; isFirst = false) {
     try {
-      if (onStarted === undefined) return await executeChild(workflow, options)
+      if (on.started === undefined) return await executeChild(workflow, options)
       const child = await startChild(workflow, options)
-      onStarted()
+      on.started()
       return await child.result()
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
@@ -31,7 +34,10 @@ export async function runChild<Input, Result>(
           `Expected the earlier execution of ${workflowId} to close within an hour. See what it waits for, or terminate it: temporal workflow terminate --workflow-id ${workflowId}`,
         )
       }
-      if (isFirst) log.warn('an earlier execution is still closing, waiting for it', { workflowId })
+      if (isFirst) {
+        log.warn('an earlier execution is still closing, waiting for it', { workflowId })
+        await on.held?.()
+      }
       await sleep(Math.min(Math.max(waitedMs, FIRST_LOOK_MS), LONGEST_LOOK_MS), {
         summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200),
       })

@@ -99,6 +99,9 @@ export interface RequeueAnswer {
 /** Internal: from a part of a rollout to the next one: groups that it had still open have ended. */
 export const handedSignal = defineSignal<[{ groups: PromptGroupResult[] }]>('handed')
 
+/** Internal: to a part whose own part before was reset and will hand nothing on: it ends the groups that it has, and then itself. */
+export const supersededSignal = defineSignal('superseded')
+
 export async function answerRequeue({ id, replyTo }: RequeueOrder, answer: Omit<RequeueAnswer, 'id'>): Promise<void> {
   try {
     await getExternalWorkflowHandle(replyTo).signal(requeuedSignal, { id, ...answer })

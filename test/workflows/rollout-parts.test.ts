@@ -190,6 +190,32 @@ test('eight groups of an earlier execution close after fifty minutes: the rollou
   assert.equal(partsOf(driver).length, 1)
 })
 
+// An operator resets a part to a point before it began the next one. The server leaves that one alone: it waits for groups that the
+// execution of before had open, and keeps the id that the new execution needs.
+test('the next part of an execution that was reset is open: it ends its groups and then itself, and the rollout goes on', async () => {
+  const tasks = AT_ONCE + 4
+  let isSlow = true
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    paused: true,
+    overrides: { advanceEpisode: () => takes(isSlow ? 600_000 : 60_000, SUBMITTED) },
+  })
+  const part = { rollout: 'rollout', number: 2, handed: 3, slowest: [] }
+  const input = { ...ROLLOUT, groupSize: 1, maxReplacements: 0, tasks, maxOpenGroups: 5, from: AT_ONCE + 1, part }
+  const before = driver.start('rollout', input, { workflowId: 'rollout/part/0002' })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 2, 'the part of before plays two groups')
+  isSlow = false
+  rollout.signal('control', { paused: false, stopAfterIteration: null })
+  await driver.advance(300_000)
+  assert.equal(openGroups(driver), 2, 'the groups of before go on')
+
+  const counts = await rollout.result<RolloutCounts>()
+  await before.result()
+  assert.equal(counts.groups, tasks)
+  assert.deepEqual([...new Set(driver.runs.map(({ status }) => status))], ['completed'])
+})
+
 test('a cancelled rollout closes the sandboxes of all of its parts before it ends', async () => {
   const tasks = AT_ONCE + 5
   const { driver, rollout } = await playWide({
