@@ -57,7 +57,7 @@ export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   } catch (error) {
     throw withCode(error)
   } finally {
-    await play.leave()
+    if (play.mayLeavePart()) await play.supersedeNext()
   }
   return play.isDone() ? play.result() : continueAsNew<typeof rollout>(play.rest())
 }
@@ -125,11 +125,14 @@ class Rollout {
     })
   }
 
-  /** The part that this execution had begun before it was reset: another one needs it no more. */
-  async leave(): Promise<void> {
+  /** A reset may have left the next part of the execution before, and this one needed none. */
+  mayLeavePart(): boolean {
     const { runId, originalExecutionRunId } = workflowInfo()
-    if (this.#next !== null || runId === originalExecutionRunId) return
-    await CancellationScope.nonCancellable(() => supersede(this.#nextId()))
+    return this.#next === null && runId !== originalExecutionRunId
+  }
+
+  supersedeNext(): Promise<void> {
+    return CancellationScope.nonCancellable(() => supersede(this.#nextId()))
   }
 
   isDone(): boolean {

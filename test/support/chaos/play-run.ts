@@ -24,8 +24,8 @@ export interface PlayRunInput {
   random: Random
   /** On the whole time of the first execution, as an operator may set it; null for none. */
   limitMs: number | null
-  /** The rollout is played in parts. */
-  inParts: boolean
+  /** The rollout is played in parts. @default false */
+  inParts?: boolean
   /** Bigger groups, for what replacements have to be compared with. @default false */
   further?: boolean
   say: (line: string) => void
@@ -156,7 +156,7 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
   }
 }
 
-async function requestOf({ stack, kind, recipeSeed, run, inParts, further = false }: Playing) {
+async function requestOf({ stack, kind, recipeSeed, run, inParts = false, further = false }: Playing) {
   const { connection, policyUrl } = stack
   const recipe = kind === 'evaluation' ? 'nightly' : 'mini'
   const shipped = await loadRecipe({ name: recipe, dirs: [RECIPES] })
