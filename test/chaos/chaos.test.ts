@@ -39,6 +39,10 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
     [cell('terminate-all', 'executed'), cell('cancel-restart:root', 'executing')],
   ],
   [
+    'all workflows of a run are terminated as a rollout hands its groups over to a part, and in the run that is started again a part is reset',
+    [cell('terminate-all', 'parting'), cell('reset:part', 'parting')],
+  ],
+  [
     "the server's database is lost with a turn executed and not recorded, and in the run that is started again a group is reset",
     [cell('database-lost', 'executed'), cell('reset:group', 'capturing')],
   ],
