@@ -1,14 +1,15 @@
 /**
- * `npm test`: set-up and one stack; the whole-system tests on it, beside them the unit tests, then the system tests that bring their
- * own parts and the trainer's; then everything that was started is stopped. Arguments are files or globs to run instead of all (`trainer` or a file below it for pytest); `--no-stack` runs
- * them without set-up and stack; `--temporal postgres` gives the stack another store (`longhaul up --help`).
+ * `npm test`: set-up and one stack; all test files and the trainer's tests, as many at once as fill the processors
+ * (`play-jobs.ts`); then everything that was started is stopped. Arguments are files or globs to run instead of all (`trainer` or
+ * a file below it for pytest); `--no-stack` runs them without set-up and stack; `--temporal postgres` gives the stack another store
+ * (`longhaul up --help`); `--costs` keeps what each file took, by which later runs are ordered.
  *
  * A test file passes only if its process ran all of its tests and hooks to the end, and says so. What was skipped is printed with
  * its reason and must stand in `reviewed-skips.ts`. Ends with `N passed, N failed[, N skipped]`; exit 0, 1 (something failed),
  * 2 (nothing could be tested) or 130.
  */
 import { glob, mkdtemp, rm } from 'node:fs/promises'
-import { availableParallelism, tmpdir } from 'node:os'
+import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
@@ -17,28 +18,33 @@ import { clearDeadStacks } from './support/chaos/dead-stacks.ts'
 import { startStack, type RunningStack } from './support/start-stack.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
+import { keepCosts, readCosts, TRAINER_JOB } from './support/runner/file-costs.ts'
 import type { FileResult } from './support/runner/file-result.ts'
 import { endLeftovers } from './support/runner/leftovers.ts'
 import { failureOfRun, unmountLeft } from './support/runner/left-mounts.ts'
-import { playLanes } from './support/runner/play-lanes.ts'
+import { type Job, playJobs } from './support/runner/play-jobs.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
 import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
-import { APART_GLOBS, LONG_UNITS, TEST_GLOBS } from './support/runner/test-globs.ts'
+import { HOLDERS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
 /** Only a file that hangs takes as long: the slowest needs five minutes on two idle cores, and others may load them. */
 const FILE_TIMEOUT_MS = 20 * 60_000
 const TRAINER_TIMEOUT_MS = 60 * 60_000
 
-/** Units that start trainers, engines and commands wait more than they compute; the lane on the stack runs beside them. */
+/** Of chosen units: those that start trainers, engines and commands wait more than they compute. */
 const UNITS_AT_ONCE = 2 * availableParallelism() - 1
 
 const HOME_PREFIX = 'longhaul-test-'
 
 const root = join(import.meta.dirname, '..')
 const { values, positionals: chosen } = parseArgs({
-  options: { 'no-stack': { type: 'boolean', default: false }, temporal: { type: 'string' } },
+  options: {
+    'no-stack': { type: 'boolean', default: false },
+    temporal: { type: 'string' },
+    costs: { type: 'boolean', default: false },
+  },
   allowPositionals: true,
 })
 const interrupt = new AbortController()
@@ -61,11 +67,12 @@ async function runAll(results: FileResult[]): Promise<string | null> {
   if (process.env['NODE_OPTIONS']?.includes('--test') === true) {
     return `Expected NODE_OPTIONS without options of the test runner, which choose tests; got ${process.env['NODE_OPTIONS']}`
   }
+  if (values.costs && chosen.length > 0) return 'Expected --costs without files: it keeps what a whole run took'
   const isTrainer = (path: string): boolean => path === 'trainer' || path.startsWith('trainer/')
   const trainerPaths = chosen.length === 0 ? ['trainer'] : chosen.filter(isTrainer)
   const patterns = chosen.filter((path) => !isTrainer(path))
-  const all = chosen.length === 0 ? await allFiles() : null
   const chosenFiles = patterns.length === 0 ? [] : await findTestFiles(root, patterns)
+  const costOf = await readCosts(root)
 
   // Of runs that were killed themselves: engines of their tests outlive them.
   for await (const earlier of glob(join(tmpdir(), `${HOME_PREFIX}*`, 'tmp-*'))) {
@@ -88,10 +95,13 @@ async function runAll(results: FileResult[]): Promise<string | null> {
     process.env['NODE_COMPILE_CACHE'] = await mkdtemp(join(home, 'compiled-'))
     // What several files make alike, such as a tiny policy: the first one makes it.
     process.env['LONGHAUL_TEST_SHARED'] = await mkdtemp(join(home, 'shared-'))
-    const timed = async (name: string, work: Promise<void>): Promise<void> => {
-      const started = Date.now()
+    const timed = async (name: string, work: Promise<void>): Promise<number> => {
+      const [started, before] = [Date.now(), usedAndPassedMs()]
       await work
-      console.error(`test    ${name}: ${((Date.now() - started) / 1000).toFixed(0)} s`)
+      const [seconds, after] = [(Date.now() - started) / 1000, usedAndPassedMs()]
+      const busy = (after.used - before.used) / Math.max(after.passed - before.passed, 1)
+      console.error(`test    ${name}: ${seconds.toFixed(0)} s, processors ${(100 * busy).toFixed(0)} % busy`)
+      return seconds
     }
     const runFiles = async (files: string[], options: { concurrency?: number; live?: boolean } = {}): Promise<void> => {
       const { concurrency = 1, live = concurrency === 1 } = options
@@ -114,17 +124,22 @@ async function runAll(results: FileResult[]): Promise<string | null> {
       const print = (line: string): void => console.log(`trainer | ${line}`)
       results.push(...(await runTrainerTests({ ...input, signal: interrupt.signal, print })))
     }
-    if (all === null) {
+    if (chosen.length === 0) {
+      let trainerSeconds = 0
+      const trainer = async (): Promise<void> => {
+        trainerSeconds = await timed('trainer', runTrainer())
+      }
+      const jobs = (await holdersOfFiles()).map(([file, holds]): Job => {
+        const run = (): Promise<void> => runFiles([file], { live: holds === 'stack' })
+        return { name: file, holds, cost: costOf(file), run }
+      })
+      jobs.push({ name: TRAINER_JOB, cost: costOf(TRAINER_JOB), run: trainer })
+      await timed('all files', playJobs({ jobs, cores: availableParallelism(), signal: interrupt.signal }))
+      if (values.costs && !interrupt.signal.aborted) await keepCosts(root, { results, trainerSeconds })
+    } else {
       const areUnits = chosenFiles.every((file) => !file.startsWith('test'))
       await timed('chosen files', runFiles(chosenFiles, areUnits ? { concurrency: UNITS_AT_ONCE } : {}))
       await timed('trainer', runTrainer())
-    } else {
-      await playLanes({
-        stack: () => timed('on the stack', runFiles(all.stack)),
-        units: () => timed('units', runFiles(all.units, { concurrency: UNITS_AT_ONCE })),
-        apart: () => timed('beside it', runFiles(all.apart, { live: false })),
-        trainer: () => timed('trainer', runTrainer()),
-      })
     }
     return null
   } finally {
@@ -155,14 +170,19 @@ async function takeDown(input: { stack: RunningStack | null; scratch: string; ho
   return found
 }
 
-async function allFiles(): Promise<Record<'stack' | 'units' | 'apart', string[]>> {
-  const [long, units, system, apart] = await Promise.all(
-    [LONG_UNITS, TEST_GLOBS.units, TEST_GLOBS.system, APART_GLOBS].map((patterns) => findTestFiles(root, patterns)),
-  )
-  const ordered = new Set([...(long ?? []), ...(units ?? [])])
-  return {
-    stack: (system ?? []).filter((file) => apart?.includes(file) !== true),
-    units: [...ordered],
-    apart: apart ?? [],
+/** Every test file, with what it holds while it runs. */
+async function holdersOfFiles(): Promise<[file: string, holds: string | undefined][]> {
+  const holders = new Map<string, string>()
+  for (const [held, patterns] of Object.entries(HOLDERS)) {
+    for (const file of await findTestFiles(root, patterns)) holders.set(file, held)
   }
+  const files = await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system])
+  return files.map((file) => [file, holders.get(file)])
+}
+
+/** Of all processors, by every process of the machine: what waits shows as time that passed and was not used. */
+function usedAndPassedMs(): { used: number; passed: number } {
+  const times = cpus().map((one) => one.times)
+  const passed = times.reduce((sum, { user, nice, sys, idle, irq }) => sum + user + nice + sys + idle + irq, 0)
+  return { passed, used: passed - times.reduce((sum, { idle }) => sum + idle, 0) }
 }

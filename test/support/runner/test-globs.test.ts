@@ -3,8 +3,9 @@ import { glob, readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { REVIEWED_SKIPS } from '../../reviewed-skips.ts'
+import { readKeptCosts, TRAINER_JOB } from './file-costs.ts'
 import { findTestFiles } from './run-test-files.ts'
-import { APART_GLOBS, TEST_GLOBS } from './test-globs.ts'
+import { HOLDERS, TEST_GLOBS } from './test-globs.ts'
 
 const root = join(import.meta.dirname, '../../..')
 
@@ -32,18 +33,36 @@ test('every file that defines tests is found by npm test, or imported by one tha
   assert.ok(defining > 100, `only ${defining} files define tests: this search is broken`)
 })
 
-test('every file that runs apart is one of the system tests, and plays no recipe on the shared stack', async () => {
-  const system = new Set(await findTestFiles(root, TEST_GLOBS.system))
-  const apart = await findTestFiles(root, APART_GLOBS)
+test('a file that attaches to the shared stack holds it, and no file holds two things', async () => {
+  const system = await findTestFiles(root, TEST_GLOBS.system)
+  const holders = new Map<string, string[]>()
+  for (const [held, patterns] of Object.entries(HOLDERS)) {
+    for (const file of await findTestFiles(root, patterns)) holders.set(file, [...(holders.get(file) ?? []), held])
+  }
   assert.deepEqual(
-    apart.filter((file) => !system.has(file)),
+    [...holders].filter(([file, held]) => !system.includes(file) || held.length !== 1),
     [],
   )
-  const sharing: string[] = []
-  for (const file of apart) {
-    if (/^import .*attachWorld/m.test(await readFile(join(root, file), 'utf8'))) sharing.push(file)
+  const attached: string[] = []
+  for (const file of system) {
+    if (/^import .*\b(?:attachWorld|attachStack)\b/m.test(await readFile(join(root, file), 'utf8'))) attached.push(file)
   }
-  assert.deepEqual(sharing, [])
+  assert.ok(attached.length > 10, `only ${attached.length} files attach to the stack: this search is broken`)
+  assert.deepEqual(
+    attached.filter((file) => holders.get(file)?.[0] !== 'stack'),
+    [],
+  )
+})
+
+/** A name of a file that has moved would lose its place in the order in silence. */
+test('every cost that is kept is one of a file that exists, or of the trainer', async () => {
+  const files = new Set(await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system]))
+  const names = Object.keys(await readKeptCosts(root))
+  assert.ok(names.includes(TRAINER_JOB))
+  assert.deepEqual(
+    names.filter((name) => name !== TRAINER_JOB && !files.has(name)),
+    [],
+  )
 })
 
 test('every reviewed skip names a test that exists', async () => {

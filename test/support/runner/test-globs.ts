@@ -4,17 +4,23 @@ export const TEST_GLOBS = {
   system: ['test/**/*.test.ts'],
 } as const
 
-/** Of the system's: files that use neither workers nor suites of the shared stack, so they run beside the files that do. */
-export const APART_GLOBS = [
-  'test/{architecture,bench,chaos,planted,replay,scripts,support,types,workflows}/**/*.test.ts',
-  'test/integration/{docker-launcher,helm-install,leaks,kubernetes-sandbox,kubernetes-trainer,live-vllm,publish,scale,stalls,trackers,training-ends}.test.ts',
-] as const
-
-/** Units that take longest on two cores begin first: begun late, one of them would run on alone. */
-export const LONG_UNITS = [
-  'src/adapters/trainer-job/job/run-job.test.ts',
-  'src/workers/launched-engines.test.ts',
-  'src/activities/training/recipe-to-loss.test.ts',
-  'src/workers/compose-trainer.test.ts',
-  'src/adapters/trainer-job/launchers/slurm-launcher.test.ts',
-] as const
+/** What one file at a time may use: files that hold the same run one after another, beside all others. */
+export const HOLDERS = {
+  /** Its workers are killed and its suites are counted. */
+  stack: [
+    'test/integration/{chat-evaluation,ci,deployment,gate-kill,grade-commands,grade-kill,kill,launched-engines,listeners}.test.ts',
+    'test/integration/{object-store-run,object-store-train,stack-restart,starting,task-images,temporal-ui,traces}.test.ts',
+    'test/integration/{two-stages,whole-run,worker-images,worker-start}.test.ts',
+    // Builds into `dist`, as the images of the workers do.
+    'test/integration/package.test.ts',
+  ],
+  /** Engines of a test's own, each with its daemons, images and networks. */
+  engines: ['test/chaos/{bucket,chaos,hosts}.test.ts', 'test/integration/{doctor,leaks,sandbox-disk}.test.ts'],
+  /** Clusters of a test's own, whose networks have the same addresses. */
+  clusters: [
+    'test/chaos/pods.test.ts',
+    'test/integration/{helm-install,kubernetes-sandbox,kubernetes-trainer}.test.ts',
+  ],
+  /** An audit outside a container closes the home of root to others while it runs. */
+  audits: ['test/integration/audit-{driver,pythons}.test.ts'],
+} as const
