@@ -9,6 +9,7 @@ import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { python, pythonEnvironment, startPolicyServer, withoutPython } from '../../../../test/support/python.ts'
 import { type JobRequest, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
+import { createWarmTrainer } from '../../../../test/support/warm-trainer.ts'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
 import { runKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
@@ -24,6 +25,8 @@ import { HANG_MS } from '../../../../test/support/hang.ts'
 describe('training job', { skip: withoutPython }, () => {
   const command = { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } }
   const launcher = createProcessLauncher(command)
+  // For attempts of which a test asks only how they end; trainers that are struck, followed or told to stop are started for real.
+  const warm = createWarmTrainer()
   const never = new AbortController().signal
   let root = ''
   let store: ArtifactStore
@@ -33,13 +36,19 @@ describe('training job', { skip: withoutPython }, () => {
     root = await mkdtemp(join(tmpdir(), 'run-job-'))
     ;({ store, base } = await makeJobStore(root))
   })
-  after(() => rm(root, { recursive: true, force: true }))
+  after(async () => {
+    await warm.close()
+    await rm(root, { recursive: true, force: true })
+  })
 
   const prepare = (request: Partial<JobRequest> & { run: string }) =>
     prepareTestJob({ store, policy: base, ...request })
 
   const start = (job: PreparedJob, changes: Partial<RunJobInput> = {}) =>
     runJob({ job, launcher, attempt: 1, signal: never, ...changes })
+
+  const startWarm = (job: PreparedJob, changes: Partial<RunJobInput> = {}) =>
+    start(job, { launcher: warm.launcher, ...changes })
 
   test('rft, then dapo from its checkpoint: each commits a policy that the next starts from', async () => {
     const events: string[] = []
@@ -57,7 +66,7 @@ describe('training job', { skip: withoutPython }, () => {
     for (const { uri, checkpointUri } of [base, trained.policy]) {
       for (const place of [uri, checkpointUri]) if (place !== null) await assertShared(fileURLToPath(place))
     }
-    const dapo = await start(await prepare({ run: 'a', kind: 'dapo', policy: trained.policy }))
+    const dapo = await startWarm(await prepare({ run: 'a', kind: 'dapo', policy: trained.policy }))
     assert.equal(dapo.policy.globalStep, 6)
     assert.notEqual(dapo.policy.manifestSha256, trained.policy.manifestSha256)
   })
@@ -77,7 +86,7 @@ describe('training job', { skip: withoutPython }, () => {
 
   test('the exported canary tells a server with the new weights from one that kept the old ones', async () => {
     const job = await prepare({ run: 'a' })
-    const { policy } = await start(job)
+    const { policy } = await startWarm(job)
     const server = await startPolicyServer({ state: join(root, 'server'), maxVersions: 2 })
     try {
       const client = createPolicyClient({ kind: 'embedded', url: server.url })
@@ -141,7 +150,7 @@ describe('training job', { skip: withoutPython }, () => {
       code: number
     }
     assert.equal(report.code, 75)
-    assert.equal((await start(job, { attempt: 2 })).steps, LONG_JOB)
+    assert.equal((await startWarm(job, { attempt: 2 })).steps, LONG_JOB)
   })
 
   test('two ranks under torchrun are followed, leave with 75 when they are told to stop, and go on from their shards', async () => {
@@ -229,14 +238,14 @@ describe('training job', { skip: withoutPython }, () => {
     await assert.rejects(running, { code: 'Trainer.Stalled', retryable: true, message: /no progress for 1000 ms/ })
     await untilGone(leaderOf(job))
     const events: string[] = []
-    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    const result = await startWarm(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
     assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
   })
 
   test('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone', async () => {
-    // Importing torch alone takes longer than this.
-    const job = await prepare({ run: 'late', trajectories: LONG_JOB, trainer: { timeoutS: 1 } })
+    // Importing torch alone takes longer than this, however few its steps.
+    const job = await prepare({ run: 'late', trainer: { timeoutS: 1 } })
     await assert.rejects(start(job), { code: 'Trainer.Failed', retryable: true, message: /not done after 1000 ms/ })
     assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
   })
@@ -245,10 +254,10 @@ describe('training job', { skip: withoutPython }, () => {
   test('a job that is at work too long on other machines is stopped too; the next attempt goes on from its last step', async () => {
     const job = await prepare({ run: 'late-elsewhere', trajectories: LONG_JOB })
     const limits = { ...job.limits }
-    const late = start(
+    const late = startWarm(
       { ...job, limits },
       {
-        launcher: { ...launcher, isElsewhere: true },
+        launcher: { ...warm.launcher, isElsewhere: true },
         // After a checkpoint, so that there is something to go on from. Longer than any look at the job takes: a clock that began
         // anew with each look would have to be seen.
         onProgress: ({ event }) => event === 'checkpoint' && (limits.timeoutMs = 500),
@@ -257,7 +266,7 @@ describe('training job', { skip: withoutPython }, () => {
     await assert.rejects(late, { code: 'Trainer.Failed', message: /not done after 500 ms/ })
     assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
     const events: string[] = []
-    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    const result = await startWarm(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
     assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
   })
@@ -282,7 +291,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1'])
     const silentSince = new Date(Date.now() - job.limits.stallMs - 60_000)
     await utimes(progress, silentSince, silentSince)
-    assert.equal((await start(job, { attempt: 4 })).steps, 4)
+    assert.equal((await startWarm(job, { attempt: 4 })).steps, 4)
     assert.deepEqual(attemptsOf(job), ['1', '2'])
   })
 
@@ -302,7 +311,7 @@ describe('training job', { skip: withoutPython }, () => {
     impatient.abort(new Error('enough'))
     await assert.rejects(waiting, /enough/)
     assert.deepEqual(attemptsOf(job), ['1'])
-    assert.equal((await start(job, { attempt: 3, launcher: { ...launcher, launchMs: 0 } })).steps, 4)
+    assert.equal((await start(job, { attempt: 3, launcher: { ...warm.launcher, launchMs: 0 } })).steps, 4)
     assert.deepEqual(attemptsOf(job), ['1', '2'])
   })
 
@@ -311,7 +320,7 @@ describe('training job', { skip: withoutPython }, () => {
     const controller = new AbortController()
     const running = start(job, {
       signal: controller.signal,
-      launcher: { ...launcher, stop: () => Promise.resolve(false) },
+      launcher: { ...warm.launcher, stop: () => Promise.resolve(false) },
       onProgress: ({ event }) => event === 'opt_step' && controller.abort(new Error('cancelled')),
     })
     try {
@@ -324,22 +333,22 @@ describe('training job', { skip: withoutPython }, () => {
   test('a job that diverges ends for good, and the policy that it started from is still the last one', async () => {
     // At this rate the first update sends every weight away; the second gradient is not finite.
     const job = await prepare({ run: 'diverged', learningRate: 1e30 })
-    await assert.rejects(start(job), { code: 'Trainer.Diverged', retryable: false })
+    await assert.rejects(startWarm(job), { code: 'Trainer.Diverged', retryable: false })
     for (const { directory } of [job.checkpoint, job.policy]) assert.equal(existsSync(directory), false)
-    assert.equal((await start(await prepare({ run: 'after' }))).steps, 4)
+    assert.equal((await startWarm(await prepare({ run: 'after' }))).steps, 4)
   })
 
   test('a torn batch, a bad spec and a missing interpreter each have their code', async () => {
     const torn = await prepare({ run: 'torn' })
     await writeFile(join(store.path(runKeys.batch('torn', 'rft', 1, 0)), 'batch.safetensors'), 'torn')
-    await assert.rejects(start(torn), { code: 'Trainer.BatchRefused', retryable: false })
+    await assert.rejects(startWarm(torn), { code: 'Trainer.BatchRefused', retryable: false })
     const bad = await prepare({ run: 'bad' })
     await assert.rejects(start({ ...bad, spec: { ...bad.spec, surprise: 1 } }), { code: 'Trainer.BadSpec' })
     const other = await prepare({ run: 'no-python' })
     const without = start(other, { launcher: createProcessLauncher({ python: join(root, 'no-python') }) })
     await assert.rejects(without, { code: 'Trainer.Unavailable', retryable: true })
     const moved = await prepare({ run: 'moved', policy: { ...base, manifestSha256: '0'.repeat(64) } })
-    await assert.rejects(start(moved), { code: 'Trainer.InputMissing', retryable: false })
+    await assert.rejects(startWarm(moved), { code: 'Trainer.InputMissing', retryable: false })
   })
 
   test('the key does not depend on attempt or layout, and changes with batch and recipe', async () => {
