@@ -6,21 +6,50 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from job_files import TRAINER
 
+Simulate = Callable[..., dict[str, Any]]
 
-def simulated(*options: str) -> dict[str, Any]:
-    """In a process of its own: the fake group is the process's default one."""
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": f"{TRAINER}:{TRAINER / 'tests'}", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture(scope="module")
+def simulated() -> Iterator[Simulate]:
+    """Each simulation is a fork of one process that has imported everything."""
+    command = [sys.executable, "-m", "warm_simulator"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as warm:
+        assert warm.stdin is not None
+        assert warm.stdout is not None
+        questions, answers = warm.stdin, warm.stdout
+
+        def simulate(*options: str) -> dict[str, Any]:
+            questions.write(json.dumps(options) + "\n")
+            questions.flush()
+            found = answers.readline()
+            assert found.startswith("{"), f"ended with {found}"
+            assert answers.readline() == "0\n"
+            return json.loads(found)
+
+        yield simulate
+        questions.close()
+
+
+def test_the_command_says_the_same_in_a_process_of_its_own(simulated: Simulate) -> None:
+    options = ("--model", "qwen3-0.6b", "--layers", "1", "--context", "1024")
     command = [sys.executable, "-m", "longhaul_trainer", "simulate", *options]
-    environment = {**os.environ, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert {**found, "seconds": 0} == {**simulated(*options), "seconds": 0}
 
 
-def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says() -> None:
+def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says(simulated: Simulate) -> None:
     # Two layers of Qwen2.5-7B; four ranks share a row of 16,384 tokens.
     options = ("--model", "qwen2.5-7b", "--layers", "2", "--context", "16384", "--nodes", "2", "--ranks-per-node", "8")
     found = simulated(*options, "--cp", "4")
@@ -39,7 +68,7 @@ def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says() -> None:
     assert 12 * parameters <= found["checkpoint_bytes"] < 12.01 * parameters
 
 
-def test_kept_attention_is_what_the_planner_adds() -> None:
+def test_kept_attention_is_what_the_planner_adds(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "65536")
     plain, kept = simulated(*options), simulated(*options, "--ac", "save_attention")
     assert abs(kept["predicted_share"] - 1) < 0.10
@@ -48,7 +77,7 @@ def test_kept_attention_is_what_the_planner_adds() -> None:
     assert 0.7 < (kept["peak_bytes"] - plain["peak_bytes"]) / (4 * 2 * 16 * 128 * 65536) < 1.5
 
 
-def test_inputs_that_wait_on_the_host_are_counted_there() -> None:
+def test_inputs_that_wait_on_the_host_are_counted_there(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "8192")
     here, there = simulated(*options), simulated(*options, "--offload", "activations")
     boundary = 2 * 1024 * 8192
@@ -57,7 +86,7 @@ def test_inputs_that_wait_on_the_host_are_counted_there() -> None:
     assert there["peak_bytes"] <= here["peak_bytes"]
 
 
-def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says() -> None:
+def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "2", "--context", "4096", "--offload", "activations")
     serial, overlapped = simulated(*options), simulated(*options, "--overlapped")
     assert overlapped["host_bytes"] == serial["host_bytes"] == 2 * 2 * 1024 * 4096
