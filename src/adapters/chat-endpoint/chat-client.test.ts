@@ -41,12 +41,12 @@ const settings: ChatRecipe = {
 }
 
 /** The n-th request gets the n-th answer, the last one stays. */
-async function serve(t: TestContext, answers: Answer[], changes: Partial<ChatRecipe> = {}) {
+async function serve(t: TestContext, answers: Answer[], changes: Partial<ChatRecipe> = {}, models: object[] = []) {
   const endpoint = await startScriptedEndpoint((_request, number) => {
     const answer = answers[Math.min(number, answers.length) - 1]
     assert.ok(answer !== undefined)
     return answer
-  })
+  }, models)
   t.after(() => endpoint.close())
   const trouble: LonghaulError[] = []
   const client = createChatClient({
@@ -107,6 +107,8 @@ test('an endpoint that takes more fields gets them all; one that refuses seeds g
   await client.reply(request, never)
   const body = seen[0]?.body ?? {}
   assert.deepEqual([body['top_k'], body['min_p'], body['repetition_penalty']], [-1, 0, 1])
+  // llama.cpp knows the repetition penalty by another name and ignores the first in silence.
+  assert.equal(body['repeat_penalty'], 1)
   assert.deepEqual(['seed' in body, 'max_tokens' in body, body['max_completion_tokens']], [false, false, 40])
 })
 
@@ -215,6 +217,40 @@ test('the check finds an endpoint without a list of models good, and none at all
   await unlisted.check(never)
   const refusing = createChatClient({ url: 'http://127.0.0.1:9/v1', model: 'm', settings, giveUpAfterMs: 300 })
   assert.equal((await refusal(refusing.check(never))).code, 'Model.Unavailable')
+})
+
+for (const [server, body] of [
+  ['llama.cpp', { error: { message: 'File Not Found', type: 'not_found_error', code: 404 } }],
+  ['FastAPI', { detail: 'Not Found' }],
+  ['Go', '404 page not found\n'],
+] as const) {
+  test(`a path that ${server} does not have is a wrong address, not a model that may be served later`, async (t) => {
+    const { client } = await serve(t, [json(404, body)])
+    assert.equal((await refusal(client.reply(request, never))).code, 'Config.Invalid')
+  })
+}
+
+test('a model that the server does not have may be served later', async (t) => {
+  const { client } = await serve(t, [json(404, { error: { message: 'The model `m` does not exist.', code: 404 } })])
+  assert.equal((await refusal(client.reply(request, never))).code, 'Model.NotServed')
+})
+
+test('llama.cpp answers to any name: one that it does not list is refused, and filters of its own are', async (t) => {
+  const asks = async (data: object[], model: string, samplingFields: ChatRecipe['samplingFields']) => {
+    const { url } = await serve(t, [says('x')], {}, data)
+    const client = createChatClient({ url, model, settings: { ...settings, samplingFields } })
+    return client.check(never)
+  }
+  const llama = [{ id: 'tiny.gguf', aliases: ['tiny', 'small'], owned_by: 'llamacpp' }]
+  await asks(llama, 'small', 'all')
+  await asks(llama, 'tiny.gguf', 'all')
+  const named = await refusal(asks(llama, 'big', 'all'))
+  assert.deepEqual([named.code, /tiny\.gguf, tiny, small/.test(named.message)], ['Config.Invalid', true])
+  const filtered = await refusal(asks(llama, 'tiny', 'standard'))
+  assert.deepEqual([filtered.code, /samplingFields: all/.test(filtered.message)], ['Config.Invalid', true])
+  // Lists of others need not hold every name that they take.
+  await asks([{ id: 'dated-2026-01-01', owned_by: 'system' }], 'dated', 'standard')
+  await asks([], 'big', 'standard')
 })
 
 test('a chat endpoint, which is another’s, is not told of the trace; a policy server is', async (t) => {

@@ -2,7 +2,7 @@ import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { connectToServer } from '../policy-server/server-connection.ts'
-import { chatBody, readChatReply } from './chat-exchange.ts'
+import { chatBody, readChatReply, refuseWrongLlama } from './chat-exchange.ts'
 
 export interface ChatClientOptions {
   /** Base address: with a path it is taken as it is (`https://host/v1`), without one `/v1` is added. */
@@ -66,7 +66,13 @@ export function createChatClient({
     check: (signal) =>
       hidden(async () => {
         try {
-          await ask({ path: '/models', policy: null, timeoutMs: CHECK_MS, signal, parse: () => null })
+          await ask({
+            path: '/models',
+            policy: null,
+            timeoutMs: CHECK_MS,
+            signal,
+            parse: (answer) => refuseWrongLlama(answer, { model, samplingFields: settings.samplingFields }),
+          })
         } catch (error) {
           if (!isUnlisted(error)) throw error
         }

@@ -1,3 +1,4 @@
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { bad, isObject } from '../policy-server/reply.ts'
@@ -29,7 +30,13 @@ export function chatBody({
     presence_penalty: sampling.presencePenalty,
     frequency_penalty: sampling.frequencyPenalty,
     ...(settings.samplingFields === 'all'
-      ? { top_k: sampling.topK, min_p: sampling.minP, repetition_penalty: sampling.repetitionPenalty }
+      ? {
+          top_k: sampling.topK,
+          min_p: sampling.minP,
+          repetition_penalty: sampling.repetitionPenalty,
+          // llama.cpp's name for it; each server ignores the other's.
+          repeat_penalty: sampling.repetitionPenalty,
+        }
       : {}),
     ...(settings.seed ? { seed: seed % SEEDS } : {}),
   }
@@ -82,4 +89,33 @@ function readUsage(usage: unknown): TokenUsage | null {
 
 function isCount(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0
+}
+
+/**
+ * llama.cpp takes any name and answers with the model that it was started on, and it filters by top-k 40 and min-p 0.05 unless a
+ * request says otherwise. Others refuse a wrong name themselves.
+ * @throws LonghaulError `Config.Invalid`
+ */
+export function refuseWrongLlama(
+  answer: unknown,
+  { model, samplingFields }: { model: string; samplingFields: ChatRecipe['samplingFields'] },
+): void {
+  const list = isObject(answer) && Array.isArray(answer['data']) ? answer['data'].filter(isObject) : []
+  if (list.length === 0 || list.some((entry) => entry['owned_by'] !== 'llamacpp')) return
+  const names = list.flatMap(({ id, aliases }) => [id, ...(Array.isArray(aliases) ? aliases : [])])
+  if (!names.includes(model)) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected model.base to be a model of this llama.cpp server (${names.join(', ')}), which answers to any name`,
+      details: { model },
+    })
+  }
+  if (samplingFields !== 'all') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message:
+        'Expected policyServer.chat.samplingFields: all, because llama.cpp filters by top-k and min-p without them',
+      details: { samplingFields },
+    })
+  }
 }

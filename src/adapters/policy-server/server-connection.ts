@@ -175,7 +175,7 @@ export function decideOnError(refusal: HttpRefusal, route: Route, tries: number)
 interface Fault {
   code: string | null
   message: string
-  /** The framework's own 404: the path does not exist there, so it is another kind of server. */
+  /** The 404 of a path that does not exist there, not of a policy: it is another kind of server, or another base address. */
   isRouteMissing: boolean
 }
 
@@ -185,8 +185,11 @@ function readFault({ error, text }: HttpRefusal): Fault {
   const code = [told['code'], told['type']].find((word) => typeof word === 'string') ?? null
   const said = told['message'] ?? told['detail'] ?? text
   const message = (typeof said === 'string' ? said : JSON.stringify(said)).slice(0, 500)
-  return { code, message, isRouteMissing: told['detail'] === 'Not Found' }
+  return { code, message, isRouteMissing: NO_ROUTE.test(message.trim()) }
 }
+
+/** As FastAPI (vLLM, SGLang), llama.cpp and servers in Go (Ollama) say it. */
+const NO_ROUTE = /^(?:file |404 page )?not found$/i
 
 /** As OpenAI, vLLM, SGLang, Anthropic, llama.cpp and Ollama say it. */
 function isContextOverflow({ code, message }: Fault): boolean {

@@ -19,9 +19,13 @@ export interface ScriptedEndpoint {
   close(): Promise<void>
 }
 
-/** @param answerTo called for each request to `/v1/chat/completions`, in order of arrival; other paths are 404 but `/v1/models` */
+/**
+ * @param answerTo called for each request to `/v1/chat/completions`, in order of arrival; other paths are 404 but `/v1/models`
+ * @param models what that path lists
+ */
 export async function startScriptedEndpoint(
   answerTo: (request: SeenRequest, number: number) => Answer,
+  models: object[] = [],
 ): Promise<ScriptedEndpoint> {
   const seen: SeenRequest[] = []
   const server = createServer((incoming, response) => {
@@ -32,7 +36,7 @@ export async function startScriptedEndpoint(
       const text = Buffer.concat(chunks).toString()
       const body = text === '' ? {} : (JSON.parse(text) as Record<string, unknown>)
       const request = { path, headers: incoming.headers, body }
-      if (path === '/v1/models') return json(200, { object: 'list', data: [] })(request, response)
+      if (path === '/v1/models') return json(200, { object: 'list', data: models })(request, response)
       if (path !== '/v1/chat/completions') return json(404, { detail: 'Not Found' })(request, response)
       seen.push(request)
       answerTo(request, seen.length)(request, response)
