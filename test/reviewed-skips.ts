@@ -195,6 +195,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: `its kernels are for AVX2 alone; elsewhere ${FETCHED_ONCE}`,
   },
   {
+    file: 'test/integration/live-llama-cpp.test.ts',
+    tests: ['a running llama.cpp'],
+    reason: /^llama\.cpp’s package needs an x86-64 processor|^llama\.cpp cannot be installed here: /,
+    why: `its package is compiled for AVX2; elsewhere ${FETCHED_ONCE}`,
+  },
+  {
     file: 'test/integration/sandbox-images.test.ts',
     tests: ['nothing but busybox: without git an error that names it, with git everything works'],
     reason: /^no busybox-static to be had here$/,

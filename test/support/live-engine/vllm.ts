@@ -1,11 +1,7 @@
 /** A vLLM of this machine's processor: the environment of `infra/vllm-cpu`, and engines started by the command that Longhaul prints. */
-import { type ChildProcess, spawn } from 'node:child_process'
-import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { mkdir, open, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { startCommand } from '../../../src/adapters/policy-server/start-command.ts'
 import { explainStart } from '../../../src/adapters/policy-server/start-failures.ts'
@@ -13,7 +9,7 @@ import { LonghaulError } from '../../../src/contracts/errors.ts'
 import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
 import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
-import { HANG_MS } from '../hang.ts'
+import { isLinuxWithAvx2, type LiveEngine, startEngine } from './engine-process.ts'
 
 const root = join(import.meta.dirname, '../../..')
 
@@ -23,7 +19,7 @@ const METADATA = 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n'
 
 /** Where its programs lie, or why this machine has none. */
 export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
-  if (process.platform !== 'linux' || process.arch !== 'x64' || !hasAvx2()) {
+  if (!isLinuxWithAvx2()) {
     return { skip: 'vLLM without a GPU needs an x86-64 processor with AVX2, and Linux' }
   }
   try {
@@ -46,16 +42,6 @@ export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
     if (!(error instanceof LonghaulError)) throw error
     return { skip: `vLLM for processors cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
   }
-}
-
-function hasAvx2(): boolean {
-  return /^flags\s*:.*\bavx2\b/m.test(readFileSync('/proc/cpuinfo', 'utf8'))
-}
-
-export interface LiveEngine {
-  url: string
-  /** Ends it with all of its processes at once, as a machine that dies. */
-  kill(): Promise<void>
 }
 
 export interface StartVllmInput {
@@ -83,8 +69,10 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
     port,
   })
   const [program = '', ...args] = command
-  const output = await open(log, 'a')
-  const child = spawn(program, [...args, '--enforce-eager', '--max-num-seqs', '64'], {
+  return startEngine({
+    what: 'vLLM',
+    program,
+    args: [...args, '--enforce-eager', '--max-num-seqs', '64'],
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
@@ -98,51 +86,8 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
       OMP_NUM_THREADS: '1',
       ...environment,
     },
-    // A group of its own: the engine's core is a child of its server.
-    detached: true,
-    stdio: ['ignore', output.fd, output.fd],
+    url: `http://127.0.0.1:${port}`,
+    log,
+    explain: (text) => explainStart({ log: text }),
   })
-  await output.close()
-  const exited = once(child, 'exit')
-  // A test file that hangs is ended by TERM: its engine is in another group, and would outlive it.
-  const end = (): void => killGroup(child)
-  const endAll = (): void => process.exit(143)
-  process.once('exit', end)
-  process.once('SIGTERM', endAll)
-  const kill = async (): Promise<void> => {
-    end()
-    await exited
-    process.off('exit', end)
-    process.off('SIGTERM', endAll)
-  }
-  const url = `http://127.0.0.1:${port}`
-  try {
-    await untilHealthy(url, child)
-  } catch (error) {
-    await kill()
-    const text = await readFile(log, 'utf8')
-    throw new Error(`vLLM did not start. ${explainStart({ log: text }) ?? ''}\n${text.slice(-4_000)}`, { cause: error })
-  }
-  return { url, kill }
-}
-
-async function untilHealthy(url: string, child: ChildProcess): Promise<void> {
-  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(500)) {
-    if (child.exitCode !== null || child.signalCode !== null) throw new Error('it ended')
-    const isHealthy = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5_000) }).then(
-      ({ ok }) => ok,
-      () => false,
-    )
-    if (isHealthy) return
-  }
-  throw new Error('it did not answer')
-}
-
-function killGroup({ pid }: ChildProcess): void {
-  if (pid === undefined) return
-  try {
-    process.kill(-pid, 'SIGKILL')
-  } catch {
-    // All of it has ended.
-  }
 }

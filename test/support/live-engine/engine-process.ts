@@ -1,0 +1,93 @@
+/** An engine of others as a process of a test: started, waited for and killed. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { open, readFile } from 'node:fs/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { HANG_MS } from '../hang.ts'
+
+/** What the kernels of engines for processors are compiled for. */
+export function isLinuxWithAvx2(): boolean {
+  if (process.platform !== 'linux' || process.arch !== 'x64') return false
+  return /^flags\s*:.*\bavx2\b/m.test(readFileSync('/proc/cpuinfo', 'utf8'))
+}
+
+export interface LiveEngine {
+  url: string
+  /** Ends it with all of its processes at once, as a machine that dies. */
+  kill(): Promise<void>
+}
+
+interface StartEngineInput {
+  /** In messages: `vLLM`. */
+  what: string
+  program: string
+  args: readonly string[]
+  env: Record<string, string>
+  url: string
+  /** File of what the engine prints. */
+  log: string
+  /** What such a log means. */
+  explain?: (log: string) => string | null
+}
+
+/** @throws Error with what the engine printed where it does not answer */
+export async function startEngine({
+  what,
+  program,
+  args,
+  env,
+  url,
+  log,
+  explain,
+}: StartEngineInput): Promise<LiveEngine> {
+  const output = await open(log, 'a')
+  const child = spawn(program, args, {
+    env,
+    // A group of its own: the engine's core is a child of its server.
+    detached: true,
+    stdio: ['ignore', output.fd, output.fd],
+  })
+  await output.close()
+  const exited = once(child, 'exit')
+  // A test file that hangs is ended by TERM: its engine is in another group, and would outlive it.
+  const end = (): void => killGroup(child)
+  const endAll = (): void => process.exit(143)
+  process.once('exit', end)
+  process.once('SIGTERM', endAll)
+  const kill = async (): Promise<void> => {
+    end()
+    await exited
+    process.off('exit', end)
+    process.off('SIGTERM', endAll)
+  }
+  try {
+    await untilHealthy(url, child)
+  } catch (error) {
+    await kill()
+    const text = await readFile(log, 'utf8')
+    throw new Error(`${what} did not start. ${explain?.(text) ?? ''}\n${text.slice(-4_000)}`, { cause: error })
+  }
+  return { url, kill }
+}
+
+async function untilHealthy(url: string, child: ChildProcess): Promise<void> {
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(500)) {
+    if (child.exitCode !== null || child.signalCode !== null) throw new Error('it ended')
+    const isHealthy = await fetch(`${url}/health`, { signal: AbortSignal.timeout(5_000) }).then(
+      ({ ok }) => ok,
+      () => false,
+    )
+    if (isHealthy) return
+  }
+  throw new Error('it did not answer')
+}
+
+function killGroup({ pid }: ChildProcess): void {
+  if (pid === undefined) return
+  try {
+    process.kill(-pid, 'SIGKILL')
+  } catch {
+    // All of it has ended.
+  }
+}
