@@ -75,7 +75,20 @@ echo '{"kind":"ExecCredential","status":{"token":"'$(wc -l < ${count} | tr -d ' 
 
 const WRONG: [what: string, config: () => Promise<string>, says: RegExp][] = [
   ['a file that is not there', async () => '/nowhere/config', /\/nowhere\/config cannot be read/],
-  ['a context that is not there', async () => written('current-context: x\n'), /current-context names no context/],
+  [
+    'a context that is not there',
+    async () => written('current-context: x\ncontexts:\n  - { name: here, context: { cluster: c, user: u } }\n'),
+    /there is no context x, which current-context names; there is here/,
+  ],
+  ['no context', async () => written('contexts: []\n'), /current-context is not set/],
+  [
+    'a user that is not there',
+    async () =>
+      written(
+        'current-context: x\ncontexts: [{ name: x, context: { cluster: c, user: u } }]\nclusters: [{ name: c, cluster: { server: "https://a:1" } }]\n',
+      ),
+    /there is no user u/,
+  ],
   ['no YAML', async () => written('{'), /is no YAML/],
   ['a server that is no address', async () => configOf('{ token: a }', 'server: nonsense'), /is no address/],
   ['a proxy', async () => configOf('{ token: a }', 'server: https://a, proxy-url: http://p'), /proxy-url/],
@@ -98,6 +111,16 @@ test('a program that fails is named, with how it failed', async () => {
   const config = await configOf('{ exec: { apiVersion: v1, command: /bin/false } }')
   const access = await readClusterAccess({ KUBECONFIG: config })
   await assert.rejects(access.credentials(), { code: 'Config.Invalid', message: /\/bin\/false.*failed/ })
+})
+
+test('a program that is not installed is named, with what the kubeconfig says of it', async () => {
+  const hint = 'installHint: "the plug-in comes with the package lab-cli"'
+  const config = await configOf(`{ exec: { apiVersion: v1, command: no-such-plug-in, ${hint} } }`)
+  const access = await readClusterAccess({ KUBECONFIG: config })
+  await assert.rejects(access.credentials(), {
+    code: 'Config.Invalid',
+    message: /no-such-plug-in, which the kubeconfig names for credentials, is not installed.*the plug-in comes with/s,
+  })
 })
 
 test('no kubeconfig and no pod: what to set', async () => {

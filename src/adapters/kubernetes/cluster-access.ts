@@ -50,6 +50,7 @@ const PROGRAM = z.object({
   command: z.string(),
   args: z.array(z.string()).nullish(),
   env: z.array(z.object({ name: z.string(), value: z.string() })).nullish(),
+  installHint: text,
 })
 
 const USER = z.object({
@@ -92,12 +93,22 @@ export async function readClusterAccess(env: NodeJS.ProcessEnv = process.env): P
 async function fromFiles(paths: readonly string[]): Promise<ClusterAccess> {
   const configs = await Promise.all(paths.map(readConfig))
   const wanted = configs.map((config) => config['current-context'] ?? '').find((name) => name !== '')
-  const context = configs.flatMap(({ contexts }) => contexts ?? []).find(({ name }) => name === wanted)?.context
-  if (context === undefined) throw invalid(`${paths.join(', ')}: current-context names no context of the file`)
+  if (wanted === undefined) throw invalid(`${paths.join(', ')}: current-context is not set`)
+  const contexts = configs.flatMap((config) => config.contexts ?? [])
+  const context = contexts.find(({ name }) => name === wanted)?.context
+  if (context === undefined) {
+    const known = contexts.map(({ name }) => name).join(', ') || 'none'
+    throw invalid(`${paths.join(', ')}: there is no context ${wanted}, which current-context names; there is ${known}`)
+  }
   const cluster = configs.flatMap(({ clusters }) => clusters ?? []).find(({ name }) => name === context.cluster)
   if (cluster === undefined) throw invalid(`${paths.join(', ')}: there is no cluster ${context.cluster}`)
-  const user = configs.flatMap(({ users }) => users ?? []).find(({ name }) => name === context.user)?.user ?? {}
-  return { ...(await trustOf(cluster.cluster)), namespace: context.namespace ?? null, credentials: credentialsOf(user) }
+  const user = configs.flatMap(({ users }) => users ?? []).find(({ name }) => name === context.user)
+  // Without one, the server would be asked without credentials, and its refusal would blame rights.
+  if (user === undefined && context.user !== '') {
+    throw invalid(`${paths.join(', ')}: there is no user ${context.user}, which the context ${wanted} names`)
+  }
+  const trust = await trustOf(cluster.cluster)
+  return { ...trust, namespace: context.namespace ?? null, credentials: credentialsOf(user?.user ?? {}) }
 }
 
 /** Paths in a file are relative to it. */
@@ -188,7 +199,13 @@ const ANSWER = z.object({
 })
 
 /** A program of a cloud, as `kubectl` asks it. */
-function askedOf({ apiVersion, command, args, env }: z.infer<typeof PROGRAM>): () => Promise<ClusterCredentials> {
+function askedOf({
+  apiVersion,
+  command,
+  args,
+  env,
+  installHint,
+}: z.infer<typeof PROGRAM>): () => Promise<ClusterCredentials> {
   let known: { credentials: ClusterCredentials; untilMs: number } | null = null
   return async () => {
     if (known !== null && Date.now() < known.untilMs) return known.credentials
@@ -197,8 +214,13 @@ function askedOf({ apiVersion, command, args, env }: z.infer<typeof PROGRAM>): (
     const { stdout } = await promisify(execFile)(command, args ?? [], {
       timeout: PROGRAM_MS,
       env: { ...process.env, ...further, KUBERNETES_EXEC_INFO: JSON.stringify(asked) },
-    }).catch((error: Error) => {
-      throw invalid(`${command}, which the kubeconfig names for credentials, failed (${error.message.slice(0, 300)})`)
+    }).catch((error: NodeJS.ErrnoException) => {
+      const program = `${command}, which the kubeconfig names for credentials,`
+      if (error.code === 'ENOENT') {
+        const hint = installHint === undefined ? '' : `; the kubeconfig says: ${installHint.trim().slice(0, 300)}`
+        throw invalid(`${program} is not installed on this machine${hint}`)
+      }
+      throw invalid(`${program} failed (${error.message.slice(0, 300)})`)
     })
     const answer = ANSWER.safeParse(jsonOf(stdout))
     if (!answer.success) throw invalid(`${command}, which the kubeconfig names for credentials, printed none`)

@@ -33,6 +33,59 @@ test('a pod that a policy of the namespace refuses is told of the policy, not of
   assert.match(bySandbox(new ClusterRefusal(403, body)), /→ let the namespace enforce the pod security standard/)
 })
 
+// Admission refuses as `Forbidden` too. The sentences are those of a server 1.36.
+const NO_MATTER_OF_RIGHTS: [what: string, said: string, remedy: RegExp][] = [
+  [
+    'a LimitRange with a lower maximum',
+    'pods "a" is forbidden: maximum memory usage per Container is 64Mi, but limit is 2Gi',
+    /→ ask for what the LimitRange of the namespace allows/,
+  ],
+  [
+    'a LimitRange with a ratio',
+    'pods "a" is forbidden: cpu max limit to request ratio per Container is 1, but provided ratio is 4.000000',
+    /→ ask for what the LimitRange of the namespace allows/,
+  ],
+  [
+    'a quota that wants every pod to say what it asks for',
+    'pods "a" is forbidden: failed quota: disk: must specify limits.ephemeral-storage for: sandbox',
+    /→ set what the quota of the namespace counts/,
+  ],
+  [
+    'a webhook that refuses',
+    'admission webhook "policy.lab.example" denied the request: no pods on Fridays',
+    /→ let the named admission webhook pass/,
+  ],
+  [
+    'a webhook that does not answer',
+    'Internal error occurred: failed calling webhook "policy.lab.example": failed to call webhook: Post "https://x": dial tcp 10.0.0.1:443: connect: connection refused',
+    /→ mend the named admission webhook/,
+  ],
+  [
+    'a namespace on its way out',
+    'pods "a" is forbidden: unable to create new content in namespace x because it is being terminated',
+    /→ create the namespace/,
+  ],
+]
+
+for (const [what, message, remedy] of NO_MATTER_OF_RIGHTS) {
+  test(`${what}: what to change is said, and neither rights nor the address are blamed`, () => {
+    const body = JSON.stringify({ reason: 'Forbidden', message })
+    assert.match(bySandbox(new ClusterRefusal(403, body)), remedy)
+    assert.match(byTrainer(`Error from server (Forbidden): error when creating "STDIN": ${message}`), remedy)
+  })
+}
+
+test('an admission rule that is not known here: the words of the server alone', () => {
+  const body = JSON.stringify({ reason: 'Forbidden', message: 'pods "a" is forbidden: the lab is closed' })
+  assert.doesNotMatch(bySandbox(new ClusterRefusal(403, body)), /→/)
+})
+
+test('a right that is missing is named by the server, and where to read of it by us', () => {
+  const message = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "x"'
+  const body = JSON.stringify({ reason: 'Forbidden', message })
+  assert.match(bySandbox(new ClusterRefusal(403, body)), /→ give the account of the sandbox worker the rights/)
+})
+
 test('certificates are blamed for what they refuse, and not for a slow network', () => {
   assert.match(byTrainer('x509: certificate signed by unknown authority'), /→ the cluster and the kubeconfig/)
   assert.match(bySandbox(new Error('fetch failed', { cause: new Error('tlsv1 alert unknown ca') })), /do not trust/)

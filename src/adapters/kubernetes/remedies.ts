@@ -46,9 +46,29 @@ export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
   const { namespace, requests, rights, own } = ASKERS[worker]
   const remedies: readonly Remedy[] = [
     ...own,
-    [/namespaces? "[^"]*" not found/, `create the namespace, or correct ${namespace}`],
+    [/namespaces? "[^"]*" not found|is being terminated/, `create the namespace, or correct ${namespace}`],
     [/exceeded quota/, `raise the quota of the namespace, or ask for less in ${requests}`],
-    [/\(Forbidden\)/, `give the account of the ${worker} worker the rights that ${rights} lists, in this namespace`],
+    // Admission refuses as `Forbidden` too, which is no matter of rights.
+    [
+      /failed quota: .*must specify/,
+      `set what the quota of the namespace counts in ${requests}, or let a LimitRange do it`,
+    ],
+    [
+      /(?:minimum|maximum) [\w./-]+ usage per|limit to request ratio per/,
+      `ask for what the LimitRange of the namespace allows in ${requests}, or change it`,
+    ],
+    [
+      /admission webhook "[^"]*" denied/,
+      'let the named admission webhook pass these pods, or use a namespace that it does not look at',
+    ],
+    [
+      /failed calling webhook/,
+      'mend the named admission webhook, or use a namespace that it does not look at: the cluster refuses all pods until it answers',
+    ],
+    [
+      /^(?!.*is forbidden: (?!User )).*\(Forbidden\)/s,
+      `give the account of the ${worker} worker the rights that ${rights} lists, in this namespace`,
+    ],
     [
       /\(Unauthorized\)|must be logged in|provide credentials/,
       `the credentials of the ${worker} worker are wrong or have expired: renew the kubeconfig that KUBECONFIG names`,
