@@ -3,12 +3,15 @@
  * without faults.
  *
  *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
- *                     [--beside FILE]… [--uncovered] [--no-docs] [--reproduce] [--plant double-step] [--store s3]
+ *                     [--beside FILE]… [--uncovered] [--no-docs] [--reproduce] [--plant double-step]
+ *                     [--store s3] [--sandboxes pods]
  *
  * `--faults` takes names and families (`reset` is all of `reset:…`). `--reproduce`: each seed is a training that ends at a random
  * moment of its base evaluation (all its workflows terminated, or what `--faults` says) and is started again. `--plant` makes the
  * trainer wrong on purpose in runs with faults, and not in those that they are compared with: every training seed has to be violated.
- * `--store s3`: the records lie in a bucket of a real server, which goes wrong too; only evaluations are played. One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
+ * `--store s3`: the records lie in a bucket of a real server, which goes wrong too; only evaluations are played. `--sandboxes pods`: the sandboxes
+ * of evaluations with faults are pods of a real cluster on this machine, which goes wrong too, and the runs that they are compared with play in containers
+ * (`node test/support/kubernetes/programs.ts` makes its programs once). One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
  * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. `--beside` takes those of another
  * commit; the table then names the seeds of each commit. `--uncovered` plays only the seeds that hold a cell in which no kept seed
  * has struck. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
@@ -16,8 +19,17 @@
 import { writeFileSync } from 'node:fs'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { planReproduction } from '../test/support/chaos/plan-reproduction.ts'
-import { startChaosStack, type ChaosStack, needsChaos, PLANTS, STORES } from '../test/support/chaos/chaos-stack.ts'
+import {
+  startChaosStack,
+  type ChaosStack,
+  needsChaos,
+  PLANTS,
+  SANDBOXES,
+  type Setting,
+  STORES,
+} from '../test/support/chaos/chaos-stack.ts'
 import { faultsNamed, faultsOn } from '../test/support/chaos/faults.ts'
+import { findKubernetes } from '../test/support/kubernetes/programs.ts'
 import { playSeed, type QuietRuns, type SeedReport } from '../test/support/chaos/play-seed.ts'
 import { writeReliabilityTable } from '../test/support/chaos/reliability-table.ts'
 import { benchArguments } from './support/arguments.ts'
@@ -33,16 +45,19 @@ const { values } = benchArguments({
     continue: { type: 'string', multiple: true, default: [] },
     beside: { type: 'string', multiple: true, default: [] },
     uncovered: { type: 'boolean', default: false },
-    lanes: { type: 'string', default: '2' },
+    lanes: { type: 'string' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
     'no-docs': { type: 'boolean', default: false },
     reproduce: { type: 'boolean', default: false },
     plant: { type: 'string' },
     store: { type: 'string', default: 'directory' },
+    sandboxes: { type: 'string', default: 'containers' },
   },
 })
-const [seeds, first, lanes] = [Number(values.seeds), Number(values['first-seed']), Number(values.lanes)]
+// Each lane in pods has a cluster of its own.
+const usualLanes = values.sandboxes === 'pods' ? 1 : 2
+const [seeds, first, lanes] = [Number(values.seeds), Number(values['first-seed']), Number(values.lanes ?? usualLanes)]
 if (![seeds, first, lanes].every(Number.isInteger) || seeds < 1 || first < 0 || lanes < 1) {
   console.error('Expected --seeds N with N ≥ 1, --first-seed K with K ≥ 0 and --lanes L with L ≥ 1')
   process.exit(1)
@@ -56,10 +71,23 @@ if (store !== values.store || (store === 's3' && values.reproduce)) {
   console.error(`Expected --store to be one of ${STORES.join(', ')}, and --reproduce on a directory`)
   process.exit(1)
 }
+const sandboxes = SANDBOXES.find((one) => one === values.sandboxes) ?? 'containers'
+if (sandboxes !== values.sandboxes || (sandboxes === 'pods' && (store === 's3' || values.reproduce))) {
+  console.error(
+    `Expected --sandboxes to be one of ${SANDBOXES.join(', ')}, and pods with neither --store s3 nor --reproduce`,
+  )
+  process.exit(1)
+}
+const setting: Setting = sandboxes === 'pods' ? 'pods' : store
+const kubernetes = sandboxes === 'pods' ? await findKubernetes() : null
+if (kubernetes !== null && 'reason' in kubernetes) {
+  console.error(kubernetes.reason)
+  process.exit(2)
+}
 const chosen = values.faults?.split(',').flatMap(faultsNamed)
-const faults = faultsOn(store).filter(({ name }) => chosen?.some((fault) => fault.name === name) !== false)
+const faults = faultsOn(setting).filter(({ name }) => chosen?.some((fault) => fault.name === name) !== false)
 if (faults.length === 0) {
-  console.error(`Expected --faults that can strike on --store ${store}, got ${values.faults}`)
+  console.error(`Expected --faults that can strike on --store ${store} --sandboxes ${sandboxes}, got ${values.faults}`)
   process.exit(1)
 }
 
@@ -150,6 +178,7 @@ async function playLane(): Promise<void> {
           outageMs: OUTAGE_MS,
           plant,
           store,
+          sandboxes,
           say: console.error,
         })
         engine = stack.engines.a.engine.version
@@ -175,8 +204,9 @@ const violations = reports.reduce((sum, report) => sum + report.violations.lengt
 const summary = {
   bench: 'chaos',
   store,
+  sandboxes,
   date: new Date().toISOString(),
-  ...versions(),
+  ...versions(values.reproduce ? 'chaos-reproduce' : setting === 'directory' ? 'chaos' : `chaos-${setting}`),
   commit: commit(),
   engine,
   seeds: reports.length,
@@ -190,7 +220,7 @@ const summary = {
 const text = `${JSON.stringify(summary, null, 2)}\n`
 if (values.out !== undefined) writeFileSync(values.out, text)
 const isWhole = !values.reproduce && plant === null && values.faults === undefined
-if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(summary, store)
+if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(summary, setting)
 if (values.json) process.stdout.write(text)
 else console.log(`${reports.length} of ${expected} seeds played, ${violations} violations, ${failures.length} failures`)
 process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < expected ? 2 : 0
@@ -210,6 +240,6 @@ function line({
   const again = restarts === 0 ? '' : `, started again ${restarts} times`
   const facts = `${kind}, ${struck}: ${episodes} episodes, ${turns} turns, ${sampledAgain} samples repeated${again}, ${wallS.toFixed(0)} s`
   if (found.length === 0) return `seed ${seed}: ${facts}: ok`
-  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}${values.reproduce ? ' --reproduce' : ''}${store === 'directory' ? '' : ` --store ${store}`}`
+  const command = `npm run chaos -- --seeds 1 --first-seed ${seed}${values.faults === undefined ? '' : ` --faults ${values.faults}`}${values.reproduce ? ' --reproduce' : ''}${store === 'directory' ? '' : ` --store ${store}`}${sandboxes === 'pods' ? ' --sandboxes pods' : ''}`
   return `seed ${seed}: ${facts}: VIOLATED\n  ${found.join('\n  ')}\n  again: ${command}`
 }

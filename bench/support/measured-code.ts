@@ -53,6 +53,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run chaos -- --store s3 --seeds 200 --out bench/results/chaos-s3.json',
     sources: [...RUN, 'test/support/chaos', 'test/support/artifacts'],
   },
+  'chaos-pods': {
+    command: 'npm run chaos -- --sandboxes pods --seeds 60 --out bench/results/chaos-pods.json',
+    sources: [...RUN, 'test/support/chaos', 'test/support/kubernetes', 'infra/kubernetes'],
+  },
   'chaos-reproduce': {
     command: 'npm run chaos -- --reproduce --seeds 20 --no-docs --out bench/results/chaos-reproduce.json',
     sources: [...RUN, ...TRAINER, 'test/support/chaos'],

@@ -17,8 +17,11 @@ export interface Provenance {
   codeHash: string | null
 }
 
-/** What a figure depends on; stored beside it. */
-export function versions(): {
+/**
+ * What a figure depends on; stored beside it.
+ * @param name of its result, where one program makes several. @default the program's
+ */
+export function versions(name = benchName(process.argv[1] ?? '')): {
   node: string
   temporalSdk: string
   cores: number
@@ -28,7 +31,7 @@ export function versions(): {
   const require = createRequire(import.meta.url)
   const { version } = require('@temporalio/worker/package.json') as { version: string }
   const [node, temporalSdk, cores, kernel] = [process.version, version, cpus().length, release()] as const
-  const measured = MEASURED[benchName(process.argv[1] ?? '')]
+  const measured = MEASURED[name]
   const provenance: Provenance = {
     date: new Date().toISOString(),
     commit: commit(),

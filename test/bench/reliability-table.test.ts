@@ -33,10 +33,10 @@ void test('each commit is named with its seeds where several played', () => {
   assert.match(text, /^\| commit \| aaaaaaaaaaaa: 2 seeds from 1 to 2; bbbbbbbbbbbb: 1 seed, 3 \|$/m)
 })
 
-void test('each kind of store has its own part of the page: a new table leaves the rest as it was', () => {
+void test('each setting has its own part of the page: a new table leaves the rest as it was', () => {
   const start = 'Text.\n\n<!-- everything from here to the next mark is written by npm run chaos -->\n'
-  const page = withTable(withTable(start, 'directory', 'one'), 's3', 'two')
-  assert.match(page, /^Text\.[^]*\none\n[^]*\ntwo\n$/)
+  const page = withTable(withTable(withTable(start, 'pods', 'pods'), 'directory', 'one'), 's3', 'two')
+  assert.match(page, /^Text\.[^]*\none\n[^]*\ntwo\n[^]*--sandboxes pods -->\n\npods\n$/)
   assert.equal(withTable(page, 'directory', 'one'), page)
   assert.equal(withTable(page, 's3', 'three'), page.replace('two', 'three'))
 })

@@ -31,6 +31,23 @@ test('on a bucket: no training, no fault of a disk, and every way in which a buc
   }
 })
 
+test('in pods: no training, every way in which a cluster goes wrong while an agent has a pod, and nothing of engines', () => {
+  const faults = faultsOn('pods')
+  const planned = new Set<string>()
+  for (let seed = 1; seed <= 60; seed++) {
+    const { kind, cells } = planSeed(seed, faults)
+    assert.equal(kind, 'evaluation')
+    for (const { fault, phase } of cells) planned.add(`${fault.name} × ${phase}`)
+  }
+  assert.deepEqual(new Set(cellsOf(faults, PHASES).map(([{ name }, phase]) => `${name} × ${phase}`)), planned)
+  for (const fault of ['eviction', 'pod-delete', 'node-loss', 'api-server-frozen', 'kill-sandbox']) {
+    for (const phase of ['sampling', 'executing', 'closing']) assert.ok(planned.has(`${fault} × ${phase}`), fault)
+  }
+  assert.ok(
+    ![...planned].some((cell) => /^(engine|container|disk|store)-|(pod-delete|eviction|node-loss) × gra/.test(cell)),
+  )
+})
+
 test('a seed is planned twice: the same faults, phases and counts, so that what it found can be repeated', () => {
   for (const seed of [1, 5, 77]) assert.deepEqual(planSeed(seed), planSeed(seed))
 })

@@ -23,6 +23,7 @@ import type { Role } from '../../../src/workers/run-worker.ts'
 import { type ArtifactDisk, mountArtifactDisk } from './artifact-disk.ts'
 import { buildChaosBundle, HEARTBEAT_MS } from './chaos-bundle.ts'
 import { type ChaosBucket, startChaosBucket } from './chaos-bucket.ts'
+import { type ChaosPods, startChaosPods } from './chaos-pods.ts'
 import { type ContainerJournal, readJournal } from './container-journal.ts'
 import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 import { ManagedProcess } from './managed-process.ts'
@@ -40,6 +41,14 @@ export type Plant = (typeof PLANTS)[number]
 /** Where a stack's records lie. */
 export const STORES = ['directory', 's3'] as const
 export type StoreKind = (typeof STORES)[number]
+
+/** Where the sandboxes of agents are while faults strike. */
+export const SANDBOXES = ['containers', 'pods'] as const
+export type SandboxKind = (typeof SANDBOXES)[number]
+
+/** What a matrix of faults is played on: a kind of store with sandboxes in containers, or pods with the records on a disk. */
+export const SETTINGS = [...STORES, 'pods'] as const
+export type Setting = (typeof SETTINGS)[number]
 
 export interface ChaosStack {
   artifactsDir: string
@@ -62,6 +71,12 @@ export interface ChaosStack {
   store: ArtifactStore
   /** @throws where the records lie on the disk */
   bucket(): ChaosBucket
+  /** @throws where sandboxes are containers */
+  pods(): ChaosPods
+  /** Where sandboxes are while faults strike; runs without faults are played in containers. */
+  sandboxes: SandboxKind
+  /** From now on the host's worker places them there. It starts again where that is a change. */
+  placeSandboxes(kind: SandboxKind): Promise<void>
   /** That holds the record: on the disk, or below the bucket's server. */
   fileOf(key: string): string
   connection: LonghaulConnection
@@ -100,6 +115,7 @@ export async function startChaosStack({
   outageMs = 2.5 * HEARTBEAT_MS,
   plant = null,
   store = 'directory',
+  sandboxes = 'containers',
   say,
 }: {
   /** With the trainer and its Python environment. */
@@ -110,6 +126,8 @@ export async function startChaosStack({
   plant?: Plant | null
   /** @default `directory` */
   store?: StoreKind
+  /** `pods` starts a cluster of the stack's own. @default `containers` */
+  sandboxes?: SandboxKind
   say: (line: string) => void
 }): Promise<ChaosStack> {
   await clearDeadStacks({ root: tmpdir(), say })
@@ -121,7 +139,7 @@ export async function startChaosStack({
     undo.length = 0
   }
   try {
-    return await open({ folder, training, outageMs, plant, store, say, undo, close })
+    return await open({ folder, training, outageMs, plant, store, sandboxes, say, undo, close })
   } catch (error) {
     await close()
     throw error
@@ -134,6 +152,7 @@ async function open({
   outageMs,
   plant,
   store: kind,
+  sandboxes,
   say,
   undo,
   close,
@@ -143,6 +162,7 @@ async function open({
   outageMs: number
   plant: Plant | null
   store: StoreKind
+  sandboxes: SandboxKind
   say: (line: string) => void
   undo: (() => Promise<unknown>)[]
   close: () => Promise<void>
@@ -172,12 +192,16 @@ async function open({
     return engine
   }
   const engines: ChaosStack['engines'] = { a: await startEngine('a'), b: null }
+  const pods = sandboxes === 'pods' ? await startChaosPods({ folder }) : null
+  if (pods !== null) undo.push(() => pods.close())
+  let placed: SandboxKind = 'containers'
   const journals: ContainerJournal[] = []
   const visits = await startVisits({
     async observe({ phase, process: name, container }) {
       if (phase !== 'closing' || container === null) return
       const { engine } = (name === 'sandbox-b' ? engines.b : engines.a) ?? engines.a
-      const journal = await readJournal({ engine, name: container })
+      const isPod = pods !== null && placed === 'pods'
+      const journal = await (isPod ? pods.readJournal(container) : readJournal({ engine, name: container }))
       if (journal !== null) journals.push(journal)
     },
   })
@@ -267,6 +291,18 @@ async function open({
     if (managed?.pid === null) managed.start()
     await until(() => polls(role), `worker ${role}`)
   }
+  const placeSandboxes = async (place: SandboxKind): Promise<void> => {
+    if (place === placed) return
+    if (pods === null) throw new Error('The sandboxes of this stack are containers')
+    if (place === 'pods') await pods.importTaskImages(engines.a.engine)
+    const managed = mustHave(processes.get('sandbox'), 'sandbox')
+    await managed.stop()
+    // Of the worker in pods alone: a share of processors that exceeds the machine's would let more containers run than in other stacks.
+    if (place === 'pods') Object.assign(managed.plan.env, pods.environment)
+    else for (const name of Object.keys(pods.environment)) delete managed.plan.env[name]
+    placed = place
+    await startWorker('sandbox')
+  }
   const roles: ChaosRole[] = ['control', 'sandbox', 'artifacts', 'trainer']
   await Promise.all(roles.map(startWorker))
 
@@ -287,6 +323,12 @@ async function open({
       if (bucket === null) throw new Error('The records of this stack lie on a disk')
       return bucket
     },
+    pods() {
+      if (pods === null) throw new Error('The sandboxes of this stack are containers')
+      return pods
+    },
+    sandboxes,
+    placeSandboxes,
     fileOf: bucket?.fileOf ?? ((key) => join(disk.path, key)),
     connection,
     visits,

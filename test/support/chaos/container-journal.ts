@@ -45,7 +45,7 @@ export async function readJournal({
 }
 
 /** `turns/3.0a1b2c.done` */
-function heldTurn(name: string): HeldTurn[] {
+export function heldTurn(name: string): HeldTurn[] {
   const [, turn, token] = /(?:^|\/)(\d+)\.([^./]+)\.done$/.exec(name) ?? []
   return turn === undefined || token === undefined ? [] : [{ turn: Number(turn), token }]
 }

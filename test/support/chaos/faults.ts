@@ -9,12 +9,13 @@ import type { Random } from '../../../src/adapters/datasets/synthetic/compose.ts
 import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { signalProcess } from '../../../src/platform/processes.ts'
 import { HEARTBEAT_MS } from './chaos-bundle.ts'
-import type { ChaosProcess, ChaosRole, ChaosStack, StoreKind } from './chaos-stack.ts'
+import type { ChaosProcess, ChaosRole, ChaosStack, Setting, StoreKind } from './chaos-stack.ts'
 import { haveDied, isNoted, isRunning, isStopped, livingProcesses, untilStopped, wasTroubled } from './effects.ts'
 import { hogMemory, killContainer } from './hurt-container.ts'
-import { EPISODE_PHASES, type Phase, PHASES, TRAINING_PHASES, type Verdict, type Visit } from './phases.ts'
+import { EPISODE_PHASES, type Phase, PHASES, TRAINING_PHASES, type Verdict, type Visit, WITH_AGENT } from './phases.ts'
 import type { PolicyState } from './policy-state.ts'
 import { BUCKET_FAULTS } from './bucket-faults.ts'
+import { POD_FAULTS } from './pod-faults.ts'
 import { RESTART_FAULTS, statusOnceClosed } from './restart-faults.ts'
 import type { Strike } from './visits.ts'
 
@@ -60,9 +61,6 @@ const DISK_LONGEST_MS = 60_000
 const FREEZE_MS = 8_000
 const TORN = '{"schema":"longhaul.torn/1","epis'
 
-const WITH_AGENT: readonly Phase[] = EPISODE_PHASES.filter(
-  (phase) => !['parting', 'placing', 'grading', 'graded'].includes(phase),
-)
 const ROLES = ['sandbox', 'control', 'artifacts', 'policy'] as const
 
 export const FAULTS: readonly Fault[] = [
@@ -272,14 +270,20 @@ export const FAULTS: readonly Fault[] = [
   ...RESTART_FAULTS,
 ]
 
+/** Beside those of pods: what a worker leaves that dies is a pod. All others meet no code that differs for pods. */
+const ALSO_IN_PODS: readonly string[] = ['kill-sandbox']
+
 /**
- * Those that can strike on a kind of store. On a bucket only evaluations are played: what a training's weights go through there has
- * tests of its own, and a stack's trainer works on the disk.
+ * Those that can strike in a setting. On a bucket and in pods only evaluations are played: what a training's weights go through in a
+ * bucket has tests of its own, a stack's trainer works on the disk, and a training's episodes are those of an evaluation.
  */
-export function faultsOn(store: StoreKind): readonly Fault[] {
-  if (store === 'directory') return FAULTS
-  return [...FAULTS, ...BUCKET_FAULTS]
-    .filter((fault) => fault.store !== 'directory')
+export function faultsOn(setting: Setting): readonly Fault[] {
+  if (setting === 'directory') return FAULTS
+  const all =
+    setting === 'pods'
+      ? [...POD_FAULTS, ...FAULTS.filter(({ name }) => ALSO_IN_PODS.includes(name))]
+      : [...FAULTS, ...BUCKET_FAULTS].filter((fault) => fault.store !== 'directory')
+  return all
     .map((fault) => ({ ...fault, phases: EPISODE_PHASES.filter((phase) => canStrike(fault, phase)) }))
     .filter(({ phases }) => phases.length > 0)
 }
@@ -289,7 +293,7 @@ function canStrike({ phases, needsTraining }: Fault, phase: Phase): boolean {
 }
 
 export function faultNamed(name: string): Fault {
-  const all = [...FAULTS, ...BUCKET_FAULTS]
+  const all = [...FAULTS, ...BUCKET_FAULTS, ...POD_FAULTS]
   const found = all.find((fault) => fault.name === name)
   if (found === undefined) {
     throw new Error(`Expected a fault of ${all.map((fault) => fault.name).join(', ')}, got ${name}`)

@@ -128,6 +128,7 @@ async function leftBehind(of: { stack: ChaosStack; run: string }): Promise<strin
 async function leftNow({ stack, run }: { stack: ChaosStack; run: string }): Promise<string[]> {
   const { engines } = stack
   const found = listTrainingJobs(stack).map(({ pid }) => `training job ${pid}`)
+  if (stack.sandboxes === 'pods') found.push(...(await stack.pods().names()).map((name) => `pod ${name}`))
   found.push(...(await openWorkflows(stack, run)).map((id) => `open workflow ${id}`))
   for (const engine of [engines.a, engines.b]) {
     if (engine === null) continue

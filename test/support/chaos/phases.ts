@@ -37,6 +37,11 @@ export const TRAINING_PHASES = [
 export const PHASES = [...EPISODE_PHASES, ...TRAINING_PHASES] as const
 export type Phase = (typeof PHASES)[number]
 
+/** While the sandbox of the episode's agent is there. */
+export const WITH_AGENT: readonly Phase[] = EPISODE_PHASES.filter(
+  (phase) => !['parting', 'placing', 'grading', 'graded'].includes(phase),
+)
+
 /** Where a run is ended: the moments that its records can be cut at, one each. */
 export const RESTART_PHASES = [
   'parting',

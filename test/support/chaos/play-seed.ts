@@ -83,9 +83,10 @@ export async function playSeed(input: {
   return { ...report, wallS: (Date.now() - startedMs) / 1000 }
 }
 
-async function playCells(input: {
+/** One run with these faults, compared with the one without: none of them shows what the stack's own sandboxes change. */
+export async function playCells(input: {
   stack: ChaosStack
-  plan: SeedPlan
+  plan: Pick<SeedPlan, 'seed' | 'kind'>
   cells: readonly Cell[]
   quiet: QuietRuns
   say: (line: string) => void
@@ -101,6 +102,7 @@ async function playCells(input: {
   try {
     const counts = visitCounts(cells, undisturbed.visits)
     await stack.usePlant(true)
+    await stack.placeSandboxes(stack.sandboxes)
     const hurt = await playRun({
       ...same,
       cells: cells.map((cell, index) => ({ cell, count: counts[index] ?? 1 })),
@@ -154,6 +156,7 @@ async function quietRun(
   const key = `${kind} ${recipeSeed}${inParts ? ' in parts' : ''}${further ? ' further' : ''}`
   const known = quiet.get(key)
   if (known !== undefined) return known
+  await stack.placeSandboxes('containers')
   const before = stack.visits.made.length
   const startedMs = Date.now()
   const played = await playRun({ ...input, further, cells: [], limitMs: null, random: randomFrom(key) })

@@ -8,7 +8,7 @@ import type { Phase } from './phases.ts'
 import { playSeed, type QuietRuns } from './play-seed.ts'
 
 /** All of one variation, so that the run without faults is played once. */
-const SEED = 8
+export const SEED = 8
 
 /** The phase's first visit. */
 export function cell(fault: string, phase: Phase): Cell {

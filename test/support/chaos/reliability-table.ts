@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cellsOf } from './cells.ts'
-import type { StoreKind } from './chaos-stack.ts'
+import { type Setting, SETTINGS } from './chaos-stack.ts'
 import { faultsOn } from './faults.ts'
 import { PHASES } from './phases.ts'
 import type { SeedReport } from './play-seed.ts'
@@ -18,22 +18,31 @@ export interface ChaosSummary {
 }
 
 const FILE = fileURLToPath(new URL('../../../docs/reliability.md', import.meta.url))
-const MARKS: Readonly<Record<StoreKind, string>> = {
+const MARKS: Readonly<Record<Setting, string>> = {
   directory: '<!-- everything from here to the next mark is written by npm run chaos -->',
-  s3: '<!-- everything below is written by npm run chaos -- --store s3 -->',
+  s3: '<!-- everything from here to the next mark is written by npm run chaos -- --store s3 -->',
+  pods: '<!-- everything below is written by npm run chaos -- --sandboxes pods -->',
 }
-const TITLES: Readonly<Record<StoreKind, string>> = { directory: 'Last run', s3: 'Last run on a bucket' }
-
-export function writeReliabilityTable(summary: ChaosSummary & Record<string, unknown>, store: StoreKind): void {
-  writeFileSync(FILE, withTable(readFileSync(FILE, 'utf8'), store, reliabilityTable(summary, store)))
+const TITLES: Readonly<Record<Setting, string>> = {
+  directory: 'Last run',
+  s3: 'Last run on a bucket',
+  pods: 'Last run in pods',
 }
 
-/** The page with another table in the place of the one for this kind of store. */
-export function withTable(page: string, store: StoreKind, table: string): string {
-  const [head = '', rest = ''] = page.split(MARKS.directory)
-  const [directory = '', bucket = ''] = rest.split(MARKS.s3)
-  const parts = { directory: directory.trim(), s3: bucket.trim(), [store]: table.trim() }
-  return `${head}${MARKS.directory}\n\n${parts.directory}\n\n${MARKS.s3}\n\n${parts.s3}\n`
+export function writeReliabilityTable(summary: ChaosSummary & Record<string, unknown>, setting: Setting): void {
+  writeFileSync(FILE, withTable(readFileSync(FILE, 'utf8'), setting, reliabilityTable(summary, setting)))
+}
+
+/** The page with another table in the place of the one for this setting. */
+export function withTable(page: string, setting: Setting, table: string): string {
+  const [head = ''] = page.split(MARKS.directory)
+  const parts = SETTINGS.map((one, place) => {
+    const [, rest = ''] = page.split(MARKS[one])
+    const next = SETTINGS.slice(place + 1).find((other) => rest.includes(MARKS[other]))
+    const old = next === undefined ? rest : rest.slice(0, rest.indexOf(MARKS[next]))
+    return `${MARKS[one]}\n\n${(one === setting ? table : old).trim()}\n`
+  })
+  return `${head}${parts.join('\n')}`
 }
 
 /** Each commit with the seeds that were played at it. */
@@ -53,9 +62,9 @@ function commitsOf(reports: readonly SeedReport[], newest: string): string {
 }
 
 /** Runs by fault and phase; `–` where a fault cannot strike, `0` where it could and has not. */
-export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>, store: StoreKind): string {
+export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>, setting: Setting): string {
   const { date, seeds, firstSeed, minutes, violations, failures, reports } = summary
-  const faults = faultsOn(store)
+  const faults = faultsOn(setting)
   const phases = PHASES.filter((phase) => faults.some((fault) => fault.phases.includes(phase)))
   const rows = faults.map((fault) => {
     const counts = phases.map((phase) => {
@@ -95,7 +104,7 @@ export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>
     `| seeds that could not be played | ${failures.length} |`,
   ]
   return [
-    `## ${TITLES[store]}`,
+    `## ${TITLES[setting]}`,
     '',
     '| | |',
     '|---|---|',

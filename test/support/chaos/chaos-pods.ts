@@ -1,0 +1,103 @@
+/** A cluster of a chaos stack's own for the sandboxes of its agents, and what the harness looks at there: with `kubectl`, not with the product. */
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { LABELS } from '../../../src/adapters/docker/container/labels.ts'
+import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
+import { identify, type ProcessIdentity } from '../../../src/platform/processes.ts'
+import { importInto, NAMESPACE, startPodsCluster } from '../kubernetes/pods-fixture.ts'
+import { findKubernetes } from '../kubernetes/programs.ts'
+import { type ContainerJournal, heldTurn } from './container-journal.ts'
+
+/** A frozen API server must not hold up what the visitor waits for. */
+const PATIENCE_MS = 3_000
+const JOURNAL = '/.lh/turns'
+
+interface SeenPod {
+  metadata: { name: string; uid: string; deletionTimestamp?: string; annotations?: Record<string, string> }
+}
+
+export interface ChaosPods {
+  namespace: string
+  /** What the host's worker needs so that its sandboxes are pods. */
+  environment: Record<string, string>
+  /** As admin. */
+  kubectl(args: string[], input?: string): Promise<string>
+  /** Of all that are there, on their way out or not. */
+  names(): Promise<string[]>
+  /** That stay; of one episode where it is named. */
+  staying(episode?: string): Promise<string[]>
+  apiServer(): Promise<ProcessIdentity>
+  /** Whether the API server answers no request within two seconds. */
+  isDeaf(): Promise<boolean>
+  /** Gives the node the tasks' images of this engine that it does not have yet. */
+  importTaskImages(engine: Engine): Promise<void>
+  /** @returns null where the cluster or the pod does not answer: what is gone has no journal */
+  readJournal(name: string): Promise<ContainerJournal | null>
+  close(): Promise<void>
+}
+
+/** @throws where no cluster can run here */
+export async function startChaosPods({ folder }: { folder: string }): Promise<ChaosPods> {
+  const found = await findKubernetes()
+  if ('reason' in found) throw new Error(found.reason)
+  const { cluster, close } = await startPodsCluster(found.programs)
+  const imported = new Set<string>()
+  const kubectl: ChaosPods['kubectl'] = (args, input) => cluster.kubectl([...args, '--namespace', NAMESPACE], input)
+  const list = async (): Promise<SeenPod[]> =>
+    (JSON.parse(await kubectl(['get', 'pods', '--output', 'json'])) as { items: SeenPod[] }).items
+  return {
+    namespace: NAMESPACE,
+    environment: {
+      LONGHAUL_SANDBOXES: 'pods',
+      LONGHAUL_SANDBOX_CPUS: '8',
+      LONGHAUL_KUBERNETES_NAMESPACE: NAMESPACE,
+      KUBECONFIG: await cluster.configFile('worker'),
+    },
+    kubectl,
+    names: async () => (await list()).map(({ metadata }) => metadata.name),
+    async staying(episode) {
+      const all = (await list()).filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+      const own = all.filter(
+        ({ metadata }) => episode === undefined || metadata.annotations?.[LABELS.episode] === episode,
+      )
+      return own.map(({ metadata }) => metadata.name)
+    },
+    async apiServer() {
+      const { stdout } = await promisify(execFile)('pgrep', ['--full', `/kube-apiserver .*${cluster.home}/`])
+      const [pid = '', ...others] = stdout.trim().split('\n')
+      if (others.length > 0) throw new Error(`Expected one API server of ${cluster.home}, got ${stdout}`)
+      return identify(Number(pid))
+    },
+    isDeaf: () =>
+      kubectl(['get', 'pods', '--request-timeout=2s']).then(
+        () => false,
+        () => true,
+      ),
+    async importTaskImages(engine) {
+      const filters = JSON.stringify({ reference: ['longhaul/synthetic'] })
+      const images = (await engine.docker.listImages({ filters })).flatMap(({ RepoTags }) => RepoTags ?? [])
+      if (images.length === 0) throw new Error('The run in containers has left no image')
+      for (const image of images.filter((one) => !imported.has(one))) {
+        await importInto(cluster, { engine, image }, join(folder, 'image.tar'))
+        imported.add(image)
+      }
+    },
+    async readJournal(name) {
+      const limit = `--request-timeout=${PATIENCE_MS / 1000}s`
+      try {
+        const pod = JSON.parse(await kubectl(['get', 'pod', name, '--output', 'json', limit])) as SeenPod
+        const listing = await kubectl(['exec', name, limit, '--', 'ls', JOURNAL])
+        const done = listing.split('\n').flatMap(heldTurn)
+        return {
+          episode: pod.metadata.annotations?.[LABELS.episode] ?? '',
+          container: pod.metadata.uid,
+          done: done.toSorted((one, other) => one.turn - other.turn),
+        }
+      } catch {
+        return null
+      }
+    },
+    close,
+  }
+}
