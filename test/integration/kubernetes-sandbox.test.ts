@@ -9,6 +9,7 @@ import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/ku
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import { NAMESPACE, POOR, type PodsCluster, startPodsCluster } from '../support/kubernetes/pods-fixture.ts'
+import { eventually } from '../support/hang.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
 import { describeCapture } from '../support/sandbox-contract/capture.ts'
 import { describeJournal } from '../support/sandbox-contract/journal.ts'
@@ -209,6 +210,183 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
         })
       }
 
+      // What an operator sets up in a namespace, and what a sandbox there is told. The rights are an administrator's: nothing here is about them.
+      const RULES: [
+        what: string,
+        labels: Record<string, string>,
+        rules: (namespace: string) => object[],
+        says: RegExp,
+      ][] = [
+        [
+          'a LimitRange with a maximum below the limits of a sandbox',
+          {},
+          () => [
+            {
+              apiVersion: 'v1',
+              kind: 'LimitRange',
+              metadata: { name: 'small' },
+              spec: { limits: [{ type: 'Container', max: { memory: '64Mi' } }] },
+            },
+          ],
+          /maximum memory usage per Container is 64Mi.* → ask for what the LimitRange of the namespace allows/s,
+        ],
+        [
+          'the pod security standard restricted',
+          { 'pod-security.kubernetes.io/enforce': 'restricted' },
+          () => [],
+          /violates PodSecurity "restricted.* → let the namespace enforce the pod security standard baseline/s,
+        ],
+        [
+          'an admission policy that denies',
+          {},
+          (namespace) => {
+            const metadata = { name: 'no-sandboxes' }
+            const isHere = { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } } }
+            const rule = { apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }
+            const group = 'admissionregistration.k8s.io/v1'
+            return [
+              {
+                apiVersion: group,
+                kind: 'ValidatingAdmissionPolicy',
+                metadata,
+                spec: {
+                  matchConstraints: { resourceRules: [rule] },
+                  validations: [{ expression: 'false', message: 'no pods on Fridays' }],
+                },
+              },
+              {
+                apiVersion: group,
+                kind: 'ValidatingAdmissionPolicyBinding',
+                metadata,
+                spec: { policyName: 'no-sandboxes', validationActions: ['Deny'], matchResources: isHere },
+              },
+            ]
+          },
+          /no pods on Fridays.* → let the named admission policy or webhook pass these pods/s,
+        ],
+        [
+          'an admission webhook that does not answer',
+          {},
+          (namespace) => [
+            {
+              apiVersion: 'admissionregistration.k8s.io/v1',
+              kind: 'ValidatingWebhookConfiguration',
+              metadata: { name: 'away' },
+              webhooks: [
+                {
+                  name: 'away.longhaul.test',
+                  clientConfig: { url: 'https://127.0.0.1:1/' },
+                  admissionReviewVersions: ['v1'],
+                  sideEffects: 'None',
+                  failurePolicy: 'Fail',
+                  rules: [{ apiGroups: [''], apiVersions: ['v1'], operations: ['CREATE'], resources: ['pods'] }],
+                  namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': namespace } },
+                },
+              ],
+            },
+          ],
+          /failed calling webhook.* → mend the named admission webhook/s,
+        ],
+      ]
+      for (const [place, [what, labels, rulesOf, says]] of RULES.entries()) {
+        test(what, async () => {
+          const namespace = `ruled-${place}`
+          await makeNamespace(namespace, labels, rulesOf(namespace))
+          const refused = await pods.hostAs('admin', { namespace })
+          try {
+            // A rule that was just made is heard of a little later: until then sandboxes open, and are closed again.
+            await untilTrue(async () => {
+              const said = await refused.open(input(), never).then(
+                (sandbox) => refused.close(sandbox).then(() => ''),
+                (error: LonghaulError) => error.message,
+              )
+              if (said !== '') assert.match(said, says)
+              return said !== ''
+            })
+          } finally {
+            refused.dispose()
+          }
+          assert.deepEqual(await stayingPods(namespace), [])
+        })
+      }
+
+      test('a quota that is used up by a sandbox that runs: the next one is refused, and opens when there is room again', async () => {
+        await makeNamespace('full', {}, [
+          {
+            apiVersion: 'v1',
+            kind: 'ResourceQuota',
+            metadata: { name: 'one' },
+            spec: { hard: { 'count/pods': '1' } },
+          },
+        ])
+        const crowded = await pods.hostAs('admin', { namespace: 'full' })
+        try {
+          await untilTrue(async () => {
+            const status = ['get', 'resourcequota', 'one', '-n', 'full', '-o', 'jsonpath={.status.hard}']
+            return (await pods.cluster.kubectl(status)).includes('1')
+          })
+          const first = await crowded.open(input(), never)
+          await assert.rejects(crowded.open(input(), never), {
+            code: 'Sandbox.EngineUnavailable',
+            message: /exceeded quota: one.* → raise the quota of the namespace/s,
+          })
+          assert.equal((await createPlayer(crowded, first).play('echo still here')).text, 'still here\n')
+          await crowded.close(first)
+          await untilTrue(async () => (await stayingPods('full')).length === 0)
+          await untilTrue(() =>
+            crowded.open(input(), never).then(
+              (next) => crowded.close(next).then(() => true),
+              () => false,
+            ),
+          )
+        } finally {
+          crowded.dispose()
+        }
+      })
+
+      const RIGHTS: [resource: string, verb: string][] = [
+        ['pods', 'get'],
+        ['pods', 'create'],
+        ['pods/exec', 'get'],
+        ['configmaps', 'get'],
+      ]
+      for (const [resource, verb] of RIGHTS) {
+        test(`an account that may not ${verb} ${resource}, and all else: the server names the right, and no pod stays`, async () => {
+          const namespace = `without-${verb}-${resource.replace('/', '-')}`
+          const rules = (await roleRules())
+            .map((rule) => ({
+              ...rule,
+              verbs: rule.resources.includes(resource) ? rule.verbs.filter((one) => one !== verb) : rule.verbs,
+            }))
+            .filter(({ verbs }) => verbs.length > 0)
+          const role = { apiGroup: 'rbac.authorization.k8s.io', kind: 'Role', name: 'part' }
+          const metadata = { name: 'part', namespace }
+          await makeNamespace(namespace, {}, [
+            { apiVersion: 'rbac.authorization.k8s.io/v1', kind: 'Role', metadata, rules },
+            {
+              apiVersion: 'rbac.authorization.k8s.io/v1',
+              kind: 'RoleBinding',
+              metadata,
+              roleRef: role,
+              subjects: [{ apiGroup: role.apiGroup, kind: 'User', name: 'sandbox-worker' }],
+            },
+          ])
+          const refused = await pods.hostAs('worker', { namespace })
+          try {
+            await assert.rejects(refused.open(input(), never), {
+              code: 'Sandbox.EngineUnavailable',
+              message: new RegExp(
+                `cannot ${verb} resource "${resource}".* → give the account of the sandbox worker the rights`,
+                's',
+              ),
+            })
+          } finally {
+            refused.dispose()
+          }
+          assert.deepEqual(await stayingPods(namespace), [])
+        })
+      }
+
       test('a certificate of another authority', async () => {
         const path = await pods.cluster.configFile('worker')
         const config = JSON.parse(await readFile(path, 'utf8')) as { clusters: { cluster: Record<string, string> }[] }
@@ -230,6 +408,33 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
         refused.dispose()
       })
     })
+
+    async function makeNamespace(name: string, labels: Record<string, string>, rules: object[]): Promise<void> {
+      const whole = rules.map((rule) => {
+        const { metadata } = rule as { metadata: { name: string } }
+        const isOfCluster = /^Validating/.test((rule as { kind: string }).kind)
+        return { ...rule, metadata: { ...(isOfCluster ? {} : { namespace: name }), ...metadata } }
+      })
+      const items = [{ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } }, ...whole]
+      const list = JSON.stringify({ apiVersion: 'v1', kind: 'List', items })
+      await pods.cluster.kubectl(['create', '--validate=false', '-f', '-'], list)
+      await eventually(() => pods.cluster.kubectl(['get', 'serviceaccount', 'default', '--namespace', name]))
+    }
+
+    /** Of the account of a worker, as the shipped manifest has them. */
+    async function roleRules(): Promise<{ resources: string[]; verbs: string[] }[]> {
+      const { items } = (await import('../../infra/kubernetes/sandboxes.json', { with: { type: 'json' } })).default
+      return items.flatMap(({ rules = [] }) => rules)
+    }
+
+    /** That nothing has told to go. */
+    async function stayingPods(namespace: string): Promise<string[]> {
+      const output = await pods.cluster.kubectl(['get', 'pods', '--namespace', namespace, '--output', 'json'])
+      const { items } = JSON.parse(output) as { items: { metadata: { name: string; deletionTimestamp?: string } }[] }
+      return items
+        .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+        .map(({ metadata }) => metadata.name)
+    }
 
     async function identity(file: string, who: { name: string; days?: number }): Promise<string> {
       pods.cluster.authority.issue(file, who)

@@ -53,7 +53,12 @@ const NO_MATTER_OF_RIGHTS: [what: string, said: string, remedy: RegExp][] = [
   [
     'a webhook that refuses',
     'admission webhook "policy.lab.example" denied the request: no pods on Fridays',
-    /→ let the named admission webhook pass/,
+    /→ let the named admission policy or webhook pass/,
+  ],
+  [
+    'a policy that refuses',
+    `pods "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no pods on Fridays`,
+    /→ let the named admission policy or webhook pass/,
   ],
   [
     'a webhook that does not answer',

@@ -58,8 +58,8 @@ export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
       `ask for what the LimitRange of the namespace allows in ${requests}, or change it`,
     ],
     [
-      /admission webhook "[^"]*" denied/,
-      'let the named admission webhook pass these pods, or use a namespace that it does not look at',
+      /admission webhook "[^"]*" denied|ValidatingAdmissionPolicy '[^']*'.* denied request/,
+      'let the named admission policy or webhook pass these pods, or use a namespace that it does not look at',
     ],
     [
       /failed calling webhook/,
