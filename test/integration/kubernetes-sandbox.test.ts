@@ -412,7 +412,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
     async function makeNamespace(name: string, labels: Record<string, string>, rules: object[]): Promise<void> {
       const whole = rules.map((rule) => {
         const { metadata } = rule as { metadata: { name: string } }
-        const isOfCluster = /^Validating/.test((rule as { kind: string }).kind)
+        const isOfCluster = (rule as { kind: string }).kind.startsWith('Validating')
         return { ...rule, metadata: { ...(isOfCluster ? {} : { namespace: name }), ...metadata } }
       })
       const items = [{ apiVersion: 'v1', kind: 'Namespace', metadata: { name, labels } }, ...whole]
