@@ -11,6 +11,8 @@ import type { GradeMarks } from './grade-input.ts'
 const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
 /** A patch, what `audit.py` said and the last words of errors, each cut inside. */
 const MAX_AUDIT_BYTES = 2 * 16 * 1024 * 1024 + 8192
+/** Before an answer the main process writes nothing: only graded code does, and it could keep this process busy for as long as it runs. */
+const MAX_STRAY_BYTES = 1024 * 1024
 
 export interface GradeOutput {
   /** Kind, exit code and, where the kernel tells, bytes of memory. */
@@ -112,6 +114,7 @@ function createPartsReader({ mark, parts, maxBytes }: { mark: string; parts: num
   const tail = Buffer.from(`\nlh1 ${mark}\n`)
   let chunks: Buffer[] = []
   let bytes = 0
+  let stray = 0
   let begun = false
   let ends = 0
   return (payload: Buffer): Parts | 'too-long' | null => {
@@ -123,6 +126,7 @@ function createPartsReader({ mark, parts, maxBytes }: { mark: string; parts: num
       chunks = [joined.subarray(begun ? start : Math.max(0, joined.length - head.length))]
       bytes = chunks[0]?.length ?? 0
       if (begun) ends = count(chunks[0] ?? NOTHING, tail, 0)
+      else if ((stray += payload.length) > MAX_STRAY_BYTES) return 'too-long'
     } else {
       chunks.push(payload)
       bytes += payload.length
