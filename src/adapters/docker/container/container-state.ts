@@ -109,7 +109,8 @@ export async function attributeLoss(engine: Engine, name: string, error: unknown
     } as ContainerInspectOptions)) as ContainerInspectInfo & { SizeRw?: number }
     const limit = /^(\d+)g$/i.exec(settings.StorageOpt?.['size'] ?? '')?.[1]
     const large = limit === undefined ? LARGE_BYTES : Math.min(LARGE_BYTES, (Number(limit) * GIB) / 2)
-    return written >= large ? as('Sandbox.Ended', error) : error
+    // Negative where the engine could not measure it: a tree deeper than any path, which no honest program makes.
+    return written < 0 || written >= large ? as('Sandbox.Ended', error) : error
   } catch {
     // An engine that cannot be asked rules nothing out.
     return error.code === 'Sandbox.Ended' ? as('Sandbox.Lost', error) : error

@@ -13,8 +13,8 @@ async function removing(statuses: number[], play: (engine: Engine) => Promise<vo
   const folder = await mkdtemp(join(tmpdir(), 'engine-'))
   const socketPath = join(folder, 's')
   let asked = 0
-  const server = createServer((_, response) => {
-    const status = statuses[asked++] ?? 500
+  const server = createServer(({ method }, response) => {
+    const status = method === 'DELETE' ? (statuses[asked++] ?? 500) : 404
     response.writeHead(status, { 'content-type': 'application/json' })
     response.end(status === 204 ? undefined : JSON.stringify({ message: 'directory not empty' }))
   })

@@ -6,6 +6,7 @@ import { noteDiskLimitRefused } from './container-spec.ts'
 import { isStatus, ignoreGone } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { LABELS } from './labels.ts'
+import { flattenWrittenFolder } from './written-folder.ts'
 
 interface CreateContainerInput {
   engine: Engine
@@ -173,6 +174,7 @@ export async function removeContainer({ engine, name }: RemoveContainerInput): P
     engine.docker.getContainer(name).remove({ force: true, v: true }).catch(ignoreGone)
   for (const pauseMs of REMOVAL_PAUSES) {
     try {
+      await flattenWrittenFolder(engine, name)
       await remove()
       return
     } catch (error) {

@@ -50,6 +50,7 @@ export async function runGradingContainer(
     const newMark = (): string => randomBytes(16).toString('hex')
     const marks = { official: newMark(), audit: input.audit === undefined ? null : newMark() }
     const streams: GradingStream[] = []
+    let watching: Promise<void> | null = null
     try {
       const { text, archive } = await encodeGradeInput(await gradeFiles(input), marks)
       const { container, stream, startedAtMs, startMs } = await context.starting.use(async () => {
@@ -60,6 +61,7 @@ export async function runGradingContainer(
         const startedAtMs = Date.now()
         const startMs = performance.now()
         await container.start()
+        watching = watchDisk(context, name)
         return { container, stream, startedAtMs, startMs }
       }, signal)
       const output = await answerInTime(engine, container, stream, {
@@ -68,11 +70,32 @@ export async function runGradingContainer(
       })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
       return toResult(output, { startMs, imageDigest: digest, machine, timeoutMs: input.timeoutMs })
+    } catch (error) {
+      throw asDiskLimit(context, name) ?? error
     } finally {
       for (const stream of streams) stream.close()
+      await watching
+      context.disks.remove(name)
       await removeContainer({ engine, name }).finally(() => context.cpus.give(name))
     }
   }, signal)
+}
+
+/** Graded code may write as much as an agent. A container that cannot be watched is graded all the same. */
+async function watchDisk({ disks, log }: SandboxContext, name: string): Promise<void> {
+  await disks.add(name).catch((error: unknown) => {
+    log('disk watch: not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+  })
+}
+
+/** Null where the container was not ended for what it wrote. */
+function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | null {
+  try {
+    disks.requireWithin(name)
+    return null
+  } catch (error) {
+    return endedByTests((error as LonghaulError).message)
+  }
 }
 
 function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {

@@ -7,6 +7,7 @@ import {
   type Reaper,
   type RemoveReason,
 } from '../../../domain/orphaned-resources.ts'
+import { flattenWrittenFolder } from '../container/written-folder.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { type OrphanedResource, listOrphanedResources } from './list-orphaned.ts'
@@ -127,6 +128,7 @@ async function remove(
   const { docker } = engine
   try {
     if (kind === 'container') {
+      await flattenWrittenFolder(engine, id)
       await docker.getContainer(id).remove({ force: true, v: true, abortSignal: signal }).catch(ignoreGone)
     } else if (kind === 'network') {
       await docker.getNetwork(id).remove({ abortSignal: signal })

@@ -22,6 +22,7 @@ function engineOf(containers: Record<string, { UpperDir?: string; limit?: number
     inspect: async () => {
       const { UpperDir, limit, StorageOpt } = containers[name] ?? {}
       return {
+        State: { Running: false, Pid: 0 },
         GraphDriver: { Data: UpperDir === undefined ? null : { UpperDir } },
         HostConfig: { StorageOpt, Ulimits: limit === undefined ? [] : [{ Name: 'fsize', Soft: limit, Hard: limit }] },
       }

@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process'
-import { access, constants, statfs } from 'node:fs/promises'
+import { statfs } from 'node:fs/promises'
 import { promisify } from 'node:util'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
+import { mayRead, writtenFolderOf } from '../container/written-folder.ts'
 import type { Engine } from '../engine/engine.ts'
+import { countUnlinked } from './unlinked-files.ts'
 
 /**
  * Counts from the host what containers have written, where the engine cannot (`mayLimitDisk`), and kills one that is past its limit.
@@ -35,7 +37,7 @@ const COUNT_TIMEOUT_MS = 30_000
 /** The pause after a count, as a multiple of the time it took: a host with a slow disk must not count all the time. */
 const REST = 5
 
-interface Amount {
+export interface Amount {
   bytes: number
   files: number
 }
@@ -101,11 +103,13 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
 
   const count = async (one: Watched): Promise<void> => {
     const held = await heldBy(one.directory)
-    const written = await countBelow(one.directory)
-    if (held === null || written === null) {
+    const named = await countBelow(one.directory)
+    if (held === null || named === null) {
       watched.delete(one.name)
       return
     }
+    const unnamed = await unlinkedOf(one.name)
+    const written = { bytes: named.bytes + unnamed.bytes, files: named.files + unnamed.files }
     Object.assign(one, { held, written, countedAtMs: Date.now() })
     if (written.bytes <= one.limit.bytes && written.files <= one.limit.files) return
     watched.delete(one.name)
@@ -115,12 +119,18 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
     await engine.docker.getContainer(one.name).kill({ signal: 'SIGKILL' })
   }
 
+  const unlinkedOf = async (name: string): Promise<Amount> => {
+    const { State: state } = await engine.docker.getContainer(name).inspect()
+    return state.Running ? countUnlinked(state.Pid) : { bytes: 0, files: 0 }
+  }
+
   return {
     async add(name) {
       if (known.has(name) || isDisposed) return
-      const { GraphDriver: graph, HostConfig: host } = await engine.docker.getContainer(name).inspect()
+      const facts = await engine.docker.getContainer(name).inspect()
+      const { HostConfig: host } = facts
       known.add(name)
-      const directory = (graph.Data as Record<string, string> | null)?.['UpperDir']
+      const directory = writtenFolderOf(facts)
       const bytes = host.Ulimits?.find(({ Name }) => Name === 'fsize')?.Hard
       const isCounted = Object.keys(host.StorageOpt ?? {}).length > 0
       if (directory === undefined || bytes === undefined || isCounted || !(await mayRead(directory))) return
@@ -156,13 +166,6 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
 /** Whether this process can read what containers of overlay2 write. @param dataRoot of the engine */
 export function mayCountBelow(dataRoot: string): Promise<boolean> {
   return mayRead(`${dataRoot}/overlay2`)
-}
-
-function mayRead(directory: string): Promise<boolean> {
-  return access(directory, constants.R_OK | constants.X_OK).then(
-    () => true,
-    () => false,
-  )
 }
 
 /** Null where the directory is gone, as it is with its container. */

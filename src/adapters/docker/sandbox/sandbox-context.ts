@@ -1,5 +1,6 @@
 import type { SandboxLimits } from '../../../contracts/sandbox.types.ts'
 import type { CpuPool } from '../container/cpu-pool.ts'
+import type { DiskWatch } from './disk-watch.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from '../images/image-keeper.ts'
 import type { RelayPool } from './relay/relay-pool.ts'
@@ -26,6 +27,8 @@ export interface SandboxContext {
   runners: RunnerPool
   relays: RelayPool
   cpus: CpuPool
+  /** Of agents' containers and of those that grade. */
+  disks: DiskWatch
   log(message: string, facts: Record<string, string | number>): void
   /** OCI runtime of this host where a recipe names none. */
   runtime: string | null

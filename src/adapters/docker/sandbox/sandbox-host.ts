@@ -81,6 +81,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     runners,
     relays,
     cpus,
+    disks,
     log,
     runtime,
     maxLifeMs,
