@@ -1,0 +1,55 @@
+import assert from 'node:assert/strict'
+import { mkdirSync, writeFileSync } from 'node:fs'
+import { access, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+
+import type { Engine } from '../engine/engine.ts'
+import { flattenWrittenFolder } from './written-folder.ts'
+
+const folder = await mkdtemp(join(tmpdir(), 'written-'))
+after(() => rm(folder, { recursive: true }))
+
+/** Levels with names of one letter, so that a path still reaches them. */
+function makeDeep(name: string, levels: number): string {
+  const top = join(folder, name)
+  mkdirSync(join(top, ...Array<string>(levels).fill('d')), { recursive: true })
+  writeFileSync(join(top, 'kept'), '')
+  writeFileSync(join(top, ...Array<string>(levels).fill('d'), 'leaf'), '')
+  return top
+}
+
+/** A container that runs until it is killed, and what it was told. */
+function engineOf(directory: string) {
+  const told: string[] = []
+  let isRunning = true
+  const container = {
+    inspect: async () => ({ State: { Running: isRunning }, GraphDriver: { Data: { UpperDir: directory } } }),
+    kill: async () => {
+      told.push('kill')
+      isRunning = false
+    },
+  }
+  return { engine: { docker: { getContainer: () => container } } as unknown as Engine, told }
+}
+
+test('folders deeper than an engine can remove: the container is ended, they are taken away, the rest stays', async () => {
+  const directory = makeDeep('deep', 700)
+  const { engine, told } = engineOf(directory)
+  await flattenWrittenFolder(engine, 'a')
+  assert.deepEqual(told, ['kill'])
+  assert.deepEqual((await readdir(directory)).toSorted(), ['d', 'kept'])
+  await access(join(directory, ...Array<string>(400).fill('d')))
+  await assert.rejects(access(join(directory, ...Array<string>(500).fill('d'))), { code: 'ENOENT' })
+})
+
+test('honest folders, and an engine of another machine: the container is left alone', async () => {
+  const directory = makeDeep('honest', 100)
+  for (const place of [directory, join(folder, 'no-such-folder')]) {
+    const { engine, told } = engineOf(place)
+    await flattenWrittenFolder(engine, 'a')
+    assert.deepEqual(told, [])
+  }
+  await access(join(directory, ...Array<string>(100).fill('d'), 'leaf'))
+})
