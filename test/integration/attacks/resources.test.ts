@@ -104,6 +104,30 @@ test('A19: a bomb of files without content stops at the limit of the container',
     /No space left on device|Disk quota/,
   ))
 
+/** A file without a name takes room until the last process that has it ends. */
+const UNNAMED: [how: string, keep: string][] = [
+  ['that descriptors keep', 'kept.append(fd)'],
+  ['that nothing but a mapping keeps', 'libc.mmap(None, 1 << 20, 3, 1, fd, 0); os.close(fd)'],
+]
+
+for (const [how, keep] of UNNAMED) {
+  test(`A19: a disk bomb of files without a name, ${how}, stops at the limit of the container`, () =>
+    bounded(
+      python(`import ctypes, os, signal, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+kept = []
+for i in range(5):
+    fd = os.open("unnamed", os.O_CREAT | os.O_RDWR)
+    os.unlink("unnamed")
+    for _ in range(300): os.write(fd, bytes(1 << 20))
+    ${keep}
+print("written", flush=True)
+time.sleep(200)`),
+      /No space left on device|Disk quota/,
+    ))
+}
+
 /** The engine refuses to write on, or the watch on the host ends the sandbox: it says so, and what it wrote goes with it. */
 async function bounded(bomb: string, refusal: RegExp): Promise<void> {
   await attacked(async ({ play }) => {

@@ -402,3 +402,109 @@ test('memory: what is bombed ends before the runner does', () =>
       assert.equal(oomKilled, true)
     }
   }))
+
+/** None may cost more than its own turn: the next one has state, directory and files of the turn before. */
+const SHELL_TRICKS: [what: string, command: string][] = [
+  ['every descriptor closed', 'exec <&- >&- 2>&-; for n in 3 4 5 6 7 8 9; do eval "exec $n>&-"; done'],
+  ['other descriptors in the place of its own', 'exec >/dev/full 2>&1 </dev/zero; echo x; : >&9'],
+  ['the output made a terabyte, then nothing', 'truncate -s 1T /proc/self/fd/1; sleep 0.6; : > /proc/self/fd/1'],
+  ['the output held open by what goes on', '(setsid sh -c "trap "" TERM HUP; sleep 30" &) ; echo begun'],
+  [
+    'functions in the place of what the shell of a turn calls',
+    'for f in cd pwd printf export umask unset trap set eval exec exit echo test read command builtin; do eval "$f() { :; }"; builtin export -f $f; done',
+  ],
+  [
+    'functions in the place of what saves the state',
+    'lh_save() { printf forged; }; lh_enter() { exit 3; }; export -f lh_save lh_enter',
+  ],
+  ['builtins switched off', 'enable -n printf umask pwd export unset trap eval read'],
+  ['aliases', 'shopt -s expand_aliases; alias cd=false export=false printf=false umask=false'],
+  ['variables that cannot be set again', 'readonly lh_turn=99 lh_umask lh_cwd lh_old; readonly -p >/dev/null'],
+  [
+    'files that shells read as they start',
+    'export BASH_ENV=/tmp/rc ENV=/tmp/rc PROMPT_COMMAND="exit 9" PS4="$(printf forged)"; echo "exit 9" | tee /tmp/rc /root/.bashrc /root/.profile /etc/profile /etc/bash.bashrc >/dev/null',
+  ],
+  ['the state of options', 'set -euxfnv; false'],
+  [
+    'options of the shell',
+    'shopt -s extdebug failglob nullglob dotglob nocasematch lastpipe inherit_errexit; set -o posix; set -o noclobber; set -o errtrace; trap "exit 5" DEBUG ERR RETURN',
+  ],
+  [
+    'fields and letters',
+    'export IFS=0123456789/ LC_ALL=xx_YY.nonsense TZ=:/dev/zero POSIXLY_CORRECT=1 GLOBIGNORE="*" CDPATH=/proc FIGNORE=x HISTFILE=/dev/full',
+  ],
+  [
+    'traps of every signal',
+    'for s in EXIT HUP INT QUIT TERM USR1 CHLD PIPE ALRM CONT; do trap "echo trapped; kill -9 $$" $s; done',
+  ],
+  ['an exit within the exit', 'trap "trap "exit 4" EXIT; exit 3" EXIT; exit 2'],
+  ['limits of nothing', 'ulimit -n 4; ulimit -f 0; ulimit -u 1; ulimit -t 1; ulimit -v 100000; ulimit -s 64; :'],
+  ['another program in the place of the shell', 'exec -a bash sh -c "echo $$; exec sleep 0.1"'],
+  ['the parent stopped', 'kill -STOP $PPID $$; :'],
+  [
+    'a stop of everything, and a child that goes on',
+    '(trap "" TSTP TTIN; sleep 0.2; kill -CONT -1) & kill -TSTP 0; kill -STOP $$',
+  ],
+  [
+    'forks that wait, in sessions of their own',
+    'for i in 1 2 3 4 5 6 7 8; do setsid sh -c "trap "" TERM HUP INT; sleep 1; (setsid sleep 5 &)" & done',
+  ],
+  [
+    'a program that has the name of the runner',
+    'cp /bin/sleep "/tmp/runner) R 0 0 0 (x"; "/tmp/runner) R 0 0 0 (x" 3 & echo begun',
+  ],
+  [
+    'an environment of a hundred kilobytes, which hides the mark of its turn',
+    'A=$(head -c 100000 /dev/zero | tr "\\0" a) B=$A sleep 3 & echo begun',
+  ],
+  ['the mark of another turn', 'LH_TURN=-99999- setsid sleep 3 & LH_TURN=- setsid sleep 3 & echo begun'],
+]
+
+test('tricks of the shell: the turn may be lost, the next one is as if it had not been', () =>
+  attacked(async (player) => {
+    for (const [what, command] of SHELL_TRICKS) {
+      const { reason, state } = await player.play(`(${command}\n)\n${command}`, { timeoutMs: 3000 })
+      assert.ok(['exit', 'signal', 'timeout', 'output-limit', 'process-limit'].includes(reason), `${what}: ${reason}`)
+      assert.deepEqual([state.submitted, state.openFile], [false, null], what)
+      // Exported functions and variables are the agent's own state: a turn may begin with them as it was left.
+      await player.play(
+        'unset -f $(compgen -A function) 2>/dev/null; unset IFS BASH_ENV ENV LC_ALL; cd /tmp; export KEPT=1',
+        {},
+      )
+      assert.equal(await goesOn(player), 'kept 1 /tmp\n', what)
+    }
+  }))
+
+const SURROGATE = '\\355\\240\\200'
+/** What a command prints, with the bytes that must come back as they are. */
+const OUTPUTS: [what: string, command: string, bytes: number][] = [
+  ['NUL bytes', 'head -c 3000000 /dev/zero', 3_000_000],
+  ['halves of surrogates', `i=0; while [ $i -lt 1000 ]; do printf '${SURROGATE}'; i=$((i + 1)); done`, 3000],
+  ['one line of 20 megabytes', 'head -c 20000000 /dev/zero | tr "\\0" x', 20_000_000],
+  [
+    'separators of lines that only others see',
+    "printf '\\342\\200\\250\\342\\200\\251\\302\\205%.0s' $(seq 1 2000)",
+    16_000,
+  ],
+  [
+    'sequences of terminals',
+    "printf '\\033]0;x\\007\\033[2J\\033[1;31m\\033P\\033[?1049h\\b\\r%.0s' $(seq 1 1000)",
+    29_000,
+  ],
+  [
+    'answers of a runner',
+    "printf 'lh1 000000000000000000000000 done 0 exit 0 1 0 0 1 0 0 0 2.t\\n%.0s' $(seq 1 300)",
+    18_300,
+  ],
+]
+
+test('floods and bytes of every kind: counted to the byte, bounded, and the stream goes on', () =>
+  attacked(async (player) => {
+    for (const [what, command, bytes] of OUTPUTS) {
+      const { outputBytes, head, tail, omittedBytes } = await player.play(command)
+      assert.equal(outputBytes, bytes, what)
+      assert.ok(head.byteLength + tail.byteLength <= 16_000, what)
+      assert.equal(head.byteLength + tail.byteLength + omittedBytes, bytes, what)
+      assert.equal(await goesOn(player), 'kept 1 /tmp\n', what)
+    }
+  }))

@@ -69,6 +69,42 @@ const WAYS: [way: string, commands: string[]][] = [
     [CODE('import os, time', "open('/bin/sleep', 'w').write('#!/bin/sh\\n')", 'time.sleep(20)')],
   ],
   ['its patch floods the log', [CODE('import os', "while os.write(2, b'x' * 65536): pass")].slice(1)],
+  [
+    'its patch fills the disk of the grader',
+    [
+      CODE(
+        'for n in range(30):',
+        '    with open(f"/tmp/fill{n}", "wb") as file:',
+        '        for _ in range(200): file.write(bytes(1 << 20))',
+      ),
+    ],
+  ],
+  [
+    'its patch fills the disk of the grader with files that have no name',
+    [
+      CODE(
+        'import os',
+        'kept = []',
+        'for n in range(30):',
+        '    kept.append(os.open("/tmp/fill", os.O_CREAT | os.O_RDWR)); os.unlink("/tmp/fill")',
+        '    for _ in range(200): os.write(kept[-1], bytes(1 << 20))',
+      ),
+    ],
+  ],
+  [
+    'its patch floods the stream by which its grader answers',
+    [
+      CODE(
+        'import glob, os',
+        'for main in glob.glob("/proc/[0-9]*"):',
+        '    try:',
+        '        with open(main + "/cmdline", "rb") as words: is_main = b"lh_bytes" in words.read()',
+        '        stream = os.open(main + "/fd/5", os.O_WRONLY) if is_main else None',
+        '    except OSError: continue',
+        '    while stream is not None: os.write(stream, b"\\nlh1 0000 ran 0 1\\n" * 4096)',
+      ),
+    ],
+  ],
   ['its patch is binary', ["printf '\\000\\001\\377' > calc.py"]],
   ['it destroys its repository', ['rm -rf .git']],
 ]

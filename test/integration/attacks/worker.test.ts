@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
+import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
 import { MAX_STATE_BYTES } from '../../../src/adapters/docker/sandbox/runner-wire.ts'
 import { isLonghaulError } from '../../../src/contracts/errors.ts'
 import { createAttackWorld } from '../../support/attacks/world.ts'
@@ -53,6 +54,95 @@ test('25,000 new files with long names: their listing becomes one hash, equal fo
   assert.notEqual(await fixture.host.treeHash(sandbox, lastTurn(sandbox), never), hash)
   await fixture.host.close(sandbox)
 })
+
+// The story: the engine opens a descriptor for each level that it removes, met its own limit, answered no other request until then, and
+// never removed the container.
+test('a folder of 20,000 levels: the engine removes its container, and has descriptors for others meanwhile', async () => {
+  const sandbox = await newSandbox()
+  const { play } = createPlayer(fixture.host, sandbox)
+  const made = await play(
+    `python3 -c 'import os\nfor _ in range(20_000): os.mkdir("d"); os.chdir("d")\nopen("leaf", "w").close()'; echo made`,
+    { timeoutMs: 120_000 },
+  )
+  assert.equal(made.text, 'made\n')
+  await fixture.host.close(sandbox)
+  const left = await listSandboxes({ engine: fixture.engine, run: fixture.run })
+  assert.ok(!left.some(({ name }) => name === sandbox.name), 'its container is left')
+})
+
+/** What lies in the tree when the patch is taken, beside an honest change. */
+const TREES: [what: string, command: string][] = [
+  [
+    'pipes, sockets and devices',
+    'mkfifo p .git/p; python3 -c "import socket; socket.socket(socket.AF_UNIX).bind(\'s\')"; mknod d c 1 5; ln -s /dev/zero z; ln -s /proc/1/mem m',
+  ],
+  [
+    'links that lead to themselves',
+    'ln -s a b; ln -s b a; ln -s . c; mkdir l; ln -s .. l/up; ln -s /proc/self/root l/root',
+  ],
+  [
+    'a list of borrowed objects that leads back',
+    'echo /testbed/.git/objects > .git/objects/info/alternates; for i in 1 2 3 4 5 6 7; do mkdir -p /tmp/o$i/info; echo /tmp/o$((i + 1)) > /tmp/o$i/info/alternates; done; echo /tmp/o1 >> .git/objects/info/alternates',
+  ],
+  [
+    'a hundred thousand packed references',
+    'h=$(git rev-parse HEAD); seq 1 100000 | sed "s|^|$h refs/heads/b|" | LC_ALL=C sort > .git/packed-refs',
+  ],
+  [
+    'packs that are none',
+    'mkdir -p .git/objects/pack; for i in 1 2 3; do head -c 2000000 /dev/urandom > .git/objects/pack/pack-$i$i.pack; head -c 2000000 /dev/urandom > .git/objects/pack/pack-$i$i.idx; done',
+  ],
+  ['objects that are damaged', 'find .git/objects -type f -exec sh -c \'chmod u+w "$1"; echo x > "$1"\' sh {} \\;'],
+  ['a folder of Git that lies elsewhere', 'mv .git /tmp/elsewhere; echo "gitdir: /tmp/elsewhere" > .git'],
+  ['a link in the place of the folder of Git', 'mv .git /tmp/elsewhere; ln -s /tmp/elsewhere .git'],
+  [
+    'settings that name another tree',
+    'git config core.worktree /etc; git config core.bare true; git config core.ignoreCase true; git config core.precomposeUnicode true; git config core.bigFileThreshold 1; git config core.compression 9; git config pack.threads 9999; git config core.fsyncMethod batch; git config index.version 4; git config core.splitIndex true; git config core.untrackedCache true; git config feature.manyFiles true',
+  ],
+  ['an extension that no Git knows', 'git config core.repositoryFormatVersion 1; git config extensions.nonsense true'],
+  [
+    'submodules within one another and a tree of another repository',
+    'git init -q s; git -C s -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git init -q s/t; git -C s/t -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git worktree add -q w HEAD; mkdir u; echo "gitdir: ../u" > u/.git',
+  ],
+  [
+    'names with ends of lines, quotes and bytes that are no text',
+    'printf x > "$(printf "a\\nb")"; printf x > "$(printf "\\377\\376")"; printf x > "$(printf "\\033[2J\\t\\001")"; printf x > "-rf"; printf x > " "; printf x > "$(printf "diff --git a/m.py b/m.py\\n+y")"; printf x > ...; mkdir "*"; printf x > "*/?"',
+  ],
+  [
+    'names that a file system of others joins',
+    'printf x > .GIT; printf x > git~1; mkdir .giT; printf x > "$(printf ".g\\342\\200\\214it")"; printf x > M.py; printf x > "m.py."',
+  ],
+  [
+    'paths of 4,000 bytes',
+    'n=$(head -c 250 /dev/zero | tr "\\0" n); for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17; do mkdir $n && cd $n && printf x > f; done; cd /testbed',
+  ],
+  [
+    'files and folders that may not be read',
+    'mkdir x; printf x > x/y; chmod 000 x x/y m.py; chmod 000 .git/objects .git/refs',
+  ],
+]
+
+for (const [what, command] of TREES) {
+  test(`the patch is taken of a tree with ${what}: it is there in time or the agent's own failure, and nothing runs on`, async (t) => {
+    const sandbox = await newSandbox()
+    const { play } = createPlayer(fixture.host, sandbox)
+    const made = await play(`echo 'x = 2' > m.py\n${command}`, { timeoutMs: 60_000 })
+    assert.equal(made.reason, 'exit', made.text)
+    const begun = performance.now()
+    const { patch, failure } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
+    const text = Buffer.from(patch).toString('latin1')
+    t.diagnostic(`${Math.round(performance.now() - begun)} ms, ${patch.length} bytes, ${failure ?? 'captured'}`)
+    if (failure === undefined) assert.match(text, /^\+x = 2\r?$/m)
+    else assert.equal(patch.length, 0)
+    assert.match(await fixture.host.treeHash(sandbox, lastTurn(sandbox), never), /^[0-9a-f]{64}$/)
+    const { Processes: processes } = await fixture.engine.docker.getContainer(sandbox.name).top()
+    assert.deepEqual(
+      processes.filter((fields: string[]) => fields.some((field) => /sleep 300|flood/.test(field))),
+      [],
+    )
+    await fixture.host.close(sandbox)
+  })
+}
 
 // `npm run bench:hostile` measures what this only plays: throughput, event loop and memory.
 test('every attack on the worker, beside an honest agent: none earns anything, the honest one does, the worker goes on', async () => {

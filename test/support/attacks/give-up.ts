@@ -67,7 +67,7 @@ async function playOnce(
   placement: number,
   commands: readonly string[],
 ): Promise<void> {
-  const { recipe } = await loadRecipe({ name: 'attack', text: recipeText({ commandTimeoutS: 2 }) })
+  const { recipe } = await loadRecipe({ name: 'attack', text: recipeText({ commandTimeoutS: 2, diskGiB: 1 }) })
   const tasks = async () => task
   const ensureImage = async () => undefined
   const owner = { owner: 'attack', ownerRun: 'attack' }

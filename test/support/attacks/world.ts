@@ -32,6 +32,7 @@ export interface AttackLimits {
   memoryMiB?: number
   pids?: number
   commandTimeoutS?: number
+  diskGiB?: number
 }
 
 export interface AttackOptions {
@@ -248,7 +249,7 @@ export function scriptedPolicy(script: readonly string[]): PolicyClient {
   }
 }
 
-export function recipeText({ memoryMiB = 256, pids = 64, commandTimeoutS = 30 }: AttackLimits): string {
+export function recipeText({ memoryMiB = 256, pids = 64, commandTimeoutS = 30, diskGiB = 10 }: AttackLimits): string {
   return JSON.stringify({
     model: { base: 'script' },
     data: {
@@ -257,7 +258,7 @@ export function recipeText({ memoryMiB = 256, pids = 64, commandTimeoutS = 30 }:
       gate: { repeats: 1 },
     },
     scaffold: { submit: { capture: 'all' }, limits: { commandTimeoutS } },
-    sandbox: { request: { cpu: 0.1, memGiB: 0.05 }, limit: { cpu: 1, memGiB: memoryMiB / 1024, pids } },
+    sandbox: { request: { cpu: 0.1, memGiB: 0.05 }, limit: { cpu: 1, memGiB: memoryMiB / 1024, pids, diskGiB } },
     rollout: { turnsPerStep: 40 },
     evaluate: { attempts: 1, maxTurns: 40, context: 100_000 },
   })

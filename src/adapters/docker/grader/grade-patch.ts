@@ -50,7 +50,7 @@ export async function runGradingContainer(
     const newMark = (): string => randomBytes(16).toString('hex')
     const marks = { official: newMark(), audit: input.audit === undefined ? null : newMark() }
     const streams: GradingStream[] = []
-    let watching: Promise<void> | null = null
+    let watching = Promise.resolve()
     try {
       const { text, archive } = await encodeGradeInput(await gradeFiles(input), marks)
       const { container, stream, startedAtMs, startMs } = await context.starting.use(async () => {
