@@ -30,7 +30,7 @@ describe('an evaluation in pods', { skip: 'reason' in found ? found.reason : fal
   after(() => stack?.close())
 
   test('without a fault: the records are those of containers, and the journals of its pods were read', async () => {
-    const plan = { seed: SEED, kind: 'evaluation' } as const
+    const plan = { seed: SEED, kind: 'evaluation', inParts: false } as const
     const { hurt, violations } = await playCells({ stack, plan, cells: [], quiet, say: console.error })
     assert.deepEqual(violations, [])
     // The uid of a pod has dashes, the id of a container has none.

@@ -86,7 +86,7 @@ export async function playSeed(input: {
 /** One run with these faults, compared with the one without: none of them shows what the stack's own sandboxes change. */
 export async function playCells(input: {
   stack: ChaosStack
-  plan: Pick<SeedPlan, 'seed' | 'kind'>
+  plan: Pick<SeedPlan, 'seed' | 'kind' | 'inParts'>
   cells: readonly Cell[]
   quiet: QuietRuns
   say: (line: string) => void

@@ -2,9 +2,7 @@ import { execFile } from 'node:child_process'
 import { access, constants } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
-
 import type { ContainerInspectInfo } from 'dockerode'
-
 import type { Engine } from '../engine/engine.ts'
 
 const run = promisify(execFile)
