@@ -43,7 +43,8 @@ export async function startChaosPods({ folder }: { folder: string }): Promise<Ch
   if ('reason' in found) throw new Error(found.reason)
   const { cluster, close } = await startPodsCluster(found.programs)
   const imported = new Set<string>()
-  const kubectl: ChaosPods['kubectl'] = (args, input) => cluster.kubectl([...args, '--namespace', NAMESPACE], input)
+  // First: what follows `--` is the command of an `exec`.
+  const kubectl: ChaosPods['kubectl'] = (args, input) => cluster.kubectl(['--namespace', NAMESPACE, ...args], input)
   const list = async (): Promise<SeenPod[]> =>
     (JSON.parse(await kubectl(['get', 'pods', '--output', 'json'])) as { items: SeenPod[] }).items
   return {
