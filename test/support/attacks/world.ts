@@ -104,8 +104,12 @@ export async function createAttackWorld(topic: string): Promise<AttackWorld> {
     async dispose() {
       host.dispose()
       for (const { name } of await listSandboxes({ engine, run })) await removeContainer({ engine, name })
-      const made = await engine.docker.listImages({ filters: { reference: ['longhaul/scrubbed'], since: [image] } })
-      for (const { Id } of made) await engine.docker.getImage(Id).remove({ force: true })
+      const source = await engine.docker.getImage(image).inspect()
+      const scrubbed = await engine.docker.listImages({ filters: { reference: ['longhaul/scrubbed'] } })
+      // Of this world alone: others play beside it.
+      for (const { Id } of scrubbed.filter(({ ParentId }) => ParentId === source.Id)) {
+        await engine.docker.getImage(Id).remove({ force: true })
+      }
       await engine.docker.getImage(image).remove({ force: true })
       await rm(folder, { recursive: true })
     },
