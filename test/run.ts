@@ -76,7 +76,10 @@ async function runAll(results: FileResult[]): Promise<string | null> {
 
   // Of runs that were killed themselves: engines of their tests outlive them.
   for await (const earlier of glob(join(tmpdir(), `${HOME_PREFIX}*`, 'tmp-*'))) {
-    await clearDeadStacks({ root: earlier, say: console.error })
+    // A run that ends at this moment takes its folder away itself.
+    await clearDeadStacks({ root: earlier, say: console.error }).catch((error: unknown) =>
+      console.error(`test    what an earlier run left in ${earlier} stays: ${toLonghaulError(error).message}`),
+    )
   }
   const home = await mkdtemp(join(tmpdir(), HOME_PREFIX))
   // What a test forgets lies below this folder, and goes with it.
