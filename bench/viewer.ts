@@ -3,7 +3,7 @@
  * address to what a reader asked for: the table of the run; the turn with its texts, its row in the list, and the timeline of the episode.
  * Memory of the page after scrolling through all rows.
  *
- *   npm run bench:viewer -- [--episodes 10000] [--turns 500] [--repeats 5] [--out bench/results/viewer.json]
+ *   npm run bench:viewer -- [--episodes 10000] [--turns 500] [--repeats 15] [--out bench/results/viewer.json]
  *
  * Ends with 1 where a target is missed.
  */
@@ -32,7 +32,7 @@ const { values } = benchArguments({
   options: {
     episodes: { type: 'string', default: '10000' },
     turns: { type: 'string', default: '500' },
-    repeats: { type: 'string', default: '5' },
+    repeats: { type: 'string', default: '15' },
     out: { type: 'string' },
   },
 })
