@@ -8,7 +8,14 @@ import { connectCluster } from '../../src/adapters/kubernetes/cluster.ts'
 import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/kubernetes/pod-sandbox-host.ts'
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../src/contracts/sandbox.types.ts'
-import { NAMESPACE, POOR, type PodsCluster, startPodsCluster } from '../support/kubernetes/pods-fixture.ts'
+import {
+  listPods,
+  NAMESPACE,
+  POOR,
+  type PodsCluster,
+  startPodsCluster,
+  stays,
+} from '../support/kubernetes/pods-fixture.ts'
 import { eventually } from '../support/hang.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
 import { describeCapture } from '../support/sandbox-contract/capture.ts'
@@ -429,11 +436,8 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
 
     /** That nothing has told to go. */
     async function stayingPods(namespace: string): Promise<string[]> {
-      const output = await pods.cluster.kubectl(['get', 'pods', '--namespace', namespace, '--output', 'json'])
-      const { items } = JSON.parse(output) as { items: { metadata: { name: string; deletionTimestamp?: string } }[] }
-      return items
-        .filter(({ metadata }) => metadata.deletionTimestamp === undefined)
-        .map(({ metadata }) => metadata.name)
+      const all = await listPods(pods.cluster, namespace)
+      return all.filter(stays).map(({ metadata }) => metadata.name)
     }
 
     async function identity(file: string, who: { name: string; days?: number }): Promise<string> {

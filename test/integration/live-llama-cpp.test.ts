@@ -7,7 +7,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { OpenAI } from 'openai'
 import { readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { type ChatClientOptions, createChatClient } from '../../src/adapters/chat-endpoint/chat-client.ts'
@@ -17,7 +16,7 @@ import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { ChatRequest } from '../../src/contracts/policy.types.ts'
 import type { ChatRecipe } from '../../src/contracts/recipe.types.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
-import type { LiveEngine } from '../support/live-engine/engine-process.ts'
+import { type LiveEngine, untilAtWork } from '../support/live-engine/engine-process.ts'
 import { findLlamaCpp, startLlamaCpp } from '../support/live-engine/llama-cpp.ts'
 import { freePort } from '../support/loopback.ts'
 import { attachWorld, needsStack } from '../support/pipeline-world.ts'
@@ -201,7 +200,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
     const given = new AbortController()
     const reason = new Error('the episode was cancelled')
     const asked = manyLong(given.signal)
-    await untilAtWork()
+    await untilAtWork(running)
     given.abort(reason)
     const ends = await Promise.allSettled(asked)
     const refused = ends.filter((end) => end.status === 'rejected')
@@ -212,7 +211,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
 
   test('it is killed amid its work: the one that is started in its place finishes it', async () => {
     const asked = manyLong(signal)
-    await untilAtWork()
+    await untilAtWork(running)
     await server.kill()
     server = await start()
     for (const { answer } of await Promise.all(asked)) assert.equal(answer.model, NAME)
@@ -293,13 +292,6 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
       asked.catch(() => undefined)
       return asked
     })
-  }
-
-  async function untilAtWork(): Promise<void> {
-    for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(5)) {
-      if ((await running()) > 0) return
-    }
-    throw new Error('The server was never at work')
   }
 
   /** Requests that it works on, by its own account. */

@@ -8,7 +8,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { pathToFileURL } from 'node:url'
 import type { Canary } from '../../src/adapters/policy-server/canary-rules.ts'
 import { verifyCanaryRows } from '../../src/adapters/policy-server/canary.ts'
@@ -17,7 +16,7 @@ import { selfCheck } from '../../src/adapters/policy-server/self-check.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest, SampleResult } from '../../src/contracts/policy.types.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
-import type { LiveEngine } from '../support/live-engine/engine-process.ts'
+import { type LiveEngine, untilAtWork } from '../support/live-engine/engine-process.ts'
 import { findVllm, startVllm } from '../support/live-engine/vllm.ts'
 import { freePort } from '../support/loopback.ts'
 import { type RunningServer, runPython, startPolicyServer, withoutPython } from '../support/python.ts'
@@ -108,7 +107,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       const given = new AbortController()
       const reason = new Error('the episode was cancelled')
       const asked = manyLong(first, client, given.signal)
-      await untilAtWork()
+      await untilAtWork(running)
       given.abort(reason)
       const ends = await Promise.allSettled(asked)
       const refused = ends.filter((end) => end.status === 'rejected')
@@ -174,7 +173,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
 
     test('the engine is killed amid a sample: the one that is started in its place finishes it, with the weights that were asked for', async () => {
       const asked = manyLong(second, client, signal)
-      await untilAtWork()
+      await untilAtWork(running)
       await engine?.kill()
       // Its client goes on trying: the answers are of the engine that was started after it, on the policy that the requests name.
       engine = await start(second, 'reload')
@@ -240,13 +239,6 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       asked.catch(() => undefined)
       return asked
     })
-  }
-
-  async function untilAtWork(): Promise<void> {
-    for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(20)) {
-      if ((await running()) > 0) return
-    }
-    throw new Error('The engine was never at work')
   }
 
   /** What was said of each sampled token is what the scorer computes for it. */

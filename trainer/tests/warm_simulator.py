@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import os
 import sys
-import traceback
+from functools import partial
+
+from warm_fork import live
 
 from longhaul_trainer.__main__ import main, set_environment
 from longhaul_trainer.imports import heavy_imports
@@ -22,22 +24,13 @@ def serve() -> None:
     for line in sys.stdin:
         pid = os.fork()
         if pid == 0:
-            run(json.loads(line))
+            live(partial(simulate, json.loads(line)))
         print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 
 
-def run(options: list[str]) -> None:
-    """The rest of the fork's life."""
-    code = 1
-    try:
-        sys.argv = ["longhaul_trainer", "simulate", *options]
-        code = main()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def simulate(options: list[str]) -> int:
+    sys.argv = ["longhaul_trainer", "simulate", *options]
+    return main()
 
 
 if __name__ == "__main__":

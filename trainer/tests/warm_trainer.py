@@ -10,8 +10,10 @@ import json
 import os
 import signal
 import sys
-import traceback
+from functools import partial
 from pathlib import Path
+
+from warm_fork import live
 
 from longhaul_trainer.__main__ import set_environment
 from longhaul_trainer.imports import heavy_imports
@@ -27,30 +29,21 @@ def main() -> None:
         job = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            run(Path(job["spec"]), Path(job["directory"]))
+            live(partial(run, Path(job["spec"]), Path(job["directory"])))
         print(json.dumps({"pid": pid}), flush=True)
 
 
-def run(spec: Path, directory: Path) -> None:
-    """The rest of the fork's life."""
-    code = 1
-    try:
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        os.setsid()
-        os.chdir(directory)
-        log = os.open("stdout.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        nothing = os.open(os.devnull, os.O_RDONLY)
-        for source, target in ((nothing, 0), (log, 1), (log, 2)):
-            os.dup2(source, target)
-        from longhaul_trainer.step.command import step
+def run(spec: Path, directory: Path) -> int:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.setsid()
+    os.chdir(directory)
+    log = os.open("stdout.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+    from longhaul_trainer.step.command import step
 
-        code = step(spec, dry_run=False)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+    return step(spec, dry_run=False)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 /** What a run that is played waits for. A static report says nothing of it: it asks no server. */
 import { useEffect, useState } from 'preact/hooks'
 import type { BlockerLine, BlockersPage } from '../../src/viewer/pages.types.ts'
-import { isStatic, usePage } from './data.ts'
+import { usePage } from './data.ts'
+import { isStatic } from './is-static.ts'
 import { Visible } from './text.tsx'
 
 /** A look at a thousand open workflows takes the server seconds. */

@@ -3,8 +3,7 @@ import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/ho
 import type { LiveMessage, Page } from '../../src/viewer/pages.types.ts'
 import { dataAddress } from '../../src/viewer/shared/address.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
-
-export const isStatic = document.querySelector('meta[name="longhaul-pages"][content="files"]') !== null
+import { isStatic } from './is-static.ts'
 
 /** Pages that were read last. Few: a run may have megabytes. */
 const KEPT = 16

@@ -5,6 +5,7 @@
 import { dataAddress, firstData } from '../../src/viewer/shared/address.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
 import { TOKEN_KEY } from '../../src/viewer/shared/token-key.ts'
+import { isStatic } from './is-static.ts'
 
 declare global {
   interface Window {
@@ -13,13 +14,12 @@ declare global {
   }
 }
 
-const isFiles = document.querySelector('meta[name="longhaul-pages"][content="files"]') !== null
 for (const name of firstData(location.hash)) {
-  if (isFiles) preloadScript(dataFile(name))
+  if (isStatic) preloadScript(dataFile(name))
   else ask(name)
 }
 // After the questions, in the time of their answers: the browser reads its storage from disk, and the script waits for that.
-if (!isFiles) rememberToken()
+if (!isStatic) rememberToken()
 
 function ask(name: string): void {
   const answer = fetch(dataAddress(name))

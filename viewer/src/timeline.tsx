@@ -8,7 +8,8 @@ import {
   timelineOf,
 } from '../../src/viewer/shared/timeline.ts'
 import { type Bar, Bars } from './bars.tsx'
-import { isStatic, usePage } from './data.ts'
+import { usePage } from './data.ts'
+import { isStatic } from './is-static.ts'
 import { seconds } from './parts.tsx'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'

@@ -5,17 +5,9 @@ import { promisify } from 'node:util'
 import { LABELS } from '../../../src/adapters/docker/container/labels.ts'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { identify, type ProcessIdentity } from '../../../src/platform/processes.ts'
-import { importInto, NAMESPACE, startPodsCluster } from '../kubernetes/pods-fixture.ts'
+import { importInto, listPods, NAMESPACE, type SeenPod, startPodsCluster, stays } from '../kubernetes/pods-fixture.ts'
 import { findKubernetes } from '../kubernetes/programs.ts'
-import { type ContainerJournal, heldTurn } from './container-journal.ts'
-
-/** A frozen API server must not hold up what the visitor waits for. */
-const PATIENCE_MS = 3_000
-const JOURNAL = '/.lh/turns'
-
-interface SeenPod {
-  metadata: { name: string; uid: string; deletionTimestamp?: string; annotations?: Record<string, string> }
-}
+import { type ContainerJournal, heldTurns, JOURNAL, PATIENCE_MS } from './container-journal.ts'
 
 export interface ChaosPods {
   namespace: string
@@ -45,8 +37,7 @@ export async function startChaosPods({ folder }: { folder: string }): Promise<Ch
   const imported = new Set<string>()
   // First: what follows `--` is the command of an `exec`.
   const kubectl: ChaosPods['kubectl'] = (args, input) => cluster.kubectl(['--namespace', NAMESPACE, ...args], input)
-  const list = async (): Promise<SeenPod[]> =>
-    (JSON.parse(await kubectl(['get', 'pods', '--output', 'json'])) as { items: SeenPod[] }).items
+  const list = (): Promise<SeenPod[]> => listPods(cluster, NAMESPACE)
   return {
     namespace: NAMESPACE,
     environment: {
@@ -58,7 +49,7 @@ export async function startChaosPods({ folder }: { folder: string }): Promise<Ch
     kubectl,
     names: async () => (await list()).map(({ metadata }) => metadata.name),
     async staying(episode) {
-      const all = (await list()).filter(({ metadata }) => metadata.deletionTimestamp === undefined)
+      const all = (await list()).filter(stays)
       const own = all.filter(
         ({ metadata }) => episode === undefined || metadata.annotations?.[LABELS.episode] === episode,
       )
@@ -89,11 +80,10 @@ export async function startChaosPods({ folder }: { folder: string }): Promise<Ch
       try {
         const pod = JSON.parse(await kubectl(['get', 'pod', name, '--output', 'json', limit])) as SeenPod
         const listing = await kubectl(['exec', name, limit, '--', 'ls', JOURNAL])
-        const done = listing.split('\n').flatMap(heldTurn)
         return {
           episode: pod.metadata.annotations?.[LABELS.episode] ?? '',
           container: pod.metadata.uid,
-          done: done.toSorted((one, other) => one.turn - other.turn),
+          done: heldTurns(listing.split('\n')),
         }
       } catch {
         return null

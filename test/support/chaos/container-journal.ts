@@ -16,9 +16,9 @@ export interface ContainerJournal {
   done: HeldTurn[]
 }
 
-/** A frozen engine must not hold up what the visitor waits for. */
-const PATIENCE_MS = 3_000
-const JOURNAL = '/.lh/turns'
+/** A frozen engine or API server must not hold up what the visitor waits for. */
+export const PATIENCE_MS = 3_000
+export const JOURNAL = '/.lh/turns'
 
 /** @returns null where the engine or the container does not answer: what is gone has no journal */
 export async function readJournal({
@@ -36,16 +36,20 @@ export async function readJournal({
     const chunks: Buffer[] = []
     for await (const chunk of archive) chunks.push(chunk as Buffer)
     const entries = await unpackTar(Buffer.concat(chunks))
-    const done = entries.flatMap(({ header }) => heldTurn(header.name))
-    const sorted = done.toSorted((one, other) => one.turn - other.turn)
-    return { episode: Config.Labels[LABELS.episode] ?? '', container: Id, done: sorted }
+    const done = heldTurns(entries.map(({ header }) => header.name))
+    return { episode: Config.Labels[LABELS.episode] ?? '', container: Id, done }
   } catch {
     return null
   }
 }
 
+/** Of the names of a journal's files, by turn. */
+export function heldTurns(names: readonly string[]): HeldTurn[] {
+  return names.flatMap(heldTurn).toSorted((one, other) => one.turn - other.turn)
+}
+
 /** `turns/3.0a1b2c.done` */
-export function heldTurn(name: string): HeldTurn[] {
+function heldTurn(name: string): HeldTurn[] {
   const [, turn, token] = /(?:^|\/)(\d+)\.([^./]+)\.done$/.exec(name) ?? []
   return turn === undefined || token === undefined ? [] : [{ turn: Number(turn), token }]
 }

@@ -4,30 +4,20 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { LonghaulError } from '../../../src/contracts/errors.ts'
-import { stackPaths } from '../../../src/stack/paths.ts'
-import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
 import { HANG_MS } from '../hang.ts'
+import { findPythonPackages } from '../python-packages.ts'
 
 /** Why the packages are not there, or their interpreter. They come from the package index once. */
 export async function findReaders(): Promise<{ python: string } | { skip: string }> {
-  try {
-    const { value: python } = await ensurePythonEnv({
-      cacheDir: stackPaths().cacheDir,
-      context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
-      packages: {
-        lockFile: join(import.meta.dirname, 'export-readers.lock'),
-        what: 'Harbor’s validator, datasets and pyarrow, to read exports',
-        takes: 'about a minute, 90 MB to fetch',
-        // Harbor asks for Python 3.12; its models of trajectories, which alone are imported, need pydantic and no more.
-        pipOptions: ['--no-deps', '--no-compile', '--ignore-requires-python'],
-      },
-    })
-    return { python }
-  } catch (error) {
-    if (!(error instanceof LonghaulError)) throw error
-    return { skip: `the readers of exports cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
-  }
+  return findPythonPackages({
+    lockFile: join(import.meta.dirname, 'export-readers.lock'),
+    what: 'Harbor’s validator, datasets and pyarrow, to read exports',
+    takes: 'about a minute, 90 MB to fetch',
+    name: 'the readers of exports',
+    withinMs: 600_000,
+    // Harbor asks for Python 3.12; its models of trajectories, which alone are imported, need pydantic and no more.
+    pipOptions: ['--ignore-requires-python'],
+  })
 }
 
 /** What a reader prints as JSON. */

@@ -92,6 +92,21 @@ export async function startPodsCluster(programs: string): Promise<PodsCluster> {
   }
 }
 
+export interface SeenPod {
+  metadata: { name: string; uid: string; deletionTimestamp?: string; annotations?: Record<string, string> }
+}
+
+/** With `kubectl`, not with the product. */
+export async function listPods(cluster: Cluster, namespace: string): Promise<SeenPod[]> {
+  const output = await cluster.kubectl(['get', 'pods', '--namespace', namespace, '--output', 'json'])
+  return (JSON.parse(output) as { items: SeenPod[] }).items
+}
+
+/** Whether nothing has told it to go. */
+export function stays({ metadata }: SeenPod): boolean {
+  return metadata.deletionTimestamp === undefined
+}
+
 /** Gives the node an image of an engine, by a file that is gone afterwards. */
 export async function importInto(
   cluster: Cluster,

@@ -91,3 +91,11 @@ function killGroup({ pid }: ChildProcess): void {
     // All of it has ended.
   }
 }
+
+/** Until an engine has begun with what it was asked. @param running requests that it works on, by its own account */
+export async function untilAtWork(running: () => Promise<number>): Promise<void> {
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(5)) {
+    if ((await running()) > 0) return
+  }
+  throw new Error('The engine was never at work')
+}

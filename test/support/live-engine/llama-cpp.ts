@@ -1,8 +1,6 @@
 /** A llama.cpp of this machine's processor: the environment of `infra/llama-cpp`, and servers of a GGUF file. */
 import { join } from 'node:path'
-import { LonghaulError } from '../../../src/contracts/errors.ts'
-import { stackPaths } from '../../../src/stack/paths.ts'
-import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
+import { findPythonPackages } from '../python-packages.ts'
 import { isLinuxWithAvx2, type LiveEngine, startEngine } from './engine-process.ts'
 
 const root = join(import.meta.dirname, '../../..')
@@ -10,22 +8,13 @@ const root = join(import.meta.dirname, '../../..')
 /** The interpreter that has it, or why this machine has none. */
 export async function findLlamaCpp(): Promise<{ python: string } | { skip: string }> {
   if (!isLinuxWithAvx2()) return { skip: 'llama.cpp’s package needs an x86-64 processor with AVX2, and Linux' }
-  try {
-    const { value: python } = await ensurePythonEnv({
-      cacheDir: stackPaths().cacheDir,
-      context: { signal: AbortSignal.timeout(600_000), log: (line) => console.error(line) },
-      packages: {
-        lockFile: join(root, 'infra/llama-cpp/requirements.lock'),
-        what: 'llama.cpp’s server',
-        takes: 'seconds, 34 MB to fetch',
-        pipOptions: ['--no-deps', '--no-compile'],
-      },
-    })
-    return { python }
-  } catch (error) {
-    if (!(error instanceof LonghaulError)) throw error
-    return { skip: `llama.cpp cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
-  }
+  return findPythonPackages({
+    lockFile: join(root, 'infra/llama-cpp/requirements.lock'),
+    what: 'llama.cpp’s server',
+    takes: 'seconds, 34 MB to fetch',
+    name: 'llama.cpp',
+    withinMs: 600_000,
+  })
 }
 
 export interface StartLlamaCppInput {

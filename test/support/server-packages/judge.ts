@@ -3,10 +3,8 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { LonghaulError } from '../../../src/contracts/errors.ts'
 import type { Exchange } from '../../../src/adapters/policy-server/dialect.ts'
-import { stackPaths } from '../../../src/stack/paths.ts'
-import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
+import { findPythonPackages } from '../python-packages.ts'
 
 export type ServerPackage = 'vllm' | 'sglang'
 
@@ -38,22 +36,13 @@ export interface Judge {
 /** Why the packages are not there, or null. They come from the package index once: 1.1 GB on disk, about a minute. */
 export async function findPackages(): Promise<{ python: string } | { skip: string }> {
   if (process.platform !== 'linux') return { skip: 'vLLM and SGLang are packaged for Linux only' }
-  try {
-    const { value: python } = await ensurePythonEnv({
-      cacheDir: stackPaths().cacheDir,
-      context: { signal: AbortSignal.timeout(900_000), log: (line) => console.error(line) },
-      packages: {
-        lockFile: join(import.meta.dirname, 'server-packages.lock'),
-        what: 'vLLM and SGLang without what they depend on, to hold requests against their classes',
-        takes: 'about a minute, 380 MB to fetch',
-        pipOptions: ['--no-deps', '--no-compile'],
-      },
-    })
-    return { python }
-  } catch (error) {
-    if (!(error instanceof LonghaulError)) throw error
-    return { skip: `the packages cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
-  }
+  return findPythonPackages({
+    lockFile: join(import.meta.dirname, 'server-packages.lock'),
+    what: 'vLLM and SGLang without what they depend on, to hold requests against their classes',
+    takes: 'about a minute, 380 MB to fetch',
+    name: 'the packages',
+    withinMs: 900_000,
+  })
 }
 
 export function startJudge({ python, of }: { python: string; of: ServerPackage }): Judge {
