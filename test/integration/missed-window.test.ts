@@ -58,8 +58,13 @@ before(async () => {
   process.env['LONGHAUL_TEMPORAL_ADDRESS'] = address
   process.env['LONGHAUL_NAMESPACE'] = NAMESPACE
   start = async () => {
-    server = spawn(command, args, { stdio: 'ignore' })
-    return eventually(() => connect({ address, namespace: NAMESPACE }))
+    server = undefined
+    return eventually(() => {
+      // A server that finds one of its ports taken ends at once.
+      if (server === undefined || server.exitCode !== null)
+        server = spawn(command, args, { stdio: ['ignore', 'ignore', 'inherit'] })
+      return connect({ address, namespace: NAMESPACE })
+    })
   }
 })
 
