@@ -1,11 +1,12 @@
 /**
  * Mutation testing: small changes of the code, one at a time, each of which some test must notice.
  *
- *   npm run mutate -- [ts | python] [PATH…] [--concurrency 1] [--json FILE]
+ *   npm run mutate -- [ts | python] [PATH…] [--concurrency 1] [--json FILE] [--survivors]
  *
  * `ts`: StrykerJS over src/domain, src/scaffold and src/grading, against the unit tests of those folders. `python`: mutmut over
  * objective/, batch/ and step/ of the trainer (trainer/mutate.py). Neither: both. With paths only those files or folders are
- * changed. What survives is explained in docs/mutation-testing.md and docs/mutation-testing-python.md.
+ * changed. `--survivors`, for ts: only what survived in the kept result of the folders is shown to the tests again, after tests were
+ * added to the same code. What survives is explained in docs/mutation-testing.md and docs/mutation-testing-python.md.
  *
  * Exit 1 where a folder scores below 90 % or a survivor has no explanation, 2 where nothing could be measured.
  */
@@ -19,7 +20,11 @@ const ROOT = join(import.meta.dirname, '..')
 
 const { values, positionals } = benchArguments({
   allowPositionals: true,
-  options: { concurrency: { type: 'string', default: '1' }, json: { type: 'string' } },
+  options: {
+    concurrency: { type: 'string', default: '1' },
+    json: { type: 'string' },
+    survivors: { type: 'boolean', default: false },
+  },
 })
 
 process.exitCode = await main()
@@ -39,9 +44,14 @@ async function main(): Promise<number> {
     console.error('Expected ts or python before --json: each has a file of its own')
     return 2
   }
+  if (values.survivors && language !== 'ts') {
+    console.error('Expected ts before --survivors')
+    return 2
+  }
   const codes: number[] = []
   if (language !== 'python') {
-    codes.push(await mutateTypeScript({ root: ROOT, paths, concurrency, json: values.json ?? null }))
+    const { survivors: survivorsOnly, json = null } = values
+    codes.push(await mutateTypeScript({ root: ROOT, paths, concurrency, json, survivorsOnly }))
   }
   if (language !== 'ts') codes.push(await mutatePython(paths, concurrency))
   return Math.max(...codes)

@@ -82,6 +82,26 @@ test('a small project: killed at run time and at load, survived, not reached; on
     })
     // The score is too low, and two survivors are not explained.
     assert.equal(code, 1)
+
+    const again = async (): Promise<number> =>
+      mutateTypeScript({ root, paths: ['src/domain'], concurrency: 1, json, survivorsOnly: true })
+    // Only the limit itself is tested now: what was killed before is not asked again.
+    const atLimit = 'assert.equal(isOver(-3), false))'
+    await writeFile(
+      join(root, 'src/domain/limit.test.ts'),
+      `${FILES['src/domain/limit.test.ts'].split('test(')[0]}test('at', () => ${atLimit}`,
+    )
+    assert.equal(await again(), 1)
+    const kept = JSON.parse(await readFile(json, 'utf8')) as { folders: ((typeof folders)[0] & { files: object })[] }
+    const { counts: after, files, survivors: left } = kept.folders[0] ?? assert.fail()
+    assert.deepEqual(
+      left.map(({ line }) => line),
+      [6, 7],
+    )
+    assert.deepEqual(after, { ...counts, killed: 6, survived: 0, score: 75 })
+    assert.deepEqual(files, { 'src/domain/limit.ts': after })
+    await writeFile(join(root, 'src/domain/limit.ts'), FILES['src/domain/limit.ts'].replace('-3', '-4'))
+    assert.equal(await again(), 2)
   } finally {
     await rm(root, { recursive: true, force: true })
   }

@@ -16,6 +16,11 @@ export interface MutateTypeScriptInput {
   concurrency: number
   /** Where the results of whole folders are written; null: into `bench/results`. */
   json: string | null
+  /**
+   * Shows the kept survivors of the folders to the tests again, and nothing else: tests were added, the code is the same.
+   * @default false
+   */
+  survivorsOnly?: boolean
 }
 
 const LEAST_SCORE = 90
@@ -43,6 +48,7 @@ interface Survivor {
   file: string
   line: number
   column: number
+  end: Position
   /** Whether a test reaches the place at all. */
   isReached: boolean
   mutator: string
@@ -65,39 +71,123 @@ interface Counts {
 /** @returns the exit code: 0, 1 (a score is too low, or a survivor has no explanation) or 2 (nothing was measured) */
 export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<number> {
   const { root, paths } = input
+  const json = input.json ?? join(root, RESULT)
+  const page = await readFile(join(root, PAGE), 'utf8')
+  if (input.survivorsOnly === true) {
+    const folders = await mutateSurvivors(input, json)
+    if (folders === null) return 2
+    await keepResults(json, folders)
+    return judge(folders, page)
+  }
   const files = sourceFiles(root).filter((file) => paths.length === 0 || paths.some((path) => isBelow(file, path)))
-  const groups = groupFiles(files)
-  if (groups.length === 0) {
-    console.error(`Expected files below ${MUTATED_FOLDERS.join(', ')}, got ${paths.join(' ')}`)
-    return 2
-  }
   const started = Date.now()
-  const mutants: Record<string, { source: string; mutants: Mutant[] }> = {}
-  for (const [index, group] of groups.entries()) {
-    console.error(`mutate  ${group.folder}, part ${index + 1} of ${groups.length}: ${group.files.length} files`)
-    // Two runs may stand side by side.
-    const report = await runStryker({ ...input, group, name: `${process.pid}-${index + 1}` })
-    if (report === null) return 2
-    Object.assign(mutants, report.files)
-  }
+  const mutants = await runGroups(groupFiles(files), input)
+  if (mutants === null) return 2
   const seconds = Math.round((Date.now() - started) / 1000)
   const folders = await describe(mutants, { ...input, seconds })
-  const json = input.json ?? join(root, RESULT)
   // What was measured in part says nothing about its folder.
   await keepResults(
     json,
     folders.filter(({ folder }) => paths.length === 0 || paths.some((path) => isBelow(folder, path))),
   )
-  return judge(folders, await readFile(join(root, PAGE), 'utf8'))
+  return judge(folders, page)
+}
+
+/** Null where nothing was measured. */
+async function runGroups(
+  groups: readonly MutationGroup[],
+  input: MutateTypeScriptInput,
+): Promise<Report['files'] | null> {
+  if (groups.length === 0) {
+    console.error(`Expected files below ${MUTATED_FOLDERS.join(', ')}, got ${input.paths.join(' ')}`)
+    return null
+  }
+  const mutants: Report['files'] = {}
+  for (const [index, group] of groups.entries()) {
+    console.error(`mutate  ${group.folder}, part ${index + 1} of ${groups.length}: ${group.files.length} files`)
+    // Two runs may stand side by side.
+    const report = await runStryker({ ...input, group, name: `${process.pid}-${index + 1}` })
+    if (report === null) return null
+    Object.assign(mutants, report.files)
+  }
+  return mutants
+}
+
+/**
+ * The kept results of the folders, without the survivors that a test fails for now. What was killed before counts as killed: tests
+ * may have been added since, and where one was taken away or loosened, the whole folder has to be measured again.
+ */
+async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Promise<FolderResult[] | null> {
+  const { root, paths } = input
+  const kept = (await readKept(json)).folders.filter(
+    ({ folder }) => paths.length === 0 || paths.some((path) => isBelow(folder, path)),
+  )
+  for (const { folder, codeHash } of kept) {
+    if (codeHash === (await hashOf(join(root, folder)))) continue
+    console.error(`The kept result of ${folder} is of other code. Measure it whole: npm run mutate -- ts ${folder}`)
+    return null
+  }
+  const survivors = kept.flatMap((folder) => folder.survivors)
+  const groups = groupFiles([...new Set(survivors.map(({ file }) => file))])
+  const started = Date.now()
+  const mutants = await runGroups(
+    groups.map((group) => ({
+      ...group,
+      // Stryker counts the columns of a range from 0, and those of a report from 1.
+      mutate: survivors
+        .filter(({ file }) => group.files.includes(file))
+        .map(({ file, line, column, end }) => `${file}:${line}:${column - 1}-${end.line}:${end.column - 1}`),
+    })),
+    input,
+  )
+  if (mutants === null) return null
+  const again = { date: new Date().toISOString(), commit: commit(), seconds: Math.round((Date.now() - started) / 1000) }
+  const statuses = new Map(
+    Object.entries(mutants).flatMap(([file, { source, mutants: ofFile }]) =>
+      ofFile.map((mutant) => [identityOf(toSurvivor(file, source, mutant)), mutant.status] as const),
+    ),
+  )
+  return kept.map((folder) => withoutKilled(folder, statuses, again))
+}
+
+function withoutKilled(
+  folder: FolderResult,
+  statuses: ReadonlyMap<string, Mutant['status']>,
+  again: NonNullable<FolderResult['again']>,
+): FolderResult {
+  const files = { ...folder.files }
+  const counts = { ...folder.counts }
+  const survivors = folder.survivors.filter((survivor) => {
+    const status = statuses.get(identityOf(survivor))
+    if (status !== 'Killed' && status !== 'Timeout') return true
+    const ofFile = { ...(files[survivor.file] ?? counts) }
+    files[survivor.file] = ofFile
+    for (const one of [counts, ofFile]) {
+      one[survivor.isReached ? 'survived' : 'notReached'] -= 1
+      one[status === 'Killed' ? 'killed' : 'timedOut'] += 1
+      one.score = scoreOf(one)
+    }
+    return false
+  })
+  return { ...folder, counts, files, survivors, again }
+}
+
+/** The same change at the same place. Two changes of a long piece may be cut to one text: they share their fate. */
+function identityOf({ file, line, column, end, mutator, replacement }: Survivor): string {
+  return [file, line, column, end.line, end.column, mutator, replacement].join('\0')
+}
+
+async function readKept(file: string): Promise<KeptResults> {
+  return readFile(file, 'utf8').then(
+    (text) => JSON.parse(text) as KeptResults,
+    () => ({ folders: [] }),
+  )
 }
 
 /** Each folder's result stands by itself, with the commit and the code that it is of. */
 async function keepResults(file: string, measured: readonly FolderResult[]): Promise<void> {
   if (measured.length === 0) return
-  const before = await readFile(file, 'utf8').then(
-    (text) => JSON.parse(text) as KeptResults,
-    () => ({ folders: [] }),
-  )
+  const before = await readKept(file)
   const others = before.folders.filter(({ folder }) => !measured.some((one) => one.folder === folder))
   const folders = [...others, ...measured].toSorted((a, b) => (a.folder < b.folder ? -1 : 1))
   await mkdir(dirname(file), { recursive: true })
@@ -123,7 +213,10 @@ async function runStryker({
   group,
   name,
   concurrency,
-}: MutateTypeScriptInput & { group: MutationGroup; name: string }): Promise<Report | null> {
+}: MutateTypeScriptInput & {
+  group: MutationGroup & { mutate?: readonly string[] }
+  name: string
+}): Promise<Report | null> {
   const work = join(root, 'out', 'mutation')
   const reportFile = join(work, `${name}.report.json`)
   const configFile = join(work, `${name}.config.json`)
@@ -135,7 +228,7 @@ async function runStryker({
     coverageAnalysis: 'perTest',
     // Node strips types and checks none; a type error is no fault of a test.
     disableTypeChecks: false,
-    mutate: group.files,
+    mutate: group.mutate ?? group.files,
     ignorePatterns: ['**', '!package.json', '!src', '!src/**', '!test', '!test/support', '!test/support/**'],
     tempDirName: `.stryker-tmp/${name}`,
     reporters: ['json', 'progress-append-only'],
@@ -168,7 +261,10 @@ interface KeptResults {
   folders: FolderResult[]
 }
 
-type FolderResult = Awaited<ReturnType<typeof describeFolder>>
+type FolderResult = Awaited<ReturnType<typeof describeFolder>> & {
+  /** When its survivors were last shown to the tests again. */
+  again?: { date: string; commit: string; seconds: number }
+}
 
 function describe(files: Report['files'], input: MutateTypeScriptInput & { seconds: number }): Promise<FolderResult[]> {
   const folders = MUTATED_FOLDERS.filter((folder) => Object.keys(files).some((file) => isBelow(file, folder)))
@@ -210,17 +306,12 @@ function count(mutants: readonly Mutant[]): Counts {
   const of = (...statuses: Mutant['status'][]): number =>
     mutants.filter(({ status }) => statuses.includes(status)).length
   const [killed, timedOut, survived, notReached] = [of('Killed'), of('Timeout'), of('Survived'), of('NoCoverage')]
-  const judged = killed + timedOut + survived + notReached
-  const score = judged === 0 ? 100 : Math.round((10_000 * (killed + timedOut)) / judged) / 100
-  return {
-    mutants: judged,
-    killed,
-    timedOut,
-    survived,
-    notReached,
-    invalid: of('RuntimeError', 'CompileError'),
-    score,
-  }
+  const judged = { mutants: killed + timedOut + survived + notReached, killed, timedOut, survived, notReached }
+  return { ...judged, invalid: of('RuntimeError', 'CompileError'), score: scoreOf(judged) }
+}
+
+function scoreOf({ mutants, killed, timedOut }: Pick<Counts, 'mutants' | 'killed' | 'timedOut'>): number {
+  return mutants === 0 ? 100 : Math.round((10_000 * (killed + timedOut)) / mutants) / 100
 }
 
 function isSurvivor({ status }: Mutant): boolean {
@@ -238,6 +329,7 @@ function toSurvivor(file: string, source: string, { mutatorName, replacement, st
     file,
     line: start.line,
     column: start.column,
+    end,
     isReached: status === 'Survived',
     mutator: mutatorName,
     original: oneLine(cut.join(' ')),
