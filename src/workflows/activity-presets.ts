@@ -20,13 +20,17 @@ const FIVE_ATTEMPTS = { maximumAttempts: 5, initialInterval: '1s', maximumInterv
 /** As the server spells it in a retry policy. Where a limit is hours, one attempt that hangs is enough: a second would hang too. */
 const ATTEMPT_TIMED_OUT = ['TemporalTimeout:StartToClose']
 
-/** Bookkeeping: seconds at most, and a store that hangs fails by its own deadline before the minute is over. */
+/**
+ * Bookkeeping: seconds at most, and a store that hangs fails by its own deadline before the minute is over. While the network is
+ * silent the server hands attempts to connections that are dead. Heartbeats are shorter here than elsewhere, so one more attempt
+ * outlasts the same silence.
+ */
 export const CONTROL = {
   taskQueue: QUEUES.control,
   startToCloseTimeout: '60s',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '20s',
-  retry: FIVE_ATTEMPTS,
+  retry: { ...FIVE_ATTEMPTS, maximumAttempts: 6 },
 } as const satisfies ActivityOptions
 
 /** Synthesising thousands of tasks takes minutes, and so does the first import of a base policy: its next attempt goes on where this one was. */
