@@ -164,6 +164,20 @@ test('the comparison sees a preset without a row, another value, and a row of no
   ])
 })
 
+test('a network that is silent for two minutes fails no activity that any worker may take', () => {
+  const anywhere = { ...presets, HOST: null, ATTENDANCE: null, CLOSING: null, ALARMS: null }
+  for (const [name, preset] of Object.entries(anywhere)) {
+    if (preset === null) continue
+    const { initialInterval, maximumInterval, maximumAttempts } = preset.retry
+    // All attempts but the last one go to connections that are dead; the server notices each by its missing heartbeats.
+    let silentMs = 0
+    for (let lost = 0; lost < maximumAttempts - 1 && silentMs < 120_000; lost += 1) {
+      silentMs += ms(preset.heartbeatTimeout) + Math.min(ms(initialInterval) * 2 ** lost, ms(maximumInterval))
+    }
+    assert.ok(silentMs >= 120_000, `${name}: ${silentMs / 1000} s`)
+  }
+})
+
 const imageMs = LOCK_TIMEOUT_MS + (limitOfRequest({ path: '/images/create' }) ?? 0)
 const requestMs = limitOfRequest({ path: '/containers/create' }) ?? 0
 

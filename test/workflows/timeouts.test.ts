@@ -58,11 +58,11 @@ const recorded = (driver: WorkflowDriver): unknown => driver.callsOf('recordUngr
 
 const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>>> = {
   CONTROL: {
-    'bookkeeping never ends: five attempts of a minute, then the run fails': async () => {
+    'bookkeeping never ends: six attempts of a minute, then the run fails': async () => {
       const { driver, code, message, ms } = await failing({ planIteration: () => neverEnds() })
-      assert.deepEqual([code, driver.callsOf('planIteration').length], ['Worker.Stalled', 5])
+      assert.deepEqual([code, driver.callsOf('planIteration').length], ['Worker.Stalled', 6])
       assert.match(message, /planIteration did not end within its limit/)
-      assertAbout(ms, 5 * MINUTE)
+      assertAbout(ms, 6 * MINUTE)
     },
     'no worker: after a week the run fails': async () => {
       const { code, ms } = await failing({}, { stopped: 'control' })
