@@ -144,6 +144,58 @@ for (const [what, command] of TREES) {
   })
 }
 
+/** Remotes of a partial clone, each with a transport that leaves its name in /tmp/ran. */
+const TRANSPORTS = `mkdir /tmp/ran
+for helper in mine none ''; do
+  printf '#!/bin/sh\\n: >"/tmp/ran/helper-%s"\\n' "$helper" >"/usr/local/bin/git-remote-$helper"
+  chmod 755 "/usr/local/bin/git-remote-$helper"
+done
+promise() {
+  git -C "$1" config core.repositoryFormatVersion 1
+  git -C "$1" config extensions.partialClone ext
+  git -C "$1" config protocol.allow always
+  for name in ext upload mine none empty; do git -C "$1" config remote.$name.promisor true; done
+  git -C "$1" config remote.ext.url 'ext::sh -c :>/tmp/ran/ext'
+  git -C "$1" config remote.upload.url /testbed
+  git -C "$1" config remote.upload.uploadpack ': >/tmp/ran/upload; false'
+  git -C "$1" config remote.mine.vcs mine
+  git -C "$1" config remote.mine.url x
+  git -C "$1" config remote.none.url none::x
+  git -C "$1" config remote.empty.url ::x
+  tree=$(git -C "$1" rev-parse 'HEAD^{tree}')
+  rm "$1/.git/objects/\${tree%\${tree#??}}/\${tree#??}"
+}`
+const EVERY_TRANSPORT = 'ext\nhelper-\nhelper-mine\nhelper-none\nupload\n'
+
+const PARTIAL: [what: string, command: string][] = [
+  ['a partial clone', 'promise .'],
+  [
+    'a partial clone as a submodule',
+    'git init -q s; cp m.py s; git -C s add m.py; git -C s -c user.name=a -c user.email=a@b commit -qm x; git add s 2>/dev/null; promise s',
+  ],
+  [
+    'a partial clone, and a Git that does not know GIT_NO_LAZY_FETCH',
+    'promise .; mv /usr/bin/git /usr/bin/git.real; printf \'#!/bin/sh\\nunset GIT_NO_LAZY_FETCH\\nexec /usr/bin/git.real "$@"\\n\' >/usr/bin/git; chmod 755 /usr/bin/git',
+  ],
+]
+
+for (const [what, command] of PARTIAL) {
+  test(`the tree is compared and the patch taken of ${what}: no transport of the agent runs`, async () => {
+    const sandbox = await newSandbox()
+    const { play } = createPlayer(fixture.host, sandbox)
+    const made = await play(`${TRANSPORTS}\necho 'x = 2' > m.py\n${command}`)
+    assert.deepEqual([made.reason, made.text], ['exit', ''])
+    await fixture.host.treeHash(sandbox, lastTurn(sandbox), never)
+    await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
+    const ran = async (before = ':'): Promise<string> =>
+      fixture.probe(sandbox, `cd /testbed; { ${before}; } >/dev/null 2>&1; ls -1 /tmp/ran`)
+    assert.equal(await ran(), '')
+    // Each does run where nothing keeps Git from it.
+    assert.equal(await ran('git -C s diff HEAD || git diff HEAD'), EVERY_TRANSPORT)
+    await fixture.host.close(sandbox)
+  })
+}
+
 // `npm run bench:hostile` measures what this only plays: throughput, event loop and memory.
 test('every attack on the worker, beside an honest agent: none earns anything, the honest one does, the worker goes on', async () => {
   const world = await createAttackWorld('hostile')

@@ -1,7 +1,7 @@
 /** The scrub on histories as real repositories have them: objects that git of today would not write. */
 import assert from 'node:assert/strict'
 import { execFileSync, spawnSync } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -49,4 +49,26 @@ test('a history that lacks an object of its own is refused', (t) => {
   rmSync(join(folder, '.git/objects', blob.slice(0, 2), blob.slice(2)))
   const { status } = spawnSync('/bin/sh', [script, folder], { encoding: 'utf8' })
   assert.equal(status, 4)
+})
+
+test('an image with a partial clone that lacks its commit: neither the scrub nor the check starts its transport', (t) => {
+  const { folder, git, head } = oldRepository(t)
+  const ran = join(folder, 'ran')
+  git(['config', 'core.repositoryFormatVersion', '1'])
+  git(['config', 'extensions.partialClone', 'far'])
+  git(['config', 'remote.far.promisor', 'true'])
+  git(['config', 'remote.far.url', folder])
+  git(['config', 'remote.far.uploadpack', `touch ${ran}; false`])
+  rmSync(join(folder, '.git/objects', head.slice(0, 2), head.slice(2)))
+  const check = fileURLToPath(new URL('./runner/check-repository.sh', import.meta.url))
+  for (const words of [
+    [script, folder],
+    [check, folder, head],
+  ]) {
+    assert.equal(spawnSync('/bin/sh', words).status, 3, words[0])
+    assert.equal(existsSync(ran), false, words[0])
+  }
+  // It does run where nothing keeps Git from it.
+  assert.notEqual(spawnSync('git', ['-C', folder, 'log']).status, 0)
+  assert.equal(existsSync(ran), true)
 })

@@ -1,3 +1,8 @@
+# A partial clone has Git fetch what is missing, by a program that the repository's configuration names. Versions before 2.45 do not
+# know the first variable. In the second a listed name is allowed as that of a helper too, even an empty one; no program is called
+# `git-remote-/`.
+export GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=/
+
 # git with everything neutralised that the repository's configuration or the agent could use to bend a diff.
 plain_git() {
   GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_OPTIONAL_LOCKS=0 \

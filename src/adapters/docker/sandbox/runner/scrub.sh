@@ -6,6 +6,8 @@
 cd "$1" 2>/dev/null || exit 3
 unset GIT_DIR GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_NO_REPLACE_OBJECTS=1 GIT_TERMINAL_PROMPT=0 HOME=/
+# No transport of a partial clone: why these values, says git.sh.
+export GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=/
 
 plain_git() {
   git -c 'safe.directory=*' -c core.hooksPath=/dev/null -c core.fsmonitor=false -c gc.auto=0 -c gc.writeCommitGraph=false "$@"
