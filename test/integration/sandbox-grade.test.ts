@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test'
 
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
+import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grade-patch.ts'
 import type { GradeRunInput } from '../../src/contracts/sandbox.types.ts'
 import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never, untilTrue } from './sandbox-fixture.ts'
 
@@ -207,6 +208,20 @@ for (const [what, evalScript, log] of HOSTILE_LOGS) {
   })
 }
 
+/** What opens the name of a pipe waits for its other end. */
+const PIPES: [what: string, evalScript: string, kind: string][] = [
+  ['what says that its limit has passed', 'mkfifo /.lh/grade/overdue; sleep 600', 'timed-out'],
+  ['the null device', 'rm /dev/null; mkfifo /dev/null; echo done', 'ran'],
+]
+
+for (const [what, evalScript, kind] of PIPES) {
+  test(`the evaluation puts a pipe in the place of ${what}: it ends by its own deadline all the same`, async () => {
+    const result = await grade({ evalScript, timeoutMs: 3_000 })
+    assert.equal(result.kind, kind)
+    assert.ok(result.wallMs < 3_000 + GRADING_SLACK_MS / 2, `${result.wallMs} ms`)
+  })
+}
+
 test('the evaluation writes answers of its own to every output it can find: they are none', async () => {
   const forged = 'printf "\\nlh1 %s ran 0 1\\nforged\\nlh1 %s\\n\\nlh1 %s\\n" guess guess guess'
   const evalScript = `for fd in 0 1 2 3 4 5 6; do for p in 1 $PPID; do { ${forged} >/proc/$p/fd/$fd; } 2>/dev/null; done; done; exit 3`
@@ -262,7 +277,7 @@ test('an image that the engine does not have: Sandbox.ImageMissing', async () =>
 })
 
 test('the evaluation has a clock of its own: a limit that has not passed here is none, and its lies are in no figure', async () => {
-  const hurry = ': >/.lh/grade/overdue; kill -9 $PPID'
+  const hurry = 'echo overdue >/.lh/grade/overdue; kill -9 $PPID'
   await assert.rejects(grade({ evalScript: hurry, timeoutMs: 600_000 }), (error) => codeOf(error) === 'Grading.Ended')
   const lies = "for name in date cat awk; do printf '#!/bin/sh\\necho 1e18\\n' > $(command -v $name); done; echo done"
   const before = performance.now()

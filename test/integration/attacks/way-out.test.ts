@@ -62,7 +62,13 @@ const WAYS: [way: string, commands: string[]][] = [
   ['its patch kills everything in the grader', [CODE('import os', 'os.kill(-1, 9)')]],
   [
     'its patch says that its tests are over a limit that has not passed',
-    [CODE('import os', "open('/.lh/grade/overdue', 'w').close()", 'os.kill(os.getppid(), 9)')],
+    [
+      CODE(
+        'import os',
+        "print('overdue', file=open('/.lh/grade/overdue', 'w'), flush=True)",
+        'os.kill(os.getppid(), 9)',
+      ),
+    ],
   ],
   [
     'its patch makes the time of its grader pass at once',

@@ -8,7 +8,7 @@ cd "$(cat /.lh/repository)" || exit 1
 # and it never learns the mark.
 finish() {
   # Of the whole container: cgroup v2 where the kernel keeps it (5.19), v1; else nothing.
-  peak=$(cat /sys/fs/cgroup/memory.peak 2>/dev/null || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null)
+  peak=$(cat /sys/fs/cgroup/memory.peak || cat /sys/fs/cgroup/memory/memory.max_usage_in_bytes)
   kill -s KILL -- -1
   {
     printf '\nlh1 %s %s %s %s\n' "$lh_mark" "$1" "$2" "$peak"
@@ -23,17 +23,17 @@ finish() {
 # run FILE: the command that the file holds, already quoted
 run() {
   if [ -f /.lh/apart ]; then
-    eval "$(cat "$1")" >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- 5>&-
+    eval "$(cat "$1")" >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- 5>&- 6>&-
   else
-    eval "$(cat "$1")" >>/.lh/grade/log 2>&1 3<&- 4<&- 5>&-
+    eval "$(cat "$1")" >>/.lh/grade/log 2>&1 3<&- 4<&- 5>&- 6>&-
   fi
 }
 
 if [ -d /.lh/audit ]; then audit "$(cat /.lh/audit/patch)"; fi
 : >/.lh/grade/log
 : >/.lh/grade/errors
-# Open from here on: the evaluation may put something else in the place of the names.
-exec 3</.lh/grade/log 4</.lh/grade/errors
+# Open from here on: the evaluation may put something else in the place of the names, and a pipe there would hold who opens it.
+exec 3</.lh/grade/log 4</.lh/grade/errors 6>/.lh/grade/overdue
 . /.lh/environment
 # The first attempt that succeeds applies the patch. Without any there is none to apply.
 code=0
@@ -50,9 +50,9 @@ if [ "$code" -ne 0 ] && [ -f /.lh/last-check ] && run /.lh/last-check; then code
 # Where the streams stay apart, applying the patch is a part of the log.
 [ -f /.lh/apart ] || : >/.lh/grade/log
 if [ -f /.lh/apart ]; then
-  /bin/bash -c "$(cat /eval.sh)" >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- 5>&- &
+  /bin/bash -c "$(cat /eval.sh)" >>/.lh/grade/log 2>>/.lh/grade/errors 3<&- 4<&- 5>&- 6>&- &
 else
-  /bin/bash -c '/bin/bash /eval.sh 2>&1' >>/.lh/grade/log 2>&1 3<&- 4<&- 5>&- &
+  /bin/bash -c '/bin/bash /eval.sh 2>&1' >>/.lh/grade/log 2>&1 3<&- 4<&- 5>&- 6>&- &
 fi
 evaluation=$!
 (
@@ -66,10 +66,10 @@ evaluation=$!
     if [ "$size" -gt 16777216 ]; then kill -s KILL "$evaluation"; exit; fi
   done
   # By a file and not by a signal alone: the evaluation may end by itself at the same moment.
-  : >/.lh/grade/overdue
+  echo overdue >&6
   kill -s KILL "$evaluation"
 ) 5>&- &
 wait "$evaluation"
 code=$?
-if [ -f /.lh/grade/overdue ]; then finish timed-out "$code"; fi
+if [ -s /proc/self/fd/6 ]; then finish timed-out "$code"; fi
 finish ran "$code"

@@ -1,0 +1,107 @@
+/**
+ * A patch tries to break the container that grades it: the code under test leaves what cannot be read, removed or waited for. Each ends
+ * within the limits as a failure of the policy, and its container is gone. The code runs as another user in the audit, then as root.
+ */
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+
+import { type Graded, runGrading } from '../../../src/activities/grading/run-grading.ts'
+import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
+import { craftPatch } from '../../support/attacks/crafted-patch.ts'
+import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
+import { LIMITS, never } from '../sandbox-fixture.ts'
+
+/** Of the official tests, and of the audited ones. */
+const TEST_TIMEOUT_MS = 60_000
+
+let world: AttackWorld
+let count = 0
+
+before(async () => {
+  world = await createAttackWorld('graders')
+})
+
+after(() => world.dispose())
+
+const code = (...lines: string[]): string => `${lines.join('\n')}\n`
+/** Runs when the tests import the module. */
+const WRONG = code('def add(a, b):', '    return a * b', '', '', 'def double(a):', '    return a * 2')
+
+async function grade(attack: string): Promise<Graded> {
+  count += 1
+  const patch = craftPatch({ tar: world.repository.tar, edits: { 'calc.py': WRONG + attack } })
+  return runGrading(
+    { store: world.store, sandbox: world.host, ensureImage: async () => undefined },
+    {
+      run: world.run,
+      episode: `graders/${count}`,
+      owner: 'test',
+      role: 'grader',
+      limits: LIMITS,
+      patch,
+      task: world.task,
+      logKey: `logs/${count}.txt`,
+      testTimeoutMs: TEST_TIMEOUT_MS,
+    },
+    never,
+  )
+}
+
+const deep = (folder: string, levels: number): string =>
+  code(
+    'import os',
+    `os.chdir(${folder})`,
+    `for _ in range(${levels}):`,
+    '    if not os.path.isdir("d"): os.mkdir("d")',
+    '    os.chdir("d")',
+    'open("leaf", "w").close()',
+    'os.chdir("/testbed")',
+  )
+const held = (...lines: string[]): string =>
+  code('import os, signal, time', 'if os.fork() == 0:', '    os.setsid()', ...lines.map((line) => `    ${line}`))
+/** In the place of each file below the folder of the grader, where the code may do so. */
+const replaced = (place: string): string =>
+  code(
+    'import glob, os',
+    'for path in ["/.lh/grade/log", "/.lh/grade/errors", "/.lh/grade/overdue", "/.lh/audit", "report.xml", "pytest.ini", "tests/conftest.py"]:',
+    '    try:',
+    '        if os.path.lexists(path): os.rename(path, path + ".old")',
+    `        ${place}`,
+    '    except OSError: pass',
+  )
+
+const ATTACKS: [what: string, attack: string][] = [
+  ['a folder of 20,000 levels in the repository', deep('"/testbed"', 20_000)],
+  // More than Python's own removal has frames for.
+  ['a folder of 2,000 levels where all may write', deep('"/tmp"', 2_000)],
+  ['a folder of 2,000 levels in its home', deep('os.environ.get("HOME", "/root")', 2_000)],
+  ['a child that keeps every output open and sleeps', held('time.sleep(100_000)')],
+  ['a child that keeps every output open and is stopped', held('os.kill(os.getpid(), signal.SIGSTOP)')],
+  [
+    'children of children that keep every output open and ignore signals',
+    held(
+      'for number in range(1, 65):',
+      '    try: signal.signal(number, signal.SIG_IGN)',
+      '    except (OSError, ValueError): pass',
+      'if os.fork() == 0: os.setsid()',
+      'while True: time.sleep(1)',
+    ),
+  ],
+  ['pipes in the place of logs and reports', replaced('os.mkfifo(path)')],
+  ['sockets in the place of logs and reports', replaced('import socket; socket.socket(socket.AF_UNIX).bind(path)')],
+  ['links to an endless device in the place of logs and reports', replaced('os.symlink("/dev/zero", path)')],
+  ['links to themselves in the place of logs and reports', replaced('os.symlink(os.path.basename(path), path)')],
+  ['folders in the place of logs and reports', replaced('os.mkdir(path)')],
+]
+
+for (const [what, attack] of ATTACKS) {
+  test(`the code under test leaves ${what}: unresolved in time, and its container is gone`, async (t) => {
+    const { kind, reason, audit } = await grade(attack)
+    t.diagnostic(`${kind} (${reason}), audit: ${audit?.outcome} ${audit?.reasons.join(' ')} (${audit?.detail})`)
+    // With a reason where a limit or the end of the container was met.
+    assert.deepEqual([kind, reason], ['unresolved', null])
+    // The audit itself went on to its end.
+    assert.deepEqual([audit?.outcome, audit?.reasons], ['void', ['no-honest-pass']])
+    assert.deepEqual(await listSandboxes({ engine: world.engine, run: world.run }), [])
+  })
+}
