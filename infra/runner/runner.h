@@ -48,6 +48,7 @@ bool has_room(void);
 void end_others(pid_t spared);
 /* Ends what a turn has started and what has left its group: no process of an earlier turn. */
 void end_strays(int turn, unsigned long long since);
+unsigned long long trace_of_waiting(pid_t leader);
 unsigned long long uptime_ticks(void);
 long count_oom_kills(void);
 extern const char *control_groups;

@@ -20,6 +20,8 @@
 #define LOOK_MS 250
 #define CROWDED_MS 1000
 #define GIT_MS 150000
+/* Looks, not time: a machine that was stopped has not looked. Twenty seconds. */
+#define BLOCKED_LOOKS 80
 #define MAX_STATE_FILE (8 << 20)
 
 enum kind { NOTHING, PREPARING, TURN, CAPTURE, TREE, RESET };
@@ -30,7 +32,8 @@ static struct {
   bool has_ended, is_ending;
   int status, output, reading, said;
   long long started, deadline, looked, crowded;
-  unsigned long long ticks;
+  unsigned long long ticks, trace;
+  int still;
   char reason[16], turn[24];
   struct claim claim;
   long long most;
@@ -213,6 +216,8 @@ static void begin(enum kind kind, long long timeout_ms) {
   work.leader = -1;
   work.started = work.looked = now_ms();
   work.crowded = 0;
+  work.trace = 0;
+  work.still = 0;
   work.ticks = uptime_ticks();
   work.deadline = work.started + timeout_ms;
 }
@@ -659,6 +664,15 @@ static void finish_tree(void) {
   free(listing.at);
 }
 
+/* Git waits for a pipe or a filter of the agent's and does nothing else. A slow machine is no reason: Git waits for a processor or a
+ * disk then. */
+static bool is_blocked(void) {
+  unsigned long long trace = trace_of_waiting(work.leader);
+  work.still = trace != 0 && trace == work.trace ? work.still + 1 : 0;
+  work.trace = trace;
+  return work.still >= BLOCKED_LOOKS;
+}
+
 static void look_after_script(void) {
   long long now = now_ms();
   if (!work.has_ended && work.reason[0] == 0) {
@@ -666,6 +680,7 @@ static void look_after_script(void) {
     else if (now - work.looked >= LOOK_MS) {
       work.looked = now;
       if (size_of_output() > MAX_OUTPUT) strcpy(work.reason, "too-large");
+      else if ((work.kind == CAPTURE || work.kind == TREE) && is_blocked()) strcpy(work.reason, "blocked");
     }
     if (work.reason[0] == 0) return;
     end_others(0);

@@ -113,6 +113,7 @@ const WAYS: [way: string, commands: string[]][] = [
   ],
   ['its patch is binary', ["printf '\\000\\001\\377' > calc.py"]],
   ['it destroys its repository', ['rm -rf .git']],
+  ['it makes Git wait for a pipe while its patch is taken', ['mkfifo .gitattributes']],
 ]
 
 for (const [way, commands] of WAYS) {

@@ -144,6 +144,54 @@ for (const [what, command] of TREES) {
   })
 }
 
+/** What Git waits for without an end. */
+const WAITS: [what: string, command: string][] = [
+  ['a pipe in the place of .gitattributes', 'mkfifo .gitattributes'],
+  ['a pipe in the place of further attributes', 'mkdir -p .git/info; mkfifo .git/info/attributes'],
+  ['a pipe in the place of the index', 'rm .git/index; mkfifo .git/index'],
+  ['a pipe in the place of the settings', 'rm .git/config; mkfifo .git/config'],
+  ['a pipe in the place of borrowed objects', 'mkfifo .git/objects/info/alternates'],
+  ['a filter that sleeps', 'echo "*.py filter=f" >.gitattributes; git config filter.f.clean "sleep infinity"'],
+  [
+    'a filter that computes',
+    'echo "*.py filter=f" >.gitattributes; git config filter.f.clean "while :; do :; done; cat"',
+  ],
+  [
+    'a filter that stops Git',
+    'echo "*.py filter=f" >.gitattributes; git config filter.f.clean "kill -STOP \\$PPID; sleep infinity"',
+  ],
+]
+
+test('Git waits for what never comes: said so, there is no patch, and the tree is told as unreadable', async () => {
+  const captured = await Promise.all(
+    WAITS.map(async ([what, command]) => {
+      const sandbox = await newSandbox()
+      const made = await createPlayer(fixture.host, sandbox).play(`echo 'x = 2' > m.py\n${command}`)
+      assert.deepEqual([made.reason, made.text], ['exit', ''], what)
+      const { patch, failure } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
+      assert.equal(patch.length, 0, what)
+      assert.match(await fixture.host.treeHash(sandbox, lastTurn(sandbox), never), /^[0-9a-f]{64}$/)
+      await fixture.host.close(sandbox)
+      return [what, failure]
+    }),
+  )
+  assert.deepEqual(
+    captured,
+    WAITS.map(([what]) => [what, 'blocked']),
+  )
+})
+
+test('a filter that takes its time with each of many files: the patch is taken', async () => {
+  const sandbox = await newSandbox()
+  const files = 'i=0; while [ $i -lt 50 ]; do echo $i >f$i.py; i=$((i + 1)); done'
+  const settings = 'echo "*.py filter=f" >.gitattributes; git config filter.f.clean "sleep 0.5; cat"'
+  await createPlayer(fixture.host, sandbox).play(`echo 'x = 2' > m.py; ${files}; ${settings}`)
+  const { patch, failure } = await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
+  await fixture.host.close(sandbox)
+  assert.equal(failure, undefined)
+  assert.match(Buffer.from(patch).toString(), /^\+49$[^]*^\+x = 2$/m)
+})
+
 /** Remotes of a partial clone, each with a transport that leaves its name in /tmp/ran. */
 const TRANSPORTS = `mkdir /tmp/ran
 for helper in mine none ''; do
