@@ -142,6 +142,40 @@ describe('an evaluation on a bucket', { skip }, () => {
       histories += textsIn(await own.client.workflow.getHandle(workflowId).fetchHistory())
   })
 
+  test('credentials that are refused amid a run are waited for by name, until they are accepted: no activity fails', async () => {
+    const refused = new Map<string, number>()
+    let isRefusing = false
+    let hasActed = false
+    proxy.obey(({ method, path }) => {
+      if (method === 'PUT' && path.endsWith('.action.json') && !hasActed) isRefusing = hasActed = true
+      if (!isRefusing) return null
+      refused.set(path, (refused.get(path) ?? 0) + 1)
+      return { kind: 'answer', status: 403, code: 'InvalidAccessKeyId' }
+    })
+    const handle = await evaluate(own)
+    const outcome = withDeadline(handle.outcome(), HANG_MS, 'the evaluation whose credentials were refused')
+    const named = eventually(async () => {
+      const { blockers } = await findBlockers({ connection: own, workflowId: handle.workflowId, longerThanMs: 3_000 })
+      const blocker = blockers.find(({ on }) => on.kind === 'artifact-store')
+      assert.match(JSON.stringify(blocker), /accept the credentials of this machine \(InvalidAccessKeyId/)
+      // More often than an activity has attempts.
+      assert.ok(Math.max(...refused.values()) > 6, JSON.stringify([...refused]))
+    })
+    await Promise.race([named, outcome])
+    assert.ok(isRefusing && Math.max(...refused.values()) > 6, 'the run ended before an operator could act')
+    isRefusing = false
+    const ended = await outcome
+    assert.equal(ended.status, 'completed', `${JSON.stringify(ended)}\n${said.slice(-4_000)}`)
+    if (ended.status !== 'completed') return
+    assert.equal((await digestRun(store, ended.result.run)).episodes.length, 2)
+    const root = handle.workflowId
+    for await (const { workflowId, parentExecution } of own.client.workflow.list()) {
+      if (workflowId !== root && !workflowId.startsWith(`${root}/`)) continue
+      const history = textsIn(await own.client.workflow.getHandle(workflowId).fetchHistory())
+      assert.ok(!history.includes('Artifact.Unavailable'), `${workflowId} of ${parentExecution?.workflowId ?? 'none'}`)
+    }
+  })
+
   test('the blocker names the bucket', () => {
     assert.match(blocked, /s3:\/\/records\/lab\/one/)
   })

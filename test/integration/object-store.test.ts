@@ -3,8 +3,13 @@
  * body, late, never, or is gone. The proxy spoils what passes; the server behind it is always right.
  */
 import assert from 'node:assert/strict'
-import { readFile, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
+import { createServer as createSecureServer } from 'node:https'
+import { promisify } from 'node:util'
 import { checkBucket, createS3Store } from '../../src/adapters/artifacts/s3/s3-store.ts'
 import { createObjects, PART_BYTES } from '../../src/adapters/artifacts/s3/s3-objects.ts'
 import { createS3Requests } from '../../src/adapters/artifacts/s3/s3-requests.ts'
@@ -27,8 +32,12 @@ import {
   type S3Server,
   startS3Server,
 } from '../support/artifacts/s3-server.ts'
+import { HANG_MS } from '../support/hang.ts'
+import { freePort, listenOnLoopback } from '../support/loopback.ts'
+import { createAuthority } from '../support/temporal-gate.ts'
 import { hasCode, testStoreContract } from '../support/artifacts/store-contract.ts'
 
+const run = promisify(execFile)
 const found = await findS3Server()
 const skip = 'reason' in found ? found.reason : undefined
 
@@ -231,7 +240,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
   })
 
   test('the server fails in the middle: nothing is stored, and no part stays', async () => {
-    const { store } = open({ prefix: 'parts', url: proxy.url, giveUpAfterMs: 1_000, answerMs: 500 })
+    const { store } = open({ prefix: 'parts', url: proxy.url, giveUpAfterMs: 3_000 })
     proxy.obey(({ query }) =>
       query.get('partNumber') === '2' ? { kind: 'answer', status: 503, code: 'SlowDown' } : null,
     )
@@ -268,7 +277,11 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
   })
 })
 
+/** What the trial of a bucket puts at last. */
+const SECOND = Buffer.from('second')
+
 describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, () => {
+  const closers: (() => Promise<unknown>)[] = []
   const refused = async (opened: OpenBucketOptions, expected: RegExp): Promise<void> => {
     const before = await open({ prefix: 'untouched' }).store.list('')
     await assert.rejects(checkBucket(open(opened)), (error) => {
@@ -300,6 +313,101 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     await refused({ prefix: 'unconditional', url: proxy.url }, /refuse a second put with If-None-Match/)
     proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status: 501, code: 'NotImplemented' } : null))
     await refused({ prefix: 'unconditional', url: proxy.url }, /refuse a second put with If-None-Match/)
+  })
+
+  test('a server that ignores the condition: the second put lands', async () => {
+    // The same request without its condition, which such a server does not read.
+    proxy.obey(({ method, path, headers }) =>
+      method === 'PUT' && headers['if-none-match'] === '*'
+        ? { kind: 'instead', ask: () => open().send({ method, key: path.slice('/records/'.length), body: SECOND }) }
+        : null,
+    )
+    await refused({ prefix: 'ignored', url: proxy.url }, /refuse a second put .*it accepted a second put/)
+  })
+
+  test('a server that refuses each conditional put, also the first', async () => {
+    proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status: 412, code: 'PreconditionFailed' } : null))
+    await refused({ prefix: 'never', url: proxy.url }, /it refused the first put as well/)
+  })
+
+  test('a server with conditional puts whose uploads in parts have none', async () => {
+    proxy.obey(({ method, query }) =>
+      method === 'POST' && query.has('uploadId')
+        ? { kind: 'answer', status: 200, code: 'none', text: '<CompleteMultipartUploadResult/>' }
+        : null,
+    )
+    await refused({ prefix: 'parts-of-it', url: proxy.url }, /it accepted a second put in parts/)
+    proxy.obey(({ method, query }) =>
+      method === 'POST' && query.has('uploadId') ? { kind: 'answer', status: 501, code: 'NotImplemented' } : null,
+    )
+    await refused({ prefix: 'parts-of-it', url: proxy.url }, /it does not implement the request/)
+  })
+
+  const OTHER_KINDS: [what: string, status: number, headers: Record<string, string>][] = [
+    ['a web server that answers everything with its page', 200, {}],
+    ['a web server that has no such page', 404, {}],
+    ['a web server that takes no PUT', 405, {}],
+    ['a page to sign in', 302, { location: 'https://sign-in.lab.example/' }],
+    ['a proxy that lets nobody through', 403, {}],
+  ]
+  for (const [what, status, headers] of OTHER_KINDS) {
+    test(`no S3 server: ${what}`, async () => {
+      const html = { kind: 'answer', status, code: '', text: '<!doctype html><title>Lab</title>' } as const
+      proxy.obey(() => ({ ...html, headers: { 'content-type': 'text/html', ...headers } }))
+      await refused({ url: proxy.url }, /Expected an S3 server at http:\/\/127\.0\.0\.1:\d+.*AWS_ENDPOINT_URL_S3/)
+    })
+  }
+
+  test('TLS: an expired certificate, one of an unknown authority, one of another name, a server without TLS', async () => {
+    const directory = await mkdtemp(join(tmpdir(), 'longhaul-bucket-tls-'))
+    const authority = createAuthority(join(directory, 'authority'))
+    const at = async (issued: { certPath: string; keyPath: string }): Promise<string> => {
+      const door = createSecureServer({ cert: await readFile(issued.certPath), key: await readFile(issued.keyPath) })
+      closers.push(() => new Promise((resolve) => door.close(resolve)))
+      return `https://localhost:${await listenOnLoopback(door)}`
+    }
+    try {
+      await refused({ url: await at(authority.issue('stranger')) }, /unknown authority.*NODE_EXTRA_CA_CERTS/)
+      await refused({ url: proxy.url.replace('http:', 'https:') }, /speaks no TLS.*AWS_ENDPOINT_URL_S3/)
+      const trusted = async (issued: { certPath: string; keyPath: string }): Promise<string> => {
+        const check = [
+          `import { openArtifactStore } from ${JSON.stringify(import.meta.resolve('../../src/adapters/artifacts/open-store.ts'))}`,
+          `await openArtifactStore({ location: 's3://records/tls', check: true }).catch((error) => console.log(error.code, error.message))`,
+        ].join('\n')
+        const env = {
+          ...process.env,
+          ...server.environment,
+          AWS_ENDPOINT_URL_S3: await at(issued),
+          NODE_EXTRA_CA_CERTS: authority.caPath,
+        }
+        const { stdout } = await run(process.execPath, ['--input-type=module', '--eval', check], {
+          env,
+          timeout: HANG_MS,
+        })
+        return stdout
+      }
+      assert.match(
+        await trusted(authority.issue('expired', -1)),
+        /^Config\.Invalid .*certificate that has expired: renew it/,
+      )
+      assert.match(
+        await trusted(authority.issue('named')),
+        /^Config\.Invalid .*certificate for another name.*AWS_ENDPOINT_URL_S3/,
+      )
+    } finally {
+      for (const close of closers.splice(0)) await close()
+      await rm(directory, { recursive: true, force: true })
+    }
+  })
+
+  test('nothing listens there: after its patience it says where, and what to correct', async () => {
+    const url = `http://127.0.0.1:${await freePort()}`
+    await assert.rejects(checkBucket(open({ url, giveUpAfterMs: 300 })), (error) => {
+      assert.ok(isLonghaulError(error))
+      assert.equal(error.code, 'Artifact.Unavailable')
+      assert.match(error.message, /got ECONNREFUSED.*start it, or correct AWS_ENDPOINT_URL_S3.*server=http:\/\/127/)
+      return true
+    })
   })
 
   test('a bucket of another region, a clock that is wrong', async () => {

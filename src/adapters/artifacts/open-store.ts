@@ -45,15 +45,13 @@ export async function openArtifactStore({
     import('./s3/s3-store.ts'),
     import('./s3/s3-credentials.ts'),
   ])
-  const send = createS3Requests({
-    location,
-    credentials: credentialChain(),
-    store: text,
-    ...(onTransientError === undefined ? {} : { onTransientError }),
-  })
+  const requests = { location, credentials: credentialChain(), store: text }
+  const transient = onTransientError === undefined ? {} : { onTransientError }
+  // A run that is under way waits for an operator as for an outage; a start and a command say at once what to change.
+  const send = createS3Requests({ ...requests, ...transient, waitsForOperator: check })
   if (check) {
     const { createObjects } = await import('./s3/s3-objects.ts')
-    const found = checked.get(text) ?? checkBucket({ location, send })
+    const found = checked.get(text) ?? checkBucket({ location, send: createS3Requests({ ...requests, ...transient }) })
     checked.set(text, found)
     found.catch(() => checked.delete(text))
     await found

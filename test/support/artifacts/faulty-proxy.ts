@@ -6,7 +6,9 @@ import { listenOnLoopback } from '../loopback.ts'
 
 export type Fault =
   /** Answered without asking the server. */
-  | { kind: 'answer'; status: number; code: string; headers?: Record<string, string> }
+  | { kind: 'answer'; status: number; code: string; text?: string; headers?: Record<string, string> }
+  /** Another request is made in its place, and its success told. */
+  | { kind: 'instead'; ask: () => Promise<unknown> }
   /** The server does what it is asked, and the connection ends before its answer. */
   | { kind: 'lost-answer' }
   /** The answer says its length and ends half-way. */
@@ -69,7 +71,13 @@ export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
     if (fault?.kind === 'silence') return
     if (fault?.kind === 'answer') {
       outgoing.writeHead(fault.status, { 'content-type': 'application/xml', ...fault.headers })
-      outgoing.end(`<?xml version="1.0"?><Error><Code>${fault.code}</Code><Message>as the test says</Message></Error>`)
+      const error = `<?xml version="1.0"?><Error><Code>${fault.code}</Code><Message>as the test says</Message></Error>`
+      outgoing.end(incoming.method === 'HEAD' ? '' : (fault.text ?? error))
+      return
+    }
+    if (fault?.kind === 'instead') {
+      await fault.ask()
+      outgoing.writeHead(200).end()
       return
     }
     if (fault?.kind === 'slow') await sleep(fault.ms)

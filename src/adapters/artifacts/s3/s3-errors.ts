@@ -13,6 +13,60 @@ export function needsPerson(message: string, details: Facts = {}): LonghaulError
   return unavailable(message, { ...details, operator: true })
 }
 
+interface NoS3Input {
+  /** Origin of its address. */
+  server: string
+  got: string
+  facts?: Facts
+}
+
+/** A web server, a proxy or a page to sign in answers in its place. */
+export function noS3({ server, got, facts = {} }: NoS3Input): LonghaulError {
+  return needsPerson(
+    `Expected an S3 server at ${server}, got ${got}: correct AWS_ENDPOINT_URL_S3, or see what stands in between`,
+    facts,
+  )
+}
+
+const UNKNOWN_AUTHORITY = 'is of an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS'
+const NO_TLS = 'speaks no TLS: write http:// in AWS_ENDPOINT_URL_S3, or the port that does'
+
+/** What ends a TLS handshake until an operator changes something, by the code of Node. */
+const TLS_FAULTS: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: 'has a certificate that has expired: renew it',
+  CERT_NOT_YET_VALID: 'has a certificate that is not valid yet: compare the clocks',
+  ERR_TLS_CERT_ALTNAME_INVALID:
+    'has a certificate for another name: write the name that it is for in AWS_ENDPOINT_URL_S3',
+  DEPTH_ZERO_SELF_SIGNED_CERT: `has a certificate that ${UNKNOWN_AUTHORITY}`,
+  SELF_SIGNED_CERT_IN_CHAIN: `has a certificate that ${UNKNOWN_AUTHORITY}`,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: `has a certificate that ${UNKNOWN_AUTHORITY}`,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: `has a certificate that ${UNKNOWN_AUTHORITY}`,
+  ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
+}
+
+interface FailedConnectionInput {
+  /** Of Node, or a text. */
+  got: string
+  server: string
+  facts: Facts
+}
+
+/** @returns whether another try may succeed without an operator, beside the error */
+export function failedConnection({ got, server, facts }: FailedConnectionInput): {
+  error: LonghaulError
+  mayPass: boolean
+} {
+  const fault = TLS_FAULTS[got]
+  if (fault !== undefined)
+    return { error: needsPerson(`The artifact store at ${server} ${fault} (${got})`, facts), mayPass: false }
+  const remedy = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/.test(got)
+    ? ': start it, or correct AWS_ENDPOINT_URL_S3'
+    : ''
+  const message = `Expected an answer of the artifact store, got ${got}${remedy}`
+  return { error: unavailable(message, { ...facts, server }), mayPass: true }
+}
+
 /** The error with which a worker refuses to start, instead of waiting for an operator. */
 export function asStartError(error: unknown): unknown {
   if (!isLonghaulError(error) || error.details['operator'] !== true) return error
@@ -33,16 +87,21 @@ export function readRefusal(body: Uint8Array): { code: string; message: string }
 
 interface RefusalInput {
   status: number
+  /** Empty where the answer holds no error document of S3. */
   code: string
   message: string
   store: string
   key: string
   region: string
+  server: string
+  /** S3 describes each error, except to HEAD. */
+  hasText: boolean
 }
 
 /** The error for an answer that repetition does not change. */
-export function refusalOf({ status, code, message, store, key, region }: RefusalInput): LonghaulError {
+export function refusalOf({ status, code, message, store, key, region, server, hasText }: RefusalInput): LonghaulError {
   const facts = { store, key, status, code }
+  if (hasText && code === '') return noS3({ server, got: `${status} without an error of S3`, facts })
   const said = message === '' ? code : `${code}: ${message}`
   if (code === 'NoSuchBucket')
     return needsPerson(

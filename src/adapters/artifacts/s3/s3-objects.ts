@@ -34,6 +34,8 @@ export interface StoredObject {
 export interface Objects {
   /** `created`: false where the name was taken, perhaps by a try of ours whose answer was lost. */
   create(input: CreateObjectInput): Promise<{ created: boolean; lost: number }>
+  /** As `create` sends long objects, whatever the length: the server alone says whether the name is taken. */
+  createInParts(input: CreateObjectInput): Promise<{ created: boolean; lost: number }>
   get(name: string): Promise<StoredObject | null>
   removeAll(names: readonly string[]): Promise<void>
   /** Ends uploads below a prefix that were begun before `before`: parts of them are paid for and never listed. */
@@ -45,7 +47,7 @@ export function createObjects(send: SendS3): Objects {
   return {
     async create(input) {
       const { name, bytes, sha256, writer } = input
-      if (bytes.byteLength > PART_BYTES) return createInParts(send, input)
+      if (bytes.byteLength > PART_BYTES) return createLong(send, input)
       const { status, lost } = await send({
         method: 'PUT',
         key: name,
@@ -55,6 +57,7 @@ export function createObjects(send: SendS3): Objects {
       })
       return { created: status !== TAKEN, lost }
     },
+    createInParts: (input) => createInParts(send, input),
     async get(name) {
       const first = await readRange(send, { name, from: 0 })
       if (first === null) return null
@@ -133,13 +136,9 @@ function totalOf({ status, headers, body }: S3Answer): number {
   return status === 206 && total !== undefined ? Number(total) : body.length
 }
 
-/** All parts, then one conditional request that makes the object: until then there is none, and after a failure no part stays. */
-async function createInParts(
-  send: SendS3,
-  { name, bytes, sha256, writer }: CreateObjectInput,
-): Promise<{ created: boolean; lost: number }> {
-  const count = Math.ceil(bytes.byteLength / PART_BYTES)
-  if (count > MAX_PARTS)
+async function createLong(send: SendS3, input: CreateObjectInput): Promise<{ created: boolean; lost: number }> {
+  const { name, bytes } = input
+  if (bytes.byteLength > MAX_PARTS * PART_BYTES)
     throw new LonghaulError({
       code: 'Config.Invalid',
       message: `Expected an artifact of at most ${(MAX_PARTS * PART_BYTES) / 2 ** 30} GiB`,
@@ -147,7 +146,15 @@ async function createInParts(
     })
   const head = await send({ method: 'HEAD', key: name, expected: [404] })
   // Not for safety: the parts of a name that is taken need not be sent.
-  if (head.status !== 404) return { created: false, lost: head.lost }
+  return head.status === 404 ? createInParts(send, input) : { created: false, lost: head.lost }
+}
+
+/** All parts, then one conditional request that makes the object: until then there is none, and after a failure no part stays. */
+async function createInParts(
+  send: SendS3,
+  { name, bytes, sha256, writer }: CreateObjectInput,
+): Promise<{ created: boolean; lost: number }> {
+  const count = Math.ceil(bytes.byteLength / PART_BYTES)
   const begun = await send({
     method: 'POST',
     key: name,

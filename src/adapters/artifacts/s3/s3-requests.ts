@@ -4,8 +4,8 @@ import { AwsV4Signer } from 'aws4fetch'
 import { isLonghaulError, type LonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 import { createSlots } from '../../../platform/limiter.ts'
-import type { CredentialSource } from './s3-credentials.ts'
-import { readRefusal, refusalOf, unavailable } from './s3-errors.ts'
+import type { CredentialSource, S3Credentials } from './s3-credentials.ts'
+import { failedConnection, readRefusal, refusalOf, unavailable } from './s3-errors.ts'
 import { encodeKey, encodeText, type S3Location } from './s3-location.ts'
 
 export interface S3Request {
@@ -37,6 +37,8 @@ export interface S3RequestsOptions {
   credentials: CredentialSource
   /** For messages. */
   store: string
+  /** Whether what an operator must change is waited for like an outage, or said at once. @default false */
+  waitsForOperator?: boolean
   /** After this long one operation gives up. @default 40_000: activities of a minute then fail with the store's name */
   giveUpAfterMs?: number
   /** One try of an operation without a body. @default 10_000 */
@@ -66,26 +68,29 @@ const EXPIRED_CODES = new Set(['ExpiredToken', 'TokenRefreshRequired'])
 type Outcome =
   | { answer: S3Answer }
   | { retry: LonghaulError; afterMs?: number; isLost: boolean }
-  | { expired: LonghaulError }
+  /** An operator must change something; `expired`: unless other credentials are there by now. */
+  | { refused: LonghaulError; expired: boolean }
 
 /** @throws LonghaulError `Artifact.Unavailable` */
 export function createS3Requests({
   location,
   credentials,
   store,
+  waitsForOperator = false,
   giveUpAfterMs = 40_000,
   answerMs = 10_000,
   onTransientError = () => undefined,
 }: S3RequestsOptions): SendS3 {
   const slots = createSlots(REQUESTS_AT_ONCE)
   const signingKeys = new Map<string, ArrayBuffer>()
+  const server = new URL(location.base).origin
 
-  const sign = async (request: S3Request, renew: boolean): Promise<Awaited<ReturnType<AwsV4Signer['sign']>>> => {
+  const sign = async (request: S3Request, given: S3Credentials): Promise<Awaited<ReturnType<AwsV4Signer['sign']>>> => {
     const { body = new Uint8Array() } = request
     // One day of keys: the map would grow by one entry a day and credential.
     if (signingKeys.size > 8) signingKeys.clear()
     const signed = await new AwsV4Signer({
-      ...(await credentials({ renew })),
+      ...given,
       method: request.method,
       url: addressOf(location, request),
       headers: { ...request.headers, 'x-amz-content-sha256': sha256Hex(body) },
@@ -103,7 +108,12 @@ export function createS3Requests({
     tries: { lost: number; renew: boolean; leftMs: number },
   ): Promise<Outcome> => {
     const facts = { store, key: request.key ?? '' }
-    const { method, url, headers } = await sign(request, tries.renew)
+    const given = await credentials({ renew: tries.renew }).catch((error: unknown) => {
+      if (isLonghaulError(error)) return error
+      throw error
+    })
+    if (isLonghaulError(given)) return { refused: given, expired: false }
+    const { method, url, headers } = await sign(request, given)
     const clock = startDeadline(Math.min(tries.leftMs, answerMs + transferMs(request.body?.byteLength ?? 0)))
     try {
       const response = await fetch(url, {
@@ -132,13 +142,11 @@ export function createS3Requests({
           }
         if (!noBucket) return { answer: { status: response.status, headers: response.headers, body, lost: tries.lost } }
       }
-      return judgeRefusal(response, body, { ...facts, region: location.region })
+      const hasText = method !== 'HEAD'
+      return judgeRefusal(response, body, { ...facts, region: location.region, server, hasText })
     } catch (error) {
-      if (isLonghaulError(error)) throw error
-      return {
-        retry: unavailable(`Expected an answer of the artifact store, got ${describeNetwork(error, clock)}`, facts),
-        isLost: true,
-      }
+      const failed = failedConnection({ got: describeNetwork(error, clock), server, facts })
+      return failed.mayPass ? { retry: failed.error, isLost: true } : { refused: failed.error, expired: false }
     } finally {
       clock.stop()
     }
@@ -151,16 +159,20 @@ export function createS3Requests({
       const leftMs = deadline - performance.now()
       const outcome = await tryOnce(request, { lost, renew: renewed, leftMs })
       if ('answer' in outcome) return outcome.answer
-      if ('expired' in outcome) {
-        if (renewed) throw outcome.expired
+      if ('refused' in outcome && outcome.expired && !renewed) {
         renewed = true
         continue
       }
-      onTransientError(outcome.retry)
-      if (outcome.isLost) lost += 1
+      const error = 'refused' in outcome ? outcome.refused : outcome.retry
+      if ('refused' in outcome && !waitsForOperator) throw error
+      // An operator may have renewed what a role or a file gives.
+      renewed ||= 'refused' in outcome
+      onTransientError(error)
+      if ('retry' in outcome && outcome.isLost) lost += 1
+      const afterMs = 'retry' in outcome ? outcome.afterMs : undefined
       // Half of the pause is random, so that workers that failed together do not retry together.
-      const waitMs = Math.max(outcome.afterMs ?? 0, pauseMs * (0.5 + Math.random() / 2))
-      if (performance.now() + waitMs >= deadline) throw outcome.retry
+      const waitMs = Math.max(afterMs ?? 0, pauseMs * (0.5 + Math.random() / 2))
+      if (performance.now() + waitMs >= deadline) throw error
       await sleep(waitMs)
       pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
     }
@@ -207,19 +219,17 @@ function startDeadline(ms: number): Deadline {
 function judgeRefusal(
   response: Response,
   body: Uint8Array,
-  facts: { store: string; key: string; region: string },
+  facts: { store: string; key: string; region: string; server: string; hasText: boolean },
 ): Outcome {
   const { status } = response
   const refusal = readRefusal(body)
-  const { region: _region, ...details } = facts
+  const { store, key } = facts
   if (RETRIED.has(status) || RETRIED_CODES.has(refusal.code)) {
     const said = refusal.code === '' ? '' : ` ${refusal.code}`
-    const retry = unavailable(`Expected the artifact store to answer, it says ${status}${said}`, details)
+    const retry = unavailable(`Expected the artifact store to answer, it says ${status}${said}`, { store, key })
     return { retry, ...retryAfter(response.headers.get('retry-after')), isLost: status >= 500 || status === 408 }
   }
-  const refused = refusalOf({ status, ...refusal, ...facts })
-  if (EXPIRED_CODES.has(refusal.code)) return { expired: refused }
-  throw refused
+  return { refused: refusalOf({ status, ...refusal, ...facts }), expired: EXPIRED_CODES.has(refusal.code) }
 }
 
 /** Seconds only, and no longer than a pause of ours would ever be. */

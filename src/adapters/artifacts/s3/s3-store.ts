@@ -20,7 +20,7 @@ import { encodeKey, type S3Location } from './s3-location.ts'
 import { createBucketWeights, type LocalWeights } from '../weights/bucket-weights.ts'
 import type { SendS3 } from './s3-requests.ts'
 import { listedTexts, textOf, textsOf, unescapeXml } from './s3-xml.ts'
-import { asStartError } from './s3-errors.ts'
+import { asStartError, noS3 } from './s3-errors.ts'
 
 export interface S3StoreOptions {
   location: S3Location
@@ -190,16 +190,21 @@ export interface CheckBucketInput {
 export async function checkBucket({ location, send }: CheckBucketInput): Promise<void> {
   const objects = createObjects(send)
   const name = `${location.prefix}${TEMP_DIRECTORY}/check-${randomUUID()}`
-  const write = (text: string) =>
-    objects.create({ name, bytes: Buffer.from(text), sha256: sha256Hex(text), writer: text })
+  const input = (text: string) => ({ name, bytes: Buffer.from(text), sha256: sha256Hex(text), writer: text })
+  const stored = async (): Promise<string | null> => (await objects.get(name))?.bytes.toString() ?? null
   try {
-    const first = await write('first')
+    await objects.create(input('first'))
     try {
-      const second = await write('second')
+      const second = await objects.create(input('second'))
+      const found = await stored()
+      if (found !== 'first' && found !== 'second' && second.created) {
+        throw noS3({ server: new URL(location.base).origin, got: 'other bytes than were stored there' })
+      }
       if (second.created) throw unconditional('it accepted a second put of one key')
-      const stored = await objects.get(name)
-      if (first.created && stored?.bytes.toString() !== 'first')
-        throw unconditional('the second put replaced the first')
+      if (found === null) throw unconditional('it refused the first put as well')
+      if (found !== 'first') throw unconditional('the second put replaced the first')
+      const inParts = await objects.createInParts(input('third'))
+      if (inParts.created || (await stored()) !== 'first') throw unconditional('it accepted a second put in parts')
     } finally {
       // Records are never removed by workers: credentials that may not remove are no fault.
       await objects.removeAll([name]).catch(() => undefined)
