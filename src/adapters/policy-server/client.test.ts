@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { pathToFileURL } from 'node:url'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
 import { createPolicyClient } from './client.ts'
 import { listenOnLoopback } from '../../../test/support/loopback.ts'
@@ -321,6 +322,56 @@ test('a server that reloads in place is labelled as loading until the new weight
   await load()
   assert.deepEqual(await client.served(never), [VERSION])
 })
+
+const RELOADS = [
+  { kind: 'vllm', first: '/weight_info', route: '/collective_rpc', fix: /VLLM_SERVER_DEV_MODE=1/ },
+  {
+    kind: 'sglang',
+    first: '/model_info',
+    route: '/update_weights_from_disk',
+    fix: /policy-server command --kind sglang/,
+  },
+] as const
+for (const { kind, first, route, fix } of RELOADS) {
+  for (const [status, says] of [
+    [404, fix],
+    [405, fix],
+    [403, /LONGHAUL_POLICY_API_KEY/],
+  ] as const) {
+    test(`${kind} refuses to reload with ${status}: one error names the fix, and it serves what it served`, async (t) => {
+      const before = 'v000000-bbbbbbbb'
+      const engine = { label: before, isPaused: false }
+      let refuses: string = route
+      const { url } = await serve(t, ({ url: path = '' }, response, body) => {
+        const [at = ''] = path.split('?')
+        if (at === refuses) return response.writeHead(status).end('{"detail":"Not Found"}')
+        if (at.startsWith('/pause')) engine.isPaused = true
+        if (at === '/resume' || at === '/continue_generation') engine.isPaused = false
+        engine.label = (JSON.parse(body === '' ? '{}' : body) as { new_version?: string }).new_version ?? engine.label
+        return response.writeHead(200).end(JSON.stringify({ weight_version: engine.label }))
+      })
+      const client = createPolicyClient({ kind, publish: 'reload', url, timeouts: { giveUpAfterMs: 3_000 } })
+      const policy = { version: VERSION, uri: 'file:///x', manifestSha256: '', globalStep: 0 }
+      const load = () =>
+        client.load(
+          { policy: { ...policy, checkpointUri: null, checkpointSha256: null }, holder: 'train/a', leaseMs: 1000 },
+          never,
+        )
+      const refusal = (error: unknown): boolean => {
+        assert.ok(isLonghaulError(error))
+        assert.equal(error.code, 'Config.Invalid')
+        assert.match(error.message, says)
+        assert.match(error.message, /policyServer\.publish: restart/)
+        return true
+      }
+      await assert.rejects(load(), refusal)
+      assert.deepEqual(engine, { label: before, isPaused: false })
+      refuses = first
+      await assert.rejects(load(), refusal)
+      assert.deepEqual(engine, { label: before, isPaused: false })
+    })
+  }
+}
 
 /** A vLLM server that reloads in place: the n-th of `labels` is what /weight_info says at the n-th time, the last one stays. */
 async function serveReloadable(

@@ -1,6 +1,6 @@
 import type { PolicyRef, PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 
 /** One question to a server: where it goes, what it says, how the answer is read. */
 export interface Exchange<T> {
@@ -87,4 +87,48 @@ export function notRestarted({
       `and the other flags of its start command, or let it read new weights itself (policyServer.publish: reload)`,
     details: { served, directory: policy.uri },
   })
+}
+
+/** No such route, or none for this client: the server has not begun what it was asked for. */
+const NOT_BEGUN: readonly unknown[] = [401, 403, 404, 405]
+
+const RELOAD_FIXES = {
+  vllm: 'start it with VLLM_SERVER_DEV_MODE=1 and the other words that `longhaul policy-server command --publish reload` prints',
+  sglang: 'start it with the words that `longhaul policy-server command --kind sglang --publish reload` prints',
+} as const
+
+interface ReloadSteps<Held> {
+  kind: keyof typeof RELOAD_FIXES
+  /** What the server holds before it is touched. */
+  look: () => Promise<Held>
+  reload: (held: Held) => Promise<void>
+  /** Takes back what preceded a reload that the server has not begun: it still has its weights. */
+  takeBack: (held: Held) => Promise<unknown>
+}
+
+/** @throws LonghaulError `Config.Invalid` where the server cannot reload; it serves what it served before then */
+export async function reloadOrLeave<Held>({ kind, look, reload, takeBack }: ReloadSteps<Held>): Promise<void> {
+  const explained = (error: unknown): unknown => {
+    if (!isLonghaulError(error) || !NOT_BEGUN.includes(error.details['status'])) return error
+    const isKey = error.details['status'] === 401 || error.details['status'] === 403
+    const fix = isKey ? 'give the trainer worker its key in LONGHAUL_POLICY_API_KEY' : RELOAD_FIXES[kind]
+    return new LonghaulError({
+      code: 'Config.Invalid',
+      message:
+        `Expected the ${kind} server to read new weights in place (policyServer.publish: reload), it refuses ` +
+        `${String(error.details['url'])} with ${String(error.details['status'])}: ${fix}, or publish by restart (policyServer.publish: restart)`,
+      cause: error,
+    })
+  }
+  const held = await look().catch((error: unknown) => {
+    throw explained(error)
+  })
+  try {
+    await reload(held)
+  } catch (error) {
+    const told = explained(error)
+    // Its failure hides no reason: the next attempt finds the server as a reload that broke off leaves it.
+    if (told !== error) await takeBack(held).catch(() => undefined)
+    throw told
+  }
 }

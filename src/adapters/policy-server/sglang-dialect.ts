@@ -7,6 +7,7 @@ import {
   type Exchange,
   type LoadAsk,
   notRestarted,
+  reloadOrLeave,
   type Send,
   SMALL_ANSWER_MS,
 } from './dialect.ts'
@@ -37,10 +38,23 @@ export function sglangDialect({ reload }: { reload: boolean }): Dialect {
     }),
     served,
     async load({ policy, ...ask }, send) {
-      const [version] = await send(served())
-      if (version === policy.version) return void (reload && (await send(goOn())))
-      if (!reload) throw notRestarted({ kind: 'sglang', policy, served: version ?? '' })
-      await reloadInPlace({ policy, ...ask }, send)
+      const look = async (): Promise<string> => (await send(served()))[0] ?? ''
+      if (!reload) {
+        const version = await look()
+        if (version !== policy.version) throw notRestarted({ kind: 'sglang', policy, served: version })
+        return
+      }
+      await reloadOrLeave({
+        kind: 'sglang',
+        look,
+        reload: (version) =>
+          version === policy.version ? send(goOn()).then(() => undefined) : reloadInPlace({ policy, ...ask }, send),
+        async takeBack(version) {
+          if (version.startsWith(LOADING)) return
+          await send(relabel(version))
+          await send(goOn())
+        },
+      })
     },
   }
 }
@@ -49,6 +63,8 @@ function served(): Exchange<PolicyVersion[]> {
   return { path: '/model_info', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readVersion }
 }
 
+const LOADING = 'loading-'
+
 /**
  * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,
  * and the next attempt starts over. Requests of other runs wait meanwhile; requests in flight are aborted and sampled again.
@@ -56,7 +72,7 @@ function served(): Exchange<PolicyVersion[]> {
 async function reloadInPlace({ policy }: LoadAsk, send: Send): Promise<void> {
   const { version } = policy
   await send({ path: '/pause_generation', body: { mode: 'abort' }, policy: null, parse: () => null })
-  await send(relabel(`loading-${version}`))
+  await send(relabel(`${LOADING}${version}`))
   await send({
     path: '/update_weights_from_disk',
     body: {

@@ -13,7 +13,15 @@ import {
   served,
   localPath,
 } from './completions-dialect.ts'
-import { type Dialect, type Exchange, type LoadAsk, notRestarted, type Send, SMALL_ANSWER_MS } from './dialect.ts'
+import {
+  type Dialect,
+  type Exchange,
+  type LoadAsk,
+  notRestarted,
+  reloadOrLeave,
+  type Send,
+  SMALL_ANSWER_MS,
+} from './dialect.ts'
 
 /**
  * vLLM, whose requests were held against 0.33.0 and against a running 0.32.0.
@@ -50,12 +58,21 @@ export function vllmDialect({ reload }: { reload: boolean }): Dialect {
     }),
     served: label,
     held,
-    async load(ask, send) {
-      const before = await held(send)
-      if (before === ask.policy.version) return void (await send(goOn()))
-      await requireReloadable(ask, send)
-      await reloadInPlace(ask, send, { mayBeAsleep: before.startsWith(ASLEEP) || before.startsWith(LOADING) })
-    },
+    load: (ask, send) =>
+      reloadOrLeave({
+        kind: 'vllm',
+        look: () => look(send),
+        async reload({ version }) {
+          if (version === ask.policy.version) return void (await send(goOn()))
+          await requireReloadable(ask, send)
+          await reloadInPlace(ask, send, { mayBeAsleep: isWithoutWeights(version) })
+        },
+        async takeBack({ label: before }) {
+          if (isWithoutWeights(before)) return
+          await send(relabel(before))
+          await send(goOn())
+        },
+      }),
   }
 }
 
@@ -71,12 +88,16 @@ export function reloadableNames(version: PolicyVersion): string[] {
   return ['policy', `${STARTED_WITH}${version}`]
 }
 
-/** No reload has begun since the start, so the weights are those that the server was started with, as its name says. */
-async function held(send: Send): Promise<PolicyVersion> {
-  const [version = ''] = await send(label())
-  if (version !== FIRST_LABEL) return version
+/** No reload has begun since the start of a server with the first label: its weights are those of its name. */
+async function look(send: Send): Promise<{ label: string; version: PolicyVersion }> {
+  const [told = ''] = await send(label())
+  if (told !== FIRST_LABEL) return { label: told, version: told }
   const name = (await send(served())).find((one) => one.startsWith(STARTED_WITH))
-  return name?.slice(STARTED_WITH.length) ?? version
+  return { label: told, version: name?.slice(STARTED_WITH.length) ?? told }
+}
+
+async function held(send: Send): Promise<PolicyVersion> {
+  return (await look(send)).version
 }
 
 /**
@@ -128,6 +149,10 @@ function readDevice(answer: unknown): string | null {
 /** Labels of a server that holds no policy: no client requests them. */
 const LOADING = 'loading-'
 const ASLEEP = 'asleep-'
+
+function isWithoutWeights(label: string): boolean {
+  return label.startsWith(ASLEEP) || label.startsWith(LOADING)
+}
 
 /**
  * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,
