@@ -238,6 +238,19 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
           /maximum memory usage per Container is 64Mi.* → ask for what the LimitRange of the namespace allows/s,
         ],
         [
+          'a quota that is smaller than one sandbox',
+          {},
+          () => [
+            {
+              apiVersion: 'v1',
+              kind: 'ResourceQuota',
+              metadata: { name: 'tiny' },
+              spec: { hard: { 'limits.memory': '64Mi' } },
+            },
+          ],
+          /exceeded quota: tiny.* → raise the quota of the namespace, or ask for less in sandbox\.request/s,
+        ],
+        [
           'the pod security standard restricted',
           { 'pod-security.kubernetes.io/enforce': 'restricted' },
           () => [],

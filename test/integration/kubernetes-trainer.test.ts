@@ -204,22 +204,22 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
       {
         what: 'a quota that it can never fit',
         change: { namespace: POOR },
-        says: /exceeded quota: small, requested: .*cpu=1, .*limited: .*cpu=100m/,
+        says: /exceeded quota: small, requested: .*cpu=1, .*limited: .*cpu=100m.* → raise the quota of the namespace/,
       },
       {
         what: 'an image that no registry has',
         change: { image: 'registry.invalid/trainer:1' },
-        says: /(?:ErrImagePull|ImagePullBackOff): .*registry\.invalid/s,
+        says: /(?:ErrImagePull|ImagePullBackOff): .*registry\.invalid.* → push the image/s,
       },
       {
         what: 'a claim that is not there',
         change: { claim: 'nothing' },
-        says: /persistentvolumeclaim "nothing" not found/,
+        says: /persistentvolumeclaim "nothing" not found.* → make the claim/,
       },
       {
         what: 'an account that is not there',
         change: { serviceAccount: 'stranger' },
-        says: /serviceaccount "stranger" not found/,
+        says: /serviceaccount "stranger" not found.* → make the account/,
       },
     ]
     for (const { what, change, says } of cases) {

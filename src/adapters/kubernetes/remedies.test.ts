@@ -51,6 +51,16 @@ const NO_MATTER_OF_RIGHTS: [what: string, said: string, remedy: RegExp][] = [
     /→ set what the quota of the namespace counts/,
   ],
   [
+    'a namespace without a quota where a resource needs one',
+    'pods "a" is forbidden: insufficient quota to consume: requests.nvidia.com/gpu',
+    /→ have a ResourceQuota made in the namespace/,
+  ],
+  [
+    'a namespace without a quota of the scope that a priority needs',
+    'pods "a" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [batch]}]',
+    /→ have a ResourceQuota made in the namespace/,
+  ],
+  [
     'a webhook that refuses',
     'admission webhook "policy.lab.example" denied the request: no pods on Fridays',
     /→ let the named admission policy or webhook pass/,

@@ -37,6 +37,18 @@ const ASKERS = {
         /localhost:8080|no configuration has been provided|current-context/,
         'set KUBECONFIG of the trainer worker to a file that names the cluster',
       ],
+      [
+        /^(?:ErrImage|ImagePullBackOff|InvalidImageName)/,
+        'push the image where the nodes may pull it, or correct trainer.kubernetes.image',
+      ],
+      [
+        /persistentvolumeclaim "[^"]*" not found/,
+        'make the claim in the namespace of the job, or correct trainer.kubernetes.claim',
+      ],
+      [
+        /serviceaccount "[^"]*" not found/,
+        'make the account in the namespace of the job, or correct trainer.kubernetes.serviceAccount',
+      ],
     ],
   },
 } as const satisfies Record<string, Asker>
@@ -48,6 +60,11 @@ export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
     ...own,
     [/namespaces? "[^"]*" not found|is being terminated/, `create the namespace, or correct ${namespace}`],
     [/exceeded quota/, `raise the quota of the namespace, or ask for less in ${requests}`],
+    // Where the cluster hands a resource out by quotas alone, as it often does with GPUs.
+    [
+      /insufficient quota to (?:consume|match these scopes)/,
+      `have a ResourceQuota made in the namespace for what the message names, or ask for none of it in ${requests}`,
+    ],
     // Admission refuses as `Forbidden` too, which is no matter of rights.
     [
       /failed quota: .*must specify/,

@@ -153,12 +153,17 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     const refused = 'pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=1, limited: cpu='
     const event = (limit: number) => ({ lastTimestamp: '2026-01-01T00:00:00Z', message: `${refused}${limit}` })
     api.events = [event(2)]
-    assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: `${refused}2` })
+    const raise = 'raise the quota of the namespace, or ask for less in trainer.kubernetes'
+    assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: `${refused}2 → ${raise}` })
     api.events = [event(4)]
     assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'what is used will be free')
     const waiting = { reason: 'ImagePullBackOff', message: 'no such image' }
     api.pods = [{ status: { containerStatuses: [{ state: { waiting } }] } }]
-    assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: 'ImagePullBackOff: no such image' })
+    const push = 'push the image where the nodes may pull it, or correct trainer.kubernetes.image'
+    assert.deepEqual(await launcher.look(first), {
+      kind: 'alive',
+      blockedBy: `ImagePullBackOff: no such image → ${push}`,
+    })
     const terminated = { exitCode: 137, reason: 'OOMKilled', message: 'the last words\n' }
     api.pods = [{ status: { containerStatuses: [{ state: { terminated } }] } }]
     jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True', reason: 'BackoffLimitExceeded' }] }

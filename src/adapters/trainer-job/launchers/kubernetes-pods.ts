@@ -3,6 +3,7 @@
  * than that waiting is useless; an account that may not read pods or events hears nothing.
  */
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
+import { remedyFor } from '../../kubernetes/remedies.ts'
 import { runKubectl } from './kubectl.ts'
 import type { Attempt } from './launcher.types.ts'
 
@@ -35,8 +36,13 @@ export interface PodQuestion {
   uid: string
 }
 
-/** Why no pod can start however long it is waited for; null while one runs, or waits for its place. */
+/** Why no pod can start however long it is waited for, and what to do; null while one runs, or waits for its place. */
 export async function whatBlocks(question: PodQuestion): Promise<string | null> {
+  const said = await saidOfPods(question)
+  return said === null ? null : `${said}${remedyFor(said, 'trainer')}`
+}
+
+async function saidOfPods(question: PodQuestion): Promise<string | null> {
   const pods = await podsOf(question)
   if (pods === null) return null
   if (pods.length === 0) return refusalOfPods(question)
