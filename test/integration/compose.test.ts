@@ -36,7 +36,9 @@ interface Service {
   ports?: { host_ip?: string; published?: string }[]
   privileged?: boolean
   depends_on?: Record<string, { condition: string }>
-  healthcheck?: { test: string[] }
+  healthcheck?: { test: string[]; timeout?: string; start_period?: string }
+  restart?: string
+  network_mode?: string
   volumes?: { type: string; source: string; target: string }[]
   tmpfs?: string[]
 }
@@ -45,13 +47,17 @@ describe('the Compose file', { skip: withoutPython }, () => {
   let home: string
   let program: string
   let services: Record<string, Service>
+  let volumes: Record<string, unknown>
 
   before(async () => {
     home = await mkdtemp(join(tmpdir(), 'longhaul-compose-'))
     program = await ensureCompose()
     const { exitCode, stdout, tail } = await load(ENV)
     assert.equal(exitCode, 0, tail)
-    ;({ services } = JSON.parse(stdout) as { services: Record<string, Service> })
+    ;({ services, volumes } = JSON.parse(stdout) as {
+      services: Record<string, Service>
+      volumes: Record<string, unknown>
+    })
   })
 
   after(() => rm(home, { recursive: true, force: true }))
@@ -117,6 +123,29 @@ describe('the Compose file', { skip: withoutPython }, () => {
     assert.ok(command?.includes('--port=8900'))
     assert.equal(services['control']?.environment?.['LONGHAUL_POLICY_URL'], 'http://policy-server:8900')
     assert.match(healthcheck?.test.join(' ') ?? '', /127\.0\.0\.1:8900\/health/)
+  })
+
+  test('what runs for long comes back by itself and has a health check, which a slow start does not fail', () => {
+    const once = ['schema', 'namespace']
+    for (const [name, { restart, healthcheck }] of Object.entries(services)) {
+      assert.equal(restart, once.includes(name) ? 'on-failure' : 'unless-stopped', name)
+      assert.equal(healthcheck !== undefined, ![...once, 'ui'].includes(name), name)
+    }
+    for (const [name, { healthcheck }] of ours()) {
+      assert.deepEqual([healthcheck?.timeout, healthcheck?.start_period], ['30s', '5m0s'], name)
+    }
+  })
+
+  test('each image has a version, no service is on the network of the host, and what is kept is named', () => {
+    for (const [name, { image, network_mode: network }] of Object.entries(services)) {
+      assert.match(image, /:\d+\.\d+[\w.-]*$/, name)
+      assert.equal(network, undefined, name)
+    }
+    assert.deepEqual(Object.keys(volumes), ['database'])
+    const kept = Object.entries(services).flatMap(([name, { volumes: mounts = [] }]) =>
+      mounts.filter(({ type }) => type === 'volume').map(({ source }) => `${name} ${source}`),
+    )
+    assert.deepEqual(kept, ['postgres database'])
   })
 
   test('no port is open beyond this machine', () => {
