@@ -142,7 +142,8 @@ describe('an evaluation on a bucket', { skip }, () => {
       histories += textsIn(await own.client.workflow.getHandle(workflowId).fetchHistory())
   })
 
-  test('credentials that are refused amid a run are waited for by name, until they are accepted: no activity fails', async () => {
+  test('credentials that are refused amid a run are waited for by name, until they are accepted: no activity fails', async (t) => {
+    t.after(() => proxy.obey(() => null))
     const refused = new Map<string, number>()
     let isRefusing = false
     let hasActed = false
