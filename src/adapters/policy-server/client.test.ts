@@ -155,21 +155,26 @@ test('too many requests, restarts, slow and torn answers are waited out', async 
 })
 
 test('patience ends: each kind of trouble has its code', async (t) => {
-  const cases: [Script, string][] = [
+  const cases: [Script, string, says?: RegExp][] = [
     [reply(429, 'slow down', { 'retry-after': '30' }), 'Model.RateLimited'],
     [reply(503, 'reloading', { 'retry-after': '30' }), 'Model.Unavailable'],
     [reply(500, 'bug'), 'Model.Unavailable'],
     [reply(404, { error: { message: 'not served', code: 'model_not_found' } }), 'Model.NotServed'],
     [reply(404, { message: 'The model does not exist.', code: 404 }), 'Model.NotServed'],
-    [reply(404, { detail: 'Not Found' }), 'Config.Invalid'],
+    [
+      reply(404, { detail: 'Not Found' }),
+      'Config.Invalid',
+      /correct policyServer\.url or policyServer\.kind: Not Found/,
+    ],
     [reply(400, { error: { message: 'too long', code: 'context_length_exceeded' } }), 'Model.ContextOverflow'],
     [reply(400, { error: { message: "This model's maximum context length is 8 tokens" } }), 'Model.ContextOverflow'],
     [reply(400, { error: { message: 'unknown field' } }), 'Config.Invalid'],
-    [reply(401, { error: { message: 'no key' } }), 'Config.Invalid'],
+    [reply(401, { error: { message: 'no key' } }), 'Config.Invalid', /LONGHAUL_POLICY_API_KEY/],
+    [reply(403, { error: { message: 'no key' } }), 'Config.Invalid', /LONGHAUL_POLICY_API_KEY/],
   ]
-  for (const [script, code] of cases) {
+  for (const [script, code, message = /^/] of cases) {
     const { client } = await serve(t, script)
-    await assert.rejects(client.sample(request, never), { code })
+    await assert.rejects(client.sample(request, never), { code, message })
   }
 })
 

@@ -155,6 +155,14 @@ export function decideOnError(refusal: HttpRefusal, route: Route, tries: number)
   if (status === 422 && fault.code === 'bad_policy_directory') {
     return failed('Artifact.Corrupt', 'a policy directory that can be loaded')
   }
+  if (status === 401 || status === 403) {
+    const variables =
+      'LONGHAUL_POLICY_API_KEY, of a chat endpoint the variable that policyServer.chat.apiKeyVariable names'
+    return failed('Config.Invalid', `the policy server to accept the key of this worker (${variables})`)
+  }
+  if (status === 404 && fault.isRouteMissing) {
+    return failed('Config.Invalid', 'a server that has this route, correct policyServer.url or policyServer.kind')
+  }
   return failed('Config.Invalid', 'the policy server to accept the request')
 
   function failed(code: FailureCode, expected: string): TryResult<never> {
