@@ -188,6 +188,14 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     await brief.put('away/y', Buffer.from('y'))
   })
 
+  test('a store that refuses a put for an object which is not there is unavailable, and is not asked for ever', async () => {
+    const { store } = open({ prefix: 'faulty', url: proxy.url })
+    proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status: 412, code: 'PreconditionFailed' } : null))
+    await assert.rejects(store.put('never/x', Buffer.from('x')), hasCode('Artifact.Unavailable'))
+    proxy.obey(() => null)
+    assert.equal(await store.read('never/x'), null)
+  })
+
   test('credentials expire while a run is played: they are asked for again, once', async () => {
     let renewals = 0
     const { location } = open({ prefix: 'faulty', url: proxy.url })

@@ -20,7 +20,7 @@ import { encodeKey, type S3Location } from './s3-location.ts'
 import { createBucketWeights, type LocalWeights } from '../weights/bucket-weights.ts'
 import type { SendS3 } from './s3-requests.ts'
 import { listedTexts, textOf, textsOf, unescapeXml } from './s3-xml.ts'
-import { asStartError, noS3 } from './s3-errors.ts'
+import { asStartError, noS3, unavailable } from './s3-errors.ts'
 
 export interface S3StoreOptions {
   location: S3Location
@@ -33,6 +33,8 @@ export interface S3StoreOptions {
 const MAX_KEY_BYTES = 1_024
 /** Reads of one object whose bytes do not match the hash that was stored with it: a proxy may cut an answer, a disk may not. */
 const HASH_TRIES = 3
+/** Puts of one object that is there for the put and gone for the read that follows. */
+const PUT_TRIES = 5
 
 /**
  * Artifacts as objects of a bucket. Put-if-absent is `If-None-Match: *`, which the server decides for all writers at once. The hash
@@ -75,7 +77,7 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
 
   const put = async (key: string, bytes: Uint8Array): Promise<ArtifactRef> => {
     const ref = { key, sha256: sha256Hex(bytes), bytes: bytes.byteLength }
-    for (;;) {
+    for (let tries = 1; tries <= PUT_TRIES; tries++) {
       if (await create(key, bytes)) return ref
       const stored = await read(key)
       // Removed in between.
@@ -83,6 +85,7 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
       if (sha256Hex(stored) === ref.sha256) return ref
       throw conflict(ref, stored)
     }
+    throw unavailable('Expected the artifact store to hold the object for which it refuses a put', { key })
   }
 
   const readRecord = async <T extends object>(key: string): Promise<T | null> => {
