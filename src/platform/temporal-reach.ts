@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import type { TemporalCredentials, TemporalSettings } from './temporal-settings.ts'
@@ -45,12 +46,39 @@ export async function probeTemporal({ address, credentials }: TemporalSettings):
     ...(tls.serverRootCACertificate === undefined ? {} : { ca: Buffer.from(tls.serverRootCACertificate) }),
     ...(pair === undefined ? {} : { cert: Buffer.from(pair.crt), key: Buffer.from(pair.key) }),
   })
-  socket.once('secureConnect', () => socket.write(HTTP2_GREETING))
+  let isShaken = false
+  socket.once('secureConnect', () => {
+    isShaken = true
+    socket.write(HTTP2_GREETING)
+  })
   // A server refuses a client's certificate after the handshake (TLS 1.3): only its first bytes say that it took it.
   const answered = await firstEvent(socket, 'data')
-  return answered === null
-    ? { mayAnswerLater: true, finding: 'it accepts connections and does not answer calls in time' }
+  if (answered === null)
+    return { mayAnswerLater: true, finding: 'it accepts connections and does not answer calls in time' }
+  const expired = pair === undefined ? null : expiryOf(pair.crt)
+  if (expired !== null) {
+    return {
+      mayAnswerLater: false,
+      finding: `the client's certificate has expired on ${expired}: renew it (${CERTIFICATE_NAMES})`,
+    }
+  }
+  return isShaken && answered.code === 'ECONNRESET'
+    ? endedAfterHandshake(pair !== undefined)
     : failedHandshake(answered)
+}
+
+/** Null while it is valid. */
+function expiryOf(certificate: Uint8Array): string | null {
+  const { validToDate } = new X509Certificate(certificate)
+  return validToDate.getTime() < Date.now() ? validToDate.toISOString() : null
+}
+
+/** Some servers end the connection where others send an alert (TLS 1.3). */
+function endedAfterHandshake(hasCertificate: boolean): Reach {
+  const finding = hasCertificate
+    ? `it ended the connection after the handshake, as a server does that refuses the client's certificate: give one of an authority that it knows (${CERTIFICATE_NAMES})`
+    : `it ended the connection after the handshake, as a server does that wants a client certificate: set ${CERTIFICATE_NAMES}`
+  return { mayAnswerLater: false, finding }
 }
 
 type TlsSettings = Exclude<NonNullable<TemporalCredentials['tls']>, boolean>
@@ -114,6 +142,8 @@ function failedHandshake({ code = '', message }: SocketError): Reach {
     ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: `it wants a client certificate: set ${CERTIFICATE_NAMES}`,
     ERR_SSL_SSLV3_ALERT_HANDSHAKE_FAILURE: `it refuses the handshake, as a server without the client's certificate does: set ${CERTIFICATE_NAMES}`,
     ERR_SSL_TLSV1_ALERT_UNKNOWN_CA: `it does not know the authority of the client's certificate (${CERTIFICATE_NAMES})`,
+    ERR_SSL_SSLV3_ALERT_BAD_CERTIFICATE: `it refuses the client's certificate (${CERTIFICATE_NAMES})`,
+    ERR_SSL_SSLV3_ALERT_CERTIFICATE_UNKNOWN: `it refuses the client's certificate (${CERTIFICATE_NAMES})`,
     ERR_SSL_SSLV3_ALERT_CERTIFICATE_EXPIRED: `the client's certificate has expired (${CERTIFICATE_NAMES})`,
     ECONNRESET: 'it speaks no TLS, or ended the handshake: see its log',
     ETIMEDOUT: 'it accepts connections and does not answer the TLS handshake',

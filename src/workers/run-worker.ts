@@ -125,6 +125,9 @@ export async function createWorkers(
   }
 }
 
+/** Of a failed call of Core, which has no status beside its text: gRPC's codes by name, or as a call on connecting spells them. */
+const REFUSED = /Unauthenticated|PermissionDenied|valid authentication credentials|does not have permission/i
+
 /** Core asks for the namespace before it makes a worker, and says any failure of that in one text with the status in it. */
 function isBusy(cause: unknown): boolean {
   return (
@@ -135,7 +138,7 @@ function isBusy(cause: unknown): boolean {
 
 function explained(cause: unknown, temporal: TemporalSettings): unknown {
   if (/code: NotFound/.test(String(cause))) return unknownNamespace(temporal.namespace, cause)
-  return /Unauthenticated|PermissionDenied/i.test(String(cause)) ? refused(temporal, cause) : cause
+  return REFUSED.test(String(cause)) ? refused(temporal, cause) : cause
 }
 
 function createWorker(
@@ -191,7 +194,7 @@ async function open(temporal: TemporalSettings): Promise<NativeConnection> {
     const { address, credentials } = temporal
     return await Promise.race([NativeConnection.connect({ address, ...credentials }), silence])
   } catch (cause) {
-    throw /Unauthenticated|PermissionDenied/i.test(String(cause)) ? refused(temporal, cause) : cause
+    throw REFUSED.test(String(cause)) ? refused(temporal, cause) : cause
   }
 }
 

@@ -4,19 +4,28 @@
  * real; what secures it is a door in front of it.
  */
 import assert from 'node:assert/strict'
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { connect, createSchedule, deleteSchedule, listSchedules } from '../../src/client/index.ts'
+import {
+  connect,
+  createSchedule,
+  deleteSchedule,
+  type LonghaulConnection,
+  listSchedules,
+  startEvaluation,
+} from '../../src/client/index.ts'
 import { isLonghaulError, type LonghaulError } from '../../src/contracts/errors.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
-import { hasPoller, inspectNamespace } from '../../src/stack/temporal-namespace.ts'
-import { eventually } from '../support/hang.ts'
+import { hasPoller, inspectNamespace, prepareNamespace } from '../../src/stack/temporal-namespace.ts'
+import { eventually, HANG_MS } from '../support/hang.ts'
+import { freePort } from '../support/loopback.ts'
 import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 import { createAuthority, openTemporalGate, type Authority, type TemporalGate } from '../support/temporal-gate.ts'
+import { withDeadline } from '../support/with-deadline.ts'
 
 const API_KEY = 'key-of-the-test-7a1f'
 
@@ -27,6 +36,28 @@ async function refusal(attempt: Promise<unknown>): Promise<LonghaulError> {
   )
   if (isLonghaulError(outcome)) return outcome
   throw new assert.AssertionError({ message: `Expected a LonghaulError, got ${String(outcome)}` })
+}
+
+function startWorker(env: NodeJS.ProcessEnv, role = 'control'): { child: ChildProcess; said: () => string } {
+  const child = spawn(process.execPath, ['bin/longhaul.mjs', 'worker', '--role', role], {
+    env,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  let said = ''
+  child.stderr.on('data', (bytes: Buffer) => (said += bytes.toString()))
+  return { child, said: () => said }
+}
+
+/** One of its activities has been taken by the worker. */
+async function isPlayedBy({ client }: LonghaulConnection, workflowId: string, child: ChildProcess): Promise<void> {
+  const { events } = await client.workflow.getHandle(workflowId).fetchHistory()
+  const takers = events?.flatMap(({ activityTaskStartedEventAttributes: started }) => started?.identity ?? [])
+  assert.ok(takers?.some((identity) => identity.startsWith(`${child.pid}@`)))
+}
+
+async function stop(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || !child.kill('SIGTERM')) return
+  await withDeadline(once(child, 'exit'), HANG_MS, 'the end of the worker')
 }
 
 describe('a secured Temporal server', { skip: needsServer }, () => {
@@ -92,6 +123,17 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     TEMPORAL_TLS_CLIENT_KEY_PATH: client.keyPath,
   })
 
+  const clientFiles = ({ certPath, keyPath }: { certPath: string; keyPath: string }): NodeJS.ProcessEnv => ({
+    TEMPORAL_TLS_CLIENT_CERT_PATH: certPath,
+    TEMPORAL_TLS_CLIENT_KEY_PATH: keyPath,
+  })
+  const workerEnvironment = (secured: NodeJS.ProcessEnv): NodeJS.ProcessEnv => ({
+    ...secured,
+    LONGHAUL_ARTIFACTS: join(directory, 'artifacts'),
+    LONGHAUL_CACHE: directory,
+    LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
+  })
+
   for (const [name, env] of Object.entries({ 'a profile of Temporal’s tools': byProfile, variables: byVariables })) {
     test(`the client and its schedules reach it by ${name}`, async () => {
       const passed = gate.counts.passed
@@ -112,32 +154,21 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
   }
 
   test('a worker polls through it, and the set-up of the namespace asks through it', async () => {
-    const env = {
-      ...byProfile(),
-      LONGHAUL_ARTIFACTS: join(directory, 'artifacts'),
-      LONGHAUL_CACHE: directory,
-      LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
-    }
-    const worker = spawn(process.execPath, ['bin/longhaul.mjs', 'worker', '--role', 'artifacts'], {
-      env,
-      stdio: ['ignore', 'ignore', 'pipe'],
-    })
-    let said = ''
-    worker.stderr.on('data', (bytes: Buffer) => (said += bytes.toString()))
+    const env = workerEnvironment(byProfile())
+    const { child, said } = startWorker(env, 'artifacts')
     try {
       const connection = await connect({ env })
       try {
         await eventually(async () => {
-          assert.equal(worker.exitCode, null, said)
-          const asked = { namespace, queue: QUEUES.artifacts, pid: worker.pid ?? 0 }
-          assert.ok(await hasPoller(connection.client.connection as never, asked), said)
+          assert.equal(child.exitCode, null, said())
+          const asked = { namespace, queue: QUEUES.artifacts, pid: child.pid ?? 0 }
+          assert.ok(await hasPoller(connection.client.connection as never, asked), said())
         })
       } finally {
         await connection.close()
       }
     } finally {
-      worker.kill('SIGTERM')
-      await once(worker, 'exit')
+      await stop(child)
     }
     assert.deepEqual([...gate.authorizations], [`Bearer ${API_KEY}`])
     const before = { ...process.env }
@@ -187,6 +218,149 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     assert.equal((await refusal(connect({ env: { ...byVariables(), ...foreign } }))).code, 'Temporal.Unreachable')
     const plain = await refusal(connect({ env: { ...base, TEMPORAL_ADDRESS: gate.address } }))
     assert.match(plain.message, /it speaks TLS/)
+  })
+
+  test('a server that says why it refuses a client certificate is quoted: none, one of another authority', async () => {
+    const { certPath, keyPath } = authority.issue('strict')
+    const port = await freePort()
+    const files = ['-cert', certPath, '-key', keyPath, '-CAfile', authority.caPath]
+    const wants = ['-Verify', '1', '-verify_return_error', '-alpn', 'h2', '-quiet']
+    const server = spawn('openssl', ['s_server', '-accept', `127.0.0.1:${port}`, ...files, ...wants], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+    })
+    try {
+      const at = { ...byVariables(), TEMPORAL_ADDRESS: `127.0.0.1:${port}` }
+      const none = { TEMPORAL_TLS_CLIENT_CERT_PATH: '', TEMPORAL_TLS_CLIENT_KEY_PATH: '' }
+      const foreign = clientFiles(createAuthority(join(directory, 'foreign')).issue('foreign'))
+      await eventually(async () => {
+        assert.match(
+          (await refusal(connect({ env: { ...at, ...none } }))).message,
+          /it wants a client certificate: set TEMPORAL_TLS/,
+        )
+      })
+      const unknown = await refusal(connect({ env: { ...at, ...foreign } }))
+      assert.match(
+        unknown.message,
+        /it does not know the authority of the client's certificate \(TEMPORAL_TLS_CLIENT_CERT_PATH/,
+      )
+    } finally {
+      await stop(server)
+    }
+  })
+
+  describe('a worker that the server does not let in ends with one error, which names the setting', {
+    concurrency: true,
+  }, () => {
+    const CASES: [what: string, change: () => Promise<NodeJS.ProcessEnv>, says: RegExp][] = [
+      [
+        'a wrong key',
+        async () => ({ TEMPORAL_API_KEY: 'another-key' }),
+        /^error Temporal\.Refused: .*give TEMPORAL_API_KEY, or a client certificate/m,
+      ],
+      [
+        'a server whose certificate has expired',
+        async () => ({ TEMPORAL_ADDRESS: (await open(authority.issue('old-server', -1))).address }),
+        /^error Temporal\.Unreachable: .*the server's certificate has expired: it needs a new one/m,
+      ],
+      [
+        'a server of an unknown authority',
+        async () => ({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: '' }),
+        /^error Temporal\.Unreachable: .*unknown authority: name .* in TEMPORAL_TLS_SERVER_CA_CERT_PATH/m,
+      ],
+      [
+        'a client certificate that has expired',
+        async () => clientFiles(authority.issue('old-client', -1)),
+        /^error Temporal\.Unreachable: .*the client's certificate has expired on 20.*: renew it \(TEMPORAL_TLS_CLIENT_CERT_PATH/m,
+      ],
+      [
+        'a client certificate of another authority',
+        async () => clientFiles(createAuthority(join(directory, 'elsewhere')).issue('elsewhere')),
+        /^error Temporal\.Unreachable: .*refuses the client's certificate: give one of an authority that it knows \(TEMPORAL_TLS_CLIENT_CERT_PATH/m,
+      ],
+    ]
+    for (const [what, change, says] of CASES) {
+      test(what, async () => {
+        const env = { ...workerEnvironment(byVariables()), ...(await change()) }
+        const { child, said } = startWorker(env)
+        await withDeadline(once(child, 'exit'), HANG_MS, 'the end of the worker')
+        assert.notEqual(child.exitCode, 0)
+        assert.match(said(), says)
+        assert.equal(said().match(/^error /gm)?.length, 1, said())
+        assert.doesNotMatch(said(), /^\s+at |another-key/m)
+        const direct = await connect({ env: { ...base, TEMPORAL_ADDRESS: target, TEMPORAL_NAMESPACE: namespace } })
+        try {
+          const asked = { namespace, queue: QUEUES.control, pid: child.pid ?? 0 }
+          assert.ok(!(await hasPoller(direct.client.connection as never, asked)))
+        } finally {
+          await direct.close()
+        }
+      })
+    }
+  })
+
+  test('a certificate expires amid a run: the client names it, the run waits, and goes on with the same worker once it is renewed', async () => {
+    const trusted = { clientCaPath: authority.caPath, apiKey: API_KEY }
+    const door = await open({ ...authority.issue('first'), ...trusted })
+    const port = Number(door.address.split(':')[1])
+    const env = workerEnvironment({ ...byVariables(), TEMPORAL_ADDRESS: door.address })
+    await prepareNamespace({ address: target, namespace, raiseRetention: false })
+    const direct = await connect({ env: { ...base, TEMPORAL_ADDRESS: target, TEMPORAL_NAMESPACE: namespace } })
+    const worker = startWorker(env)
+    try {
+      const asked = { namespace, queue: QUEUES.control, pid: worker.child.pid ?? 0 }
+      await eventually(async () => {
+        assert.equal(worker.child.exitCode, null, worker.said())
+        assert.ok(await hasPoller(direct.client.connection as never, asked))
+      })
+      await door.close()
+      const expired = await open({ ...authority.issue('late', -1), ...trusted, port })
+      assert.match(
+        (await refusal(connect({ env }))).message,
+        /the server's certificate has expired: it needs a new one/,
+      )
+      const handle = await startEvaluation({ connection: direct, recipe: 'nightly', fresh: true })
+      const run = direct.client.workflow.getHandle(handle.workflowId)
+      await expired.close()
+      assert.equal(worker.child.exitCode, null, worker.said())
+      await open({ ...authority.issue('renewed'), ...trusted, port })
+      await eventually(async () => {
+        assert.equal(worker.child.exitCode, null, worker.said())
+        await isPlayedBy(direct, handle.workflowId, worker.child)
+      })
+      assert.equal((await run.describe()).status.name, 'RUNNING')
+    } finally {
+      await stop(worker.child)
+      await direct.close()
+    }
+  })
+
+  test('a key is replaced amid a run: commands name it, no worker ends, and the run goes on with a worker that has the new key', async () => {
+    const door = await open({ ...authority.issue('keyed'), clientCaPath: authority.caPath, apiKey: API_KEY })
+    const env = workerEnvironment({ ...byVariables(), TEMPORAL_ADDRESS: door.address })
+    await prepareNamespace({ address: target, namespace, raiseRetention: false })
+    const direct = await connect({ env: { ...base, TEMPORAL_ADDRESS: target, TEMPORAL_NAMESPACE: namespace } })
+    const before = startWorker(env)
+    const workers = [before]
+    try {
+      await eventually(async () => {
+        const asked = { namespace, queue: QUEUES.control, pid: before.child.pid ?? 0 }
+        assert.ok(await hasPoller(direct.client.connection as never, asked))
+      })
+      door.accept('key-of-tomorrow')
+      const error = await refusal(connect({ env }))
+      assert.deepEqual([error.code, /give TEMPORAL_API_KEY/.test(error.message)], ['Temporal.Refused', true])
+      const handle = await startEvaluation({ connection: direct, recipe: 'nightly', fresh: true })
+      assert.equal(before.child.exitCode, null, before.said())
+      await stop(before.child)
+      const next = startWorker({ ...env, TEMPORAL_API_KEY: 'key-of-tomorrow' })
+      workers.push(next)
+      await eventually(() => isPlayedBy(direct, handle.workflowId, next.child))
+      const { status } = await direct.client.workflow.getHandle(handle.workflowId).describe()
+      assert.equal(status.name, 'RUNNING')
+    } finally {
+      for (const { child } of workers) await stop(child)
+      await direct.close()
+    }
   })
 
   test('TLS towards a server without it is named', async () => {

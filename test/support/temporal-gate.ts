@@ -66,6 +66,8 @@ export interface TemporalGate {
   counts: { passed: number; refused: number }
   /** Every value of the header `authorization` that arrived. */
   authorizations: Set<string>
+  /** Another key from now on. */
+  accept(apiKey: string): void
   close(): Promise<void>
 }
 
@@ -77,12 +79,15 @@ export interface TemporalGateOptions {
   /** Client certificates have to be of this authority; none are asked for where it is absent. */
   clientCaPath?: string
   apiKey?: string
+  /** Of a door that was closed, which opens again. @default any */
+  port?: number
 }
 
 const UNAUTHENTICATED = '16'
 
 export async function openTemporalGate(options: TemporalGateOptions): Promise<TemporalGate> {
-  const { target, certPath, keyPath, clientCaPath, apiKey } = options
+  const { target, certPath, keyPath, clientCaPath, port = 0 } = options
+  let { apiKey } = options
   const behind = connect(`http://${target}`)
   const counts = { passed: 0, refused: 0 }
   const authorizations = new Set<string>()
@@ -120,11 +125,14 @@ export async function openTemporalGate(options: TemporalGateOptions): Promise<Te
     const { host: _host, ':authority': _authority, ...kept } = headers
     passOn(stream, behind.request({ ...kept, ':authority': target }))
   })
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve))
   return {
     address: `127.0.0.1:${(server.address() as AddressInfo).port}`,
     counts,
     authorizations,
+    accept: (key) => {
+      apiKey = key
+    },
     async close() {
       for (const session of sessions) session.destroy()
       behind.destroy()
