@@ -70,6 +70,7 @@ const witnessed: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
   test: 'an answer without a label is refused when the server held other weights before it, or holds them after it',
 }
+const reloading = (test: string): Witness => ({ file: 'src/adapters/policy-server/client.test.ts', test })
 const transport = (test: string): Witness => ({ file: 'src/adapters/policy-server/openai-transport.test.ts', test })
 const group = (test: string): Witness => ({ file: 'test/workflows/prompt-group.test.ts', test })
 const bounded = group('replacements end at the bound: the group is short, not endless')
@@ -559,6 +560,27 @@ export const PLANTS: Plant[] = [
     replace: "headers: { 'if-none-match': '*', [HASH]: sha256, [WRITER]: writer }",
     by: 'headers: { [HASH]: sha256, [WRITER]: writer }',
     seenBy: bucket('fifty writers race for one key with different records: one wins, all see its record'),
+  },
+  {
+    name: 'a bucket is tried before it is used: its uploads in parts are not',
+    file: 'src/adapters/artifacts/s3/s3-store.ts',
+    replace: "if (inParts.created || (await stored()) !== 'first')",
+    by: "if ((await stored()) === 'third')",
+    seenBy: bucket('a server with conditional puts whose uploads in parts have none'),
+  },
+  {
+    name: 'a bucket is tried before it is used: a web server passes for one that ignores conditions',
+    file: 'src/adapters/artifacts/s3/s3-store.ts',
+    replace: "found !== 'first' && found !== 'second' && second.created",
+    by: 'found === null && second.created',
+    seenBy: bucket('no S3 server: a web server that answers everything with its page'),
+  },
+  {
+    name: 'an engine that cannot reload serves what it served: it stays paused under another label',
+    file: 'src/adapters/policy-server/dialect.ts',
+    replace: 'if (told !== error) await takeBack(held)',
+    by: 'if (told === error) await takeBack(held)',
+    seenBy: reloading('vllm refuses to reload with 404: one error names the fix, and it serves what it served'),
   },
   {
     name: 'a bucket decides between writers: a write whose answer was lost counts as ours',
