@@ -17,6 +17,7 @@ test('hashes of an index line may be of any length, and the mode behind them cou
   assert.equal(compare(patch, patch.replace('1234567..89abcde', full)), null)
   assert.equal(compare(patch, patch.replace('89abcde 100644', '89abcde 100755')), 'patch-not-canonical')
   assert.equal(compare(patch, patch.replace('index', 'similarity')), 'patch-not-canonical')
+  assert.equal(compare(patch, patch.replace('index 1234567..89abcde', '')), 'patch-not-canonical')
   assert.equal(compare(patch, patch.replace('diff --git', 'x index 1..2\ndiff --git')), 'patch-not-canonical')
   assert.equal(compare(`x index 1..2\n${patch}`, `x index 1..3\n${patch}`), 'patch-not-canonical')
 })

@@ -13,7 +13,7 @@ const deleted = (path: string): string =>
 const collision = (patch: string, testPatch: string): string | null =>
   findCollision(readPatchFiles(Buffer.from(patch)), hiddenFiles(testPatch))
 
-const HIDDEN = added('tests/test_new.py') + changed('tests/test_old.py')
+const HIDDEN = added('tests/test_new.py') + changed('tests/test_old.py') + changed('tests/test_\u0130.py')
 
 for (const [what, patch] of [
   ['the same new file', added('tests/test_new.py')],
@@ -23,6 +23,8 @@ for (const [what, patch] of [
   ['a folder in the place of the file', added('tests/test_new.py/a.py')],
   ['a link in the place of a test', added('tests/test_old.py', '120000')],
   ['a repository in the place of a test', added('tests/test_old.py', '160000')],
+  ['a long s in the place of another', added('tests/te\u017Ft_old.py')],
+  ['a small letter whose dot stands apart', added('tests/test_i\u0307.py')],
 ] as const) {
   test(`${what} collides with the hidden tests`, () => assert.notEqual(collision(patch, HIDDEN), null))
 }
@@ -30,6 +32,8 @@ for (const [what, patch] of [
 for (const [what, patch] of [
   ['a test that was there', changed('tests/test_old.py')],
   ['a deleted test', deleted('tests/test_old.py')],
+  ['a deleted file at the place of a new test', deleted('tests/test_new.py')],
+  ['a deleted file whose name differs by case', deleted('tests/Test_Old.py')],
   ['tests of its own beside them', added('tests/test_mine.py')],
   ['a name that only begins alike', added('tests/test_new.pyi')],
 ] as const) {
@@ -42,9 +46,20 @@ test('what loads itself is found, unless the reference solution has it too', () 
     assert.equal(hook(added(path)), path)
     assert.equal(hook(added(path), added(path)), null)
   }
-  const entry = added('a.egg-info/entry_points.txt')
-  assert.equal(hook(entry), null)
-  assert.equal(hook(entry.replace('+x', '+[pytest11]')), 'a.egg-info/entry_points.txt')
+  const plugin = (path: string): string =>
+    added(path).replace('+1 @@\n+x', '+1,2 @@\n+[pytest11]\n+checks = calc.checks')
+  for (const path of ['a.egg-info/entry_points.txt', 'src/a.dist-info/entry_points.txt']) {
+    assert.equal(hook(added(path)), null)
+    assert.equal(hook(plugin(path)), path)
+  }
+  for (const path of [
+    'entry_points.txt',
+    'src/entry_points.txt',
+    'a.egg-info/PKG-INFO',
+    'a.egg-info.bak/entry_points.txt',
+  ]) {
+    assert.equal(hook(plugin(path)), null, path)
+  }
   assert.equal(hook(deleted('x.pth')), null)
   assert.equal(hook(added('src/mysitecustomize.py')), null)
 })
@@ -80,6 +95,21 @@ test('the tested tree leaves out helpers of tests wherever they lie, and compile
     'other/tests/data.json',
     'calc/fast.so',
     'calc/__pycache__/x.pyc',
+    'calc/b_testing.py',
+    'calc/testhelpers.py',
+    'calc/testlib.py',
+    'calc/testsupport.py',
+    'calc/testcases.py',
+    'test/data.json',
+    'b_testing/data.json',
+    'testutils/data.json',
+    'testhelpers/data.json',
+    'testlib/data.json',
+    'testsupport/data.json',
+    'calc/fast.pyd',
+    'calc/x.pyo',
+    'calc/fast.dll',
+    'calc/fast.dylib',
   ]) {
     assert.ok(left(path), path)
     assert.ok(!left(path, changed(path)), path)
@@ -92,10 +122,10 @@ test('the tested tree leaves out helpers of tests wherever they lie, and compile
 test('the old name of a moved test is hidden too', () => {
   const moved =
     'diff --git a/tests/a.py b/tests/b.py\nsimilarity index 90%\nrename from tests/a.py\nrename to tests/b.py\n--- a/tests/a.py\n+++ b/tests/b.py\n@@ -1 +1 @@\n-x\n+y\n'
-  assert.deepEqual(
-    hiddenFiles(moved).map(({ path }) => path),
-    ['tests/b.py', 'tests/a.py'],
-  )
+  assert.deepEqual(hiddenFiles(moved), [
+    { path: 'tests/b.py', isNew: true, isLeft: true },
+    { path: 'tests/a.py', isNew: false, isLeft: false },
+  ])
 })
 
 test('what the test patch leaves, brings and removes is told of each file', () => {
@@ -105,6 +135,37 @@ test('what the test patch leaves, brings and removes is told of each file', () =
     { path: 'tests/kept.py', isNew: false, isLeft: true },
     { path: 'tests/gone.py', isNew: false, isLeft: false },
   ])
+})
+
+test('a row adds its hidden files and their folders of tests to the limits of every row, and what its solution changes', () => {
+  const own = (testPatch: string, goldPatch = ''): string[] => {
+    const ofAll = new Set(treeLimits({ hidden: [], goldPatch: '' }))
+    return treeLimits({ hidden: hiddenFiles(testPatch), goldPatch }).filter((limit) => !ofAll.has(limit))
+  }
+  assert.deepEqual(own(changed('pkg/a_test.py')), ['--exclude=pkg/a_test.py'])
+  assert.deepEqual(own(changed('spec/a_test.py'), changed('pkg/core.py')), [
+    '--exclude=spec/a_test.py',
+    '--include=pkg/core.py',
+    '--exclude=spec/*',
+  ])
+  // What both patches change is hidden.
+  assert.deepEqual(own(changed('spec/a_test.py'), changed('spec/a_test.py')), own(changed('spec/a_test.py')))
+})
+
+test('the parts of a pattern stand in their order, beside each other and not in each other', () => {
+  const isLeftOut = (path: string, pattern: string): boolean =>
+    findLeftOut(readPatchFiles(Buffer.from(added(path))), [`--exclude=${pattern}`, '--include=*']).length === 1
+  for (const [path, pattern, expected] of [
+    ['ab.py', 'ab*b.py', false],
+    ['abb.py', 'ab*b.py', true],
+    ['_testing/data.json', '*_testing/*', true],
+    ['src/testutil.json', '*/testutil*/*', false],
+    ['src/testutils/data.json', '*/testutil*/*', true],
+    ['b/a', '*a*b*', false],
+  ] as const) {
+    assert.equal(isLeftOut(path, pattern), expected, `${path} by ${pattern}`)
+    assert.equal(matchesGlob(path.replaceAll('/', '|'), pattern.replaceAll('/', '|')), expected, path)
+  }
 })
 
 test('files that steer an interpreter or a runner are left out in every folder, and no other file of their kind', () => {
@@ -138,7 +199,9 @@ test('new modules that are named like tests may be a part of a repair where noth
     findAdditions(readPatchFiles(Buffer.from(patch)), { hidden: hiddenFiles(hidden), testPatch: hidden })
   for (const path of ['ab_test.py', 'src/pkg/test_of_means.py', 'testutil_x.py']) {
     assert.deepEqual(found(added(path)), [path], path)
-    assert.deepEqual(found(changed(path)), [], `changed ${path}`)
+    assert.deepEqual(found(added(path, '100755')), [path], `a program at ${path}`)
+    const withMode = changed(path).replace('--- a/', 'index 1111111..2222222 100644\n--- a/')
+    assert.deepEqual(found(withMode), [], `changed ${path}`)
     assert.deepEqual(found(added(path, '120000')), [], `a link at ${path}`)
   }
   const others = ['tests/ab_test.py', 'pkg/tests/ab_test.py', 'pkg/testing/ab_test.py', 'testutils/ab_test.py']
@@ -150,10 +213,29 @@ test('new modules that are named like tests may be a part of a repair where noth
     '*_test.py',
     '-x_test.py',
     'ab_test.pyc',
+    'a b/ab_test.py',
+    'abc-ab_test.py',
   ]
   for (const path of [...others, ...named, 'conftest.py', 'sitecustomize.py', 'calc.py']) {
     assert.deepEqual(found(added(path)), [], path)
   }
+})
+
+test('a new module beside the hidden tests is none of a repair, whatever their folder is called', () => {
+  const hidden = added('spec/test_new.py') + added('pkg/unit_tests/test_more.py')
+  const found = (patch: string): string[] =>
+    findAdditions(readPatchFiles(Buffer.from(patch)), { hidden: hiddenFiles(hidden), testPatch: hidden })
+  const patch = added('spec/ab_test.py') + added('pkg/unit_tests/cd_test.py') + added('pkg/ef_test.py')
+  assert.deepEqual(found(patch), ['pkg/ef_test.py'])
+})
+
+test('twenty new modules are looked for, no more', () => {
+  const paths = Array.from({ length: 21 }, (_, at) => `pkg/means${at}_test.py`)
+  const found = findAdditions(readPatchFiles(Buffer.from(paths.map((path) => added(path)).join(''))), {
+    hidden: [],
+    testPatch: '',
+  })
+  assert.deepEqual(found, paths.slice(0, 20))
 })
 
 test('a folder of tests is told by its whole name', () => {
