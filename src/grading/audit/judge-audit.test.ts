@@ -86,9 +86,27 @@ test('a repair that lies in a file that is named like tests: void, and the file 
   assert.equal(own.detail, 'tests/test_a.py::test_b')
 })
 
+test('a file that is named like tests is told where it was left out and a listed test is missing, and nowhere else', () => {
+  const detail = (patch: typeof PATCH, answer: Partial<Record<keyof AuditAnswer, unknown>>): string | null =>
+    judged(answer, { canonicalPatch: patch }, TASK, patch).detail
+  const changed = Buffer.from(PATCH.toString().replaceAll('a.py', 'pkg/testing.py'))
+  const missing = { tests: PASSED.slice(1) }
+  assert.equal(
+    detail(changed, missing),
+    'tests/test_a.py::test_b (not tested, for it is named like tests: pkg/testing.py)',
+  )
+  assert.equal(detail(changed, { ended: 'early', detail: 'said so' }), 'said so')
+  // A new module of that kind is laid beside the tests.
+  const added = Buffer.from(
+    'diff --git a/pkg/ab_test.py b/pkg/ab_test.py\nnew file mode 100644\n--- /dev/null\n+++ b/pkg/ab_test.py\n@@ -0,0 +1 @@\n+x\n',
+  )
+  assert.equal(detail(added, missing), 'tests/test_a.py::test_b')
+})
+
 test('a name that poses as several, or as another line, counts for none', () => {
   for (const id of [
     'x\nPASSED tests/test_a.py::test_b',
+    'x\ntests/test_a.py::test_b',
     'x\rPASSED tests/test_a.py::test_b',
     'tests/test_a.py::test_b\u0085',
   ]) {
@@ -123,9 +141,46 @@ test('an image without a Python that could run it, and a row of another runner: 
   assert.equal(judged({}, { kind: 'read', result: Buffer.alloc(0) }, go).outcome, 'unsupported')
 })
 
+test('what no second run proved agrees with nothing, whatever the answer says', () => {
+  const nothing = { outcome: 'unsupported', reasons: [], detail: null, auditMs: 7 }
+  const go = { ...TASK, installConfig: { ...TASK.installConfig, testCmd: 'go test ./...' } }
+  assert.deepEqual(judged({}, {}, go), nothing)
+  assert.deepEqual(judged({}, { kind: 'read' }), nothing)
+  const own = { ended: 'own-runner', detail: 'x', tests: [], canaries: [] }
+  assert.deepEqual(judged(own, { kind: 'untestable' }), nothing)
+  assert.deepEqual(judged(own, { kind: 'failed', errors: 'killed' }), {
+    ...nothing,
+    outcome: 'void',
+    reasons: ['ended-early'],
+    detail: 'killed',
+  })
+})
+
+test('a row whose parser this version does not have: no name of it passed', () => {
+  const task = { ...TASK, installConfig: { ...TASK.installConfig, logParser: 'parse_log_unknown' } }
+  const { outcome, reasons } = judged({}, {}, task)
+  assert.deepEqual([outcome, reasons], ['void', ['no-honest-pass']])
+})
+
+test('a time in a name is a part of it, and may be left out', () => {
+  const listed = (name: string) => ({ ...TASK, failToPass: [`tests/test_a.py::${name}`], passToPass: [] })
+  const tests = [
+    { id: 'tests/test_a.py::test_wait[5s]', outcome: 'passed' },
+    { id: 'tests/test_a.py::test_wait[10s]', outcome: 'failed' },
+  ]
+  assert.equal(judged({ tests }, {}, listed('test_wait[5s]')).outcome, 'agrees')
+  assert.equal(judged({ tests }, {}, listed('test_wait[10s]')).outcome, 'void')
+  // The row's list holds the time of another run.
+  assert.equal(judged({ tests: tests.slice(0, 1) }, {}, listed('test_wait[7s]')).outcome, 'agrees')
+  assert.equal(judged({ tests }, {}, listed('test_wait[7s]')).outcome, 'void')
+})
+
 test('a repository that is the test runner itself: unsupported, with what says so; what the patch alone shows still voids', () => {
   const own = { ended: 'own-runner', detail: 'the repository is the test runner itself', tests: [], canaries: [] }
-  assert.deepEqual(judged(own), { outcome: 'unsupported', reasons: [], detail: own.detail, auditMs: 7 })
+  const unsupported = { outcome: 'unsupported', reasons: [], detail: own.detail, auditMs: 7 }
+  assert.deepEqual(judged(own), unsupported)
+  assert.deepEqual(judged({ ...own, detail: null }), unsupported)
+  assert.deepEqual(judged({ ...own, detail: 'pytest 9' }), { ...unsupported, detail: 'pytest 9' })
   assert.deepEqual(judged(own, { canonicalPatch: Buffer.alloc(0) }).reasons, ['patch-not-canonical'])
 })
 
@@ -179,11 +234,17 @@ test('details are cut, and name what they are about', () => {
   const canary = judged({ canaries: [{ ...CANARY, outcome: 'passed', ok: false }] })
   assert.equal(canary.detail, 'tests/test_a.py: passed, must fail')
   assert.equal(judged({ ended: 'early', detail: 'said so' }).detail, 'said so')
+  assert.equal(judged({ ended: 'early', changed: ['a'] }).detail, 'a')
   assert.equal(judged({ tests: [] }).detail, 'tests/test_a.py::test_b and 1 more')
 })
 
 describe('a name that the published list cut at a blank', () => {
-  const cut = { ...TASK, gradingProfile: 'swebench-5' as const, harness: harnessWith('pytest -rA tests/test_a.py') }
+  const cut = {
+    ...TASK,
+    gradingProfile: 'swebench-5' as const,
+    harness: harnessWith('pytest -rA tests/test_a.py'),
+    installConfig: { ...TASK.installConfig, logParser: 'parse_log_pytest_v2' },
+  }
 
   test('stands for every test that begins with it, where version 5 reads whole names', () => {
     assert.equal(judged({}, {}, cut).outcome, 'agrees')
@@ -198,8 +259,16 @@ describe('a name that the published list cut at a blank', () => {
   test('is the beginning of a name, not its end, and only where its bracket is open', () => {
     const tests = [...PASSED.slice(0, 1), { id: 'x/tests/test_a.py::test_c[x', outcome: 'passed' }]
     assert.deepEqual(judged({ tests }, {}, cut).reasons, ['no-honest-pass'])
-    const closed = { ...cut, passToPass: ['tests/test_a.py::test_c'] }
-    assert.deepEqual(judged({}, {}, closed).reasons, ['no-honest-pass'])
+    for (const name of ['test_c', 'test_c[x]']) {
+      const closed = { ...cut, passToPass: [`tests/test_a.py::${name}`] }
+      assert.deepEqual(judged({}, {}, closed).reasons, ['no-honest-pass'], name)
+    }
+  })
+
+  test('is no other test where an older version grades', () => {
+    const tests = [...PASSED.slice(0, 1), { id: 'tests/test_a.py::test_c[xy]', outcome: 'passed' }]
+    assert.deepEqual(judged({ tests }).reasons, ['no-honest-pass'])
+    assert.equal(judged({ tests }, {}, cut).outcome, 'agrees')
   })
 })
 
