@@ -64,8 +64,9 @@ describe('for pytest', () => {
   })
 })
 
-test('unittest: modules are the files of the test patch, labels the names that the command gives', () => {
-  const { tests } = plan(withCommand('python -m unittest -v tests.test_a tests/test_b.py')).plan
+test('unittest: modules are the Python files of the test patch, labels the names that the command gives', () => {
+  const testPatch = `${TASK.testPatch}${changed('tests/page.html')}`
+  const { tests } = plan({ ...withCommand('python -m unittest -v tests.test_a tests/test_b.py'), testPatch }).plan
   assert.deepEqual(tests?.modules, ['tests/test_new.py', 'tests/test_b.py', 'tests/test_a.py'])
   assert.deepEqual(tests?.labels, ['tests.test_a'])
 })
