@@ -37,6 +37,9 @@ for (const [command, interpreter] of [
   ['coverage run --source a -m pytest', 'python'],
   ['python -X dev -W error -m pytest', 'python'],
   ['tox --current-env -epy39 -v --', 'python'],
+  ['uv run /opt/my-venv/bin/pytest tests', '/opt/my-venv/bin/pytest'],
+  ['xvfb-run /opt/my-venv/bin/pytest tests', '/opt/my-venv/bin/pytest'],
+  ['timeout 600 /opt/my-venv/bin/pytest tests', '/opt/my-venv/bin/pytest'],
 ] as const) {
   test(`${command}: pytest, by the Python of ${interpreter}`, () => {
     const found = of(command)
@@ -54,11 +57,15 @@ for (const command of [
   'mypytest',
   'pytest-xdist',
   './pytest/run',
-  'ipython',
-  'python-config',
-  'coverage report',
+  'ipython -m pytest',
+  'python-config -m pytest',
+  'coverage report -m pytest',
+  'hatch run -m pytest',
+  './A=x pytest',
+  'runtests.py.bak basic',
+  'python -m runtests.py basic',
   'run pytest',
-  'python -m coverage report pytest',
+  'python -m coverage report -m pytest',
   'python -m mypy -m pytest',
   'python build.py -m pytest',
   'python -W',
@@ -100,6 +107,7 @@ test('long forms of options are the short ones; an option whose value is missing
 
 test('where streams go is no test, and what looks like it is one', () => {
   assert.deepEqual(of('pytest tests >log 2>&1 <in a>b tests/x1>')?.names, ['tests', 'a>b', 'tests/x1>'])
+  assert.deepEqual(of('pytest tests >&2 tests/x1')?.names, ['tests', 'tests/x1'])
 })
 
 test('words are those of a shell: quotes, escapes, operators', () => {
@@ -113,13 +121,13 @@ test('words are those of a shell: quotes, escapes, operators', () => {
 })
 
 describe("a row of the harness's fifth version has a script of its own", () => {
-  const read = (lines: string[] | null) =>
-    testCommandOf({
-      repo: 'lane/shop',
-      gradingProfile: 'swebench-5',
-      installConfig: { install: null, testCmd: 'pytest from-the-row', logParser: 'x' },
-      harness: { version: null, evalScript: lines === null ? null : lines.join('\n'), evalType: null, language: null },
-    })
+  const rowWith = (evalScript: string | null) => ({
+    repo: 'lane/shop',
+    gradingProfile: 'swebench-5' as const,
+    installConfig: { install: null, testCmd: 'pytest from-the-row', logParser: 'x' },
+    harness: { version: null, evalScript, evalType: null, language: null },
+  })
+  const read = (lines: string[] | null) => testCommandOf(rowWith(lines === null ? null : lines.join('\n')))
   const START = ": '>>>>> Start Test Output'"
   const END = ": '>>>>> End Test Output'"
 
@@ -131,12 +139,15 @@ describe("a row of the harness's fifth version has a script of its own", () => {
   test('an end marker before the start is none; without one all lines behind the start count', () => {
     assert.deepEqual(read([END, START, 'pytest a', 'pytest b'])?.names, ['a', 'b'])
     assert.deepEqual(read([START, 'pytest a'])?.names, ['a'])
+    assert.deepEqual(read([`${START} # up to ${END}`, 'pytest a', END, 'pytest b'])?.names, ['a'])
   })
 
   test('no start, no command between the markers, or no script: no audit', () => {
     assert.equal(read(['pytest a', END]), null)
     assert.equal(read(['pytest a', START, END, 'pytest b']), null)
     assert.equal(read(null), null)
+    const { harness: _harness, ...bare } = rowWith(null)
+    assert.equal(testCommandOf(bare), null)
   })
 })
 
@@ -199,7 +210,13 @@ test("Django's script, unittest, and tox that was set up for pytest", () => {
   assert.deepEqual([django?.runner, django?.arguments], ['django', ['--settings=test_sqlite']])
   const unittest = of('python -m unittest -v tests.test_a tests.test_b')
   assert.deepEqual([unittest?.runner, unittest?.names], ['unittest', ['tests.test_a', 'tests.test_b']])
-  assert.equal(classic('sphinx-doc/sphinx', '3.5')?.runner, 'pytest')
+  assert.deepEqual(classic('sphinx-doc/sphinx', '3.5'), {
+    runner: 'pytest',
+    interpreter: 'python',
+    arguments: [],
+    names: [],
+    roots: [],
+  })
   assert.equal(classic('sympy/sympy', '1.12'), null)
 })
 
