@@ -32,6 +32,21 @@ test('a log without results misses every listed test', () => {
   assert.deepEqual(Object.values(readGateLog(TASK, Buffer.from('')).notPassed), Array(4).fill('MISSING'))
 })
 
+test('a log that is no text misses every listed test', () => {
+  assert.deepEqual(Object.values(readGateLog(TASK, Buffer.from([0xff])).notPassed), Array(4).fill('MISSING'))
+})
+
+test('a time in a listed name is left out where the log is read without times', () => {
+  const go = {
+    gradingProfile: 'rebench-v2' as const,
+    installConfig: { install: null, testCmd: 'go test -v', logParser: 'parse_log_gotest' },
+    failToPass: ['TestOne (0.1s)', 'TestTwo (0.1s)'],
+    passToPass: [],
+  }
+  const log = '--- PASS: TestOne (0.02s)\n--- FAIL: TestTwo (0.02s)\n'
+  assert.deepEqual(readGateLog(go, Buffer.from(log)).notPassed, { 'TestTwo (0.1s)': 'FAILED' })
+})
+
 test('exceptions and names that only hidden tests know are read from the same log', () => {
   const { exceptions, missedNames } = read([
     "E   ImportError: cannot import name 'total' from 'shop'",
