@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type GradedLog, gradeLog, type GradeLogInput } from './grade-log.ts'
-import { LOG_PROFILES, type LogProfileName } from './log-profiles.ts'
+import { hasParser, LOG_PROFILES, type LogProfileName } from './log-profiles.ts'
 
 const START = '>>>>> Start Test Output'
 const END = '>>>>> End Test Output'
@@ -46,7 +46,7 @@ test('without lists the parser alone reads the whole log, markers or not', () =>
   for (const profile of [...MARKED, 'rebench-v2'] as const) {
     const graded = grade({ profile, log: `PASSED a\n${START}\r\nFAILED b (1 ms)\rPASSED c`, tests: null })
     assert.deepEqual([...graded.statuses.keys()], ['a', 'b', 'c'])
-    assert.equal(graded.resolved, null)
+    assert.deepEqual([graded.isFound, graded.resolved, graded.tests], [true, null, null])
   }
 })
 
@@ -100,7 +100,10 @@ test('version 5 does not believe passed tests of a command that failed; the firs
   assert.equal(isFound(marked('PASSED a') + exits('٠')), true)
   assert.equal(isFound(marked('PASSED a', 'FAILED b') + exits('1')), true)
   assert.equal(grade({ profile: 'swebench-4.1', log: marked('PASSED a') + exits('1') }).isFound, true)
-  assert.match(refusal({ profile: 'swebench-5', log: marked('PASSED a') + exits('1'.repeat(4301)) }), /ValueError/)
+  // Python refuses the number, also where no result depends on it.
+  for (const line of ['PASSED a', '3 passing']) {
+    assert.match(refusal({ profile: 'swebench-5', log: marked(line) + exits('1'.repeat(4301)) }), /ValueError/, line)
+  }
 })
 
 test('skipped: drops out under 4.1; under 5 it fails to begin to pass, and is not lost', () => {
@@ -158,17 +161,26 @@ test('bytes that are not UTF-8 are an error, except under 5, which replaces them
 test('parsers that upstream knows and this version does not are unsupported, any other name is unknown', () => {
   assert.match(
     refusal({ profile: 'swebench-4.1', parser: 'parse_log_tap', log: '' }),
-    /unsupported parser "parse_log_tap"/,
+    /^unsupported-parser: unsupported parser "parse_log_tap"$/,
   )
   assert.match(
     refusal({ profile: 'rebench-v2', parser: 'parse_log_pascal', log: '' }),
     /unknown parser "parse_log_pascal"/,
   )
   assert.match(refusal({ profile: 'swebench-5', parser: 'parse_log_karma', log: '' }), /unsupported parser/)
+  assert.match(refusal({ profile: 'swebench-5', parser: 'parse_log_eslint', log: '' }), /^unsupported-parser/)
   assert.match(refusal({ profile: 'swebench-4.1', parser: 'axios/axios', log: '' }), /unsupported parser/)
+  assert.match(refusal({ profile: 'fork-4.0.3', parser: '', log: '' }), /^unknown-parser/)
   assert.match(refusal({ profile: 'swebench-5', parser: 'django/django', log: '' }), /unknown parser/)
   assert.match(refusal({ profile: 'fork-4.0.3', parser: 'parse_log_django', log: '' }), /unknown parser/)
   assert.match(refusal({ profile: 'rebench-v2', parser: '__proto__', log: '' }), /unknown parser/)
+})
+
+test('a parser is had where this version reads its logs, in the profile that names it', () => {
+  assert.equal(hasParser('fork-4.0.3', 'parse_log_pytest'), true)
+  assert.equal(hasParser('swebench-4.1', 'django/django'), true)
+  assert.equal(hasParser('swebench-5', 'django/django'), false)
+  assert.equal(hasParser('fork-4.0.3', 'axios/axios'), false)
 })
 
 test('what the imitated parser raises is an error of the instance', () => {
