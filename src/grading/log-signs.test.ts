@@ -61,6 +61,9 @@ test('headers, ends and results count where they fill their line', () => {
   assert.ok(!isInconsistentLog(log(...session, `${HEADER} x`)))
   assert.ok(!isInconsistentLog(log(...session, `x ${end('1 passed')}`)))
   assert.ok(!isInconsistentLog(log(...session, `${end('1 passed')} x`)))
+  for (const line of ['== 1 passed in 0.12s!==', '==! 1 passed in 0.12s ==', '== ==', '====']) {
+    assert.ok(!isInconsistentLog(log(...session, line)), line)
+  }
   assert.ok(!isInconsistentLog(log(...session, 'tests PASSED t.py::b', 'PASSED  t.py::c')))
 })
 
@@ -70,4 +73,5 @@ test('the same result printed twice is one result', () => {
 
 test('a log that is no text says nothing', () => {
   assert.ok(!isInconsistentLog(Buffer.from([0xff, 0xfe])))
+  assert.ok(!isInconsistentLog(Buffer.concat([log(HEADER, 'PASSED t.py::a'), Buffer.from([0xff])])))
 })
