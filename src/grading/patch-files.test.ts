@@ -78,6 +78,22 @@ test('words of a header inside a hunk are content', () => {
   assert.deepEqual(file?.added, ['deleted file mode 100644', 'new file mode 160000'])
 })
 
+test('words of a header behind the hunks of a file say nothing of it', () => {
+  const patch = [
+    'diff --git a/a.py b/a.py',
+    '--- a/a.py',
+    '+++ b/a.py',
+    '@@ -1 +1 @@',
+    '-x',
+    '+y',
+    'rename to conftest.py',
+    'new mode 100755',
+  ]
+  assert.deepEqual(read(patch.join('\n')), [
+    { path: 'a.py', kind: 'changed', mode: null, added: ['y'], lines: patch.slice(3) },
+  ])
+})
+
 test('an index line without a mode, or with more behind it, says none', () => {
   const mode = (index: string) => read(`diff --git a/a b/a\n${index}\n--- a/a\n+++ b/a\n`)[0]?.mode
   assert.equal(mode('index 1111111..2222222'), null)
@@ -219,6 +235,15 @@ test('a hunk announces how many lines it has on each side: what looks like a hea
     ['@@ -7 +8,2 @@', ['--- a/x', '+++ b/x', '+x']],
     ['@@ -7,2 +8 @@', ['--- a/x', '+++ b/x', '-x']],
     ['@@ -1,2 +1,2 @@', ['', ' --- a/x']],
+    ['@@ -1,2 +1,2 @@', ['', '--- a/x', '+++ b/x']],
+    ['@@ -10,12 +20,12 @@', ['--- a/x', '+++ b/x', ...Array(11).fill(' kept')]],
+    ['@@ -7 +7,0 @@', [String.raw`-a + b \ c`]],
+    ['@@ -7,0 +7 @@', [String.raw`+a - b \ c`]],
+    // More lines on one side than it announces: the hunk is over where the other side is complete too.
+    ['@@ -7 +8,2 @@', ['-x', '--- a/x', '+++ b/x', '+y']],
+    ['@@ -7,3 +8 @@', ['+x', '--- a/x', '+++ b/x', '-y', '-z']],
+    ['@@ -7,3 +8,3 @@', ['+x', '+y', '+z', '--- a/x', '+++ b/x', '-y', '-z']],
+    ['@@ -7,3 +8,3 @@', ['-x', '-y', '-z', '--- a/x', '+++ b/x', '+y', '+z']],
     [
       '@@ -1 +1 @@',
       ['-x', String.raw`\ No newline at end of file`, '+++ b/x', String.raw`\ No newline at end of file`],
@@ -257,6 +282,7 @@ test('a hunk that ends early, and words of a header in the middle of a line, ope
   // One of the two names alone is none of a file.
   assert.equal(read('diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-x\n+y\n--- a/b\nx\n').length, 1)
   assert.deepEqual(read('x\n+++ b/y\n@@ -1 +1 @@\n-x\n+y\n'), [])
+  assert.deepEqual(read('--- a/x'), [])
 })
 
 test('names: of a header alone, with a date, with a folder called a or b, deleted by name alone', () => {
@@ -265,6 +291,10 @@ test('names: of a header alone, with a date, with a folder called a or b, delete
   assert.deepEqual(paths('--- a/x y\t2026-01-01\n+++ b/x y\t2026-01-02\n@@ -1 +1 @@\n-x\n+y\n'), ['x y'])
   assert.deepEqual(paths('diff --git a/lib/a/x b/lib/a/x\n--- a/lib/a/x\n+++ b/lib/a/x\n'), ['lib/a/x'])
   assert.deepEqual(paths('diff --git a/x b/x\n--- \n+++ b/x\n'), ['x'])
+  // The second name is missing, or empty: the first one counts, and comes before those of the header.
+  assert.deepEqual(paths('diff --git a/x b/x\n--- a/y\n@@ -1 +0,0 @@\n-z\n'), ['y'])
+  assert.deepEqual(paths('diff --git a/x b/x\n--- a/y\n+++ \n'), ['y'])
+  assert.deepEqual(paths('diff --git lib/a/x lib/a/x\nold mode 100644\nnew mode 100755\n'), ['lib/a/x'])
   const [gone] = read('diff --git a/x b/x\ndeleted file mode 100644\nindex 1..0\n')
   assert.deepEqual([gone?.kind, gone?.path, gone?.lines], ['deleted', 'x', []])
   // A hunk without a file takes the lines that it announces with it.
