@@ -68,6 +68,7 @@ const HEAD = '--- a/x.py\n+++ b/x.py\n'
 
 test('a refusal names the line that does not fit, counted from 1', () => {
   refused('@@ -1 +1 @@\n-a\n+b\n', 1)
+  refused(`@@ -1 +1 @@\n-a\n+b\n${HEAD}@@ -1 +1 @@\n-a\n+b\n`, 1)
   refused(`${HEAD}@@ -1 +1 @@\n-a\nneither\n`, 5)
   // One removed line too many, one added line too many.
   refused(`${HEAD}@@ -1,1 +1,2 @@\n-a\n-b\n`, 5)
@@ -99,6 +100,10 @@ test('an empty line of a hunk is context whose blank was lost, and a remark on l
   assert.equal(readPatchedFiles(patch).length, 1)
 })
 
+test('the last line may end without a line end', () => {
+  assert.deepEqual(readPatchedFiles(`${HEAD}@@ -1 +1 @@\n-a\n+b`), [{ source: 'a/x.py', target: 'b/x.py' }])
+})
+
 test('a hunk header that does not stand at the start of its line is no hunk', () => {
   const patch = `${HEAD}text @@ -1,9 +1,9 @@\n@@ -1 +1 @@\n-a\n+b\n`
   assert.equal(readPatchedFiles(patch).length, 1)
@@ -121,8 +126,8 @@ test('names that Git quotes are kept as they are written', () => {
   assert.deepEqual(readPatchedFiles(patch), [{ source: '"a/t\\303\\251.py"', target: '"b/t\\303\\251.py"' }])
 })
 
-test('a header of Git counts at the start of its line only', () => {
-  const patch = `see diff --git a/no.py b/no.py\nsee diff --git "a/no.py" "b/no.py"\nsee --- a/no\n${HEAD}@@ -1 +1 @@\n-a\n+b\n`
+test('a header counts at the start of its line only', () => {
+  const patch = `see diff --git a/no.py b/no.py\nsee diff --git "a/no.py" "b/no.py"\nsee --- a/no\n${HEAD}see +++ b/no\n@@ -1 +1 @@\n-a\n+b\n`
   assert.deepEqual(readPatchedFiles(patch), [{ source: 'a/x.py', target: 'b/x.py' }])
 })
 
