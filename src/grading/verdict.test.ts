@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { Task } from '../contracts/tasks.types.ts'
-import { asItCounts, judgeRun } from './verdict.ts'
+import { asItCounts, judgeOverrun, judgeRun } from './verdict.ts'
 
 const task = {
   failToPass: ['tests/test_s.py::test_a'],
@@ -71,6 +71,7 @@ test('no markers, a void log or an empty map: no results, worth one repetition',
   for (const log of ['', cut, `${pytestLog(line('PASSED', 'a'))}>>>>> Tests Timed Out`, pytestLog('')]) {
     const verdict = judgeRun(task, ran(log))
     assert.deepEqual([verdict.kind, verdict.reason, verdict.mayRepeat], ['unresolved', 'no-results', true])
+    assert.deepEqual([verdict.subset, verdict.tests === null], [null, log !== pytestLog('')])
   }
 })
 
@@ -135,6 +136,7 @@ test('what prevents a verdict: whether a repetition may help, and nothing passed
     mayRepeat: true,
   })
   assert.equal(judgeRun(task, { kind: 'ran', log: new Uint8Array([0xff]) }).mayRepeat, true)
+  assert.deepEqual(judgeOverrun(task), { ...none, reason: 'deadline', mayRepeat: false })
 })
 
 test('a verdict stands: it is not repeated, resolved or not', () => {
