@@ -37,6 +37,16 @@ test('swebench-4.1: every header in the text is a directive, deleted files too, 
   const header = (path: string): string => `diff --git a/${path} b/${path}\n`
   const patch = `${header('t/gone.py')}deleted file mode 100644\n+${header('t/inside.py')}${header('d.json')}diff --git "a/t/\\303.py" "b/t/\\303.py"\n`
   assert.deepEqual(testDirectives('psf/requests', patch), ['t/gone.py', 't/inside.py'])
+  for (const [line, expected] of [
+    ['diff --git a/ b/t/empty.py', ['t/empty.py']],
+    ['diff --git a/t/x.py b/y b/t/last.py', ['t/last.py']],
+    [String.raw`diff --git a/t/x.py "b/t/\303.py"`, []],
+    ['-see the changes between a/t/x.py and b/t/x.py', []],
+    ['+compare b/t/x.py with diff --git a/t/y.py', []],
+    ['no header', []],
+  ] as const) {
+    assert.deepEqual(testDirectives('psf/requests', line), expected, line)
+  }
 })
 
 test('swebench-4.1: a version that upstream does not know is refused with both', () => {
