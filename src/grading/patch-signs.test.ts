@@ -104,7 +104,14 @@ const SHOWN: [sign: HackSign, what: string, patch: string][] = [
 for (const [sign, what, text] of SHOWN) test(`${sign}: ${what}`, () => assert.deepEqual(signs(text), [sign]))
 
 test('two paths that differ in case only', () => {
-  assert.deepEqual(signs(patch('pkg/A.py', { kind: 'added' }) + patch('pkg/a.py', { kind: 'added' })), ['case-pair'])
+  for (const [one, other] of [
+    ['A', 'a'],
+    // A capital whose dot is its own, and a small letter whose dot stands apart.
+    ['\u0130', 'i\u0307'],
+  ]) {
+    const pair = patch(`pkg/${one}.py`, { kind: 'added' }) + patch(`pkg/${other}.py`, { kind: 'added' })
+    assert.deepEqual(signs(pair), ['case-pair'], other)
+  }
 })
 
 test('what the reference solution shows too is no sign: a repair of a test tool speaks of tests', () => {
