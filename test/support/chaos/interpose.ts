@@ -60,13 +60,15 @@ export function createInterposers({
     return work
   }
 
+  const slowDown = async (key: string): Promise<void> => {
+    if (storeDelayMs === 0) return
+    note({ kind: 'store-slow', key })
+    await sleep(storeDelayMs)
+  }
   const aroundWrite = async <T>(key: string, write: () => Promise<T>): Promise<T> => {
     const at = phasesOf(key)
     if (at.before !== null) await reach(at.before, { episode: episodeOf(key), key })
-    if (storeDelayMs > 0) {
-      note({ kind: 'store-slow', key })
-      await sleep(storeDelayMs)
-    }
+    await slowDown(key)
     const written = await write().catch((error: unknown) => {
       note({ kind: 'store-failed', key, code: codeOf(error) })
       throw error
@@ -79,6 +81,7 @@ export function createInterposers({
     wrapStore(inner, async ({ doing, key }, work) => {
       if (doing === 'writing') return aroundWrite(key, work)
       if (isFirstOfPart()) await reach('parting', { key })
+      await slowDown(key)
       return work()
     })
 
