@@ -8,6 +8,7 @@ import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
 import { type Edit, plantTree } from '../support/planted/planted-tree.ts'
 import { hear, hearAll, type Testimony } from '../support/planted/witness.ts'
+import { createWarmPython } from '../support/warm-process.ts'
 import { PLANTS } from './plants.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -15,9 +16,13 @@ const root = join(import.meta.dirname, '../..')
 delete process.env['LONGHAUL_BUNDLE']
 process.env['PYTHONDONTWRITEBYTECODE'] = '1'
 const running = new AbortController()
+const python = createWarmPython(process.env['LONGHAUL_PYTHON'] ?? '')
 const honest = new Map<string, Promise<Map<string, Testimony>>>()
 
-after(() => running.abort(new Error('the test is over')))
+after(async () => {
+  running.abort(new Error('the test is over'))
+  await python.close()
+})
 
 async function inTree<T>(edit: Edit | null, work: (at: string) => Promise<T>): Promise<T> {
   const tree = await plantTree(root, edit)
@@ -31,7 +36,7 @@ async function inTree<T>(edit: Edit | null, work: (at: string) => Promise<T>): P
 /** All witnesses of a file, once, in a copy as true as the original. */
 function hearHonest(file: string): Promise<Map<string, Testimony>> {
   const tests = [...new Set(PLANTS.filter(({ seenBy }) => seenBy.file === file).map(({ seenBy }) => seenBy.test))]
-  const known = honest.get(file) ?? inTree(null, (at) => hearAll(at, { file, tests }, running.signal))
+  const known = honest.get(file) ?? inTree(null, (at) => hearAll(at, { file, tests }, running.signal, python))
   honest.set(file, known)
   return known
 }
@@ -42,7 +47,7 @@ describe('planted', { concurrency: availableParallelism() }, () => {
       const before = (await hearHonest(seenBy.file)).get(seenBy.test)
       if (before?.end === 'skipped') return t.skip(before.why)
       assert.deepEqual(before, { end: 'passed' }, 'without the plant')
-      const { end } = await inTree(edit, (at) => hear(at, seenBy, running.signal))
+      const { end } = await inTree(edit, (at) => hear(at, seenBy, running.signal, python))
       assert.equal(end, 'failed', `"${seenBy.test}" of ${seenBy.file} does not see the plant`)
     })
   }

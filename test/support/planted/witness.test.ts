@@ -1,9 +1,12 @@
 /** Who is believed: a test that ran by itself and failed by itself. Everything else around it is no witness of a plant. */
 import assert from 'node:assert/strict'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { HANG_MS } from '../hang.ts'
+import { python, withoutPython } from '../python.ts'
+import { createWarmPython } from '../warm-process.ts'
 import { plantTree } from './planted-tree.ts'
 import { hear, testimoniesOf } from './witness.ts'
 
@@ -71,4 +74,62 @@ test('a planted copy differs in one file, which is its own: the original keeps i
     await tree.remove()
   }
   await assert.rejects(plantTree(root, { file: 'a.ts', replace: 'three', by: 'four' }), /found it 0 times/)
+})
+
+test('a warm interpreter hears tests of two trees: each has its own trainer and no module of the repository', {
+  skip: withoutPython,
+}, async () => {
+  const warm = createWarmPython(python ?? '', ['pytest'])
+  const witness = { file: 'trainer/tests/test_one.py', test: 'test_one' }
+  try {
+    await mkdir(join(root, 'trainer/tests'), { recursive: true })
+    await writeFile(join(root, 'trainer/pyproject.toml'), '')
+    await writeFile(join(root, 'trainer/longhaul_trainer.py'), 'one = 1\n')
+    await writeFile(
+      join(root, witness.file),
+      `import sys
+import longhaul_trainer
+print('output of the test')
+def test_one():
+    repository = ${JSON.stringify(join(import.meta.dirname, '../../../trainer'))}
+    assert not [path for path in sys.path if path.startswith(repository)]
+    # multiprocessing remembers the interpreter's own program.
+    files = [getattr(one, '__file__', None) or '' for name, one in sys.modules.items() if name != '__mp_main__']
+    assert not [file for file in files if file.startswith(repository)]
+    assert longhaul_trainer.one == 1
+`,
+    )
+    const tree = await plantTree(root, { file: 'trainer/longhaul_trainer.py', replace: '= 1', by: '= 2' })
+    try {
+      assert.deepEqual(await hear(root, witness, signal, warm), { end: 'passed' })
+      const told = await hear(tree.root, witness, signal, warm)
+      assert.ok(told.end === 'failed' && /assert 2 == 1/.test(told.why), JSON.stringify(told))
+      assert.deepEqual(await hear(root, witness, signal, warm), { end: 'passed' })
+      await writeFile(join(root, witness.file), 'import sys\nsys.exit(0)\n')
+      await assert.rejects(hear(root, witness, signal, warm), /to run by themselves/)
+    } finally {
+      await tree.remove()
+    }
+  } finally {
+    await warm.close()
+  }
+})
+
+test('a warm call does not end in time: it is ended, and the next one is answered', {
+  skip: withoutPython,
+}, async () => {
+  const warm = createWarmPython(python ?? '', ['pytest'])
+  const env = { PYTHONPATH: root }
+  const call = (timeoutMs: number, module: string) =>
+    warm.run({ command: '', args: ['-m', module], cwd: root, env, timeoutMs })
+  try {
+    await writeFile(join(root, 'waits.py'), 'import time\ntime.sleep(600)\n')
+    await writeFile(join(root, 'ends.py'), 'import os, sys\nprint(sorted(os.environ))\nsys.exit(3)\n')
+    assert.deepEqual(await call(HANG_MS, 'ends'), { exitCode: 3, tail: "['PYTHONPATH']\n", timedOut: false })
+    const { exitCode, timedOut } = await call(2_000, 'waits')
+    assert.deepEqual([exitCode, timedOut], [null, true])
+    assert.equal((await call(HANG_MS, 'ends')).exitCode, 3)
+  } finally {
+    await warm.close()
+  }
 })

@@ -1,6 +1,7 @@
 import type { FileResult } from '../runner/file-result.ts'
 import { runTestFiles } from '../runner/run-test-files.ts'
 import { runTrainerTests } from '../runner/run-trainer-tests.ts'
+import type { WarmPython } from '../warm-process.ts'
 
 /** The test that must see a plant. */
 export interface Witness {
@@ -16,8 +17,13 @@ export type Testimony = { end: 'passed' } | { end: 'failed'; why: string } | { e
 const LIMIT_MS = 20 * 60_000
 
 /** Runs one test in the tree at `root`. @throws Error where it is no witness, see `hearAll` */
-export async function hear(root: string, { file, test }: Witness, signal: AbortSignal): Promise<Testimony> {
-  const said = (await hearAll(root, { file, tests: [test] }, signal)).get(test)
+export async function hear(
+  root: string,
+  { file, test }: Witness,
+  signal: AbortSignal,
+  python: WarmPython | null = null,
+): Promise<Testimony> {
+  const said = (await hearAll(root, { file, tests: [test] }, signal, python)).get(test)
   if (said === undefined) throw new Error(`Expected to hear of "${test}"`)
   return said
 }
@@ -25,17 +31,19 @@ export async function hear(root: string, { file, test }: Witness, signal: AbortS
 /**
  * Runs tests of one file in the tree at `root` by the runner of `npm test`, against the services that this process has in its
  * environment.
+ * @param python runs the tests of pytest, which may be of different trees; null is a new process for them
  * @throws Error where one is no witness: there is none of its title, its file does not load, a hook failed, time was over
  */
 export async function hearAll(
   root: string,
   { file, tests }: { file: string; tests: readonly string[] },
   signal: AbortSignal,
+  python: WarmPython | null = null,
 ): Promise<Map<string, Testimony>> {
   const printed: string[] = []
   const print = (text: string): void => void printed.push(text)
   const results = file.endsWith('.py')
-    ? await runPytest(root, { file, tests }, { signal, print })
+    ? await runPytest(root, { file, tests }, { signal, print, warm: python })
     : await runTestFiles({
         root,
         files: [file],
@@ -87,7 +95,7 @@ export function testimoniesOf(
 async function runPytest(
   root: string,
   { file, tests }: { file: string; tests: readonly string[] },
-  { signal, print }: { signal: AbortSignal; print: (text: string) => void },
+  { signal, print, warm }: { signal: AbortSignal; print: (text: string) => void; warm: WarmPython | null },
 ): Promise<FileResult[]> {
   const python = process.env['LONGHAUL_PYTHON']
   if (python === undefined) {
@@ -103,5 +111,6 @@ async function runPytest(
     timeoutMs: LIMIT_MS,
     signal,
     print: (line) => print(`${line}\n`),
+    ...(warm === null ? {} : { runPython: (input) => warm.run(input) }),
   })
 }

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-import { runCommand } from '../../../src/platform/run-command.ts'
+import { runCommand, type RunCommandInput } from '../../../src/platform/run-command.ts'
 import type { FileResult } from './file-result.ts'
-import { judgePytest, type PytestEvent } from './judge-pytest.ts'
+import { judgePytest, type PytestEnd, type PytestEvent } from './judge-pytest.ts'
 
 export interface RunTrainerTestsInput {
   root: string
@@ -23,6 +23,8 @@ export interface RunTrainerTestsInput {
   signal?: AbortSignal
   /** A line of pytest's. @default to stdout */
   print?: (line: string) => void
+  /** How the interpreter is run. @default as a new process */
+  runPython?: (input: RunCommandInput) => Promise<PytestEnd>
 }
 
 const OPTIONS = ['-q', '-p', 'no:cacheprovider', '-p', 'pytest_events']
@@ -39,11 +41,12 @@ export async function runTrainerTests({
   timeoutMs,
   signal,
   print = console.log,
+  runPython = runCommand,
 }: RunTrainerTestsInput): Promise<FileResult[]> {
   const record = join(scratch, `pytest-${process.pid}.jsonl`)
   // The later -m wins over the one in pyproject.toml.
   const marked = isFull ? ['-m', ''] : []
-  const end = await runCommand({
+  const end = await runPython({
     command: python,
     args: ['-m', 'pytest', ...paths, ...OPTIONS, '-c', config, `--rootdir=${join(root, 'trainer')}`, ...marked],
     cwd: root,
