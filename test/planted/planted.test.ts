@@ -29,7 +29,7 @@ async function inTree<T>(edit: Edit | null, work: (at: string) => Promise<T>): P
   try {
     return await work(tree.root)
   } finally {
-    await tree.remove()
+    tree.remove()
   }
 }
 

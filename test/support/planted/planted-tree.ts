@@ -1,5 +1,6 @@
 /** Copies of the repository in which one statement is false. */
-import { copyFile, link, mkdir, readdir, readFile, rm, symlink, unlink, writeFile } from 'node:fs/promises'
+import { copyFileSync, linkSync, mkdirSync, readdirSync, rmSync } from 'node:fs'
+import { readFile, symlink, unlink, writeFile } from 'node:fs/promises'
 import { stripTypeScriptTypes } from 'node:module'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +15,7 @@ export interface Edit {
 
 export interface PlantedTree {
   root: string
-  remove(): Promise<void>
+  remove(): void
 }
 
 /** Installed, generated or git's own: nothing that a test of the code reads from here. */
@@ -37,29 +38,38 @@ export async function plantTree(root: string, edit: Edit | null): Promise<Plante
   while (inUse.has(number)) number += 1
   inUse.add(number)
   const copy = join(home, String(number))
-  const remove = async (): Promise<void> => {
-    await rm(copy, { recursive: true, force: true })
+  const remove = (): void => {
+    rmSync(copy, { recursive: true, force: true })
     inUse.delete(number)
-    if (inUse.size === 0) await rm(home, { recursive: true, force: true })
+    if (inUse.size === 0) rmSync(home, { recursive: true, force: true })
   }
   try {
-    await copyFolder(root, copy)
+    copyFolder(root, copy)
     await symlink(join(root, 'node_modules'), join(copy, 'node_modules'))
     if (edit !== null) await plant(copy, edit)
     return { root: copy, remove }
   } catch (error) {
-    await remove()
+    remove()
     throw error
   }
 }
 
-async function copyFolder(from: string, to: string): Promise<void> {
-  await mkdir(to, { recursive: true })
-  for (const entry of await readdir(from, { withFileTypes: true })) {
+/** Without promises: of two thousand files they cost twice what the links do. */
+function copyFolder(from: string, to: string): void {
+  mkdirSync(to, { recursive: true })
+  for (const entry of readdirSync(from, { withFileTypes: true })) {
     if (LEFT_OUT.has(entry.name)) continue
     const [source, target] = [join(from, entry.name), join(to, entry.name)]
-    if (entry.isDirectory()) await copyFolder(source, target)
-    else if (entry.isFile()) await link(source, target).catch(() => copyFile(source, target))
+    if (entry.isDirectory()) copyFolder(source, target)
+    else if (entry.isFile()) linkOrCopy(source, target)
+  }
+}
+
+function linkOrCopy(source: string, target: string): void {
+  try {
+    linkSync(source, target)
+  } catch {
+    copyFileSync(source, target)
   }
 }
 

@@ -71,7 +71,7 @@ test('a planted copy differs in one file, which is its own: the original keeps i
     assert.equal((await hear(tree.root, witness, signal)).end, 'failed')
     assert.equal((await hear(root, witness, signal)).end, 'passed')
   } finally {
-    await tree.remove()
+    tree.remove()
   }
   await assert.rejects(plantTree(root, { file: 'a.ts', replace: 'three', by: 'four' }), /found it 0 times/)
 })
@@ -108,7 +108,7 @@ def test_one():
       await writeFile(join(root, witness.file), 'import sys\nsys.exit(0)\n')
       await assert.rejects(hear(root, witness, signal, warm), /to run by themselves/)
     } finally {
-      await tree.remove()
+      tree.remove()
     }
   } finally {
     await warm.close()
