@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from conftest import Command
 from job_files import TRAINER, make_config, make_draft, make_job
 from transformers import AutoModelForCausalLM
 
@@ -174,8 +175,13 @@ def test_dry_run_tells_packing_and_memory_without_weights(tmp_path: Path, policy
     assert step(wrong.write(), dry_run=True) == 64
 
 
+def bench_flags(directory: Path, *flags: str) -> tuple[str, ...]:
+    return ("bench", "--model", str(directory), "--steps", "1", *flags)
+
+
 def run_bench(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "longhaul_trainer", "bench", "--model", str(directory), "--steps", "1", *flags]
+    """In a process that has had no other peak."""
+    command = [sys.executable, "-m", "longhaul_trainer", *bench_flags(directory, *flags)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=TRAINER, env=environment, capture_output=True, text=True, timeout=1200)
 
@@ -190,8 +196,11 @@ def test_bench_without_a_gpu_says_so(policy: Path) -> None:
     assert "Expected a CUDA device" in found.stderr
 
 
-def test_bench_measures_each_phase_and_a_state_that_it_takes_away_again(tmp_path: Path, policy: Path) -> None:
-    found = run_bench(policy, "--device", "cpu", "--context", "64", "--ac", "none", "--state-in", str(tmp_path))
+def test_bench_measures_each_phase_and_a_state_that_it_takes_away_again(
+    tmp_path: Path, policy: Path, forked_command: Command
+) -> None:
+    flags = ("--device", "cpu", "--context", "64", "--ac", "none", "--state-in", str(tmp_path))
+    found = forked_command(*bench_flags(policy, *flags))
     assert found.returncode == 0, found.stderr
     report = json.loads(found.stdout)
     assert all(seconds > 0 for seconds in report["seconds"].values())
@@ -254,8 +263,8 @@ def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest
         ("--offload-activations", "overlapped"),
     ],
 )
-def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, ...]) -> None:
-    found = run_bench(policy, "--device", "cpu", "--context", "32", *switches)
+def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, ...], forked_command: Command) -> None:
+    found = forked_command(*bench_flags(policy, "--device", "cpu", "--context", "32", *switches))
     assert found.returncode == 0, found.stderr[-2000:]
     report = json.loads(found.stdout)
     assert all(seconds > 0 for seconds in report["seconds"].values())
@@ -263,8 +272,8 @@ def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, 
     assert report["tokens_per_s_with_prox"] < report["tokens_per_s"]
 
 
-def test_bench_without_a_pass_for_prox_counts_none(policy: Path) -> None:
-    found = run_bench(policy, "--device", "cpu", "--context", "32", "--prox", "first")
+def test_bench_without_a_pass_for_prox_counts_none(policy: Path, forked_command: Command) -> None:
+    found = forked_command(*bench_flags(policy, "--device", "cpu", "--context", "32", "--prox", "first"))
     assert found.returncode == 0, found.stderr[-2000:]
     report = json.loads(found.stdout)
     assert report["seconds"]["prox"] == 0

@@ -6,44 +6,31 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from conftest import Command
 from job_files import TRAINER
 
 Simulate = Callable[..., dict[str, Any]]
 
 
-def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": f"{TRAINER}:{TRAINER / 'tests'}", "OMP_NUM_THREADS": "1"}
+@pytest.fixture
+def simulated(forked_command: Command) -> Simulate:
+    def simulate(*options: str) -> dict[str, Any]:
+        done = forked_command("simulate", *options)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
 
-
-@pytest.fixture(scope="module")
-def simulated() -> Iterator[Simulate]:
-    """Each simulation is a fork of one process that has imported everything."""
-    command = [sys.executable, "-m", "warm_simulator"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()) as warm:
-        assert warm.stdin is not None
-        assert warm.stdout is not None
-        questions, answers = warm.stdin, warm.stdout
-
-        def simulate(*options: str) -> dict[str, Any]:
-            questions.write(json.dumps(options) + "\n")
-            questions.flush()
-            found = answers.readline()
-            assert found.startswith("{"), f"ended with {found}"
-            assert answers.readline() == "0\n"
-            return json.loads(found)
-
-        yield simulate
-        questions.close()
+    return simulate
 
 
 def test_the_command_says_the_same_in_a_process_of_its_own(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "1", "--context", "1024")
     command = [sys.executable, "-m", "longhaul_trainer", "simulate", *options]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment(), check=False)
+    environment = {**os.environ, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     found = json.loads(done.stdout.splitlines()[-1])
     assert {**found, "seconds": 0} == {**simulated(*options), "seconds": 0}
