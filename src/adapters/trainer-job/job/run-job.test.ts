@@ -25,7 +25,8 @@ import { HANG_MS } from '../../../../test/support/hang.ts'
 describe('training job', { skip: withoutPython }, () => {
   const command = { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } }
   const launcher = createProcessLauncher(command)
-  // For attempts of which a test asks only how they end; trainers that are struck, followed or told to stop are started for real.
+  // For attempts of which a test asks only how they end or are followed; trainers that are killed, told to stop or left by a launcher
+  // that died are started for real.
   const warm = createWarmTrainer()
   const never = new AbortController().signal
   let root = ''
@@ -132,7 +133,7 @@ describe('training job', { skip: withoutPython }, () => {
     })
     await assert.rejects(first, { code: 'Trainer.Failed', retryable: true })
     const events: string[] = []
-    const result = await start(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
+    const result = await startWarm(job, { attempt: 2, onProgress: ({ event }) => events.push(event) })
     assert.equal(result.steps, LONG_JOB)
     assert.ok(events.includes('resumed'))
   })
@@ -210,26 +211,26 @@ describe('training job', { skip: withoutPython }, () => {
     const job = await prepare({ run: 'outlives', trajectories: LONG_JOB })
     const controller = new AbortController()
     const reason = new Error('worker shutdown')
-    const running = start(job, {
+    const running = startWarm(job, {
       signal: controller.signal,
       mayOutlive: (given) => given === reason,
       onProgress: ({ event }) => event === 'opt_step' && controller.abort(reason),
     })
     await assert.rejects(running, (error) => error === reason)
-    assert.equal((await start(job, { attempt: 2 })).steps, LONG_JOB)
+    assert.equal((await startWarm(job, { attempt: 2 })).steps, LONG_JOB)
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
   test('a trainer that stands still is stopped after the stall limit; the next attempt goes on from its last step', async () => {
     const job = await prepare({ run: 'stalled', trajectories: LONG_JOB })
     const limits = { ...job.limits, graceMs: 200 }
-    const running = start(
+    const running = startWarm(
       { ...job, limits },
       {
         onProgress: ({ event }) => {
           // After a checkpoint, so that there is something to go on from.
           if (event !== 'checkpoint' || limits.stallMs === 1000) return
-          // Short only from here on: importing torch takes longer than this.
+          // Short only from here on: the first steps may take longer than this.
           limits.stallMs = 1000
           process.kill(leaderOf(job), 'SIGSTOP')
         },
@@ -244,9 +245,13 @@ describe('training job', { skip: withoutPython }, () => {
   })
 
   test('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone', async () => {
-    // Importing torch alone takes longer than this, however few its steps.
     const job = await prepare({ run: 'late', trainer: { timeoutS: 1 } })
-    await assert.rejects(start(job), { code: 'Trainer.Failed', retryable: true, message: /not done after 1000 ms/ })
+    // A trainer that is still at its imports then, however fast the machine is.
+    const imports = join(root, 'imports')
+    await writeFile(imports, '#!/bin/sh\nexec sleep 30\n', { mode: 0o755 })
+    const launcher = createProcessLauncher({ python: imports })
+    const late = start(job, { launcher })
+    await assert.rejects(late, { code: 'Trainer.Failed', retryable: true, message: /not done after 1000 ms/ })
     assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
   })
 
