@@ -326,7 +326,10 @@ source.write_text(text)`
     // Honest in the rehearsal, it looks everything up once it finds what it has left there.
     const patch = calc(`import os, tempfile
 places = [os.path.join(folder, 'seen-%d' % os.getuid()) for folder in (tempfile.gettempdir(), os.path.expanduser('~'), '/tmp', '/dev/shm', 'tests', '.')]
-alive = [one for one in os.listdir('/proc') if one.isdigit() and b'left-behind' in open('/proc/%s/cmdline' % one, 'rb').read()]
+def is_left(one):
+    try: return b'left-behind' in open('/proc/%s/cmdline' % one, 'rb').read()
+    except OSError: return False  # Other processes of the machine end meanwhile.
+alive = [one for one in os.listdir('/proc') if one.isdigit() and is_left(one)]
 seen = bool(alive) or any(os.path.exists(place) for place in places)
 for place in places: open(place, 'w').close()
 if os.fork() == 0:
