@@ -45,8 +45,8 @@ export function planSeed(seed: number, faults: readonly Fault[] = FAULTS): SeedP
 function cellOf(fault: Fault, phase: Phase, nth: number): Cell {
   // A second host may get no more than one episode.
   if (fault.needsSecondHost === true) return { fault, phase, nth: 0 }
-  // The first half of a run may have no further part yet.
-  return { fault, phase, nth: fault.needsParts === true ? 0.5 + nth / 2 : nth }
+  // The first half of a run may have no further part yet. A rollout that is ended early leaves parts to the fault after it.
+  return { fault, phase, nth: fault.strikesPart === true ? 0.5 + nth / 2 : nth }
 }
 
 /** The earlier phase first: something must be left for the second fault. */

@@ -42,8 +42,10 @@ export interface Fault {
   /** No other fault in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
-  /** Strikes parts of a rollout. */
+  /** Strikes a rollout that is played in parts. */
   needsParts?: boolean
+  /** Strikes a part itself: there has to be one by then. */
+  strikesPart?: boolean
   /** Strikes records of one kind of store only. @default any */
   store?: StoreKind
   /** Only training runs have what it strikes: at all of its phases, or at these. */

@@ -66,6 +66,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
   ...(['rollout', 'part'] as const).map(
     (level): Fault => ({
       ...PARTS,
+      strikesPart: level === 'part',
       name: `terminate-one:${level}`,
       strike: async (input) => {
         const workflowId = await findWorkflow(input, level)
@@ -77,7 +78,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
   ),
   ...(['root', 'stage', 'rollout', 'part', 'group', 'episode'] as const).map(
     (level): Fault => ({
-      ...(level === 'part' ? PARTS : RESTART),
+      ...(level === 'part' ? { ...PARTS, strikesPart: true } : RESTART),
       name: `reset:${level}`,
       ...(level === 'stage' ? { needsTraining: RESTART_PHASES } : {}),
       strike: async (input) => {
