@@ -27,6 +27,278 @@ test('every name of SWE-rebench-V2 has a parser, and no other name', () => {
   }
 })
 
+/** What it shows, the parser, its lines, and what upstream's parser finds in them. */
+const CORNERS: [string, string, string[], Record<string, string>][] = [
+  [
+    'a failure keeps its place when the test passes later, and takes the place of an earlier pass',
+    'parse_log_cpp',
+    ['a::t FAILED', 'b::t PASSED', 'a::u PASSED', 'b::u FAILED'],
+    { t: FAILED, u: FAILED },
+  ],
+  [
+    'colons count before the status only',
+    'parse_log_cpp',
+    ['a.cc::t PASSED x::y', '::u PASSED'],
+    { t: PASSED, u: PASSED },
+  ],
+  [
+    'the heading of the failures has 35 signs on its right at least',
+    'parse_log_cpp',
+    [`${'='.repeat(35)} FAILURES ${'='.repeat(34)}`, 'a.py::t PASSED'],
+    { t: PASSED },
+  ],
+  [
+    'the heading of the failures may have more signs on its right; lines that share a blank are no heading',
+    'parse_log_cpp',
+    [
+      `${'='.repeat(35)} FAILURES ${'='.repeat(36)}`,
+      'a.py::t PASSED',
+      `${'_'.repeat(27)} ${'_'.repeat(27)}`,
+      `${'_'.repeat(27)} u ${'_'.repeat(27)}`,
+    ],
+    { u: FAILED },
+  ],
+  [
+    'words are compared as Python compares them: ß is SS in capitals, and the sign of Kelvin is a k',
+    'parse_log_cpp_v3',
+    ['a... paßed', 'b... o\u212A', 'c... done'],
+    { a: PASSED, b: PASSED, c: ERROR },
+  ],
+  [
+    'case is ignored, also where only blanks are left for a name',
+    'parse_log_cpp_v4',
+    ['1/3 TEST #1: a .... PASSED', '2/3 test #2:   .. failed', '3/3 Test #3: c ... skipped'],
+    { a: PASSED, '': FAILED, c: SKIPPED },
+  ],
+  ['a name may be empty', 'parse_log_googletest', ['[ OK ]  (1 ms)'], { '': PASSED }],
+  ['an equals sign behind the outcome is none of the two', 'parse_log_minitest', ['x. y = z. F='], { x: FAILED }],
+  ['the mark belongs to a name that would be empty', 'parse_log_ruby_unit', ['test: : .', ': .'], { 'test: ': PASSED }],
+  [
+    'the worst result stays, and of two that are equally good the first',
+    'parse_log_ruby_v1',
+    [
+      'test_a ERROR',
+      'test_a FAIL',
+      'test_b SKIP',
+      'test_b PASS',
+      'test_c FAIL',
+      'test_c ERROR',
+      'test_d PASS',
+      'test_d FAIL',
+    ],
+    { test_a: ERROR, test_b: SKIPPED, test_c: ERROR, test_d: FAILED },
+  ],
+  ['a skip has its letter', 'parse_log_ruby_v2', ['A#b = 1 s = S'], { 'A#b': SKIPPED }],
+  [
+    'a line that goes on behind its bracket is no suite, and a time alone is an empty name',
+    'parse_log_phpunit',
+    ['Calc (Tests\\Calc) runs', '✔ adds', '✔ [1.2 ms]'],
+    { 'None > adds': PASSED, 'None > ': PASSED },
+  ],
+  [
+    'totals name no test, also where they count skips; a time has a small s',
+    'parse_log_php_v1',
+    ['✓ adds  1S', '  Tests:    3 skipped, 2 passed (5 assertions)', '  Duration: 1 skipped', '___ skipped'],
+    { 'adds  1S': PASSED },
+  ],
+  ['a bracket that nothing opens belongs to the name', 'parse_log_npx', ['  1) foo)'], { 'foo)': FAILED }],
+  [
+    'a class that is a dot alone has no name',
+    'parse_java_mvn',
+    ['Tests run: 1, Failures: 0, Errors: 0, Skipped: 0 - in .'],
+    {},
+  ],
+  [
+    'a class with a skipped test is skipped',
+    'parse_java_mvn',
+    ['Tests run: 1, Failures: 0, Errors: 0, Skipped: 1 - in A'],
+    { A: SKIPPED },
+  ],
+  [
+    'an open element is read for 4,096 characters',
+    'parse_log_junit',
+    [`<testcase name="a">\uFFFF${'.'.repeat(4087)}<failure`],
+    { a: FAILED },
+  ],
+  [
+    'an open element is read for no character more, of which the last of two bytes counts as one',
+    'parse_log_junit',
+    [`<testcase name="a">\uFFFF${'.'.repeat(4088)}<failure`],
+    { a: PASSED },
+  ],
+  ['blanks part namespaces behind :only', 'parse_log_lein', ['lein test :only e.f g/h'], { 'e.f g': PASSED }],
+  [
+    'the time closes the line, and the first failure or the last one stays',
+    'parse_log_scala',
+    [
+      '[info] - a *** FAILED *** (1 ms)',
+      '[info] - a (1 ms)',
+      '[info] - b (1 ms)',
+      '[info] - b *** FAILED *** (1 ms)',
+      '[info] - c (1 m',
+      '[info] - d () (1 ms)',
+      '[info] - e (1 ms) later',
+    ],
+    { a: FAILED, b: FAILED, 'd ()': PASSED },
+  ],
+  [
+    'blanks inside of printed colours belong to the name',
+    'parse_log_scala_v2',
+    ['x [0m[31m  a[0m [90m1s[0m'],
+    { '  a': FAILED },
+  ],
+  [
+    'other endings have statuses of their own, and a time alone is an empty name',
+    'parse_log_scala_v3',
+    [
+      '[info] - a *** ABORTED ***',
+      '[info] - b *** IGNORED ***',
+      '[info] - c *** CANCELED ***',
+      '[info] - d *** CANCELLED ***',
+      '[info] - e *** PENDING ***',
+      '[info] - (2 seconds)',
+    ],
+    { a: ERROR, b: SKIPPED, c: SKIPPED, d: SKIPPED, e: SKIPPED, '': PASSED },
+  ],
+  ['a colon may begin a name behind blanks', 'parse_log_haskell', ['  : OK: FAIL'], { ': OK': FAILED }],
+  [
+    'statuses behind a colon, brackets inside of a name, noise, and results that come twice',
+    'parse_log_haskell',
+    [
+      'a: SKIP',
+      'b: PENDING',
+      '✓ reads (all) parts',
+      '✓ calls () (2 ms)',
+      'Linking dist/build/spec: OK',
+      '✗ c',
+      '✓ c',
+      '✓ d',
+      '✗ d',
+    ],
+    { a: SKIPPED, b: SKIPPED, 'reads (all) parts': PASSED, calls: PASSED, c: FAILED, d: FAILED },
+  ],
+  ['the failures may begin the log', 'parse_log_haskell_v2', ['Failures:', '  1) A.B, fails'], { 'A.B.fails': FAILED }],
+  [
+    'the tree begins behind the heading, whatever its first line is',
+    'parse_log_haskell_v2',
+    ['Test suite x: RUNNING...', 'Main', '  adds'],
+    { 'Main.adds': PASSED },
+  ],
+  [
+    'without a heading the tree begins at the first line that has a dot and is no noise',
+    'parse_log_haskell_v2',
+    ['Resolving dependencies...', '', 'A.B', '  adds'],
+    { 'A.B.adds': PASSED },
+  ],
+  [
+    'levels without a name are left out',
+    'parse_log_haskell_v2',
+    ['Test suite x: RUNNING...', '    deep', '  flat'],
+    { deep: PASSED, flat: PASSED },
+  ],
+  [
+    'each word has its status, and a failure stays',
+    'parse_log_ocaml',
+    [
+      '[PASS] s 0 a',
+      '[FAILED] s 1 b',
+      '[SKIP] s 2 c',
+      '[SKIPPED] s 3 d',
+      '[FAIL] s 4 e',
+      '[OK] s 4 e',
+      '[OK] s 5 f',
+      '[FAIL] s 5 f',
+    ],
+    {
+      's 0 a': PASSED,
+      's 1 b': FAILED,
+      's 2 c': SKIPPED,
+      's 3 d': SKIPPED,
+      's 4 e': FAILED,
+      's 5 f': FAILED,
+    },
+  ],
+  [
+    'an empty line is no output, and a path may end at its first part',
+    'parse_log_ocaml_v2',
+    ['Running[1]: (a)', 'Output[1]:', '', 'Running[2]: (./ t.exe)', 'Output[2]:', 'x'],
+    { 't.exe': PASSED },
+  ],
+  [
+    'one blank parts a bar from a name, a name may begin with a bar, and a row of one name is its numbers',
+    'parse_log_julia',
+    [
+      'Test Summary: | Pass  Fail  Error  Total  Time',
+      '  | a | 1 1',
+      ' | b | 1 1',
+      '  |           2  2',
+      '12 of 3 3',
+      '  x 1 1',
+      '| 1 1',
+      ' | 1 1',
+    ],
+    { '| a': PASSED, '| b': PASSED, '': ERROR },
+  ],
+  [
+    'four numbers are passes, failures, errors and their sum',
+    'parse_log_julia',
+    ['Test Summary: | Pass  Fail  Error  Total  Time', 'a | 5 1 0 6', 'b | 5 0 1 6', 'c | 5 0 0 5', 'd | 5 1 1 7'],
+    { a: FAILED, b: ERROR, c: PASSED, d: ERROR },
+  ],
+  [
+    'what is not named a failure is an error',
+    'parse_log_julia',
+    ['Test Summary: | Pass  Broken  Total  Time', 'a | 1 1 2'],
+    { a: ERROR },
+  ],
+  [
+    'a failure stays, and a time may be all that there is for a name',
+    'parse_log_csharp',
+    ['  Failed a [1 ms]', '  Passed a [1 ms]', '  Skipped   [1 ms]'],
+    { a: FAILED, '[1 ms]': SKIPPED },
+  ],
+  [
+    'a failure counts in its section only, and a time alone is an empty name',
+    'parse_log_r',
+    ['✔ | 1 | a', '✔ | 1 | [1s]', 'Failure (x): b'],
+    { a: PASSED, '': PASSED },
+  ],
+  [
+    'the section of failures may begin the log',
+    'parse_log_r',
+    ['── Failed tests ──', 'Failure (x): a', 'Error (y): b [1.2s]'],
+    { a: FAILED, b: ERROR },
+  ],
+  [
+    'each word has its status',
+    'parse_log_r_v2',
+    ['NOTE', 'NOTES', 'WARNING', 'WARNINGS', 'ERROR', 'ERRORS', 'FAIL', 'FAILED', 'SKIPPED'].map(
+      (word) => `* checking ${word} ... ${word}`,
+    ),
+    {
+      NOTE: PASSED,
+      NOTES: PASSED,
+      WARNING: FAILED,
+      WARNINGS: FAILED,
+      ERROR,
+      ERRORS: ERROR,
+      FAIL: FAILED,
+      FAILED,
+      SKIPPED,
+    },
+  ],
+  [
+    'a check without a name is none',
+    'parse_log_r_v2',
+    ['* checking  ... OK', '* checking ... OK', '* checking  ...', 'OK', '* checking ...', 'OK'],
+    {},
+  ],
+]
+
+for (const [title, parser, lines, expected] of CORNERS) {
+  test(`${parser}: ${title}`, () => assert.deepEqual(read(parser, ...lines), expected))
+}
+
 test('C and C++: redis, jq, micropython, Google Test, doctest and the four of cpp', () => {
   assert.deepEqual(read('parse_log_redis', '[ok]: GET (12 ms)', '[err]: SET in tests/x.tcl', ' [ignore]: in a in b'), {
     GET: PASSED,
@@ -354,6 +626,12 @@ test('Haskell, OCaml and Elixir', () => {
   assert.deepEqual(read('parse_log_ocaml_v2', 'Running[1]: (cd a && ./b/t.exe -x)', 'Output[01]:', 'fatal', 'OK'), {
     't.exe': FAILED,
   })
+  // A program that says nothing about its result has one when all have ended.
+  const words = ['Running[1]: (a)', 'Running[2]: (b)', 'Output[1]:', 'x', 'Output[2]:', 'OK']
+  assert.deepEqual(Object.entries(read('parse_log_ocaml_v2', ...words)), [
+    ['b', PASSED],
+    ['a', PASSED],
+  ])
   assert.deepEqual(read('parse_log_ocaml_v3', '[ok] a  b', '[Ko] a b', '[note] c'), { 'a b': FAILED })
   assert.deepEqual(read('parse_log_ocaml_v4', 'PASSED a b  rest', '\u001B[31mERROR\u001B[0m c'), {
     'a b': PASSED,
@@ -463,6 +741,7 @@ test('Lua, R, Julia, Swift and C#', () => {
     { b: PASSED, c: FAILED, d: ERROR },
   )
   raises('ValueError', 'parse_log_julia', header, 'a | ² 2')
+  raises('ValueError', 'parse_log_julia', header, 'a | 1 0 ²')
   assert.deepEqual(
     read('parse_log_swift', "Test Case 'A.b' passed (0.1 seconds)", "Test Case 'A.c' failed (1 seconds)"),
     { 'A.b': PASSED, 'A.c': FAILED },
@@ -488,4 +767,8 @@ test('names that would fill the memory are refused: a long suite before each of 
   const suite = `S${'x'.repeat(10_000)} (C)`
   raises('MemoryError', 'parse_log_phpunit', suite, ...Array.from({ length: 500 }, (_, at) => `✔ t${at}`))
   raises('MemoryError', 'parse_log_p5js', '<<a></a>b>'.repeat(100))
+  // 1,100 names of 1,216 characters are 64 times the log's 4,516 and a million more, to the character.
+  const names = (count: number): string[] => [`S${'x'.repeat(1211)} (C)`, ...Array.from({ length: count }, () => '✔t')]
+  assert.deepEqual(read('parse_log_phpunit', ...names(1100)), { [`S${'x'.repeat(1211)} > t`]: PASSED })
+  raises('MemoryError', 'parse_log_phpunit', ...names(1101))
 })

@@ -36,6 +36,7 @@ const VECTORS: [string, [string, string] | null, [string, string] | null][] = [
   ['[gw0] [ 50%] PASSED a.py::t', null, null],
   ['XPASS a.py::t', null, null],
   ['PASSED', null, null],
+  ['XPASSED', null, null],
   ['\tPASSED a', null, ['a', 'PASSED']],
   ['PASSED\tz q', ['z', 'PASSED'], ['q', 'PASSEDz']],
   ['PASSED id[12mx]', ['id[12mx]', 'PASSED'], ['idx]', 'PASSED']],

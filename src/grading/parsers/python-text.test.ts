@@ -1,7 +1,9 @@
 /** Python's own answers, from CPython 3.11: `str.strip`, `str.split`, `str.splitlines`, `int`. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { pythonPattern } from './python-pattern.ts'
 import {
+  isPythonDigit,
   isZero,
   PythonError,
   pythonItem,
@@ -55,6 +57,20 @@ test('numbers are zero in every script, signed or not, and Python refuses more t
   assert.equal(isZero('0'.repeat(4300)), true)
   assert.equal(isZero(`-${'0'.repeat(4300)}`), true)
   assert.throws(() => isZero('0'.repeat(4301)), /^PythonError: ValueError: Exceeds the limit \(4300 digits\)/)
+})
+
+test('digits are also raised ones and circled ones, and an empty text is none', () => {
+  for (const digits of ['0', '٣', '²', '①', '1²']) assert.equal(isPythonDigit(digits), true, digits)
+  for (const other of ['', '½', 'x', '1x', 'x²', '-1']) assert.equal(isPythonDigit(other), false, other)
+})
+
+test('classes of patterns mean inside of brackets what they mean outside', () => {
+  const spaces = pythonPattern(String.raw`^[\s,]+$`)
+  for (const text of [',', '\u001C,\u0085']) assert.equal(spaces.test(text), true, JSON.stringify(text))
+  for (const text of ['[', ']', '\uFEFF']) assert.equal(spaces.test(text), false, JSON.stringify(text))
+  const words = pythonPattern(String.raw`^[\w.]+$`)
+  for (const text of ['é.٣_']) assert.equal(words.test(text), true, text)
+  for (const text of ['[', ']', '-']) assert.equal(words.test(text), false, text)
 })
 
 test('an element that is not there raises as a list of Python does', () => {

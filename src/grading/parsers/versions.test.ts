@@ -33,6 +33,9 @@ const VECTORS: [string, [string, string] | null, [string, string] | null][] = [
   ['PASSED\ta.py::t', null, ['a.py::t', 'PASSED']],
   ['PASSED\u001Fa.py::t', null, ['a.py::t', 'PASSED']],
   ['PASSED', null, null],
+  ['XPASSED', null, null],
+  ['SKIPPED x[3]', ['x[3]', 'SKIPPED'], ['x[3]', 'SKIPPED']],
+  ['SKIPPED [3]x', ['[3]x', 'SKIPPED'], ['[3]x', 'SKIPPED']],
 ]
 
 for (const [line, five, rebench] of VECTORS) {
@@ -102,6 +105,17 @@ test('django: results, the test that ok credits, an interrupted line, and a fail
     '--version is equivalent to version': 'PASSED',
   })
   assert.throws(() => parse('swebench-4.1', 'django/django', 'ERROR:'), PythonError)
+})
+
+test('django: each message that stands in a line credits the test before it, the last one only with its end', () => {
+  const message = (name: string): string => `${name} ... Testing against Django installed in /x\nCreating ... x`
+  const end = 'with 2 processes (0 silenced).\nok'
+  const log = [message('test_a'), end, message('test_b'), end, message('test_c')].join('\n')
+  assert.deepEqual(Object.fromEntries(parse('swebench-4.1', 'django/django', log)), {
+    Creating: 'PASSED',
+    test_a: 'PASSED',
+    test_b: 'PASSED',
+  })
 })
 
 test('sympy: headings and last words; SWE-rebench-V2 takes the mark of the file off', () => {
