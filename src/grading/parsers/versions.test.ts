@@ -136,6 +136,17 @@ test('a line of a million blanks and file names costs no squared time', { timeou
   assert.deepEqual(parse('swebench-4.1', 'django/django', beginnings), [])
 })
 
+test('a report of many elements that are never closed costs no squared time', { timeout: HANG_MS }, () => {
+  const open = '<testcase name="a">'.repeat(100_000)
+  assert.deepEqual(
+    parse('rebench-v2', 'parse_log_junit', `${open}${'.'.repeat(5000)}<failure<testcase name="b"><failure`),
+    [
+      ['a', 'PASSED'],
+      ['b', 'FAILED'],
+    ],
+  )
+})
+
 test('nebo reads workers, percentages and ids with blanks', () => {
   const log = [
     '[gw0] [ 50%] PASSED a.py::t[a b] ',
