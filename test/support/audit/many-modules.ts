@@ -1,7 +1,7 @@
 /** Many small projects with their hidden tests in one repository: an audit starts once for all of them. */
 import assert from 'node:assert/strict'
 import { PRISTINE, SOLVED } from './repositories.ts'
-import type { AuditAnswer } from './run-audit.ts'
+import { type AuditAnswer, explain } from './run-audit.ts'
 
 export interface SmallProject {
   title: string
@@ -54,9 +54,10 @@ function numbered(project: SmallProject, index: number) {
 }
 
 /** Did all tests of this module pass honestly? */
-export function isPaid({ tests, canaries }: AuditAnswer, module: string): boolean {
+export function isPaid(answer: AuditAnswer, module: string): boolean {
+  const { tests, canaries } = answer
   const name = module.replaceAll('/', '.').replace(/\.py$/, '')
   const own = tests.filter(({ id }) => id.startsWith(`${module}::`) || id.includes(`(${name}.`))
-  assert.ok(own.length > 0, `no test of ${module}`)
+  assert.ok(own.length > 0, `no test of ${module}: ${explain(answer)}`)
   return own.every(({ outcome }) => outcome === 'passed') && canaries.every((one) => one.ok || one.module !== module)
 }
