@@ -36,7 +36,11 @@ export interface AuditedRepository {
   endAfterMs?: number
 }
 
-let nextUid = 61_000 + (process.pid % 4000)
+/**
+ * A user for each audit of this machine. An audit ends every process of its user, also those of containers, whose audits take users
+ * between 61,000 and 65,000, and those of a test beside it.
+ */
+let nextUid = 100_000 + process.pid * 1_000
 
 export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
   const { python, runner, pristine = PRISTINE, patch, hidden, spec = {}, prepare, endAfterMs } = input
