@@ -154,31 +154,45 @@ describe('hosts', { skip: needsChaos }, () => {
   test('two idle hosts: episodes that begin together are spread over both; the worker of one is stopped and started amid a turn: the run is the undisturbed one', async () => {
     await steer('uncordon', 'chaos-b')
     await untilHost('chaos-b', ({ facts }) => facts?.takesWork === true)
+    let struck: ChaosRole = 'sandbox'
     const upgrade = strikeAt({
-      process: 'sandbox',
-      strike: async () => stack.process('sandbox').signal('SIGTERM'),
-      over: () => stack.startWorker('sandbox'),
+      process: ['sandbox', 'sandbox-b'],
+      strike: async (process) => {
+        struck = process
+        stack.process(process).signal('SIGTERM')
+      },
+      over: () => stack.startWorker(struck),
     })
-    const played = await play([upgrade])
-    assert.deepEqual(played.violations, [])
-    assert.deepEqual(namesOf(played), [upgrade.name])
-    assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
-    const placements = await placementsOf(played.run)
-    assert.deepEqual([...new Set(placements.flat())].toSorted(), ['chaos-a', 'chaos-b'])
+    // A host holds back for milliseconds after each episode. On a busy machine the other one may not ask in that time.
+    const seen: string[][] = []
+    do {
+      const played = await play([upgrade])
+      assert.deepEqual(played.violations, [])
+      assert.deepEqual(namesOf(played), [upgrade.name])
+      assert.deepEqual(compareRuns({ quiet, hurt: played.digest, expects: 'identical' }), [])
+      const placements = await placementsOf(played.run)
+      seen.push([...new Set(placements.flat())].toSorted())
+    } while (seen.at(-1)?.length === 1 && seen.length < 3)
+    assert.deepEqual(seen.at(-1), ['chaos-a', 'chaos-b'], JSON.stringify(seen))
   })
 
   let runName = ''
 
   /** Remembers the run's name for what strikes. */
-  function strikeAt(plan: { process: ChaosRole; strike: () => Promise<void>; over?: () => Promise<unknown> }): Fault {
+  function strikeAt(plan: {
+    process: ChaosRole | readonly ChaosRole[]
+    strike: (process: ChaosRole) => Promise<void>
+    over?: () => Promise<unknown>
+  }): Fault {
+    const processes: readonly string[] = [plan.process].flat()
     return {
       name: `host ${++strikes}`,
       phases: ['executed'],
       expects: 'identical',
-      matches: ({ process: name }) => name === plan.process,
-      async strike({ run }) {
+      matches: ({ process: name }) => processes.includes(name),
+      async strike({ run, visit }) {
         runName = run
-        await plan.strike()
+        await plan.strike(visit.process as ChaosRole)
         return { over: plan.over?.() ?? Promise.resolve(), seen: () => true }
       },
     }

@@ -16,7 +16,7 @@ import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { ChatRequest } from '../../src/contracts/policy.types.ts'
 import type { ChatRecipe } from '../../src/contracts/recipe.types.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
-import { type LiveEngine, untilAtWork } from '../support/live-engine/engine-process.ts'
+import { askUntilAtWork, type LiveEngine } from '../support/live-engine/engine-process.ts'
 import { findLlamaCpp, startLlamaCpp } from '../support/live-engine/llama-cpp.ts'
 import { freePort } from '../support/loopback.ts'
 import { attachWorld, needsStack } from '../support/pipeline-world.ts'
@@ -207,8 +207,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
   test('a request that is given up ends in the server too, with the reason of its signal', async () => {
     const given = new AbortController()
     const reason = new Error('the episode was cancelled')
-    const asked = manyLong(given.signal)
-    await untilAtWork(running)
+    const asked = await askUntilAtWork({ ask: () => manyLong(given.signal), running })
     given.abort(reason)
     const ends = await Promise.allSettled(asked)
     const refused = ends.filter((end) => end.status === 'rejected')
@@ -218,8 +217,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
   })
 
   test('it is killed amid its work: the one that is started in its place finishes it', async () => {
-    const asked = manyLong(signal)
-    await untilAtWork(running)
+    const asked = await askUntilAtWork({ ask: () => manyLong(signal), running })
     await server.kill()
     server = await start()
     for (const { answer } of await Promise.all(asked)) assert.equal(answer.model, NAME)

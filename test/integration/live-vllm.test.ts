@@ -16,7 +16,7 @@ import { selfCheck } from '../../src/adapters/policy-server/self-check.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest, SampleResult } from '../../src/contracts/policy.types.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
-import { type LiveEngine, untilAtWork } from '../support/live-engine/engine-process.ts'
+import { askUntilAtWork, type LiveEngine } from '../support/live-engine/engine-process.ts'
 import { findVllm, startVllm } from '../support/live-engine/vllm.ts'
 import { freePort } from '../support/loopback.ts'
 import { type RunningServer, runPython, startPolicyServer, withoutPython } from '../support/python.ts'
@@ -106,8 +106,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
     test('a request that is given up ends in the engine too, with the reason of its signal', async () => {
       const given = new AbortController()
       const reason = new Error('the episode was cancelled')
-      const asked = manyLong(first, client, given.signal)
-      await untilAtWork(running)
+      const asked = await askUntilAtWork({ ask: () => manyLong(first, client, given.signal), running })
       given.abort(reason)
       const ends = await Promise.allSettled(asked)
       const refused = ends.filter((end) => end.status === 'rejected')
@@ -172,8 +171,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
     })
 
     test('the engine is killed amid a sample: the one that is started in its place finishes it, with the weights that were asked for', async () => {
-      const asked = manyLong(second, client, signal)
-      await untilAtWork(running)
+      const asked = await askUntilAtWork({ ask: () => manyLong(second, client, signal), running })
       await engine?.kill()
       // Its client goes on trying: the answers are of the engine that was started after it, on the policy that the requests name.
       engine = await start(second, 'reload')

@@ -92,10 +92,26 @@ function killGroup({ pid }: ChildProcess): void {
   }
 }
 
-/** Until an engine has begun with what it was asked. @param running requests that it works on, by its own account */
-export async function untilAtWork(running: () => Promise<number>): Promise<void> {
-  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(5)) {
-    if ((await running()) > 0) return
+interface AskUntilAtWorkInput<T> {
+  /** Asks for much at once. */
+  ask: () => Promise<T>[]
+  /** Requests that the engine works on, by its own account. */
+  running: () => Promise<number>
+}
+
+/**
+ * Until an engine has begun with what it was asked. On a busy machine it may be done before its account is read: then it is asked
+ * again.
+ * @returns the answers that are still to come
+ */
+export async function askUntilAtWork<T>({ ask, running }: AskUntilAtWorkInput<T>): Promise<Promise<T>[]> {
+  for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; ) {
+    const asked = ask()
+    let areOver = false
+    void Promise.allSettled(asked).then(() => (areOver = true))
+    for (; !areOver && Date.now() < deadline; await sleep(5)) {
+      if ((await running()) > 0) return asked
+    }
   }
   throw new Error('The engine was never at work')
 }
