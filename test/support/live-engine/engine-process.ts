@@ -107,11 +107,10 @@ interface AskUntilAtWorkInput<T> {
 export async function askUntilAtWork<T>({ ask, running }: AskUntilAtWorkInput<T>): Promise<Promise<T>[]> {
   for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; ) {
     const asked = ask()
-    let areOver = false
-    void Promise.allSettled(asked).then(() => (areOver = true))
-    for (; !areOver && Date.now() < deadline; await sleep(5)) {
+    const over = Promise.allSettled(asked).then(() => true)
+    do {
       if ((await running()) > 0) return asked
-    }
+    } while (Date.now() < deadline && !(await Promise.race([over, sleep(5, false)])))
   }
   throw new Error('The engine was never at work')
 }
