@@ -138,6 +138,10 @@ function isBusy(cause: unknown): boolean {
 
 function explained(cause: unknown, temporal: TemporalSettings): unknown {
   if (/code: NotFound/.test(String(cause))) return unknownNamespace(temporal.namespace, cause)
+  return refusedOr(cause, temporal)
+}
+
+function refusedOr(cause: unknown, temporal: TemporalSettings): unknown {
   return REFUSED.test(String(cause)) ? refused(temporal, cause) : cause
 }
 
@@ -194,7 +198,7 @@ async function open(temporal: TemporalSettings): Promise<NativeConnection> {
     const { address, credentials } = temporal
     return await Promise.race([NativeConnection.connect({ address, ...credentials }), silence])
   } catch (cause) {
-    throw REFUSED.test(String(cause)) ? refused(temporal, cause) : cause
+    throw refusedOr(cause, temporal)
   }
 }
 

@@ -154,14 +154,10 @@ describe('hosts', { skip: needsChaos }, () => {
   test('two idle hosts: episodes that begin together are spread over both; the worker of one is stopped and started amid a turn: the run is the undisturbed one', async () => {
     await steer('uncordon', 'chaos-b')
     await untilHost('chaos-b', ({ facts }) => facts?.takesWork === true)
-    let struck: ChaosRole = 'sandbox'
     const upgrade = strikeAt({
       process: ['sandbox', 'sandbox-b'],
-      strike: async (process) => {
-        struck = process
-        stack.process(process).signal('SIGTERM')
-      },
-      over: () => stack.startWorker(struck),
+      strike: async (process) => stack.process(process).signal('SIGTERM'),
+      over: (process) => stack.startWorker(process),
     })
     // A host holds back for milliseconds after each episode. On a busy machine the other one may not ask in that time.
     const seen: string[][] = []
@@ -182,7 +178,7 @@ describe('hosts', { skip: needsChaos }, () => {
   function strikeAt(plan: {
     process: ChaosRole | readonly ChaosRole[]
     strike: (process: ChaosRole) => Promise<void>
-    over?: () => Promise<unknown>
+    over?: (process: ChaosRole) => Promise<unknown>
   }): Fault {
     const processes: readonly string[] = [plan.process].flat()
     return {
@@ -192,8 +188,9 @@ describe('hosts', { skip: needsChaos }, () => {
       matches: ({ process: name }) => processes.includes(name),
       async strike({ run, visit }) {
         runName = run
-        await plan.strike(visit.process as ChaosRole)
-        return { over: plan.over?.() ?? Promise.resolve(), seen: () => true }
+        const process = visit.process as ChaosRole
+        await plan.strike(process)
+        return { over: plan.over?.(process) ?? Promise.resolve(), seen: () => true }
       },
     }
   }

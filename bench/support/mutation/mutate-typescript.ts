@@ -72,25 +72,22 @@ interface Counts {
 export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<number> {
   const { root, paths } = input
   const json = input.json ?? join(root, RESULT)
-  const page = await readFile(join(root, PAGE), 'utf8')
-  if (input.survivorsOnly === true) {
-    const folders = await mutateSurvivors(input, json)
-    if (folders === null) return 2
-    await keepResults(json, folders)
-    return judge(folders, page)
-  }
-  const files = sourceFiles(root).filter((file) => paths.length === 0 || paths.some((path) => isBelow(file, path)))
-  const started = Date.now()
-  const mutants = await runGroups(groupFiles(files), input)
-  if (mutants === null) return 2
-  const seconds = Math.round((Date.now() - started) / 1000)
-  const folders = await describe(mutants, { ...input, seconds })
+  const folders = await (input.survivorsOnly === true ? mutateSurvivors(input, json) : mutateWhole(input))
+  if (folders === null) return 2
   // What was measured in part says nothing about its folder.
   await keepResults(
     json,
-    folders.filter(({ folder }) => paths.length === 0 || paths.some((path) => isBelow(folder, path))),
+    folders.filter(({ folder }) => isChosen(folder, paths)),
   )
-  return judge(folders, page)
+  return judge(folders, await readFile(join(root, PAGE), 'utf8'))
+}
+
+/** Null where nothing was measured. */
+async function mutateWhole(input: MutateTypeScriptInput): Promise<FolderResult[] | null> {
+  const files = sourceFiles(input.root).filter((file) => isChosen(file, input.paths))
+  const started = Date.now()
+  const mutants = await runGroups(groupFiles(files), input)
+  return mutants === null ? null : describe(mutants, { ...input, seconds: secondsSince(started) })
 }
 
 /** Null where nothing was measured. */
@@ -119,9 +116,7 @@ async function runGroups(
  */
 async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Promise<FolderResult[] | null> {
   const { root, paths } = input
-  const kept = (await readKept(json)).folders.filter(
-    ({ folder }) => paths.length === 0 || paths.some((path) => isBelow(folder, path)),
-  )
+  const kept = (await readKept(json)).folders.filter(({ folder }) => isChosen(folder, paths))
   for (const { folder, codeHash } of kept) {
     if (codeHash === (await hashOf(join(root, folder)))) continue
     console.error(`The kept result of ${folder} is of other code. Measure it whole: npm run mutate -- ts ${folder}`)
@@ -141,7 +136,7 @@ async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Prom
     input,
   )
   if (mutants === null) return null
-  const again = { date: new Date().toISOString(), commit: commit(), seconds: Math.round((Date.now() - started) / 1000) }
+  const again = { date: new Date().toISOString(), commit: commit(), seconds: secondsSince(started) }
   const statuses = new Map(
     Object.entries(mutants).flatMap(([file, { source, mutants: ofFile }]) =>
       ofFile.map((mutant) => [identityOf(toSurvivor(file, source, mutant)), mutant.status] as const),
@@ -200,6 +195,15 @@ function sourceFiles(root: string): string[] {
     encoding: 'utf8',
   })
   return listed.split('\n').filter((file) => file.endsWith('.ts') && !file.endsWith('.test.ts'))
+}
+
+function secondsSince(started: number): number {
+  return Math.round((Date.now() - started) / 1000)
+}
+
+/** No path chooses everything. */
+function isChosen(name: string, paths: readonly string[]): boolean {
+  return paths.length === 0 || paths.some((path) => isBelow(name, path))
 }
 
 function isBelow(file: string, path: string): boolean {

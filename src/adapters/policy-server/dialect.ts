@@ -89,6 +89,9 @@ export function notRestarted({
   })
 }
 
+/** Begins the label of a server that reads new weights, or was cut off while it did. */
+export const LOADING = 'loading-'
+
 /** No such route, or none for this client: the server has not begun what it was asked for. */
 const NOT_BEGUN: readonly unknown[] = [401, 403, 404, 405]
 

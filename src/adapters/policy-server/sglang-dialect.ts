@@ -5,6 +5,7 @@ import {
   decodingFields,
   type Dialect,
   type Exchange,
+  LOADING,
   type LoadAsk,
   notRestarted,
   reloadOrLeave,
@@ -62,8 +63,6 @@ export function sglangDialect({ reload }: { reload: boolean }): Dialect {
 function served(): Exchange<PolicyVersion[]> {
   return { path: '/model_info', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readVersion }
 }
-
-const LOADING = 'loading-'
 
 /**
  * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,

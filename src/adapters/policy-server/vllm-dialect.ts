@@ -16,6 +16,7 @@ import {
 import {
   type Dialect,
   type Exchange,
+  LOADING,
   type LoadAsk,
   notRestarted,
   reloadOrLeave,
@@ -147,7 +148,6 @@ function readDevice(answer: unknown): string | null {
 }
 
 /** Labels of a server that holds no policy: no client requests them. */
-const LOADING = 'loading-'
 const ASLEEP = 'asleep-'
 
 function isWithoutWeights(label: string): boolean {
