@@ -23,6 +23,7 @@ import { loadavg } from 'node:os'
 
 import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { interruption } from './support/interruption.ts'
 import { type SandboxBed, makeBed } from './support/sandbox-bed.ts'
 import {
   type Overheads,
@@ -59,9 +60,7 @@ const closeBed = (): Promise<void> => {
   closing ??= bed.close()
   return closing
 }
-for (const signal of ['SIGINT', 'SIGTERM'] as const) {
-  process.once(signal, () => void closeBed().finally(() => process.exit(130)))
-}
+interruption().addEventListener('abort', () => void closeBed().finally(() => process.exit(130)))
 try {
   const rivals = await startRivals(bed)
   const { trivial, kinds, checked, dropped } = await measureAndClose(rivals)

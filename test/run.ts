@@ -14,6 +14,7 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 
 import { toLonghaulError } from '../src/contracts/errors.ts'
+import { abortOnInterrupt } from '../src/platform/interrupts.ts'
 import { clearDeadStacks } from './support/chaos/dead-stacks.ts'
 import { startStack, type RunningStack } from './support/start-stack.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
@@ -47,8 +48,7 @@ const { values, positionals: chosen } = parseArgs({
   },
   allowPositionals: true,
 })
-const interrupt = new AbortController()
-for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => interrupt.abort(new Error(signal)))
+const interrupt = abortOnInterrupt((signal) => new Error(signal))
 
 process.exitCode = await main()
 

@@ -15,6 +15,7 @@ import { parseArgs } from 'node:util'
 import { builtRunnerName, compileRunner } from '../../src/adapters/docker/sandbox/runner-volume.ts'
 import { ensureBaseArchive } from '../../src/adapters/docker/images/base-image.ts'
 import { exists, writeFileAtomically } from '../../src/platform/files.ts'
+import { abortOnInterrupt } from '../../src/platform/interrupts.ts'
 import { requireCommand } from '../../src/platform/run-command.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { preparedPython } from '../../src/stack/setup/python-env.ts'
@@ -275,10 +276,7 @@ async function main(): Promise<void> {
   if (output === undefined) throw new Error('Expected --output FOLDER')
   const wrong = target.find((name) => !TARGETS.includes(name as Target))
   if (wrong !== undefined) throw new Error(`Expected --target to be one of ${TARGETS.join(', ')}, got ${wrong}`)
-  const interrupt = new AbortController()
-  for (const name of ['SIGINT', 'SIGTERM'] as const) {
-    process.once(name, () => interrupt.abort(new Error(`${name}: nothing is left of what was begun`)))
-  }
+  const interrupt = abortOnInterrupt((name) => new Error(`${name}: nothing is left of what was begun`))
   const { version } = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as { version: string }
   const built = await buildImages({
     targets: target as Target[],

@@ -8,6 +8,7 @@ import {
   type StageScore,
 } from '../../client/index.ts'
 import { type Clock, systemClock } from '../../platform/clock.ts'
+import { onInterrupts } from '../../platform/interrupts.ts'
 import { noteDisplay } from '../output/at-work.ts'
 import { announceBlockers } from '../output/describe-blockers.ts'
 import { type Console, isCi } from '../output/console.ts'
@@ -23,11 +24,6 @@ import { uiLink } from '../local-stack.ts'
 
 /** A second Ctrl-C within this time asks the run itself to end. */
 const SECOND_CHANCE_MS = 2_000
-/**
- * One Ctrl-C may come twice: the terminal signals the whole group, and npm forwards it to its child once more; `timeout` and `script` send
- * two SIGTERMs within a millisecond. A user needs longer for a second one.
- */
-const SAME_INTERRUPT_MS = 100
 /** How long a cancelled run may take to close its sandboxes before we stop looking. */
 const CANCEL_GRACE_MS = 60_000
 
@@ -52,7 +48,6 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   const printer = createProgressPrinter({ console, workflowId: handle.workflowId, json })
   const leave = new AbortController()
   let interrupts = 0
-  let interruptedAtMs = Number.NEGATIVE_INFINITY
   const cancelling: Promise<void>[] = []
   const reason = input.cancelReason === undefined ? {} : { reason: input.cancelReason }
   const cancel = (): void => {
@@ -67,12 +62,8 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
     )
     setTimeout(() => leave.abort(), CANCEL_GRACE_MS).unref()
   }
-  const interrupted = (signal: NodeJS.Signals): void => {
-    const nowMs = performance.now()
-    const isRepeated = nowMs - interruptedAtMs < SAME_INTERRUPT_MS
-    interruptedAtMs = nowMs
-    if (isRepeated) return
-    interrupts += 1
+  const stopListening = onInterrupts((signal, count) => {
+    interrupts = count
     printer.finish()
     if (onInterrupt === 'cancel' || (interrupts > 1 && signal === 'SIGINT')) {
       cancel()
@@ -88,9 +79,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
     setTimeout(() => {
       if (interrupts === 1) leave.abort()
     }, SECOND_CHANCE_MS)
-  }
-  const signals = ['SIGINT', 'SIGTERM'] as const
-  for (const signal of signals) process.on(signal, interrupted)
+  })
   // Announced after the handlers are set: a user who reads the announcement may press Ctrl-C at once.
   announce(handle, { console, json })
   const over = new AbortController()
@@ -113,7 +102,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   } finally {
     over.abort()
     printer.finish()
-    for (const signal of signals) process.off(signal, interrupted)
+    stopListening()
   }
 }
 

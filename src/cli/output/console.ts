@@ -1,3 +1,4 @@
+import { abortOnInterrupt } from '../../platform/interrupts.ts'
 import { logText } from '../../report/hostile-text.ts'
 import { EXIT, ExitError } from './exit-codes.ts'
 
@@ -68,15 +69,12 @@ function ended(text: string): string {
 
 /** Runs work that can be aborted; Ctrl-C or SIGTERM aborts it, and the command ends with 130 once it has tidied up. */
 export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
-  const abort = new AbortController()
-  const interrupted = (): void => abort.abort(new ExitError(EXIT.interrupted))
-  const signals = ['SIGINT', 'SIGTERM'] as const
-  for (const signal of signals) process.once(signal, interrupted)
+  const { signal, stop } = abortOnInterrupt(() => new ExitError(EXIT.interrupted))
   try {
-    return await work(abort.signal)
+    return await work(signal)
   } catch (error) {
-    throw abort.signal.aborted ? new ExitError(EXIT.interrupted) : error
+    throw signal.aborted ? new ExitError(EXIT.interrupted) : error
   } finally {
-    for (const signal of signals) process.off(signal, interrupted)
+    stop()
   }
 }

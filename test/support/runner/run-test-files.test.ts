@@ -3,13 +3,15 @@
  * can fail, or run nothing, without any test of its own failing. Each must make the whole run fail.
  */
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { access, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import type { ReviewedSkip } from '../../reviewed-skips.ts'
+import { eventually } from '../hang.ts'
 import type { FileResult } from './file-result.ts'
 import { findTestFiles, runTestFiles } from './run-test-files.ts'
 import { summarise } from './summarise.ts'
@@ -290,6 +292,26 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     assert.match(stdout, /npm test: \(the file\): a test left a mount at .*\/left behind-\w+\n1 passed, 1 failed\n$/)
     const left = /mount at (.*)\n/.exec(stdout)?.[1] ?? ''
     assert.ok(!existsSync(left), left)
+  })
+
+  test('`timeout` ends the whole group, and each starter passes the signal on: what was started is taken down', async () => {
+    const home = await mkdtemp(join(folder, 'interrupted-'))
+    const begun = join(home, 'begun')
+    const file = join(folder, 'interrupted.test.mjs')
+    await writeFile(
+      file,
+      `import { writeFileSync } from 'node:fs'
+      import { test } from 'node:test'
+      test('runs', () => { writeFileSync(${JSON.stringify(begun)}, ''); return new Promise((end) => setTimeout(end, 60_000)) })`,
+    )
+    const args = [join(root, 'scripts/bootstrap.mjs'), 'test', '--no-stack', file]
+    const env = { ...process.env, TMPDIR: home }
+    const child = spawn(process.execPath, args, { cwd: root, env, detached: true, stdio: 'ignore' })
+    const ended = once(child, 'exit')
+    await eventually(() => access(begun))
+    process.kill(-(child.pid ?? 0), 'SIGTERM')
+    assert.deepEqual(await ended, [130, null])
+    assert.deepEqual(await readdir(home), ['begun'])
   })
 
   test('nothing to test ends with 2', async () => {
