@@ -282,6 +282,12 @@ export const chatSchema = z.strictObject({
     .default(null)
     .describe('Name of an environment variable of the workers that holds the key; never the key itself'),
   requestTimeoutS: positive().max(900).default(600).describe('One request, from connect to the last byte'),
+  stream: z
+    .boolean()
+    .default(false)
+    .describe(
+      'Ask for the reply as a stream: for gateways that cut a connection on which nothing comes, and models that answer in no other way',
+    ),
   seed: z.boolean().default(true).describe('Send a seed; false for endpoints that refuse the field'),
   samplingFields: z
     .enum(['standard', 'all'])

@@ -340,6 +340,8 @@ export interface ChatRecipe {
   /** Name of the environment variable that holds the key; null = none is sent. */
   apiKeyVariable: string | null
   requestTimeoutS: number
+  /** Whether replies are asked for as streams, for gateways that cut a connection on which nothing comes. */
+  stream: boolean
   /** Whether a seed is sent. */
   seed: boolean
   /** `standard`: OpenAI's four; `all`: also topK, minP and repetitionPenalty, as vLLM, SGLang and llama.cpp take them. */

@@ -100,6 +100,7 @@ const READERS: Record<string, string> = {
   'policyServer.leaseS': 'src/activities/training/publish-policy.ts',
   'policyServer.chat.apiKeyVariable': 'src/workers/connect.ts',
   'policyServer.chat.requestTimeoutS': 'src/adapters/chat-endpoint/chat-client.ts',
+  'policyServer.chat.stream': 'src/adapters/chat-endpoint/chat-client.ts',
   'policyServer.chat.{seed,samplingFields,maxTokensField}': 'src/adapters/chat-endpoint/chat-exchange.ts',
   'trainer.launcher': 'src/adapters/trainer-job/launchers/create-launcher.ts',
   'trainer.docker.{image,python,mounts,gpus,shmGiB}': 'src/adapters/trainer-job/launchers/docker-launcher.ts',

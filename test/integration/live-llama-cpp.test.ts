@@ -7,7 +7,6 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { OpenAI } from 'openai'
 import { readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { type ChatClientOptions, createChatClient } from '../../src/adapters/chat-endpoint/chat-client.ts'
 import { startEvaluation } from '../../src/client/index.ts'
@@ -32,6 +31,7 @@ const KEY_VARIABLE = 'LONGHAUL_STACK'
 const CONTEXT = 8_192
 const SETTINGS: Omit<ChatRecipe, 'apiKeyVariable'> = {
   requestTimeoutS: 120,
+  stream: false,
   seed: true,
   samplingFields: 'all',
   maxTokensField: 'max_tokens',
@@ -137,32 +137,26 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
     assert.equal(long.answer.ending, 'stop')
   })
 
-  test('its stream, as the package openai reads it, is the reply', async () => {
-    const { text, answer } = await client().reply(request(), signal)
-    const openai = new OpenAI({ baseURL: `${server.url}/v1`, apiKey: KEY, maxRetries: 0 })
-    const stream = await openai.chat.completions.create(
-      {
-        model: NAME,
-        messages: [...request().messages],
-        max_tokens: request().maxTokens,
-        seed: request().seed,
-        temperature: 1,
-        top_p: 1,
-        stream: true,
-        stream_options: { include_usage: true },
-        ...({ top_k: -1, min_p: 0 } as object),
-      },
-      { signal },
+  test('a streamed reply is the reply; one that is given up ends in the server, and one beyond the context is an overflow', async () => {
+    const streamed = client({ settings: { ...SETTINGS, stream: true } })
+    const [whole, inParts] = [await client().reply(request(), signal), await streamed.reply(request(), signal)]
+    assert.deepEqual([inParts.text, inParts.answer.model], [whole.text, NAME])
+    assert.deepEqual(
+      [inParts.answer.ending, inParts.answer.usage?.completionTokens],
+      [whole.answer.ending, whole.answer.usage?.completionTokens],
     )
-    let streamed = ''
-    let ending: string | null = null
-    let counted: number | undefined
-    for await (const { choices, usage } of stream) {
-      streamed += choices[0]?.delta.content ?? ''
-      ending = choices[0]?.finish_reason ?? ending
-      counted = usage?.completion_tokens ?? counted
+    const content = 'repair '.repeat(2 * CONTEXT)
+    await assert.rejects(streamed.reply(request({ messages: [{ role: 'user', content }] }), signal), {
+      code: 'Model.ContextOverflow',
+    })
+    const given = new AbortController()
+    const reason = new Error('the episode was cancelled')
+    const asked = await askUntilAtWork({ ask: () => manyLong(given.signal, streamed), running })
+    given.abort(reason)
+    for (const end of await Promise.allSettled(asked)) {
+      assert.ok(end.status === 'fulfilled' || end.reason === reason, JSON.stringify(end))
     }
-    assert.deepEqual([streamed, ending, counted], [text, answer.ending, answer.usage?.completionTokens])
+    await eventually(async () => assert.equal(await running(), 0))
   })
 
   test('every field of sampling arrives', async () => {
@@ -292,9 +286,9 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
   }
 
   /** Work for some seconds: one alone may end with its first token. */
-  function manyLong(until: AbortSignal) {
+  function manyLong(until: AbortSignal, by = client()) {
     return Array.from({ length: 64 }, (_, at) => {
-      const asked = client().reply(request({ seed: at, maxTokens: 4_000 }), until)
+      const asked = by.reply(request({ seed: at, maxTokens: 4_000 }), until)
       asked.catch(() => undefined)
       return asked
     })

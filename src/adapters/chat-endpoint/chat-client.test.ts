@@ -7,6 +7,7 @@ import {
   json,
   says,
   startScriptedEndpoint,
+  streams,
 } from '../../../test/support/chat-endpoint/scripted-endpoint.ts'
 import { listenOnLoopback } from '../../../test/support/loopback.ts'
 import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
@@ -35,6 +36,7 @@ const request: ChatRequest = {
 const settings: ChatRecipe = {
   apiKeyVariable: 'KEY',
   requestTimeoutS: 0.4,
+  stream: false,
   seed: true,
   samplingFields: 'standard',
   maxTokensField: 'max_tokens',
@@ -147,6 +149,82 @@ for (const { title, answer, code } of [
     )
   })
 }
+
+/** One event of a stream: a part of the text, and at last why it ended. */
+function part(content: string | null, finish: string | null = null) {
+  return { model: 'big-model', choices: [{ index: 0, delta: { content }, finish_reason: finish }] }
+}
+
+const COUNTED = { choices: [], usage: { prompt_tokens: 7, completion_tokens: 3 } }
+const WHOLE = [part(''), part('do'), part('ne'), part(null, 'stop'), COUNTED, '[DONE]']
+
+test('a streamed reply is what its parts say together', async (t) => {
+  const { client, seen, trouble } = await serve(
+    t,
+    [
+      streams(WHOLE),
+      streams([{ ...part('left'), usage: { prompt_tokens: 7, completion_tokens: 1 } }, part('', 'length')]),
+      streams([{ choices: [{ index: 1, delta: { content: 'another' } }] }, part('one', 'stop'), '[DONE]', 'no event']),
+      says('whole all the same'),
+    ],
+    { stream: true },
+  )
+  const replies = []
+  for (let count = 0; count < 4; count += 1) replies.push(await client.reply(request, never))
+  assert.deepEqual(
+    replies.map(({ text, answer }) => [text, answer.model, answer.ending, answer.usage?.completionTokens]),
+    [
+      ['done', 'big-model', 'stop', 3],
+      ['left', 'big-model', 'length', 1],
+      ['one', 'big-model', 'stop', undefined],
+      ['whole all the same', 'big-model', 'stop', 10],
+    ],
+  )
+  assert.deepEqual(trouble, [])
+  assert.deepEqual([seen[0]?.body['stream'], seen[0]?.body['stream_options']], [true, { include_usage: true }])
+})
+
+for (const { title, answer, code } of [
+  { title: 'ends before its reply does', answer: streams(WHOLE.slice(0, 3)), code: 'Model.BadResponse' },
+  { title: 'says nothing', answer: streams([]), code: 'Model.BadResponse' },
+  { title: 'has an event that is no JSON', answer: streams([part('do'), '{"choices']), code: 'Model.BadResponse' },
+  { title: 'has an event that is a number', answer: streams(['7']), code: 'Model.BadResponse' },
+  { title: 'is cut', answer: streams(WHOLE.slice(0, 4), 'cut'), code: 'Model.Unavailable' },
+  { title: 'stops amid the reply', answer: streams(WHOLE.slice(0, 4), 'hang'), code: 'Model.Unavailable' },
+  {
+    title: 'tells an error of the engine',
+    answer: streams([part('do'), { error: { message: 'out of memory', code: 503 } }]),
+    code: 'Model.Unavailable',
+  },
+  {
+    title: 'tells an error without a status',
+    answer: streams([{ error: { message: 'the worker died', type: 'server_error' } }]),
+    code: 'Model.Unavailable',
+  },
+] satisfies { title: string; answer: Answer; code: FailureCode }[]) {
+  test(`a stream that ${title} is no reply: the request is made again`, async (t) => {
+    const { client, seen, trouble } = await serve(t, [answer, streams(WHOLE)], { stream: true })
+    assert.equal((await client.reply(request, never)).text, 'done')
+    assert.equal(seen.length, 2)
+    assert.deepEqual(
+      trouble.map((error) => error.code),
+      [code],
+    )
+  })
+}
+
+test('an overflow that a stream tells is one, and a cancel amid a stream keeps its reason', async (t) => {
+  const overflow = { error: { message: 'the prompt exceeds the available context size', code: 400 } }
+  const { client } = await serve(t, [streams([overflow]), streams(WHOLE.slice(0, 4), 'hang')], {
+    stream: true,
+    requestTimeoutS: 60,
+  })
+  assert.equal((await refusal(client.reply(request, never))).code, 'Model.ContextOverflow')
+  const given = new AbortController()
+  const reason = new Error('the episode was cancelled')
+  setTimeout(() => given.abort(reason), 200)
+  await assert.rejects(client.reply(request, given.signal), (error) => error === reason)
+})
 
 test('Retry-After is honoured: a moment beyond the patience is not tried before, one within it is', async (t) => {
   const late = await serve(t, [json(429, {}, { 'retry-after': '30' }), says('done')])

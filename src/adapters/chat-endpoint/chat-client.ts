@@ -2,7 +2,7 @@ import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { connectToServer } from '../policy-server/server-connection.ts'
-import { chatBody, readChatReply, refuseWrongLlama } from './chat-exchange.ts'
+import { chatBody, joinChunks, readChatReply, refuseWrongLlama } from './chat-exchange.ts'
 
 export interface ChatClientOptions {
   /** Base address: with a path it is taken as it is (`https://host/v1`), without one `/v1` is added. */
@@ -21,6 +21,8 @@ export interface ChatClientOptions {
 const CHECK_MS = 60_000
 /** Replies are text of some thousand tokens. An endpoint is another's machine, and many episodes ask it at once. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024
+/** Each token of a stream has an event of its own, of some 250 bytes. */
+const MAX_STREAM_BYTES = 32 * 1024 * 1024
 
 /**
  * Any OpenAI-compatible `/chat/completions`. Retries inside with jittered back-off and `Retry-After`; a request that hangs ends by
@@ -37,7 +39,7 @@ export function createChatClient({
   const ask = connectToServer({
     url: withVersion(url),
     apiKey,
-    maxAnswerBytes: MAX_ANSWER_BYTES,
+    maxAnswerBytes: settings.stream ? MAX_STREAM_BYTES : MAX_ANSWER_BYTES,
     timeouts: {
       requestMs: settings.requestTimeoutS * 1000,
       ...(giveUpAfterMs === undefined ? {} : { giveUpAfterMs }),
@@ -59,8 +61,9 @@ export function createChatClient({
           body: chatBody({ model, request, settings }),
           policy: model,
           headers: { 'x-session-id': encodeURIComponent(request.session) },
+          isStreamed: settings.stream,
           signal,
-          parse: readChatReply,
+          parse: (answer) => readChatReply(Array.isArray(answer) ? joinChunks(answer) : answer),
         }),
       ),
     check: (signal) =>

@@ -24,7 +24,7 @@ export function chatBody({
     messages: messages.map(({ role, content }) => ({ role, content: content === '' ? NO_TEXT : content })),
     [settings.maxTokensField]: maxTokens,
     n: 1,
-    stream: false,
+    ...(settings.stream ? { stream: true, stream_options: { include_usage: true } } : { stream: false }),
     temperature: sampling.temperature,
     top_p: sampling.topP,
     presence_penalty: sampling.presencePenalty,
@@ -64,6 +64,23 @@ export function readChatReply(answer: unknown): ChatReply {
       ending,
       usage: readUsage(body['usage']),
     },
+  }
+}
+
+/** What a stream says as one answer. A stream that was cut has no finish reason, and is no finished reply. */
+export function joinChunks(chunks: readonly unknown[]): unknown {
+  const told = chunks.filter(isObject)
+  const choices = told
+    .flatMap(({ choices: list }) => (Array.isArray(list) ? list.filter(isObject) : []))
+    .filter(({ index }) => index === undefined || index === 0)
+  const deltas = choices.map(({ delta }) => delta).filter(isObject)
+  const text = deltas.map(({ content }) => textOf(content)).join('')
+  const finish = choices.map(({ finish_reason: reason }) => reason).findLast((reason) => typeof reason === 'string')
+  return {
+    model: told.map(({ model }) => model).find((name) => typeof name === 'string'),
+    choices: [{ message: { content: text }, finish_reason: finish }],
+    // Some engines count in every chunk: the last one has all.
+    usage: told.map(({ usage }) => usage).findLast(isObject),
   }
 }
 

@@ -114,6 +114,16 @@ test('no answer is larger than its bound: announced, in chunks, as an error, and
   }
 })
 
+test('no stream is larger than its bound, in many events or in one that does not end', async (t) => {
+  for (const piece of ['data: {"choices": []}\n\n', 'data: '.padEnd(64, 'x')]) {
+    const { url } = await serve(t, (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' })
+      response.end(piece.repeat((2 * BOUND) / piece.length))
+    })
+    await assert.rejects(ask(url, { isStreamed: true }), { name: 'HttpFault', message: /answer over 65536 bytes/ })
+  }
+})
+
 test('compression is not asked for, and read where it comes', async (t) => {
   const { url, seen } = await serve(t, (_request, response) =>
     response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync('{"a":1}')),

@@ -3,9 +3,11 @@
  * a reply is checked and when a request is repeated is decided by the callers.
  */
 import { APIConnectionTimeoutError, APIError, OpenAI } from 'openai'
+import { Stream } from 'openai/core/streaming'
 import { Agent, EnvHttpProxyAgent, fetch } from 'undici'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { refuseCustomHeaders } from './refuse-custom-headers.ts'
+import { isObject } from './reply.ts'
 
 export interface TransportOptions {
   /** Without a query; user and password become an `Authorization` header unless there is a key. */
@@ -22,12 +24,14 @@ export interface HttpAsk {
   headers: Record<string, string>
   /** Sent as JSON; undefined: GET. */
   body?: unknown
+  /** The body asks for server-sent events; a server that answers as a whole all the same is read as it answers. @default false */
+  isStreamed?: boolean | undefined
   /** The whole exchange, from connect to the last byte. */
   timeoutMs: number
   signal: AbortSignal
 }
 
-/** A status other than 200. */
+/** A status other than 200, or an error amid a stream. */
 export interface HttpRefusal {
   status: number
   retryAfter: string | null
@@ -38,7 +42,8 @@ export interface HttpRefusal {
   text: string
 }
 
-export type HttpAnswer = { text: string } | HttpRefusal
+/** The events of a stream are those before its `[DONE]` or its end: whether that was too early only the caller knows. */
+export type HttpAnswer = { text: string } | { events: unknown[] } | HttpRefusal
 
 /** No answer arrived: refused, reset, cut in the middle, too slow or too big. A repetition may help. */
 export class HttpFault extends Error {
@@ -75,7 +80,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
     },
     fetch: boundedFetch(base, maxAnswerBytes),
   })
-  return async ({ path, headers, body, timeoutMs, signal }) => {
+  return async ({ path, headers, body, isStreamed = false, timeoutMs, signal }) => {
     // The client's own time-out does not cover the body of an error.
     const deadline = new AbortController()
     const timer = setTimeout(() => deadline.abort(), timeoutMs)
@@ -86,13 +91,20 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
         signal: AbortSignal.any([signal, deadline.signal]),
       }
       const request = body === undefined ? client.get(path, options) : client.post(path, { ...options, body })
-      return await readAnswer(await request.asResponse())
+      const response = await request.asResponse()
+      if (!isStreamed || !isEventStream(response)) return await readAnswer(response)
+      const events = await Array.fromAsync(Stream.fromSSEResponse(response, new AbortController(), client))
+      // The package takes a request that is given up for the end of its stream.
+      options.signal.throwIfAborted()
+      return { events }
     } catch (error) {
       if (signal.aborted) throw signal.reason
       if (deadline.signal.aborted || error instanceof APIConnectionTimeoutError) {
         throw new HttpFault(`no answer within ${timeoutMs} ms`)
       }
-      if (error instanceof APIError && error.status !== undefined) return refusalOf(error)
+      if (error instanceof APIError && (isStreamed || error.status !== undefined)) return refusalOf(error)
+      // The package says no more of an event that it cannot read.
+      if (error instanceof SyntaxError) return { text: '' }
       throw faultOf(error, maxAnswerBytes)
     } finally {
       clearTimeout(timer)
@@ -106,8 +118,15 @@ async function readAnswer(response: Response): Promise<HttpAnswer> {
   return status === 200 ? { text } : { status, ...hintsOf(headers), error: undefined, text }
 }
 
+function isEventStream({ status, headers }: Response): boolean {
+  return status === 200 && headers.get('content-type')?.startsWith('text/event-stream') === true
+}
+
+/** An error amid a stream comes after the status 200: engines put the status that they mean into its `code`. */
 function refusalOf({ status, headers, error, message }: APIError): HttpRefusal {
-  return { status: status ?? 0, ...hintsOf(headers), error, text: message.replace(/^\d{3} /, '') }
+  const code: unknown = isObject(error) ? error['code'] : undefined
+  const meant = typeof code === 'number' && code >= 400 && code < 600 ? code : 500
+  return { status: status ?? meant, ...hintsOf(headers), error, text: message.replace(/^\d{3} /, '') }
 }
 
 function hintsOf(headers: Headers | undefined): Pick<HttpRefusal, 'retryAfter' | 'location'> {

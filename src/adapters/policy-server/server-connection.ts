@@ -32,6 +32,8 @@ export interface ServerAsk<T> {
   /** Policy that the request names; null where it names none. */
   policy: string | null
   headers?: Record<string, string>
+  /** The body asks for a stream; `parse` then gets the list of its events. @default false */
+  isStreamed?: boolean
   /** @default the connection's `requestMs` */
   timeoutMs?: number
   signal: AbortSignal
@@ -57,7 +59,7 @@ export function connectToServer({
   const base = parseBase(url)
   const exchange = createTransport({ base, apiKey, maxAnswerBytes })
 
-  return ({ path, body, policy, headers = {}, timeoutMs = requestMs, signal, parse }) => {
+  return ({ path, body, policy, headers = {}, isStreamed, timeoutMs = requestMs, signal, parse }) => {
     const target = `${base.origin}${base.pathname.replace(/\/$/, '')}${path}`
     const sent = sendsTrace ? { ...traceHeaders(), ...headers } : headers
     return retryUntilDone({
@@ -65,10 +67,12 @@ export function connectToServer({
       signal,
       onAgain: onTransientError,
       async attempt(tries) {
-        const answer = await exchange({ path, headers: sent, body, timeoutMs, signal }).catch((error: unknown) => {
-          if (error instanceof HttpFault) return error
-          throw error
-        })
+        const answer = await exchange({ path, headers: sent, body, isStreamed, timeoutMs, signal }).catch(
+          (error: unknown) => {
+            if (error instanceof HttpFault) return error
+            throw error
+          },
+        )
         if (answer instanceof HttpFault) return { kind: 'again', error: unreachable(answer, target), afterMs: null }
         return 'error' in answer ? decideOnError(answer, { url: target, policy }, tries) : read(answer, parse, tries)
       },
@@ -79,17 +83,21 @@ export function connectToServer({
 /** The same seed gives the same answer: what is wrong four times will stay wrong. */
 const MOST_BAD_ANSWERS = 4
 
-function read<T>(answer: { text: string }, parse: (value: unknown) => T, tries: number): TryResult<T> {
+function read<T>(
+  answer: { text: string } | { events: unknown[] },
+  parse: (value: unknown) => T,
+  tries: number,
+): TryResult<T> {
   try {
-    return { kind: 'done', value: parse(JSON.parse(answer.text)) }
+    return { kind: 'done', value: parse('events' in answer ? answer.events : JSON.parse(answer.text)) }
   } catch (error) {
-    const known = error instanceof LonghaulError ? error : notJson(answer, error)
+    const known = error instanceof LonghaulError ? error : notJson('text' in answer ? answer.text : '', error)
     if (known.code !== 'Model.BadResponse' || tries >= MOST_BAD_ANSWERS) return { kind: 'failed', error: known }
     return { kind: 'again', error: known, afterMs: null }
   }
 }
 
-function notJson({ text }: { text: string }, cause: unknown): LonghaulError {
+function notJson(text: string, cause: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Model.BadResponse',
     message: 'Expected JSON from the policy server',

@@ -527,6 +527,7 @@ test('a chat endpoint needs kind and url, everything else has a default; the key
   assert.deepEqual(recipe.policyServer.chat, {
     apiKeyVariable: null,
     requestTimeoutS: 600,
+    stream: false,
     seed: true,
     samplingFields: 'standard',
     maxTokensField: 'max_tokens',

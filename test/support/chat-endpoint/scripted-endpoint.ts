@@ -72,6 +72,16 @@ export function says(content: string | null, changes: Record<string, unknown> = 
     })(request, response)
 }
 
+/** Server-sent events, one for each text; then the stream ends, is cut (`cut`) or stays open (`hang`). */
+export function streams(events: readonly (object | string)[], then: 'end' | 'cut' | 'hang' = 'end'): Answer {
+  return (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })
+    for (const event of events) response.write(`data: ${typeof event === 'string' ? event : JSON.stringify(event)}\n\n`)
+    if (then === 'end') response.end()
+    if (then === 'cut') setTimeout(() => response.destroy(), 20)
+  }
+}
+
 export function runs(command: string, changes: Record<string, unknown> = {}): Answer {
   return says(`Next:\n\`\`\`command\n${command}\n\`\`\``, changes)
 }
