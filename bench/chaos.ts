@@ -98,6 +98,11 @@ if (values.plant !== undefined && plant === null) {
 }
 
 const interrupted = interruption()
+/** Rejects then: seeds that are being played are given up, and their stacks are closed. */
+const givenUp = new Promise<never>((_, reject) => {
+  interrupted.addEventListener('abort', () => reject(interrupted.reason as Error), { once: true })
+})
+givenUp.catch(() => console.error('interrupted: closing the stacks; results of whole seeds are kept'))
 
 interface KeptSeeds {
   reports: SeedReport[]
@@ -182,12 +187,13 @@ async function playLane(): Promise<void> {
           say: console.error,
         })
         engine = stack.engines.a.engine.version
-        const report = await playSeed({ stack, plan, quiet, say: console.error })
+        const report = await Promise.race([playSeed({ stack, plan, quiet, say: console.error }), givenUp])
         keep({ ...report, commit: commit() })
         played += 1
         console.error(line(report))
         if (report.violations.length === 0 && played < SEEDS_A_STACK) continue
       } catch (error) {
+        if (interrupted.aborted) return
         failures.push({ seed, message: error instanceof Error ? (error.stack ?? error.message) : String(error) })
         console.error(`seed ${seed}: FAILED ${failures.at(-1)?.message}`)
       }

@@ -20,6 +20,7 @@ import { packageFile } from './paths.ts'
  * | DOCKER_HOST | use this engine and no other |
  * | LONGHAUL_POLICY_URL | use a policy server that runs already |
  * | LONGHAUL_ARTIFACTS | directory of the artifact store, or s3://bucket/prefix (a directory below the stack's data) |
+ * | LONGHAUL_STORE_PATIENCE_S | seconds that an activity waits for a store that is away or full (3600) |
  * | LONGHAUL_BASE_PYTHON | the Python to make the trainer's environment with |
  * | LONGHAUL_WANDB_PYTHON | the Python with the package wandb, where a recipe's trackers name it |
  * | LONGHAUL_HUB_URL | another hub of data sets, of the public one's layout |

@@ -104,7 +104,7 @@ function readKey(name: string | null, env: NodeJS.ProcessEnv): { apiKey?: string
  * @throws LonghaulError `Config.Invalid` for a bucket that cannot keep the promises of a store
  */
 export async function connectStore(
-  { artifacts, weights }: WorkerEnvironment,
+  { artifacts, weights, storePatienceMs }: WorkerEnvironment,
   between: Interposers,
 ): Promise<ArtifactStore> {
   const store = await openArtifactStore({
@@ -113,7 +113,7 @@ export async function connectStore(
     onTransientError: reportTransientError,
     weights,
   })
-  return watchStore({ store: between.store(store), name: artifacts })
+  return watchStore({ store: between.store(store), name: artifacts, patienceMs: storePatienceMs })
 }
 
 /** What stands between a worker's activities and the outside world. The product lets everything through. */

@@ -52,3 +52,14 @@ test('sandboxes are containers unless pods are asked for, whose room must be sai
   })
   assert.throws(() => pods({ LONGHAUL_SANDBOXES: 'vms' }), { code: 'Config.Invalid', message: /containers or pods/ })
 })
+
+test('a store that is away or full is waited for an hour, or for as many seconds as are said', () => {
+  const patience = (value?: string) =>
+    readWorkerEnvironment({ ...REQUIRED, LONGHAUL_STORE_PATIENCE_S: value }).storePatienceMs
+  assert.equal(patience(), 3_600_000)
+  assert.equal(patience('0'), 0)
+  assert.equal(patience('90'), 90_000)
+  for (const wrong of ['', '-1', '1.5', '1h', 'NaN']) {
+    assert.throws(() => patience(wrong), { code: 'Config.Invalid', message: /LONGHAUL_STORE_PATIENCE_S/ }, wrong)
+  }
+})

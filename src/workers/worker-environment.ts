@@ -11,6 +11,8 @@ export interface WorkerEnvironment {
   temporal: TemporalSettings
   /** LONGHAUL_ARTIFACTS: directory of the artifact store, or s3://bucket/prefix */
   artifacts: string
+  /** LONGHAUL_STORE_PATIENCE_S: how long an activity repeats an operation of a store that is away or full, before it fails. @default 3600 */
+  storePatienceMs: number
   /** LONGHAUL_POLICY_URL: server of recipes that name none and launch none; empty: such a recipe is refused at its first request */
   policyUrl: string
   /** LONGHAUL_POLICY_API_KEY: sent as a bearer token, never stored */
@@ -74,6 +76,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
   return {
     temporal: readTemporalSettings(env),
     artifacts: required('LONGHAUL_ARTIFACTS'),
+    storePatienceMs: storePatienceSeconds(env['LONGHAUL_STORE_PATIENCE_S']) * 1000,
     policyUrl: env['LONGHAUL_POLICY_URL'] ?? '',
     policyApiKey: env['LONGHAUL_POLICY_API_KEY'] ?? null,
     python: env['LONGHAUL_PYTHON'] ?? 'python3',
@@ -153,6 +156,15 @@ function leaseSeconds(text = '600'): number {
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected LONGHAUL_LEASE_S to be an integer ≥ 5, got ${JSON.stringify(text)}`,
+  })
+}
+
+function storePatienceSeconds(text = '3600'): number {
+  const value = Number(text)
+  if (text !== '' && Number.isInteger(value) && value >= 0) return value
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_STORE_PATIENCE_S to be an integer ≥ 0, got ${JSON.stringify(text)}`,
   })
 }
 

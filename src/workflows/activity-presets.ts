@@ -14,32 +14,32 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
  */
 const SHARED_QUEUE_WAIT = '7 days'
 
-/** They outlast a restart of the worker or a full disk being cleared. */
+/** They outlast a restart of the worker. */
 const FIVE_ATTEMPTS = { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' } as const
 
 /** As the server spells it in a retry policy. Where a limit is hours, one attempt that hangs is enough: a second would hang too. */
 const ATTEMPT_TIMED_OUT = ['TemporalTimeout:StartToClose']
 
 /**
- * Bookkeeping: seconds at most, and a store that hangs fails by its own deadline before the minute is over. While the network is
- * silent the server hands attempts to connections that are dead. Heartbeats are shorter here than elsewhere, so one more attempt
- * outlasts the same silence.
+ * Bookkeeping: seconds, and an hour more where the artifact store is away or full (`LONGHAUL_STORE_PATIENCE_S`); each of its operations
+ * has a deadline of its own. While the network is silent the server hands attempts to connections that are dead. Heartbeats are shorter
+ * here than elsewhere, so one more attempt outlasts the same silence.
  */
 export const CONTROL = {
   taskQueue: QUEUES.control,
-  startToCloseTimeout: '60s',
+  startToCloseTimeout: '70m',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '20s',
-  retry: { ...FIVE_ATTEMPTS, maximumAttempts: 6 },
+  retry: { ...FIVE_ATTEMPTS, maximumAttempts: 6, nonRetryableErrorTypes: ATTEMPT_TIMED_OUT },
 } as const satisfies ActivityOptions
 
-/** Synthesising thousands of tasks takes minutes, and so does the first import of a base policy: its next attempt goes on where this one was. */
+/** Synthesising thousands of tasks takes minutes, and so does the first import of a base policy: its next attempt goes on where this one was. The store may be away here too. */
 export const SLOW_CONTROL = {
   taskQueue: QUEUES.control,
-  startToCloseTimeout: '30m',
+  startToCloseTimeout: '100m',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
-  retry: FIVE_ATTEMPTS,
+  retry: { ...FIVE_ATTEMPTS, nonRetryableErrorTypes: ATTEMPT_TIMED_OUT },
 } as const satisfies ActivityOptions
 
 /**
@@ -177,11 +177,11 @@ export const PUBLISHING = {
   retry: { maximumAttempts: 25_000, initialInterval: '1s', maximumInterval: '60s' },
 } as const satisfies ActivityOptions
 
-/** Aggregation reads every record of an iteration. */
+/** Aggregation reads every record of an iteration, in an hour at most beside an hour without the store. */
 export const ARTIFACTS = {
   taskQueue: QUEUES.artifacts,
-  startToCloseTimeout: '1h',
+  startToCloseTimeout: '130m',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',
-  retry: FIVE_ATTEMPTS,
+  retry: { ...FIVE_ATTEMPTS, nonRetryableErrorTypes: ATTEMPT_TIMED_OUT },
 } as const satisfies ActivityOptions

@@ -1,7 +1,7 @@
 import { ApplicationFailure, CancelledFailure, Context } from '@temporalio/activity'
 import { type LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { ActivityHeartbeat, Failing } from '../../contracts/waits.types.ts'
-import { createWaitBoard, type WaitBoard } from './wait-board.ts'
+import { type AttemptLimits, createWaitBoard, type WaitBoard } from './wait-board.ts'
 
 /** What a running activity may use: its cancellation signal, its attempt and a place to leave facts for heartbeats. */
 export interface ActivityScope {
@@ -36,7 +36,7 @@ export function activity<Input, Result>(
 ): (input: Input) => Promise<Result> {
   return async (input) => {
     const context = Context.current()
-    const board = createWaitBoard()
+    const board = createWaitBoard(limitsOf(context))
     const heart = startBeating(context, board)
     const { cancellationSignal: signal, info } = context
     const { attempt } = info
@@ -56,6 +56,11 @@ export function activity<Input, Result>(
 function ownerOf({ info }: Context): ActivityOwner {
   const execution = info.workflowExecution
   return { owner: execution?.workflowId ?? '', ownerRun: execution?.runId ?? '' }
+}
+
+function limitsOf({ cancellationSignal: signal, info }: Context): AttemptLimits {
+  const { startToCloseTimeoutMs: limitMs } = info
+  return { signal, endsAtMs: limitMs > 0 ? Date.now() + limitMs : Number.POSITIVE_INFINITY }
 }
 
 interface Heart {

@@ -36,8 +36,16 @@ interface OpenWait {
   inner: number
 }
 
+/** What bounds a wait inside of one attempt at an activity. */
+export interface AttemptLimits {
+  signal: AbortSignal
+  /** The server ends the attempt then: ms since 1970, Infinity where it does not. */
+  endsAtMs: number
+}
+
 /** What the waits of one activity share. */
 interface Shared {
+  limits: AttemptLimits | null
   open: Set<OpenWait>
   failure: { error: unknown; input: WaitInput } | null
 }
@@ -50,8 +58,8 @@ interface Place {
 /** Carried along every await, so that adapters and their wrappers need not be handed an activity. */
 const places = new AsyncLocalStorage<Place>()
 
-export function createWaitBoard(): WaitBoard {
-  const shared: Shared = { open: new Set(), failure: null }
+export function createWaitBoard(limits: AttemptLimits | null = null): WaitBoard {
+  const shared: Shared = { limits, open: new Set(), failure: null }
   return {
     run: (work) => places.run({ shared, wait: null }, work),
     failed(error) {
@@ -92,6 +100,11 @@ export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle)
     shared.open.delete(wait)
     if (outer !== null) outer.inner -= 1
   }
+}
+
+/** Those of the activity that runs here; null outside of one. */
+export function attemptLimits(): AttemptLimits | null {
+  return places.getStore()?.shared.limits ?? null
 }
 
 /** Notes on the innermost wait of the caller what went wrong, for dependencies that are tried again without a failure. */

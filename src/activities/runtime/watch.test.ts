@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { LonghaulError } from '../../contracts/errors.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ActivityWait } from '../../contracts/waits.types.ts'
 import type { PolicyClient, SampleRequest } from '../../contracts/policy.types.ts'
 import { createWaitBoard } from './wait-board.ts'
-import { watchPolicy } from './watch.ts'
+import { watchPolicy, watchStore } from './watch.ts'
 
 const notServed = new LonghaulError({ code: 'Model.NotServed', message: 'Expected the policy to be served' })
 const request = { policy: 'v000001-aaaaaaaa' } as SampleRequest
@@ -61,4 +63,81 @@ test('the wait is cancelled: the signal’s own reason', async () => {
   const waiting = watched.sample(request, controller.signal)
   controller.abort(new Error('stop'))
   await assert.rejects(waiting, /stop/)
+})
+
+/** Fails at first, with one code after another. */
+function storeOf(codes: readonly FailureCode[]) {
+  let calls = 0
+  const read = async () => {
+    const code = codes[calls]
+    calls += 1
+    if (code !== undefined) throw new LonghaulError({ code, message: `Expected better than ${code}` })
+    return new Uint8Array()
+  }
+  return { store: { read } as unknown as ArtifactStore, calls: () => calls }
+}
+
+const OUTAGE: FailureCode[] = ['Artifact.Unavailable', 'Artifact.OutOfDisk', 'Artifact.OutOfDisk']
+const HOUR_MS = 3_600_000
+const longAttempt = { signal: never, endsAtMs: Number.POSITIVE_INFINITY }
+
+test('the store is away, then full: the operation is repeated, and named with its trouble meanwhile', async () => {
+  const board = createWaitBoard(longAttempt)
+  const { store, calls } = storeOf(OUTAGE)
+  const seen: (ActivityWait | null)[] = []
+  const looking = { read: async (key: string) => (seen.push(board.current()), store.read(key)) }
+  const watched = watchStore({
+    store: looking as unknown as ArtifactStore,
+    name: '/data',
+    patienceMs: HOUR_MS,
+    firstPauseMs: 1,
+  })
+  assert.deepEqual(await board.run(() => watched.read('a')), new Uint8Array())
+  assert.equal(calls(), 4)
+  assert.deepEqual(
+    seen.map((wait) => [wait?.on.kind, wait?.trouble?.code, wait?.trouble?.tries]),
+    [
+      ['artifact-store', undefined, undefined],
+      ['artifact-store', 'Artifact.Unavailable', 1],
+      ['artifact-store', 'Artifact.OutOfDisk', 1],
+      ['artifact-store', 'Artifact.OutOfDisk', 2],
+    ],
+  )
+})
+
+for (const { title, limits, patienceMs, codes, code } of [
+  { title: 'without patience', limits: longAttempt, patienceMs: 0, codes: OUTAGE, code: 'Artifact.Unavailable' },
+  {
+    title: 'near the limit of the attempt',
+    limits: { signal: never, endsAtMs: Date.now() + 30_000 },
+    patienceMs: HOUR_MS,
+    codes: OUTAGE,
+    code: 'Artifact.Unavailable',
+  },
+  { title: 'outside of an activity', limits: null, patienceMs: HOUR_MS, codes: OUTAGE, code: 'Artifact.Unavailable' },
+  {
+    title: 'that no waiting mends',
+    limits: longAttempt,
+    patienceMs: HOUR_MS,
+    codes: ['Artifact.Conflict'],
+    code: 'Artifact.Conflict',
+  },
+] satisfies { title: string; limits: object | null; patienceMs: number; codes: FailureCode[]; code: FailureCode }[]) {
+  test(`a failure of the store ${title} is the caller’s at once`, async () => {
+    const { store, calls } = storeOf(codes)
+    const watched = watchStore({ store, name: '/data', patienceMs, firstPauseMs: 1 })
+    const read = () => watched.read('a')
+    await assert.rejects(limits === null ? read() : createWaitBoard(limits).run(read), { code })
+    assert.equal(calls(), 1)
+  })
+}
+
+test('an activity that waits for the store is cancelled: the signal’s own reason, at once', async () => {
+  const controller = new AbortController()
+  const { store } = storeOf(OUTAGE)
+  const watched = watchStore({ store, name: '/data', patienceMs: HOUR_MS, firstPauseMs: HOUR_MS / 2 })
+  const reading = createWaitBoard({ ...longAttempt, signal: controller.signal }).run(() => watched.read('a'))
+  const reason = new Error('cancelled')
+  setTimeout(() => controller.abort(reason), 20)
+  await assert.rejects(reading, (error) => error === reason)
 })

@@ -4,9 +4,10 @@ import type { EnsureImage } from '../episode/open-sandbox.ts'
 import type { ImageFinder } from '../gate/check-images.ts'
 import type { VerifyImage } from '../gate/verify-image.ts'
 import { wrapStore } from '../../adapters/artifacts/store-rules.ts'
-import { waitingFor, reportTransientError } from './wait-board.ts'
+import { attemptLimits, waitingFor, reportTransientError } from './wait-board.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { isLonghaulError } from '../../contracts/errors.ts'
+import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ChatClient, PolicyClient } from '../../contracts/policy.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 
@@ -164,10 +165,52 @@ export function watchChat({ client, url, model }: { client: ChatClient; url: str
   }
 }
 
-/** The store of an activity worker: each operation is named in the heartbeats of the activity that waits for it. */
-export function watchStore({ store, name }: { store: ArtifactStore; name: string }): ArtifactStore {
+/** A full disk is cleared, credentials are renewed, a bucket comes back. */
+const STORE_TROUBLE: ReadonlySet<FailureCode> = new Set<FailureCode>(['Artifact.Unavailable', 'Artifact.OutOfDisk'])
+const FIRST_PAUSE_MS = 1_000
+const LONGEST_PAUSE_MS = 15_000
+/** An operation has 45 seconds, so its last try ends before the attempt does: with the store's name, not as an attempt that hangs. */
+const LAST_TRY_MS = 60_000
+
+interface WatchStoreInput {
+  store: ArtifactStore
+  /** For people. */
+  name: string
+  /** How long an operation is repeated while the store is away or full, within the limit of its attempt. @default 0 */
+  patienceMs?: number
+  /** @default 1000 */
+  firstPauseMs?: number
+}
+
+/**
+ * The store of an activity worker: each operation is named in the heartbeats of the activity that waits for it. An operation may be
+ * repeated: what it writes is put if absent.
+ */
+export function watchStore({
+  store,
+  name,
+  patienceMs = 0,
+  firstPauseMs = FIRST_PAUSE_MS,
+}: WatchStoreInput): ArtifactStore {
+  const patiently = async <T>(work: () => Promise<T>): Promise<T> => {
+    const limits = attemptLimits()
+    if (limits === null) return work()
+    const untilMs = Math.min(Date.now() + patienceMs, limits.endsAtMs - LAST_TRY_MS)
+    for (let pauseMs = firstPauseMs; ; pauseMs = Math.min(2 * pauseMs, LONGEST_PAUSE_MS)) {
+      try {
+        return await work()
+      } catch (error) {
+        const mayPass = isLonghaulError(error) && STORE_TROUBLE.has(error.code)
+        const leftMs = untilMs - Date.now()
+        if (!mayPass || leftMs <= 0) throw error
+        reportTransientError(error)
+        const { signal } = limits
+        await sleep(Math.min(pauseMs, leftMs), undefined, { signal }).catch(() => signal.throwIfAborted())
+      }
+    }
+  }
   const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
-    waitingFor({ doing, on: { kind: 'artifact-store', name } }, work)
+    waitingFor({ doing, on: { kind: 'artifact-store', name } }, () => patiently(work))
   return {
     ...wrapStore(store, ({ doing, key }, work) => during(`${doing} ${key}`, work)),
     weights: {

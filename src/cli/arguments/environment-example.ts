@@ -49,6 +49,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('AWS_SECRET_ACCESS_KEY', '', 'the secret of that key'),
       variable('LONGHAUL_WEIGHTS', '/data/weights', 'where policies of a bucket are brought to'),
       variable('LONGHAUL_WEIGHTS_GIB', '200', 'how much of them stays there'),
+      variable('LONGHAUL_STORE_PATIENCE_S', '3600', 'seconds that an activity waits for a store that is away or full'),
     ],
   },
   {

@@ -257,6 +257,8 @@ async function open({
     LONGHAUL_NAMESPACE: NAMESPACE,
     LONGHAUL_ARTIFACTS: bucket?.location ?? disk.path,
     LONGHAUL_WEIGHTS: join(folder, 'weights'),
+    // Not for an hour: a store that stays full ends a run that is then started again.
+    LONGHAUL_STORE_PATIENCE_S: '15',
     ...bucket?.environment,
     LONGHAUL_POLICY_URL: policyUrl,
     LONGHAUL_PYTHON: python,

@@ -59,7 +59,9 @@ export interface Fault {
 
 /** Shorter than the attempts of the activities that meet it. */
 const DISK_MS = 4_000
-const DISK_LONGEST_MS = 60_000
+/** Longer than the pauses between all attempts at any activity: what outlasts it waits inside of an attempt. */
+const DISK_FULL_MS = 40_000
+const DISK_LONGEST_MS = 100_000
 const FREEZE_MS = 8_000
 const TORN = '{"schema":"longhaul.torn/1","epis'
 
@@ -179,14 +181,14 @@ export const FAULTS: readonly Fault[] = [
     store: 'directory',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => untilFelt(stack, stack.disk.fill),
+    strike: async ({ stack }) => untilFelt(stack, { hurt: stack.disk.fill, leastMs: DISK_FULL_MS }),
   },
   {
     name: 'disk-read-only',
     store: 'directory',
     phases: PHASES,
     expects: 'identical',
-    strike: async ({ stack }) => untilFelt(stack, stack.disk.readOnly),
+    strike: async ({ stack }) => untilFelt(stack, { hurt: stack.disk.readOnly, leastMs: DISK_MS }),
   },
   {
     name: 'disk-slow',
@@ -345,11 +347,14 @@ async function containerOf({ engines }: ChaosStack, { episode, container, phase 
 }
 
 /** The disk is hurt before the visitor goes on. Seen where a worker's write failed. */
-async function untilFelt(stack: ChaosStack, hurt: ChaosStack['disk']['fill']): Promise<Strike> {
+async function untilFelt(
+  stack: ChaosStack,
+  { hurt, leastMs }: { hurt: ChaosStack['disk']['fill']; leastMs: number },
+): Promise<Strike> {
   const sinceMs = Date.now()
   const seen = (): boolean => isNoted(stack, sinceMs, ({ kind }) => kind === 'store-failed')
   const felt = async (): Promise<void> => {
-    await sleep(DISK_MS)
+    await sleep(leastMs)
     // A training job is started, read and loaded before it writes.
     while (!seen() && Date.now() < sinceMs + DISK_LONGEST_MS) await sleep(500)
   }
