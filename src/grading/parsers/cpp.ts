@@ -80,8 +80,7 @@ function readProgress(line: string, statuses: StatusMap): void {
   for (const { status, pattern } of CPP_STATUSES) {
     const end = pattern.exec(line)?.index
     if (end === undefined) continue
-    const colons = line.slice(0, end).lastIndexOf('::')
-    const name = line.slice(colons < 0 ? 0 : colons + 2, end)
+    const name = line.slice(0, end).split('::').at(-1) ?? ''
     if (status === 'PASSED') setDefault(statuses, name, status)
     else statuses.set(name, status)
     return

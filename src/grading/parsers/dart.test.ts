@@ -104,6 +104,9 @@ test('numbers of tests are one where Python has them equal: by value, true as 1,
     [[...pair('1e21', '1'), done('1000000000000000000000')], { first: PASSED }],
     [[...pair('Infinity', '-Infinity'), done('-Infinity')], { second: PASSED }],
     [[...pair('Infinity', '-Infinity'), done('Infinity')], { first: PASSED }],
+    [[...pair('Infinity', 'NaN'), done('NaN')], { second: PASSED }],
+    [[...pair('NaN', '1E999'), done('Infinity'), done('NaN', '"result":"error"')], { second: PASSED, first: ERROR }],
+    [[`[${start('1E999', '"a"')},${start('NaN', '"b"')},${done('1e400')}]`], { a: PASSED }],
     [[...pair('"12345678901234567"', '12345678901234567'), done('12345678901234567')], { second: PASSED }],
   ])
 })
@@ -116,6 +119,12 @@ test("words that only Python's JSON has are none within texts", () => {
   expectStatuses(parseDart, [
     [[start('1', '"a"'), done('1', '"x":NaNs,"result":"success"')], {}],
     [[start('1', '"a"'), done('1', '"x":+Infinity,"result":"success"')], {}],
+    ...['-NaN', '1NaN', 'NaN1', '5Infinity', '1.NaN', '5-Infinity'].map(
+      (written): [string[], Record<string, string>] => [
+        [start('1', '"a"'), done('1', `"x":${written},"result":"success"`)],
+        {},
+      ],
+    ),
     [[start('1', '"a"'), '{"x":NaN,"y":"', '{"x":NaN,"y":"\\'], {}],
   ])
 })

@@ -77,8 +77,16 @@ function isJson(line: string): boolean {
 }
 
 const LONG_NUMBER = /\d{16}/
-/** Words that Python's JSON has beside the standard's, outside of texts. */
-const EXTRA_WORD = /"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?$)|-?Infinity|NaN/g
+/** Words that Python's JSON has beside the standard's, outside of texts, and the exponents that could be taken for their stand-ins. */
+const EXTRA_WORD = /"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?$)|-?Infinity|NaN|(?<=[0-9])E/g
+const NOT_A_NUMBER = '1E999'
+/** Blanks keep a stand-in apart from the digits and signs beside it. */
+const EXTRA_NUMBERS: Record<string, string> = {
+  NaN: ` ${NOT_A_NUMBER} `,
+  Infinity: ' 1e999 ',
+  '-Infinity': ' -1e999 ',
+  E: 'e',
+}
 
 function withExtraNumbers(line: string): string {
   return /NaN|Infinity/.test(line) ? line.replaceAll(EXTRA_WORD, (part) => EXTRA_NUMBERS[part] ?? part) : line
@@ -87,19 +95,18 @@ function withExtraNumbers(line: string): string {
 function parseJson(line: string): unknown {
   const text = withExtraNumbers(line)
   try {
-    return LONG_NUMBER.test(text) ? JSON.parse(text, withWholeNumbers) : JSON.parse(text)
+    return text !== line || LONG_NUMBER.test(text) ? JSON.parse(text, withPythonNumbers) : JSON.parse(text)
   } catch (error) {
     if (error instanceof PythonError) throw error
     return null
   }
 }
 
-/** A number that is none is only ever a key or a flag here: infinite ones serve. */
-const EXTRA_NUMBERS: Record<string, string> = { NaN: '1e998', Infinity: '1e999', '-Infinity': '-1e999' }
-
 /** Numbers beyond what JavaScript can hold exactly stay different. */
-function withWholeNumbers(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
-  return typeof value === 'number' && source !== undefined && /^-?\d+$/.test(source) ? wholeNumber(source) : value
+function withPythonNumbers(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
+  if (typeof value !== 'number' || source === undefined) return value
+  if (source === NOT_A_NUMBER) return Number.NaN
+  return /^-?\d+$/.test(source) ? wholeNumber(source) : value
 }
 
 function wholeNumber(source: string): bigint {
@@ -118,7 +125,7 @@ function isNone(value: unknown): value is null | undefined {
 /** What Python takes for true: neither empty, nor zero, nor nothing. */
 function isTrue(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.keys(value).length > 0
-  return Boolean(value)
+  return Number.isNaN(value) || Boolean(value)
 }
 
 /** Keys are equal where Python's are: numbers by value, `true` as 1. */

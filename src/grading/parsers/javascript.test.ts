@@ -103,6 +103,7 @@ test('p5.js: JSON is no part of a failure, where its lines begin and end as JSON
 })
 
 test('p5.js: what stands between tags is taken out; a tag that stays open comes back', () => {
+  const long = 'b'.repeat(250)
   expectStatuses(parseP5js, [
     [['  1) s<a>x</a>t<b></b>u:'], { stu: FAILED }],
     [['  1) s<a><a></a>t:'], { 's<a>t': FAILED }],
@@ -116,6 +117,10 @@ test('p5.js: what stands between tags is taken out; a tag that stays open comes 
     [['x'.repeat(250), '<<a></a>b>', '  1) not this:', '</b>', '  2) but this:'], { 'but this': FAILED }],
     [['x'.repeat(250), '<b>', '  1) not this:', '<<a></a>/b>', '  2) but this:'], { 'but this': FAILED }],
     [['<<a></a><c></c>b>', '  1) not this:', '</b>', '  2) but this:'], { 'but this': FAILED }],
+    [
+      [`<${long}<a></a><c></c>${long}>`, '  1) not this:', `</${long}${long}>`, '  2) but this:'],
+      { 'but this': FAILED },
+    ],
   ])
 })
 
@@ -130,6 +135,10 @@ test('p5.js: a log may have fifty tags that come together, and any number of oth
     [log(200, () => '<a></a>'), { s: FAILED }],
     [log(200, () => '<a></a>b>'), { s: FAILED }],
     [log(200, () => '<<a></a> '), { s: FAILED }],
+    // Neither is a tag: it has no name, and a slash behind its name.
+    [log(200, () => '<<a></a>>'), { s: FAILED }],
+    [log(200, () => '<b<a></a>/>'), { s: FAILED }],
+    [log(200, () => '</<a></a>/b>'), { s: FAILED }],
     [log(200, (at) => `<<x${at}><x${at}></x${at}>b>`), { s: FAILED }],
   ])
   expectRaised('MemoryError', parseP5js, ...log(51, () => '<<a></a>b>'))

@@ -208,8 +208,9 @@ function withoutJsonBlocks(text: string): string {
 }
 
 const TAG = pythonPattern(String.raw`<(/?)(\w+)>`, { flags: 'g' })
-const TAG_BEGINS = pythonPattern(String.raw`</?\w*$`)
-const TAG_ENDS = pythonPattern(String.raw`^/?\w*>`)
+const TAG_BEGINS = pythonPattern(String.raw`</?(\w*)$`)
+const TAG_ENDS = pythonPattern(String.raw`/?\w*>`, { flags: 'y' })
+const WHOLE_TAG = pythonPattern(String.raw`^</?\w+>$`)
 /** A tag's halves may come together when what stood between them is gone; each time the text is read from its beginning again. */
 const MAX_JOINED_TAGS = 50
 
@@ -241,7 +242,7 @@ function withoutFirstXmlBlocks(text: string): { kept: string; isJoined: boolean 
   const lastEnds = new Map<string, number>()
   for (const { isEnd, name, start } of tags) if (isEnd) lastEnds.set(name, start)
   const parts: string[] = []
-  let [from, tail] = [0, '']
+  let [from, half] = [0, '']
   for (let at = 0; at < tags.length; at += 1) {
     const first = tags[at]
     if (first === undefined || first.isEnd) continue
@@ -257,17 +258,21 @@ function withoutFirstXmlBlocks(text: string): { kept: string; isJoined: boolean 
       end = tag.end
     }
     parts.push(text.slice(from, start), `<${name}>`.repeat(open))
-    tail = open > 0 ? '' : `${tail}${text.slice(Math.max(from, start - MAX_TAG), start)}`.slice(-MAX_TAG)
+    half = open > 0 ? '' : halfOfTag(half + text.slice(from, start))
     from = end
-    if (TAG_BEGINS.test(tail) && TAG_ENDS.test(text.slice(end, end + MAX_TAG))) {
+    TAG_ENDS.lastIndex = end
+    if (half !== '' && WHOLE_TAG.test(half + (TAG_ENDS.exec(text)?.[0] ?? ''))) {
       return { kept: `${parts.join('')}${text.slice(from)}`, isJoined: true }
     }
   }
   return { kept: `${parts.join('')}${text.slice(from)}`, isJoined: false }
 }
 
-/** How far a half of a tag is looked for. */
-const MAX_TAG = 200
+/** The beginning of a tag at the end of a text, with one letter for all that it has: a long one is read once. */
+function halfOfTag(text: string): string {
+  const [half = '', letters = ''] = TAG_BEGINS.exec(text) ?? []
+  return letters === '' ? half : `${half.slice(0, -letters.length)}x`
+}
 
 const readTiming = (read: (line: string) => string | null): ((line: string) => string | null) => {
   return (line) => {

@@ -36,6 +36,12 @@ const CORNERS: [string, string, string[], Record<string, string>][] = [
     { t: FAILED, u: FAILED },
   ],
   [
+    'three colons are two and one of the name',
+    'parse_log_cpp',
+    ['a:::t PASSED', 'a::::u FAILED'],
+    { ':t': PASSED, u: FAILED },
+  ],
+  [
     'colons count before the status only',
     'parse_log_cpp',
     ['a.cc::t PASSED x::y', '::u PASSED'],
@@ -223,6 +229,12 @@ const CORNERS: [string, string, string[], Record<string, string>][] = [
     'parse_log_ocaml_v2',
     ['Running[1]: (a)', 'Output[1]:', '', 'Running[2]: (./ t.exe)', 'Output[2]:', 'x'],
     { 't.exe': PASSED },
+  ],
+  [
+    'a bar needs something behind it, or the name is a blank before an earlier one',
+    'parse_log_julia',
+    ['Test Summary: | Pass Total', '  | 1 2 |', '  a |', '|'],
+    { '': ERROR },
   ],
   [
     'one blank parts a bar from a name, a name may begin with a bar, and a row of one name is its numbers',

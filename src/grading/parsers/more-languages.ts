@@ -72,13 +72,15 @@ interface TableColumns {
 function readRow(line: string, columns: TableColumns, statuses: StatusMap): void {
   const start = LEAD.exec(line)?.[0].length ?? 0
   BAR.lastIndex = start + 1
-  const bar = BAR.exec(line)
+  const found = BAR.exec(line)
+  // A bar needs a character behind it.
+  const bar = found !== null && BAR.lastIndex < line.length ? found : null
   // Without a name one of the blanks before the bar is it.
   const isNameless = bar === null && start > 1 && line.startsWith('|', start)
-  const cells = bar === null ? (isNameless ? start + 1 : line.length) : bar.index + bar[0].length
+  const cells = bar === null ? (isNameless ? start + 1 : line.length) : BAR.lastIndex
   const text = line.slice(cells)
   const numbers = pythonSplit(text).filter(isPythonDigit)
-  if (text === '' || numbers.length < 2) return
+  if (numbers.length < 2) return
   statuses.set(bar === null ? '' : line.slice(start, bar.index), rowStatus(text, numbers, columns))
 }
 

@@ -47,6 +47,8 @@ test('declarations: blanks of any kind and number between their parts, either qu
     '<?xml version?>',
     '<?xml version=1.0?>',
     '<?xml version="1 0"?>',
+    '<?xml version="1:0"?>',
+    "<?xml version='1:0'?>",
     `<?xml version="1.0'?>`,
     '<?xml encoding="UTF-8"?>',
     '<?xml version="1.0"encoding="UTF-8"?>',
@@ -76,6 +78,13 @@ test('document types: a name and where the rest lies, without declarations of th
     '<!DOCTYPE a PUBLIC "" \'\'>',
     '<!DOCTYPE \t\r\n a \t\r\n SYSTEM \t\r\n "a.dtd" \t\r\n >',
     '<!DOCTYPE \t\r\n a \t\r\n PUBLIC \t\r\n "-//A//B" \t\r\n "a.dtd" \t\r\n >',
+    '<!DOCTYPE p:é>',
+    `<!DOCTYPE a SYSTEM "<'é&x;\uFFFD">`,
+    `<!DOCTYPE a PUBLIC "aZ09 \n\r-'()+,./:=?;!*#@$_%" 'b"'>`,
+    `<!DOCTYPE a PUBLIC 'aZ09 \n\r-()+,./:=?;!*#@$_%' "">`,
+    '<!DOCTYPE a[]>',
+    '<!DOCTYPE a SYSTEM "a.dtd"[]>',
+    '<!DOCTYPE a \t\r\n [ \t\r\n <!-- c --> <?p ]?> %p; <?q?>%é.1;\n] \t\r\n >',
   ]
   const refused = [
     '<!DOCTYPE>',
@@ -91,6 +100,26 @@ test('document types: a name and where the rest lies, without declarations of th
     '<!DOCTYPE a PUBLIC "-//A//B">',
     '<!DOCTYPE a PUBLIC "-//A//B""a.dtd">',
     '<!DOCTYPE a SYSTEM "a.dtd"><!DOCTYPE a>',
+    '<!DOCTYPE 1>',
+    '<!DOCTYPE a&b>',
+    '<!DOCTYPE a=b>',
+    '<!DOCTYPE a:>',
+    '<!DOCTYPE a:b:c>',
+    '<!DOCTYPE a SYSTEM "\u0001">',
+    '<!DOCTYPE a SYSTEM "\uFFFE">',
+    ...Array.from('\t&<>[]{}^~|\\é`', (sign) => `<!DOCTYPE a PUBLIC "${sign}" "">`),
+    ...Array.from('\t&<>[]{}^~|\\é`"', (sign) => `<!DOCTYPE a PUBLIC '${sign}' "">`),
+    '<!DOCTYPE a [',
+    '<!DOCTYPE a []',
+    '<!DOCTYPE a [x]>',
+    '<!DOCTYPE a []x>',
+    '<!DOCTYPE a []]>',
+    '<!DOCTYPE a [%p]>',
+    '<!DOCTYPE a [% p;]>',
+    '<!DOCTYPE a [%p:q;]>',
+    '<!DOCTYPE a [<?xml x?>]>',
+    '<!DOCTYPE a [] SYSTEM "a.dtd">',
+    '<!DOCTYPE a [<!ELEMENT a ANY>]>',
   ]
   expectAll(taken.map((text) => [`${text}<a/>`, A]))
   expectRefused(refused.map((text) => `${text}<a/>`))
@@ -112,6 +141,23 @@ test('references: five names, and characters that XML can hold by either number'
   for (const written of [...refused.split(' '), `&#1${'0'.repeat(30)};`]) {
     expectRefused([`<a b="${written}"/>`, `<a>${written}</a>`])
   }
+})
+
+test('entities of a DTD that is not read: nothing in attributes, refused in content and where the document stands alone', () => {
+  const attribute = '<a b="x&e;y&é.1;z"/>'
+  const dtds = ['<!DOCTYPE a SYSTEM "a.dtd">', '<!DOCTYPE a PUBLIC "" "a.dtd">', '<!DOCTYPE a [%p;]>']
+  for (const dtd of dtds) {
+    for (const declared of ['', '<?xml version="1.0"?>', '<?xml version="1.0" standalone="no"?>']) {
+      expectAll([[`${declared}${dtd}${attribute}`, ['a', { b: 'xyz' }, []]]])
+      expectRefused([`${declared}${dtd}<a>&e;</a>`])
+    }
+    expectRefused([`<?xml version="1.0" standalone="yes"?>${dtd}${attribute}`])
+    expectRefused([`<?xml version="1.0" standalone \n=\t'yes'?>${dtd}${attribute}`])
+    expectAll([[`<?xml version="yes" encoding="standalone"?>${dtd}${attribute}`, ['a', { b: 'xyz' }, []]]])
+    expectRefused(['&e', '&1;', '&p:e;', '& e;'].map((written) => `${dtd}<a b="${written}"/>`))
+  }
+  expectRefused(['', '<!DOCTYPE a>', '<!DOCTYPE a []>'].map((dtd) => `${dtd}${attribute}`))
+  expectRefused(['constructor', '__proto__', 'toString'].map((name) => `<a b="&${name};"/>`))
 })
 
 test('names: letters begin them, digits and signs may follow, the colon parts a prefix', () => {

@@ -29,14 +29,27 @@ export function* descendants(root: XmlElement): Generator<XmlElement> {
   }
 }
 
-const QNAME = new RegExp(`${NAME_START}${NAME}*(?::${NAME_START}${NAME}*)?`, 'uy')
+const QNAME_SOURCE = `${NAME_START}${NAME}*(?::${NAME_START}${NAME}*)?`
+const QNAME = new RegExp(QNAME_SOURCE, 'uy')
 const BLANKS = /[ \t\n\r]*/y
 const DECLARATION =
-  /<\?xml[ \t\n\r]+version[ \t\n\r]*=[ \t\n\r]*(?:"[A-Za-z0-9._:-]*"|'[A-Za-z0-9._:-]*')(?:[ \t\n\r]+encoding[ \t\n\r]*=[ \t\n\r]*(?:"[A-Za-z][A-Za-z0-9._-]*"|'[A-Za-z][A-Za-z0-9._-]*'))?(?:[ \t\n\r]+standalone[ \t\n\r]*=[ \t\n\r]*(?:"(?:yes|no)"|'(?:yes|no)'))?[ \t\n\r]*\?>/y
-const DOCUMENT_TYPE =
-  /<!DOCTYPE[ \t\n\r]+[^\s[\]<>"']+(?:[ \t\n\r]+(?:SYSTEM|PUBLIC[ \t\n\r]+(?:"[^"]*"|'[^']*'))[ \t\n\r]+(?:"[^"]*"|'[^']*'))?[ \t\n\r]*>/y
-const ENTITIES: Record<string, string> = { lt: '<', gt: '>', amp: '&', quot: '"', apos: "'" }
-const REFERENCE = /&(?:(lt|gt|amp|quot|apos)|#([0-9]+)|#x([0-9A-Fa-f]+));/y
+  /<\?xml[ \t\n\r]+version[ \t\n\r]*=[ \t\n\r]*(?:"[A-Za-z0-9._-]*"|'[A-Za-z0-9._-]*')(?:[ \t\n\r]+encoding[ \t\n\r]*=[ \t\n\r]*(?:"[A-Za-z][A-Za-z0-9._-]*"|'[A-Za-z][A-Za-z0-9._-]*'))?(?:[ \t\n\r]+standalone[ \t\n\r]*=[ \t\n\r]*(?:"(?:yes|no)"|'(?:yes|no)'))?[ \t\n\r]*\?>/y
+const STANDALONE = /standalone[ \t\n\r]*=[ \t\n\r]*["']yes/
+const PUBLIC_ID = String.raw`(?:"[-\n\r 0-9A-Za-z'()+,./:=?;!*#@$_%]*"|'[-\n\r 0-9A-Za-z()+,./:=?;!*#@$_%]*')`
+const DOCUMENT_TYPE = new RegExp(
+  String.raw`<!DOCTYPE[ \t\n\r]+${QNAME_SOURCE}(?=[ \t\n\r[>])(?:[ \t\n\r]+(SYSTEM|PUBLIC[ \t\n\r]+${PUBLIC_ID})[ \t\n\r]+(?:"[^"]*"|'[^']*'))?[ \t\n\r]*`,
+  'uy',
+)
+const PARAMETER = new RegExp(`%${NAME_START}${NAME}*;`, 'uy')
+const SUBSET_END = /\][ \t\n\r]*/y
+const ENTITIES: ReadonlyMap<string, string> = new Map([
+  ['lt', '<'],
+  ['gt', '>'],
+  ['amp', '&'],
+  ['quot', '"'],
+  ['apos', "'"],
+])
+const REFERENCE = new RegExp(`&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|(${NAME_START}${NAME}*));`, 'uy')
 const MAX_REFERENCE_DIGITS = 20
 
 const XML_NAMESPACE = 'http://www.w3.org/XML/1998/namespace'
@@ -55,6 +68,8 @@ class Reader {
   /** Namespaces of each prefix, the innermost last; the empty prefix is the default. */
   private readonly namespaces = new Map<string, string[]>([['xml', [XML_NAMESPACE]]])
   private readonly open: Open[] = []
+  /** Whether a DTD that expat does not load may define the entities that are unknown here. */
+  private hasForeignEntities = false
   private readonly text: string
 
   constructor(text: string) {
@@ -62,10 +77,11 @@ class Reader {
   }
 
   readDocument(): XmlElement {
-    if (this.text.startsWith('<?xml') && /^[ \t\n\r?]/.test(this.text.slice(5, 6))) this.take(DECLARATION)
+    const isDeclared = this.text.startsWith('<?xml') && /^[ \t\n\r?]/.test(this.text.slice(5, 6))
+    const isStandalone = isDeclared && STANDALONE.test(this.take(DECLARATION))
     this.readMisc()
     if (this.text.startsWith('<!DOCTYPE', this.at)) {
-      this.take(DOCUMENT_TYPE)
+      this.hasForeignEntities = this.readDocumentType() && !isStandalone
       this.readMisc()
     }
     const root = this.readStart()
@@ -73,6 +89,26 @@ class Reader {
     this.readMisc()
     if (this.at < this.text.length) throw this.error()
     return root
+  }
+
+  /** Whether it refers to declarations elsewhere. */
+  private readDocumentType(): boolean {
+    const start = this.at
+    let isForeign = this.take(DOCUMENT_TYPE, 1) !== ''
+    if (!isXmlCharacters(this.text.slice(start, this.at))) throw this.error()
+    if (this.text[this.at] === '[') {
+      this.at += 1
+      this.readMisc()
+      while (this.text[this.at] === '%') {
+        isForeign = true
+        this.take(PARAMETER)
+        this.readMisc()
+      }
+      this.take(SUBSET_END)
+    }
+    if (this.text[this.at] !== '>') throw this.error()
+    this.at += 1
+    return isForeign
   }
 
   /** Blanks, comments and instructions. */
@@ -88,7 +124,7 @@ class Reader {
     if (next < 0) throw this.error()
     const written = this.text.slice(this.at, next)
     if (written.includes(']]>') || !isXmlCharacters(written)) throw this.error()
-    this.readReferences(written)
+    this.readReferences(written, null)
     this.at = next
     if (this.text.startsWith('</', next)) this.readEnd()
     else if (this.text.startsWith('<![CDATA[', next)) this.readTo(']]>', '<![CDATA['.length)
@@ -169,11 +205,12 @@ class Reader {
     const written = this.text.slice(this.at + 1, end)
     if (end < 0 || written.includes('<') || !isXmlCharacters(written)) throw this.error()
     this.at = end + 1
-    return this.readReferences(written.replaceAll(/[\t\n\r]/g, ' '))
+    // In content the reader above expat refuses what expat skips.
+    return this.readReferences(written.replaceAll(/[\t\n\r]/g, ' '), this.hasForeignEntities ? '' : null)
   }
 
-  /** The text that a text with references stands for. */
-  private readReferences(written: string): string {
+  /** The text that a text with references stands for. @param unknown what an entity without a definition is; null: an error */
+  private readReferences(written: string, unknown: string | null): string {
     if (!written.includes('&')) return written
     const parts: string[] = []
     let from = 0
@@ -181,14 +218,18 @@ class Reader {
       REFERENCE.lastIndex = at
       const match = REFERENCE.exec(written)
       if (match === null) throw this.error()
-      parts.push(written.slice(from, at), this.referred(match))
+      parts.push(written.slice(from, at), this.referred(match, unknown))
       from = at + match[0].length
     }
     return parts.join('') + written.slice(from)
   }
 
-  private referred([, name, decimal, hexadecimal]: RegExpExecArray): string {
-    if (name !== undefined) return ENTITIES[name] ?? ''
+  private referred([, decimal, hexadecimal, name]: RegExpExecArray, unknown: string | null): string {
+    if (name !== undefined) {
+      const text = ENTITIES.get(name) ?? unknown
+      if (text === null) throw this.error()
+      return text
+    }
     const digits = (decimal ?? hexadecimal ?? '').replace(/^0+(?=.)/, '')
     const code =
       digits.length > MAX_REFERENCE_DIGITS ? Infinity : Number.parseInt(digits, decimal === undefined ? 16 : 10)
@@ -240,12 +281,12 @@ class Reader {
     return `{${namespace}}${name.slice(colon + 1)}`
   }
 
-  private take(pattern: RegExp): string {
+  private take(pattern: RegExp, group = 0): string {
     pattern.lastIndex = this.at
     const match = pattern.exec(this.text)
     if (match === null) throw this.error()
     this.at += match[0].length
-    return match[0]
+    return match[group] ?? ''
   }
 
   private error(): PythonError {
