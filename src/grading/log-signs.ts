@@ -29,20 +29,17 @@ export function isInconsistentLog(log: Uint8Array): boolean {
  */
 function passedAtTheEnd(line: string): number[] {
   if (!line.startsWith('=') || !line.endsWith('=')) return []
-  const start = runOfSigns(line, 0, 1)
-  const end = runOfSigns(line, line.length - 1, -1)
-  if (start >= end || line[start] !== ' ' || line[end] !== ' ') return []
-  const text = line.slice(start + 1, end)
-  const took = [...text.matchAll(TOOK)].at(-1)
-  const counts = took === undefined ? '' : text.slice(0, took.index)
+  if (behindSigns(line, 0, 1) !== ' ' || behindSigns(line, line.length - 1, -1) !== ' ') return []
+  const took = [...line.matchAll(TOOK)].at(-1)
+  const counts = took === undefined ? '' : line.slice(0, took.index)
   return COUNTED.test(counts) ? [Number(/(?<!\d)(\d+) passed/.exec(counts)?.[1] ?? 0)] : []
 }
 
-/** Where a run of `=` is over. */
-function runOfSigns(line: string, from: number, step: 1 | -1): number {
+/** The character behind a run of `=`. */
+function behindSigns(line: string, from: number, step: 1 | -1): string | undefined {
   let at = from
   while (line[at] === '=') at += step
-  return at
+  return line[at]
 }
 
 // oxlint-disable-next-line no-control-regex -- colours begin with the escape character

@@ -98,7 +98,7 @@ function unquote(name: string): string {
       plain.push(bytes[at] ?? 0)
       continue
     }
-    const octal = /^[0-7]{3}/.exec(bytes.toString('latin1', at + 1, at + 4))?.[0]
+    const octal = /[0-7]{3}/.exec(bytes.toString('latin1', at + 1, at + 4))?.[0]
     const letter = String.fromCharCode(bytes[at + 1] ?? BACKSLASH)
     plain.push(octal === undefined ? (ESCAPES[letter] ?? letter.charCodeAt(0)) : Number.parseInt(octal, 8) & 0xff)
     at += octal === undefined ? 1 : 3

@@ -31,7 +31,7 @@ export interface Verdict {
 }
 
 /** What the patch brings about itself, in the image in which the gold patch does none of it. */
-const OWN_DOING: ReadonlySet<string> = new Set<VerdictReason>([
+const OWN_DOING: ReadonlySet<string | null> = new Set<VerdictReason>([
   'patch-rejected',
   'undecodable-log',
   'parser-raised',
@@ -44,9 +44,7 @@ const OWN_DOING: ReadonlySet<string> = new Set<VerdictReason>([
  */
 export function asItCounts<T extends { kind: VerdictKind; reason: string | null }>(verdict: T): T {
   const { kind, reason } = verdict
-  return kind === 'could-not-grade' && reason !== null && OWN_DOING.has(reason)
-    ? { ...verdict, kind: 'unresolved' }
-    : verdict
+  return kind === 'could-not-grade' && OWN_DOING.has(reason) ? { ...verdict, kind: 'unresolved' } : verdict
 }
 
 /** The verdict on one grading run, by the official rules of the task's harness and our own reasons. */

@@ -40,7 +40,8 @@ const STEERING = [
   'sitecustomize*',
   'usercustomize*',
 ]
-const STEERING_FOLDERS = ['*.dist-info', '*.egg-info', 'sitecustomize', 'usercustomize']
+/** The star in front takes the folders above too; `sitecustomize*` among the names takes a folder of that name. */
+const STEERING_FOLDERS = ['*.dist-info/*', '*.egg-info/*']
 /** What tests are made of, wherever it lies: a helper that checks nothing is no repair. */
 const TEST_NAMES = ['test_*.py', '*_test.py', '*_tests.py', 'tests.py', 'test.py']
 const TEST_SUPPORT = [
@@ -69,7 +70,7 @@ export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[
   const kept = repaired.filter((path) => !own.has(path))
   return [
     ...STEERING.flatMap((name) => [name, `*/${name}`]).map(exclude),
-    ...STEERING_FOLDERS.flatMap((name) => [`${name}/*`, `*/${name}/*`]).map(exclude),
+    ...STEERING_FOLDERS.map(exclude),
     ...[...own].map((path) => exclude(literal(path))),
     ...kept.map((path) => `--include=${literal(path)}`),
     ...[...folders].map((folder) => exclude(`${literal(folder)}/*`)),
@@ -110,7 +111,8 @@ export function findAdditions(
   const isAddition = ({ path, kind, mode }: PatchFile): boolean => {
     const parents = path.split('/')
     const name = parents.pop() ?? ''
-    const module = name.replace(/\.py$/, '')
+    // Every name that tests have ends so.
+    const module = name.slice(0, -'.py'.length)
     return (
       kind === 'added' &&
       (mode === '100644' || mode === '100755') &&

@@ -26,13 +26,12 @@ interface Finding {
 export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAuditInput): AuditVerdict {
   const found: Finding[] = [...planned.voids, ...readRun({ patch, run, isCaptured })]
   const ownRunner = run.kind === 'tested' ? ownRunnerOf(run) : null
-  const isTested = planned.plan.tests !== null && run.kind !== 'read' && run.kind !== 'untestable' && ownRunner === null
-  if (found.length === 0 && isTested && planned.plan.tests !== null) {
-    found.push(
-      ...judgeTests(task, planned.plan.tests.runner, run).map((finding) => withLeftOut(finding, patch, planned)),
-    )
+  const isTested = run.kind !== 'read' && run.kind !== 'untestable' && ownRunner === null
+  const tests = isTested ? planned.plan.tests : null
+  if (found.length === 0 && tests !== null) {
+    found.push(...judgeTests(task, tests.runner, run).map((finding) => withLeftOut(finding, patch, planned)))
   }
-  const outcome = found.length > 0 ? 'void' : isTested ? 'agrees' : 'unsupported'
+  const outcome = found.length > 0 ? 'void' : tests !== null ? 'agrees' : 'unsupported'
   return {
     outcome,
     reasons: [...new Set(found.map(({ reason }) => reason))],

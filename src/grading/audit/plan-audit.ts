@@ -73,7 +73,8 @@ function auditedTests(
   const { runner, interpreter, arguments: words, roots } = command
   const patched = readPatchedFiles(task.testPatch)
   const directives = testDirectives(task.repo, patched)
-  const files = directivesAsFiles(task, patched).filter((path) => path.endsWith('.py'))
+  // Django's runner takes labels, every other runner takes files: without its repository the paths stay as they are.
+  const files = testDirectives('', patched).filter((path) => path.endsWith('.py'))
   return {
     runner,
     testPatch: task.testPatch,
@@ -108,9 +109,4 @@ function labelsOf(runner: 'unittest' | 'django', names: readonly string[], direc
   // A row with a script of its own names them there; for the others the test patch does.
   if (runner === 'django') return names.length > 0 ? [...names] : [...directives]
   return names.filter((name) => !name.endsWith('.py'))
-}
-
-function directivesAsFiles(task: AuditedTask, patched: ReturnType<typeof readPatchedFiles>): string[] {
-  // Django's runner takes labels, every other runner takes files.
-  return testDirectives(task.repo === 'django/django' ? '' : task.repo, patched)
 }

@@ -35,13 +35,12 @@ function commandLines({ repo, gradingProfile, installConfig, harness }: CommandT
 /** Words of each simple command of a line, as a shell splits plain ones; what needs more of a shell is left as it stands. */
 function splitCommands(line: string): string[][] {
   const commands: string[][] = [[]]
-  // The number of a redirection is bounded: a longer run of digits would be read again from each of them.
-  const word = /\s*(?:(&&|\|\||[;|&])|((?:\d{0,2}[<>]{1,2}&[\d-]|[^\s'"\\;|&]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+))/gy
+  const word = /\s*(?:(&&|\|\||[;|&])|((?:[<>]&[\d-]|[^\s'"\\;|&]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+))/gy
   for (const [, operator, text] of line.matchAll(word)) {
     if (operator !== undefined) commands.push([])
     else commands.at(-1)?.push(unquote(text ?? ''))
   }
-  return commands.filter((words) => words.length > 0)
+  return commands
 }
 
 function unquote(word: string): string {

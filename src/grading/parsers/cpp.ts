@@ -42,8 +42,7 @@ export const parseGoogleTest: LogParser = (log) => {
   for (const raw of log.split('\n')) {
     const line = pythonStrip(raw)
     if (!line.endsWith(')')) continue
-    let end = -1
-    for (const { index } of line.matchAll(GOOGLE_TIME)) if (index + 2 < line.length) end = index
+    const end = [...line.matchAll(GOOGLE_TIME)].at(-1)?.index ?? -1
     let found: { start: number; word: string } | null = null
     for (const match of line.matchAll(GOOGLE_STATUS)) {
       const start = match.index + match[0].length

@@ -96,15 +96,13 @@ function parseJson(line: string): unknown {
   const text = withExtraNumbers(line)
   try {
     return text !== line || LONG_NUMBER.test(text) ? JSON.parse(text, withPythonNumbers) : JSON.parse(text)
-  } catch (error) {
-    if (error instanceof PythonError) throw error
+  } catch {
     return null
   }
 }
 
 /** Numbers beyond what JavaScript can hold exactly stay different. */
-function withPythonNumbers(_: string, value: unknown, { source }: { source?: string } = {}): unknown {
-  if (typeof value !== 'number' || source === undefined) return value
+function withPythonNumbers(_: string, value: unknown, { source = '' }: { source?: string } = {}): unknown {
   if (source === NOT_A_NUMBER) return Number.NaN
   return /^-?\d+$/.test(source) ? wholeNumber(source) : value
 }

@@ -24,7 +24,7 @@ function readTasty(line: string): { name: string; status: string } | null {
   for (const from of [start + 1, start]) {
     TASTY.lastIndex = from
     const match = TASTY.exec(line)
-    if (match === null || (from === start && (match.index !== start || start === 0))) continue
+    if (match === null || from === 0) continue
     const name = line.slice(start, Math.max(start, spacesStart(line, match.index)))
     return { name, status: TASTY_STATUSES[match[1] ?? ''] ?? '' }
   }
@@ -35,9 +35,9 @@ const CHECKED = pythonPattern(String.raw`^\s*[✓✔]\s+(.+)$`)
 const BRACKET = pythonPattern(String.raw`(?<!\s)\s+\(`)
 
 function readChecked(line: string): string | null {
-  const name = CHECKED.exec(line)?.[1] ?? null
-  const end = name?.endsWith(')') === true ? BRACKET.exec(name) : null
-  return name === null || end === null || end.index + end[0].length >= name.length ? name : name.slice(0, end.index)
+  const name = CHECKED.exec(line)?.[1]
+  if (name === undefined) return null
+  return name.endsWith(')') ? name.slice(0, BRACKET.exec(name)?.index) : name
 }
 
 const HSPEC_RULES = [

@@ -67,7 +67,7 @@ function calypsoTest(line: string): string {
   const start = CALYPSO_START.exec(line)?.[0].length
   const hasTime = CALYPSO_TIME.test(line)
   const open = hasTime ? line.lastIndexOf('(') : line.length
-  if (start === undefined || open < start || (hasTime && !CALYPSO_TIME_AT_THE_END.test(line.slice(open)))) {
+  if (start === undefined || (hasTime && !CALYPSO_TIME_AT_THE_END.test(line.slice(open)))) {
     throw new PythonError('ValueError', "the pattern of a result doesn't match its line")
   }
   return line.slice(start, open)
@@ -180,7 +180,7 @@ export const parseP5js: LogParser = (log) => {
       if (written !== null && Array.from(written).length <= MAX_FAILURE_CHARACTERS) {
         readTo = colon + 1
         const parts = written.split('\n')
-        if (parts.every((part, at) => indentOf(part) > (at === 0 ? 0 : indentOf(parts[at - 1] ?? '')))) {
+        if (parts.every((part, at) => indentOf(part) > indentOf(parts[at - 1] ?? ''))) {
           statuses.set(parts.map(pythonStrip).join(':'), 'FAILED')
         }
       }

@@ -24,7 +24,7 @@ export const parseKotlinJunit: LogParser = (log) => {
   for (const raw of pythonSplitLines(log)) {
     const line = pythonStrip(raw)
     const started = RUNNING.exec(line)?.[1]
-    const counts = started === undefined ? CLASS_COUNTS.exec(line) : null
+    const counts = CLASS_COUNTS.exec(line)
     if (started !== undefined) current = started
     if (counts === null || current === null) continue
     const [, failures = 0n, errors = 0n, skipped = 0n] = counts.slice(1).map(pythonInteger)

@@ -50,9 +50,9 @@ export function wordParser({ pattern, word, name, statuses }: WordPattern): LogP
   return (log) => {
     const found: StatusMap = new Map()
     for (const raw of log.split('\n')) {
-      const match = pattern.exec(pythonStrip(raw))
-      const status = match === null ? undefined : statuses[match[word] ?? '']
-      if (match !== null && status !== undefined) found.set(match[name] ?? '', status)
+      const match: readonly string[] = pattern.exec(pythonStrip(raw)) ?? []
+      const status = statuses[match[word] ?? '']
+      if (status !== undefined) found.set(match[name] ?? '', status)
     }
     return found
   }

@@ -83,7 +83,7 @@ function readFailure(line: string): { className: string; test: string } | null {
   }
   let last = end
   while (last > start && !isEdge(last)) last -= 1
-  const dot = last - 2 > start ? line.lastIndexOf('.', last - 2) : -1
+  const dot = line.lastIndexOf('.', last - 2)
   if (dot <= start) return null
   let nameEnd = dot + 2
   while (!isEdge(nameEnd)) nameEnd += 1

@@ -34,12 +34,11 @@ export const parseOcaml: LogParser = (log) => {
   return statuses
 }
 
-const PRECEDENCE = ['PASSED', 'SKIPPED', 'FAILED', 'ERROR']
+const PRECEDENCE: readonly (string | undefined)[] = ['PASSED', 'SKIPPED', 'FAILED', 'ERROR']
 
 /** The worse result of a name counts. */
 function setWorse(statuses: StatusMap, name: string, status: string): void {
-  const known = statuses.get(name)
-  if (known === undefined || PRECEDENCE.indexOf(status) >= PRECEDENCE.indexOf(known)) statuses.set(name, status)
+  if (PRECEDENCE.indexOf(status) >= PRECEDENCE.indexOf(statuses.get(name))) statuses.set(name, status)
 }
 
 const RUNNING = pythonPattern(String.raw`^Running\[(\d+)\]:\s+\((.+)\)$`)

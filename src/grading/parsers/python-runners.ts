@@ -39,13 +39,11 @@ export const parsePytestNebo: LogParser = (log) => {
  */
 function readMiddle(line: string): { id: string; status: string } | null {
   const close = line.lastIndexOf(']')
-  if (close < 0 || !TIME_AT_THE_END.test(line.slice(close + 1))) return null
+  if (!TIME_AT_THE_END.test(line.slice(close + 1))) return null
   const before = line.lastIndexOf(']', close - 1)
   for (const match of line.matchAll(IN_THE_MIDDLE)) {
     const open = match.index + match[0].length - 1
-    if (match.index > 0 && open > before && open < close) {
-      return { id: line.slice(0, match.index), status: match[1] ?? '' }
-    }
+    if (open > before) return { id: line.slice(0, match.index), status: match[1] ?? '' }
   }
   return null
 }
@@ -82,7 +80,7 @@ export const parseSympy: LogParser = (log) => readSympyLines(log, pythonStrip)
 export const parseSympyOfV2: LogParser = (log) =>
   readSympyLines(log, (raw) => {
     const line = pythonStrip(raw)
-    const isMarked = line.startsWith('test_') && (line.endsWith('[FAIL]') || line.endsWith('[OK]'))
+    const isMarked = line.endsWith('[FAIL]') || line.endsWith('[OK]')
     return isMarked ? pythonStrip(line.slice(0, line.lastIndexOf('['))) : line
   })
 
@@ -115,6 +113,6 @@ function readSympyLines(log: string, clean: (line: string) => string): StatusMap
 function failureHeading(line: string): string | null {
   const first = line.indexOf(' ')
   const last = line.lastIndexOf(' ')
-  const ending = last < 4 ? -1 : line.lastIndexOf('.py:', last - 4)
+  const ending = line.lastIndexOf('.py:', last - 4)
   return first < 0 || ending <= first ? null : line.slice(first + 1, last)
 }

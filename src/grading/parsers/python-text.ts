@@ -122,7 +122,7 @@ function decimalValue(digit: string): number {
 }
 
 function isSpace(unit: number): boolean {
-  if (unit <= 0x20) return unit === 0x20 || (unit >= 9 && unit <= 13) || unit >= 0x1c
+  if (unit <= 0x20) return (unit >= 9 && unit <= 13) || unit >= 0x1c
   if (unit < 0x85) return false
   return SPACES.test(String.fromCharCode(unit))
 }

@@ -77,7 +77,6 @@ export const parseRubyV1: LogParser = (log) => {
   let suite: string | null = null
   for (const raw of pythonSplitLines(log)) {
     const line = pythonStripEnd(raw)
-    if (line.startsWith('Finished in ')) continue
     if (SUITE.test(line)) {
       suite = line
       continue

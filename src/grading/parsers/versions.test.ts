@@ -119,7 +119,7 @@ test('django: each message that stands in a line credits the test before it, the
 })
 
 test('sympy: headings and last words; SWE-rebench-V2 takes the mark of the file off', () => {
-  const log = '____ sympy/a.py:test_x ____\ntest_a ok\ntest_b F\ntest_c E\ntest_d ok [OK]\nx y.py:z'
+  const log = '____ sympy/a.py:test_x ____\ntest_a ok\ntest_b F\ntest_c E\ntest_d ok [OK]\nx y.py:z\n.py:z\n.py: z'
   const both: [string, string][] = [
     ['sympy/a.py:test_x', 'FAILED'],
     ['test_a', 'PASSED'],

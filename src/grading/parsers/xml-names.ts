@@ -25,8 +25,7 @@ const OTHERS = `
   F71-F84 F86-F8B F90-F95 F97 F99-FAD FB1-FB7 FB9 20D0-20DC 20E1 3005 302A-302F 3031-3035 3099-309A 309D-309E 30FC-30FE`
 
 function classOf(ranges: string): string {
-  const points = ranges.trim().split(/\s+/)
-  return points.map((range) => range.replaceAll(/[0-9A-F]+/g, (point) => `\\u{${point}}`)).join('')
+  return ranges.replaceAll(/[0-9A-F]+/g, (point) => `\\u{${point}}`).replaceAll(/\s/g, '')
 }
 
 /** Without the colon, which parts a prefix from a name. */

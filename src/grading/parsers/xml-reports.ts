@@ -53,8 +53,9 @@ export const parseCombinedReports: LogParser = (log) => {
 export const parseRJunit: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const start = log.indexOf(START)
-  const end = start < 0 ? -1 : log.indexOf(SUITES_END, start)
-  const root = start < 0 ? null : readReport(end < 0 ? log.slice(start) : log.slice(start, end + SUITES_END.length))
+  if (start < 0) return statuses
+  const end = log.indexOf(SUITES_END, start)
+  const root = readReport(end < 0 ? log.slice(start) : log.slice(start, end + SUITES_END.length))
   for (const suite of root === null ? [] : descendants(root)) {
     if (suite.tag !== 'testsuite') continue
     for (const element of suite.children.filter(({ tag }) => tag === 'testcase')) {
@@ -110,7 +111,7 @@ export const parseDoctest: LogParser = (log) => {
   const failed = failedElements(all)
   const nameOf = ({ attributes }: XmlElement): string => attributes.get('name') ?? 'None'
   let left = MAX_DEPTH * all.length
-  for (const testCase of all.slice(1)) {
+  for (const testCase of all) {
     if (testCase.tag !== 'TestCase') continue
     for (const subcase of descendants(testCase)) {
       left -= 1

@@ -50,7 +50,6 @@ const ENTITIES: ReadonlyMap<string, string> = new Map([
   ['apos', "'"],
 ])
 const REFERENCE = new RegExp(`&(?:#([0-9]+)|#x([0-9A-Fa-f]+)|(${NAME_START}${NAME}*));`, 'uy')
-const MAX_REFERENCE_DIGITS = 20
 
 const XML_NAMESPACE = 'http://www.w3.org/XML/1998/namespace'
 const XMLNS_NAMESPACE = 'http://www.w3.org/2000/xmlns/'
@@ -211,7 +210,6 @@ class Reader {
 
   /** The text that a text with references stands for. @param unknown what an entity without a definition is; null: an error */
   private readReferences(written: string, unknown: string | null): string {
-    if (!written.includes('&')) return written
     const parts: string[] = []
     let from = 0
     for (let at = written.indexOf('&'); at >= 0; at = written.indexOf('&', from)) {
@@ -230,9 +228,7 @@ class Reader {
       if (text === null) throw this.error()
       return text
     }
-    const digits = (decimal ?? hexadecimal ?? '').replace(/^0+(?=.)/, '')
-    const code =
-      digits.length > MAX_REFERENCE_DIGITS ? Infinity : Number.parseInt(digits, decimal === undefined ? 16 : 10)
+    const code = decimal === undefined ? Number.parseInt(hexadecimal ?? '', 16) : Number.parseInt(decimal, 10)
     if (!isXmlCharacter(code)) throw this.error()
     return String.fromCodePoint(code)
   }
