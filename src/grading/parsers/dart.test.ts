@@ -131,6 +131,7 @@ test("words that only Python's JSON has are none within texts", () => {
 
 test('an integer of more than 4300 digits raises where Python comes to it, and only there', () => {
   const [most, long] = ['7'.repeat(4300), '7'.repeat(9000)]
+  expectRaised('ValueError', parseDart, `${most}7`)
   for (const before of [
     '',
     '{"a":',

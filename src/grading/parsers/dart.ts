@@ -53,7 +53,8 @@ const LONG_INTEGER = /^-?[0-9]{4301,}$/
  * also where the line is no JSON further on or the key comes again.
  */
 function refuseLongInteger(line: string): void {
-  if (!/[0-9]{4301}/.test(line)) return
+  // From the beginning of a run only: from each of its digits the run would be read again.
+  if (!/(?<![0-9])[0-9]{4301}/.test(line)) return
   const open: string[] = []
   for (const { 0: part, index } of line.matchAll(JSON_PART)) {
     if (part === '{' || part === '[') open.push(part === '{' ? '}' : ']')
