@@ -34,7 +34,7 @@ export async function compareMany({
     for (let from = 0; from < cases; from += CASES_AT_ONCE) {
       const count = Math.min(CASES_AT_ONCE, cases - from)
       const some = Array.from({ length: count }, (_, offset) =>
-        logCase({ profile: oracle.profile, words: oracle.words, seed, index: from + offset }),
+        logCase({ profile: oracle.profile, texts: oracle.texts, seed, index: from + offset }),
       )
       const answers = await oracle.ask(some)
       for (const [index, answer] of answers.entries()) {

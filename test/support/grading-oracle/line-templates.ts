@@ -15,6 +15,7 @@ const JUNIT = [
   '</testsuite>{| trailing}',
   '</testsuites>',
   '<!-- {comment|a--b} -->',
+  '<!DOCTYPE {a|a&b|p:a}{| SYSTEM "{x|\u0001}"| PUBLIC "{x|&}" "y"}{|[]|[ %p; <!-- c --> ]}>',
   '<a:testcase name="p"/>',
   '<properties><property name="x" value="{y|\n|a>b|a<b}"/></properties>',
   '<?xml version="1.0"?><testsuites><testsuite name="s"><testcase name="%n" classname="C"/>{<testcase name="a"><failure/></testcase>|}</testsuite></testsuites>{x|}',
@@ -70,6 +71,7 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
     '<{a|b|é}>{%i|<a>}',
     '</{a|b|é}>',
     '<{a|<a></a>b}>x</b>',
+    `<${'b'.repeat(250)}<a></a>>{|</${'b'.repeat(250)}>}`,
     '{%(|[|%)|]| %(|%i [|%(%)|[]}',
     '  3) %i x:y',
   ],
@@ -104,7 +106,7 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
     '%i%s{PASSED|FAILED|SKIPPED|ERROR|XPASS} [ 50%]',
     `${'='.repeat(35)} FAILURES ${'='.repeat(35)}`,
     `${'_'.repeat(27)} {%i|} ${'_'.repeat(27)}`,
-    '%i::x PASSED FAILED',
+    '%i{::|:::}x PASSED FAILED',
   ],
   cpp_v2: ['Test%s{%i|}%s{passed|failed|skipped|ok}%s', 'Test{ |  }passed'],
   cpp_v3: [
@@ -174,6 +176,7 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
     '[{"type":"testStart","test":{"id":7,"name":"q"}},{"type":"testDone","testID":7,"result":"success"}]{|x}',
     '{"type":"testStart","test":{"id":{1|2|3},"name":"%i"}}\n{"type":"testDone","testID":{1|2|3},"result":"{success|failure|error|x}","skipped":{true|false|1|0}}',
     '{"type":"print"}{"type":"testStart","test":{"id":1,"name":5}}',
+    '{"type":"testStart","test":{"id":{NaN|Infinity|1e400|1E999|-NaN|1NaN|NaN1},"name":"n"}}\n{"type":"testDone","testID":{NaN|Infinity|1e400|1E999},"result":"success"}',
   ],
   dart_v2: [
     '[a]: 00:01 +{1|2}: /a.dart: %i',
@@ -208,7 +211,7 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
   julia: [
     'Test Summary: {| Pass  Total  Time|| Pass  Fail  Total| | Pass  Error  Total|| Fail  Error}',
     '%s%i%s|%s{%n|1|²}%s{%n|1|}%s{%n|}%s{%n|} {1.2s|}',
-    '   |  1  2',
+    '   |  1  2{| |}',
     'a |          {%n|3}  {3|2}  0.1s',
     'b | {3 3|3 0 3|3 1 4|3 0 1 4|2 1 0 0 3}',
   ],
@@ -274,6 +277,9 @@ const DECLARATIONS = [
   '<?xml-style a?>',
   '<!DOCTYPE testsuites>',
   '<!DOCTYPE a SYSTEM "b">',
+  '<?xml version="1:0"?>',
+  '<!DOCTYPE a []>',
+  '<!DOCTYPE a&b>',
 ] as const
 
 /** The word where the choice has one, so that what stands around it stays: `*** FAILED ***` with another word. */

@@ -3,7 +3,7 @@ import { gradeLog } from '../../../src/grading/grade-log.ts'
 import { LOG_PROFILES, type LogProfileName } from '../../../src/grading/log-profiles.ts'
 import type { EvalType, ListedTests } from '../../../src/grading/resolution.ts'
 import { createDice, type Dice } from './dice.ts'
-import type { ParserWords } from './oracle.ts'
+import type { ParserTexts } from './oracle.ts'
 import { damageBytes, damageText } from './damage.ts'
 import { LINE_KINDS, parserLine, reportLog, resultLine, testId } from './result-lines.ts'
 
@@ -20,19 +20,19 @@ const END = '>>>>> End Test Output'
 
 export interface LogCaseInput {
   profile: LogProfileName
-  words: ParserWords
+  texts: ParserTexts
   seed: number
   index: number
 }
 
 /** Case `index` of a profile; the same on every machine. */
-export function logCase({ profile, words, seed, index }: LogCaseInput): LogCase {
+export function logCase({ profile, texts, seed, index }: LogCaseInput): LogCase {
   const dice = createDice((seed + Math.imul(index + 1, 0x9e3779b1)) >>> 0)
   const parser = dice.chance(0.01)
     ? dice.pick(['parse_log_nothing', '', 'parse_log_PYTEST', 'pytest'])
     : dice.pick([...LOG_PROFILES[profile].parsers.keys()])
   const ids = dice.times(1 + dice.below(8), () => testId(dice))
-  const text = damageText(dice, wholeLog(dice, { parser, ids, words: words.get(parser) ?? [] }))
+  const text = damageText(dice, wholeLog(dice, { parser, ids, ...(texts.get(parser) ?? NO_TEXTS) }))
   const log = damageBytes(dice, new TextEncoder().encode(text))
   const evalType = dice.chance(0.1) && profile !== 'rebench-v2' ? 'fail_only' : 'pass_and_fail'
   const tests = dice.chance(0.25) ? null : listedTests({ dice, profile, parser, log, ids })
@@ -46,7 +46,11 @@ interface LogOf {
   parser: string
   ids: string[]
   words: readonly string[]
+  lines: readonly string[]
 }
+
+/** Of a parser that the harness does not know. */
+const NO_TEXTS = { words: [], lines: [] } as const
 
 function wholeLog(dice: Dice, of: LogOf): string {
   const { parser, ids } = of
@@ -77,11 +81,11 @@ function wholeLog(dice: Dice, of: LogOf): string {
   ].join('\n')
 }
 
-function resultLines(dice: Dice, { parser, ids, words }: LogOf, most: number): string[] {
+function resultLines(dice: Dice, { parser, ids, words, lines }: LogOf, most: number): string[] {
   return dice.times(dice.below(4) + dice.below(most), () => {
     const isForeign = !dice.chance(0.9)
     const id = dice.chance(0.85) ? dice.pick(ids) : testId(dice)
-    return isForeign ? resultLine(dice, dice.pick(LINE_KINDS), id) : parserLine(dice, { parser, id, words })
+    return isForeign ? resultLine(dice, dice.pick(LINE_KINDS), id) : parserLine(dice, { parser, id, words, lines })
   })
 }
 

@@ -1,9 +1,10 @@
 """Answers what an official harness finds in a log: JSON lines in, JSON lines out, in the same order.
 
-    oracle.py KIND FOLDER [--words NAMES]
+    oracle.py KIND FOLDER [--texts NAMES]
 
-`--words` with a JSON list of parsers prints {parser: [words]} and ends: what stands literally in the parser, its helpers and
-its tables, so that logs hold every word that a parser knows, not only those that a maker of logs thought of.
+`--texts` with a JSON list of parsers prints {parser: {"words": [...], "lines": [...]}} and ends: what stands literally in the parser,
+its helpers and its tables, and lines that their patterns take, so that logs hold what a parser knows, not only what a maker of
+logs thought of.
 
 KIND: swebench-4.1, swebench-5, fork-4.0.3, rebench-v2, or fork-rules (swebench 4.1 without its second reading of the
 whole log, which with equal parsers is what the fork does). FOLDER holds the package `swebench`, or a checkout of
@@ -27,6 +28,8 @@ import re
 import sys
 import tempfile
 import types
+
+import pattern_lines
 
 UNUSED_LIBRARIES = {
     "datasets": ["Dataset", "load_dataset", "load_from_disk"],
@@ -168,8 +171,16 @@ class RebenchV2:
         return {"statusMap": list(normalised.items()), "resolved": result["passed_match"]}
 
 
-def words_of(function) -> list[str]:
-    """Words, symbols and phrases of the string constants that a function reaches in its own module."""
+LINES_OF_EACH = 120
+
+
+def texts_of(function) -> dict:
+    texts = constants_of(function)
+    return {"words": words_in(texts), "lines": pattern_lines.lines_of(texts, LINES_OF_EACH)}
+
+
+def constants_of(function) -> list[str]:
+    """The string constants that a function reaches in its own module."""
     seen, texts = set(), []
 
     def visit(value) -> None:
@@ -198,6 +209,11 @@ def words_of(function) -> list[str]:
                 visit(cell.cell_contents)
 
     visit(function)
+    return texts
+
+
+def words_in(texts: list[str]) -> list[str]:
+    """Words, symbols and phrases."""
     found = set()
     for text in texts:
         if 2 <= len(text) <= 60 and not re.search(r"[\\^$*+?()\[\]{}|\n]", text):
@@ -220,9 +236,9 @@ def main() -> None:
             oracle = RebenchV2(folder, pathlib.Path(work))
         else:
             oracle = Swebench(kind, folder, pathlib.Path(work))
-        if sys.argv[3:4] == ["--words"]:
+        if sys.argv[3:4] == ["--texts"]:
             names = json.loads(sys.argv[4])
-            print(json.dumps({name: words_of(oracle.parser(name)) for name in names}))
+            print(json.dumps({name: texts_of(oracle.parser(name)) for name in names}))
             return
         for line in sys.stdin:
             case = json.loads(line)

@@ -23,13 +23,13 @@ export interface OracleAnswer {
   error?: string
 }
 
-/** What each parser of a harness looks for literally, by its name. */
-export type ParserWords = ReadonlyMap<string, readonly string[]>
+/** What each parser of a harness looks for literally, and lines that its patterns take, by its name. */
+export type ParserTexts = ReadonlyMap<string, { words: readonly string[]; lines: readonly string[] }>
 
 export interface Oracle {
   /** @param profile whose grading is compared with it */
   profile: LogProfileName
-  words: ParserWords
+  texts: ParserTexts
   ask(cases: readonly LogCase[]): Promise<OracleAnswer[]>
   stop(): Promise<void>
 }
@@ -59,17 +59,19 @@ export async function startOracle(kind: OracleKind): Promise<Oracle> {
   const env = { ...process.env, PYTHONUTF8: '1', PYTHONDONTWRITEBYTECODE: '1' }
   const { stdout } = await runCommand({
     command: python,
-    args: [...args, '--words', JSON.stringify([...LOG_PROFILES[profile].parsers.keys()])],
+    args: [...args, '--texts', JSON.stringify([...LOG_PROFILES[profile].parsers.keys()])],
     env,
     timeoutMs: 60_000,
   })
-  const words = new Map(Object.entries(JSON.parse(stdout) as Record<string, string[]>))
+  const texts: ParserTexts = new Map(
+    Object.entries(JSON.parse(stdout) as Record<string, { words: string[]; lines: string[] }>),
+  )
   const child = spawn(python, args, { stdio: ['pipe', 'pipe', 'inherit'], env })
   const exited = once(child, 'exit')
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   return {
     profile,
-    words,
+    texts,
     async ask(cases) {
       const written = (async () => {
         for (const one of cases) {

@@ -23,8 +23,8 @@ for (const kind of kinds) {
   const oracle = await startOracle(kind)
   try {
     const length = kind === 'rebench-v2' ? CASES_OF_REBENCH_V2 : CASES
-    const { profile, words } = oracle
-    const cases = Array.from({ length }, (_, index) => logCase({ profile, words, seed: SEED, index }))
+    const { profile, texts } = oracle
+    const cases = Array.from({ length }, (_, index) => logCase({ profile, texts, seed: SEED, index }))
     const answers = await oracle.ask(cases)
     const lines = cases.map((one, index) => JSON.stringify(toLine(one, answers[index])))
     await mkdir(dirname(answersFile(kind)), { recursive: true })

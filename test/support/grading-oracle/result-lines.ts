@@ -202,10 +202,13 @@ export interface ParserLine {
   id: string
   /** What the harness's parser looks for literally: a word that no template knows comes into its lines too. */
   words: readonly string[]
+  /** Made of its patterns. */
+  lines: readonly string[]
 }
 
 /** A line of what a parser reads. */
-export function parserLine(dice: Dice, { parser, id, words }: ParserLine): string {
+export function parserLine(dice: Dice, { parser, id, words, lines }: ParserLine): string {
+  if (lines.length > 0 && dice.chance(0.2)) return dice.pick(lines)
   const templates = templatesOf(parser)
   const line = templates === null ? resultLine(dice, lineKind(parser), id) : fill(dice, dice.pick(templates), id, words)
   return words.length > 0 && dice.chance(0.06) ? withWord(dice, line, dice.pick(words)) : line
