@@ -168,6 +168,12 @@ const CORNERS: [string, string, string[], Record<string, string>][] = [
   ],
   ['a colon may begin a name behind blanks', 'parse_log_haskell', ['  : OK: FAIL'], { ': OK': FAILED }],
   [
+    'a bracket without a blank before it stays in the name of a checked test',
+    'parse_log_haskell',
+    ['✓ f(x)', '✓ g (1 test)'],
+    { 'f(x)': PASSED, g: PASSED },
+  ],
+  [
     'statuses behind a colon, brackets inside of a name, noise, and results that come twice',
     'parse_log_haskell',
     [

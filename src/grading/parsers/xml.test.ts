@@ -113,6 +113,8 @@ test('document types: a name and where the rest lies, without declarations of th
     '<!DOCTYPE a []',
     '<!DOCTYPE a [x]>',
     '<!DOCTYPE a []x>',
+    '<!DOCTYPE a []x',
+    '<!DOCTYPE a [] ',
     '<!DOCTYPE a []]>',
     '<!DOCTYPE a [%p]>',
     '<!DOCTYPE a [% p;]>',
