@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { test } from 'node:test'
 import fc from 'fast-check'
 import { orderByHash, episodeMaterial, seedFrom, turnMaterial } from './hash-order.ts'
-import { planJobs, planOneJob, splitByTokens, splitIntoMinibatches } from './rewards/minibatches.ts'
+import { planJobs, planOneJob, planPairs, splitByTokens, splitIntoMinibatches } from './rewards/minibatches.ts'
 import { drawProblems } from './rewards/problem-order.ts'
 
 const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
@@ -160,4 +160,19 @@ test('an iteration is one job of all its mini-batches, as often as it has epochs
   const plan = planOneJob({ minibatches: [2, 3], epochs: 2 })
   assert.deepEqual(plan, { jobs: [{ minibatches: [2, 3], steps: 4 }], totalSteps: 4, trained: 5 })
   assert.deepEqual(planOneJob({ minibatches: [], epochs: 2 }), { jobs: [], totalSteps: 0, trained: 0 })
+})
+
+test('pairs: mini-batches of whole pairs, twice as many trajectories', () => {
+  const plan = planPairs({ trajectories: 20, batch: 8, epochs: 1, stepsPerJob: 2, maxSteps: null })
+  const pairs = planJobs({ trajectories: 10, batch: 4, epochs: 1, stepsPerJob: 2, maxSteps: null })
+  assert.ok(plan.jobs.length > 0)
+  assert.deepEqual(
+    plan.jobs.map(({ minibatches }) => minibatches),
+    pairs.jobs.map(({ minibatches }) => minibatches.map((size) => 2 * size)),
+  )
+  assert.equal(plan.trained, 2 * pairs.trained)
+  assert.deepEqual(
+    plan.jobs.flatMap(({ minibatches }) => minibatches).reduce((sum, size) => sum + size, 0),
+    plan.trained,
+  )
 })

@@ -8,6 +8,7 @@ const member = (episode: string, outcome: 0 | 1, reward: number): GroupMember =>
 test('the best success meets the worst failure, and what is left over has no pair', () => {
   const members = [
     member('slow', 1, 0.5),
+    member('long', 0, 0.25),
     member('cut', 0, -0.5),
     member('quick', 1, 1),
     member('submitted', 0, 0),

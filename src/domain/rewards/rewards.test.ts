@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ReinforceStageRecipe } from '../../contracts/recipe.types.ts'
-import { type RewardRule, rewardOf, rewardRuleOf, turnPenalty } from './rewards.ts'
+import { type RewardRule, rewardOf, rewardRuleOf, stageRewardRule, turnPenalty } from './rewards.ts'
 
 const close = (actual: number, expected: number, what: string) =>
   assert.ok(Math.abs(actual - expected) < 5e-5, `${what}: expected ${expected}, got ${actual}`)
@@ -191,4 +191,20 @@ test('a resolved episode is paid where the audit agrees; void or unaudited it is
   assert.deepEqual(found('unsupported'), [-0.1, 0])
   assert.deepEqual(found('unsupported', 'allow'), [1, 1])
   assert.equal(rewardOf({ rule, ...facts }).outcome, 0)
+})
+
+test('a stage of a stored recipe pays by its own rule; fine-tuning, evaluations and unknown stages pay nothing', () => {
+  const recipe = makeTrainingRecipe()
+  const { reinforce } = recipe
+  assert.ok(reinforce !== null && reinforce.stages.length > 0)
+  for (const stage of reinforce.stages) {
+    assert.deepEqual(
+      stageRewardRule({ reinforce, grading: { unauditedRewards: 'refuse' } }, stage.name),
+      rewardRuleOf(reinforce, stage, 'refuse'),
+    )
+    // A recipe of a version without audits.
+    assert.deepEqual(stageRewardRule({ reinforce }, stage.name), rewardRuleOf(reinforce, stage, 'allow'))
+  }
+  for (const stage of ['rft', 'eval-base', 'dapo-99']) assert.equal(stageRewardRule(recipe, stage), null)
+  assert.equal(stageRewardRule({ ...recipe, reinforce: null }, reinforce.stages[0]?.name ?? ''), null)
 })

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { EvaluationConditions, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { makeEvaluation } from '../../../test/support/evaluation-records.ts'
-import { checkComparability, gradedShare } from './comparability.ts'
+import { checkComparability, gradedShare, judgedScore } from './comparability.ts'
 
 const CONDITIONS: EvaluationConditions = {
   scaffold: 'paper',
@@ -83,4 +83,10 @@ test('the graded share is of the attempts that were asked for, and of no tasks i
   })
   assert.equal(gradedShare({ tasks, attempts: 2 }), 3 / 4)
   assert.equal(gradedShare({ tasks: [], attempts: 2 }), 0)
+})
+
+test('a workflow gets the score with its interval and the share that was graded', () => {
+  const record = evaluation()
+  const { interval, score } = record
+  assert.deepEqual(judgedScore(record), { ...score, evidence: { interval, graded: gradedShare(record) } })
 })

@@ -71,3 +71,30 @@ test('other settings are named beside the verdict', () => {
   const after = evaluation(() => [1])
   assert.match(judgeNight(evaluation(all), after, RULES).statement, /other settings: attempts a task: 2 against 1/)
 })
+
+test('the statement says the rule, the difference, its interval and what was left out', () => {
+  const many = { tasks: 1_000 }
+  const judged = judgeNight(evaluation(all, many), evaluation(all, many), RULES)
+  assert.match(
+    judged.statement,
+    /^not worse: delta\.lower [+−]0\.\d{3} ≥ −0\.020 \(difference \+0\.000, 95 % interval [+−]0\.\d{3} to \+0\.\d{3}; 1000 common tasks\)$/,
+  )
+  assert.equal(judged.difference?.mean, 0)
+  assert.ok(judged.difference.low <= 0 && judged.difference.high >= 0)
+  const few = judgeNight(evaluation(all, { tasks: 6 }), evaluation(all, { tasks: 6 }), RULES)
+  assert.match(few.statement, /delta\.lower −0\.\d{3} < −0\.020 \(.*; 6 common tasks\)$/)
+  assert.deepEqual(few.common, ['t0000', 't0001', 't0002', 't0003', 't0004', 't0005'])
+})
+
+test('tasks of one side, and those whose row changed, are counted apart', () => {
+  const before = evaluation(all, { tasks: 8 })
+  const after = evaluation(all, { tasks: 8, from: 2 })
+  const changed = {
+    ...after,
+    tasks: after.tasks.map((task) => (task.taskId === 't0003' ? { ...task, rowHash: 'other' } : task)),
+  }
+  const judged = judgeNight(before, changed, RULES)
+  assert.match(judged.statement, /; 5 common tasks, left out: 2 only before, 2 only after, 1 with another row\)?$/)
+  assert.deepEqual(judged.tasks, { common: 5, onlyBefore: 2, onlyAfter: 2, otherRows: 1 })
+  assert.deepEqual(judged.common, ['t0002', 't0004', 't0005', 't0006', 't0007'])
+})

@@ -93,6 +93,148 @@ test('a stage that resolved nothing has no cost of a resolved task', () => {
   assert.ok(Object.values(whole.perResolvedTask).every((share) => share === null))
 })
 
+/** What was spent of each unit: its total, and how many records do not tell; units of nothing are left out. */
+const shown = (spent: Partial<Spent>): Record<string, [number | null, number]> =>
+  Object.fromEntries(
+    Object.entries(spent)
+      .filter(([, { told, unknown }]) => told + unknown > 0)
+      .map(([unit, { total, unknown }]) => [unit, [total, unknown]]),
+  )
+
+test('a run: its gate, its stages by their beginnings, and the work that was lost, by its reasons', () => {
+  const paid = (seconds: number | null, lostBecause: string | null = null) => ({ seconds, lostBecause })
+  const { stages: found, whole } = sumCosts({
+    prices: PRICES,
+    device: 'cpu',
+    episodes: [
+      episode({
+        stage: 'late',
+        startedMs: 50_000,
+        endedMs: 52_000,
+        outcome: 'resolved',
+        sandboxes: [paid(4, 'moved'), paid(6)],
+        gradings: [paid(8)],
+      }),
+      // Begins with stage a, whose name comes before it; without an end it has no machine.
+      episode({ stage: 'b', startedMs: 1_000, outcome: 'open', sandboxes: [paid(null)] }),
+      episode({
+        stage: 'a',
+        endedMs: 9_000,
+        outcome: 'lost',
+        because: 'Sandbox.Lost',
+        sandboxes: [paid(16, 'moved')],
+        gradings: [paid(32, 'again')],
+      }),
+      episode({
+        stage: 'a',
+        startedMs: 1_000,
+        endedMs: 3_000,
+        outcome: 'lost',
+        because: 'Model.Timeout',
+        sampledTokens: null,
+      }),
+      episode({
+        stage: 'a',
+        startedMs: 2_000,
+        endedMs: 4_000,
+        outcome: 'resolved',
+        suite: null,
+        gradings: [paid(64, 'again'), paid(128)],
+      }),
+      episode({
+        stage: 'a',
+        startedMs: 2_000,
+        endedMs: 4_000,
+        outcome: 'resolved',
+        taskId: 'b',
+        promptTokens: null,
+      }),
+    ],
+    trainers: [{ ...trainer('late', 60_000, 61_000), lostBecause: 'killed' }, trainer('late', 61_000, 63_000)],
+    gates: [paid(256, 'engine'), paid(512)],
+  })
+  assert.deepEqual(
+    [...found, whole].map(({ stage, episodes: played, lostEpisodes, openEpisodes, resolvedTasks, spent }) => [
+      stage,
+      [played, lostEpisodes, openEpisodes, resolvedTasks],
+      shown(spent),
+    ]),
+    [
+      ['gate', [0, 0, 0, 0], { gradingSeconds: [768, 0] }],
+      [
+        'a',
+        [4, 2, 0, 2],
+        {
+          sandboxSeconds: [16, 0],
+          gradingSeconds: [224, 0],
+          promptTokens: [3_000_000, 1],
+          sampledTokens: [300_000, 1],
+          money: [8 + 3, 2],
+        },
+      ],
+      [
+        'b',
+        [1, 0, 1, 0],
+        { sandboxSeconds: [null, 1], promptTokens: [1_000_000, 0], sampledTokens: [100_000, 0], money: [4, 1] },
+      ],
+      [
+        'late',
+        [1, 0, 0, 1],
+        {
+          trainerSeconds: [3, 0],
+          sandboxSeconds: [10, 0],
+          gradingSeconds: [8, 0],
+          promptTokens: [1_000_000, 0],
+          sampledTokens: [100_000, 0],
+          money: [4 + 2 + 3, 0],
+        },
+      ],
+      [
+        'whole run',
+        [6, 2, 1, 3],
+        {
+          trainerSeconds: [3, 0],
+          sandboxSeconds: [26, 1],
+          gradingSeconds: [1000, 0],
+          promptTokens: [5_000_000, 1],
+          sampledTokens: [500_000, 1],
+          money: [24, 3],
+        },
+      ],
+    ],
+  )
+  const lost = [
+    ['grading', 'engine', 1, { gradingSeconds: [256, 0] }],
+    ['episode', 'Model.Timeout', 1, { promptTokens: [1_000_000, 0], sampledTokens: [null, 1] }],
+    [
+      'episode',
+      'Sandbox.Lost',
+      1,
+      {
+        sandboxSeconds: [16, 0],
+        gradingSeconds: [32, 0],
+        promptTokens: [1_000_000, 0],
+        sampledTokens: [100_000, 0],
+      },
+    ],
+    ['grading', 'again', 1, { gradingSeconds: [64, 0] }],
+    ['sandbox', 'moved', 1, { sandboxSeconds: [4, 0] }],
+    ['trainer', 'killed', 1, { trainerSeconds: [1, 0] }],
+  ]
+  assert.deepEqual(
+    whole.lost.map(({ what, because, count, spent }) => [what, because, count, shown(spent)]),
+    lost,
+  )
+  assert.deepEqual(whole.perResolvedTask, {
+    trainerSeconds: 1,
+    sandboxSeconds: 26 / 3,
+    gradingSeconds: 1000 / 3,
+    promptTokens: 5_000_000 / 3,
+    sampledTokens: 500_000 / 3,
+    money: 8,
+  })
+})
+
 const milliseconds = fc.integer({ min: 0, max: 1_000_000 })
 const maybe = (value: fc.Arbitrary<number>) => fc.option(value, { nil: null })
 const stages = fc.constantFrom('rft', 'dapo-1', 'eval-base', 'eval-rl')
