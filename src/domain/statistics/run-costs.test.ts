@@ -108,14 +108,14 @@ test('a run: its gate, its stages by their beginnings, and the work that was los
     device: 'cpu',
     episodes: [
       episode({
-        stage: 'late',
+        stage: 'aa',
         startedMs: 50_000,
         endedMs: 52_000,
         outcome: 'resolved',
         sandboxes: [paid(4, 'moved'), paid(6)],
         gradings: [paid(8)],
       }),
-      // Begins with stage a, whose name comes before it; without an end it has no machine.
+      // Begins with stage a, whose name comes before it, and before stage aa; without an end it has no machine.
       episode({ stage: 'b', startedMs: 1_000, outcome: 'open', sandboxes: [paid(null)] }),
       episode({
         stage: 'a',
@@ -150,7 +150,7 @@ test('a run: its gate, its stages by their beginnings, and the work that was los
         promptTokens: null,
       }),
     ],
-    trainers: [{ ...trainer('late', 60_000, 61_000), lostBecause: 'killed' }, trainer('late', 61_000, 63_000)],
+    trainers: [{ ...trainer('aa', 60_000, 61_000), lostBecause: 'killed' }, trainer('aa', 61_000, 63_000)],
     gates: [paid(256, 'engine'), paid(512)],
   })
   assert.deepEqual(
@@ -178,7 +178,7 @@ test('a run: its gate, its stages by their beginnings, and the work that was los
         { sandboxSeconds: [null, 1], promptTokens: [1_000_000, 0], sampledTokens: [100_000, 0], money: [4, 1] },
       ],
       [
-        'late',
+        'aa',
         [1, 0, 0, 1],
         {
           trainerSeconds: [3, 0],
