@@ -93,17 +93,38 @@ test('the failure goes into the last heartbeat, and its tries are counted over a
   }
 })
 
-test('facts of an activity are in its heartbeats at once and from then on', async () => {
+/** Each heartbeat is a write of the server: an episode has 13 activities, and a turn three phases. */
+test('an activity that ends within a second sends no heartbeat, whatever facts it states', async () => {
   const beats: unknown[] = []
   const work = activity(async (_: undefined, { beat }) => {
     beat({ step: 3 })
     return 'done'
   })
   await inActivity(() => work(undefined), { onHeartbeat: (details) => beats.push(details) })
-  assert.deepEqual(beats, [
-    { facts: null, wait: null, failing: null },
-    { facts: { step: 3 }, wait: null, failing: null },
-  ])
+  assert.deepEqual(beats, [])
+})
+
+test('facts that change many times in a second are sent once, the newest, and the next ones a second later at most', async (t) => {
+  t.mock.timers.enable({ apis: ['setTimeout', 'setInterval'] })
+  const beats: unknown[] = []
+  const steps: unknown[][] = []
+  const work = activity(async (_: undefined, { beat }) => {
+    for (const step of [1, 2, 3]) beat({ step })
+    t.mock.timers.tick(1_000)
+    steps.push([...beats])
+    beat({ step: 4 })
+    beat({ step: 5 })
+    t.mock.timers.tick(1_000)
+    steps.push([...beats])
+    t.mock.timers.tick(3_000)
+    steps.push([...beats])
+    beat({ step: 6 })
+    steps.push([...beats])
+  })
+  await inActivity(() => work(undefined), { onHeartbeat: (details) => beats.push((details as { facts: unknown }).facts) })
+  const third = { step: 3 }
+  const fifth = { step: 5 }
+  assert.deepEqual(steps, [[third], [third, fifth], [third, fifth], [third, fifth, { step: 6 }]])
 })
 
 test('without a heartbeat timeout nothing beats, whatever is said or thrown', async () => {

@@ -27,6 +27,10 @@ export interface ActivityOwner {
 /** `run blockers` names a wait within a minute, however long its time-out is. */
 const LONGEST_BEAT_MS = 10_000
 
+/** Each heartbeat that is sent costs the server a write. Most activities end within this time and cost none; a turn changes its phase
+ *  several times within it. */
+const SHORTEST_BEAT_MS = 1_000
+
 /**
  * Wraps an activity: beats from a timer (an activity that does not beat never learns that it was cancelled or timed out),
  * says in each heartbeat what it waits for, and maps every error through one door. With no heartbeat timeout nothing beats.
@@ -78,18 +82,38 @@ function startBeating(context: Context, board: WaitBoard): Heart {
   const earlier = failingBefore(context)
   let facts: object | null = null
   let failing = earlier
+  /** Until it ends, changes are only noted; then the newest is sent. */
+  let pause: NodeJS.Timeout | undefined
+  let isChanged = false
   const send = (): void => {
+    isChanged = false
     const heartbeat: ActivityHeartbeat = { facts, wait: board.current(), failing }
     context.heartbeat(heartbeat)
   }
+  const beginPause = (): void => {
+    pause = setTimeout(() => {
+      pause = undefined
+      if (isChanged) sendAndPause()
+    }, SHORTEST_BEAT_MS)
+  }
+  const sendAndPause = (): void => {
+    send()
+    beginPause()
+  }
   const timeoutMs = context.info.heartbeatTimeoutMs
   const isBeating = timeoutMs !== undefined && timeoutMs > 0
-  if (isBeating) send()
+  if (isBeating) {
+    // The server has learnt of the attempt from its start, and a retry is shown with what failed before.
+    isChanged = true
+    beginPause()
+  }
   const timer = isBeating ? setInterval(send, Math.min(timeoutMs / 3, LONGEST_BEAT_MS)) : undefined
   return {
     beat(next) {
       facts = next
-      send()
+      if (!isBeating) return
+      isChanged = true
+      if (pause === undefined) sendAndPause()
     },
     failed({ type, message }, error) {
       // Sent with the failure itself: the next attempt and `run blockers` read from it since when the activity has been failing.
@@ -103,7 +127,10 @@ function startBeating(context: Context, board: WaitBoard): Heart {
       }
       if (isBeating) send()
     },
-    stop: () => clearInterval(timer),
+    stop() {
+      clearInterval(timer)
+      clearTimeout(pause)
+    },
   }
 }
 
