@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto'
-import { open, readdir, rm, stat } from 'node:fs/promises'
+import { readdir, rm, stat } from 'node:fs/promises'
 import { hostname } from 'node:os'
 import { join } from 'node:path'
-import { errnoOf } from './files.ts'
+import { descriptors, errnoOf } from './files.ts'
 import { identify, isAlive } from './processes.ts'
 
 /** A file this old is abandoned, on any host: writes take milliseconds, batches minutes. */
@@ -10,24 +10,26 @@ const ABANDONED_MS = 24 * 60 * 60 * 1000
 
 const HOST = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-')
 
+/** Read once: each record has a temporary name. */
+const SELF = identify(process.pid)
+
 /** A new name in the temporary directory: it says who writes, so that a sweep can ask whether the writer lives. */
 export function tempName(): string {
-  const { pid, startTime } = identify(process.pid)
-  return `${HOST}.${pid}-${startTime}.${randomUUID()}`
+  return `${HOST}.${SELF.pid}-${SELF.startTime}.${randomUUID()}`
 }
 
 /** Writes and syncs a new temporary file. */
 export async function writeTempFile(directory: string, bytes: Uint8Array): Promise<string> {
   const path = join(directory, tempName())
-  const file = await open(path, 'wx')
+  const descriptor = await descriptors.open(path, 'wx')
   try {
-    await file.writeFile(bytes)
-    await file.datasync()
+    await descriptors.write(descriptor, bytes)
+    await descriptors.fdatasync(descriptor)
   } catch (error) {
     await rm(path, { force: true })
     throw error
   } finally {
-    await file.close()
+    await descriptors.close(descriptor)
   }
   return path
 }

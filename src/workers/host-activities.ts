@@ -10,10 +10,11 @@ import type { HostDoor } from '../activities/runtime/host-door.ts'
 import type { RecipeReader } from '../activities/runtime/stored-records.ts'
 import { activity, type ActivityOwner } from '../activities/runtime/activity-runtime.ts'
 import { lastRunBefore, readTurns } from '../activities/episode/transcript.ts'
+import { createKeptTranscripts } from '../activities/episode/kept-transcripts.ts'
 import { type AdvanceDependencies, advanceEpisode } from '../activities/episode/advance-episode.ts'
 import type { Samplers } from '../activities/episode/samplers.ts'
 
-export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler'> {
+export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler' | 'kept'> {
   samplers: Samplers
   store: ArtifactStore
   sandbox: SandboxHost
@@ -25,10 +26,11 @@ export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler'> {
 
 /** Activities of the machine that holds the sandbox. */
 export function createHostActivities(deps: HostDependencies): HostActivities {
+  const kept = createKeptTranscripts()
   return {
     advanceEpisode: activity(async (input, scope) => {
       requireOwnSandbox(input.sandbox, scope.owner)
-      return advanceEpisode({ ...deps, sampler: await deps.samplers(input.run) }, input, scope)
+      return advanceEpisode({ ...deps, kept, sampler: await deps.samplers(input.run) }, input, scope)
     }),
 
     captureSubmission: activity(async (input, { owner, signal }) => {
@@ -36,7 +38,8 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
       const recipe = await deps.recipes(input.run)
       const { capture } = recipe.scaffold.submit
       const episode = episodeId(input)
-      const after = lastRunBefore(await readTurns(deps.store, episode), Number.POSITIVE_INFINITY)
+      const known = kept.take({ owner, sandbox: input.sandbox })?.transcript.turns
+      const after = lastRunBefore(await readTurns(deps.store, episode, known), Number.POSITIVE_INFINITY)
       const request = { mode: capture, after }
       const { patch, lostFiles, failure } = await deps.sandbox.capture(input.sandbox, request, signal)
       // The first capture is the submission: the bytes before the record, so that the record never names what is not there.
@@ -53,7 +56,10 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
       return patchRef
     }),
 
-    closeSandbox: activity(async ({ name }) => deps.sandbox.close({ name })),
+    closeSandbox: activity(async ({ name }, { owner }) => {
+      kept.take({ owner, sandbox: { name } })
+      await deps.sandbox.close({ name })
+    }),
 
     attendHost: activity(async (_input, scope) => attendHost(deps, scope)),
   }

@@ -233,6 +233,16 @@ export const PLANTS: Plant[] = [
     },
   },
   {
+    name: 'a crash is resumed from records: the attempt after it goes by what its worker remembers',
+    file: 'src/activities/episode/advance-episode.ts',
+    replace: 'const known = follows ? kept : null',
+    by: 'const known = kept',
+    seenBy: {
+      file: 'src/workers/host-activities.test.ts',
+      test: 'an attempt that follows a failed one reads all records again, and so finds one that is torn',
+    },
+  },
+  {
     name: 'publishing is checked: no canary',
     file: 'src/activities/training/publish-policy.ts',
     replace: '      await verifyCanary({ client, policy: ref, tolerance, signal })\n',

@@ -18,6 +18,7 @@ import { firstMessage, formatErrorText, observationText } from '../../scaffold/o
 import { parseReply } from '../../scaffold/parse-reply.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
 import type { HostDoor } from '../runtime/host-door.ts'
+import type { KeptTranscripts } from './kept-transcripts.ts'
 import { isBeyondContext, type EpisodeSetting, type SampledTurn, type Sampler } from './samplers.ts'
 import { renewing, EpisodeWorld, compare, isRepeatable, wantsTree } from './episode-world.ts'
 import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
@@ -39,6 +40,8 @@ export interface AdvanceDependencies {
   renewEveryMs: number
   /** Asked before each turn. @default stays on this host until the step is over */
   door?: Pick<HostDoor, 'isStopping' | 'isMoving'>
+  /** @default none: each step reads the turns before it */
+  kept?: KeptTranscripts
 }
 
 export interface AdvanceInput extends EpisodeInput {
@@ -60,6 +63,12 @@ export async function advanceEpisode(
 ): Promise<EpisodeProgress> {
   const player = await EpisodePlayer.resume(deps, input, scope)
   noteOnSpan({ 'longhaul.firstTurn': player.turns })
+  const progress = await playStep(deps, player)
+  player.keepFor(progress)
+  return progress
+}
+
+async function playStep(deps: AdvanceDependencies, player: EpisodePlayer): Promise<EpisodeProgress> {
   const startedMs = deps.stopwatch()
   const until = player.turns + player.spec.limits.turnsPerStep
   while (player.turns < until && deps.stopwatch() - startedMs < STEP_BUDGET_MS) {
@@ -119,18 +128,33 @@ class EpisodePlayer {
   static async resume(deps: AdvanceDependencies, input: AdvanceInput, scope: ActivityScope): Promise<EpisodePlayer> {
     const episode = episodeId(input)
     scope.beat({ turn: 0, phase: 'resuming' satisfies EpisodePhase })
-    const spec = await deps.store.readRecord<EpisodeSpec>(episodeKeys.spec(episode))
+    // A step that follows another one of the same placement goes on where that one ended, and its first turn is checked by itself.
+    // Any other attempt may find the sandbox in any state, also where no further turn will be played before the capture.
+    const follows = input.step > 1 && scope.attempt === 1
+    const kept = deps.kept?.take({ owner: scope.owner, sandbox: input.sandbox }) ?? null
+    const known = follows ? kept : null
+    const spec = known?.spec ?? (await deps.store.readRecord<EpisodeSpec>(episodeKeys.spec(episode)))
     if (spec === null) {
       throw new LonghaulError({ code: 'Artifact.Missing', message: 'The episode has no spec', details: { episode } })
     }
     const setting = await deps.resolve(spec)
-    const start = await startOf(deps, { spec, setting, sandbox: input.sandbox, signal: scope.signal })
-    const transcript: Transcript = { start, turns: await readTurns(deps.store, episode) }
+    const at = { spec, setting, sandbox: input.sandbox, signal: scope.signal }
+    const start = known?.transcript.start ?? (await startOf(deps, at))
+    const transcript: Transcript = { start, turns: await readTurns(deps.store, episode, known?.transcript.turns) }
     const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })
-    // A step that follows another one of the same placement goes on where that one ended, and its first turn is checked by itself.
-    // Any other attempt may find the sandbox in any state, also where no further turn will be played before the capture.
-    if (input.step === 1 || scope.attempt > 1) await player.#world.ensureCurrent()
+    if (!follows) await player.#world.ensureCurrent()
     return player
+  }
+
+  /** For the next step, or for the capture of what was submitted; nothing else is asked of this sandbox afterwards. */
+  keepFor({ disposition, moving }: EpisodeProgress): void {
+    if (moving === true || (disposition !== null && disposition !== 'submitted')) return
+    const { start, turns } = this.#transcript
+    const committed = turns.filter(({ observation }) => observation !== null)
+    this.#deps.kept?.keep(
+      { owner: this.#scope.owner, sandbox: this.#input.sandbox },
+      { spec: this.spec, transcript: { start, turns: committed } },
+    )
   }
 
   get turns(): number {

@@ -4,7 +4,6 @@ import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys } from '../../contracts/keys.ts'
 import type { SandboxHandle, SandboxHost, TurnResult } from '../../contracts/sandbox.types.ts'
 import { lastRunBefore, markOf, type Turn } from './transcript.ts'
-import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface EpisodeWorldInput {
   store: ArtifactStore
@@ -252,19 +251,19 @@ export async function renewing<T>(
   { renew, everyMs, signal }: { renew: () => Promise<unknown>; everyMs: number; signal: AbortSignal },
   work: () => Promise<T>,
 ): Promise<T> {
-  const over = new AbortController()
-  const until = AbortSignal.any([over.signal, signal])
-  const keep = async (): Promise<void> => {
-    for (;;) {
-      await sleep(everyMs, undefined, { signal: until })
-      await renew().catch(() => undefined)
-    }
+  let timer: NodeJS.Timeout | undefined
+  let isOver = false
+  const renewLater = (): void => {
+    if (isOver || signal.aborted) return
+    timer = setTimeout(() => {
+      if (!signal.aborted) renew().then(renewLater, renewLater)
+    }, everyMs)
   }
-  // The loop ends only when the signal aborts.
-  keep().catch(() => undefined)
+  renewLater()
   try {
     return await work()
   } finally {
-    over.abort()
+    isOver = true
+    clearTimeout(timer)
   }
 }

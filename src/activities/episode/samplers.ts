@@ -148,7 +148,7 @@ export function createTokenSampler({
       const { spec, transcript, seed, signal, recorded } = input
       const { limits, sampling } = spec
       const promptDelta = await promptDeltaOf({ policy, defuse: await defuseFor(spec) }, input)
-      const promptIds = [...contextIds(transcript), ...promptDelta]
+      const promptIds = contextIds(transcript, promptDelta)
       const room = limits.contextTokens - promptIds.length
       if (room <= 0) return null
       const request = {

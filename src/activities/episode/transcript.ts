@@ -16,21 +16,23 @@ export interface Transcript {
   turns: Turn[]
 }
 
-export function readTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
-  return collectTurns(episode, (key) => store.readRecord(key))
+/** @param known committed turns from the first on, which are not read again */
+export function readTurns(store: ArtifactStore, episode: string, known: readonly Turn[] = []): Promise<Turn[]> {
+  return collectTurns(episode, known, (key) => store.readRecord(key))
 }
 
 /** The turns of an episode that is lost, up to a record that is torn. */
 export function readWholeTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
-  return collectTurns(episode, (key) => readUnlessCorrupt(store, key))
+  return collectTurns(episode, [], (key) => readUnlessCorrupt(store, key))
 }
 
 async function collectTurns(
   episode: string,
+  known: readonly Turn[],
   read: <T extends object>(key: string) => Promise<T | null>,
 ): Promise<Turn[]> {
-  const turns: Turn[] = []
-  for (let index = 0; ; index++) {
+  const turns: Turn[] = [...known]
+  for (let index = known.length; ; index++) {
     const action = await read<ActionRecord>(episodeKeys.action(episode, index))
     if (action === null) return turns
     const observation = await read<ObservationRecord>(episodeKeys.observation(episode, index))
@@ -39,9 +41,11 @@ async function collectTurns(
   }
 }
 
-/** Every id the policy has read or written so far: appended as they came, never tokenised again. */
-export function contextIds({ turns }: Transcript): number[] {
-  return turns.flatMap(({ action }) => [...action.promptDelta, ...action.ids])
+/** Every id the policy has read or written so far, and those of its next prompt: appended as they came, never tokenised again. */
+export function contextIds({ turns }: Transcript, promptDelta: readonly number[]): number[] {
+  // `concat` copies whole arrays, some twenty times as fast as ids one by one: an episode has up to 131,072 of them, and asks at each turn.
+  const ids: number[] = []
+  return ids.concat(...turns.flatMap(({ action }) => [action.promptDelta, action.ids]), promptDelta)
 }
 
 export function committedTurns({ turns }: Transcript): number {

@@ -121,7 +121,9 @@ test('facts that change many times in a second are sent once, the newest, and th
     beat({ step: 6 })
     steps.push([...beats])
   })
-  await inActivity(() => work(undefined), { onHeartbeat: (details) => beats.push((details as { facts: unknown }).facts) })
+  await inActivity(() => work(undefined), {
+    onHeartbeat: (details) => beats.push((details as { facts: unknown }).facts),
+  })
   const third = { step: 3 }
   const fifth = { step: 5 }
   assert.deepEqual(steps, [[third], [third, fifth], [third, fifth], [third, fifth, { step: 6 }]])
