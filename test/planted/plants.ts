@@ -197,15 +197,15 @@ export const PLANTS: Plant[] = [
   {
     name: 'leases are renewed in time: the interval is tripled where it is waited for',
     file: 'src/activities/episode/episode-world.ts',
-    replace: 'await sleep(everyMs, undefined',
-    by: 'await sleep(3 * everyMs, undefined',
+    replace: '}, everyMs)',
+    by: '}, 3 * everyMs)',
     seenBy: lease,
   },
   {
     name: 'leases are renewed in time: one lost renewal ends the renewing',
     file: 'src/activities/episode/episode-world.ts',
-    replace: 'await renew().catch(() => undefined)',
-    by: 'await renew()',
+    replace: 'renew().then(renewLater, renewLater)',
+    by: 'renew().then(renewLater, () => undefined)',
     seenBy: lease,
   },
   {
