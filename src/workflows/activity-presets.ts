@@ -14,6 +14,10 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
  */
 const SHARED_QUEUE_WAIT = '7 days'
 
+/** Activities inherit the priority of their workflow, and episodes have a low one: on the queues that they share with gates and bookkeeping
+ *  all wait alike. */
+const ALIKE = { priority: { priorityKey: 3 } } as const
+
 /** They outlast a restart of the worker. */
 const FIVE_ATTEMPTS = { maximumAttempts: 5, initialInterval: '1s', maximumInterval: '30s' } as const
 
@@ -27,6 +31,7 @@ const ATTEMPT_TIMED_OUT = ['TemporalTimeout:StartToClose']
  */
 export const CONTROL = {
   taskQueue: QUEUES.control,
+  ...ALIKE,
   startToCloseTimeout: '70m',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '20s',
@@ -74,6 +79,7 @@ export const PLACEMENT = {
  */
 export const GRADING = {
   taskQueue: QUEUES.sandbox,
+  ...ALIKE,
   startToCloseTimeout: '18h',
   scheduleToStartTimeout: SHARED_QUEUE_WAIT,
   heartbeatTimeout: '30s',

@@ -35,6 +35,12 @@ import { runConcurrently } from './run-concurrently.ts'
 /** Enough that one bad container is not mistaken for a dead server. */
 const ABORT_AFTER_ALL_LOST = 12
 
+/**
+ * Of the workflow tasks of groups, and of their episodes, which inherit it. A thousand of them may wait for a control worker. The tasks and
+ * queries of rollouts, stages and roots have the server's default of 3 and go before them, so a rollout answers while its episodes begin.
+ */
+const BEHIND_STEERING = { priorityKey: 4 } as const
+
 /** Task ids fetched at once: 50 ids stay far below 4 KB of payload. */
 const PAGE = 50
 
@@ -311,6 +317,7 @@ class Rollout {
       workflowId: workflowIds.group(this.#id, taskId),
       args: [{ run, stage, iteration, policy, suite, taskId, groupSize, maxReplacements }],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      priority: BEHIND_STEERING,
       typedSearchAttributes: stageAttributes({ run, stage, iteration, policy }),
       staticSummary: `${taskId} · ${groupSize} × ${policy}`,
     })

@@ -52,6 +52,31 @@ test('a rollout plays every task of its plan once, in order, with a bounded numb
   assert.deepEqual(counts, { groups: 12, episodes: 24, infra: 0, resolved: 12, turns: 192, failure: null })
 })
 
+/** The story: a thousand episodes begin at once, and an operator asks the rollout how far it is. */
+test('workflow tasks of groups wait behind those of the rollout, and no activity of an episode waits behind others', async () => {
+  const { driver, rollout } = await playRollout({ rollout: { tasks: 1 } })
+  await rollout.result<RolloutCounts>()
+
+  const keysOf = (type: string): Record<string, number | undefined> => {
+    const run = driver.runs.find((one) => one.type === type)
+    const events = run?.history.events ?? []
+    const children = events.flatMap(({ startChildWorkflowExecutionInitiatedEventAttributes: child }) =>
+      child ? [[child.workflowType?.name ?? '', child.priority?.priorityKey ?? undefined] as const] : [],
+    )
+    const activities = events.flatMap(({ activityTaskScheduledEventAttributes: activity }) =>
+      activity ? [[activity.activityType?.name ?? '', activity.priority?.priorityKey ?? undefined] as const] : [],
+    )
+    return Object.fromEntries([...children, ...activities])
+  }
+  // The server's default is 3; a lower key goes first. What states none inherits that of its parent.
+  assert.deepEqual(keysOf('rollout'), { readPlanPage: 3, promptGroup: 4 })
+  assert.deepEqual(keysOf('promptGroup'), { episode: undefined })
+  const { gradeSubmission, ...own } = keysOf('episode')
+  assert.equal(gradeSubmission, 3)
+  // These have queues that episodes share with no other work.
+  assert.deepEqual(Object.keys(own).sort(), ['advanceEpisode', 'captureSubmission', 'closeSandbox', 'openSandbox'])
+})
+
 test('a plan of several pages is read page by page without a gap or a repetition', async () => {
   const { driver, rollout } = await playRollout({ rollout: { tasks: 103, groupSize: 1, maxOpenGroups: 7 } })
   const counts = await rollout.result<RolloutCounts>()

@@ -29,6 +29,7 @@ export function scheduleActivity(step: Step, command: coresdk.workflow_commands.
         startToCloseTimeout: command.startToCloseTimeout,
         heartbeatTimeout: command.heartbeatTimeout,
         retryPolicy: command.retryPolicy,
+        priority: command.priority,
         workflowTaskCompletedEventId: taskCompletedEventId,
         useWorkflowBuildId: true,
       },

@@ -36,6 +36,7 @@ export function startChild(step: Step, command: coresdk.workflow_commands.IStart
         header: { fields: command.headers ?? {} },
         memo: { fields: command.memo ?? {} },
         searchAttributes: command.searchAttributes,
+        priority: command.priority,
         inheritBuildId: true,
       },
     },
