@@ -16,7 +16,7 @@ export interface TranscriptPlace {
 
 /**
  * Episodes as the last step of each left them, for its next step on this host. Records never change, so what is kept equals what the store
- * holds, up to turns that another attempt has added. Without it each step reads every turn before it: an episode of 60 turns reads 450 records.
+ * holds, up to turns that another attempt has added. Without it each step reads every turn before it: an episode of 60 turns reads 665 records, and 83 with it.
  */
 export interface KeptTranscripts {
   /** It is no longer kept: a step that fails leaves nothing behind, and the attempt after it reads the records. Null: none is kept. */
