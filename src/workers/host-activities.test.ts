@@ -17,7 +17,7 @@ import { wrapStore } from '../adapters/artifacts/store-rules.ts'
 import type { HostActivities } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { episodeId, episodeKeys } from '../contracts/keys.ts'
-import type { SandboxHandle, SandboxHost } from '../contracts/sandbox.types.ts'
+import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import type { EpisodeInput } from '../contracts/workflows.types.ts'
 import { ownSandboxesWorker } from './compose-sandbox.ts'
 import { PASS_THROUGH } from './connect.ts'
@@ -105,7 +105,7 @@ async function openEpisode(run: string) {
   const input: EpisodeInput = { run, stage, iteration: 1, policy: policy.version, suite: SHA, taskId, index: 0 }
   const host = createScriptedSandboxes({ folder: join(folder, 'sandboxes'), hostQueue: 'sandbox.test' })
   const { activities, calls } = hostOf(store, host)
-  const opened = await openSandbox(
+  const sandbox = await openSandbox(
     {
       store,
       sandbox: host,
@@ -118,7 +118,6 @@ async function openEpisode(run: string) {
     { ...input, placement: 1, owner: OWNER.owner, ownerRun: OWNER.ownerRun },
     new AbortController().signal,
   )
-  const sandbox = opened as SandboxHandle
   calls.length = 0
   const at = (step: number) => ({ ...input, sandbox, step, placement: 1 })
   return { activities, calls, store, host, episode: episodeId(input), at }
