@@ -43,7 +43,7 @@ async function collectTurns(
 
 /** Every id the policy has read or written so far, and those of its next prompt: appended as they came, never tokenised again. */
 export function contextIds({ turns }: Transcript, promptDelta: readonly number[]): number[] {
-  // `concat` copies whole arrays, some twenty times as fast as ids one by one: an episode has up to 131,072 of them, and asks at each turn.
+  // `concat` copies whole arrays, not ids one by one: an episode has up to 131,072 of them, and asks at each turn.
   const ids: number[] = []
   return ids.concat(...turns.flatMap(({ action }) => [action.promptDelta, action.ids]), promptDelta)
 }
