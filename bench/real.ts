@@ -7,8 +7,9 @@
  *
  * One agent applies the gold patch by a command in its sandbox, one half of it, one nothing; --play limits them to the first tasks.
  * swebench 4.1.0 and 5.0.2 (installed into the user's cache) grade the same logs; every difference is printed. Tasks go in batches,
- * and --out has the result after each; --continue keeps what the same code measured before. Neither rows nor code of repositories
- * enter the result. Exit 1 where a verdict differs, 2 where nothing was compared.
+ * and --out has the result after each. What that file has of other tasks stays; --continue also keeps what the same code measured,
+ * and has agents play what was only gated. Each row says when and at which commit it was measured. Neither rows nor code of
+ * repositories enter the result. Exit 1 where a verdict differs, 2 where nothing was compared.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -30,6 +31,7 @@ import { messagesOf, runs, startScriptedEndpoint } from '../test/support/chat-en
 import { longhaul } from '../test/support/command-line.ts'
 import { compareStoredLog, startOracles, type OracleVerdicts } from '../test/support/real-tasks/compare-stored-log.ts'
 import { halfPatch } from '../test/support/real-tasks/half-patch.ts'
+import { auditCost, keptRows, provenanceOfRows, timesWithAudit } from '../test/support/real-tasks/real-rows.ts'
 import { worldOf } from '../test/support/pipeline-world.ts'
 import { outcomeOf } from '../test/support/run-recipe.ts'
 import { episodesOf } from '../test/support/run-records.ts'
@@ -37,13 +39,14 @@ import { attachStack, startStack } from '../test/support/start-stack.ts'
 import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { interruption } from './support/interruption.ts'
-import { versions } from './support/versions.ts'
+import { type Provenance, versions } from './support/versions.ts'
 
 const AGENTS = ['all', 'half', 'none'] as const
 type Agent = (typeof AGENTS)[number]
 
 interface TaskResult {
   taskId: string
+  measured: Provenance
   python: string | null
   image: {
     did: string
@@ -68,7 +71,10 @@ interface TaskResult {
 
 interface GateGrading {
   verdict: string
+  /** Of the official steps alone where an audit ran before them; the start of the container counts with the first of both. */
   gradeMs: number
+  /** How many times as long it took with its audit; null where no tests were audited. */
+  timesWithAudit: number | null
   official: OracleVerdicts | null
   /** Why a patch is paid or not; null for the empty one, which no gate audits. */
   audit: AuditVerdict | null
@@ -79,6 +85,8 @@ interface AgentResult {
   verdict: string | null
   disposition: string
   official: OracleVerdicts | null
+  /** Of the patch as it was captured; null where none was. */
+  audit: AuditVerdict | null
 }
 
 endWith2OnError()
@@ -108,6 +116,9 @@ const batchSize = Number(values.batch)
 if (!Number.isInteger(batchSize) || batchSize < 1) throw new Error(`Expected --batch of 1 or more, got ${values.batch}`)
 if (values.continue && values.out === undefined) throw new Error('Expected --out FILE with --continue')
 
+const allRows = (await readRows(rowsFile)).map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
+const positions = new Map(allRows.map(({ task }, position) => [task.taskId, position]))
+
 const signal = interruption()
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-real-'))
 // Nothing is sampled here: agents have an endpoint of their own.
@@ -128,33 +139,37 @@ const stack =
 Object.assign(process.env, stack.environment)
 const world = await worldOf(stack)
 const oracles = await startOracles()
+const provenance = versions()
+const suite = join(folder, 'suite.jsonl')
 try {
   const wanted = new Set((values.only ?? []).flatMap((text) => text.split(',')))
-  const rows = (await readRows(rowsFile))
-    .map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
-    .filter(({ task }) => wanted.size === 0 || wanted.has(task.taskId))
-  const order = rows.map(({ task }) => task.taskId)
-  const provenance = versions()
-  const measured = await measuredBefore(provenance)
-  const left = rows.filter(({ task }) => !measured.has(task.taskId))
-  const mayPlay = new Set(order.slice(0, Number(values.play)))
+  const rows = allRows.filter(({ task }) => wanted.size === 0 || wanted.has(task.taskId))
+  const chosen = rows.map(({ task }) => task.taskId)
+  const measured = await measuredBefore(chosen)
+  const mayPlay = new Set(chosen.slice(0, Number(values.play)))
+  const left = rows.filter(({ task: { taskId } }) => {
+    const before = measured.get(taskId)
+    return before === undefined || (mayPlay.has(taskId) && agentsLeft(before).length > 0)
+  })
   for (let at = 0; at < left.length; at += batchSize) {
     const batch = left.slice(at, at + batchSize)
-    for (const result of await measure(batch, mayPlay)) {
+    for (const result of await measure({ rows: batch, mayPlay, measured })) {
       measured.set(result.taskId, result)
       console.error(line(result))
     }
-    if (values.out !== undefined) await writeFile(values.out, textOf(resultOf([...measured.values()], provenance)))
+    if (values.out !== undefined) await writeFile(values.out, textOf(resultOf([...measured.values()])))
   }
-  const results = [...measured.values()].toSorted(
-    (one, other) => order.indexOf(one.taskId) - order.indexOf(other.taskId),
-  )
-  const result = resultOf(results, provenance)
+  const results = [...measured.values()]
+  const result = resultOf(results)
   for (const one of results) for (const text of one.differences) console.error(`${one.taskId}: ${text}`)
-  for (const { taskId, gate: gated } of results) {
-    const audit = gated?.gold?.audit ?? null
-    if (audit?.outcome === 'void')
-      console.error(`${taskId}: gold is void [${audit.reasons.join(', ')}]: ${audit.detail}`)
+  for (const { taskId, gate: gated, agents: played } of results) {
+    for (const [name, audit] of [
+      ['gate', gated?.gold?.audit],
+      ['agent', played.all?.audit],
+    ] as const) {
+      if (audit?.outcome === 'void')
+        console.error(`${taskId}: gold is void (${name}) [${audit.reasons.join(', ')}]: ${audit.detail}`)
+    }
   }
   if (values.out !== undefined) await writeFile(values.out, textOf(result))
   process.stdout.write(values.json ? textOf(result) : tableOf(result))
@@ -171,7 +186,9 @@ try {
 
 type Result = ReturnType<typeof resultOf>
 
-function resultOf(results: TaskResult[], provenance: ReturnType<typeof versions>) {
+function resultOf(unsorted: TaskResult[]) {
+  const positionOf = ({ taskId }: TaskResult): number => positions.get(taskId) ?? positions.size
+  const results = unsorted.toSorted((one, other) => positionOf(one) - positionOf(other))
   const logs = results.flatMap(({ gate, agents: played }) => [gate?.gold, gate?.empty, ...Object.values(played)])
   const resolved = results.filter(
     ({ gate }) => gate?.gold?.verdict === 'resolved' && gate.empty?.verdict === 'unresolved',
@@ -182,6 +199,7 @@ function resultOf(results: TaskResult[], provenance: ReturnType<typeof versions>
   return {
     bench: 'real',
     ...provenance,
+    provenance: provenanceOfRows(results) ?? provenance.provenance,
     engine: world.engine.version,
     tasks: results.length,
     built: results.filter(({ image }) => image.did !== 'failed').length,
@@ -189,6 +207,7 @@ function resultOf(results: TaskResult[], provenance: ReturnType<typeof versions>
     passed: results.filter(({ gate }) => gate?.outcome === 'passed').length,
     logsCompared: logs.filter((one) => (one?.official ?? null) !== null).length,
     differences: results.reduce((sum, { differences }) => sum + differences.length, 0),
+    audits: auditCost(results.flatMap(({ gate }) => gate?.gold ?? [])),
     /** What tasks do not share, and their environments; each of these counts the base image again. */
     megabytes: { own, environments: [...environments.values()].reduce((sum, size) => sum + size, 0) },
     results,
@@ -199,18 +218,19 @@ function textOf(result: Result): string {
   return `${JSON.stringify(result, null, 2)}\n`
 }
 
-/** Of the same code only: a table has one commit. */
-async function measuredBefore({ provenance }: ReturnType<typeof versions>): Promise<Map<string, TaskResult>> {
-  if (!values.continue || values.out === undefined) return new Map()
+async function measuredBefore(chosen: string[]): Promise<Map<string, TaskResult>> {
+  if (values.out === undefined) return new Map()
   const before = await readFile(values.out, 'utf8').then(
     (text) => JSON.parse(text) as Result,
     () => null,
   )
-  if (before === null) return new Map()
-  if (before.provenance.codeHash !== provenance.codeHash) {
-    throw new Error(`${values.out} was measured on other code: measure anew without --continue`)
-  }
-  return new Map(before.results.filter(({ image }) => image.did !== 'failed').map((one) => [one.taskId, one]))
+  const { codeHash } = provenance.provenance
+  return before === null ? new Map() : keptRows({ before, chosen, isContinued: values.continue, codeHash })
+}
+
+/** Tasks that do not pass a gate are in no run's suite: nothing plays them. */
+function agentsLeft({ gate, agents: played }: TaskResult): Agent[] {
+  return gate?.outcome === 'passed' ? agents.filter((agent) => played[agent] === undefined) : []
 }
 
 interface Row {
@@ -218,7 +238,14 @@ interface Row {
   task: Task
 }
 
-async function measure(rows: Row[], mayPlay: ReadonlySet<string>): Promise<TaskResult[]> {
+interface MeasureInput {
+  rows: Row[]
+  mayPlay: ReadonlySet<string>
+  /** Tasks that were gated before are not gated again. */
+  measured: ReadonlyMap<string, TaskResult>
+}
+
+async function measure({ rows, mayPlay, measured }: MeasureInput): Promise<TaskResult[]> {
   const images = await buildTaskImages({
     engine: world.engine,
     tasks: rows,
@@ -231,28 +258,43 @@ async function measure(rows: Row[], mayPlay: ReadonlySet<string>): Promise<TaskR
     onResult: (image) => console.error(`${image.taskId}: ${image.did}, ${image.seconds.toFixed(0)} s`),
     signal,
   })
-  const results = new Map(images.map((image) => [image.taskId, unplayed(image)]))
+  const results = new Map(images.map((image) => [image.taskId, measured.get(image.taskId) ?? unplayed(image)]))
   const built = rows.filter(({ task }) => results.get(task.taskId)?.image.did !== 'failed')
   if (built.length === 0) return [...results.values()]
-  const suite = join(folder, 'real.jsonl')
-  await writeFile(suite, built.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
-  const imported = await longhaul('tasks', 'import', suite, '--output', join(folder, 'suite.jsonl'))
-  if (imported.exitCode !== 0) throw new Error(`tasks import: ${imported.stdout}${imported.stderr}`)
-  const report = await gate(join(folder, 'suite.jsonl'))
-  for (const one of report.gates) {
-    const result = results.get(one.taskId)
-    const task = built.find((row) => row.task.taskId === one.taskId)?.task
-    if (result !== undefined && task !== undefined) await addGate(result, task, one)
+  const ungated = built.filter(({ task }) => !measured.has(task.taskId))
+  if (ungated.length > 0) {
+    const report = await gate(await importSuite(ungated))
+    for (const one of report.gates) {
+      const result = results.get(one.taskId)
+      const task = built.find((row) => row.task.taskId === one.taskId)?.task
+      if (result !== undefined && task !== undefined) await addGate(result, task, one)
+    }
   }
-  const played = built.map(({ task }) => task).filter(({ taskId }) => mayPlay.has(taskId))
-  if (played.length > 0) for (const agent of agents) await play({ agent, tasks: played, results })
+  for (const agent of agents) {
+    const played = built.filter(({ task: { taskId } }) => {
+      const result = results.get(taskId)
+      return result !== undefined && mayPlay.has(taskId) && agentsLeft(result).includes(agent)
+    })
+    if (played.length === 0) continue
+    await importSuite(played)
+    await play({ agent, tasks: played.map(({ task }) => task), results })
+  }
   return [...results.values()]
+}
+
+async function importSuite(rows: Row[]): Promise<string> {
+  const file = join(folder, 'real.jsonl')
+  await writeFile(file, rows.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
+  const imported = await longhaul('tasks', 'import', file, '--output', suite)
+  if (imported.exitCode !== 0) throw new Error(`tasks import: ${imported.stdout}${imported.stderr}`)
+  return suite
 }
 
 function unplayed(image: BuiltTaskImage | FailedTaskImage): TaskResult {
   const isBuilt = image.did !== 'failed'
   return {
     taskId: image.taskId,
+    measured: { ...provenance.provenance, date: new Date().toISOString() },
     python: isBuilt ? (image.record?.python.version ?? null) : null,
     image: {
       did: image.did,
@@ -269,11 +311,11 @@ function unplayed(image: BuiltTaskImage | FailedTaskImage): TaskResult {
   }
 }
 
-async function gate(suite: string): Promise<GateReport> {
+async function gate(file: string): Promise<GateReport> {
   const { stdout, stderr } = await longhaul(
     'tasks',
     'gate',
-    suite,
+    file,
     '--repeats',
     '1',
     '--fresh',
@@ -294,7 +336,8 @@ async function addGate(result: TaskResult, task: Task, { outcome, reason, identi
     const log = await readLog(world.store, record.logKey)
     const official =
       log === null ? null : await askOfficial(result, task, { name: check, log, verdict: record.verdict })
-    return { verdict: record.verdict, gradeMs: record.gradeMs, official, audit: record.audit ?? null }
+    const { verdict, gradeMs, audit = null } = record
+    return { verdict, gradeMs, timesWithAudit: timesWithAudit({ gradeMs, audit }), official, audit }
   }
   result.gate = {
     outcome,
@@ -367,7 +410,7 @@ async function play({ agent, tasks, results }: PlayInput): Promise<void> {
       // The official harness runs no empty patch, and counts it as unresolved.
       if (kind === null) result.differences.push(`${agent}: no verdict (${disposition})`)
       else if (log === null && kind !== 'unresolved') result.differences.push(`${agent}: ${kind} without a log`)
-      result.agents[agent] = { verdict: kind, disposition, official }
+      result.agents[agent] = { verdict: kind, disposition, official, audit: verdict?.audit ?? null }
     }
   } finally {
     await endpoint.close()
@@ -375,7 +418,7 @@ async function play({ agent, tasks, results }: PlayInput): Promise<void> {
 }
 
 function recipeOf({ agent, url, tasks }: { agent: Agent; url: string; tasks: number }): string {
-  const source = { kind: 'rows', path: join(folder, 'suite.jsonl'), limit: tasks }
+  const source = { kind: 'rows', path: suite, limit: tasks }
   return stringify({
     model: { base: `scripted-${agent}` },
     data: { train: source, heldOut: source, gate: { repeats: 1, refused: 'exclude' } },
@@ -402,7 +445,7 @@ function line({ taskId, python, image, gate: gated, agents: played, differences 
 }
 
 /** For `docs/real-tasks.md`. */
-function tableOf({ results, provenance }: Result): string {
+function tableOf({ results }: Result): string {
   const columns = [
     'task',
     'Python',
@@ -415,11 +458,14 @@ function tableOf({ results, provenance }: Result): string {
     'empty',
     's',
     'audit',
+    's',
+    'times',
     ...AGENTS,
     'harnesses',
+    'measured',
   ]
   const seconds = (one: GateGrading | null | undefined): string => (one ? String(Math.round(one.gradeMs / 1000)) : '–')
-  const rows = results.map(({ taskId, python, image, gate: gated, agents: played, differences }) => [
+  const rows = results.map(({ taskId, measured, python, image, gate: gated, agents: played, differences }) => [
     taskId,
     python ?? '–',
     image.stage === null ? image.did : `failed: ${image.stage}`,
@@ -431,11 +477,14 @@ function tableOf({ results, provenance }: Result): string {
     gated?.empty?.verdict ?? '–',
     seconds(gated?.empty),
     Object.keys(gated?.audits ?? {}).join(', ') || '–',
+    gated?.gold?.audit ? String(Math.round(gated.gold.audit.auditMs / 1000)) : '–',
+    gated?.gold?.timesWithAudit?.toFixed(2) ?? '–',
     ...AGENTS.map((agent) => played[agent]?.verdict ?? '–'),
     differences.length === 0 ? 'equal' : `${differences.length} differ`,
+    `${measured.date.slice(0, 10)} at ${measured.commit.slice(0, 7)}`,
   ])
   const lines = [columns, columns.map(() => '---'), ...rows].map((cells) => `| ${cells.join(' | ')} |`)
-  return `${provenance.date.slice(0, 10)} at ${provenance.commit.slice(0, 7)}\n\n${lines.join('\n')}\n`
+  return `${lines.join('\n')}\n`
 }
 
 function firstLine(text: string): string {

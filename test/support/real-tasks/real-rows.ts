@@ -1,0 +1,72 @@
+/** Rows of one published result that were measured by several commands, each at its own commit. */
+import type { Provenance } from '../../../bench/support/versions.ts'
+import type { AuditVerdict } from '../../../src/contracts/audit.types.ts'
+
+export interface MeasuredRow {
+  taskId: string
+  /** Results from before each row had its own have none: the file's holds for all of their rows. */
+  measured?: Provenance
+  image: { did: string }
+}
+
+interface KeptRowsInput<T extends MeasuredRow> {
+  before: { provenance: Provenance; results: readonly T[] }
+  /** Tasks that this command measures. */
+  chosen: readonly string[]
+  /** Keeps chosen rows as well where the same code has measured them. */
+  isContinued: boolean
+  codeHash: string | null
+}
+
+/** What stays of a result. A row of other code stays only where this command does not measure it. */
+export function keptRows<T extends MeasuredRow>(input: KeptRowsInput<T>): Map<string, T & { measured: Provenance }> {
+  const { before, chosen, isContinued, codeHash } = input
+  const rows = before.results.map((row) => ({ ...row, measured: row.measured ?? before.provenance }))
+  const kept = rows.filter(
+    ({ taskId, image, measured }) =>
+      !chosen.includes(taskId) || (isContinued && image.did !== 'failed' && measured.codeHash === codeHash),
+  )
+  return new Map(kept.map((row) => [row.taskId, row]))
+}
+
+/** Of the whole: its oldest row says how old it is, and one row of a tree with changes is enough to say so. */
+export function provenanceOfRows(rows: readonly { measured: Provenance }[]): Provenance | null {
+  const [oldest] = rows.map(({ measured }) => measured).toSorted((one, other) => (one.date < other.date ? -1 : 1))
+  return oldest === undefined ? null : { ...oldest, dirty: rows.some(({ measured }) => measured.dirty) }
+}
+
+interface Grading {
+  gradeMs: number
+  /** Absent in results from before it was kept. */
+  audit?: AuditVerdict | null
+}
+
+/** How many times as long a grading takes with its audit. Null where no tests were audited. */
+export function timesWithAudit({ gradeMs, audit = null }: Grading): number | null {
+  const isTested = audit !== null && audit.outcome !== 'unsupported'
+  return isTested && gradeMs > 0 ? Math.round((100 * (gradeMs + audit.auditMs)) / gradeMs) / 100 : null
+}
+
+export interface AuditCost {
+  gradings: number
+  officialSeconds: number
+  auditSeconds: number
+  /** Of single gradings; the median is the upper one of two. */
+  times: { least: number; median: number; most: number } | null
+}
+
+export function auditCost(gradings: readonly Grading[]): AuditCost {
+  const audited = gradings.flatMap((grading) => {
+    const times = timesWithAudit(grading)
+    return times === null ? [] : [{ times, officialMs: grading.gradeMs, auditMs: grading.audit?.auditMs ?? 0 }]
+  })
+  const sorted = audited.map(({ times }) => times).toSorted((one, other) => one - other)
+  const [least, median, most] = [sorted[0], sorted[Math.floor(sorted.length / 2)], sorted.at(-1)]
+  const seconds = (ms: number): number => Math.round(ms / 1000)
+  return {
+    gradings: audited.length,
+    officialSeconds: seconds(audited.reduce((sum, { officialMs }) => sum + officialMs, 0)),
+    auditSeconds: seconds(audited.reduce((sum, { auditMs }) => sum + auditMs, 0)),
+    times: least === undefined || median === undefined || most === undefined ? null : { least, median, most },
+  }
+}
