@@ -19,7 +19,7 @@ import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
 import { SHAPED, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
-import { explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
+import { type AuditAnswer, explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
 import { python as interpreter, withoutPython } from '../support/python.ts'
 
 const python = interpreter ?? ''
@@ -311,16 +311,43 @@ source.write_text(text)`
         'web/runner.py': SUITE_RUNNER,
         'tests/runtests.py': RUNTESTS,
       }
-      const hidden = {
-        'tests/calc_tests/__init__.py': '',
-        'tests/calc_tests/tests.py': HIDDEN_UNITTEST['tests/test_calc.py'],
-      }
-      const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'], focus: namesIn(hidden) }
-      const answer = await runAudit({ python, runner: 'django', pristine, patch, hidden, spec })
+      const answer = await runOwnProgram(pristine, patch)
       assert.equal(isHonestPass(answer), isHonest, explain(answer))
       if (isHonest) assert.match(answer.tests[0]?.id ?? '', /^test_add \(calc_tests\.tests\.CalcTest/)
     }
   })
+
+  // Django's `runtests.py` gives the class of its parallel suites, which lies in a folder named `test`, a function of its own.
+  test('leaves to a runtests.py what it gives to its helpers, and nothing else to others', async () => {
+    const give = (attribute: string, value: string): Record<string, string> =>
+      calc(`import web.test.suites\nweb.test.suites.Parallel.${attribute} = ${value}\ndef add(a, b): return a + b`)
+    for (const [patch, isHonest] of [
+      [SOLVED, true],
+      [give('prepare', 'lambda self: None'), false],
+      [give('verify', 'lambda self, value: None'), false],
+      [give('verify', "getattr(__import__('sys').modules['__main__'], 'set_up')"), false],
+    ] as const) {
+      const pristine = {
+        ...PRISTINE,
+        'web/__init__.py': '',
+        'web/test/__init__.py': '',
+        'web/test/suites.py': PARALLEL_SUITE,
+        'web/runner.py': SUITE_RUNNER,
+        'tests/runtests.py': GIVING_RUNTESTS,
+      }
+      const answer = await runOwnProgram(pristine, patch)
+      assert.equal(isHonestPass(answer), isHonest, explain(answer))
+    }
+  })
+
+  function runOwnProgram(pristine: Record<string, string>, patch: Record<string, string>): Promise<AuditAnswer> {
+    const hidden = {
+      'tests/calc_tests/__init__.py': '',
+      'tests/calc_tests/tests.py': HIDDEN_UNITTEST['tests/test_calc.py'],
+    }
+    const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'], focus: namesIn(hidden) }
+    return runAudit({ python, runner: 'django', pristine, patch, hidden, spec })
+  }
 
   test('leaves nothing of the rehearsal to the tests behind it, neither files nor processes', async () => {
     // Honest in the rehearsal, it looks everything up once it finds what it has left there.
@@ -452,4 +479,28 @@ from web.runner import SuiteRunner
 if __name__ == '__main__':
     labels = [word for word in sys.argv[1:] if '.' in word]
     sys.exit(bool(SuiteRunner().run_tests(labels)))
+`
+
+const PARALLEL_SUITE = `class Parallel:
+    def prepare(self):
+        pass
+
+    def verify(self, value):
+        assert value
+`
+
+const GIVING_RUNTESTS = `import sys
+from web.runner import SuiteRunner
+from web.test.suites import Parallel
+
+def set_up(*given):
+    return given
+
+def main():
+    labels = [word for word in sys.argv[1:] if '.' in word]
+    Parallel.prepare = set_up
+    sys.exit(bool(SuiteRunner().run_tests(labels)))
+
+if __name__ == '__main__':
+    main()
 `

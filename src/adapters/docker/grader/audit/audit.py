@@ -2854,9 +2854,10 @@ class TestTexts(object):
     PLAIN = re.compile(r"^(pytest\.mark\.(parametrize|usefixtures|filterwarnings|slow|django_db|skip\w*|xfail)|parametrize|unittest\.(skip\w*|expectedFailure)"
                        r"|(unittest\.)?mock\.patch|(mock\.)?patch|staticmethod|classmethod)\b")
 
-    def __init__(self, paths, compile_file, repository):
+    def __init__(self, paths, compile_file, repository, program=None):
         self.files = {}
         self.codes = {}
+        self.given = {} if program is None else given_functions(program, compile_file)
         self.constants = {}
         self.written = set()
         self.compile = compile
@@ -2958,7 +2959,7 @@ class TestTexts(object):
             # A decorator may have put anything there, but nothing that says it was written in this file and was not.
             if found is None or namespace is None or function.__globals__ is not namespace or found in self.codes.get(path, (found,)):
                 return []
-        elif any(found is code or (type(found) is type(code) and found == code) for code in codes):
+        elif any(found is code or (type(found) is type(code) and found == code) for code in codes + self.given.get(place[1], [])):
             return []
         return ["%s of %s is not what stands in its file" % (place[1], os.path.basename(path))]
 
@@ -2995,6 +2996,26 @@ def is_same(one, other):
     if type(one) is tuple:
         return len(one) == len(other) and all(is_same(*pair) for pair in zip(one, other))
     return one == other or one != one
+
+
+def given_functions(program, compile_file):
+    """By attribute: the program's own functions that it puts there, as Django's does with a class in a folder named `test`. Another
+    function in that place, or one of these in another place, is a change."""
+    try:
+        with open(program, "rb") as file:
+            tree = parse(decoded(file.read()))
+        code = compile_file(program)
+    except Exception:
+        return {}
+    names = [node.name for node in tree.body if is_function(node)]
+    own = {one.co_name: one for one in code.co_consts if type(one) is type(code) and names.count(one.co_name) == 1}
+    found = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in own:
+            for target in node.targets:
+                if isinstance(target, ast.Attribute):
+                    found.setdefault(target.attr, []).append(own[node.value.id])
+    return found
 
 
 def written_names(tree):
@@ -3729,7 +3750,7 @@ def run_django(spec, guard, send, read_plan):
     runner = make_runner(spec, guard, send, plan)
     unittest.TextTestRunner = runner
     runner.watch()
-    script = os.path.join(spec["repository"], "tests", "runtests.py")
+    script = program_of(spec)
     folder = os.path.dirname(script)
     sys.path.insert(0, folder)
     labels = list(spec["labels"]) or [label_of(name) for name in spec["modules"]]
@@ -3741,6 +3762,11 @@ def run_django(spec, guard, send, read_plan):
     except SystemExit as error:
         ended = error.code
     return runner.finish() or (None if ended in (None, 0, 1, True, False) else "runtests.py ended with code %s" % str(ended)[:100])
+
+
+def program_of(spec):
+    """Of the repository, where one starts the tests; None where a runner of ours does."""
+    return os.path.join(spec["repository"], "tests", "runtests.py") if spec["runner"] == "django" else None
 
 
 def label_of(file):
@@ -3936,7 +3962,8 @@ def make_runner(spec, guard, send, plan):
                 return
             watch["snapshot"] = Snapshot((Result, Suite, Runner))
             say_changed(from_repository(repository))
-            watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True), repository)
+            watch["texts"] = TestTexts(list(hidden) + list(files), lambda path: compile(open(path, "rb").read(), path, "exec", dont_inherit=True), repository,
+                                       program_of(spec))
             watch["borrowed"] = Borrowed(hidden, repository, plan["helper"])
 
         @staticmethod
