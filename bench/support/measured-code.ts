@@ -154,21 +154,13 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     ],
   },
   real: {
-    command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --out bench/results/real.json',
-    sources: REAL_TASKS,
-  },
-  'real-gates': {
-    command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --play 0 --out bench/results/real-gates.json',
-    sources: REAL_TASKS,
-  },
-  'real-gates-last': {
     command:
-      'npm run bench:real -- --rows FILE --repos DIRECTORY --only sympy__sympy-17139,pylint-dev__pylint-7080 --play 0 --out bench/results/real-gates-last.json',
+      'npm run bench:real -- --rows FILE --repos DIRECTORY --play 0 --batch 2 --continue --out bench/results/real.json',
     sources: REAL_TASKS,
   },
-  'real-gates-rehearsed': {
+  'real-agents': {
     command:
-      'npm run bench:real -- --rows FILE --repos DIRECTORY --only TASK,… --play 0 --batch 1 --out bench/results/real-gates-rehearsed.json',
+      'npm run bench:real -- --rows FILE --repos DIRECTORY --only pallets__flask-5014,psf__requests-6028 --out bench/results/real-agents.json',
     sources: REAL_TASKS,
   },
   'real-logs': {
