@@ -39,8 +39,10 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'longhaul-vllm-'))
     port = await freePort()
-    untied = [await makePolicy('qwen2', 0), await makePolicy('qwen2', 1)]
-    tied = await makePolicy('qwen3', 2)
+    const [older, newer, last] = await makePolicies(['qwen2', 'qwen2', 'qwen3'])
+    assert.ok(older !== undefined && newer !== undefined && last !== undefined)
+    untied = [older, newer]
+    tied = last
     embedded = await startPolicyServer({ state: join(root, 'state'), maxVersions: 3 })
     trainer = createPolicyClient({ kind: 'embedded', url: embedded.url })
     for (const policy of untied) await trainer.load({ policy, holder: 'test', leaseMs: 3_600_000 }, signal)
@@ -188,23 +190,24 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
   }
 
   /** qwen2: an output head of its own; qwen3: tied embeddings. Heads of 32, the smallest that vLLM attends with on a CPU. */
-  async function makePolicy(family: 'qwen2' | 'qwen3', seed: number): Promise<PolicyRef> {
-    const directory = join(root, `${family}-${seed}`)
-    const manifestSha256 = await runPython(
-      'import sys, pathlib; from tiny_policy import write_tiny_policy;' +
-        'print(write_tiny_policy(pathlib.Path(sys.argv[1]), family=sys.argv[2], seed=int(sys.argv[3]), hidden=128))',
+  async function makePolicies(families: readonly ('qwen2' | 'qwen3')[]): Promise<PolicyRef[]> {
+    const directory = join(root, 'policy-')
+    // One interpreter for all: importing torch is most of the work.
+    const hashes = await runPython(
+      'import sys, pathlib; from tiny_policy import write_tiny_policy\n' +
+        'for seed, family in enumerate(sys.argv[2:]):\n' +
+        '    print(write_tiny_policy(pathlib.Path(f"{sys.argv[1]}{seed}"), family=family, seed=seed, hidden=128))',
       directory,
-      family,
-      String(seed),
+      ...families,
     )
-    return {
+    return hashes.split('\n').map((manifestSha256, seed) => ({
       version: `v00000${seed}-${manifestSha256.slice(0, 8)}`,
-      uri: pathToFileURL(directory).href,
+      uri: pathToFileURL(`${directory}${seed}`).href,
       manifestSha256,
       globalStep: seed,
       checkpointUri: null,
       checkpointSha256: null,
-    }
+    }))
   }
 
   function request(policy: PolicyRef, promptIds: number[], seed: number): SampleRequest {
