@@ -8,15 +8,10 @@ import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { inActivity } from '../../test/support/activity-context.ts'
 import { startSilentServer } from '../../test/support/loopback.ts'
-import {
-  python,
-  type RunningServer,
-  startPolicyServer,
-  withoutPython,
-  writeTwoPolicies,
-} from '../../test/support/python.ts'
+import { python, withoutPython, writeTwoPolicies } from '../../test/support/python.ts'
 import { makeJobStore, writeTestBatch } from '../../test/support/training-jobs.ts'
 import { makeTrainingRecipe } from '../../test/support/training-records.ts'
+import { createWarmServers, type WarmServer } from '../../test/support/warm-servers.ts'
 import { CANARY_FILE } from '../adapters/policy-server/canary.ts'
 import { createPolicyClient } from '../adapters/policy-server/client.ts'
 import { encodeSafetensors } from '../adapters/trainer-job/batch/safetensors.ts'
@@ -87,20 +82,21 @@ describe('trainer worker', { skip: withoutPython }, () => {
   })
 
   describe('publishing', () => {
-    const servers: RunningServer[] = []
+    const warm = createWarmServers()
+    const servers: WarmServer[] = []
     let older: PolicyRef
     let newer: PolicyRef
 
     before(async () => {
       ;[older, newer] = await writeTwoPolicies(root)
       for (const name of ['first', 'second']) {
-        servers.push(await startPolicyServer({ state: join(root, name), maxVersions: 4, faults: true }))
+        servers.push(await warm.start({ state: join(root, name), maxVersions: 4, faults: true }))
       }
       await writeCanary()
       const urls = servers.map(({ url }) => url)
       await storeRecipe('published', { url: urls[0] ?? '', replicas: urls.slice(1) })
     })
-    after(() => Promise.all(servers.map((server) => server.stop())))
+    after(() => warm.close())
 
     test('both servers have the new weights and sample from them: published', async () => {
       await publish(newer)

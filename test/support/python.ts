@@ -83,39 +83,43 @@ export interface RunningServer {
   stop(): Promise<void>
 }
 
-/** Starts the embedded policy server on a free port and waits until it answers. */
-export async function startPolicyServer({
-  state,
-  maxVersions,
-  faults = false,
-}: {
+export interface PolicyServerOptions {
   state: string
   maxVersions: number
-  /** Whether `POST /v1/faults` may make it a wrong server. */
+  /** Whether `POST /v1/faults` may make it a wrong server. @default false */
   faults?: boolean
-}): Promise<RunningServer> {
+}
+
+/** Of the trainer's command line. */
+export function serveWords(port: number, { state, maxVersions, faults = false }: PolicyServerOptions): string[] {
+  const words = ['serve', '--port', String(port), '--state', state, '--max-versions', String(maxVersions)]
+  return faults ? [...words, '--faults'] : words
+}
+
+/** Starts the embedded policy server on a free port and waits until it answers. */
+export async function startPolicyServer(options: PolicyServerOptions): Promise<RunningServer> {
   const port = await freePort()
-  const args = ['-m', 'longhaul_trainer', 'serve', '--port', String(port), '--state', state]
-  const child = spawn(python ?? '', [...args, '--max-versions', String(maxVersions), ...(faults ? ['--faults'] : [])], {
+  const child = spawn(python ?? '', ['-m', 'longhaul_trainer', ...serveWords(port, options)], {
     env: pythonEnvironment,
     stdio: ['ignore', 'ignore', 'inherit'],
   })
   const exited = new Promise<void>((resolve) => child.once('exit', () => resolve()))
-  const url = `http://127.0.0.1:${port}`
-  await waitForHealth(url, child)
-  return {
-    url,
-    process: child,
-    async stop() {
-      child.kill('SIGKILL')
-      await exited
-    },
+  const stop = async (): Promise<void> => {
+    child.kill('SIGKILL')
+    await exited
   }
+  const url = `http://127.0.0.1:${port}`
+  await untilServing(url, { hasEnded: () => child.exitCode !== null, stop })
+  return { url, process: child, stop }
 }
 
-async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
+/** @throws Error where it ends, or does not answer in time: then it is stopped */
+export async function untilServing(
+  url: string,
+  { hasEnded, stop }: { hasEnded: () => boolean; stop: () => Promise<void> },
+): Promise<void> {
   for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; ) {
-    if (child.exitCode !== null) throw new Error(`policy server ended with ${child.exitCode}`)
+    if (hasEnded()) throw new Error(`The policy server at ${url} has ended`)
     const healthy = await fetch(`${url}/health`).then(
       (response) => response.ok,
       () => false,
@@ -123,6 +127,6 @@ async function waitForHealth(url: string, child: ChildProcess): Promise<void> {
     if (healthy) return
     await new Promise((resolve) => setTimeout(resolve, 100))
   }
-  child.kill('SIGKILL')
-  throw new Error('policy server did not become healthy')
+  await stop()
+  throw new Error(`The policy server at ${url} did not become healthy`)
 }

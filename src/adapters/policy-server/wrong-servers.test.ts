@@ -8,15 +8,9 @@ import { after, before, describe, test } from 'node:test'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { PolicyClient, PolicyRef, SampleRequest } from '../../contracts/policy.types.ts'
-import {
-  python,
-  pythonEnvironment,
-  type RunningServer,
-  startPolicyServer,
-  withoutPython,
-  writeTwoPolicies,
-} from '../../../test/support/python.ts'
+import { python, pythonEnvironment, withoutPython, writeTwoPolicies } from '../../../test/support/python.ts'
 import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import { createWarmServers, type WarmServer } from '../../../test/support/warm-servers.ts'
 import { createDirectoryStore } from '../artifacts/directory-store.ts'
 import { importBasePolicy } from '../trainer-job/job/policy-directory.ts'
 import { createProcessLauncher } from '../trainer-job/launchers/process-launcher.ts'
@@ -34,9 +28,10 @@ const TOLERANCE = 1e-3
 describe('wrong servers', { skip: withoutPython }, () => {
   const signal = AbortSignal.timeout(HANG_MS)
   let policies: Awaited<ReturnType<typeof writeTwoPolicies>>
-  const running: RunningServer[] = []
+  const warm = createWarmServers()
   let root = ''
 
+  let started = 0
   let one: Awaited<ReturnType<typeof start>> | null = null
   const first = () => one as Awaited<ReturnType<typeof start>>
 
@@ -46,16 +41,16 @@ describe('wrong servers', { skip: withoutPython }, () => {
     one = await start()
   })
   after(async () => {
-    await Promise.all(running.map((server) => server.stop()))
+    await warm.close()
     await rm(root, { recursive: true, force: true })
   })
 
   const [older, newer] = [() => policies[0], () => policies[1]]
 
-  async function start(): Promise<{ url: string; client: PolicyClient; server: RunningServer }> {
-    const state = join(root, `state-${running.length}`)
-    const server = await startPolicyServer({ state, maxVersions: 2, faults: true })
-    running.push(server)
+  async function start(): Promise<{ url: string; client: PolicyClient; server: WarmServer }> {
+    const state = join(root, `state-${started}`)
+    started += 1
+    const server = await warm.start({ state, maxVersions: 2, faults: true })
     return { url: server.url, client: connect(server.url), server }
   }
   const connect = (url: string): PolicyClient =>
