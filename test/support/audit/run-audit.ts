@@ -1,6 +1,7 @@
 /** Runs the real `audit.py` over a repository made for it. Needs root, for the program gives root up. */
 import { execFile } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { readdirSync, readFileSync } from 'node:fs'
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
@@ -52,7 +53,7 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     await writeFiles(repository, pristine)
     const identity = ['-c', 'user.name=test', '-c', 'user.email=test@example.org']
     for (const words of [
-      ['init', '-q'],
+      ['init', '-q', '--template='],
       ['add', '-A'],
       [...identity, 'commit', '-qm', 'pristine'],
     ]) {
@@ -83,7 +84,7 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     const stdout = endAfterMs === undefined ? await run : await run.catch(() => null)
     const left = (await readdir(repository, { recursive: true })).filter((name) => !before.includes(name))
     if (left.length > 0) throw new Error(`The audit left files behind [${left.join(', ')}]`)
-    const alive = await processesOf(uid)
+    const alive = processesOf(uid)
     if (alive.length > 0) throw new Error(`The audit left processes behind [pids=${alive.join(', ')}]`)
     if (stdout === null) throw new Error('It was ended by the test, and left nothing')
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the shape that the tests below hold it to
@@ -120,13 +121,20 @@ async function writeFiles(root: string, files: Record<string, string>): Promise<
   }
 }
 
-async function processesOf(uid: number): Promise<string[]> {
-  const pids = (await readdir('/proc')).filter((name) => /^\d+$/.test(name))
-  const owners = await Promise.all(
-    pids.map(async (pid) => {
-      const status = await readFile(`/proc/${pid}/status`, 'utf8').catch(() => '')
-      return status.includes(`\nUid:\t${uid}\t`) && !status.includes('\nState:\tZ') ? pid : null
-    }),
-  )
-  return owners.filter((pid) => pid !== null)
+/** Without promises: of hundreds of processes they cost four times what the reads do. */
+function processesOf(uid: number): string[] {
+  const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
+  return pids.filter((pid) => {
+    const status = statusOf(pid)
+    return status.includes(`\nUid:\t${uid}\t`) && !status.includes('\nState:\tZ')
+  })
+}
+
+/** Empty where it has ended. */
+function statusOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/status`, 'utf8')
+  } catch {
+    return ''
+  }
 }
