@@ -48,7 +48,8 @@ export async function outcomeOf<T>({
   const startedAt = Date.now()
   let phase = 'starting'
   try {
-    for await (const event of handle.watch({ intervalMs: 500, signal: limit })) {
+    // As often as a person's screen asks, no oftener: each look is many calls and queries, which the server and workers answer instead of playing.
+    for await (const event of handle.watch({ signal: limit })) {
       if (event.kind === 'closed') return event.outcome
       const now = event.kind === 'progress' ? (event.progress?.phase ?? 'no worker answers') : 'server unreachable'
       if (now !== phase) say(`${seconds(startedAt)} ${handle.workflowId}: ${now}`)
@@ -84,7 +85,7 @@ export async function waitForPhase(input: {
     const progress = await queryProgress({ connection, workflowId })
     last = progress?.phase ?? 'no answer'
     if (phase.test(last)) return last
-    await sleep(200)
+    await sleep(500)
   }
   throw new Error(`Expected ${workflowId} to reach ${phase} within ${limitMs / 1000} s, it said ${last}`)
 }

@@ -195,7 +195,8 @@ async function endOf(
   { until, signal }: { until: number; signal: AbortSignal },
 ): Promise<RunOutcome<unknown> | null> {
   const limit = AbortSignal.timeout(Math.max(1, until - Date.now()))
-  for await (const event of handle.watch({ intervalMs: 400, signal: AbortSignal.any([signal, limit]) })) {
+  // As often as a person's screen asks, no oftener: each look is many calls and queries, which the server and workers answer instead of playing.
+  for await (const event of handle.watch({ signal: AbortSignal.any([signal, limit]) })) {
     if (event.kind === 'closed') return event.outcome
   }
   return null
