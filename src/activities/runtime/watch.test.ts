@@ -6,7 +6,7 @@ import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ActivityWait } from '../../contracts/waits.types.ts'
 import type { PolicyClient, SampleRequest } from '../../contracts/policy.types.ts'
 import { createWaitBoard } from './wait-board.ts'
-import { watchPolicy, watchStore } from './watch.ts'
+import { watchFinder, watchPolicy, watchStore } from './watch.ts'
 
 const notServed = new LonghaulError({ code: 'Model.NotServed', message: 'Expected the policy to be served' })
 const request = { policy: 'v000001-aaaaaaaa' } as SampleRequest
@@ -140,4 +140,41 @@ test('an activity that waits for the store is cancelled: the signal’s own reas
   const reason = new Error('cancelled')
   setTimeout(() => controller.abort(reason), 20)
   await assert.rejects(reading, (error) => error === reason)
+})
+
+/** A look for an image fails; `answersBy` notes until when the engine was waited for. */
+function engineOf(code: FailureCode) {
+  const asked: number[] = []
+  const error = new LonghaulError({ code, message: 'Expected the engine to answer' })
+  const refuse = async () => {
+    throw error
+  }
+  const pulse = {
+    silentSinceMs: () => null,
+    during: <T>(work: () => Promise<T>) => work(),
+    answersBy: async (untilMs: number) => {
+      asked.push(untilMs)
+      return true
+    },
+  }
+  const finder = watchFinder({ finder: { isHere: refuse, isInRegistry: refuse }, engine: { name: 'e', pulse } })
+  return { look: () => finder.isHere('image', never), asked, error }
+}
+
+test('an engine that is restarted is waited for before its failure is told, within the limit of the attempt', async () => {
+  const { look, asked, error } = engineOf('Sandbox.EngineUnavailable')
+  const endsAtMs = Date.now() + 90_000
+  await assert.rejects(createWaitBoard(longAttempt).run(look), (told) => told === error)
+  await assert.rejects(createWaitBoard({ signal: never, endsAtMs }).run(look), (told) => told === error)
+  const [first = 0, second] = asked
+  assert.ok(first > Date.now() + 4 * 60_000 && first <= Date.now() + 5 * 60_000, String(first))
+  assert.equal(second, endsAtMs - 60_000)
+})
+
+test('a sandbox that is lost, and an engine outside of an activity, are told at once', async () => {
+  const lost = engineOf('Sandbox.Lost')
+  await assert.rejects(createWaitBoard(longAttempt).run(lost.look), { code: 'Sandbox.Lost' })
+  const outside = engineOf('Sandbox.EngineUnavailable')
+  await assert.rejects(outside.look(), { code: 'Sandbox.EngineUnavailable' })
+  assert.deepEqual([lost.asked, outside.asked], [[], []])
 })

@@ -6,7 +6,7 @@ import type { VerifyImage } from '../gate/verify-image.ts'
 import { wrapStore } from '../../adapters/artifacts/store-rules.ts'
 import { attemptLimits, waitingFor, reportTransientError } from './wait-board.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { isLonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ChatClient, PolicyClient } from '../../contracts/policy.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -17,6 +17,8 @@ interface Pulse {
   silentSinceMs(): number | null
   /** Asks the engine from time to time while `work` lasts. */
   during<T>(work: () => Promise<T>): Promise<T>
+  /** Whether the engine answers until then, ms since 1970. @throws the signal's reason */
+  answersBy(untilMs: number, signal: AbortSignal): Promise<boolean>
 }
 
 /** A command that ignores TERM is killed five seconds after its deadline; the rest is for a machine under load. */
@@ -30,6 +32,8 @@ const GRADING_ROUNDS = 6
 const OPENING_MS = 2 * 60_000
 /** The hash covers every changed file of a big repository. */
 const HASHING_MS = 2 * 60_000
+/** A package update of the engine takes a minute, the restart of its machine a few. */
+const ENGINE_RESTART_MS = 5 * 60_000
 /** The image of a real task may have to be pulled. */
 const IMAGE_MS = 10 * 60_000
 
@@ -115,7 +119,27 @@ function waitingForEngine<T>(
     const message = `The Docker engine at ${name} has not answered since ${new Date(sinceMs).toISOString()}`
     return { code: 'Sandbox.EngineUnavailable', message, sinceMs, tries: 1 }
   }
-  return waitingFor({ ...wait, on: { kind: 'engine', name }, inspect }, () => pulse.during(work))
+  return waitingFor({ ...wait, on: { kind: 'engine', name }, inspect }, () =>
+    pulse.during(async () => {
+      try {
+        return await work()
+      } catch (error) {
+        if (isLonghaulError(error) && error.code === 'Sandbox.EngineUnavailable') await untilAnswered(pulse, error)
+        throw error
+      }
+    }),
+  )
+}
+
+/**
+ * An engine that is restarted is waited for before its failure is told: else the attempts would be over before it is back. Longer than a
+ * few minutes is for another host.
+ */
+async function untilAnswered(pulse: Pulse, error: LonghaulError): Promise<void> {
+  const limits = attemptLimits()
+  if (limits === null) return
+  reportTransientError(error)
+  await pulse.answersBy(Math.min(Date.now() + ENGINE_RESTART_MS, limits.endsAtMs - LAST_TRY_MS), limits.signal)
 }
 
 interface WatchPolicyInput {

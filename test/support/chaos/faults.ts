@@ -62,6 +62,8 @@ const DISK_MS = 4_000
 /** Longer than the pauses between all attempts at any activity: what outlasts it waits inside of an attempt. */
 const DISK_FULL_MS = 40_000
 const DISK_LONGEST_MS = 100_000
+/** As a package update takes, and longer than the pauses between all attempts at a turn. */
+const ENGINE_DOWN_MS = 45_000
 const FREEZE_MS = 8_000
 const TORN = '{"schema":"longhaul.torn/1","epis'
 
@@ -125,7 +127,7 @@ export const FAULTS: readonly Fault[] = [
     expects: 'identical',
     strike: async ({ stack }) => {
       const before = await stack.engines.a.daemon()
-      return { over: stack.engines.a.restart(), seen: () => haveDied([before]) }
+      return { over: stack.engines.a.restart({ downMs: ENGINE_DOWN_MS }), seen: () => haveDied([before]) }
     },
   },
   {

@@ -18,8 +18,8 @@ import { acquirePrivateEngine, engineFiles, releasePrivateEngine } from '../../.
 export interface TestEngine {
   host: string
   engine: Engine
-  /** TERM, as a package update does it, and a new start: its containers are stopped. */
-  restart(): Promise<void>
+  /** TERM, as a package update does it, and a new start: its containers are stopped. @param downMs between the two, 0 by default */
+  restart(input?: { downMs?: number }): Promise<void>
   freeze(ms: number): Promise<void>
   /** SIGKILL to the engine and its containerd, as a crash of the machine ends them. What they leave is the next start's to clear. */
   crash(): Promise<void>
@@ -54,8 +54,9 @@ export async function startTestEngine(input: {
   return {
     host,
     engine,
-    async restart() {
+    async restart({ downMs = 0 } = {}) {
       await stopProcess({ identity: await daemon(), graceMs: 30_000 })
+      await sleep(downMs)
       await start()
     },
     async crash() {

@@ -1,3 +1,5 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+
 export interface EnginePulse {
   /** Last answer, ms since 1970, where a question has gone unanswered since; null while the engine answers. */
   silentSinceMs(): number | null
@@ -5,9 +7,12 @@ export interface EnginePulse {
   wasSilentSince(ms: number): boolean
   /** Asks the engine every few seconds while `work` lasts; several may overlap. */
   during<T>(work: () => Promise<T>): Promise<T>
+  /** Asks at once, then every second until it answers. @returns whether it does by then, ms since 1970. @throws the signal's reason */
+  answersBy(untilMs: number, signal: AbortSignal): Promise<boolean>
 }
 
 const EVERY_MS = 5_000
+const AGAIN_MS = 1_000
 /** When a ping or a timer takes longer, the machine is overloaded, and so are its sandboxes. */
 const LONG_MS = 10_000
 
@@ -51,6 +56,19 @@ export function createEnginePulse({ ping }: EnginePulseOptions): EnginePulse {
   return {
     silentSinceMs: () => (isSilent ? lastAnswerMs : null),
     wasSilentSince: (ms) => lastSilenceMs >= ms,
+    async answersBy(untilMs, signal) {
+      for (;;) {
+        const answers = await ping().then(
+          () => true,
+          () => false,
+        )
+        if (answers) return true
+        lastSilenceMs = Date.now()
+        const leftMs = untilMs - lastSilenceMs
+        if (leftMs <= 0) return false
+        await sleep(Math.min(AGAIN_MS, leftMs), undefined, { signal }).catch(() => signal.throwIfAborted())
+      }
+    },
     async during(work) {
       waiting += 1
       if (waiting === 1) {
