@@ -42,6 +42,15 @@ const REAL_TASKS = [
   'test/support/real-tasks',
 ]
 
+const SCALE = [
+  'src/activities',
+  'src/adapters/artifacts',
+  'src/contracts',
+  'src/workflows',
+  'src/workers',
+  'test/support/scale',
+]
+
 /** By the name of the file below `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
   audit: {
@@ -168,16 +177,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: ['src/grading', 'test/support/grading-oracle', 'bench/real-logs.ts', 'bench/support/real-logs.ts'],
   },
   sandbox: { command: 'npm run bench:sandbox', sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'] },
-  scale: {
-    command: 'npm run bench:scale -- --out bench/results/scale.json',
-    sources: [
-      'src/activities',
-      'src/adapters/artifacts',
-      'src/contracts',
-      'src/workflows',
-      'src/workers',
-      'test/support/scale',
-    ],
+  scale: { command: 'npm run bench:scale -- --out bench/results/scale.json', sources: SCALE },
+  'scale-10000': {
+    command: 'npm run bench:scale -- --episodes 10000 --turns 20 --out bench/results/scale-10000.json',
+    sources: SCALE,
   },
   'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
   viewer: {
