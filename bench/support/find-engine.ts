@@ -4,7 +4,10 @@ import { type Engine, connectEngine } from '../../src/adapters/docker/engine/eng
 import { stackPaths } from '../../src/stack/paths.ts'
 import { startStack } from '../../test/support/start-stack.ts'
 
-/** The engine of DOCKER_HOST or of the machine; where none answers, one that the project starts for itself, in a stack of that name. */
+/**
+ * The engine of DOCKER_HOST or of the machine; where none answers, one that the project starts for itself, in a stack of that name.
+ * `stop` ends what was started and takes its address out of the environment, so that the next call starts another.
+ */
 export async function findEngine(name: string): Promise<{ engine: Engine; stop: () => Promise<void> }> {
   try {
     return { engine: await connectEngine(), stop: async () => undefined }
@@ -12,7 +15,15 @@ export async function findEngine(name: string): Promise<{ engine: Engine; stop: 
     if (process.env['DOCKER_HOST'] !== undefined) throw error
     const home = join(stackPaths().dataDir, '..', '..')
     const stack = await startStack({ name, home, signal: new AbortController().signal })
+    const before = Object.fromEntries(Object.keys(stack.environment).map((key) => [key, process.env[key]]))
     Object.assign(process.env, stack.environment)
-    return { engine: await connectEngine(), stop: async () => void (await stack.stop()) }
+    const stop = async (): Promise<void> => {
+      await stack.stop()
+      for (const [key, value] of Object.entries(before)) {
+        if (value === undefined) delete process.env[key]
+        else process.env[key] = value
+      }
+    }
+    return { engine: await connectEngine(), stop }
   }
 }
