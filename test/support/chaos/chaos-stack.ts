@@ -77,6 +77,8 @@ export interface ChaosStack {
   sandboxes: SandboxKind
   /** From now on the host's worker places them there. It starts again where that is a change. */
   placeSandboxes(kind: SandboxKind): Promise<void>
+  /** From now on activities wait so long for an artifact store that is away or full. Their workers start again where that is a change. */
+  setStorePatience(seconds: number): Promise<void>
   /** That holds the record: on the disk, or below the bucket's server. */
   fileOf(key: string): string
   connection: LonghaulConnection
@@ -107,6 +109,8 @@ export interface ChaosStack {
 }
 
 const NAMESPACE = 'default'
+/** Attempts that each wait so long outlast every store that comes back. */
+export const STORE_PATIENCE_S = 15
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const TRAINER = fileURLToPath(new URL('../../../trainer', import.meta.url))
 
@@ -248,6 +252,7 @@ async function open({
     const script = `#!/bin/sh\nPYTHONPATH=${join(HERE, 'plants', plant)}:$PYTHONPATH exec ${prepared.python} "$@"\n`
     await writeFile(python, script, { mode: 0o755 })
   }
+  let storePatienceS = STORE_PATIENCE_S
   const workerEnvironment = (role: ChaosRole, address: string): Record<string, string> => ({
     ...common,
     CHAOS_PROCESS: role,
@@ -257,8 +262,7 @@ async function open({
     LONGHAUL_NAMESPACE: NAMESPACE,
     LONGHAUL_ARTIFACTS: bucket?.location ?? disk.path,
     LONGHAUL_WEIGHTS: join(folder, 'weights'),
-    // Not for an hour: a store that stays full ends a run that is then started again.
-    LONGHAUL_STORE_PATIENCE_S: '15',
+    LONGHAUL_STORE_PATIENCE_S: String(storePatienceS),
     ...bucket?.environment,
     LONGHAUL_POLICY_URL: policyUrl,
     LONGHAUL_PYTHON: python,
@@ -307,6 +311,20 @@ async function open({
   }
   const roles: ChaosRole[] = ['control', 'sandbox', 'artifacts', 'trainer']
   await Promise.all(roles.map(startWorker))
+  const setStorePatience = async (seconds: number): Promise<void> => {
+    if (seconds === storePatienceS) return
+    storePatienceS = seconds
+    const restart = async (role: ChaosRole): Promise<void> => {
+      const managed = mustHave(processes.get(role), role)
+      await managed.stop()
+      managed.plan.env['LONGHAUL_STORE_PATIENCE_S'] = String(seconds)
+      await startWorker(role)
+    }
+    await Promise.all(roles.map(restart))
+    // Started for the runs that need it.
+    const second = processes.get('sandbox-b')
+    if (second !== undefined) second.plan.env['LONGHAUL_STORE_PATIENCE_S'] = String(seconds)
+  }
 
   const stack: ChaosStack = {
     artifactsDir: disk.path,
@@ -331,6 +349,7 @@ async function open({
     },
     sandboxes,
     placeSandboxes,
+    setStorePatience,
     fileOf: bucket?.fileOf ?? ((key) => join(disk.path, key)),
     connection,
     visits,

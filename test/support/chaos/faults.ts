@@ -48,6 +48,8 @@ export interface Fault {
   strikesPart?: boolean
   /** Strikes records of one kind of store only. @default any */
   store?: StoreKind
+  /** For how many seconds activities wait for the store in its runs. @default long enough for every store that comes back */
+  storePatienceS?: number
   /** Only training runs have what it strikes: at all of its phases, or at these. */
   needsTraining?: readonly Phase[]
   /** The run is started with a limit on its whole time, as an operator may do it. */

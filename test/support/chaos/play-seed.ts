@@ -1,7 +1,7 @@
 /** One seed: a run in which its faults strike, judged and compared with the run without. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
-import type { ChaosStack } from './chaos-stack.ts'
+import { type ChaosStack, STORE_PATIENCE_S } from './chaos-stack.ts'
 import { type Cell, type SeedPlan, visitCounts } from './cells.ts'
 import { compareRuns, isWhole } from './compare-runs.ts'
 import type { Expectation } from './faults.ts'
@@ -103,6 +103,7 @@ export async function playCells(input: {
     const counts = visitCounts(cells, undisturbed.visits)
     await stack.usePlant(true)
     await stack.placeSandboxes(stack.sandboxes)
+    await stack.setStorePatience(Math.min(...cells.map(({ fault }) => fault.storePatienceS ?? STORE_PATIENCE_S)))
     const hurt = await playRun({
       ...same,
       cells: cells.map((cell, index) => ({ cell, count: counts[index] ?? 1 })),

@@ -108,6 +108,8 @@ export const RESTART_FAULTS: readonly Fault[] = [
     ...RESTART,
     name: 'fail-restart:store',
     store: 'directory',
+    // A store that stays full ends a run once activities have waited long enough.
+    storePatienceS: 0,
     // A training job waits for room for as long as the store is full: `disk-full` strikes it there.
     phases: RESTART_PHASES.filter((phase) => phase !== 'training'),
     strike: async (input) => {
