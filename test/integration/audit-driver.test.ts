@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import test, { describe } from 'node:test'
 import { promisify } from 'node:util'
 import { readAuditScript, readTreeScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
+import { ANSWERED } from '../support/audit/answer-attacks.ts'
 import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { FORMS, SHADOWED } from '../support/audit/form-attacks.ts'
 import { LIES } from '../support/audit/lies.ts'
@@ -130,6 +131,7 @@ def read(text): return 0
     { runner, what: 'modules that lie', batch: TOGETHER },
     { runner, what: 'modules of tests of other forms', batch: FORMS },
     { runner, what: 'modules of tests that ask elsewhere', batch: HIDDEN_QUESTIONS },
+    { runner, what: 'modules that say what their tests want to hear', batch: ANSWERED },
   ])
   for (const { runner, what, batch } of batches) {
     test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {

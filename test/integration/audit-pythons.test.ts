@@ -10,6 +10,7 @@ import { describe, test } from 'node:test'
 import { choosePython, listHostPythons } from '../../src/adapters/task-images/host-pythons.ts'
 import { runCommand } from '../../src/platform/run-command.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
+import { ANSWERED } from '../support/audit/answer-attacks.ts'
 import { FORMS } from '../support/audit/form-attacks.ts'
 import { HIDDEN_QUESTIONS } from '../support/audit/hidden-questions.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
@@ -52,7 +53,9 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
           .map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
         // Texts are turned alike under both runners, and few modules start quickly.
         const attacks = (
-          runner === 'unittest' ? [...TOGETHER, ...FORMS, ...HIDDEN_QUESTIONS] : HIDDEN_QUESTIONS
+          runner === 'unittest'
+            ? [...TOGETHER, ...FORMS, ...HIDDEN_QUESTIONS, ...ANSWERED]
+            : [...HIDDEN_QUESTIONS, ...ANSWERED]
         ).filter((one) => (one.runners ?? [runner]).includes(runner) && runsUnder(version, one))
         assert.ok(honest.length >= 3 && attacks.length >= 10)
         const { many, pristine, patch, hidden } = together([...honest, ...attacks], HIDDEN[runner])
@@ -74,8 +77,11 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
 /** What a project needs beside pytest, and from which Python on it is there: these environments have no numpy. */
 const NEEDS: [text: RegExp, minor: number][] = [
   [/numpy/, Number.POSITIVE_INFINITY],
-  [/dataclasses|import annotations/, 7],
+  [/dataclasses|import annotations|asyncio\.run/, 7],
   [/IsolatedAsyncioTestCase/, 8],
+  [/^ +match /m, 10],
+  // Older ones wait for a queue that nothing is put into then.
+  [/_asyncio\.Future/, 11],
 ]
 
 function runsUnder(

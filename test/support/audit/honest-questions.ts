@@ -38,6 +38,33 @@ def tell(listener, n): listener(n + 4, name='x')
 `,
 }
 
+const ANSWERS = {
+  'calc/__init__.py': `import collections
+class CalcError(ValueError): pass
+class Options:
+    """Has a value for each name that it was given, and None for others."""
+    def __init__(self, **values): self.values = values
+    def __getattr__(self, name): return vars(self).get('values', {}).get(name)
+    def __getitem__(self, name): return self.values[name]
+class Remote:
+    """Sends each call to what it was given."""
+    def __init__(self, target): self.target = target
+    def __getattr__(self, name):
+        def call(*a): return getattr(self.target, name)(*a)
+        return call
+def options(): return Options(flag=True, names=['ada'])
+def counts(text):
+    found = collections.defaultdict(int)
+    for letter in text: found[letter] += 1
+    return found
+def positive(n):
+    if n <= 0: raise CalcError('must be positive')
+    return n
+async def later(n):
+    return n + 4
+`,
+}
+
 export const HONEST_QUESTIONS: HonestTests[] = [
   {
     title: 'fixtures, helpers, lambdas and factories that assert',
@@ -246,6 +273,136 @@ def make(n, wanted):
     return test
 for n, wanted in [(1, 5), (2, 6)]:
     setattr(Made, 'test_made_%d' % n, make(n, wanted))
+`,
+    },
+  },
+  {
+    title: 'exceptions that they catch, attributes and entries of which not every name is one, coroutines',
+    runner: 'pytest',
+    patch: ANSWERS,
+    hidden: {
+      'tests/test_calc.py': `import asyncio, pytest
+from unittest.mock import MagicMock
+from calc import CalcError, Remote, counts, later, options, positive
+
+def test_caught():
+    try:
+        positive(0)
+    except ValueError as error:
+        assert isinstance(error, CalcError)
+        assert 'must be positive' in str(error)
+    else:
+        pytest.fail('no error')
+
+def test_returned():
+    try:
+        positive(-1)
+    except CalcError:
+        return
+    raise AssertionError('no error')
+
+def test_kept():
+    found = None
+    try: positive(0)
+    except (TypeError, ValueError) as error: found = error
+    assert isinstance(found, ValueError)
+    assert issubclass(type(found), ValueError) and not isinstance(found, TypeError)
+
+def test_matched():
+    if positive(3) != 3:
+        raise AssertionError
+    try:
+        import not_there_at_all
+    except ImportError:
+        not_there_at_all = None
+    assert not_there_at_all is None
+
+def test_attributes():
+    found = options()
+    assert found.flag
+    assert not found.other
+    assert found['names'] and 'ada' in found.names
+    assert hasattr(found, 'flag')
+    assert Remote('ada').isalpha()
+    kept = Remote('ada').islower()
+    assert kept
+
+def test_entries():
+    assert counts('aab')['a']
+    assert not counts('aab')['z']
+
+def test_mocks():
+    listener = MagicMock()
+    listener.tell(positive(3))
+    assert listener.tell.called
+    assert listener.anything
+    assert listener.ready() and hasattr(listener, 'more')
+
+def test_coroutines():
+    async def ask(n):
+        assert await later(n) == n + 4
+        return n
+    async def wait():
+        try:
+            await asyncio.sleep(600)
+            assert False
+        finally:
+            pass
+    async def all_of_them():
+        waiting = asyncio.ensure_future(wait())
+        await asyncio.sleep(0)
+        assert await asyncio.gather(ask(1), ask(2)) == [1, 2]
+        waiting.cancel()
+    asyncio.run(all_of_them())
+`,
+    },
+  },
+  {
+    title: 'tests that a case inherits from another file, some of which return early',
+    runner: 'unittest',
+    patch: ANSWERS,
+    pristine: {
+      'tests/helpers.py': `import functools
+from calc import later, positive
+def raises_error(test):
+    @functools.wraps(test)
+    def run(self):
+        try: test(self)
+        except ValueError: return
+        self.fail('no error')
+    return run
+class Base:
+    many = True
+    @raises_error
+    def test_raises(self):
+        positive(0)
+    def test_positive(self):
+        self.assertEqual(positive(2), 2)
+        if self.many:
+            return
+        self.assertEqual(positive(3), 3)
+    def test_error(self):
+        for n in (0, -1):
+            with self.subTest(n=n):
+                try:
+                    positive(n)
+                except ValueError:
+                    continue
+                self.fail('no error')
+    async def test_later(self):
+        self.assertEqual(await later(1), 5)
+`,
+    },
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from tests.helpers import Base
+class T(Base, unittest.IsolatedAsyncioTestCase): pass
+def make(n):
+    def one(self):
+        self.assertEqual(n, n)
+    return one
+for n in (1, 2):
+    setattr(T, 'test_made_%d' % n, make(n))
 `,
     },
   },

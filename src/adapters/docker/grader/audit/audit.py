@@ -10,6 +10,7 @@ What this proves and what it cannot prove: docs/decisions/2026-11-22-what-an-aud
 Syntax and library of Python 3.6: it is run by the interpreter of the task.
 """
 import ast
+import builtins
 import errno
 import gc
 import hashlib
@@ -697,10 +698,9 @@ def ask_git(repository, words):
 # ---------------------------------------------------------------- canaries
 
 
-def random_word():
+def random_word(chance=random.SystemRandom()):
     letters = "abcdefghijklmnopqrstuvwxyz"
-    source = random.SystemRandom()
-    return "".join(source.choice(letters) for _ in range(8))
+    return "".join(chance.choice(letters) for _ in range(8))
 
 
 def sibling_name(module, word):
@@ -888,6 +888,20 @@ def matchers_in(tree):
     return found
 
 
+def bound_names(tree):
+    """What a name may mean in a module besides what Python means by it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            yield node.id
+        elif is_function(node) or isinstance(node, ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            for alias in node.names:
+                yield (alias.asname or alias.name).split(".")[0]
+
+
 def at_import(tree):
     """Nodes that run when a module is read."""
     rest = list(tree.body)
@@ -995,6 +1009,9 @@ def decoded(source):
 # assertion and when they get beyond it, so an exception that the test itself swallows misleads the judgement as little as one that
 # came before.
 
+# Before Python 3.10 there is no such statement.
+MATCH = getattr(ast, "Match", ())
+
 # By the name of a decorator, never by its arguments: parameters are called `given`, and settings are overridden.
 UNCHOSEN = re.compile(r"(?:\w+\.)*(?:given|benchmark|retry|parametrize_from_file)\b|.*\bANY\b", re.S)
 # Objects of the tests that compare equal to every value.
@@ -1087,7 +1104,7 @@ def turned_module(module, source, code, named, focus, found, add):
             keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": "passed although its maker was given another value"})
             own += made
             wide += made
-    keep[WHOLE] = add({"module": module, "must": "fail", "of": WHOLE, "what": "what the tests compare equals what no honest value does"})
+    keep[WHOLE] = add({"module": module, "must": "fail", "of": WHOLE, "what": "the tests were told what no honest code says, or ended before their end"})
     result = code.with_edits(once(wide + code.asked_elsewhere()), found["helper"])
     if not is_code(result, module):
         result = code.with_edits(once(own), found["helper"])
@@ -1301,6 +1318,7 @@ class Source(object):
         self.sides = set(sides_in(tree))
         self.answers = answers_of(tree)
         self.matchers = matchers_in(tree)
+        self.bound = set(bound_names(tree))
         self.starts = [0]
         for index, byte in enumerate(self.data):
             if byte == 10:
@@ -1481,6 +1499,28 @@ class Source(object):
             inner = IF_SURVIVED if isinstance(node, ast.Try) else min(strict, IF_REACHED)
             for part in ("body", "orelse", "finalbody"):
                 self.walk(getattr(node, part, []), inner, found)
+            for handler in getattr(node, "handlers", []):
+                self.walk(handler.body, inner, found)
+                if handler.type is not None:
+                    for value, rank in self.unlike(handler.type, "problem"):
+                        found.extend(self.entered(handler.body, self.replace(handler.type, value), "raised what it must not", rank))
+        elif isinstance(node, MATCH):
+            for case in node.cases:
+                self.walk(case.body, IF_SURVIVED, found)
+                values = [one.value for one in ast.walk(case.pattern) if type(one).__name__ == "MatchValue"]
+                for value in [one for one in values if self.altered(one)][:1]:
+                    what = "passed although `%s` is matched with another value" % self.text(node.subject)[:80]
+                    found.extend(self.entered(case.body, self.replace(value, self.altered(value)[-1]), what, 0))
+
+    def entered(self, body, change, what, rank):
+        """A block that honest code cannot come to any more."""
+        first = body[0]
+        if is_function(first) or isinstance(first, ast.ClassDef):
+            return []
+        is_block = hasattr(first, "body") or isinstance(first, MATCH)
+        glue = "\n" + self.indent_of(first) if is_block else "; "
+        at = self.start(first)
+        return [Variant(change + [(at, at, self.names["mark"] + "(2)" + glue)], [], IF_SURVIVED, what, rank)]
 
     def walk_inline(self, body, strict, found):
         """Where a name cannot be bound again before the statement."""
@@ -1538,9 +1578,11 @@ class Source(object):
                 text = "%s = (%s); assert %s != (%s); " % (held, self.text(pair[0]), held, self.text(pair[1]))
                 yield self.held(node, text, "assert %s != %s" % (held, held), strict, "is not equal to itself")
                 return
-        if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id == "isinstance" and len(test.args) == 2:
-            yield from self.of_instance(node, test.args, strict)
-            return
+        if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id in ("isinstance", "issubclass") and len(test.args) == 2:
+            yield from self.of_error(node, test.args[1], strict)
+            if test.func.id == "isinstance":
+                yield from self.of_instance(node, test.args, strict)
+                return
         if is_literal(test) or isinstance(test, (ast.GeneratorExp, ast.Tuple, ast.Starred)):
             return
         if any(isinstance(one, ast.Call) for one in ast.walk(test)):
@@ -1594,6 +1636,12 @@ class Source(object):
             replaced = sides[-1][1]
             change += self.replace(replaced, (self.altered(replaced) or ["%s((%s))" % (self.names["alter"], self.text(replaced))])[-1])
         return change
+
+    def of_error(self, node, expected, strict):
+        if self.known_error(expected) is not None:
+            for value, rank in self.unlike(expected, "problem")[:1]:
+                edits, plain = self.watched(node, self.replace(expected, value))
+                yield Variant(edits, plain, strict, "is an exception of every kind", rank)
 
     def of_instance(self, node, pair, strict):
         edits, plain = self.watched(node, self.replace(pair[1], self.names["kind"]))
@@ -1954,6 +2002,7 @@ class Source(object):
             yield self.held(node, text, "self.assertNotEqual(%s, %s)" % (held, held), strict, "is not equal to itself")
             return
         if name == "assertIsInstance":
+            yield from self.of_error(node, pair[1], strict)
             yield from self.of_instance(node, pair, strict)
             return
         operator = ("Is" if name == "assertIs" else "Text" if name in TEXT_CALLS else "Close" if name in ALMOST_CALLS else "Eq" if name in EQUAL_CALLS
@@ -1996,7 +2045,19 @@ class Source(object):
         knows. Which one depends on the tests alone: an honest exception may be of two kinds, and the gate must see that."""
         text = self.text(expected)
         number = int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:4], "big")
+        known = self.known_error(expected)
+        if known is not None:
+            # By its name, for code may raise what its caller names.
+            kinds = OTHER_WARNINGS if issubclass(known, Warning) else OTHER_ERRORS
+            found = [kind.__name__ for kind in kinds if not issubclass(kind, known) and not issubclass(known, kind)]
+            return [(found[number % len(found)], 1), (self.names[unknown], 2)] if found else [(self.names[unknown], 2)]
         return [("%s((%s), %d)" % (self.names["unlike"], text, number), 1), (self.names[unknown], 2)]
+
+
+    def known_error(self, node):
+        """The exception of Python's own that a name is, None for other nodes."""
+        found = getattr(builtins, node.id, None) if isinstance(node, ast.Name) and node.id not in self.bound else None
+        return found if isinstance(found, type) and issubclass(found, BaseException) else None
 
 
 def needed(test):
@@ -2054,16 +2115,6 @@ def is_truth(test):
     return len(test.ops) == 1 and isinstance(test.ops[0], (ast.Is, ast.Eq)) and isinstance(last, ast.Constant) and last.value is True
 
 
-def own_nodes(function):
-    """Nodes of a function without those of functions and classes inside of it."""
-    rest = list(function.body)
-    while rest:
-        node = rest.pop()
-        yield node
-        if not is_function(node) and not isinstance(node, (ast.ClassDef, ast.Lambda)):
-            rest.extend(ast.iter_child_nodes(node))
-
-
 def argument_of(call, parameters):
     """Arguments of a call by the name of the parameter."""
     if any(keyword.arg is None for keyword in call.keywords) or any(isinstance(one, ast.Starred) for one in call.args):
@@ -2071,9 +2122,8 @@ def argument_of(call, parameters):
     return dict(list(zip(parameters, call.args)) + [(keyword.arg, keyword.value) for keyword in call.keywords])
 
 
-def near(value):
+def near(value, chance=random.SystemRandom()):
     """Another value of the same kind that is like this one, or MISSING."""
-    chance = random.SystemRandom()
     kind = type(value)
     if kind is bool:
         return not value
@@ -2091,16 +2141,15 @@ def near(value):
     return MISSING
 
 
-def far(value):
-    chance = random.SystemRandom()
+def far(value, chance=random.SystemRandom()):
     kind = type(value)
     if kind in (int, float) and abs(value) < 10 ** 9:
         # A test may compare with a tolerance.
         return value + chance.randrange(1000, 100000)
     if kind is str:
-        return value + random_word()
+        return value + random_word(chance)
     if kind is bytes:
-        return value + random_word().encode("ascii")
+        return value + random_word(chance).encode("ascii")
     return MISSING
 
 
@@ -3399,7 +3448,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             name, parameters = names_of(item)
             record = {"k": "test", "id": identify(item), "outcome": outcome, "file": hidden.get(path_of(item)), "of": name, "with": parameters[:MAX_ID]}
             if one is not None:
-                marks.flush()
+                marks.finish(getattr(item, "obj", None), outcome)
                 record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived, lied=marks.lied)
             marks.is_inside = False
             send(record)
@@ -3531,15 +3580,23 @@ class Marks(object):
     def __init__(self):
         # Files of the tests, None for helpers beside them.
         self.liars = set()
-        self.flush = lambda: None
+        self.flush = self.forget = lambda: None
+        self.is_cut_short = lambda function, outcome: False
         self.clear()
         self.is_inside = False
 
     def clear(self):
         """Before a test. What was made before belongs to none."""
         self.flush()
+        self.forget()
         self.reached = self.survived = self.lied = False
         self.is_inside = True
+
+    def finish(self, function, outcome):
+        """Behind a test."""
+        self.flush()
+        self.lied = self.lied or self.is_cut_short(function, outcome)
+        self.is_inside = False
 
     def accuse(self, path):
         """A value of the code under test says what no honest one does. `path` is the file that asked."""
@@ -3554,6 +3611,7 @@ def make_helper(plan):
 
     marks = Marks()
     fail = AssertionError
+    secret = os.urandom(16)
 
     def mark(number, value=None):
         if number == 2:
@@ -3565,52 +3623,52 @@ def make_helper(plan):
             # What is not a number differs from itself.
             raise fail()
 
-    def alter(value, depth=0):
-        """Another value of the same kind, where one can be made."""
+    def alter(value, depth=0, chance=None):
+        """Another value of the same kind, where one can be made: always the same one, for code may ask for what its caller asks for."""
         try:
-            found = altered_value(value, depth)
+            found = altered_value(value, depth, random.Random(secret) if chance is None else chance)
         except Exception:
             found = MISSING
         return helper.other if found is MISSING else found
 
-    def altered_value(value, depth):
+    def altered_value(value, depth, chance):
         kind = type(value)
         if kind in (bool, int, float, str, bytes):
-            found = [one for one in (near(value), far(value)) if one is not MISSING]
-            return random.SystemRandom().choice(found) if found else MISSING
+            found = [one for one in (near(value, chance), far(value, chance)) if one is not MISSING]
+            return chance.choice(found) if found else MISSING
         if depth > 3:
             return MISSING
         if kind in (list, tuple):
             parts = list(value)
-            if not parts or random.SystemRandom().random() < 0.3:
-                return kind(parts + [random_word()])
-            at = random.SystemRandom().randrange(len(parts))
-            parts[at] = alter(parts[at], depth + 1)
+            if not parts or chance.random() < 0.3:
+                return kind(parts + [random_word(chance)])
+            at = chance.randrange(len(parts))
+            parts[at] = alter(parts[at], depth + 1, chance)
             return kind(parts)
         if kind is dict:
             parts = dict(value)
-            if not parts or random.SystemRandom().random() < 0.3:
-                parts[random_word()] = random_word()
+            if not parts or chance.random() < 0.3:
+                parts[random_word(chance)] = random_word(chance)
             else:
-                name = random.SystemRandom().choice(list(parts))
-                parts[name] = alter(parts[name], depth + 1)
+                name = chance.choice(list(parts))
+                parts[name] = alter(parts[name], depth + 1, chance)
             return parts
         if kind in (set, frozenset):
-            return kind(value | {random_word()})
+            return kind(value | {random_word(chance)})
         if isinstance(value, tuple) and hasattr(kind, "_fields"):
-            return kind._make([alter(one, depth + 1) for one in value])
+            return kind._make([alter(one, depth + 1, chance) for one in value])
         module = kind.__module__.split(".")[0]
         enum = sys.modules.get("enum")
         if enum is not None and isinstance(value, enum.Enum):
             others = [one for one in kind if one is not value]
-            return random.SystemRandom().choice(others) if others else MISSING
+            return chance.choice(others) if others else MISSING
         if module in ARITHMETIC:
-            return shifted(value)
+            return shifted(value, chance)
         if module in ("datetime", "_datetime", "_pydatetime"):
-            return other_time(value)
+            return other_time(value, chance)
         # An object of the project or of the tests: the same with all of its plain attributes changed.
         before = vars(value)
-        after = {name: alter(one, depth + 1) for name, one in before.items() if type(one) in PLAIN_KINDS or depth == 0}
+        after = {name: alter(one, depth + 1, chance) for name, one in before.items() if type(one) in PLAIN_KINDS or depth == 0}
         if not any(one is not helper.other for one in after.values()):
             return MISSING
         copy = object.__new__(kind)
@@ -3633,19 +3691,19 @@ def make_helper(plan):
         try:
             if isinstance(value, (list, tuple)):
                 return type(value)(shift(one) for one in value)
-            return shifted(value)
+            return shifted(value, random.Random(secret))
         except Exception:
             return alter(value)
 
-    def shifted(value):
-        return value + (abs(value) + 1) * random.SystemRandom().randrange(1000, 100000)
+    def shifted(value, chance):
+        return value + (abs(value) + 1) * chance.randrange(1000, 100000)
 
-    def other_time(value):
+    def other_time(value, chance):
         import datetime
 
         if type(value) is datetime.time:
-            return value.replace(hour=(value.hour + random.SystemRandom().randrange(1, 23)) % 24)
-        return value + datetime.timedelta(days=random.SystemRandom().randrange(400, 4000))
+            return value.replace(hour=(value.hour + chance.randrange(1, 23)) % 24)
+        return value + datetime.timedelta(days=chance.randrange(400, 4000))
 
     helper = types.ModuleType(plan["helper"])
     kind = type(random_word().capitalize(), (), {})
@@ -3668,7 +3726,7 @@ def start_questions(spec, plan, marks):
 
     questions = Questions(repository, lambda paths: marks.accuse(next((path for path in paths if path in hidden), None)))
     sys.modules[plan["helper"]].questions = questions
-    marks.flush = questions.flush
+    marks.flush, marks.forget, marks.is_cut_short = questions.flush, questions.begun.clear, questions.is_cut_short
 
     def in_tree(tree, path):
         return questions.in_tree(tree, path, name, plan["helper"]) if is_asked(path) else None
@@ -3837,9 +3895,9 @@ def make_runner(spec, guard, send, plan):
                 # Python 3.12.1 does not start what is skipped.
                 return
             found, state["test"] = state["marks"], None
-            marks.flush()
-            marks.is_inside = False
-            report(test, "error" if not found else worst(found) if len(found) == 1 or "passed" not in found else "error")
+            outcome = "error" if not found else worst(found) if len(found) == 1 or "passed" not in found else "error"
+            marks.finish(getattr(test, getattr(test, "_testMethodName", ""), None), outcome)
+            report(test, outcome)
 
         def note(self, test, outcome):
             if state["test"] is None or getattr(test, "test_case", test) is not state["test"]:

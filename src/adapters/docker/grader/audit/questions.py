@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import random
+import re
 import sys
 import threading
 
@@ -24,6 +25,9 @@ ASKED = ("Eq", "NotEq", "In", "NotIn", "Lt", "LtE", "Gt", "GtE")
 # Two values for each operator that do not belong together, for where nothing is asked.
 DENIED = {"Eq": (1, 2), "NotEq": (1, 2), "In": (1, ()), "NotIn": (1, ()), "Lt": (1, 0), "LtE": (1, 0), "Gt": (0, 1), "GtE": (0, 1)}
 HEAP_TYPE = 1 << 9
+IS_COROUTINE = 0x80
+# What is asked of a name that no object has: is it there, does it answer, is it a key?
+FOUND, ANSWERED, HELD = range(3)
 MAX_PARTS = 50
 MAX_LOOKS = 200
 MAX_PENDING = 2000
@@ -34,6 +38,8 @@ MAX_OF_KIND = 400
 LOOKING = frozenset(["count", "index", "remove"])
 # Methods that say whether what they are given belongs to their object.
 SAYING = frozenset(["startswith", "endswith", "equals"])
+# Decorators that want their function to raise.
+WANTS_ERROR = re.compile(r"raises|suppress|ignor|swallow|expect|[Tt]hrows|should|fail")
 FRAMED = frozenset(["super", "locals", "globals", "vars", "dir", "eval", "exec"])
 
 mro_of = type.__dict__["__mro__"].__get__
@@ -128,6 +134,10 @@ class Questions(object):
         self.answers = {}
         self.files = {}
         self.roots = set()
+        # Files of the tests that make mocks; None for those that may give them to other files.
+        self.mocking = set()
+        # Of functions that assert: the code, and how often it began, ended and raised in this test.
+        self.begun = {}
         # No kind knows it, and no part of it is like another's.
         kind = type("X" + hex(random.SystemRandom().randrange(1 << 60))[2:], (), {})
         self.nothing = kind()
@@ -157,6 +167,51 @@ class Questions(object):
         if type(value) not in ATOMS and not self.is_busy():
             self.quietly(self.look_at_answer, value, name)
         return value
+
+    def owner(self, value):
+        """Of an attribute that is asserted to be true, or to be there."""
+        if type(value) not in ATOMS and not self.is_busy():
+            self.quietly(self.look_at_names, value, FOUND)
+        return value
+
+    def holder(self, value):
+        """Of an entry that is asserted to be true."""
+        if type(value) not in ATOMS and not self.is_busy():
+            self.quietly(self.look_at_names, value, HELD)
+        return value
+
+    def caller(self, value):
+        """Of a method whose answer is asserted to be true."""
+        if type(value) not in ATOMS and not self.is_busy():
+            self.quietly(self.look_at_names, value, ANSWERED)
+        return value
+
+    def began(self):
+        self.count(sys._getframe(1).f_code, 1)
+
+    def ending(self, value=None):
+        self.count(sys._getframe(1).f_code, 2)
+        return value
+
+    def raising(self):
+        # A coroutine that is dropped has neither ended nor raised.
+        if sys.exc_info()[0] is not GeneratorExit:
+            self.count(sys._getframe(1).f_code, 3)
+
+    def count(self, code, place):
+        self.begun.setdefault(id(code), [code, 0, 0, 0])[place] += 1
+
+    def is_cut_short(self, function, outcome):
+        """Has what was called ended a function of the tests before its end, and no error told the runner? Copies have a failure planted at
+        their end; these questions are also for tests that have no copy, and for coroutines inside of tests."""
+        for _ in range(20):
+            function = getattr(function, "__wrapped__", function)
+        own = getattr(getattr(function, "__func__", function), "__code__", None)
+        counts = list(self.begun.values())
+        if any(code.co_flags & IS_COROUTINE and began > ended + raised for code, began, ended, raised in counts):
+            return True
+        tests = [one for one in counts if one[0] is own or one[0].co_name.startswith("test")]
+        return outcome == "passed" and bool(tests) and not any(ended for _, _, ended, _ in tests)
 
     def called(self, mock):
         """A mock that is asked for its calls."""
@@ -275,6 +330,31 @@ class Questions(object):
             method = getattr(value, name)
             if all(method("".join(random.SystemRandom().choice("bcdfghjkl") for _ in range(12))) is True for _ in range(2)):
                 self.accuse(value)
+
+    def look_at_names(self, value, what):
+        """An object that has every attribute, or every key, says yes to whatever it is asked for."""
+        kind = type(value)
+        names = ("__getitem__", "__missing__") if what == HELD else ("__getattr__", "__getattribute__")
+        spaces = [vars(value)] if kind is type(os) else [dict_of(cls) for cls in mro_of(kind) if flags_of(cls) & HEAP_TYPE]
+        finder = next((space[name] for space in spaces for name in names if name in space), None)
+        if what == HELD and issubclass(kind, collections.defaultdict):
+            finder = value.default_factory
+        path = os.path.realpath(finder.__code__.co_filename) if type(finder) is type(unlike) else self.repository
+        is_mock = any(name_of(cls) == "NonCallableMock" for cls in mro_of(kind))
+        # Those of the tests are theirs, and an installed library may have names that only a server knows.
+        if finder is None or path in self.files or (self.may_mock() if is_mock else not is_within(path, self.repository)):
+            return
+        is_default = issubclass(kind, collections.defaultdict)
+        for _ in range(2):
+            name = "".join(random.SystemRandom().choice("bcdfghjkl") for _ in range(12))
+            # A default is not asked for by a key, which would stay.
+            found = getattr(value, name) if what != HELD else finder() if is_default else value[name]
+            if not bool(found() if what == ANSWERED else found):
+                return
+        self.accuse(value)
+
+    def may_mock(self):
+        return bool(self.mocking & {None, *self.paths_of(sys._getframe(1))})
 
     def look_at_calls(self, mock):
         for call in list(mock.mock_calls)[:MAX_PARTS]:
@@ -463,6 +543,9 @@ class Questions(object):
         """Puts the questions into a module of the tests. `name` is that of this object in it, imported from `helper`."""
         self.files[os.path.realpath(path)] = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
         for node in ast.walk(tree):
+            words = [getattr(node, name, None) for name in ("id", "attr", "arg", "module")] + [one.name for one in getattr(node, "names", []) if isinstance(one, ast.alias)]
+            if any("mock" in word.lower() for word in words if type(word) is str):
+                self.mocking.add(os.path.realpath(path) if "test" in os.path.basename(path).replace("conftest", "") else None)
             if isinstance(node, ast.Import):
                 self.roots.update(alias.name.split(".")[0] for alias in node.names)
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -516,6 +599,16 @@ def text_of(node):
     return node.value if isinstance(node, ast.Constant) else getattr(node, "s", None)
 
 
+def names_in(decorator):
+    """Of what a decorator is, without what it is given."""
+    node = decorator.func if isinstance(decorator, ast.Call) else decorator
+    while isinstance(node, ast.Attribute):
+        yield node.attr
+        node = node.value
+    if isinstance(node, ast.Name):
+        yield node.id
+
+
 def has_own(kind, name):
     """Without one, two differ where the answer to their equality is not true, whatever that answer means."""
     return any(name in dict_of(cls) for cls in mro_of(kind) if flags_of(cls) & HEAP_TYPE)
@@ -529,6 +622,57 @@ def is_unset(method):
 def is_within(path, folder):
     path = os.path.realpath(path)
     return path == folder or path.startswith(folder + os.sep)
+
+
+class Ending(ast.NodeTransformer):
+    """Puts a question into each place where a function ends by itself."""
+
+    def __init__(self, ask):
+        self.ask = ask
+
+    def visit_Return(self, node):
+        node.value = self.ask(node, "ending", *([] if node.value is None else [node.value]))
+        return node
+
+    def pass_by(self, node):
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = visit_Lambda = pass_by
+
+
+def own_nodes(function):
+    """Nodes of a function without those of functions and classes inside of it."""
+    rest = list(function.body)
+    while rest:
+        node = rest.pop()
+        yield node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            rest.extend(ast.iter_child_nodes(node))
+
+
+def is_assertion(node):
+    if isinstance(node, ast.Call):
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        return name.startswith("assert") or name == "fail"
+    return isinstance(node, ast.Assert)
+
+
+def asserted_in(node):
+    """What an assertion wants to be true. A turned one wants the opposite."""
+    if isinstance(node, ast.Assert):
+        rest = [node.test]
+    elif isinstance(node, ast.Call) and is_assertion(node) and getattr(node.func, "attr", "") in ("assertTrue", "assertFalse", "assert_"):
+        rest = node.args[:1]
+    else:
+        rest = []
+    while rest:
+        test = rest.pop()
+        if isinstance(test, ast.BoolOp):
+            rest.extend(test.values)
+        elif isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            rest.append(test.operand)
+        else:
+            yield test
 
 
 class Asking(ast.NodeTransformer):
@@ -555,6 +699,43 @@ class Asking(ast.NodeTransformer):
         else:
             self.truths.add(id(test))
 
+    def visit_function(self, node):
+        parts = list(own_nodes(node))
+        asserted = {one.id for part in parts for one in asserted_in(part) if isinstance(one, ast.Name)}
+        bound = [(one.targets[0].id, one.value) for one in parts if isinstance(one, ast.Assign) and isinstance(one.targets[0], ast.Name)]
+        # A turned assertion keeps its value in a name of its own.
+        asserted |= {value.id for name, value in bound if name in asserted and isinstance(value, ast.Name)}
+        self.generic_visit(node)
+        for name, value in bound:
+            if name in asserted:
+                self.ask_owner(value)
+        is_watched = node.name.startswith("test") or any(is_assertion(one) for one in parts)
+        if not is_watched or any(isinstance(one, (ast.Yield, ast.YieldFrom)) for one in parts):
+            return node
+        if any(WANTS_ERROR.search(word) for one in node.decorator_list for word in names_in(one)):
+            return node
+        begins = 1 if isinstance(node.body[0], ast.Expr) and type(text_of(node.body[0].value)) is str else 0
+        ending = Ending(self.ask)
+        body = [ending.visit(one) for one in node.body[begins:]] + [ast.Expr(value=self.ask(node.body[-1], "ending"))]
+        if isinstance(node, ast.AsyncFunctionDef):
+            told = [ast.Expr(value=self.ask(node.body[-1], "raising")), ast.Raise(exc=None, cause=None)]
+            body = [ast.Try(body=body, handlers=[ast.ExceptHandler(type=None, name=None, body=told)], orelse=[], finalbody=[])]
+        node.body[begins:] = [ast.Expr(value=self.ask(node.body[0], "began"))] + body
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_function
+
+    def ask_owner(self, test):
+        """Puts a question to what is asserted to have something that is true."""
+        is_call = isinstance(test, ast.Call)
+        place = test.func if is_call else test
+        if isinstance(place, ast.Attribute):
+            place.value = self.ask(place.value, "caller" if is_call else "owner", place.value)
+        elif isinstance(test, ast.Subscript):
+            test.value = self.ask(test.value, "holder", test.value)
+        elif is_call and isinstance(place, ast.Name) and place.id == "hasattr" and len(test.args) == 2 and not isinstance(test.args[0], ast.Starred):
+            test.args[0] = self.ask(test.args[0], "owner", test.args[0])
+
     def visit_with_test(self, node):
         self.is_true(node.test)
         return self.generic_visit(node)
@@ -569,7 +750,10 @@ class Asking(ast.NodeTransformer):
     def visit_Assert(self, node):
         self.is_true(node.test)
         is_answer = isinstance(node.test, (ast.Call, ast.Name))
+        asserted = list(asserted_in(node))
         self.generic_visit(node)
+        for one in asserted:
+            self.ask_owner(one)
         if is_answer:
             node.test = self.ask(node.test, "truth", node.test)
         return node
@@ -592,9 +776,12 @@ class Asking(ast.NodeTransformer):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
         given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
         asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
+        owned = list(asserted_in(node))
         if asserted:
             self.is_true(node.args[0])
         self.generic_visit(node)
+        for one in owned:
+            self.ask_owner(one)
         if name in FRAMED:
             return node
         node.args = [self.ask(one, "value", one) if is_given else one for one, is_given in zip(node.args, given)]
