@@ -20,8 +20,9 @@
 #define LOOK_MS 250
 #define CROWDED_MS 1000
 #define GIT_MS 150000
-/* Looks, not time: a machine that was stopped has not looked. Twenty seconds. */
+/* Looks, not time: a machine that was stopped has not looked. Twenty seconds in a row, and a minute in all. */
 #define BLOCKED_LOOKS 80
+#define MAX_WAITED_LOOKS 240
 #define MAX_STATE_FILE (8 << 20)
 
 enum kind { NOTHING, PREPARING, TURN, CAPTURE, TREE, RESET };
@@ -33,7 +34,7 @@ static struct {
   int status, output, reading, said;
   long long started, deadline, looked, crowded;
   unsigned long long ticks, trace;
-  int still;
+  int still, waited;
   char reason[16], turn[24];
   struct claim claim;
   long long most;
@@ -217,7 +218,7 @@ static void begin(enum kind kind, long long timeout_ms) {
   work.started = work.looked = now_ms();
   work.crowded = 0;
   work.trace = 0;
-  work.still = 0;
+  work.still = work.waited = 0;
   work.ticks = uptime_ticks();
   work.deadline = work.started + timeout_ms;
 }
@@ -668,9 +669,11 @@ static void finish_tree(void) {
  * disk then. */
 static bool is_blocked(void) {
   unsigned long long trace = trace_of_waiting(work.leader);
-  work.still = trace != 0 && trace == work.trace ? work.still + 1 : 0;
+  bool is_waiting = trace != 0 && trace == work.trace;
+  work.still = is_waiting ? work.still + 1 : 0;
+  work.waited += is_waiting;
   work.trace = trace;
-  return work.still >= BLOCKED_LOOKS;
+  return work.still >= BLOCKED_LOOKS || work.waited >= MAX_WAITED_LOOKS;
 }
 
 static void look_after_script(void) {

@@ -160,6 +160,10 @@ const WAITS: [what: string, command: string][] = [
     'a filter that stops Git',
     'echo "*.py filter=f" >.gitattributes; git config filter.f.clean "kill -STOP \\$PPID; sleep infinity"',
   ],
+  [
+    'a filter that lets Git go on now and then',
+    'for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i >f$i.py; done; echo "*.py filter=f" >.gitattributes; git config filter.f.clean "sleep 10; cat"',
+  ],
 ]
 
 test('Git waits for what never comes: said so, there is no patch, and the tree is told as unreadable', async () => {
