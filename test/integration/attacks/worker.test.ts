@@ -162,7 +162,7 @@ const WAITS: [what: string, command: string][] = [
   ],
   [
     'a filter that lets Git go on now and then',
-    'for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i >f$i.py; done; echo "*.py filter=f" >.gitattributes; git config filter.f.clean "sleep 10; cat"',
+    'for i in 1 2 3 4 5 6 7 8 9 10 11 12; do echo $i >f$i.py; done; echo "*.py filter=f" >.gitattributes; git config filter.f.clean "sleep 15; head -c 2000000 /dev/urandom"',
   ],
 ]
 
