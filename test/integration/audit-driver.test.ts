@@ -250,7 +250,9 @@ def add(a, b):
     const folder = await mkdtemp(join(tmpdir(), 'lies-'))
     try {
       await writeFile(join(folder, 'audit.py'), await readAuditScript())
-      const honest = HONEST_QUESTIONS.flatMap(({ title, patch = SOLVED, hidden }) =>
+      // Played without the files beside the tests.
+      const alone = HONEST_QUESTIONS.filter(({ pristine = {} }) => !('tests/helpers.py' in pristine))
+      const honest = alone.flatMap(({ title, patch = SOLVED, hidden }) =>
         Object.entries(patch).flatMap(([, code]) => Object.values(hidden).map((text) => [title, code, text])),
       )
       await writeFile(join(folder, 'played.json'), JSON.stringify({ lies: LIES, honest }))
