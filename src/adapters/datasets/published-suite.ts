@@ -5,6 +5,7 @@ import type { ImportedSuite, ImportSource, SuiteFilter } from '../../contracts/s
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { readFilter, recipeFilters, showFilter } from '../../domain/gates/filter-words.ts'
 import { canonicalHash } from '../../platform/hash.ts'
+import { explainUnreadable } from '../../platform/input-file.ts'
 import type { AcceptedRow } from './check-rows.ts'
 import { importSuite } from './import-suite.ts'
 import { readEvidence } from './read-evidence.ts'
@@ -117,11 +118,6 @@ async function hashFile(path: string): Promise<string> {
   try {
     return sha256Hex(await readFile(path))
   } catch (cause) {
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: 'Expected a file of evidence, but it cannot be read',
-      details: { file: path },
-      cause,
-    })
+    throw explainUnreadable({ path, what: 'a file of evidence' }, cause)
   }
 }

@@ -1,6 +1,6 @@
-import { readFile } from 'node:fs/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TaskEvidence } from '../../contracts/suites.types.ts'
+import { readInputFile } from '../../platform/input-file.ts'
 import { readRows } from './read-source.ts'
 
 /**
@@ -24,17 +24,9 @@ export async function readEvidence(path: string): Promise<Map<string, TaskEviden
 
 /** Instance ids, one a line; blank lines and lines that begin with # are skipped. */
 export async function readIds(path: string): Promise<string[]> {
-  try {
-    const lines = (await readFile(path, 'utf8')).split(/\r?\n/).map((line) => line.trim())
-    return lines.filter((line) => line !== '' && !line.startsWith('#'))
-  } catch (cause) {
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: 'Expected a file of instance ids, but it cannot be read',
-      details: { file: path },
-      cause,
-    })
-  }
+  const text = await readInputFile({ path, what: 'a file of instance ids' })
+  const ids = text.split(/\r?\n/).map((line) => line.trim())
+  return ids.filter((line) => line !== '' && !line.startsWith('#'))
 }
 
 function isEvidence(value: unknown): value is TaskEvidence {

@@ -13,6 +13,7 @@ import { findHubFiles } from './hub-files.ts'
 import { compressors } from 'hyparquet-compressors'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
+import { explainUnreadable } from '../../platform/input-file.ts'
 
 export interface SourceRows {
   rows: LabelledRow[]
@@ -90,18 +91,15 @@ async function readLocal(path: string, { onProgress }: ReadOptions): Promise<Sou
   return { rows, files: [file] }
 }
 
+const ROWS = 'a file of task rows'
+
 /** By name, not place: the same file elsewhere makes the same suite. */
 async function describeFile(path: string): Promise<ImportedFile> {
   try {
     const { size } = await stat(path)
     return { path: basename(path), bytes: size, id: await sha256OfFile(path) }
   } catch (cause) {
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: 'Expected a file of task rows, but it cannot be read',
-      details: { file: path },
-      cause,
-    })
+    throw explainUnreadable({ path, what: ROWS }, cause)
   }
 }
 
@@ -163,12 +161,7 @@ async function readText(path: string): Promise<string> {
   try {
     return decodeText(await readFile(path))
   } catch (cause) {
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: `Expected a file of task rows, but it cannot be read`,
-      details: { file: path },
-      cause,
-    })
+    throw explainUnreadable({ path, what: ROWS }, cause)
   }
 }
 

@@ -84,7 +84,7 @@ test('half a character survives the reading: the grading refuses that patch, not
 })
 
 for (const [what, path, code, message] of [
-  ['is not there', join(folder, 'none.json'), 'Config.NotFound', /cannot be read.*none\.json/],
+  ['is not there', join(folder, 'none.json'), 'Config.NotFound', /none\.json: there is no such file/],
   ['has another ending', file('[]', 'txt'), 'Config.Invalid', /\.json or \.jsonl, or the word gold/],
   ['is no JSON', file('[{"instance_id": '), 'Config.Invalid', /Expected JSON, got .*whole file/],
   ['has a line that is no JSON', file(`${JSON.stringify(one('a', ''))}\n{oops`, 'jsonl'), 'Config.Invalid', /line 2/],

@@ -1,7 +1,7 @@
-import { readFile } from 'node:fs/promises'
 import { extname } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { Prediction, PredictionFormat } from '../../contracts/grading.types.ts'
+import { readInputFile } from '../../platform/input-file.ts'
 
 export interface ReadPredictions {
   format: PredictionFormat
@@ -29,7 +29,7 @@ export async function readPredictions({
   path: string
   model?: string
 }): Promise<ReadPredictions> {
-  const entries = splitEntries(path, await readText(path))
+  const entries = splitEntries(path, await readInputFile({ path, what: 'a file of predictions' }))
   if (entries.length === 0) throw invalid(path, 'whole file', 'Expected at least one prediction, got none')
   const isV2 = entries.every(({ value }) => !('model_patch' in value) && !('model_name_or_path' in value))
   const byId = new Map<string, Prediction>()
@@ -115,25 +115,6 @@ function parse(path: string, place: string, text: string): unknown {
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause)
     throw invalid(path, place, `Expected JSON, got ${why}`, cause)
-  }
-}
-
-async function readText(path: string): Promise<string> {
-  let bytes: Uint8Array
-  try {
-    bytes = await readFile(path)
-  } catch (cause) {
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: 'Expected a file of predictions, but it cannot be read',
-      details: { file: path },
-      cause,
-    })
-  }
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
-  } catch (cause) {
-    throw invalid(path, 'whole file', 'Expected UTF-8, as JSON is', cause)
   }
 }
 

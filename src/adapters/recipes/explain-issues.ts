@@ -4,27 +4,31 @@ import type { RecipeText } from './recipe-text.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** Keys that people look for here, and what to say in their place. */
-const INSTEAD: Partial<Record<string, string>> = {
-  name: 'a recipe is named by its file',
-  'evaluate.quickEvery': 'reinforce.evaluateEvery says how often',
-}
+/** Keys that people look for here, and what to say in their place. A map, because a key may be called `constructor`. */
+const INSTEAD: ReadonlyMap<string, string> = new Map([
+  ['name', 'a recipe is named by its file'],
+  ['evaluate.quickEvery', 'reinforce.evaluateEvery says how often'],
+])
 
 /** zod's issues in the words of a recipe's reader: one problem for each key. */
 export function explainIssues(issues: readonly Issue[], value: unknown): RecipeProblem[] {
-  return issues.flatMap((issue) => {
+  const problems = issues.flatMap((issue) => {
     const path = issue.path.filter((key): key is string | number => typeof key !== 'symbol')
     if (issue.code === 'invalid_key') return [invalidName(issue, path)]
     if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey([...path, key], value))
     return [wrongValue(issue, path, value)]
   })
+  // A number beyond two limits breaks two rules, which read alike.
+  const texts = problems.map((problem) => JSON.stringify(problem))
+  return problems.filter((_, index) => texts.indexOf(texts[index] ?? '') === index)
 }
 
 function unknownKey(path: KeyPath, value: unknown): RecipeProblem {
   const key = String(path.at(-1))
   const known = keysAt(path.slice(0, -1), value)
   const near = nearestName(key, known)
-  const hint = INSTEAD[path.join('.')] ?? (near === null ? `known here: ${known.join(', ')}` : `did you mean ${near}?`)
+  const hint =
+    INSTEAD.get(path.join('.')) ?? (near === null ? `known here: ${known.join(', ')}` : `did you mean ${near}?`)
   return { rule: 'unknown-key', path, message: 'is not a key of a recipe', hint, at: 'key' }
 }
 
@@ -112,13 +116,24 @@ export function formatProblems({ problems, file, label, overrides }: FormatInput
     const line = position === null ? undefined : file.lines[position.line - 1]
     return [
       head,
-      ...(position === null || line === undefined ? [] : [`  ${position.line} | ${line.trimEnd()}`]),
+      ...(position === null || line === undefined ? [] : [`  ${position.line} | ${excerptOf(line, position.column)}`]),
       ...(problem.hint === null ? [] : [`     hint: ${problem.hint}`]),
     ].join('\n')
   })
   const count = `${problems.length} problem${problems.length === 1 ? '' : 's'}`
   return `The recipe has ${count}\n${texts.join('\n')}`
 }
+
+/** A line of a generated file may have any length. */
+function excerptOf(line: string, column: number): string {
+  const text = line.trimEnd()
+  if (text.length <= MAX_EXCERPT) return text
+  const start = Math.max(0, Math.min(column - 1 - MAX_EXCERPT / 2, text.length - MAX_EXCERPT))
+  const end = start + MAX_EXCERPT
+  return `${start === 0 ? '' : '…'}${text.slice(start, end)}${end < text.length ? '…' : ''}`
+}
+
+const MAX_EXCERPT = 160
 
 function whereElse({ path }: RecipeProblem, label: string, overrides: Record<string, unknown>): string {
   return isIn(overrides, path) ? 'overrides' : `${label}:1:1`

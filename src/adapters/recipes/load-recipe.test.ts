@@ -218,6 +218,72 @@ test('YAML that cannot be read is located too', async () => {
   assert.match(message, /^torn\.yaml:\d+:\d+ error recipe\/syntax /m)
 })
 
+/** What a YAML parser accepts or throws, and no recipe is: each ends with a place in the file and a sentence about it. */
+const NO_RECIPES: [what: string, text: string, problem: RegExp][] = [
+  ['a list', '- seed\n', /^x\.yaml:1:1 error recipe\/syntax expected keys with values, such as seed: 1$/m],
+  ['text', 'hello\n', /^x\.yaml:1:1 error recipe\/syntax expected keys with values/m],
+  [
+    'two documents',
+    `${smallest}---\nseed: 1\n`,
+    /^x\.yaml:6:1 error recipe\/syntax expected one document, and a second/m,
+  ],
+  [
+    'aliases that multiply',
+    `a: &a [${'x, '.repeat(20)}]\nb: &b [${'*a, '.repeat(20)}]\nc: &c [${'*b, '.repeat(20)}]\nd: [${'*c, '.repeat(20)}]\n`,
+    /^x\.yaml:1:1 error recipe\/syntax .*alias/im,
+  ],
+  [
+    'an alias of itself',
+    `${smallest}seed: &s [*s]\n`,
+    /^x\.yaml:6:11 error recipe\/syntax the alias \*s is part of what/m,
+  ],
+  ['an alias of nothing', `${smallest}seed: *s\n`, /error recipe\/syntax Unresolved alias/m],
+  [
+    'a key of every object',
+    `${smallest}__proto__: 1\n`,
+    /^x\.yaml:6:1 error recipe\/syntax no key may be called __proto__/m,
+  ],
+  ['the same below', `${smallest}rft: { optim: { __proto__: 1 } }\n`, /^x\.yaml:6:17 error .*__proto__/m],
+  [
+    'deep nesting',
+    `a: ${'['.repeat(20_000)}`,
+    /^x\.yaml:1:\d+ error recipe\/syntax expected less nesting\n {2}1 \| .{160,162}$/m,
+  ],
+]
+
+for (const [what, text, problem] of NO_RECIPES) {
+  test(`YAML that holds ${what} is refused with its place`, async () => {
+    const { code, message } = await refusal({ name: 'x', text })
+    assert.equal(code, 'Config.Invalid')
+    assert.match(message, problem)
+    assert.equal(message.match(/ error recipe/g)?.length, 1, message)
+  })
+}
+
+test('keys that every object inherits are unknown keys, in the file and in overrides', async () => {
+  for (const key of ['constructor', 'toString', 'hasOwnProperty']) {
+    const { message } = await refusal({ name: 'x', text: `${smallest}${key}: 1\n`, overrides: { [key]: 1 } })
+    assert.match(
+      message,
+      new RegExp(`error recipe/unknown-key ${key}: is not a key of a recipe\n.*known here: seed, model`, 's'),
+    )
+  }
+})
+
+test('a number beyond two limits is one problem', async () => {
+  const { message } = await refusal({ name: 'x', text: `${smallest}seed: 99999999999999999999\n` })
+  assert.match(message, /^The recipe has 1 problem\nx\.yaml:6:7 error recipe\/range seed: expected an integer/)
+})
+
+test('a recipe file that is no text to read: the reason is said, and other folders are not searched for it', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-recipes-'))
+  t.after(() => rm(directory, { recursive: true }))
+  await writeFile(join(directory, 'demo.yaml'), Buffer.from(`\uFEFF${smallest}`, 'utf16le'))
+  const { code, message } = await refusal({ name: 'demo', dirs: [directory, recipes] })
+  assert.equal(code, 'Config.Invalid')
+  assert.match(message, /Expected a recipe file at .*demo\.yaml: it is UTF-16; save it as UTF-8/)
+})
+
 test('a key written twice is an error, not the last one wins', async () => {
   const { message } = await refusal({ name: 'twice', text: `seed: 1\n${smallest}seed: 2\n` })
   assert.match(message, /^twice\.yaml:7:1 error recipe\/syntax .*unique/m)

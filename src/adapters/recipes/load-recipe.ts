@@ -1,8 +1,9 @@
 import { relative, join, dirname, resolve } from 'node:path'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { chatSchema, recipeFileSchema } from '../../contracts/recipe.schema.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { canonicalHash } from '../../platform/hash.ts'
+import { readInputFile } from '../../platform/input-file.ts'
 import { checkCombinations } from './combinations.ts'
 import { explainIssues, formatProblems, type RecipeProblem, nearestName } from './explain-issues.ts'
 import type { PushedRecipes } from './pushed-recipes.ts'
@@ -93,7 +94,7 @@ async function findRecipe({
   requireRecipeName(name)
   for (const dir of dirs) {
     const path = join(dir, `${name}${EXTENSION}`)
-    const text = await readFile(path, 'utf8').catch(notThere)
+    const text = await readRecipeFile(path).catch(notThere)
     if (text !== null) return { text, path }
   }
   const stored = (await pushed?.read(name)) ?? null
@@ -115,13 +116,17 @@ export async function recipeNames(dirs: readonly string[]): Promise<string[]> {
   return [...new Set(names.map((file) => file.slice(0, -EXTENSION.length)))].toSorted()
 }
 
-function notThere(error: NodeJS.ErrnoException): null {
-  if (error.code === 'ENOENT' || error.code === 'ENOTDIR') return null
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected to read the recipe, got ${error.message}`,
-    cause: error,
-  })
+/** What fits into a workflow's input, which a recipe given as text is part of. */
+const MAX_RECIPE_BYTES = 1024 * 1024
+
+/** @throws LonghaulError `Config.NotFound`, `Config.Invalid` with the reason */
+export function readRecipeFile(path: string): Promise<string> {
+  return readInputFile({ path, what: 'a recipe file', maxBytes: MAX_RECIPE_BYTES })
+}
+
+function notThere(error: unknown): null {
+  if (isLonghaulError(error) && error.code === 'Config.NotFound') return null
+  throw error
 }
 
 /** Mappings merge key by key; everything else, lists included, replaces what was there. Neither argument changes. */

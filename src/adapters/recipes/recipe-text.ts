@@ -1,4 +1,4 @@
-import { type Document, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument } from 'yaml'
+import { type Document, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit, YAMLError } from 'yaml'
 import type { KeyPath, RecipeProblem, TextPosition } from './explain-issues.ts'
 
 /** YAML that remembers where its keys stand. */
@@ -12,21 +12,23 @@ export interface RecipeText {
 
 export function parseRecipeText(text: string): RecipeText {
   const counter = new LineCounter()
-  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, merge: false })
+  // What the parser would warn of on stderr is a problem with a line, or an unknown key.
+  const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, merge: false, logLevel: 'error' })
   const position = (offset: number): TextPosition => {
     const { line, col } = counter.linePos(offset)
     return { line, column: col }
   }
-  const syntax = [...document.errors, ...document.warnings].map((error) => ({
+  const { value, faults } = readValue(document)
+  const syntax = faults.map(({ message, offset }) => ({
     rule: 'syntax' as const,
     path: [],
-    message: error.message,
+    message,
     hint: null,
     at: 'value' as const,
-    position: position(error.pos[0]),
+    position: position(offset),
   }))
   return {
-    value: syntax.length === 0 ? readValue(document) : null,
+    value,
     syntax,
     lines: text.split('\n'),
     locate: (path, at) => {
@@ -36,9 +38,67 @@ export function parseRecipeText(text: string): RecipeText {
   }
 }
 
+interface Fault {
+  message: string
+  offset: number
+}
+
 /** An empty file is an empty mapping: then the missing keys are named one by one. */
-function readValue(document: Document): unknown {
-  return document.toJS({ maxAliasCount: 100 }) ?? {}
+function readValue(document: Document): { value: unknown; faults: Fault[] } {
+  const faults = [...document.errors, ...document.warnings].map((error) => ({
+    message: describeSyntax(error),
+    offset: error.pos[0],
+  }))
+  if (faults.length > 0) return { value: null, faults: faults.slice(0, isTooDeep(document) ? 1 : undefined) }
+  const { contents } = document
+  const refuse = (message: string, node: unknown = contents): { value: null; faults: Fault[] } => ({
+    value: null,
+    faults: [{ message, offset: startOf(node) ?? 0 }],
+  })
+  try {
+    const forbidden = findForbidden(document)
+    if (forbidden !== null) return refuse(forbidden.message, forbidden.node)
+    const value: unknown = document.toJS({ maxAliasCount: 100 }) ?? {}
+    return isMap(contents) || contents === null || (isScalar(contents) && contents.value === null)
+      ? { value, faults: [] }
+      : refuse('expected keys with values, such as seed: 1')
+  } catch (error) {
+    // Aliases that multiply, and aliases of what is not there; both are found only when the value is built.
+    return refuse(error instanceof RangeError ? TOO_DEEP : error instanceof Error ? error.message : String(error))
+  }
+}
+
+const TOO_DEEP = 'expected less nesting'
+
+/** The parser reports its own exhausted stack as an error of the text. */
+function isTooDeep({ errors }: Document): boolean {
+  return errors.some(({ message }) => message.includes('call stack'))
+}
+
+/** Some of the parser's sentences are for programmers. */
+function describeSyntax({ code, message }: YAMLError): string {
+  if (code === 'MULTIPLE_DOCS') return 'expected one document, and a second one begins here'
+  return message.includes('call stack') ? TOO_DEEP : message
+}
+
+/** What YAML allows and a checked value cannot hold. */
+function findForbidden(document: Document): { message: string; node: unknown } | null {
+  let found: { message: string; node: unknown } | null = null
+  visit(document, {
+    Pair: (_, { key }) => {
+      if (!isScalar(key) || key.value !== '__proto__') return undefined
+      // A check that copies an object would lose this key in silence.
+      found = { message: 'no key may be called __proto__', node: key }
+      return visit.BREAK
+    },
+    Alias: (_, alias, path) => {
+      const target = alias.resolve(document)
+      if (target === undefined || !path.includes(target)) return undefined
+      found = { message: `the alias *${alias.source} is part of what it stands for`, node: alias }
+      return visit.BREAK
+    },
+  })
+  return found
 }
 
 function offsetOf(document: Document, path: KeyPath, at: 'value' | 'key'): number | null {

@@ -68,8 +68,7 @@ function childOf(node: SchemaNode, key: string | number, value: unknown): Schema
       if (item !== undefined) return item
       continue
     }
-    const property = option.properties?.[key]
-    if (property !== undefined) return property
+    if (option.properties !== undefined && Object.hasOwn(option.properties, key)) return option.properties[key] ?? null
     if (typeof option.additionalProperties === 'object') return option.additionalProperties
   }
   return null

@@ -1,10 +1,10 @@
-import { readFile } from 'node:fs/promises'
 import { selectEvaluation } from '../../activities/evaluation/read-evaluation.ts'
 import { readEvaluations } from '../../activities/evaluation/report-data.ts'
 import { openRecord } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { readInputFile } from '../../platform/input-file.ts'
 
 /**
  * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
@@ -32,13 +32,14 @@ export function splitEvaluationName(text: string): { run: string; name?: string 
 }
 
 export async function readEvaluationFile(path: string): Promise<EvaluationRecord> {
-  let bytes: Uint8Array
-  try {
-    bytes = await readFile(path)
-  } catch (cause) {
-    throw new LonghaulError({ code: 'Config.NotFound', message: `Expected an evaluation record at ${path}`, cause })
+  const text = await readInputFile({ path, what: 'an evaluation record' })
+  if (!text.includes('"sha256":')) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected an evaluation record at ${path}, a copy of one in runs/RUN/evaluations of the artifact store: it has no sha256`,
+    })
   }
-  const record = openRecord<EvaluationRecord>(path, bytes)
+  const record = openRecord<EvaluationRecord>(path, new TextEncoder().encode(text))
   if (record.schema === 'longhaul.evaluation/2') return record
   throw new LonghaulError({
     code: 'Config.Invalid',

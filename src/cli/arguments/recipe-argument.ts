@@ -1,7 +1,6 @@
-import { readFile } from 'node:fs/promises'
 import { basename, extname } from 'node:path'
 import { parse, stringify } from 'yaml'
-import { loadRecipe, type LoadedRecipe } from '../../adapters/recipes/load-recipe.ts'
+import { loadRecipe, type LoadedRecipe, readRecipeFile } from '../../adapters/recipes/load-recipe.ts'
 import { type PushedRecipes, pushedRecipes } from '../../adapters/recipes/pushed-recipes.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { packageFile } from '../../stack/paths.ts'
@@ -41,7 +40,7 @@ export async function readRecipeArgument({
     return { loaded, request: { recipe, ...given } }
   }
   const name = basename(recipe, extname(recipe))
-  const text = await readText(recipe)
+  const text = await readRecipeFile(recipe)
   const loaded = await loadRecipe({ name, text, ...given })
   // Without comments: what a history carries should be small.
   return { loaded, request: { recipe: name, recipeText: stringify(parse(text)), ...given } }
@@ -70,7 +69,9 @@ export function parseSettings(
     if (at < 1 || path.some((key) => !/^[A-Za-z][A-Za-z0-9]*$/.test(key))) {
       throw new LonghaulError({
         code: 'Config.Invalid',
-        message: `Expected -c key.path=value such as -c rft.tasks=4, got ${JSON.stringify(setting)}`,
+        message:
+          `Expected -c key.path=value such as -c rft.tasks=4, got ${JSON.stringify(setting)}` +
+          (path.some((key) => /^\d|\[/.test(key)) ? '; an item of a list has no path, so give the whole list' : ''),
       })
     }
     let here = overrides
@@ -80,19 +81,25 @@ export function parseSettings(
       here[key] = child
       here = child
     }
-    here[path.at(-1) ?? ''] = parse(setting.slice(at + 1)) as unknown
+    here[path.at(-1) ?? ''] = parseValue(setting, at)
   }
   return overrides
 }
 
-function isFile(recipe: string): boolean {
-  return recipe.includes('/') || /\.ya?ml$/.test(recipe)
+function parseValue(setting: string, at: number): unknown {
+  try {
+    // The check of the recipe says what a warning would.
+    return parse(setting.slice(at + 1), { logLevel: 'error' })
+  } catch (cause) {
+    const [why = ''] = (cause instanceof Error ? cause.message : String(cause)).split(/:?\n/)
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected YAML after the = of -c ${JSON.stringify(setting)}, got this: ${why}`,
+      cause,
+    })
+  }
 }
 
-async function readText(path: string): Promise<string> {
-  try {
-    return await readFile(path, 'utf8')
-  } catch (cause) {
-    throw new LonghaulError({ code: 'Config.NotFound', message: `Expected a recipe file at ${path}`, cause })
-  }
+function isFile(recipe: string): boolean {
+  return recipe.includes('/') || /\.ya?ml$/.test(recipe)
 }

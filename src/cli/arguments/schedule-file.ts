@@ -1,11 +1,11 @@
-import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
-import { parse } from 'yaml'
 import { z } from 'zod'
 import { type AlarmsRequest, OVERLAPS, type ScheduleRequest } from '../../client/index.ts'
 import { pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
+import { parseRecipeText } from '../../adapters/recipes/recipe-text.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
+import { readInputFile } from '../../platform/input-file.ts'
 import { openStore } from '../local-stack.ts'
 import { readRecipeArgument } from './recipe-argument.ts'
 
@@ -111,15 +111,12 @@ function besideFile(path: string, recipe: string): string {
 }
 
 async function readYaml(path: string): Promise<unknown> {
-  let text: string
-  try {
-    text = await readFile(path, 'utf8')
-  } catch (cause) {
-    throw new LonghaulError({ code: 'Config.NotFound', message: `Expected a file of schedules at ${path}`, cause })
-  }
-  try {
-    return parse(text)
-  } catch (cause) {
-    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected YAML in ${path}: ${String(cause)}`, cause })
-  }
+  const { value, syntax } = parseRecipeText(await readInputFile({ path, what: 'a file of schedules' }))
+  const [fault] = syntax
+  if (fault === undefined) return value
+  const { line, column } = fault.position
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected YAML at ${path}:${line}:${column}: ${fault.message}`,
+  })
 }

@@ -4,7 +4,7 @@ import type { CommandContext } from '../command-context.ts'
 import { collect, examples, integer, jsonOption } from '../arguments/options.ts'
 import { readFile } from 'node:fs/promises'
 import { basename, extname } from 'node:path'
-import { loadRecipe, recipeNames } from '../../adapters/recipes/load-recipe.ts'
+import { loadRecipe, readRecipeFile, recipeNames } from '../../adapters/recipes/load-recipe.ts'
 import { pushedRecipes, pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
 import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/recipes/schema-map.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -79,9 +79,7 @@ function addPush(recipe: Command, console: CommandContext['console']): void {
       examples('longhaul recipe push ./mine.yaml', 'longhaul recipe push ./mine.yaml --name weekly'),
     )
     .action(async (file: string, given: { name?: string; dryRun?: true; json?: true }) => {
-      const text = await readFile(file, 'utf8').catch((cause: unknown) => {
-        throw new LonghaulError({ code: 'Config.NotFound', message: `Expected a recipe file at ${file}`, cause })
-      })
+      const text = await readRecipeFile(file)
       const name = given.name ?? basename(file, extname(file))
       const { hash } = await loadRecipe({ name, text })
       const store = await openStore()
