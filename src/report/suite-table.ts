@@ -105,7 +105,7 @@ export function formatImport({ hash, counts, profiles, unsupported }: ImportedSu
     `${counts.kept} of ${counts.rows} rows kept, ${counts.refused} refused${kinds.length === 0 ? '' : ` (${kinds.join(', ')})`}`,
     ...(unsupported === 0 ? [] : [`${unsupported} kept tasks have a log parser that this version does not have`]),
     output === null
-      ? 'Nothing was written: --skip-refused makes a suite without the refused rows'
+      ? `Nothing was written: ${counts.kept === 0 ? 'no row is left for a suite' : '--skip-refused makes a suite without the refused rows'}`
       : `suite ${hash.slice(0, 12)} in ${output}`,
   ].join('\n')
 }

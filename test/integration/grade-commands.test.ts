@@ -72,7 +72,7 @@ test('predictions are graded: counts, both denominators with intervals, the harn
 
   const { exitCode, stdout, stderr } = await longhaul(...words, '--json')
   assert.equal(exitCode, 0, stderr)
-  assert.match(stderr, /1 ids are given more than once.*the last one counts/)
+  assert.match(stderr, /gives ids more than once \(1, such as .*the last patch of each counts/)
   const { counts, graded, official } = lastRecord(stdout) as Record<string, { mean?: number; interval?: object }>
   assert.deepEqual(counts, { resolved: 1, unresolved: 1, couldNotGrade: 0, empty: 0, incomplete: 1 })
   assert.equal(graded?.mean, 0.5)

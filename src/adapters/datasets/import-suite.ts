@@ -22,7 +22,7 @@ export interface ImportInput {
  */
 export async function importSuite(
   input: ImportInput,
-): Promise<{ suite: ImportedSuite; kept: AcceptedRow[]; classes: FilterClass[] }> {
+): Promise<{ suite: ImportedSuite; kept: AcceptedRow[]; classes: FilterClass[]; unknownIds: string[] }> {
   const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null, onProgress: input.onProgress })
   const { accepted, refused } = checkRows(read.rows)
   const { kept, counts } = applyFilters(accepted, input.filters ?? [], input.evidence)
@@ -39,7 +39,11 @@ export async function importSuite(
     refused,
     tasks,
   }
-  return { suite, kept, classes: classifyTasks(accepted, input.filters ?? [], input.evidence) }
+  const filters = input.filters ?? []
+  const known = new Set(accepted.map(({ task }) => task.taskId))
+  const wanted = new Set(filters.flatMap((filter) => (filter.kind === 'ids' ? filter.ids : [])))
+  const unknownIds = [...wanted].filter((id) => !known.has(id))
+  return { suite, kept, classes: classifyTasks(accepted, filters, input.evidence), unknownIds }
 }
 
 function identity(source: ImportSource, { files }: SourceRows): unknown {

@@ -85,10 +85,33 @@ async function loadRows(
   const { fromRows, fromRuns } = recipeFilters(filters)
   await requireFiltered({ path, filters: fromRuns })
   const rows = await readRows(path)
+  if (rows.length === 0) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected at least one row of a task in ${path}, got none`,
+    })
+  }
   const wanted = fromRows.length === 0 ? rows.slice(0, limit ?? rows.length) : rows
-  const read = wanted.map(({ row, label }) => ({ task: normalizeRow(row, { label }), meta: metaOf(row) }))
+  const read = wanted.map(({ row, label }) => ({ task: normalizeRow(row, { label }), meta: metaOf(row), label }))
+  requireDistinct(path, read)
   const { kept } = applyFilters(read, fromRows)
   return kept.slice(0, limit ?? kept.length).map(({ task }) => runnable(task))
+}
+
+/** An id twice would be one task with two contents, and two groups of episodes under one name. */
+function requireDistinct(path: string, read: readonly { task: Task; label: string }[]): void {
+  const places = new Map<string, string>()
+  for (const { task, label } of read) {
+    const first = places.get(task.taskId)
+    if (first !== undefined) {
+      throw new LonghaulError({
+        code: 'Task.Invalid',
+        message: `Expected an id of its own, got that of ${first}`,
+        details: { file: path, row: label, task: task.taskId },
+      })
+    }
+    places.set(task.taskId, label)
+  }
 }
 
 /** A parser name that upstream knows and this version does not: the tests could run, but Longhaul could not parse their log. */

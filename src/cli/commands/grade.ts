@@ -14,7 +14,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
-import { collect, examples, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
+import { collect, examples, runName, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
 import { requireWritable } from '../output/require-writable.ts'
 import { reportGrading } from '../output/show-report.ts'
@@ -45,7 +45,7 @@ export function addGrade(program: Command, context: CommandContext): void {
     )
     .description('grade a file of predictions in fresh containers, as the data set’s own harness does')
     .requiredOption('--suite <suite>', 'rows FILE.jsonl, RECIPE:heldOut, RECIPE:train, or the hash of a stored suite')
-    .option('--run-id <id>', 'the same as --run, by the harness’s name for it')
+    .option('--run-id <id>', 'the same as --run, by the harness’s name for it', runName)
     .option('--model <name>', 'model of SWE-rebench-V2’s predictions, which name none')
     .option('--out <dir>', 'write the harness’s own files there: logs/…, <model>.<run id>.json')
     .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35', of graded patches", parseThreshold)
@@ -176,7 +176,9 @@ function describeSet({ predictions, duplicates }: Awaited<ReturnType<typeof stor
   return [
     ...(duplicates.length === 0
       ? []
-      : [`${duplicates.length} ids are given more than once, such as ${duplicates[0]}: the last one counts`]),
+      : [
+          `the file gives ids more than once (${duplicates.length}, such as ${duplicates[0]}); the last patch of each counts`,
+        ]),
     ...[...faults].map(
       ([fault, of]) =>
         `${of.length} patches are ${fault === 'too-large' ? 'over 5 MB' : 'no Unicode text'}, such as that of ${of[0]?.taskId}: not run, an error in the official report`,

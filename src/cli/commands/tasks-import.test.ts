@@ -61,6 +61,42 @@ test('refused rows are all shown and nothing is written, unless they may be skip
   assert.equal((await readRows(output)).length, 1)
 })
 
+test('an import that keeps no row writes nothing and ends with 1; ids without a row are named', async () => {
+  await writeFile(place('one.jsonl'), jsonl([rebench.row('owner__thing-1')]))
+  await writeFile(place('empty.jsonl'), '')
+  await writeFile(place('ids.txt'), 'owner__thing-9\n')
+  const output = place('none.jsonl')
+  const ids = ['--ids', place('ids.txt')]
+  for (const args of [
+    [place('empty.jsonl')],
+    [place('one.jsonl'), ...ids],
+    [place('one.jsonl'), '--filter', 'created>=2099-01-01'],
+  ]) {
+    const { exitCode, stdout } = await longhaul('tasks', 'import', ...args, '--output', output)
+    assert.equal(exitCode, EXIT.usage, args.join(' '))
+    assert.match(stdout, /Nothing was written: no row is left for a suite/)
+    await assert.rejects(access(output))
+  }
+  await writeFile(place('ids.txt'), 'owner__thing-1\nowner__thing-9\n')
+  const { exitCode, stderr } = await longhaul('tasks', 'import', place('one.jsonl'), ...ids, '--output', output)
+  assert.deepEqual([exitCode, (await readRows(output)).length], [EXIT.ok, 1])
+  assert.match(stderr, /--ids names 1 without a row that can be graded, such as owner__thing-9/)
+})
+
+test('a file of rows that a recipe names: no row, and an id twice, are refused with the place', async () => {
+  const row = rebench.row('owner__thing-1')
+  await writeFile(place('twice.jsonl'), jsonl([row, rebench.row('owner__thing-2'), row]))
+  await writeFile(place('no-row.jsonl'), '\n')
+  await assert.rejects(loadTasks({ kind: 'rows', path: place('twice.jsonl'), limit: null }), {
+    code: 'Task.Invalid',
+    message: /Expected an id of its own, got that of line 1 .*row=line 3/,
+  })
+  await assert.rejects(loadTasks({ kind: 'rows', path: place('no-row.jsonl'), limit: null }), {
+    code: 'Config.Invalid',
+    message: /Expected at least one row of a task in .*no-row\.jsonl/,
+  })
+})
+
 test('the paper’s filters are counted one by one, with evidence from running the tasks', async () => {
   await writeFile(place('paper.jsonl'), jsonl(['1', '2', '3'].map((number) => rebench.row(`owner__thing-${number}`))))
   const log = "AttributeError: module 'm' has no attribute 'fresh_name'"

@@ -79,7 +79,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
   let progress: ReadProgress | null = null
-  const { suite, kept, classes } = await whileReporting(
+  const { suite, kept, classes, unknownIds } = await whileReporting(
     { console, what: () => formatReading(progress) },
     ({ changed }) =>
       importSuite({
@@ -93,7 +93,11 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
         },
       }),
   )
-  const isWritten = suite.refused.length === 0 || options.skipRefused === true
+  // A misspelt id would make a smaller suite in silence.
+  if (unknownIds.length > 0) {
+    console.err(`--ids names ${unknownIds.length} without a row that can be graded, such as ${unknownIds[0] ?? ''}`)
+  }
+  const isWritten = suite.counts.kept > 0 && (suite.refused.length === 0 || options.skipRefused === true)
   if (isWritten) {
     await writeSuite({ output: options.output, suite, rows: kept.map(({ row }) => row) })
   }
