@@ -115,10 +115,58 @@ test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async ()
     ['run', 'stop', 'x'],
     ['grade', 'gold'],
     ['grade', 'gold', '--suite', 'demo', '--profile', 'mine'],
+    ['view', '--port', '99999'],
+    ['codec-server', '--port', '99999'],
+    ['policy-server', 'command', '/p', '--kind', 'vllm', '--context', '9', '--port', '65536'],
+    ['train', '--run='],
+    ['evaluate', '--run', 'a/b'],
+    ['tasks', 'gate', 'mini', '--run', '../x'],
+    ['grade', 'gold', '--suite', 'demo', '--run-id', 'a b'],
   ]) {
     const { exitCode, stdout, stderr } = await longhaul(...args)
     assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
     assert.match(stderr, /error/, args.join(' '))
+    assert.doesNotMatch(stderr, /Unexpected/, args.join(' '))
+  }
+})
+
+test('an override that is no YAML, and one of an item of a list: the sentence says which override and why', async () => {
+  for (const [setting, why] of [
+    ['seed=[1', /the = of -c "seed=\[1", got this: Flow sequence must end/],
+    ['seed=*a', /Unresolved alias/],
+    ['rft.tasks={a: 1, a: 2}', /Map keys must be unique/],
+    ['reinforce.stages[0].clip=1', /an item of a list has no path, so give the whole list/],
+    ['reinforce.stages.0.clip=1', /an item of a list has no path/],
+  ] as const) {
+    const { exitCode, stderr } = await longhaul('recipe', 'check', 'demo', '-c', setting)
+    assert.equal(exitCode, 1, setting)
+    assert.match(stderr, /^error Config\.Invalid: [^\n]*\n$/, setting)
+    assert.match(stderr, why)
+  }
+})
+
+test('commands that read records: a name that no run can have, a run that is not there, a file that is no record', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  const before = process.env['LONGHAUL_ARTIFACTS']
+  process.env['LONGHAUL_ARTIFACTS'] = join(home, 'artifacts')
+  t.after(async () => {
+    if (before === undefined) delete process.env['LONGHAUL_ARTIFACTS']
+    else process.env['LONGHAUL_ARTIFACTS'] = before
+    await rm(home, { recursive: true })
+  })
+  const file = join(home, 'other.json')
+  await writeFile(file, '{}')
+  for (const [args, message] of [
+    [['report', '../x'], /Config\.Invalid: Expected run to be 1 to 100 letters/],
+    [['report', '', '--recompute'], /Config\.Invalid: Expected run to be 1 to 100 letters/],
+    [['ledger', 'verify', 'nope'], /Config\.NotFound: No run called "nope"/],
+    [['view', ''], /Config\.NotFound: Expected "" to be a run/],
+    [['compare', file, file], /Config\.Invalid: Expected an evaluation record at .*it has no sha256/],
+    [['compare', home.concat('.json'), file], /Config\.NotFound: .*there is no such file/],
+  ] as const) {
+    const { exitCode, stderr } = await longhaul(...args)
+    assert.equal(exitCode, 1, args.join(' '))
+    assert.match(stderr, message)
   }
 })
 

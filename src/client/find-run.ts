@@ -2,6 +2,9 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 import { listByName, ROOT_IDS } from './start.ts'
 
+/** The server's own limit. */
+const MAX_ID_LENGTH = 1_000
+
 export interface FoundRun {
   workflowId: string
   type: string
@@ -17,6 +20,8 @@ export interface FoundRun {
  * @throws LonghaulError `Config.NotFound`
  */
 export async function findRun({ connection, run }: { connection: LonghaulConnection; run: string }): Promise<FoundRun> {
+  // The server calls such ids malformed, not unknown.
+  if (run === '' || run.length > MAX_ID_LENGTH) return notFound(run.slice(0, 100))
   return connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
     for (const workflowId of [...Object.values(ROOT_IDS).map((idOf) => idOf(run)), run]) {
       const found = await describe(connection, workflowId)

@@ -8,6 +8,11 @@ export function episodeId({ run, stage, iteration, taskId, index }: EpisodeIdent
   return `${run}/${stage}/${pad(iteration, 4)}/${taskId}/${pad(index, 2)}`
 }
 
+/** True for a name that can be part of ids, keys and queries. */
+export function isRunName(name: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(name)
+}
+
 export const runKeys = {
   /** Everything of a run but its episodes. */
   folder: (run: string) => `runs/${run}/`,

@@ -84,3 +84,12 @@ test('what would be ignored in silence is refused', () => {
   assert.match(message(broken(`[profile.default.tls]\nclient_key_path = "${file}"\n`)), /belong together/)
   assert.match(message({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: join(home, 'no.pem') }), /no\.pem/)
 })
+
+test('an address that the transport would take for something else is refused', () => {
+  for (const address of ['http://temporal:7233', 'temporal:99999', 'temporal: 7233']) {
+    assert.match(message({ TEMPORAL_ADDRESS: address }), /HOST:PORT, such as temporal:7233, got /)
+  }
+  for (const address of ['temporal', '[::1]:7233', 'dns:///temporal:7233']) {
+    assert.equal(readTemporalSettings({ TEMPORAL_ADDRESS: address }).address, address)
+  }
+})

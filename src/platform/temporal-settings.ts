@@ -39,6 +39,7 @@ export function readTemporalSettings(
   const wanted = override.address ?? said(env, 'LONGHAUL_TEMPORAL_ADDRESS')
   const { address = LOCAL_ADDRESS, tls, apiKey, metadata } = stated.connectionOptions
   const isStated = wanted === undefined || wanted === address
+  requireAddress(wanted ?? address)
   return {
     address: wanted ?? address,
     namespace:
@@ -101,6 +102,15 @@ function refuseWhatWouldBeIgnored(variables: Record<string, string>): void {
       'TEMPORAL_TLS_DISABLE_HOST_VERIFICATION is not supported: name the certificate authority in TEMPORAL_TLS_SERVER_CA_CERT_PATH, and the name in the certificate in TEMPORAL_TLS_SERVER_NAME',
     )
   }
+}
+
+/** The transport would take a scheme for a part of the host's name, and throws an error of its own for such a port. */
+function requireAddress(address: string): void {
+  const port = /:(\d+)$/.exec(address)?.[1] ?? '0'
+  if (!/^https?:\/\/|\s/.test(address) && Number(port) < 65_536) return
+  throw invalid(
+    `Expected the address of the Temporal server as HOST:PORT, such as temporal:7233, got ${JSON.stringify(address)}`,
+  )
 }
 
 function said(env: NodeJS.ProcessEnv, name: string): string | undefined {

@@ -1,7 +1,7 @@
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { removalKeys, runKeys } from '../../contracts/keys.ts'
+import { isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
 
 /** Who holds a run's name. Put-if-absent: two roots started in the same second get two names. */
 export interface RunClaim {
@@ -78,10 +78,6 @@ export function requireRunName(run: string | undefined): void {
     code: 'Config.Invalid',
     message: `Expected run to be 1 to 100 letters, digits, ".", "_" or "-", got ${JSON.stringify(run)}`,
   })
-}
-
-function isRunName(name: string): boolean {
-  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(name)
 }
 
 function claim(

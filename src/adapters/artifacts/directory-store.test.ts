@@ -5,7 +5,7 @@ import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { testStoreContract } from '../../../test/support/artifacts/store-contract.ts'
 import { createDirectoryStore } from './directory-store.ts'
 import { sweepTempFiles } from '../../platform/temp-files.ts'
@@ -39,6 +39,16 @@ test('a directory that cannot be written is unavailable, which is retryable', as
   await store.put('file', bytes('not a directory'))
   await assert.rejects(store.put('file/below', bytes('x')), hasCode('Artifact.Unavailable'))
   assert.deepEqual(await readdir(join(root, '.tmp')), [])
+})
+
+test('a root that no retry can make is the operator’s mistake, and the message names the variable', () => {
+  for (const root of [process.execPath, '/proc/longhaul']) {
+    assert.throws(
+      () => createDirectoryStore({ root }),
+      (error: unknown) =>
+        isLonghaulError(error) && error.code === 'Config.Invalid' && /LONGHAUL_ARTIFACTS/.test(error.message),
+    )
+  }
 })
 
 test('temporary files of a dead writer are swept, those of a live one stay', async () => {

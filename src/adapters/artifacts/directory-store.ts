@@ -35,7 +35,7 @@ interface DirectoryStoreOptions {
 /**
  * Artifacts as plain files. A put writes a temporary file, syncs it, links it to its name (the only create-if-absent that
  * never shows half a file, even over NFS) and syncs the directory, in that order: what was acknowledged survives a power cut.
- * @throws LonghaulError `Artifact.Unavailable` when the root cannot be created
+ * @throws LonghaulError `Config.Invalid` for a root that no retry can make, `Artifact.Unavailable` when it cannot be created now
  */
 export function createDirectoryStore({
   root: givenRoot,
@@ -46,7 +46,7 @@ export function createDirectoryStore({
   try {
     makeDirectorySync(temp)
   } catch (error) {
-    throw asStoreError(error, root)
+    throw asRootError(error, root)
   }
   // Once per store and in the background: a temporary file left behind costs disk, never correctness.
   void sweepTempFiles(temp, Date.now()).catch(() => undefined)
@@ -217,6 +217,17 @@ async function readEntries(path: string) {
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return []
     throw error
   }
+}
+
+/** A path that leads through a file or into a file system without directories of ours stays one; the rest may pass. */
+function asRootError(error: unknown, root: string): LonghaulError {
+  const errno = errnoOf(error)
+  if (errno !== 'ENOTDIR' && errno !== 'EEXIST' && errno !== 'ENOENT') return asStoreError(error, root)
+  return new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected the artifact store to be a directory that can be made, got ${root} (${errno}); LONGHAUL_ARTIFACTS names another`,
+    cause: error,
+  })
 }
 
 /** A full disk has a code of its own. Read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */

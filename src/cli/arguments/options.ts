@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { parseThreshold } from './evaluation-argument.ts'
+import { isRunName } from '../../contracts/keys.ts'
 import type { OnInterrupt } from '../commands/follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')
@@ -15,12 +16,33 @@ export function instant(text: string): Date {
   )
 }
 
-export function integer({ name, min = 0 }: { name: string; min?: number }): (text: string) => number {
+export function integer({
+  name,
+  min = 0,
+  max = Number.MAX_SAFE_INTEGER,
+}: {
+  name: string
+  min?: number
+  max?: number
+}): (text: string) => number {
+  const bounds = max === Number.MAX_SAFE_INTEGER ? `≥ ${min}` : `from ${min} to ${max}`
   return (text) => {
     const value = Number(text)
-    if (text.trim() !== '' && Number.isInteger(value) && value >= min) return value
-    throw new InvalidArgumentError(`Expected ${name} to be an integer ≥ ${min}, got ${JSON.stringify(text)}.`)
+    if (text.trim() !== '' && Number.isInteger(value) && value >= min && value <= max) return value
+    throw new InvalidArgumentError(`Expected ${name} to be an integer ${bounds}, got ${JSON.stringify(text)}.`)
   }
+}
+
+/** @param min 0 where the system may choose a free one */
+export const port = ({ min }: { min: 0 | 1 }): ((text: string) => number) =>
+  integer({ name: '--port', min, max: 65_535 })
+
+/** A name that can be part of ids and keys, checked before anything is asked of a server. */
+export function runName(text: string): string {
+  if (isRunName(text)) return text
+  throw new InvalidArgumentError(
+    `Expected 1 to 100 letters, digits, ".", "_" or "-", got ${JSON.stringify(text.slice(0, 120))}.`,
+  )
 }
 
 export function share(text: string): number {
@@ -40,7 +62,7 @@ export function withRegressionOptions(command: Command): Command {
 function confidence(text: string): number {
   const value = Number(text)
   if (value >= 0.5 && value <= 0.9999) return value
-  throw new InvalidArgumentError(`Expected to be a level between 0.5 and 0.9999, got ${JSON.stringify(text)}`)
+  throw new InvalidArgumentError(`Expected a level between 0.5 and 0.9999, got ${JSON.stringify(text)}`)
 }
 
 export function collect(text: string, previous: string[] = []): string[] {
@@ -81,7 +103,7 @@ export function withJudgeOptions(command: Command): Command {
 
 export function withRunOptions(command: Command): Command {
   return command
-    .option('--run <name>', 'name the run, or continue the run of that name')
+    .option('--run <name>', 'name the run, or continue the run of that name', runName)
     .option('--fresh', 'start a new run even if a run of the same request is open')
     .option('--detach', 'start and return at once')
     .addOption(interruptOption())

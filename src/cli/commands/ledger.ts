@@ -6,6 +6,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
+import { requireRun } from './view.ts'
 
 /** Mismatches shown; the rest is counted. */
 const MOST_SHOWN = 20
@@ -21,6 +22,7 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
     .addHelpText('after', examples('longhaul ledger verify demo-2026-11-20-a'))
     .action(async (run: string, { json }: { json?: true }) => {
       const store = await openStore()
+      await requireRun(store, run)
       const recipe = await createRecipeReader(store)(run)
       const check = await checkLedger({ store, recipe }, run)
       if (json === true) console.record(check)

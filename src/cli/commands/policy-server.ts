@@ -4,7 +4,7 @@ import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import type { CommandContext } from '../command-context.ts'
-import { examples, integer, jsonOption, share } from '../arguments/options.ts'
+import { examples, integer, jsonOption, port, share } from '../arguments/options.ts'
 
 interface StartOptions {
   kind: 'vllm' | 'sglang'
@@ -51,7 +51,7 @@ function addCommand(server: Command, { console }: CommandContext): void {
       'same seed, same tokens, at a cost of speed; stored samples are never asked for again',
       false,
     )
-    .option('--port <port>', 'port to listen on', integer({ name: '--port', min: 1 }), 8000)
+    .option('--port <port>', 'port to listen on', port({ min: 1 }), 8000)
     .option('--host <address>', 'address to listen on; any but loopback needs a key', '127.0.0.1')
     .option('--api-key-variable <name>', 'environment variable that holds the server’s key on its machine')
     .addOption(jsonOption())

@@ -21,6 +21,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
+import { requireRunName } from '../../activities/run/run-names.ts'
 import { requireRun } from './view.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
 import { requireWritable } from '../output/require-writable.ts'
@@ -75,6 +76,7 @@ interface ReportOptions {
 }
 
 async function show(run: string, { html, json }: ReportOptions, { console }: CommandContext): Promise<void> {
+  requireRunName(run)
   await requireWritable({ files: { '--html': html } })
   const store = await openStore()
   const grading = html === undefined ? await readGrading(store, run) : null
@@ -115,6 +117,7 @@ async function writePages(
 }
 
 async function recompute(run: string, { json }: ReportOptions, { console, exit }: CommandContext): Promise<void> {
+  requireRunName(run)
   const store = await openStore()
   // Says in one sentence that there is no such run.
   await reportOf(store, run)

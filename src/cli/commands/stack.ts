@@ -1,12 +1,11 @@
 import { type Command, Option } from 'commander'
-import { LonghaulError } from '../../contracts/errors.ts'
 import type { DownResult } from '../../stack/down.ts'
 import type { UpResult } from '../../stack/up.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
 import type { CommandContext } from '../command-context.ts'
 import { type Console, untilInterrupted } from '../output/console.ts'
 import { whileReporting } from '../output/live-lines.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, jsonOption, port } from '../arguments/options.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 
 /** The local stack: up and down. */
@@ -138,7 +137,7 @@ export function addCodecServer(program: Command, { console }: CommandContext): v
     .command('codec-server')
     .description('decode encrypted payloads for the Temporal UI and CLI, with the keys of LONGHAUL_CODEC_KEYS')
     .option('--host <address>', 'where to listen; beyond the loopback LONGHAUL_CODEC_TOKEN is required', '127.0.0.1')
-    .option('--port <number>', 'where to listen; 0 takes a free port', '8081')
+    .option('--port <number>', 'where to listen; 0 takes a free port', port({ min: 0 }), 8081)
     .option('--origin <url...>', 'pages that may ask: the address of the Temporal UI', ['http://127.0.0.1:8233'])
     .addHelpText(
       'after',
@@ -147,10 +146,11 @@ export function addCodecServer(program: Command, { console }: CommandContext): v
         'longhaul codec-server --origin https://cloud.temporal.io',
       ),
     )
-    .action(async ({ host, port, origin }: { host: string; port: string; origin: string[] }) => {
+    .action(async (given: { host: string; port: number; origin: string[] }) => {
+      const { origin } = given
       const { startCodecServer } = await import('../../stack/codec-server.ts')
       const token = process.env['LONGHAUL_CODEC_TOKEN'] ?? ''
-      const settings = { host, port: portOf(port), origins: origin, token: token === '' ? null : token }
+      const settings = { host: given.host, port: given.port, origins: origin, token: token === '' ? null : token }
       const { url, server } = await startCodecServer(settings)
       console.out(`codec server at ${url}, for pages of ${origin.join(', ')}`)
       await untilInterrupted((signal) => new Promise((resolve) => signal.addEventListener('abort', resolve))).catch(
@@ -159,13 +159,4 @@ export function addCodecServer(program: Command, { console }: CommandContext): v
       server.closeAllConnections()
       server.close()
     })
-}
-
-function portOf(text: string): number {
-  const port = Number(text)
-  if (/^\d+$/.test(text) && port < 65_536) return port
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected --port to be a number below 65536, got ${JSON.stringify(text)}`,
-  })
 }

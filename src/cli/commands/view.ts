@@ -4,7 +4,7 @@ import type { Command } from 'commander'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
-import { examples, integer, jsonOption } from '../arguments/options.ts'
+import { examples, jsonOption, port } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { connectToServer, openStore } from '../local-stack.ts'
 import { untilInterrupted } from '../output/console.ts'
@@ -20,7 +20,7 @@ export function addView(program: Command, context: CommandContext): void {
     .option(
       '--port <n>',
       'port on loopback (default: the one that runs link to in the Temporal UI, else any free one)',
-      integer({ name: '--port' }),
+      port({ min: 0 }),
     )
     .addOption(jsonOption())
     .addHelpText(
@@ -111,7 +111,7 @@ async function openView(given: string | undefined): Promise<OpenedView> {
   if ((await store.folders('runs/')).includes(basename(path))) return { store, run: basename(path), isOwn: true }
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `Expected ${given} to be a run, a directory of artifacts (it has a directory "runs") or a run’s directory below "runs"; it is another directory`,
+    message: `Expected ${JSON.stringify(given)} to be a run, a directory of artifacts (it has a directory "runs") or a run’s directory below "runs"; it is another directory`,
   })
 }
 
