@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import type { RunOutcome } from '../client/index.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { Console } from './output/console.ts'
@@ -119,6 +121,9 @@ test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async ()
     ['codec-server', '--port', '99999'],
     ['policy-server', 'command', '/p', '--kind', 'vllm', '--context', '9', '--port', '65536'],
     ['train', '--run='],
+    ['evaluate', '--policy='],
+    ['schedule', 'create', 'a', '--recipe', 'mini', '--policy', '../x'],
+    ['policy-server', 'check', 'newest', '--kind', 'vllm', '--url', 'http://127.0.0.1:9'],
     ['evaluate', '--run', 'a/b'],
     ['tasks', 'gate', 'mini', '--run', '../x'],
     ['grade', 'gold', '--suite', 'demo', '--run-id', 'a b'],
@@ -221,6 +226,30 @@ test('a result that can be written: its directory is made before the work, and n
   }
 })
 
+test('a disk without room: one line names the file, and nothing of it is left', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8k', 'none', directory])
+  t.after(async () => {
+    if (mounted.status === 0) spawnSync('umount', [directory])
+    await rm(directory, { recursive: true })
+  })
+  if (mounted.status !== 0) return t.skip('needs root: mounts a file system')
+  const rows = join(directory, 'rows.jsonl')
+  await writeFile(rows, 'as before')
+  for (const args of [
+    ['recipe', 'schema', '--output', join(directory, 'schema.json')],
+    ['tasks', 'synthesize', '--count', '3', '--output', rows],
+  ]) {
+    const { exitCode, stderr } = await longhaul(...args)
+    assert.equal(exitCode, 1)
+    assert.match(
+      stderr,
+      /^error Config\.Invalid: Expected to write .*(schema\.json|rows\.jsonl), no room is left on its disk \(ENOSPC\)\n$/,
+    )
+  }
+  assert.deepEqual([await readdir(directory), await readFile(rows, 'utf8')], [['rows.jsonl'], 'as before'])
+})
+
 test('a recipe file with a mistake is refused before anything is connected to', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   try {
@@ -246,6 +275,19 @@ test('--json: an error is a record on stdout too', async () => {
     event: 'error',
     code: 'Config.NotFound',
   })
+  const usage = await longhaul('train', '--bogus', '--json')
+  assert.deepEqual(JSON.parse(usage.stdout), {
+    event: 'error',
+    code: 'Config.Invalid',
+    message: "unknown option '--bogus'",
+  })
+})
+
+test('standard output on a full device: one line on stderr and 2, no stack', () => {
+  const bin = fileURLToPath(new URL('../../bin/longhaul.mjs', import.meta.url))
+  const script = 'exec "$0" "$1" --version > /dev/full'
+  const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, bin], { encoding: 'utf8' })
+  assert.deepEqual([status, stderr], [2, 'error: the output cannot be written (ENOSPC)\n'])
 })
 
 test('recipe show: defaults are filled in and overrides applied', async () => {

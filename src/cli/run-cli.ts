@@ -25,8 +25,14 @@ export async function runCli({
   try {
     await program.parseAsync(args, { from: 'user' })
   } catch (error) {
-    if (error instanceof CommanderError) codes.push(error.exitCode === 0 ? EXIT.ok : EXIT.usage)
-    else {
+    if (error instanceof CommanderError) {
+      const isMistake = error.exitCode !== 0
+      // Its sentence is on stderr already; a program that reads records gets it too.
+      if (isMistake && args.includes('--json')) {
+        console.record({ event: 'error', code: 'Config.Invalid', message: error.message.replace(/^error: /, '') })
+      }
+      codes.push(isMistake ? EXIT.usage : EXIT.ok)
+    } else {
       printError(error, { console, json: args.includes('--json') })
       codes.push(exitCodeOfError(error))
     }

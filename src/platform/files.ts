@@ -1,5 +1,5 @@
 import { close, fdatasync, fsync, mkdirSync, open, statSync, writeFile as writeDescriptor } from 'node:fs'
-import { access, mkdir, readFile, rename, stat, writeFile } from 'node:fs/promises'
+import { access, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
 
@@ -15,11 +15,17 @@ export const descriptors = {
 }
 
 /** Readers see the old text or the new one, never half of it. `mode` 0o600 keeps secrets from other users of the machine. */
-export async function writeFileAtomically(path: string, text: string, mode = 0o666): Promise<void> {
+export async function writeFileAtomically(path: string, content: string | Uint8Array, mode = 0o666): Promise<void> {
   await makeDirectory(dirname(path))
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2, 8)}`
-  await writeFile(temporary, text, { mode })
-  await rename(temporary, path)
+  try {
+    await writeFile(temporary, content, { mode })
+    await rename(temporary, path)
+  } catch (error) {
+    // On a full disk it would take the room that is left.
+    await rm(temporary, { force: true })
+    throw error
+  }
 }
 
 /** A file's content, or the names in a directory: on the disk when this returns. */

@@ -53,7 +53,7 @@ export function policyClientsOf(
 
 /** One server outside of a worker, for `longhaul policy-server check`. */
 export function connectToOneServer(
-  server: Pick<PolicyClientOptions, 'kind' | 'url' | 'publish'>,
+  server: Pick<PolicyClientOptions, 'kind' | 'url' | 'publish' | 'timeouts'>,
   env: NodeJS.ProcessEnv = process.env,
 ): PolicyClient {
   const apiKey = env['LONGHAUL_POLICY_API_KEY']

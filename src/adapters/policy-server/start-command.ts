@@ -252,12 +252,13 @@ function parsePositions(configJson: string, directory: string): Positions {
   }
 }
 
-/** @throws LonghaulError `Config.Invalid` for a name that no run would ask for */
-export function requireVersion(name: string): PolicyVersion {
+/** @param hint what to do about it
+ *  @throws LonghaulError `Config.Invalid` for a name that no run would ask for */
+export function requireVersion(name: string, hint = ''): PolicyVersion {
   if (/^v\d{6}-[0-9a-f]{8}$/.test(name)) return name
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected a policy version as v000012-1a2b3c4d, got ${JSON.stringify(name)}: name it with --name`,
+    message: `Expected a policy version as v000012-1a2b3c4d, got ${JSON.stringify(name)}${hint}`,
   })
 }
 

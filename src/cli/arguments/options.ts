@@ -45,6 +45,14 @@ export function runName(text: string): string {
   )
 }
 
+/** What `evaluate.policy` of a recipe may be; which policies there are, only the store knows. */
+export function policyName(text: string): string {
+  if (/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(text)) return text
+  throw new InvalidArgumentError(
+    `Expected promoted, base, kept or the version of a policy, got ${JSON.stringify(text)}.`,
+  )
+}
+
 export function share(text: string): number {
   const value = Number(text)
   if (text.trim() !== '' && value >= 0 && value <= 1) return value

@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import type { Command } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { renderHtmlComparison, renderMarkdownComparison, renderTextComparison } from '../../report/comparison-tables.ts'
@@ -8,7 +7,7 @@ import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'
 import { combineExitCodes } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption, share, withRegressionOptions } from '../arguments/options.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface CompareCommandOptions {
   maxRegression?: number
@@ -59,8 +58,8 @@ async function compare(
   const after = await readEvaluationArgument(openStore, afterText)
   const { data, codes } = compareAndJudge({ before, after, ...rulesOf(options) })
   const exitCode = combineExitCodes(codes)
-  if (options.html !== undefined) await writeFile(options.html, renderHtmlComparison(data))
-  if (options.markdown !== undefined) await writeFile(options.markdown, renderMarkdownComparison(data))
+  if (options.html !== undefined) await writeResult(options.html, renderHtmlComparison(data))
+  if (options.markdown !== undefined) await writeResult(options.markdown, renderMarkdownComparison(data))
   if (options.json === true) {
     const side = ({ run, name, suite, score }: typeof before): object => ({ run, name, suite, policy: score.policy })
     const { comparison, comparability, verdicts } = data

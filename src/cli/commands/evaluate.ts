@@ -16,7 +16,14 @@ import {
   readCiJob,
   runNameOfJob,
 } from '../arguments/ci-job.ts'
-import { examples, type RunOptions, withJudgeOptions, withRecipeOptions, withRunOptions } from '../arguments/options.ts'
+import {
+  examples,
+  policyName,
+  type RunOptions,
+  withJudgeOptions,
+  withRecipeOptions,
+  withRunOptions,
+} from '../arguments/options.ts'
 import {
   parseSettings,
   type RecipeArgument,
@@ -38,7 +45,7 @@ interface EvaluateOptions extends RecipeOptions, RunOptions, JudgeOptions {
 export function addEvaluate(program: Command, context: CommandContext): void {
   const command = program.command('evaluate').description('evaluate a policy on a recipe’s held-out suite')
   withJudgeOptions(withRunOptions(withRecipeOptions(command, 'nightly')))
-    .option('--policy <policy>', 'base, promoted or a version (default: what the recipe says)')
+    .option('--policy <policy>', 'promoted, base, kept or a version (default: the recipe’s)', policyName)
     .addOption(
       new Option('--once-per <scope>', 'what shares a run in CI: jobs of one pipeline, or of one commit')
         .choices(['pipeline', 'commit'])

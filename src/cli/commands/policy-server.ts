@@ -66,7 +66,7 @@ function addCommand(server: Command, { console }: CommandContext): void {
       const { spellCommand, startCommand, startPositions, requireVersion } = await import(
         '../../adapters/policy-server/start-command.ts'
       )
-      const version = requireVersion(name ?? basename(resolve(directory)))
+      const version = requireVersion(name ?? basename(resolve(directory)), ': name it with --name')
       const configJson = await readConfig(directory)
       if (configJson === null) {
         console.err(
@@ -90,6 +90,9 @@ async function readConfig(directory: string): Promise<string | null> {
   }
 }
 
+/** A run waits for a server that is restarted; the person at this command can restart it. */
+const UNREACHABLE_MS = 10_000
+
 function addCheck(server: Command, { console }: CommandContext): void {
   server
     .command('check')
@@ -111,7 +114,9 @@ function addCheck(server: Command, { console }: CommandContext): void {
     .action(async (policy: string, { kind, url, publish, tolerance, json }: CheckOptions) => {
       const { connectToOneServer } = await import('../../workers/connect.ts')
       const { selfCheck } = await import('../../adapters/policy-server/self-check.ts')
-      const client = connectToOneServer({ kind, url, publish })
+      const { requireVersion } = await import('../../adapters/policy-server/start-command.ts')
+      requireVersion(policy)
+      const client = connectToOneServer({ kind, url, publish, timeouts: { giveUpAfterMs: UNREACHABLE_MS } })
       const signal = AbortSignal.timeout(600_000)
       const figures = await selfCheck({ client, policy, tolerance, signal })
       if (json === true) console.record({ policy, url, ...figures })

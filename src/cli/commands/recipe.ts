@@ -8,11 +8,10 @@ import { loadRecipe, readRecipeFile, recipeNames } from '../../adapters/recipes/
 import { pushedRecipes, pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
 import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/recipes/schema-map.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { writeFileAtomically } from '../../platform/files.ts'
 import { packageFile } from '../../stack/paths.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
 import { openStore } from '../local-stack.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface RecipeCommandOptions {
   seed?: number
@@ -120,7 +119,7 @@ The first line of a recipe names it, relative to the recipe:
         })
       }
       const changed = before !== text
-      if (changed) await writeFileAtomically(output, text)
+      if (changed) await writeResult(output, text)
       if (json === true) console.record({ output, changed })
       else console.out(changed ? `wrote ${output}` : `${output} is up to date`)
     })

@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { resolve } from 'node:path'
 import type { Command } from 'commander'
 import { renderHtmlReport } from '../../report/html-report.ts'
@@ -24,7 +23,7 @@ import { examples, jsonOption } from '../arguments/options.ts'
 import { requireRunName } from '../../activities/run/run-names.ts'
 import { requireRun } from './view.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 /** Beyond what the end of a run shows. */
 const MORE_TABLES = [
@@ -87,7 +86,7 @@ async function show(run: string, { html, json }: ReportOptions, { console }: Com
     return
   }
   const data = await reportOf(store, run)
-  if (html !== undefined) await writeFile(html, renderHtmlReport(data))
+  if (html !== undefined) await writeResult(html, renderHtmlReport(data))
   if (json === true) {
     console.record(toJsonReport(data))
     return

@@ -18,7 +18,7 @@ import { settingsOf } from '../../client/schedule-settings.ts'
 import { ALARM_SCHEDULE } from '../../contracts/workflow-ids.ts'
 import type { CommandContext } from '../command-context.ts'
 import { withConnection } from '../local-stack.ts'
-import { collect, dryRunOption, examples, instant, jsonOption } from '../arguments/options.ts'
+import { collect, dryRunOption, examples, instant, jsonOption, policyName } from '../arguments/options.ts'
 import { pushScheduledRecipe, readScheduledRecipe, readScheduleFile } from '../arguments/schedule-file.ts'
 
 interface CreateOptions {
@@ -64,7 +64,8 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     .option('-c, --set <key=value>', 'override a key of the recipe, repeatable: -c evaluate.attempts=5', collect)
     .option(
       '--policy <policy>',
-      'of an evaluation: base, promoted or a version (default: what the recipe says that night)',
+      'of an evaluation: promoted, base, kept or a version (default: the recipe’s, each night)',
+      policyName,
     )
     .addOption(new Option('--action <what>', 'what it starts').choices(['evaluate', 'train']).default('evaluate'))
     .option('--cron <fields>', 'five fields', '0 2 * * *')

@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { type Command, InvalidArgumentError } from 'commander'
 import { readPlayedTasks } from '../../activities/evaluation/played-tasks.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -8,7 +7,7 @@ import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, jsonOption } from '../arguments/options.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface DifficultyOptions {
   stage: string[]
@@ -57,7 +56,7 @@ async function showDifficulty(runs: string[], options: DifficultyOptions, { cons
   }
   const tasks = curate(mergeAttempts(played), rule)
   const kept = tasks.filter(({ decision }) => decision === 'kept').map(({ taskId }) => taskId)
-  if (options.output !== undefined) await writeFile(options.output, kept.map((taskId) => `${taskId}\n`).join(''))
+  if (options.output !== undefined) await writeResult(options.output, kept.map((taskId) => `${taskId}\n`).join(''))
   if (options.json === true) console.record({ rule, kept: kept.length, tasks })
   else console.out([renderTable(curationTable(tasks)), formatCuration(tasks)].join('\n\n'))
 }

@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { startGate } from '../../client/index.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -16,7 +15,7 @@ import { launchRun } from './launch-run.ts'
 import { openStore } from '../local-stack.ts'
 import { collect, examples, integer, type RunOptions, withRunOptions } from '../arguments/options.ts'
 import { writePassedRows } from '../output/write-suite.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface GateOptions extends GateSourceOptions, RunOptions {
   evidence?: string
@@ -87,7 +86,7 @@ async function finish(
   const { console } = options
   const store = await openStore()
   const report = await readReport(store, result)
-  if (options.evidence !== undefined) await writeFile(options.evidence, await store.get(result.evidence))
+  if (options.evidence !== undefined) await writeResult(options.evidence, await store.get(result.evidence))
   if (options.output !== undefined && options.source.kind === 'rows') {
     await writePassedRows({ path: options.source.path, report, output: options.output })
   }

@@ -1,4 +1,3 @@
-import { writeFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { SYNTHETIC_FAMILIES, type SyntheticFamily } from '../../contracts/synthetic-families.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -8,7 +7,7 @@ import { examples, integer, jsonOption } from '../arguments/options.ts'
 import { addGate } from './tasks-gate.ts'
 import { addImport } from './tasks-import.ts'
 import { addDifficulty } from './tasks-difficulty.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface SynthesizeOptions {
   count: number
@@ -74,7 +73,7 @@ async function synthesize(options: SynthesizeOptions, { console }: CommandContex
     )
     console.err(what())
   }
-  if (output !== undefined) await writeFile(output, rows)
+  if (output !== undefined) await writeResult(output, rows)
   if (json === true && output !== undefined) console.record({ tasks: tasks.length, output, images: images === true })
   else if (output === undefined) console.out(rows)
   else console.out(`${tasks.length} tasks in ${output}`)

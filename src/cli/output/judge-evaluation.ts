@@ -1,4 +1,5 @@
-import { appendFile, writeFile } from 'node:fs/promises'
+import { appendFile } from 'node:fs/promises'
+import { writeResult } from './require-writable.ts'
 import { dirname, resolve } from 'node:path'
 import { readEvaluation, type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
@@ -294,11 +295,11 @@ async function writeFiles(workflowId: string, judged: Judged, { options, console
     document,
     flips,
   }
-  if (options.junit !== undefined) await writeFile(options.junit, renderJUnit(document, { workflowId, verdicts }))
+  if (options.junit !== undefined) await writeResult(options.junit, renderJUnit(document, { workflowId, verdicts }))
   if (options.summary === undefined) return
   // Other steps of the job may have written to the page of the job; any other file holds this evaluation alone.
   const isJobPage = options.summary === process.env['GITHUB_STEP_SUMMARY']
-  await (isJobPage ? appendFile : writeFile)(options.summary, renderCiSummary(summary))
+  await (isJobPage ? appendFile : writeResult)(options.summary, renderCiSummary(summary))
   if (process.env['GITHUB_ACTIONS'] === 'true') for (const line of renderAnnotations(summary)) console.command(line)
 }
 

@@ -1,7 +1,7 @@
-import { access, constants, lstat, open, unlink } from 'node:fs/promises'
+import { access, constants, lstat, open, realpath, stat, unlink, writeFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { errnoOf, makeDirectory } from '../../platform/files.ts'
+import { errnoOf, makeDirectory, writeFileAtomically } from '../../platform/files.ts'
 
 /** By the option that names it; undefined where the option was not given. */
 type Paths = Readonly<Record<string, string | undefined>>
@@ -53,5 +53,24 @@ async function tryPath({
       details: { path },
       cause,
     })
+  }
+}
+
+/**
+ * Writes a result after the work: all of it, or nothing.
+ * @throws LonghaulError `Config.Invalid` with the path; a file that was there is as it was
+ */
+export async function writeResult(path: string, content: string | Uint8Array): Promise<void> {
+  try {
+    const found = await stat(path).catch(() => null)
+    if (found === null) await writeFileAtomically(path, content)
+    // A pipe or a device takes the bytes as they come. A link goes on pointing where it does.
+    else if (found.isFile()) await writeFileAtomically(await realpath(path), content, found.mode & 0o777)
+    else await writeFile(path, content)
+  } catch (cause) {
+    if (cause instanceof LonghaulError) throw cause
+    const errno = errnoOf(cause) ?? String(cause)
+    const reason = errno === 'ENOSPC' || errno === 'EDQUOT' ? `no room is left on its disk (${errno})` : `got ${errno}`
+    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected to write ${path}, ${reason}`, cause })
   }
 }

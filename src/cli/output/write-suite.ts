@@ -1,7 +1,7 @@
 import type { ImportedSuite } from '../../contracts/suites.types.ts'
 import { importSuite } from '../../adapters/datasets/import-suite.ts'
 import type { GateReport } from '../../contracts/gates.types.ts'
-import { writeFileAtomically } from '../../platform/files.ts'
+import { writeResult } from './require-writable.ts'
 
 /** Rows as JSON Lines, and the record of where they come from beside them. */
 export async function writeSuite({
@@ -13,8 +13,8 @@ export async function writeSuite({
   suite: ImportedSuite
   rows: readonly unknown[]
 }): Promise<void> {
-  await writeFileAtomically(output, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
-  await writeFileAtomically(`${output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
+  await writeResult(output, rows.map((row) => `${JSON.stringify(row)}\n`).join(''))
+  await writeResult(`${output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
 }
 
 /** The rows of a file whose tasks passed, as published and in order, as a suite of their own with the record of an import. */
