@@ -1,4 +1,14 @@
-import { type Document, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, visit, YAMLError } from 'yaml'
+import {
+  type Document,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseDocument,
+  visit,
+  type YAMLError,
+} from 'yaml'
 import type { KeyPath, RecipeProblem, TextPosition } from './explain-issues.ts'
 
 /** YAML that remembers where its keys stand. */
