@@ -30,7 +30,7 @@ export function addCompare(program: Command, context: CommandContext): void {
   withRegressionOptions(command)
     .option('--min-difference <x>', 'exit 3 unless delta.lower reaches it', signed)
     .option('--min-graded <share>', 'exit 2 when a smaller share of a side’s attempts was graded', share, 0.95)
-    .option('--intersect', 'compare the tasks that both evaluations have, although one has others')
+    .option('--intersect', 'compare only the tasks that both evaluations have')
     .option('--html <file>', 'write the comparison there as HTML')
     .option('--markdown <file>', 'write the comparison there as Markdown')
     .addOption(jsonOption())

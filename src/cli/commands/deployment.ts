@@ -6,12 +6,10 @@ import { withConnection } from '../local-stack.ts'
 
 /** Changing the code of control workers while runs go on. */
 export function addDeployment(program: Command, { console }: CommandContext): void {
-  const deployment = program
-    .command('deployment')
-    .description('change the build of the control workers while runs go on')
+  const deployment = program.command('deployment').description('change the build of the control workers during runs')
   deployment
     .command('status')
-    .description('list the builds that control workers run (LONGHAUL_BUILD_ID), and the work that is left to each')
+    .description('list the builds of the control workers (LONGHAUL_BUILD_ID) and the open work of each')
     .addOption(jsonOption())
     .action(async ({ json }: { json?: true }) => {
       await withConnection(async (connection) => {
@@ -22,8 +20,8 @@ export function addDeployment(program: Command, { console }: CommandContext): vo
     })
   deployment
     .command('promote')
-    .argument('<build>', 'what LONGHAUL_BUILD_ID says to its workers')
-    .description('let new work begin in this build; open groups and episodes end in the build that began them')
+    .argument('<build>', 'the LONGHAUL_BUILD_ID of its workers')
+    .description('start new work in this build; open groups and episodes finish in the build that started them')
     .option('--dry-run', 'say what would change, and change nothing')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul deployment promote 2026-11-23-1a2b3c4'))

@@ -21,7 +21,7 @@ export function addDoctor(program: Command, context: CommandContext): void {
     .command('doctor')
     .description('check what would keep a run from working on this machine; without --fix it changes nothing')
     .addOption(new Option('--role <role>', 'only what a machine needs for this worker alone').choices(ROLES))
-    .option('--fix', 'mend what needs no question: images, Python, namespace, overdue containers, dead locks')
+    .option('--fix', 'fix what is safe without confirmation: images, Python, namespace, overdue containers, dead locks')
     .option('--dry-run', 'with --fix: only say what it would do')
     .addOption(jsonOption())
     .addHelpText(

@@ -47,7 +47,7 @@ export function addEvaluate(program: Command, context: CommandContext): void {
   withJudgeOptions(withRunOptions(withRecipeOptions(command, 'nightly')))
     .option('--policy <policy>', 'promoted, base, kept or a version (default: the recipe’s)', policyName)
     .addOption(
-      new Option('--once-per <scope>', 'what shares a run in CI: jobs of one pipeline, or of one commit')
+      new Option('--once-per <scope>', 'which CI jobs share a run: those of one pipeline or of one commit')
         .choices(['pipeline', 'commit'])
         .default('pipeline'),
     )

@@ -39,7 +39,7 @@ export function addExport(program: Command, context: CommandContext): void {
     .argument('<run[:stage]>', 'name of a run, or one of its stages or evaluations')
     .description('write a run, a stage or an evaluation as a file for other programs, finished or not')
     .addOption(new Option('--format <format>', 'what to write').choices(EXPORT_FORMATS).makeOptionMandatory())
-    .requiredOption('--out <path>', 'where to write it; what is there is kept')
+    .requiredOption('--out <path>', 'where to write it; existing files are kept')
     .option('--force', 'replace an older export there')
     .option('--attempt <n>', 'predictions: which attempt at each task, from 1', integer({ name: '--attempt', min: 1 }))
     .option('--model <name>', 'predictions: model_name_or_path (default: the policy’s version)')

@@ -45,7 +45,7 @@ export function addGrade(program: Command, context: CommandContext): void {
     )
     .description('grade a file of predictions in fresh containers, as the data set’s own harness does')
     .requiredOption('--suite <suite>', 'rows FILE.jsonl, RECIPE:heldOut, RECIPE:train, or the hash of a stored suite')
-    .option('--run-id <id>', 'the same as --run, by the harness’s name for it', runName)
+    .option('--run-id <id>', 'the same as --run, under the harness’s name', runName)
     .option('--model <name>', 'model of SWE-rebench-V2’s predictions, which name none')
     .option('--out <dir>', 'write the harness’s own files there: logs/…, <model>.<run id>.json')
     .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35', of graded patches", parseThreshold)

@@ -14,14 +14,14 @@ interface SteerOptions {
 
 /** The machines that run sandboxes: which there are, and taking them out of work and back. */
 export function addHost(program: Command, context: CommandContext): void {
-  const host = program.command('host').description('list sandbox hosts, take them out of work and back')
+  const host = program.command('host').description('list sandbox hosts, drain them, and return them to work')
   addList(host, context)
   withSteering(host.command('drain'))
-    .description('give a host no more work: its episodes play to their end there, or move to other hosts')
+    .description('give a host no new work; its episodes finish there or move to other hosts')
     .option('--move', 'move open episodes now: each after its turn, replayed on another host')
     .option(
       '--grace <duration>',
-      'let open episodes play on for so long, then move them: 30s, 10m, 2h or 1d; the same again changes nothing',
+      'let open episodes run for this long, then move them: 30s, 10m, 2h or 1d; repeating the command changes nothing',
       duration,
     )
     .addHelpText(
@@ -72,7 +72,7 @@ function duration(text: string): number {
 function addList(host: Command, { console }: CommandContext): void {
   host
     .command('list')
-    .description('list sandbox hosts with what they hold and have room for, from the Temporal server alone')
+    .description('list sandbox hosts with their load and free capacity; needs only the Temporal server')
     .addOption(dryRunOfReader())
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul host list', 'longhaul host list --json'))

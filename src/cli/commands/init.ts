@@ -27,12 +27,12 @@ interface InitOptions {
 export function addInit(program: Command, { console }: CommandContext): void {
   program
     .command('init')
-    .argument('[directory]', 'where to write; it is made where it is missing', '.')
+    .argument('[directory]', 'where to write; created if missing', '.')
     .description(
       'write a recipe to start from with its schema, a schedule, an example of all variables, a CI file; overwrites nothing',
     )
     .option('--from <recipe>', 'the recipe to begin with: longhaul recipe list shows them', 'mini')
-    .option('--name <name>', 'name of the file and of the runs (default: my-, and what it is made from)')
+    .option('--name <name>', 'name of the file and of the runs (default: my-RECIPE)')
     .addOption(new Option('--ci <system>', 'write its workflow file too').choices(CI_SYSTEMS))
     .option('--dry-run', 'only say what would be written')
     .addOption(jsonOption())

@@ -28,7 +28,7 @@ export function addModels(program: Command, context: CommandContext): void {
     .command('import')
     .argument('<source>', 'a Hugging Face model directory, a .gguf file, or a model of the hub such as Qwen/Qwen3-4B')
     .description(
-      'make a sealed policy directory of a Qwen2, Qwen3 or Llama model, and prove that its logits are the source’s; recipes name it as model.base',
+      'make a sealed policy directory from a Qwen2, Qwen3 or Llama model, and check that its logits equal the source’s; recipes name it as model.base',
     )
     .requiredOption('--output <directory>', 'the policy to make; it must not exist')
     .option('--revision <commit>', 'commit of a model of the hub; branches and tags move and are refused')
@@ -51,7 +51,7 @@ export function addModels(program: Command, context: CommandContext): void {
         'longhaul models import Qwen/Qwen3-4B --revision 1cfa9a7208912126459214e8b04321603b3df60c --output policies/qwen3-4b',
       ),
     )
-    .addHelpText('after', 'Exit: 1 a source that cannot be had, with what to do; nothing is left behind then.')
+    .addHelpText('after', 'Exit: 1 if the source cannot be imported, with what to do; nothing is left behind.')
     .action((source: string, options: ImportOptions) => runImport(source, options, context))
 }
 

@@ -38,7 +38,7 @@ function addCommand(server: Command, { console }: CommandContext): void {
   server
     .command('command')
     .argument('<directory>', 'a policy’s directory, in the server’s file system')
-    .description('print how vLLM or SGLang is started so that it samples from the policy’s own distribution')
+    .description('print the command that starts vLLM or SGLang so that it samples from the policy’s own distribution')
     .addOption(kindOption(['vllm', 'sglang']).makeOptionMandatory())
     .option('--name <version>', 'version of the policy; taken from the directory’s name where that is one')
     .requiredOption('--context <tokens>', 'longest prompt and reply together', integer({ name: '--context', min: 1 }))
@@ -131,7 +131,7 @@ function addExplain(server: Command, { console }: CommandContext): void {
   server
     .command('explain')
     .argument('<log>', 'file that holds what the engine printed')
-    .description('say why vLLM or SGLang did not start, and what to do')
+    .description('explain why vLLM or SGLang did not start, and what to do')
     .addHelpText('after', examples('longhaul policy-server explain vllm.log'))
     .action(async (path: string) => {
       const { explainStart } = await import('../../adapters/policy-server/start-failures.ts')

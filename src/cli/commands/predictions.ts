@@ -20,7 +20,7 @@ export function addPredictions(program: Command, context: CommandContext): void 
   program
     .command('predictions')
     .argument('<run>', 'name of an evaluation or a training run')
-    .description('the same as longhaul export --format predictions, and it replaces the file')
+    .description('like longhaul export --format predictions, but it replaces an existing file')
     .requiredOption('--out <file>', 'where to write them')
     .option('--stage <name>', 'which evaluation, such as eval-rl (default: the only one)')
     .option('--attempt <n>', 'which attempt at each task, from 1', integer({ name: '--attempt', min: 1 }), 1)

@@ -46,9 +46,9 @@ export function addPublish(program: Command, context: CommandContext): void {
     .command('publish')
     .argument('<policy>', 'version of a policy such as v000012-1a2b3c4d, or promoted for the newest promoted one')
     .description('push a policy to a hub, with its card: recipe, scores with intervals, data, licences')
-    .requiredOption('--to <owner/name>', 'the repository; it is made where there is none')
-    .option('--revision <branch>', 'branch of the repository; it is made empty where there is none', 'main')
-    .option('--private', 'make the repository private; one that is there and public is refused')
+    .requiredOption('--to <owner/name>', 'the repository; created if it does not exist')
+    .option('--revision <branch>', 'branch of the repository; created empty if it does not exist', 'main')
+    .option('--private', 'make a new repository private; an existing public one is refused')
     .option('--license <id>', 'licence of the model in the hub’s words, such as apache-2.0 (default: unknown)')
     .option('--adapter', 'only the adapters of a policy that was trained with LoRA, in PEFT’s layout')
     .option('--replace', 'replace the model of another policy; other files of the repository stay')
@@ -67,7 +67,7 @@ export function addPublish(program: Command, context: CommandContext): void {
     )
     .addHelpText(
       'after',
-      'One commit holds the whole model, or there is none. The same command again sends what is missing, and changes nothing where all is there.\nExit: 1 what the hub or the repository refuses, 2 a hub that is away or weights that are damaged; each with what to do.',
+      'One commit holds the whole model; a failed push makes no commit. Repeating the command sends only missing files, and changes nothing if all are there.\nExit: 1 the hub or the repository refuses; 2 the hub does not answer, or weights are damaged. The message says what to do.',
     )
     .action((policy: string, options: PublishOptions) => publish(policy, options, context))
 }

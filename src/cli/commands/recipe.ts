@@ -69,7 +69,7 @@ function addPush(recipe: Command, console: CommandContext['console']): void {
     .argument('<file>', 'YAML file')
     .option('--name <name>', 'start it by this name (default: the file without its ending)')
     .description(
-      'store a recipe for ever under a name that every control worker knows: for the Temporal UI and schedules',
+      'store a recipe permanently under a name that the Temporal UI, schedules and every control worker can use',
     )
     .option('--dry-run', 'check it, and say whether it would be stored')
     .addOption(jsonOption())
@@ -93,8 +93,8 @@ function addPush(recipe: Command, console: CommandContext['console']): void {
 function addSchema(recipe: Command, console: CommandContext['console']): void {
   recipe
     .command('schema')
-    .description('print the JSON Schema that editors check recipes by')
-    .option('--output <file>', 'write it there instead; a schema of an earlier version is renewed')
+    .description('print the JSON Schema with which editors check recipes')
+    .option('--output <file>', 'write it to this file; a schema of an earlier version is replaced')
     .addOption(jsonOption())
     .addHelpText(
       'after',

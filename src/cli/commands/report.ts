@@ -50,7 +50,7 @@ export function addReport(program: Command, context: CommandContext): void {
     .description('show a run from its records, finished or not')
     .option('--html <file>', 'write the HTML report there')
     .option('--static <directory>', 'write the viewer’s pages there as plain files, with every trajectory')
-    .option('--recompute', 'derive evaluations and report files again and compare: exit 2 where one differs')
+    .option('--recompute', 'derive evaluations and report files again and compare: exit 2 if one differs')
     .addOption(jsonOption())
     .addHelpText(
       'after',

@@ -18,8 +18,10 @@ export function addRunRemove(run: Command, { console, exit }: CommandContext): v
   run
     .command('remove')
     .argument('<run>', 'name of the run')
-    .description('remove the records of an ended run for good: episodes, batches, evaluations, reports; policies stay')
-    .option('--force', 'also where the next night or promotion is compared with it')
+    .description(
+      'permanently remove the records of an ended run: episodes, batches, evaluations, reports; policies stay',
+    )
+    .option('--force', 'remove it even if the next night or promotion is compared with it')
     .option('--dry-run', 'say what would be removed, and remove nothing')
     .addOption(jsonOption())
     .addHelpText(

@@ -44,10 +44,10 @@ export function addRun(program: Command, context: CommandContext): void {
     .addHelpText('after', examples('longhaul run resume demo-2026-11-20-a'))
     .action((name: string, options: SteerOptions) => steer(name, options, context, resumeRun))
   withSteering(run.command('set-limits'))
-    .description('change how much is under way at once, until it is changed again or the run ends')
+    .description('change the concurrency of a run, until the next change or the end of the run')
     .requiredOption(
       '--concurrency <n|recipe>',
-      'tasks (of a grading: patches) at once; recipe: as many as it says',
+      'concurrent tasks (of a grading: patches); recipe restores the recipe’s limit',
       concurrency,
     )
     .addHelpText('after', examples('longhaul run set-limits demo-2026-11-20-a --concurrency 8'))
@@ -58,13 +58,13 @@ export function addRun(program: Command, context: CommandContext): void {
     )
   withSteering(run.command('requeue'))
     .argument('<task>', 'id of a task of the open rollout')
-    .description('play a task again: an open one is cancelled first, lost episodes of an ended one are replaced')
+    .description('play a task again: cancel it first if it is open, replace its lost episodes if it has ended')
     .addHelpText('after', examples('longhaul run requeue demo-2026-11-20-a synthetic__repair-000123'))
     .action((name: string, task: string, options: SteerOptions) =>
       steer(name, options, context, (input) => requeueTask({ ...input, task })),
     )
   withSteering(run.command('cancel'))
-    .description('end a run now; it closes its sandboxes and gives leases back first')
+    .description('end a run after it has closed its sandboxes and released its leases')
     .addHelpText(
       'after',
       examples('longhaul run cancel demo-2026-11-20-a --dry-run', 'longhaul run cancel demo-2026-11-20-a'),
@@ -107,7 +107,7 @@ function concurrency(text: string): number | 'recipe' {
 function addList(run: Command, { console }: CommandContext): void {
   run
     .command('list')
-    .description('list runs, the newest first, from the Temporal server alone: no worker needs to answer')
+    .description('list runs, newest first; needs only the Temporal server, no worker')
     .option('--open', 'only runs under way')
     .option('--filter <query>', 'a filter over search attributes, such as "Model = \'qwen3-4b\'"')
     .option('--limit <n>', 'at most this many', integer({ name: '--limit', min: 1 }), 20)
@@ -128,7 +128,7 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
   run
     .command('status')
     .argument('<run>', 'name of the run, or the id of its workflow')
-    .description('show the progress of a run; where no worker answers, what the Temporal server knows of it')
+    .description('show the progress of a run; if no worker answers, show what the Temporal server knows')
     .option('--follow', 'follow the run until it ends')
     .addOption(dryRunOfReader())
     .addOption(jsonOption())
@@ -160,9 +160,7 @@ function addBlockers(run: Command, { console, exit }: CommandContext): void {
   run
     .command('blockers')
     .argument('<run>', 'name of the run, or the id of its workflow')
-    .description(
-      'list what a run waits for, since when, on which part, and what to do; exit 2 where the run is blocked',
-    )
+    .description('list what a run waits for, since when, on which part, and what to do; exit 2 if the run is blocked')
     .option('--longer-than <seconds>', 'leave out waits that are shorter', integer({ name: 'seconds', min: 0 }), 30)
     .option('--all', 'include waits that may be long: tests, commands, a slot on busy workers')
     .addOption(dryRunOfReader())

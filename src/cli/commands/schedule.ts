@@ -56,10 +56,10 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   schedule
     .command('create')
     .argument('<id>', 'name of the schedule')
-    .description('make a schedule, or change it to these settings and print the difference')
+    .description('create a schedule, or change it to these settings and print the difference')
     .requiredOption(
       '--recipe <name|file>',
-      'a recipe that the workers know, or a YAML file, which is pushed under a name of its own',
+      'a recipe that the workers know, or a YAML file, which is pushed under a name with its hash',
     )
     .option('-c, --set <key=value>', 'override a key of the recipe, repeatable: -c evaluate.attempts=5', collect)
     .option(
@@ -75,8 +75,8 @@ export function addSchedule(program: Command, { console }: CommandContext): void
         .choices(Object.keys(OVERLAPS))
         .default('bufferOne'),
     )
-    .option('--catchup-window <duration>', 'a start that was missed for longer is left out', '6h')
-    .option('--execution-timeout <duration>', 'ends a run that hangs, before the next one is due', '20h')
+    .option('--catchup-window <duration>', 'skip a start that was missed by more than this', '6h')
+    .option('--execution-timeout <duration>', 'end a hanging run after this time, before the next one is due', '20h')
     .addOption(dryRunOption())
     .addOption(jsonOption())
     .addHelpText(
@@ -100,7 +100,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   schedule
     .command('apply')
     .argument('<file>', 'YAML with `schedules:` by name, and `alarms:` (docs/nightly.md)')
-    .description('make schedules, and the watch for alarms, what a file says, and print the difference')
+    .description('make the schedules and the alarm watch match a file, and print the difference')
     .option('--prune', 'delete schedules of Longhaul that the file does not name')
     .addOption(dryRunOption())
     .addOption(jsonOption())
@@ -131,8 +131,8 @@ export function addSchedule(program: Command, { console }: CommandContext): void
       })
     })
   for (const [name, paused, words] of [
-    ['pause', true, 'start no more runs; one that is open goes on'],
-    ['resume', false, 'start runs again; what was due meanwhile is left out'],
+    ['pause', true, 'start no more runs; an open run continues'],
+    ['resume', false, 'start runs again; skip those that were due during the pause'],
   ] as const) {
     schedule
       .command(name)
@@ -148,7 +148,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   schedule
     .command('backfill')
     .argument('<id>')
-    .description('start what was due in a span of the past and did not start, one run after another')
+    .description('start the missed runs of a past period, one after another')
     .requiredOption('--from <time>', 'ISO time, such as 2026-11-20T00:00:00Z', instant)
     .requiredOption('--to <time>', 'ISO time', instant)
     .addOption(jsonOption())
@@ -188,7 +188,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   schedule
     .command('delete')
     .argument('<id>')
-    .description('remove it; runs that it started go on')
+    .description('delete a schedule; runs that it started continue')
     .addOption(jsonOption())
     .action(async (id: string, { json }: { json?: true }) => {
       const changed = await withConnection((connection) => deleteSchedule({ connection, id }))

@@ -116,7 +116,7 @@ export const ROLES = ['control', 'sandbox', 'trainer', 'artifacts', 'all'] as co
 export function addWorker(program: Command, _context: CommandContext): void {
   program
     .command('worker')
-    .description('run a worker until SIGTERM; longhaul up starts them on one machine, a cluster starts them itself')
+    .description('run a worker until SIGTERM; on a single machine longhaul up starts all of them')
     .addOption(new Option('--role <role>', 'what it serves').choices(ROLES).makeOptionMandatory())
     .addHelpText(
       'after',

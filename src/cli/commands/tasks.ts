@@ -33,9 +33,7 @@ export function addTasks(program: Command, context: CommandContext): void {
     .option('--count <n>', 'how many', integer({ name: '--count', min: 1 }), 10)
     .option('--seed <n>', 'seed of the family', integer({ name: '--seed' }), 1)
     .option('--offset <n>', 'index of the first', integer({ name: '--offset' }), 0)
-    .addOption(
-      new Option('--split <split>', 'names never meet across splits').choices(['train', 'eval']).default('train'),
-    )
+    .addOption(new Option('--split <split>', 'splits share no name').choices(['train', 'eval']).default('train'))
     .option('--output <file>', 'write JSONL there instead of stdout')
     .option('--images', 'build the image of each task as well')
     .addOption(jsonOption())

@@ -19,7 +19,7 @@ interface TrackOptions {
 
 const HELP = `
 The trackers are those of the run's own recipe (trackers:), which workers send to after each record. What a tracker has is
-not sent again. Variables that hold tokens are read here. Exit code 2: a tracker did not take all of it, and the reason is said.
+not sent again. Variables that hold tokens are read here. Exit code 2: a tracker did not accept everything, and the message says why.
 docs/training.md lists the metrics; wandb sync uploads what a tracker of kind wandb has written.
 `
 
@@ -27,12 +27,12 @@ export function addTrack(program: Command, context: CommandContext): void {
   program
     .command('track')
     .argument('<run>', 'name of a run, finished or not')
-    .description('send what trackers (MLflow, TensorBoard, Weights & Biases) lack of a run’s metrics')
+    .description('send the metrics of a run that its trackers (MLflow, TensorBoard, Weights & Biases) lack')
     .option(
       '--recipe <name|file>',
       'take the trackers of this recipe: for a run without any, or a tracker that has moved',
     )
-    .option('--dry-run', 'say what is missing and send nothing')
+    .option('--dry-run', 'print what is missing and send nothing')
     .option('--points', 'print every metric as one JSON object a line and send nothing, for other programs')
     .addOption(jsonOption())
     .addHelpText(
