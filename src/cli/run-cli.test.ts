@@ -122,6 +122,7 @@ test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async ()
     ['policy-server', 'command', '/p', '--kind', 'vllm', '--context', '9', '--port', '65536'],
     ['train', '--run='],
     ['evaluate', '--policy='],
+    ['schedule', 'create', 'a', '--recipe', 'mini', '--execution-timeout', '0s'],
     ['schedule', 'create', 'a', '--recipe', 'mini', '--policy', '../x'],
     ['policy-server', 'check', 'newest', '--kind', 'vllm', '--url', 'http://127.0.0.1:9'],
     ['evaluate', '--run', 'a/b'],

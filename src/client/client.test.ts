@@ -101,7 +101,9 @@ test('a named run: the same request joins it, another one is refused', { skip: n
   assert.equal(await codeOf(startTraining({ connection, recipe: 'named', run: 'mine', fresh: true })), 'Config.Invalid')
   const found = await findRun({ connection, run: 'mine' })
   assert.deepEqual([found.workflowId, found.type, found.status], ['train/mine', 'trainAgent', 'RUNNING'])
-  assert.equal(await codeOf(findRun({ connection, run: 'absent' })), 'Config.NotFound')
+  for (const run of ['absent', '', "a'b", 'a'.repeat(1_001)]) {
+    assert.equal(await codeOf(findRun({ connection, run })), 'Config.NotFound')
+  }
 })
 
 test('a run that the Temporal UI started under the name: the same request joins it, another one is refused', {

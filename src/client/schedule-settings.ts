@@ -89,6 +89,10 @@ export function settingsOf(request: ScheduleRequest): ScheduleSettings {
   const { overlap = 'bufferOne', catchupWindow = '6h', jitter = '10m', executionTimeout = '20h' } = request
   for (const [name, duration] of Object.entries({ catchupWindow, jitter, executionTimeout }))
     requireDuration(name, duration)
+  // The server takes 0 for no limit, and a night that hangs would keep all later ones from starting.
+  if (executionTimeout.startsWith('0')) {
+    throw invalid(`Expected executionTimeout to be longer than 0, got ${JSON.stringify(executionTimeout)}`)
+  }
   return {
     recipe,
     ...(recipeText === undefined ? {} : { recipeText: sha256Hex(recipeText).slice(0, 12) }),

@@ -1,13 +1,11 @@
 import { appendFile } from 'node:fs/promises'
-import { writeResult } from './require-writable.ts'
-import { dirname, resolve } from 'node:path'
+import { requireWritable, writeResult } from './require-writable.ts'
 import { readEvaluation, type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationDocument, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import { gradedShare } from '../../domain/statistics/comparability.ts'
 import type { ComparedTask } from '../../domain/statistics/comparison.ts'
-import { makeDirectory } from '../../platform/files.ts'
 import { type CiSummary, renderAnnotations, renderCiSummary } from '../../report/ci-summary.ts'
 import { renderJUnit } from '../../report/junit.ts'
 import {
@@ -63,7 +61,7 @@ export async function prepareJudge({
   options: JudgeOptions
 }): Promise<EvaluationJudge> {
   const baseline = await readBaseline(connection, options)
-  for (const file of [options.junit, options.summary]) if (file !== undefined) await makeDirectoryOf(file)
+  await requireWritable({ files: { '--junit': options.junit, '--summary': options.summary } })
   return {
     conclude: async (workflowId, ending) => {
       const judged =
@@ -94,16 +92,6 @@ async function readBaseline(
   if (baseline.endsWith('.json')) return readEvaluationFile(baseline)
   const { evaluation } = await readEvaluation({ connection, ...splitEvaluationName(baseline) })
   return evaluation
-}
-
-async function makeDirectoryOf(file: string): Promise<void> {
-  try {
-    await makeDirectory(dirname(resolve(file)))
-    // Shows now, not after hours, that the file cannot be written; a page that other steps have begun stays.
-    await appendFile(file, '')
-  } catch (cause) {
-    throw new LonghaulError({ code: 'Config.Invalid', message: `Expected to be able to write ${file}`, cause })
-  }
 }
 
 interface RuleFinding {
