@@ -32,7 +32,7 @@ export async function findExportSubject(
   if (!runs.includes(run)) {
     const where = store.locate('runs')
     throw notFound(
-      `Expected RUN or RUN:STAGE, got ${JSON.stringify(text)}: no run ${JSON.stringify(run)} is in the artifact store at ${where} (LONGHAUL_ARTIFACTS names another). Runs: ${list(runs)}`,
+      `Expected RUN or RUN:STAGE, got ${JSON.stringify(text)}: no run ${JSON.stringify(run)} is in the artifact store at ${where} (set LONGHAUL_ARTIFACTS to use another store). Runs: ${list(runs)}`,
     )
   }
   const all = await store.folders(episodeKeys.ofRun(run))

@@ -42,7 +42,7 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
   if (episodes === 0 && records === 0 && !begun) {
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
+      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
     })
   }
   const newest = await findNewestPromotion(store)

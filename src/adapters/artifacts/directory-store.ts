@@ -225,7 +225,7 @@ function asRootError(error: unknown, root: string): LonghaulError {
   if (errno !== 'ENOTDIR' && errno !== 'EEXIST' && errno !== 'ENOENT') return asStoreError(error, root)
   return new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected the artifact store to be a directory that can be made, got ${root} (${errno}); LONGHAUL_ARTIFACTS names another`,
+    message: `Expected the artifact store to be a directory that can be made, got ${root} (${errno}); set LONGHAUL_ARTIFACTS to use another store`,
     cause: error,
   })
 }

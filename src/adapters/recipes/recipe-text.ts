@@ -74,7 +74,9 @@ function readValue(document: Document): { value: unknown; faults: Fault[] } {
       : refuse('expected keys with values, such as seed: 1')
   } catch (error) {
     // Aliases that multiply, and aliases of what is not there; both are found only when the value is built.
-    return refuse(error instanceof RangeError ? TOO_DEEP : error instanceof Error ? error.message : String(error))
+    if (error instanceof RangeError) return refuse(TOO_DEEP)
+    const message = error instanceof Error ? error.message : String(error)
+    return refuse(message.startsWith('Excessive alias') ? 'expected fewer aliases' : message)
   }
 }
 

@@ -22,7 +22,7 @@ export async function readEvaluationArgument(
   if (evaluations.length > 0) return selectEvaluation(evaluations, { run, name })
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another store`,
+    message: `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
   })
 }
 

@@ -46,7 +46,7 @@ async function showDifficulty(runs: string[], options: DifficultyOptions, { cons
   if (played.length === 0) {
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No attempt of ${runs.join(', ')} matches in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
+      message: `No attempt of ${runs.join(', ')} matches in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
     })
   }
   const rule = {

@@ -120,7 +120,7 @@ export async function requireRun(store: ArtifactStore, run: string): Promise<voi
   if ((await listRuns(store)).includes(run)) return
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
+    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
   })
 }
 

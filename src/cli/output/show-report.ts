@@ -128,7 +128,7 @@ export async function reportOf(store: ArtifactStore, run: string): Promise<Repor
     if (!isLonghaulError(error) || error.code !== 'Artifact.Missing') throw error
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; LONGHAUL_ARTIFACTS names another`,
+      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
       cause: error,
     })
   }
