@@ -227,6 +227,30 @@ test('a result that can be written: its directory is made before the work, and n
   }
 })
 
+test('a directory where a file should be, and the other way round: the path and the reason, and 1', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const rows = join(directory, 'rows.jsonl')
+  await writeFile(rows, '{}\n')
+  const harness = ['--profile', 'swebench-4.1', '--parser', 'django/django']
+  for (const [args, message] of [
+    [['grade-log', '--batch', directory], /Expected a file of logs at .*: it is a directory/],
+    [['grade-log', directory, ...harness], /Expected a log, or a list of tests at .*: it is a directory/],
+    [
+      ['tasks', 'import', rows, '--output', `${rows}.out`, '--evidence', directory],
+      /Expected a file of evidence at .*: it is a directory/,
+    ],
+    [
+      ['policy-server', 'command', rows, '--kind', 'vllm', '--name', 'v000012-1a2b3c4d', '--context', '9'],
+      /Expected a policy’s directory with config\.json at .*rows\.jsonl: /,
+    ],
+  ] as const) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(stderr, message)
+  }
+})
+
 test('a disk without room: one line names the file, and nothing of it is left', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8k', 'none', directory])

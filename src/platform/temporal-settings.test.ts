@@ -75,6 +75,7 @@ test('only a server that a person named replaces the local stack', () => {
 test('what would be ignored in silence is refused', () => {
   const broken = (text: string): NodeJS.ProcessEnv => ({ TEMPORAL_CONFIG_FILE: profiles('broken.toml', text) })
   assert.match(message({ TEMPORAL_CONFIG_FILE: join(home, 'missing.toml') }), /missing\.toml \(TEMPORAL_CONFIG_FILE\)/)
+  assert.match(message({ TEMPORAL_CONFIG_FILE: home }), /Expected a file of profiles at .* \(TEMPORAL_CONFIG_FILE\)/)
   assert.match(message({ TEMPORAL_CONFIG_FILE: file, TEMPORAL_PROFILE: 'clod' }), /'clod' not found/)
   assert.match(message(broken('[profile.default]\nadress = "a:1"\n')), /adress/)
   assert.match(message(broken('[profile.default\n')), /Invalid TOML/)

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { statSync } from 'node:fs'
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig'
 import { LonghaulError } from '../contracts/errors.ts'
 
@@ -91,7 +91,7 @@ function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
 /** The reader takes these in silence, and the connection would be another one than the person asked for. */
 function refuseWhatWouldBeIgnored(variables: Record<string, string>): void {
   const { TEMPORAL_CONFIG_FILE: file, TEMPORAL_TLS: tls } = variables
-  if (file !== undefined && !existsSync(file)) {
+  if (file !== undefined && statSync(file, { throwIfNoEntry: false })?.isDirectory() !== false) {
     throw invalid(`Expected a file of profiles at ${file} (TEMPORAL_CONFIG_FILE)`)
   }
   if (tls !== undefined && !['true', 'false', '1', '0'].includes(tls)) {

@@ -9,7 +9,7 @@ import { readRows } from './read-source.ts'
  */
 export async function readEvidence(path: string): Promise<Map<string, TaskEvidence>> {
   const evidence = new Map<string, TaskEvidence>()
-  for (const { row, label } of await readRows(path)) {
+  for (const { row, label } of await readRows(path, 'a file of evidence')) {
     if (!isEvidence(row) || evidence.has(row.instance_id)) {
       throw new LonghaulError({
         code: 'Task.Invalid',

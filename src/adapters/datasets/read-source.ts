@@ -115,16 +115,16 @@ export interface LabelledRow {
  * Rows of a file: a JSON array, or JSON Lines (one object per line, blank lines skipped).
  * @throws LonghaulError `Config.NotFound` when there is no such file, `Task.Invalid` when it is not JSON
  */
-export async function readRows(path: string): Promise<LabelledRow[]> {
-  const rows = await scanRows(path)
+export async function readRows(path: string, what = ROWS): Promise<LabelledRow[]> {
+  const rows = await scanRows(path, what)
   const broken = rows.find((row) => row.broken !== undefined)?.broken
   if (broken !== undefined) throw broken
   return rows
 }
 
 /** The same, with each line that is no JSON in its place among the rows. */
-async function scanRows(path: string): Promise<LabelledRow[]> {
-  const text = (await readText(path)).replace(/^\uFEFF/, '')
+async function scanRows(path: string, what = ROWS): Promise<LabelledRow[]> {
+  const text = (await readText(path, what)).replace(/^\uFEFF/, '')
   if (text.trimStart().startsWith('[')) return readArray(path, text)
   return text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [readLine(path, line, index)]))
 }
@@ -157,11 +157,11 @@ function parse(path: string, text: string, label: string): unknown {
   }
 }
 
-async function readText(path: string): Promise<string> {
+async function readText(path: string, what: string): Promise<string> {
   try {
     return decodeText(await readFile(path))
   } catch (cause) {
-    throw explainUnreadable({ path, what: ROWS }, cause)
+    throw explainUnreadable({ path, what }, cause)
   }
 }
 

@@ -4,6 +4,7 @@ import { open, readFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { unpackLog } from '../../adapters/artifacts/stored-log.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { explainUnreadable } from '../../platform/input-file.ts'
 import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 import type { ListedTests } from '../../grading/resolution.ts'
@@ -100,15 +101,21 @@ async function readLogFile(file: string): Promise<Uint8Array> {
 
 async function readInput(file: string): Promise<Buffer> {
   return readFile(file).catch((cause: unknown) => {
-    throw new LonghaulError({ code: 'Config.NotFound', message: `Cannot read ${file}`, cause })
+    throw explainUnreadable({ path: file, what: 'a log, or a list of tests' }, cause)
   })
 }
 
 async function openBatch(file: string): Promise<AsyncIterable<Buffer>> {
   if (file === '-') return process.stdin
+  const batch = { path: file, what: 'a file of logs' }
   const handle = await open(file).catch((cause: unknown) => {
-    throw new LonghaulError({ code: 'Config.NotFound', message: `Cannot read ${file}`, cause })
+    throw explainUnreadable(batch, cause)
   })
+  // A directory can be opened, and fails where it is read.
+  if ((await handle.stat()).isDirectory()) {
+    await handle.close()
+    throw explainUnreadable(batch, Object.assign(new Error('a directory'), { code: 'EISDIR' }))
+  }
   return createReadStream(file, { fd: handle, highWaterMark: READ_BYTES })
 }
 

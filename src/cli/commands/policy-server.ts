@@ -3,6 +3,7 @@ import { basename, join, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
+import { explainUnreadable } from '../../platform/input-file.ts'
 import type { CommandContext } from '../command-context.ts'
 import { examples, integer, jsonOption, port, share } from '../arguments/options.ts'
 
@@ -86,7 +87,7 @@ async function readConfig(directory: string): Promise<string | null> {
     return await readFile(join(directory, 'config.json'), 'utf8')
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
-    throw error
+    throw explainUnreadable({ path: directory, what: 'a policy’s directory with config.json' }, error)
   }
 }
 
