@@ -310,7 +310,7 @@ test('every exit code: what was asked of one run, and how the command ends', { s
     [1, evaluated, ['--baseline', 'nowhere.json'], /nowhere\.json/],
     [1, evaluated, ['--baseline', 'no-such-run'], /no-such-run/],
     [1, evaluated, ['--baseline', `${evaluated.replace('eval/', '')}:nope`], /one of .*nope/],
-    [1, evaluated, ['--junit', '/dev/null/junit.xml'], /write \/dev\/null/],
+    [1, evaluated, ['--junit', '/dev/null/junit.xml'], /--junit .*\/dev\/null/],
     [1, 'eval/never-there', [], /No run is called/],
     [2, `eval/never-${process.pid}`, [], /terminated: by the test/],
     [2, evaluated, ['--baseline', 'lost.json'], /too little was graded/],
