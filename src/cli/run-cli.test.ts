@@ -275,6 +275,22 @@ test('a disk without room: one line names the file, and nothing of it is left', 
   assert.deepEqual([await readdir(directory), await readFile(rows, 'utf8')], [['rows.jsonl'], 'as before'])
 })
 
+test('a result that is a mount of its own, as a file that a container was given: its content is replaced', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  const rows = join(directory, 'rows.jsonl')
+  await writeFile(rows, 'as before')
+  const mounted = spawnSync('mount', ['--bind', rows, rows])
+  t.after(async () => {
+    if (mounted.status === 0) spawnSync('umount', [rows])
+    await rm(directory, { recursive: true })
+  })
+  if (mounted.status !== 0) return t.skip('needs root: mounts a file system')
+  const { exitCode, stderr } = await longhaul('tasks', 'synthesize', '--count', '1', '--output', rows)
+  assert.deepEqual([exitCode, stderr], [0, ''])
+  assert.match(await readFile(rows, 'utf8'), /^\{"instance_id":"synthetic__train-000000"/)
+  assert.deepEqual(await readdir(directory), ['rows.jsonl'])
+})
+
 test('a recipe file with a mistake is refused before anything is connected to', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   try {

@@ -65,12 +65,22 @@ export async function writeResult(path: string, content: string | Uint8Array): P
     const found = await stat(path).catch(() => null)
     if (found === null) await writeFileAtomically(path, content)
     // A pipe or a device takes the bytes as they come. A link goes on pointing where it does.
-    else if (found.isFile()) await writeFileAtomically(await realpath(path), content, found.mode & 0o777)
+    else if (found.isFile()) await replaceFile(await realpath(path), content, found.mode & 0o777)
     else await writeFile(path, content)
   } catch (cause) {
     if (cause instanceof LonghaulError) throw cause
     const errno = errnoOf(cause) ?? String(cause)
     const reason = errno === 'ENOSPC' || errno === 'EDQUOT' ? `no room is left on its disk (${errno})` : `got ${errno}`
     throw new LonghaulError({ code: 'Config.Invalid', message: `Expected to write ${path}, ${reason}`, cause })
+  }
+}
+
+/** Where the directory takes no new name, or the file is a mount of its own as in a container, only its content can be replaced. */
+async function replaceFile(path: string, content: string | Uint8Array, mode: number): Promise<void> {
+  try {
+    await writeFileAtomically(path, content, mode)
+  } catch (error) {
+    if (!['EACCES', 'EPERM', 'EBUSY', 'EROFS', 'EXDEV'].includes(errnoOf(error) ?? '')) throw error
+    await writeFile(path, content)
   }
 }
