@@ -11,7 +11,7 @@ import { type GradingDependencies, runGrading } from '../grading/run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
 
 /** Raise it when gates judge differently: tasks that were gated before are then gated again. Profiles have a revision of their own. */
-const GATE_VERSION = 4
+const GATE_VERSION = 5
 
 export interface GateGradingInput {
   run: string
