@@ -187,7 +187,8 @@ for (const { language, lines } of blocks) {
 
 /** What the page says around the block: queue and type. */
 async function startInUi(input: string): Promise<void> {
-  const [, taskQueue = '', workflowType = ''] = /task queue `(\w+)`, workflow type `(\w+)`/.exec(text) ?? []
+  const [, taskQueue, workflowType] = /task queue `(\w+)`, workflow type `(\w+)`/.exec(text) ?? []
+  assert.ok(taskQueue !== undefined && workflowType !== undefined, 'the page names no queue and type before its data')
   const form = { workflowId: 'my-first-run', taskQueue, type: workflowType, input }
   const button = await fillStartForm({ page, url: ui, ...form })
   await button.click()

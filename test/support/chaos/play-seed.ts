@@ -103,7 +103,9 @@ export async function playCells(input: {
     const counts = visitCounts(cells, undisturbed.visits)
     await stack.usePlant(true)
     await stack.placeSandboxes(stack.sandboxes)
-    await stack.setStorePatience(Math.min(...cells.map(({ fault }) => fault.storePatienceS ?? STORE_PATIENCE_S)))
+    await stack.setStorePatience(
+      Math.min(STORE_PATIENCE_S, ...cells.map(({ fault }) => fault.storePatienceS ?? STORE_PATIENCE_S)),
+    )
     const hurt = await playRun({
       ...same,
       cells: cells.map((cell, index) => ({ cell, count: counts[index] ?? 1 })),
