@@ -23,10 +23,8 @@ function shown(findings: readonly Finding[]): string[] {
 
 test('patterns that are known to be too slow are found, and no other', async () => {
   const { findings } = await measureGrowth({ module: module('known-bad-subjects.ts'), hangMs: 6000 })
-  assert.deepEqual(
-    findings.map(({ name }) => name),
-    ['cubed', 'squared', 'endless'],
-  )
+  // On a busy machine one of them may be found by its cost and by the limit on its whole time.
+  assert.deepEqual([...new Set(findings.map(({ name }) => name))], ['cubed', 'squared', 'endless'])
 })
 
 test('every pattern that sees foreign text: its cost grows with the text, not faster', async () => {
