@@ -94,7 +94,10 @@ test('the key reaches the server from the variable, and a server without its key
 
 test('a name that no run would ask for is refused', () => {
   assert.equal(requireVersion('v000012-1a2b3c4d'), 'v000012-1a2b3c4d')
-  assert.throws(() => requireVersion('Qwen3-4B'), { code: 'Config.Invalid', message: /--name/ })
+  assert.throws(() => requireVersion('Qwen3-4B', ': name it with --name'), {
+    code: 'Config.Invalid',
+    message: 'Expected a policy version as v000012-1a2b3c4d, got "Qwen3-4B": name it with --name',
+  })
 })
 
 const NATIVE = '{"max_position_embeddings": 32768, "rope_theta": 1000000.0}'
