@@ -27,7 +27,9 @@ COMMAND = "```command\n"
 # has the same tokens wherever it stands.
 WORD = re.compile(r"[^\W\d_]+|\d:?|\s+|[^\w\s]|_")
 LEAST_DOCUMENTS = 4
-PIECES = r"\d+:|\p{L}+|\p{N}|[^\s\p{L}\p{N}]|\n| +|\s+"
+SYLLABLE = "[BDFGKLMNPRSTVZbdfgklmnprstvz][aeiou]"
+# A word of syllables alone is cut into them. Pairs across syllables, which merges would find, say less about what follows.
+PIECES = rf"\d+:|{SYLLABLE}(?=(?:{SYLLABLE})*[lnrs]?(?!\p{{L}}))|\p{{L}}+|\p{{N}}|[^\s\p{{L}}\p{{N}}]|\n| +|\s+"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +109,20 @@ def to_row(demonstration: Demonstration, tokenizer: Tokenizer) -> Row:
         ids += piece.ids
         weights += [1.0 if learned else 0.0 if segment.is_action else CONTEXT_WEIGHT] * len(piece.ids)
     return Row(ids, weights, turns)
+
+
+def copies(roots: list[str], generator: random.Random, tokenizer: Tokenizer, *, names: int, lists: int) -> Row:
+    """Practice in copying: a list of names, and again in other orders until there are so many lists. The first one has no
+    weight, since no token of it can be known. In an episode most tokens have no earlier copy; here all others have."""
+    stems = [root + generator.choice(["", *"lnrs"]) for root in generator.sample(roots, 2 * names)]
+    lines = [f"{first}_{second}\n" for first, second in zip(stems[::2], stems[1::2], strict=True)]
+    ids: list[int] = []
+    weights: list[float] = []
+    for number in range(lists):
+        piece = tokenizer.encode("".join(generator.sample(lines, names)), add_special_tokens=False).ids
+        ids += piece
+        weights += [float(number > 0)] * len(piece)
+    return Row(ids, weights, [])
 
 
 def train_tokenizer(documents: list[list[str]], fixed: Iterable[str], *, vocab_size: int) -> Tokenizer:

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from longhaul_trainer.directory import open_sealed
-from longhaul_trainer.make_repair_base import main
-from longhaul_trainer.repair_texts import read_demonstrations, renamed, to_row, train_tokenizer
+from longhaul_trainer.make_repair_base import Batches, main
+from longhaul_trainer.repair_texts import copies, read_demonstrations, renamed, to_row, train_tokenizer
 
 SYLLABLES = [onset + vowel for onset in "bdfgklmnprstvz" for vowel in "aeiou"]
 ROOTS = [first + second for first in SYLLABLES for second in SYLLABLES if first != second]
@@ -64,6 +64,8 @@ def options(work: Path, out: str, *more: str) -> list[str]:
         "4",
         "--threads",
         "1",
+        "--copying",
+        "4",
     ]
     places = ["--work", str(work), "--out", str(work / out), "--card", str(work / f"{out}.json")]
     return [*places, *small, "--micro", "2", "--held-out", "4", "--steps", "16", "--evaluate-every", "8", *more]
@@ -139,3 +141,33 @@ def test_wrong_turns_are_read_and_not_learned(work: Path) -> None:
     assert set(row.weights[begin:end]) == {1.0}
     assert set(row.weights[:begin]) == {0.0, 0.1}
     assert tokenizer.decode(row.ids[argument:end], skip_special_tokens=False).startswith(f" {demonstration.roots[0]}")
+
+
+def test_words_of_syllables_are_cut_into_them_and_others_stay_whole() -> None:
+    tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
+    pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str("nunir_Sosu(listen, zel12:")]
+    assert pieces == ["nu", "ni", "r", "_", "So", "su", "(", "listen", ",", "Ġ", "ze", "l", "12:"]
+
+
+def test_what_is_to_be_copied_stands_in_the_first_list_which_has_no_weight() -> None:
+    tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
+    row = copies(TRAIN, random.Random(1), tokenizer, names=5, lists=3)
+    lists = [tokenizer.decode(row.ids).split("\n")[start : start + 5] for start in (0, 5, 10)]
+    assert len(set(lists[0])) == 5
+    assert lists[0] != lists[1]
+    assert sorted(lists[0]) == sorted(lists[1]) == sorted(lists[2])
+    new = row.weights.index(1.0)
+    assert tokenizer.decode(row.ids[:new]).split("\n")[:-1] == lists[0]
+    assert set(row.weights[:new]) == {0.0}
+    assert set(row.weights[new:]) == {1.0}
+
+
+def test_copying_comes_before_demonstrations_and_stays_beside_them(work: Path) -> None:
+    demonstrations = read_demonstrations(work / "train.jsonl")
+    tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
+    batches = Batches(demonstrations, TRAIN, tokenizer, size=4, seed=0, copying=3)
+    assert [[bool(row.turns) for row in batches.at(step)].count(True) for step in range(5)] == [0, 0, 0, 4, 4]
+    assert [len(batches.at(step)) for step in (3, 4)] == [5, 5]
+    assert batches.at(1) == batches.at(1)
+    without = Batches(demonstrations, TRAIN, tokenizer, size=4, seed=0)
+    assert all(row.turns for row in without.at(0))
