@@ -112,7 +112,7 @@ class Batches:
     such list. A function of seed and step alone.
 
     Copying is a circuit that is there or not, and arguments of commands are names. From demonstrations alone names were still
-    guessed after 550 steps, and from long lists after 400; short lists teach it within 400.
+    guessed after 550 steps, and from long lists after 400; short lists teach it within some hundred.
     """
 
     def __init__(
@@ -144,12 +144,12 @@ class Batches:
         rows = [
             to_row(renamed(self.demonstrations[i], self.roots, generator), self.tokenizer) for i in self.order[position]
         ]
-        return rows + self._copies(step, LONG_LISTS)[:1] if self.copying > 0 else rows
+        return rows + self._copies(step, LONG_LISTS, count=1) if self.copying > 0 else rows
 
-    def _copies(self, step: int, sizes: tuple[tuple[int, int], tuple[int, int]]) -> list[Row]:
+    def _copies(self, step: int, sizes: tuple[tuple[int, int], tuple[int, int]], count: int | None = None) -> list[Row]:
         generator = random.Random(f"{self.seed}/copies/{step}")
         names, lists = generator.randint(*sizes[0]), generator.randint(*sizes[1])
-        count = max(2, COPIED_NAMES // (names * lists))
+        count = count or max(2, COPIED_NAMES // (names * lists))
         return [copies(self.roots, generator, self.tokenizer, names=names, lists=lists) for _ in range(count)]
 
     def _epoch(self, epoch: int) -> list[list[int]]:

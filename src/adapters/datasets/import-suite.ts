@@ -23,9 +23,10 @@ export interface ImportInput {
 export async function importSuite(
   input: ImportInput,
 ): Promise<{ suite: ImportedSuite; kept: AcceptedRow[]; classes: FilterClass[]; unknownIds: string[] }> {
+  const filters = input.filters ?? []
   const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null, onProgress: input.onProgress })
   const { accepted, refused } = checkRows(read.rows)
-  const { kept, counts } = applyFilters(accepted, input.filters ?? [], input.evidence)
+  const { kept, counts } = applyFilters(accepted, filters, input.evidence)
   const tasks = kept.map(({ task }) => ({ taskId: task.taskId, rowHash: task.rowHash }))
   const suite: ImportedSuite = {
     schema: 'longhaul.imported-suite/1',
@@ -39,7 +40,6 @@ export async function importSuite(
     refused,
     tasks,
   }
-  const filters = input.filters ?? []
   const known = new Set(accepted.map(({ task }) => task.taskId))
   const wanted = new Set(filters.flatMap((filter) => (filter.kind === 'ids' ? filter.ids : [])))
   const unknownIds = [...wanted].filter((id) => !known.has(id))

@@ -297,33 +297,32 @@ async function open({
     if (managed?.pid === null) managed.start()
     await until(() => polls(role), `worker ${role}`)
   }
+  const changeWorker = async (role: ChaosRole, change: (env: Record<string, string>) => void): Promise<void> => {
+    const managed = mustHave(processes.get(role), role)
+    await managed.stop()
+    change(managed.plan.env)
+    await startWorker(role)
+  }
   const placeSandboxes = async (place: SandboxKind): Promise<void> => {
     if (place === placed) return
     if (pods === null) throw new Error('The sandboxes of this stack are containers')
     if (place === 'pods') await pods.importTaskImages(engines.a.engine)
-    const managed = mustHave(processes.get('sandbox'), 'sandbox')
-    await managed.stop()
-    // Of the worker in pods alone: a share of processors that exceeds the machine's would let more containers run than in other stacks.
-    if (place === 'pods') Object.assign(managed.plan.env, pods.environment)
-    else for (const name of Object.keys(pods.environment)) delete managed.plan.env[name]
-    placed = place
-    await startWorker('sandbox')
+    await changeWorker('sandbox', (env) => {
+      placed = place
+      // Of the worker in pods alone: a share of processors that exceeds the machine's would let more containers run than in other stacks.
+      if (place === 'pods') Object.assign(env, pods.environment)
+      else for (const name of Object.keys(pods.environment)) delete env[name]
+    })
   }
   const roles: ChaosRole[] = ['control', 'sandbox', 'artifacts', 'trainer']
   await Promise.all(roles.map(startWorker))
   const setStorePatience = async (seconds: number): Promise<void> => {
     if (seconds === storePatienceS) return
     storePatienceS = seconds
-    const restart = async (role: ChaosRole): Promise<void> => {
-      const managed = mustHave(processes.get(role), role)
-      await managed.stop()
-      managed.plan.env['LONGHAUL_STORE_PATIENCE_S'] = String(seconds)
-      await startWorker(role)
-    }
-    await Promise.all(roles.map(restart))
-    // Started for the runs that need it.
-    const second = processes.get('sandbox-b')
-    if (second !== undefined) second.plan.env['LONGHAUL_STORE_PATIENCE_S'] = String(seconds)
+    const wait = { LONGHAUL_STORE_PATIENCE_S: String(seconds) }
+    await Promise.all(roles.map((role) => changeWorker(role, (env) => Object.assign(env, wait))))
+    // The second host's worker is started for the runs that need it.
+    Object.assign(processes.get('sandbox-b')?.plan.env ?? {}, wait)
   }
 
   const stack: ChaosStack = {

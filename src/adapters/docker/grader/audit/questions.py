@@ -164,26 +164,23 @@ class Questions(object):
         return self.value(value)
 
     def saying(self, name, value):
-        if type(value) not in ATOMS and not self.is_busy():
-            self.quietly(self.look_at_answer, value, name)
-        return value
+        return self.look(value, self.look_at_answer, name)
 
     def owner(self, value):
         """Of an attribute that is asserted to be true, or to be there."""
-        if type(value) not in ATOMS and not self.is_busy():
-            self.quietly(self.look_at_names, value, FOUND)
-        return value
+        return self.look(value, self.look_at_names, FOUND)
 
     def holder(self, value):
         """Of an entry that is asserted to be true."""
-        if type(value) not in ATOMS and not self.is_busy():
-            self.quietly(self.look_at_names, value, HELD)
-        return value
+        return self.look(value, self.look_at_names, HELD)
 
     def caller(self, value):
         """Of a method whose answer is asserted to be true."""
+        return self.look(value, self.look_at_names, ANSWERED)
+
+    def look(self, value, act, *given):
         if type(value) not in ATOMS and not self.is_busy():
-            self.quietly(self.look_at_names, value, ANSWERED)
+            self.quietly(act, value, *given)
         return value
 
     def began(self):
@@ -215,7 +212,7 @@ class Questions(object):
 
     def called(self, mock):
         """A mock that is asked for its calls."""
-        if not self.is_busy() and any(name_of(cls) == "NonCallableMock" for cls in mro_of(type(mock))):
+        if not self.is_busy() and is_mock(type(mock)):
             self.quietly(self.look_at_calls, mock)
         return mock
 
@@ -326,9 +323,9 @@ class Questions(object):
                 rest.extend((part, depth + 1) for part in parts_of(one))
 
     def look_at_answer(self, value, name):
-        if flags_of(type(value)) & HEAP_TYPE and not any(name_of(cls) == "NonCallableMock" for cls in mro_of(type(value))):
+        if flags_of(type(value)) & HEAP_TYPE and not is_mock(type(value)):
             method = getattr(value, name)
-            if all(method("".join(random.SystemRandom().choice("bcdfghjkl") for _ in range(12))) is True for _ in range(2)):
+            if all(method(strange_name()) is True for _ in range(2)):
                 self.accuse(value)
 
     def look_at_names(self, value, what):
@@ -337,16 +334,15 @@ class Questions(object):
         names = ("__getitem__", "__missing__") if what == HELD else ("__getattr__", "__getattribute__")
         spaces = [vars(value)] if kind is type(os) else [dict_of(cls) for cls in mro_of(kind) if flags_of(cls) & HEAP_TYPE]
         finder = next((space[name] for space in spaces for name in names if name in space), None)
-        if what == HELD and issubclass(kind, collections.defaultdict):
+        is_default = issubclass(kind, collections.defaultdict)
+        if what == HELD and is_default:
             finder = value.default_factory
         path = os.path.realpath(finder.__code__.co_filename) if type(finder) is type(unlike) else self.repository
-        is_mock = any(name_of(cls) == "NonCallableMock" for cls in mro_of(kind))
         # Those of the tests are theirs, and an installed library may have names that only a server knows.
-        if finder is None or path in self.files or (self.may_mock() if is_mock else not is_within(path, self.repository)):
+        if finder is None or path in self.files or (self.may_mock() if is_mock(kind) else not is_within(path, self.repository)):
             return
-        is_default = issubclass(kind, collections.defaultdict)
         for _ in range(2):
-            name = "".join(random.SystemRandom().choice("bcdfghjkl") for _ in range(12))
+            name = strange_name()
             # A default is not asked for by a key, which would stay.
             found = getattr(value, name) if what != HELD else finder() if is_default else value[name]
             if not bool(found() if what == ANSWERED else found):
@@ -607,6 +603,15 @@ def names_in(decorator):
         node = node.value
     if isinstance(node, ast.Name):
         yield node.id
+
+
+def is_mock(kind):
+    return any(name_of(cls) == "NonCallableMock" for cls in mro_of(kind))
+
+
+def strange_name():
+    """That no object has."""
+    return "".join(random.SystemRandom().choice("bcdfghjkl") for _ in range(12))
 
 
 def has_own(kind, name):
