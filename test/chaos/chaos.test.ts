@@ -24,8 +24,8 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
     [cell('temporal-restart', 'recorded'), cell('disk-full', 'executed')],
   ],
   [
-    'the container dies while its command runs, then the policy server answers with half a body',
-    [cell('container-kill', 'executing'), cell('policy-half-body', 'sampling')],
+    'the container dies while its command runs, then one of two policy servers answers with half a body, then it is gone',
+    [cell('container-kill', 'executing'), cell('policy-half-body', 'sampling'), cell('kill-engine', 'sampled')],
   ],
   [
     'a worker stands still until another has taken its turn, and wakes up in the middle of it',

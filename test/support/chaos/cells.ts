@@ -68,11 +68,15 @@ function needsTraining([fault, phase]: Pair): boolean {
   return fault.needsTraining?.includes(phase) === true
 }
 
+function needsReplica([{ needsReplica: needed }]: Pair): boolean {
+  return needed === true
+}
+
 export function needsParts([fault, phase]: Pair): boolean {
   return phase === 'parting' || fault.needsParts === true
 }
 
-/** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like, as do those of parts. */
+/** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like, as do those of parts and of replicas. */
 function groupRuns(cells: readonly Pair[]): Pair[][] {
   const alone = cells.filter(([{ isAlone, limitsRun }]) => isAlone === true || limitsRun === true)
   const shared = cells.filter((cell) => !alone.includes(cell))
@@ -80,7 +84,8 @@ function groupRuns(cells: readonly Pair[]): Pair[][] {
   const others = shared.filter(([{ expects }]) => expects !== 'restarted')
   const kinds = [restarts, others].flatMap((cells) => [
     cells.filter(needsParts),
-    cells.filter((cell) => !needsParts(cell)),
+    cells.filter(needsReplica),
+    cells.filter((cell) => !needsParts(cell) && !needsReplica(cell)),
   ])
   return shuffled([...alone.map((cell) => [cell]), ...kinds.flatMap(inPairs)])
 }

@@ -12,14 +12,15 @@ const FURTHER_GROUPS = 3
 export function overridesOf({
   kind,
   seed,
-  policyUrl,
+  policyUrls: [url, ...replicas],
   stage,
   further = false,
   inParts = false,
 }: {
   kind: 'evaluation' | 'training'
   seed: number
-  policyUrl: string
+  /** At least one; all of the same policies. */
+  policyUrls: readonly string[]
   /** Of the recipe that is overridden; lists are replaced whole. */
   stage: object | undefined
   /** Only to know what episodes under further indexes are: bigger groups, nothing else. @default false */
@@ -31,7 +32,7 @@ export function overridesOf({
   const common = {
     seed,
     scaffold: { limits: { commandTimeoutS: 20, maxTokensPerTurn: 300 }, submit: { capture: 'all' } },
-    policyServer: { url: policyUrl },
+    policyServer: { url, replicas },
   }
   const tasks = inParts ? TASKS_OF_PARTS : TASKS
   if (kind === 'evaluation') {

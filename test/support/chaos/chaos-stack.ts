@@ -33,7 +33,10 @@ import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { startVisits, type Visits } from './visits.ts'
 
 export type ChaosRole = Role | 'sandbox-b' | 'sandbox-spare'
-export type ChaosProcess = ChaosRole | 'temporal' | 'policy'
+/** Policy servers of the same script. Runs whose faults need a replica sample from both, all others from the first. */
+export const POLICY_SERVERS = ['policy', 'policy-b'] as const
+export type PolicyProcess = (typeof POLICY_SERVERS)[number]
+export type ChaosProcess = ChaosRole | 'temporal' | PolicyProcess
 
 export const PLANTS = ['double-step'] as const
 export type Plant = (typeof PLANTS)[number]
@@ -52,7 +55,8 @@ export type Setting = (typeof SETTINGS)[number]
 
 export interface ChaosStack {
   artifactsDir: string
-  policyUrl: string
+  policyUrls: Readonly<Record<PolicyProcess, string>>
+  /** Where both servers keep what they remember, and note what they were asked. */
   policyState: string
   logsDir: string
   /** What workers did to the world, see `audit-log.ts`. */
@@ -214,8 +218,8 @@ async function open({
   const taken = new Set<number>()
   const port = (): Promise<number> => choosePort({ preferred: [], taken })
   const temporalPort = await port()
-  const policyPort = await port()
-  const policyUrl = `http://127.0.0.1:${policyPort}`
+  const policyPorts = { policy: await port(), 'policy-b': await port() }
+  const policyUrls = { policy: urlOf(policyPorts.policy), 'policy-b': urlOf(policyPorts['policy-b']) }
   const processes = new Map<string, ManagedProcess>()
   const proxies = new Map<string, TcpProxy>()
   const manage = (name: string, command: string, args: string[], env: Record<string, string>): ManagedProcess => {
@@ -235,13 +239,19 @@ async function open({
   })
   manage('temporal', server.command, [...server.args, '--headless'], server.env).start()
   const common = { CHAOS_CONTROL: visits.url }
-  manage('policy', process.execPath, [join(HERE, 'scripted-policy.ts')], {
-    ...common,
-    CHAOS_PORT: String(policyPort),
-    CHAOS_STATE: policyState,
-  }).start()
+  for (const name of POLICY_SERVERS) {
+    manage(name, process.execPath, [join(HERE, 'scripted-policy.ts')], {
+      ...common,
+      CHAOS_PROCESS: name,
+      CHAOS_PORT: String(policyPorts[name]),
+      CHAOS_STATE: policyState,
+    }).start()
+  }
   await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
-  await until(() => accepts('127.0.0.1', policyPort), 'the policy server')
+  const policiesAnswer = async (): Promise<void> => {
+    for (const name of POLICY_SERVERS) await until(() => accepts('127.0.0.1', policyPorts[name]), name)
+  }
+  await policiesAnswer()
   const connection = await untilIt(() => connect({ address: `127.0.0.1:${temporalPort}`, namespace: NAMESPACE }))
   undo.push(() => connection.close())
 
@@ -264,7 +274,7 @@ async function open({
     LONGHAUL_WEIGHTS: join(folder, 'weights'),
     LONGHAUL_STORE_PATIENCE_S: String(storePatienceS),
     ...bucket?.environment,
-    LONGHAUL_POLICY_URL: policyUrl,
+    LONGHAUL_POLICY_URL: policyUrls.policy,
     LONGHAUL_PYTHON: python,
     LONGHAUL_BUNDLE: bundle,
     LONGHAUL_CACHE: imageCache,
@@ -327,7 +337,7 @@ async function open({
 
   const stack: ChaosStack = {
     artifactsDir: disk.path,
-    policyUrl,
+    policyUrls,
     policyState,
     logsDir,
     auditDir,
@@ -391,7 +401,7 @@ async function open({
     },
     async settle() {
       await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
-      await until(() => accepts('127.0.0.1', policyPort), 'the policy server')
+      await policiesAnswer()
       for (const role of roles) await until(() => polls(role), `worker ${role}`)
     },
     close,
@@ -417,6 +427,8 @@ async function untilIt<T>(attempt: () => Promise<T>): Promise<T> {
     }
   }
 }
+
+const urlOf = (port: number): string => `http://127.0.0.1:${port}`
 
 function mustHave<T>(value: T | undefined, name: string): T {
   if (value === undefined) throw new Error(`The stack has no ${name}`)

@@ -2,14 +2,14 @@
 import assert from 'node:assert/strict'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { appendFile, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { identify } from '../../../src/platform/processes.ts'
 import { openAuditLog, readAuditLog } from './audit-log.ts'
 import type { ChaosStack } from './chaos-stack.ts'
-import { haveDied, isNoted, isStopped, livingProcesses, untilStopped, wasTroubled } from './effects.ts'
+import { haveDied, isNoted, isStopped, livingProcesses, untilStopped, wasAnswered, wasTroubled } from './effects.ts'
 import { ManagedProcess } from './managed-process.ts'
 
 async function withFolder(use: (folder: string) => Promise<void>): Promise<void> {
@@ -75,9 +75,27 @@ test('a wrong answer of the policy server is seen by its kind, and none was ther
   withFolder(async (folder) => {
     const stack = { policyState: folder } as ChaosStack
     assert.equal(wasTroubled(stack, 0, 'hang'), false)
-    const exchange = { session: 's', startedMs: 10, endedMs: 20, trouble: 'hang' }
-    await writeFile(join(folder, 'exchanges.jsonl'), `${JSON.stringify(exchange)}\n`)
+    await noteExchange(folder, { trouble: 'hang', status: null })
     assert.equal(wasTroubled(stack, 15, 'hang'), true)
     assert.equal(wasTroubled(stack, 21, 'hang'), false)
     assert.equal(wasTroubled(stack, 15, 'rate-limit'), false)
+    assert.equal(wasTroubled(stack, 15, 'hang', 'policy-b'), true)
+    assert.equal(wasTroubled(stack, 15, 'hang', 'policy'), false)
   }))
+
+test('a session has moved where another server has answered it since, not where it failed there too', () =>
+  withFolder(async (folder) => {
+    const stack = { policyState: folder } as ChaosStack
+    const hasMoved = (sinceMs: number, not: string): boolean => wasAnswered(stack, { sinceMs, session: 's', not })
+    await noteExchange(folder, { trouble: 'hang', status: null })
+    assert.equal(hasMoved(0, 'policy'), false)
+    await noteExchange(folder, { trouble: null, status: 200 })
+    assert.equal(hasMoved(0, 'policy'), true)
+    assert.equal(hasMoved(0, 'policy-b'), false)
+    assert.equal(hasMoved(21, 'policy'), false)
+  }))
+
+function noteExchange(folder: string, changed: { trouble: string | null; status: number | null }): Promise<void> {
+  const exchange = { server: 'policy-b', session: 's', startedMs: 10, endedMs: 20, ...changed }
+  return appendFile(join(folder, 'exchanges.jsonl'), `${JSON.stringify(exchange)}\n`)
+}

@@ -1,11 +1,12 @@
 /** Whether a fault's effect was seen. A signal that met no process, or a full disk that no worker wrote to, has struck nothing. */
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { identify, isAlive, type ProcessIdentity, waitUntilGone } from '../../../src/platform/processes.ts'
 import { type AuditEntry, readAuditLog } from './audit-log.ts'
 import type { ChaosStack } from './chaos-stack.ts'
+import type { Exchange } from '../recording-proxy.ts'
 import type { ManagedProcess } from './managed-process.ts'
 
 /** Processes as they are now; null where there is one that does not run. */
@@ -53,17 +54,36 @@ export function isNoted(stack: ChaosStack, sinceMs: number, matches: (entry: Aud
   return readAuditLog(stack.auditDir).some((entry) => entry.atMs >= sinceMs && matches(entry))
 }
 
-/** The policy server has answered otherwise than well since. */
-export function wasTroubled({ policyState }: ChaosStack, sinceMs: number, kind: string): boolean {
-  let text = ''
-  try {
-    text = readFileSync(join(policyState, 'exchanges.jsonl'), 'utf8')
-  } catch {
-    return false
-  }
-  return text
+/** What a policy server was asked, as it notes it at the end. */
+interface NotedExchange extends Exchange {
+  endedMs: number
+  server: string
+  trouble: string | null
+}
+
+/** A policy server has answered otherwise than well since. @param server @default any */
+export function wasTroubled(stack: ChaosStack, sinceMs: number, kind: string, server?: string): boolean {
+  return readExchanges(stack).some(
+    (one) => one.endedMs >= sinceMs && one.trouble === kind && (server === undefined || one.server === server),
+  )
+}
+
+/** Another server than this one has answered the session well since. */
+export function wasAnswered(
+  stack: ChaosStack,
+  { sinceMs, session, not }: { sinceMs: number; session: string | null; not: string },
+): boolean {
+  return readExchanges(stack).some(
+    (one) => one.endedMs >= sinceMs && one.session === session && one.server !== not && one.status === 200,
+  )
+}
+
+/** Of all policy servers. Empty where none was asked yet. */
+export function readExchanges({ policyState }: Pick<ChaosStack, 'policyState'>): NotedExchange[] {
+  const path = join(policyState, 'exchanges.jsonl')
+  if (!existsSync(path)) return []
+  return readFileSync(path, 'utf8')
     .split('\n')
     .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as { startedMs: number; endedMs: number; trouble?: string | null })
-    .some(({ endedMs, trouble }) => endedMs >= sinceMs && trouble === kind)
+    .map((line) => JSON.parse(line) as NotedExchange)
 }

@@ -1,19 +1,36 @@
 /** Every fault of a stack with a directory: what it does, at which phases it can strike, and what the run must look like afterwards. */
 import { readFile, writeFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
 import type { AuditEntry } from './audit-log.ts'
+import { orderFor } from '../../../src/adapters/policy-server/pool.ts'
 import type { Random } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { signalProcess } from '../../../src/platform/processes.ts'
 import { HEARTBEAT_MS } from './chaos-bundle.ts'
-import type { ChaosProcess, ChaosRole, ChaosStack, Setting, StoreKind } from './chaos-stack.ts'
-import { haveDied, isNoted, isRunning, isStopped, livingProcesses, untilStopped, wasTroubled } from './effects.ts'
+import {
+  type ChaosProcess,
+  type ChaosRole,
+  type ChaosStack,
+  POLICY_SERVERS,
+  type PolicyProcess,
+  type Setting,
+  type StoreKind,
+} from './chaos-stack.ts'
+import {
+  haveDied,
+  isNoted,
+  isRunning,
+  isStopped,
+  livingProcesses,
+  untilStopped,
+  wasAnswered,
+  wasTroubled,
+} from './effects.ts'
 import { hogMemory, killContainer } from './hurt-container.ts'
 import { EPISODE_PHASES, type Phase, PHASES, TRAINING_PHASES, type Verdict, type Visit, WITH_AGENT } from './phases.ts'
-import type { PolicyState } from './policy-state.ts'
+import { type PolicyState, policyStateFile } from './policy-state.ts'
 import { BUCKET_FAULTS } from './bucket-faults.ts'
 import { POD_FAULTS } from './pod-faults.ts'
 import { RESTART_FAULTS, statusOnceClosed } from './restart-faults.ts'
@@ -42,6 +59,8 @@ export interface Fault {
   /** No other fault in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
+  /** Its runs sample from two servers, and it strikes the one that the visiting episode asks. */
+  needsReplica?: boolean
   /** Strikes a rollout that is played in parts. */
   needsParts?: boolean
   /** Strikes a part itself: there has to be one by then. */
@@ -67,6 +86,9 @@ const DISK_LONGEST_MS = 100_000
 /** As a package update takes, and longer than the pauses between all attempts at a turn. */
 const ENGINE_DOWN_MS = 45_000
 const FREEZE_MS = 8_000
+/** Sessions that have moved to the other server meet a few turns there. */
+const REPLICA_AWAY_MS = 15_000
+const AROUND_SAMPLES = ['sampling', 'sampled', 'observed'] as const satisfies readonly Phase[]
 const TORN = '{"schema":"longhaul.torn/1","epis'
 
 const ROLES = ['sandbox', 'control', 'artifacts', 'policy'] as const
@@ -171,14 +193,46 @@ export const FAULTS: readonly Fault[] = [
     name: 'policy-other-weights',
     phases: ['sampling', 'sampled', 'observed'],
     expects: 'identical',
-    strike: async ({ stack }) => {
+    strike: ({ stack }) => serveOtherWeights(stack, 'policy'),
+  },
+  {
+    name: 'kill-engine',
+    phases: [...AROUND_SAMPLES, 'publishing'],
+    expects: 'identical',
+    needsReplica: true,
+    strike: async ({ stack, visit }) => {
       const sinceMs = Date.now()
-      stack.process('policy').signal('SIGKILL')
-      const file = join(stack.policyState, 'policies.json')
-      const state = JSON.parse(await readFile(file, 'utf8')) as PolicyState
-      await writeFile(file, JSON.stringify({ ...state, otherWeightsUntilMs: Date.now() + 3_500 }))
-      return { over: sleep(3_500), seen: () => wasTroubled(stack, sinceMs, 'other-weights') }
+      const server = serverOf(stack, visit)
+      const before = livingProcesses([stack.process(server)])
+      await stack.process(server).stop('SIGKILL')
+      const over = sleep(REPLICA_AWAY_MS).then(() => stack.process(server).start())
+      const moved = visit.phase === 'publishing' || visit.episode === null
+      const hasMoved = () => moved || wasAnswered(stack, { sinceMs, session: visit.episode, not: server })
+      return { over, seen: async () => (await haveDied(before)) && hasMoved() }
     },
+  },
+  {
+    name: 'engine-slow',
+    phases: AROUND_SAMPLES,
+    expects: 'identical',
+    needsReplica: true,
+    strike: async ({ stack, visit }) => {
+      const sinceMs = Date.now()
+      const server = serverOf(stack, visit)
+      const verdict = { policy: { kind: 'slow', times: 6, ms: 3_000 } } as const
+      // A server is told at its own visits.
+      const isHere = visit.process === server
+      if (!isHere) stack.visits.tell(server, verdict)
+      const seen = (): boolean => wasTroubled(stack, sinceMs, 'slow', server)
+      return { ...(isHere ? { verdict } : {}), over: sleep(8_000), seen }
+    },
+  },
+  {
+    name: 'engine-wrong-weights',
+    phases: AROUND_SAMPLES,
+    expects: 'identical',
+    needsReplica: true,
+    strike: ({ stack, visit }) => serveOtherWeights(stack, serverOf(stack, visit)),
   },
   {
     name: 'disk-full',
@@ -340,7 +394,28 @@ function sandboxOf({ process }: Visit): ChaosRole {
 }
 
 function workerOf({ process }: Visit): ChaosRole {
-  return process === 'policy' ? 'sandbox' : (process as ChaosRole)
+  return isPolicyServer(process) ? 'sandbox' : (process as ChaosRole)
+}
+
+function isPolicyServer(process: string): process is PolicyProcess {
+  return (POLICY_SERVERS as readonly string[]).includes(process)
+}
+
+/** That an episode's session stays with while both answer. */
+function serverOf({ policyUrls }: ChaosStack, { process, episode }: Visit): PolicyProcess {
+  if (isPolicyServer(process)) return process
+  const servers = POLICY_SERVERS.map((name) => ({ name, url: policyUrls[name] }))
+  return orderFor(episode ?? '', servers)[0]?.name ?? 'policy'
+}
+
+/** For a while it answers as if it held another policy. */
+async function serveOtherWeights(stack: ChaosStack, server: PolicyProcess): Promise<Strike> {
+  const sinceMs = Date.now()
+  stack.process(server).signal('SIGKILL')
+  const file = policyStateFile(stack.policyState, server)
+  const state = JSON.parse(await readFile(file, 'utf8')) as PolicyState
+  await writeFile(file, JSON.stringify({ ...state, otherWeightsUntilMs: Date.now() + 3_500 }))
+  return { over: sleep(3_500), seen: () => wasTroubled(stack, sinceMs, 'other-weights', server) }
 }
 
 async function containerOf({ engines }: ChaosStack, { episode, container, phase }: Visit): Promise<string | null> {

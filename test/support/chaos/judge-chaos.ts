@@ -1,7 +1,5 @@
 /** The invariants, after each run: read from records, from what the policy server was asked, and from the machine. */
 import { RUNNER_LABEL } from '../../../src/adapters/docker/sandbox/runner-volume.ts'
-import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readWholeTurns } from '../../../src/activities/episode/transcript.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
@@ -15,6 +13,7 @@ import { episodesOf, recipeOf } from '../run-records.ts'
 import { readAuditLog } from './audit-log.ts'
 import { auditWorlds, type CommandTurns } from './audit-worlds.ts'
 import type { ChaosStack } from './chaos-stack.ts'
+import { readExchanges } from './effects.ts'
 import { judgeRestarts, type Restart } from './judge-restarts.ts'
 import { openWorkflows } from './restart-faults.ts'
 import { listTrainingJobs } from '../../../src/stack/down.ts'
@@ -43,7 +42,7 @@ export async function judgeChaos(input: {
   const violations = (await leftBehind(input)).map((what) => `left behind: ${what}`)
   const records = await episodesOf(stack.store, run)
   const valid = records.filter(isValidEpisode)
-  const exchanges = (await readExchanges(stack)).filter(({ session }) => session.startsWith(`${run}/`))
+  const exchanges = readExchanges(stack).filter(({ session }) => session.startsWith(`${run}/`))
   const known = new Set<string>(valid.map(({ episode }) => episode))
   const audit = await auditTurns(
     stack.store,
@@ -108,14 +107,6 @@ function lostTurns(exchanges: readonly Exchange[]): Map<string, { turns: number;
     if (again.length > 0) lost.set(session, { turns: again.length, samples })
   }
   return lost
-}
-
-async function readExchanges({ policyState }: ChaosStack): Promise<Exchange[]> {
-  const text = await readFile(join(policyState, 'exchanges.jsonl'), 'utf8').catch(() => '')
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => JSON.parse(line) as Exchange)
 }
 
 async function leftBehind(of: { stack: ChaosStack; run: string }): Promise<string[]> {

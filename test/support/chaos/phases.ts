@@ -57,7 +57,7 @@ export const RESTART_PHASES = [
 /** A process has reached a phase. */
 export interface Visit {
   phase: Phase
-  /** `sandbox`, `sandbox-b`, `artifacts`, … or `policy`. */
+  /** `sandbox`, `sandbox-b`, `artifacts`, … or `policy` and `policy-b`. */
   process: string
   /** Episode id; null where the phase belongs to no episode. */
   episode: string | null
@@ -74,6 +74,8 @@ export type PolicyFault =
   | 'half-body'
   | 'wrong-count'
   | 'other-weights'
+  /** Right, but late. */
+  | 'slow'
   /** The account is empty: no repetition helps. */
   | 'no-credit'
   /** All is well again. */

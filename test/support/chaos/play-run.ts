@@ -156,15 +156,17 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
   }
 }
 
-async function requestOf({ stack, kind, recipeSeed, run, inParts = false, further = false }: Playing) {
-  const { connection, policyUrl } = stack
+async function requestOf({ stack, kind, recipeSeed, run, cells, inParts = false, further = false }: Playing) {
+  const { connection, policyUrls: all } = stack
+  const hasReplica = cells.some(({ cell }) => cell.fault.needsReplica)
+  const policyUrls = hasReplica ? [all.policy, all['policy-b']] : [all.policy]
   const recipe = kind === 'evaluation' ? 'nightly' : 'mini'
   const shipped = await loadRecipe({ name: recipe, dirs: [RECIPES] })
   const stage = shipped.recipe.reinforce?.stages[0]
   return {
     connection,
     recipe,
-    overrides: overridesOf({ kind, seed: recipeSeed, policyUrl, stage, inParts, further }),
+    overrides: overridesOf({ kind, seed: recipeSeed, policyUrls, stage, inParts, further }),
     run,
   }
 }

@@ -1,6 +1,6 @@
 /**
  * A policy server without a model, in a process of its own: the interface of the embedded one, replies by script. Told to, it
- * misbehaves for its next answers. Environment: CHAOS_PORT, CHAOS_CONTROL, CHAOS_STATE (a folder).
+ * misbehaves for its next answers. Environment: CHAOS_PORT, CHAOS_CONTROL, CHAOS_PROCESS (its name), CHAOS_STATE (a folder).
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -11,11 +11,16 @@ import { parseCanary } from '../../../src/adapters/policy-server/canary-rules.ts
 import { END_OF_TURN, textOfTokens, tokensOf } from './byte-tokens.ts'
 import { isSelfCheck } from '../recording-proxy.ts'
 import { type PolicyFault, visit } from './phases.ts'
-import type { PolicyState } from './policy-state.ts'
+import { type PolicyState, policyStateFile } from './policy-state.ts'
 import { scriptedReply } from './scripted-replies.ts'
 
-const { CHAOS_PORT: port = '0', CHAOS_CONTROL: controlUrl = '', CHAOS_STATE: folder = '.' } = process.env
-const stateFile = join(folder, 'policies.json')
+const {
+  CHAOS_PORT: port = '0',
+  CHAOS_CONTROL: controlUrl = '',
+  CHAOS_PROCESS: name = 'policy',
+  CHAOS_STATE: folder = '.',
+} = process.env
+const stateFile = policyStateFile(folder, name)
 
 const state: PolicyState = existsSync(stateFile)
   ? (JSON.parse(readFileSync(stateFile, 'utf8')) as PolicyState)
@@ -45,7 +50,7 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
   await sleep(15)
   const verdict = await visit(controlUrl, {
     phase: 'sampling',
-    process: 'policy',
+    process: name,
     episode: session,
     container: null,
     key: null,
@@ -55,14 +60,17 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
   const kind = trouble.left > 0 ? trouble.kind : 'none'
   if (kind !== 'none') trouble.left -= 1
   const status = STATUS[kind] ?? 200
+  if (kind === 'slow') await sleep(trouble.ms)
   const isOther = kind === 'other-weights' || Date.now() < state.otherWeightsUntilMs
+  const isAnswered = kind === 'none' || kind === 'slow'
   const isWhole = kind === 'none' && !isOther
   const noted = {
+    server: name,
     session,
     promptTokens: body.prompt.length,
     startedMs,
     endedMs: Date.now(),
-    status: kind === 'none' ? 200 : null,
+    status: isAnswered ? 200 : null,
     trouble: isWhole ? null : isOther ? 'other-weights' : kind,
   }
   appendFileSync(join(folder, 'exchanges.jsonl'), `${JSON.stringify(noted)}\n`)
