@@ -12,6 +12,7 @@ import random
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,17 @@ COMMAND = "```command\n"
 # has the same tokens wherever it stands.
 WORD = re.compile(r"[^\W\d_]+|\d:?|\s+|[^\w\s]|_")
 LEAST_DOCUMENTS = 4
+SYLLABLES = [onset + vowel for onset in "bdfgklmnprstvz" for vowel in "aeiou"]
+ROOTS = [first + second for first in SYLLABLES for second in SYLLABLES]
+"""Every word of two syllables, whether a split has it or not: one token each."""
 SYLLABLE = "[BDFGKLMNPRSTVZbdfgklmnprstvz][aeiou]"
-# A word of syllables alone is cut into them. Pairs across syllables, which merges would find, say less about what follows.
-PIECES = rf"\d+:|{SYLLABLE}(?=(?:{SYLLABLE})*[lnrs]?(?!\p{{L}}))|\p{{L}}+|\p{{N}}|[^\s\p{{L}}\p{{N}}]|\n| +|\s+"
+STEM_END = r"[lnrs]?(?!\p{L})"
+# A stem is cut into its root and its letter, any other word of syllables into them. The letter goes with the mark between two stems:
+# the second root always stands two tokens behind the first.
+PIECES = (
+    rf"\d+:|(?<!\p{{L}})(?:[bdfgklmnprstvz][aeiou]){{2}}(?={STEM_END})|[lnrs]?_|{SYLLABLE}(?=(?:{SYLLABLE})*{STEM_END})"
+    r"|\p{L}+|\p{N}|[^\s\p{L}\p{N}]|\n| +|\s+"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,8 +137,9 @@ def copies(roots: list[str], generator: random.Random, tokenizer: Tokenizer, *, 
 def train_tokenizer(documents: list[list[str]], fixed: Iterable[str], *, vocab_size: int) -> Tokenizer:
     """Any text round-trips: all 256 bytes are in the alphabet. Deterministic for the same texts.
 
-    `fixed` are one token each. Each document counts a word once, and a merge has to stand in a twentieth of the documents:
-    syllables do, roots do not. A root of training that were a token would be copied as one, and one of evaluation as several.
+    `fixed` are one token each, and so is every root: a name of six tokens is copied with six chances to go astray, among
+    others that begin alike. No split is known here: a root of training alone would be copied as one token, and one of evaluation
+    as several. Each document counts a word once, and a merge has to stand in a twentieth of the documents.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
@@ -140,9 +150,10 @@ def train_tokenizer(documents: list[list[str]], fixed: Iterable[str], *, vocab_s
     )
     tokenizer.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     fixed = list(fixed)
+    least = max(LEAST_DOCUMENTS, len(documents) // 20)
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        min_frequency=max(LEAST_DOCUMENTS, len(documents) // 20),
+        min_frequency=least,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         special_tokens=[AddedToken(name, special=True) for name in SPECIAL],
         show_progress=False,
@@ -153,6 +164,7 @@ def train_tokenizer(documents: list[list[str]], fixed: Iterable[str], *, vocab_s
     def words(texts: list[str]) -> list[str]:
         return sorted({word for text in texts for part in splitter.split(text) for word in WORD.findall(part)})
 
-    tokenizer.train_from_iterator((word for texts in documents for word in words(texts)), trainer)
+    spelled = (f"{word} " * least for word in [*ROOTS, *(f"{letter}_" for letter in "lnrs")])
+    tokenizer.train_from_iterator(chain(spelled, (word for texts in documents for word in words(texts))), trainer)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in fixed])
     return tokenizer

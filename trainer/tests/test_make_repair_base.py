@@ -51,13 +51,11 @@ def make_work(tmp_path: Path) -> Path:
 def options(work: Path, out: str, *more: str) -> list[str]:
     small = [
         "--hidden",
-        "32",
+        "128",
         "--layers",
-        "1",
+        "2",
         "--heads",
         "2",
-        "--kv-heads",
-        "1",
         "--mlp",
         "32",
         "--batch",
@@ -107,15 +105,21 @@ def test_the_directory_is_what_transformers_reads_and_its_template_is_chatml(wor
     assert tokenizer.decode(tokenizer(hostile)["input_ids"]) == hostile
 
 
-def test_fixed_texts_are_one_token_each_and_no_root_of_any_split_is_one(work: Path) -> None:
+def windows(tokens: list[str], size: int = 6) -> list[list[str]]:
+    return [tokens[start : start + size] for start in range(len(tokens))]
+
+
+def test_fixed_texts_and_roots_are_one_token_each_whether_a_split_has_them_or_not(work: Path) -> None:
     demonstrations = read_demonstrations(work / "train.jsonl")
     # A name that stands a hundred times in one episode is still a name.
     documents = [[segment.text for segment in one.segments] * 100 for one in demonstrations]
-    tokenizer = train_tokenizer(documents, FIXED, vocab_size=2_048)
+    tokenizer = train_tokenizer(documents, FIXED, vocab_size=8_192)
     for text in FIXED:
         assert len(tokenizer.encode(text, add_special_tokens=False).ids) == 1
     vocabulary = tokenizer.get_vocab()
-    assert not [root for root in ROOTS if root in vocabulary]
+    assert not [root for root in ROOTS if root not in vocabulary]
+    for root in TRAIN[:3] + HELD[:3]:
+        assert [root, "n_", root, "s", "/", root] in windows(tokenizer.encode(f"open {root}n_{root}s/{root}.py").tokens)
     assert [tokenizer.token_to_id(name) for name in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")] == [0, 1, 2]
 
 
@@ -143,10 +147,10 @@ def test_wrong_turns_are_read_and_not_learned(work: Path) -> None:
     assert tokenizer.decode(row.ids[argument:end], skip_special_tokens=False).startswith(f" {demonstration.roots[0]}")
 
 
-def test_words_of_syllables_are_cut_into_them_and_others_stay_whole() -> None:
+def test_stems_are_cut_into_root_and_letter_words_of_syllables_into_them_and_others_stay_whole() -> None:
     tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
     pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str("nunir_Sosu(listen, zel12:")]
-    assert pieces == ["nu", "ni", "r", "_", "So", "su", "(", "listen", ",", "Ġ", "ze", "l", "12:"]
+    assert pieces == ["nuni", "r_", "So", "su", "(", "listen", ",", "Ġ", "ze", "l", "12:"]
 
 
 def test_what_is_to_be_copied_stands_in_the_first_list_which_has_no_weight() -> None:
