@@ -24,7 +24,7 @@ export function longhaulRunner(): Runner {
     versions: { longhaul: packageVersion() },
     notes: [
       'gates, which prove a task once, are left out: the peers have none',
-      'each grading whose runner is pytest or Django is followed by an audit of the tests in a second container',
+      'each grading whose runner is pytest or Django begins with an audit of the tests in the same container',
     ],
     endings: [{ command: 'submit' }],
     async prepare(input) {
