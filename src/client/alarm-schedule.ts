@@ -92,12 +92,12 @@ export function alarmSettings({
   for (const [key, name] of Object.entries({ urlVariable, secretVariable })) {
     if (name !== undefined && !/^[A-Za-z_][A-Za-z0-9_]{0,99}$/.test(name))
       throw invalid(
-        `Expected alarms.${key} to be the name of an environment variable of the control workers, such as LONGHAUL_ALARM_URL. A value does not belong into the file; what stands there is not shown here`,
+        `Expected alarms.${key} to be the name of an environment variable of the control workers, such as LONGHAUL_ALARM_URL. Put the value itself into that variable; it is not printed here, because it may be a secret`,
       )
   }
   if (template === 'json' && secretVariable === undefined)
     throw invalid(
-      'Expected alarms.secretVariable: the receiver of template json tells by the signature who sent an alarm. It names the variable that holds the key',
+      'Expected alarms.secretVariable with template json: it names the environment variable with the key that signs alarms, so that the receiver can verify their sender',
     )
   if (typeof template === 'object') requireTemplate(template)
   requireMinutes('blockerMinutes', blockerMinutes, 7 * 24 * 60)
@@ -112,7 +112,7 @@ function requireTemplate(template: object): void {
   const known: readonly string[] = ALARM_FACTS
   const [unknown] = [...text.matchAll(ALARM_FACT_PATTERN)].filter(([, name = '']) => !known.includes(name))
   if (unknown !== undefined)
-    throw invalid(`Expected names in alarms.template to be of ${known.join(', ')}; got ${unknown[0]}`)
+    throw invalid(`Expected alarms.template to use only the names ${known.join(', ')}; got ${unknown[0]}`)
 }
 
 function requireMinutes(key: string, value: number, most: number): void {

@@ -92,7 +92,7 @@ function unreachable(address: string, finding: string, cause: unknown): Longhaul
 function refused(address: string, namespace: string, cause: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Temporal.Refused',
-    message: `The Temporal server at ${address} refuses the namespace ${namespace} to this client: give TEMPORAL_API_KEY, or a client certificate, that it accepts for this namespace`,
+    message: `The Temporal server at ${address} refuses this client access to the namespace ${namespace}: set TEMPORAL_API_KEY, or a client certificate, that is valid for this namespace`,
     cause,
   })
 }
@@ -100,7 +100,7 @@ function refused(address: string, namespace: string, cause: unknown): LonghaulEr
 function unknownNamespace(namespace: string, address: string): LonghaulError {
   return new LonghaulError({
     code: 'Config.NotFound',
-    message: `The Temporal server at ${address} has no namespace ${namespace}. Set LONGHAUL_NAMESPACE or TEMPORAL_NAMESPACE, or make it: temporal operator namespace create ${namespace}`,
+    message: `The Temporal server at ${address} has no namespace ${namespace}. Set LONGHAUL_NAMESPACE or TEMPORAL_NAMESPACE, or create it: temporal operator namespace create ${namespace}`,
   })
 }
 

@@ -91,7 +91,7 @@ async function steer(call: SteerCall): Promise<SteerAnswer> {
   if (dryRun) {
     const progress = await queryProgress(address)
     const changed = progress === null ? null : wouldChange(progress)
-    const note = progress === null ? `${NO_ANSWER}: what would change cannot be told` : null
+    const note = progress === null ? `${NO_ANSWER}, so it is unknown what would change` : null
     return { workflowId, changed, pending: false, progress, note }
   }
   const handle = connection.client.workflow.getHandle(workflowId)
@@ -105,7 +105,7 @@ async function steer(call: SteerCall): Promise<SteerAnswer> {
     if (signal === null) throw notRecorded(update, error)
     // Recorded by the server alone; the update may still be done as well, which changes nothing more.
     await called(address, () => handle.signal('steer', signal))
-    const note = `${NO_ANSWER}: the request is recorded and done as soon as a control worker is back`
+    const note = `${NO_ANSWER}: the request is recorded and takes effect as soon as a control worker is back`
     return { workflowId, changed: null, pending: true, progress: null, note }
   }
 }
@@ -114,7 +114,7 @@ async function steer(call: SteerCall): Promise<SteerAnswer> {
 function notRecorded(update: string, cause: LonghaulError): LonghaulError {
   return new LonghaulError({
     code: 'Temporal.Unreachable',
-    message: `${NO_ANSWER}, and ${update} needs one: it is not recorded. Start one (longhaul worker --role control) and ask again`,
+    message: `${NO_ANSWER}, and ${update} needs one: the request is not recorded. Start a control worker (longhaul worker --role control) and repeat the request`,
     details: cause.details,
     cause,
   })
@@ -137,7 +137,7 @@ export async function requestCancel({ connection, workflowId, dryRun = false }: 
     return { workflowId, changed: false, note: `it has ended already: ${status.name.toLowerCase()}` }
   }
   if (raw.workflowExtendedInfo?.cancelRequested === true) {
-    return { workflowId, changed: false, note: 'it was asked to end before and closes its sandboxes' }
+    return { workflowId, changed: false, note: 'it was cancelled before and is closing its sandboxes' }
   }
   if (!dryRun) await cancelRun(address)
   return { workflowId, changed: true, note: null }

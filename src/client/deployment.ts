@@ -79,7 +79,7 @@ export async function promoteBuild({ connection, build, dryRun = false }: Promot
   if (!known.includes(build)) {
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No control worker in the namespace ${connection.namespace} has said that it runs the build ${build}; known: ${known.join(', ') || 'none'}. Start one first: LONGHAUL_BUILD_ID=${build} longhaul worker --role control`,
+      message: `No control worker in the namespace ${connection.namespace} has reported the build ${build}; reported builds: ${known.join(', ') || 'none'}. Start one first: LONGHAUL_BUILD_ID=${build} longhaul worker --role control`,
     })
   }
   const previous = currentOf(described)

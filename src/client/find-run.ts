@@ -88,6 +88,6 @@ async function findByAttribute(connection: LonghaulConnection, run: string): Pro
 function notFound(run: string): never {
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `No run is called ${JSON.stringify(run)} (closed runs are kept for as long as the Temporal namespace retains them); longhaul run list shows those there are`,
+    message: `No run is called ${JSON.stringify(run)} (closed runs are kept for as long as the Temporal namespace retains them); longhaul run list shows the existing runs`,
   })
 }

@@ -129,7 +129,7 @@ async function steerHost(call: SteerHostCall): Promise<HostAnswer> {
   if (before === null) throw await unknownHost(connection, host)
   const answer = { host, pending: false, note: null }
   if (isDone(before.drain)) {
-    const note = before.drain === null ? 'it takes work already' : `it is drained since ${before.drain.since}`
+    const note = before.drain === null ? 'it takes work already' : `it has been drained since ${before.drain.since}`
     return { ...answer, changed: false, state: listed(before), note }
   }
   if (dryRun) return { ...answer, changed: true, state: listed({ ...before, drain: after(before.drain) }) }
@@ -234,14 +234,14 @@ async function arrive({ connection, host, holder }: JoinInput): Promise<void> {
 function unreadable(host: string): LonghaulError {
   return new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected the workflow ${workflowIds.host(host)} to say in its memo which machine it is: terminate it, the next sandbox worker starts it anew`,
+    message: `Expected the memo of the workflow ${workflowIds.host(host)} to name its machine: terminate the workflow; the next sandbox worker starts a new one`,
   })
 }
 
 function taken(host: string, { holder }: HostSeen): LonghaulError {
   return new LonghaulError({
     code: 'Config.Invalid',
-    message: `Another machine serves as the sandbox host ${host} (queue ${holder.queue}, engine ${holder.engine}): give each machine a LONGHAUL_HOST_ID of its own`,
+    message: `Another machine already serves as sandbox host ${host} (queue ${holder.queue}, engine ${holder.engine}): give each machine a LONGHAUL_HOST_ID of its own`,
     details: { host, queue: holder.queue, engine: holder.engine },
   })
 }

@@ -75,7 +75,7 @@ export function settingsOf(request: ScheduleRequest): ScheduleSettings {
   }
   if (id === ALARM_SCHEDULE) {
     throw invalid(
-      `Expected another id than ${id}, which is the schedule of the watch: alarms: in schedules.yaml makes it`,
+      `Expected another id than ${id}: that is the schedule of the alarm watch, which the section alarms: of schedules.yaml creates`,
     )
   }
   if (cron.trim().split(/\s+/).length !== 5) {
@@ -83,7 +83,7 @@ export function settingsOf(request: ScheduleRequest): ScheduleSettings {
   }
   requireTimezone(timezone)
   if (policy !== undefined && action === 'train') {
-    throw invalid(`Expected policy in a schedule that evaluates; ${id} trains, from the base that its recipe names`)
+    throw invalid(`Expected policy only in a schedule that evaluates; ${id} trains, from the base policy of its recipe`)
   }
   // A server that was down for half a day starts no stale nights; and a run ends before the next night begins.
   const { overlap = 'bufferOne', catchupWindow = '6h', jitter = '10m', executionTimeout = '20h' } = request

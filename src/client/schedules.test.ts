@@ -191,7 +191,7 @@ test('a cron field that the server refuses is the user’s mistake', { skip: nee
 test('a schedule that does not exist: its name, and where the names are', { skip: needsServer }, async () => {
   await assert.rejects(triggerSchedule({ connection, id: 'nihgtly' }), {
     code: 'Config.NotFound',
-    message: 'No schedule is called "nihgtly"; longhaul schedule list shows those there are',
+    message: 'No schedule is called "nihgtly"; longhaul schedule list shows the existing schedules',
   })
 })
 

@@ -260,7 +260,7 @@ export async function called<T>({ client }: LonghaulConnection, call: () => Prom
     if (!(error instanceof ScheduleNotFoundError)) throw error
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No schedule is called ${JSON.stringify(error.scheduleId)}; longhaul schedule list shows those there are`,
+      message: `No schedule is called ${JSON.stringify(error.scheduleId)}; longhaul schedule list shows the existing schedules`,
       cause: error,
     })
   }

@@ -154,7 +154,7 @@ async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promi
   }
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `No free name is left today for recipe ${root.recipe}; give one with run`,
+    message: `No free run name is left today for recipe ${root.recipe}; choose one with run`,
   })
 }
 
@@ -162,7 +162,7 @@ async function startNamed<T extends RootInput>(root: StartRootInput<T>, run: str
   if (root.fresh) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Expected either fresh or a named run, got both: naming ${run} means to continue it`,
+      message: `Expected either fresh or a named run, got both: a named run is continued`,
     })
   }
   const workflowId = idOf(root, run)

@@ -52,7 +52,7 @@ test('a home or a cache where no directory can be made: one error that names the
     ] as const) {
       await assert.rejects(makeStackDirectories(stackPaths({ env })), (error) => {
         assert.ok(isLonghaulError(error) && error.code === 'Config.Invalid')
-        assert.match(error.message, new RegExp(`/proc/longhaul.*ENOENT.*set ${variable} to use another`))
+        assert.match(error.message, new RegExp(`/proc/longhaul.*ENOENT.*set ${variable} to another directory`))
         return true
       })
     }

@@ -115,7 +115,7 @@ export async function makeStackDirectories({ dataDir, logsDir, cacheDir }: Stack
     } catch (cause) {
       throw new LonghaulError({
         code: 'Config.Invalid',
-        message: `Expected a place where directories can be made, got ${path} (${errnoOf(cause) ?? String(cause)}); set ${variable} to use another place`,
+        message: `Expected a writable place for directories, got ${path} (${errnoOf(cause) ?? String(cause)}); set ${variable} to another directory`,
         details: { path },
         cause,
       })

@@ -81,7 +81,7 @@ async function otherStore({ paths, kept, asked }: OtherStoreInput): Promise<Long
     message: [
       `The stack "${paths.name}" keeps its runs in ${describeStore(paths, kept)}; with --temporal ${requested} it would start without them.`,
       'One of these helps:',
-      '  - leave out --temporal: the stack goes on with what it has',
+      '  - leave out --temporal: the stack keeps its store',
       `  - LONGHAUL_STACK=another longhaul up --temporal ${requested}: a second stack`,
       `  - once its open runs may end for good: longhaul down, then rm -r ${[...own, fileOf(paths)].join(' ')} (records in the artifact store stay)`,
     ].join('\n'),

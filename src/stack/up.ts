@@ -162,7 +162,7 @@ async function currentStack(input: {
   }
   const left = livingServices(record).length
   if (isSupervised)
-    log(`stack   "${paths.name}" runs older code or is not healthy: restarting it (runs go on by themselves)`)
+    log(`stack   "${paths.name}" runs older code or is not healthy: restarting it (runs continue automatically)`)
   else if (left > 0) log(`stack   the supervisor of "${paths.name}" had died: stopping the ${left} processes it left`)
   // The engine stays: its user note is renewed by the set-up that follows.
   await stopStack({ paths, keepEngine: true, keepContainers: await mayKeepContainers({ paths, record, fingerprint }) })

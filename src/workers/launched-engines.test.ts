@@ -220,7 +220,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await assert.rejects(publish('elsewhere', older), {
       type: 'Model.Unavailable',
       nonRetryable: false,
-      message: /a trainer worker of trainer-2/,
+      message: /a trainer worker on trainer-2/,
     })
     assert.deepEqual(await fleets.list(), [])
   })

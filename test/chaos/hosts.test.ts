@@ -48,7 +48,7 @@ describe('hosts', { skip: needsChaos }, () => {
     child.stderr.on('data', (chunk: Buffer) => (stderr += chunk.toString()))
     const [code] = (await once(child, 'exit')) as [number | null]
     assert.equal(code, 1, stderr)
-    assert.match(stderr, /Config\.Invalid: Another machine serves as the sandbox host chaos-a .*LONGHAUL_HOST_ID/)
+    assert.match(stderr, /Config\.Invalid: Another machine already serves as sandbox host chaos-a .*LONGHAUL_HOST_ID/)
     await untilHost('chaos-a', ({ state }) => state === 'open')
   })
 

@@ -54,7 +54,7 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
     assert.deepEqual(await lookAtDeployment(connection), { deployment: 'longhaul', current: null, builds: [] })
     const { code, stderr } = await longhaul('deployment', 'promote', 'first')
     assert.equal(code, 1, stderr)
-    assert.match(stderr, /has said that it runs the build first; known: none.*LONGHAUL_BUILD_ID=first/s)
+    assert.match(stderr, /has reported the build first; reported builds: none.*LONGHAUL_BUILD_ID=first/s)
   })
 
   test('a run goes on while a new build takes over from the old one', { timeout: 18 * 60_000 }, async () => {

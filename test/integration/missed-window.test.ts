@@ -131,7 +131,7 @@ test('the server was away for longer than the catch-up window: what was due is m
     const text = new RegExp(`and ${missedCatchup} because the server was away for longer than catchupWindow`)
     const found = alarms.filter((alarm) => alarm?.kind === 'skipped' && text.test(alarm.text))
     assert.equal(found.length, 1)
-    assert.partialDeepStrictEqual(found[0], { series: 'nightly', title: 'Starts of nightly were left out' })
+    assert.partialDeepStrictEqual(found[0], { series: 'nightly', title: 'Starts of nightly were skipped' })
     assert.match(found[0]?.text ?? '', /longhaul schedule backfill nightly/)
   })
   const alarms = (await store.list(alarmKeys.all)).length

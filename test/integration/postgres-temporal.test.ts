@@ -360,10 +360,10 @@ describe('Temporal on a PostgreSQL of others', { skip }, () => {
       const poor = await refusal(url('lab', PASSWORD))
       assert.match(
         poor.message,
-        /lab may not make the database runs: CREATE DATABASE runs OWNER lab; and the same for runs_visibility/,
+        /lab may not create the database runs: CREATE DATABASE runs OWNER lab; and the same for runs_visibility/,
       )
       const closed = await refusal(url('lab', PASSWORD, await freePort()))
-      assert.match(closed.message, /does not answer: see that it runs/)
+      assert.match(closed.message, /does not answer: check that it runs/)
 
       await psql('postgres', 'create database runs owner lab', 'create database runs_visibility owner lab')
       const name = `database-${process.pid}`

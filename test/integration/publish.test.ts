@@ -272,7 +272,7 @@ describe('refused with one error, and without a commit', () => {
     await refused(publish(hub, 'promoted'), /No policy has been promoted yet/)
     await refused(
       publish(hub, 'v000001-00000000'),
-      /Expected promoted or the version of a policy .* its last ones are v/,
+      /Expected promoted or the version of a policy .* its newest are v/,
     )
     await refused(publish(hub, '../x'), /Expected promoted or the version/)
     await refused(longhaul('publish', policy.version, '--to', 'alone'), /Expected --to to be OWNER\/NAME/)

@@ -255,7 +255,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
       [
         'a wrong key',
         async () => ({ TEMPORAL_API_KEY: 'another-key' }),
-        /^error Temporal\.Refused: .*give TEMPORAL_API_KEY, or a client certificate/m,
+        /^error Temporal\.Refused: .*set TEMPORAL_API_KEY, or a client certificate/m,
       ],
       [
         'a server whose certificate has expired',

@@ -115,7 +115,7 @@ async function skips(store: ArtifactStore, { schedules }: AlarmLook, begun: Date
     facts.push({
       kind: 'skipped',
       same: [id, createdAt, skippedOverlap, missedCatchup],
-      title: `Starts of ${id} were left out`,
+      title: `Starts of ${id} were skipped`,
       text: `Since the schedule was made, ${skippedOverlap} starts were dropped because earlier runs were still open or waiting, and ${missedCatchup} because the server was away for longer than catchupWindow. What to do: longhaul schedule list; longhaul schedule backfill ${id} starts what is missing`,
       run: null,
       series: id,

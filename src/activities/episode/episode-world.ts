@@ -109,14 +109,14 @@ export class EpisodeWorld {
     if (isOpenTurn(turns, world)) return
     const last = world === '-' ? -1 : turns.findIndex((turn) => isMark(turn, world))
     if (last === -1 && world !== '-') {
-      throw ended('Expected the sandbox to hold turns of its episode, it holds one that the records do not have', {
+      throw ended('Expected the sandbox to contain only recorded turns of its episode, got one without a record', {
         episode,
         world,
       })
     }
     // Only code that ran in the sandbox can have removed its journal.
     if (!this.#mayLackTurns) {
-      throw ended('Expected the sandbox to hold the turns that it has run, it says that it does not', {
+      throw ended('Expected the sandbox to contain the turns that it has run; its runner reports that it does not', {
         episode,
         world,
       })
@@ -176,7 +176,7 @@ export async function replayTurns(input: ReplayInput): Promise<void> {
   const missing = turns.slice(from)
   const unrepeatable = missing.find(({ observation }) => observation !== null && !isRepeatable(observation))
   if (unrepeatable !== undefined) {
-    throw diverged('Expected only turns that ended by themselves, one was stopped half-way', {
+    throw diverged('Expected only turns that ended by themselves, got one that was stopped before its end', {
       episode,
       turn: unrepeatable.action.turn,
       reason: unrepeatable.observation?.execution?.reason ?? null,
@@ -203,7 +203,7 @@ export function compare(episode: string, recorded: ObservationRecord, played: Tu
     ...STATE.map((part) => (recorded.state[part] === played.state[part] ? null : part)),
   ].find((part) => part !== null)
   if (difference === undefined) return
-  throw diverged(`Expected the turn to end in this sandbox as its record says, its ${difference} differs`, {
+  throw diverged(`Expected the replayed turn to end as its record says, but its ${difference} differs`, {
     episode,
     turn: recorded.turn,
     exitCode: played.exitCode,
@@ -227,7 +227,7 @@ export async function compareTree(
 ): Promise<void> {
   const recorded = await store.readRecord<TreeRecord>(episodeKeys.tree(episode, turn))
   if (recorded === null || (await hash()) === recorded.treeSha256) return
-  throw diverged('Expected the turns to leave the files in this sandbox that their record says', { episode, turn })
+  throw diverged('Expected the replayed turns to leave the files of their record', { episode, turn })
 }
 
 /** Turns from one tree hash to the next. */

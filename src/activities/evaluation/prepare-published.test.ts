@@ -180,7 +180,7 @@ test('a quick task that the held-out suite does not have is refused when it is p
   const quick = ['owner__thing-2', 'owner__thing-3', 'owner__thing-9']
   const { code, message } = await refusal(prepare(hub(), server.url, { which: 'heldOut', tasks: 2, quick }))
   assert.equal(code, 'Config.Invalid')
-  assert.match(message, /evaluate\.quick among the 2 held-out tasks, owner__thing-3 and 1 more is not/)
+  assert.match(message, /evaluate\.quick to name only the 2 held-out tasks, got also owner__thing-3 and 1 more/)
   assert.equal((await prepare(hub(), server.url, { which: 'heldOut', quick: quick.slice(0, 2) })).tasks, 3)
   assert.equal((await prepare(hub(), server.url, { which: 'train', quick })).tasks, 3)
 })

@@ -124,6 +124,6 @@ function requireQuick({ evaluate }: Recipe, taskIds: readonly string[]): void {
   if (missing === undefined) return
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected every id of evaluate.quick among the ${known.size} held-out tasks, ${missing}${more.length === 0 ? '' : ` and ${more.length} more`} is not`,
+    message: `Expected evaluate.quick to name only the ${known.size} held-out tasks, got also ${missing}${more.length === 0 ? '' : ` and ${more.length} more`}`,
   })
 }

@@ -29,7 +29,7 @@ export async function findPublishable(store: ArtifactStore, asked: string): Prom
     )
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `Expected promoted or the version of a policy in ${store.locate('policies')}, got ${JSON.stringify(asked)}; ${newest.length === 0 ? 'it has none' : `its last ones are ${newest.slice(-5).join(', ')}`} (set LONGHAUL_ARTIFACTS to use another store)`,
+      message: `Expected promoted or the version of a policy in ${store.locate('policies')}, got ${JSON.stringify(asked)}; ${newest.length === 0 ? 'it has none' : `its newest are ${newest.slice(-5).join(', ')}`} (set LONGHAUL_ARTIFACTS to use another store)`,
     })
   }
   if (/^v\d{6}-[0-9a-f]{8}$/.test(ref.version)) return ref

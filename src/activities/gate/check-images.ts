@@ -147,7 +147,7 @@ function missingImages(
   const looked = asked < lacking ? ` (${asked} of the ${lacking} that the engine lacks were looked for)` : ''
   return new LonghaulError({
     code: 'Sandbox.ImageMissing',
-    message: `${missing.length} of the ${images} images of ${refused.map(({ name }) => name).join(' and ')} are missing${looked}: neither the engine of host ${host} nor a registry has ${missing.slice(0, NAMED).join(', ')}${more}. longhaul images build SUITE makes images from the repositories’ history; what a registry shows to its users alone is brought to each sandbox host by docker login and docker pull`,
+    message: `${missing.length} of the ${images} images of ${refused.map(({ name }) => name).join(' and ')} are missing${looked}: neither the engine of host ${host} nor a registry has ${missing.slice(0, NAMED).join(', ')}${more}. longhaul images build SUITE makes images from the repositories’ history; an image of a private registry must be pulled on each sandbox host with docker login and docker pull`,
     details: { missing: missing.length, images, asked, host },
   })
 }

@@ -57,7 +57,7 @@ export async function gradeToVerdict(
   if (isLastAttempt) return graded
   throw new LonghaulError({
     code: 'Grading.Failed',
-    message: `Tests of ${task.taskId} were not over after ${Math.round(gradeMs / 1000)} s; they are run once more, on any host`,
+    message: `Tests of ${task.taskId} were not over after ${Math.round(gradeMs / 1000)} s; they run once more, on any host`,
     details: { host: hostId, attempt },
   })
 }

@@ -171,7 +171,7 @@ function describeInstance({
     `verdict: ${verdict.kind}${verdict.reason === null ? '' : ` (${verdict.reason})`}`,
     ...(fault === null ? [] : [`patch: ${fault}`]),
     ...(record === null ? [] : [`image: ${record.image}`, `tests: ${(record.gradeMs / 1000).toFixed(2)} s`]),
-    ...(applyLog === null ? [] : ['what applying the patch said:', Buffer.from(applyLog).toString()]),
+    ...(applyLog === null ? [] : ['output of applying the patch:', Buffer.from(applyLog).toString()]),
     '',
   ].join('\n')
 }

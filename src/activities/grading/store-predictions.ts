@@ -65,7 +65,7 @@ function refuseUnknown(predictions: readonly { taskId: string }[], { name, taskI
   const more = unknown.length > NAMED ? ` and ${unknown.length - NAMED} more` : ''
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected predictions for tasks of ${name}; it has no ${named.join(', ')}${more}. Take them out of the file, or name the suite that they are of`,
+    message: `Expected predictions for tasks of ${name}; it has no ${named.join(', ')}${more}. Remove them from the file, or name the suite that has them`,
     details: { unknown: unknown.length, tasks: taskIds.length },
   })
 }

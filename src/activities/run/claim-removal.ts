@@ -97,7 +97,7 @@ async function lastSignMs(store: ArtifactStore, { run, begunAtMs = 0 }: Begun, n
 function another(run: string, does: string): LonghaulError {
   return new LonghaulError({
     code: 'Run.StillClosing',
-    message: `Another command ${does} ${run} and frees its name when it ends. Should it have been killed, the same command again goes on a minute later`,
+    message: `Another command ${does} ${run} and frees its name when it ends. If it was killed, repeat this command after a minute`,
     details: { run },
   })
 }

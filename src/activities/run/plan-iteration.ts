@@ -103,7 +103,7 @@ async function withoutOverlap(
   if (left.length > 0 || admitted.length === 0) return left
   throw new LonghaulError({
     code: 'Suite.Overlap',
-    message: 'Expected a training task that passed its gate and is not evaluated too, but every one of them is',
+    message: 'Expected a training task that passed its gate and is not evaluated, but all that passed are evaluated',
     details: { admitted: admitted.length, record: runKeys.overlap(run) },
   })
 }

@@ -42,7 +42,7 @@ export async function allocateRun(store: ArtifactStore, input: AllocateRunInput)
   }
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `No free run name is left for ${prefix}; give one with run`,
+    message: `No free run name is left for ${prefix}; choose one with run`,
   })
 }
 
@@ -50,7 +50,7 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
   if (await isBeingRemoved(store, run)) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Run ${run} is being removed, and half of its records may be gone: longhaul run remove ${run} ends that, then the name is free`,
+      message: `Run ${run} is being removed, and half of its records may be gone: longhaul run remove ${run} completes the removal and frees the name`,
       details: { run },
     })
   }

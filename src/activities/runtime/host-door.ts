@@ -66,7 +66,7 @@ export function createHostDoor(hostId: string): HostDoor {
     obey(next) {
       const isNew = drain?.since !== next?.since || drain?.moving !== next?.moving
       drain = next
-      if (drain !== null) close(`it is drained since ${drain.since}`)
+      if (drain !== null) close(`it has been drained since ${drain.since}`)
       else if (isOpen() && closing.signal.aborted) {
         closing = new AbortController()
         opened.resolve()

@@ -67,7 +67,7 @@ test('a tracker hangs, is absent, answers 500, with rubbish or without end: the 
     response.end('{}')
   })
   const cases: Record<string, [url: string, reason: RegExp]> = {
-    hangs: [await serve(t, () => undefined), /no end within 1 s/],
+    hangs: [await serve(t, () => undefined), /not complete after 1 s/],
     absent: [`http://127.0.0.1:${await freePort()}`, /ECONNREFUSED/],
     broken: [await serve(t, (_, response) => response.writeHead(500).end()), /answered 500/],
     refuses: [
@@ -93,7 +93,7 @@ test('a tracker hangs, is absent, answers 500, with rubbish or without end: the 
         response.on('drain', flood)
         flood()
       }),
-      /more than 16777216 bytes|no end within 1 s/,
+      /more than 16777216 bytes|not complete after 1 s/,
     ],
   }
   for (const [name, [url, reason]] of Object.entries(cases)) {
@@ -146,7 +146,7 @@ test('the package wandb is absent, has no Python, fails or hangs: the sending en
     'no-package': [await program('bare', 'exec python3 -S "$@"'), /cannot be imported by .*pip install wandb/],
     fails: [await program('fails', 'echo "ValueError: no"; exit 1'), /ended with 1: ValueError: no/],
     'writes-nothing': [await program('idle', 'mkdir wandb'), /Expected the package wandb to write run-writes-nothing-/],
-    'never-ends': [await program('hangs', 'sleep 300'), /no end within 5 s/],
+    'never-ends': [await program('hangs', 'sleep 300'), /not complete after 5 s/],
   }
   for (const [name, [python, reason]] of Object.entries(cases)) {
     const directory = join(own.root, `beside-${name}`)
@@ -247,7 +247,7 @@ test('a store that hangs: the sending ends and the run goes on', async () => {
   // A promise alone keeps no process alive.
   const alive = setInterval(() => undefined, 1_000)
   await createTracking({ ...world, limitMs: 300 })('stuck', signal).finally(() => clearInterval(alive))
-  assert.match(logged.join(), /any tracker: no end within 0.3 s/)
+  assert.match(logged.join(), /any tracker: not complete after 0.3 s/)
 })
 
 test('longhaul track: points for other programs, a run without trackers, with those of another recipe, and one that is not there', async () => {

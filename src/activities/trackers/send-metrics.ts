@@ -43,10 +43,10 @@ export function createTracking({
     const late = AbortSignal.timeout(limitMs)
     const ending = AbortSignal.any([signal, late])
     const reason = (error: unknown): string =>
-      late.aborted ? `no end within ${limitMs / 1000} s` : toLonghaulError(error).message
+      late.aborted ? `not complete after ${limitMs / 1000} s` : toLonghaulError(error).message
     const say = (tracker: string, problem: string): void =>
       log(
-        `Metrics of ${run} did not all reach ${tracker}: ${problem}. The run goes on; its next record sends what is missing, and so does longhaul track ${run}`,
+        `Metrics of ${run} did not all reach ${tracker}: ${problem}. The run continues; its next record sends what is missing, and so does longhaul track ${run}`,
       )
     try {
       // Recipes that an older version stored know no trackers.

@@ -84,7 +84,7 @@ export async function publishOnEngines(
     await publish()
   } catch (error) {
     if (areFresh || recipe.policyServer.publish === 'reload' || !doesRestartHelp(error)) throw error
-    Context.current().log.warn('the engines could not read the policy in place: they are started anew', {
+    Context.current().log.warn('the engines could not reload the policy in place: restarting them', {
       run,
       policy: policy.version,
       error: (error as Error).message,
@@ -132,7 +132,7 @@ function requireThisHost(record: EnginesRecord, host: string): void {
   if (record.host === host) return
   throw new LonghaulError({
     code: 'Model.Unavailable',
-    message: `Expected a trainer worker of ${record.host}, which has the engines of this run, this one is of ${host}: start one there (longhaul worker --role trainer), or begin another run where that host is gone`,
+    message: `Expected a trainer worker on ${record.host}, where the engines of this run are; this one is on ${host}. Start one there (longhaul worker --role trainer), or begin another run if that host is gone`,
   })
 }
 
@@ -299,7 +299,7 @@ async function sleepAll({
     return true
   } catch (error) {
     signal.throwIfAborted()
-    Context.current().log.warn('an engine did not fall asleep: all of the run are ended', {
+    Context.current().log.warn('an engine did not go to sleep: ending all engines of the run', {
       run: plan.run,
       error: (error as Error).message,
     })

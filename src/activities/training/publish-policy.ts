@@ -59,6 +59,6 @@ export async function releasePolicies(
     if (kind === 'chat' || (launch ?? null) !== null) return
     await (await policies(run)).release({ holder: run })
   } catch (error) {
-    Context.current().log.warn('lease not given back, it ends by itself', { run, error: String(error) })
+    Context.current().log.warn('lease not released, it will expire', { run, error: String(error) })
   }
 }

@@ -120,7 +120,7 @@ function diverged(alarm: TrainingAlarm, policy: string): LonghaulError {
     code: 'Trainer.Diverged',
     message:
       `Expected sampler and trainer to be the same model: ${formatAlarms([alarm])} (trainer.alarms.divergedKl). The policy of this job is ` +
-      'not published. See that the policy server serves the policy unchanged: longhaul policy-server check',
+      'not published. Check that the policy server serves the policy unchanged: longhaul policy-server check',
     details: { policy, metric: alarm.metric, step: alarm.step },
   })
 }

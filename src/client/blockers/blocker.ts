@@ -68,19 +68,19 @@ function toBlocker(findings: Finding[]): Blocker {
 
 /** Failures whose remedy is not that of their dependency. */
 const BY_CODE: Readonly<Record<string, string>> = {
-  'Artifact.OutOfDisk': 'free disk in the artifact store (df); the operation is tried again by itself',
+  'Artifact.OutOfDisk': 'free disk space in the artifact store (df); the operation is retried automatically',
   'Host.Closed':
-    'take a host back (longhaul host uncordon HOST), or start a sandbox worker on another machine; the run goes on by itself',
+    'return a host to work (longhaul host uncordon HOST), or start a sandbox worker on another machine; the run continues automatically',
   'Model.Busy':
     'another run holds the server: wait for it, stop it (longhaul run stop), or give this run a server of its own',
   'Model.RateLimited': 'wait, lower the number of open groups in the recipe, or raise the limit of the server',
   'Model.NotServed': 'serve the policy that the message names; longhaul up serves all of them',
-  'Sandbox.OutOfDisk': 'free disk on the host (docker system df), then the next attempt goes on',
+  'Sandbox.OutOfDisk': 'free disk space on the host (docker system df); the next attempt then continues',
   'Trainer.Stalled':
-    'nothing: it is continued from its last step. If it stalls again, look at stdout.log of the job, or raise trainer.stallS',
+    'nothing: the job continues from its last step. If it stalls again, read stdout.log of the job, or raise trainer.stallS',
   'Trainer.OutOfMemory': 'lower trainer.maxTokensPerMicro in the recipe, or use a bigger machine',
   'Trainer.Unavailable':
-    'see that the interpreter named by LONGHAUL_PYTHON starts, or stop the trainer on the other host',
+    'check that the interpreter that LONGHAUL_PYTHON names starts, or stop the trainer on the other host',
 }
 
 /** What a person can do about a wait; one line. */
@@ -91,23 +91,23 @@ export function adviceFor(on: Dependency, code: string | null): string {
 function byDependency({ kind, name }: Dependency): string {
   switch (kind) {
     case 'policy-server':
-      return `see whether ${name} answers (curl ${name.replace(/\/$/, '')}/v1/models) and restart it; the run goes on by itself`
+      return `check whether ${name} answers (curl ${name.replace(/\/$/, '')}/v1/models) and restart it; the run continues automatically`
     case 'engine':
-      return 'see whether the engine answers (docker version on that host) and restart it; episodes go on by themselves'
+      return 'check whether the engine answers (docker version on that host) and restart it; episodes continue automatically'
     case 'host':
-      return 'nothing: it goes on when another sandbox ends. More hosts, a smaller sandbox.request or a smaller rollout.maxOpenEpisodes end such waits'
+      return 'nothing: this sandbox opens when another sandbox ends. More hosts, a smaller sandbox.request or a smaller rollout.maxOpenEpisodes shorten such waits'
     case 'trainer':
-      return 'look at stdout.log and progress.jsonl of the job; past trainer.stallS it is stopped and resumed from its last step'
+      return 'read stdout.log and progress.jsonl of the job; after trainer.stallS without progress the job is stopped and resumed from its last step'
     case 'artifact-store':
       return name.startsWith('s3://')
-        ? 'see whether the bucket answers to the credentials of the workers (longhaul doctor with their variables); the operation is tried again by itself'
-        : 'look at the disk or mount (df, dmesg); the operation is tried again by itself'
+        ? 'check whether the bucket accepts the credentials of the workers (longhaul doctor with their variables); the operation is retried automatically'
+        : 'check the disk or mount (df, dmesg); the operation is retried automatically'
     case 'worker':
       return `start a worker for it: ${workerCommand(name)}`
     case 'person':
       return 'decide'
     case 'workflow':
-      return 'look at the workflow in the Temporal UI and at the log of the control worker'
+      return 'inspect the workflow in the Temporal UI and read the log of the control worker'
   }
 }
 

@@ -130,12 +130,12 @@ async function promotionMissing(
   if (newest === undefined || current !== null) return null
   return {
     on: { kind: 'worker', name: QUEUES.control },
-    doing: `waiting for a current build among ${builds.map(({ build }) => build).join(', ')}`,
+    doing: `waiting until one of these builds is the current one: ${builds.map(({ build }) => build).join(', ')}`,
     since: (newest.seenAt ?? new Date(nowMs)).toISOString(),
     for: { workflowId, ...coordinatesOf(workflowId), activity: null, attempt: 1 },
     count: 1,
     error: null,
-    toDo: `let new work begin in a build: longhaul deployment promote ${newest.build}`,
+    toDo: `choose the build for new work: longhaul deployment promote ${newest.build}`,
   }
 }
 

@@ -73,7 +73,7 @@ test('a worker has not beaten for three quarters of the timeout and the patience
   const silent = { lastHeartbeatMs: before(50), heartbeatTimeoutMs: 60_000 }
   const finding = judge(silent)
   assert.equal(finding?.on.kind, 'worker')
-  assert.match(finding?.error?.message ?? '', /12@host-1 has given no sign of life since 2026-11-21T11:59:10/)
+  assert.match(finding?.error?.message ?? '', /12@host-1 has sent no heartbeat since 2026-11-21T11:59:10/)
 })
 
 test('an activity waits on a queue without a poller: the queue is named, with the last worker', () => {

@@ -87,7 +87,7 @@ function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
   const lastWordMs = isOwnWord ? lastHeartbeatMs : startedMs
   if (heartbeatTimeoutMs !== null && clock.nowMs - lastWordMs > SILENT_SHARE * heartbeatTimeoutMs) {
     const worker = activity.worker ?? 'its worker'
-    const message = `${worker} has given no sign of life since ${new Date(lastWordMs).toISOString()}`
+    const message = `${worker} has sent no heartbeat since ${new Date(lastWordMs).toISOString()}`
     return found(activity, {
       on: { kind: 'worker', name: queue },
       doing: activity.activity,
@@ -170,7 +170,7 @@ function noWorker(name: string, queue: QueueState | null): string {
   if (queue === null || queue.lastPollMs === null) return `no worker polls queue ${name}`
   const at = new Date(queue.lastPollMs).toISOString()
   const last = queue.lastWorker ?? 'unknown'
-  return `no worker polls queue ${name} since ${at}: the last, ${last}, is gone, or other runs take all its places`
+  return `no worker polls queue ${name} since ${at}: the last, ${last}, is gone, or other runs occupy all its slots`
 }
 
 function found(

@@ -101,7 +101,7 @@ export async function readFailure(client: Client, failure: PendingInfo['lastFail
   const isTimeout = failure.timeoutFailureInfo !== null && failure.timeoutFailureInfo !== undefined
   return {
     code: null,
-    message: `${message}${isTimeout ? ': its worker gave no sign of life in time' : ''}`,
+    message: `${message}${isTimeout ? ': its worker sent no heartbeat in time' : ''}`,
   }
 }
 

@@ -39,7 +39,7 @@ export const DOCKER_CHECKS: readonly CheckDefinition[] = [
   {
     group: 'docker',
     name: 'limits',
-    why: 'what no cgroup limits, one sandbox can take from all others',
+    why: 'without enforced limits one sandbox can starve all others',
     roles: SANDBOX,
     run: (paths, asked) => withEngine(paths, asked, checkLimits),
   },
@@ -139,7 +139,7 @@ async function checkStorage(engine: Engine): Promise<Finding> {
 async function checkLimits({ facts: { cgroupVersion, unenforced } }: Engine): Promise<Finding> {
   const how = `cgroup v${cgroupVersion}`
   const open = unenforced.filter((name) => name !== 'swap' && name !== 'cpuset')
-  if (open.length === 0) return ok(`${how}, enforces what sandboxes are given`)
+  if (open.length === 0) return ok(`${how}, enforces the limits of sandboxes`)
   return fail(
     `${how}, does not enforce ${open.join(', ')}`,
     'boot with cgroup_enable=memory swapaccount=1, or delegate the controllers to the engine (systemctl edit docker: Delegate=yes)',
@@ -182,13 +182,13 @@ async function findOrphaned(engine: Engine, asked?: Asked): Promise<Finding> {
   const value = `${running} sandboxes run, ${overdue.length} containers, networks and volumes are overdue`
   if (overdue.length === 0) return ok(value)
   const reap = asked?.tools.reap
-  const fix = 'longhaul reap --dry-run (other stacks: start their workers, or longhaul down there)'
+  const fix = 'longhaul reap --dry-run (for other stacks start their workers, or run longhaul down there)'
   if (reap === undefined) return warn(value, fix)
   return warn(value, fix, {
-    what: 'remove what is overdue and belongs to this host and namespace',
+    what: 'remove overdue resources of this host and namespace',
     async run() {
       const { removed, failed } = await reap({ isDryRun: false })
-      if (failed > 0) throw new Error(`the engine does not let go of ${failed} of them: longhaul reap`)
+      if (failed > 0) throw new Error(`the engine did not remove ${failed} of them: longhaul reap`)
       return removed === 0 ? null : `removed ${removed} containers, networks and volumes`
     },
   })
@@ -200,9 +200,9 @@ async function findImageRoom(engine: Engine, minFreeGib: number): Promise<Findin
   if (free === null) return ok('on another machine; its workers watch it')
   const { rootDir } = await enginePlace(engine)
   if (free < FULL_BYTES) {
-    const fix = 'free disk there (docker system df); unused task images go by themselves'
+    const fix = 'free disk space there (docker system df); unused task images are removed automatically'
     return warn(`Sandbox.OutOfDisk: ${rootDir} is full`, fix)
   }
-  const value = `${(free / GIB).toFixed(0)} GiB free at ${rootDir}; below ${minFreeGib} GiB unused task images go`
+  const value = `${(free / GIB).toFixed(0)} GiB free at ${rootDir}; below ${minFreeGib} GiB unused task images are removed`
   return free < minFreeGib * GIB ? warn(value, 'docker image prune, or a disk with more room') : ok(value)
 }

@@ -13,7 +13,7 @@ interface DoctorOptions {
   name?: string | undefined
   /** Only what this worker needs. @default null, the whole local stack */
   role?: DoctorRole | null
-  /** @default none: without them some findings are left to a person */
+  /** @default none: without them some findings need an operator */
   tools?: DoctorTools
 }
 
@@ -145,7 +145,7 @@ export function mendLines({ dryRun, mended, failed, checks }: MendResult): strin
   return [
     ...mended.map(({ check, did }) => `${dryRun ? 'would fix' : 'fixed'}  ${check}: ${did}`),
     ...failed.map(({ check, what, error }) => `not fixed  ${check}: ${what}: ${error}`),
-    ...(nothing ? ['nothing was to do by itself'] : []),
-    dryRun || left === 0 ? `${left} findings` : `${left} findings are left to a person`,
+    ...(nothing ? ['there was nothing to fix automatically'] : []),
+    dryRun || left === 0 ? `${left} findings` : `${left} findings need an operator`,
   ]
 }

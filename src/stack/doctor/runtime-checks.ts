@@ -25,12 +25,12 @@ export const RUNTIME_CHECKS: readonly CheckDefinition[] = [
   {
     group: 'runtime',
     name: 'environment',
-    why: 'a worker is told by variables where everything is',
+    why: 'environment variables tell a worker where everything is',
     only: 'role',
     run: async (_paths, asked) => {
       try {
         asked?.tools.readEnvironment?.()
-        return ok('has what a worker reads')
+        return ok('has the variables that a worker reads')
       } catch (error) {
         const { message } = toLonghaulError(error)
         return fail(message, 'export it in the service of the worker (longhaul init writes .env.example)')

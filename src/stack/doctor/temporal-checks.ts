@@ -28,7 +28,7 @@ export const TEMPORAL_CHECKS: readonly CheckDefinition[] = [
   {
     group: 'temporal',
     name: 'clock',
-    why: 'records, leases and TLS need a clock that is right',
+    why: 'records, leases and TLS need a correct clock',
     run: (paths) => compareClocks(paths),
   },
 ]
@@ -102,7 +102,7 @@ async function checkServices(paths: StackPaths): Promise<Finding> {
 /** Where the stack's own server keeps its runs, and whether what it needs for that is still here. */
 async function checkTemporalStore(paths: StackPaths): Promise<Finding> {
   const status = await stackStatus({ name: paths.name })
-  if (status.state !== 'down') return ok(status.record.facts.temporalStore ?? 'of the server that the stack uses')
+  if (status.state !== 'down') return ok(status.record.facts.temporalStore ?? 'kept by the server that the stack uses')
   const kept = (await readKeptStore(paths))?.store ?? null
   if (kept === null) return ok('none yet: longhaul up, or longhaul up --temporal postgres (docs/cluster.md)')
   try {
@@ -118,11 +118,11 @@ export async function compareClocks(paths: StackPaths, now: () => number = Date.
   const here = new Date(now()).toISOString()
   if (new Date(now()).getUTCFullYear() < 2026) return fail(here, 'timedatectl set-ntp true')
   const server = await serverOf(paths)
-  if (server === null) return ok(`${here}, compared with no server`)
+  if (server === null) return ok(`${here}, not compared: no server`)
   const seen = await serverClock({ ...server, now }).catch(() => null)
-  if (seen === null) return ok(`${here}; ${server.address} did not tell its own`)
+  if (seen === null) return ok(`${here}; ${server.address} did not report its clock`)
   const apart = `${Math.round(Math.abs(seen.aheadMs) / 1000)} s ${seen.aheadMs > 0 ? 'behind' : 'ahead of'} ${server.address}`
-  if (Math.abs(seen.aheadMs) < NOTED_SKEW_MS) return ok(`${here}, as ${server.address} has it`)
+  if (Math.abs(seen.aheadMs) < NOTED_SKEW_MS) return ok(`${here}, equal to that of ${server.address}`)
   const value = `${here}, ${apart}`
   return Math.abs(seen.aheadMs) < MOST_SKEW_MS
     ? warn(value, 'timedatectl set-ntp true')

@@ -44,15 +44,15 @@ export const WORK_CHECKS: readonly CheckDefinition[] = [
   {
     group: 'work',
     name: 'policy server',
-    why: 'every turn is sampled from it, and the trainer gives it its policies',
+    why: 'every turn is sampled from it, and it loads the trainer’s policies',
     roles: ['sandbox', 'trainer'],
     run: checkPolicyServer,
   },
-  { group: 'work', name: 'store', why: 'records are written once, by the first of all writers', run: checkStore },
+  { group: 'work', name: 'store', why: 'each record is written once, by the first writer', run: checkStore },
   {
     group: 'work',
     name: 'locks',
-    why: 'a lock of a process that is gone says that work was broken off',
+    why: 'a lock whose process is gone shows that work was interrupted',
     run: checkLocks,
   },
   {

@@ -28,10 +28,10 @@ test('without a database it is temporal; a socket is named by host; the password
 })
 
 for (const [what, text, why] of [
-  ['no URL', 'postgres', /it is no URL of PostgreSQL/],
-  ['another protocol', 'mysql://lab:geheim@h/x', /it is no URL of PostgreSQL/],
+  ['no URL', 'postgres', /it is not a PostgreSQL URL/],
+  ['another protocol', 'mysql://lab:geheim@h/x', /it is not a PostgreSQL URL/],
   ['no user', 'postgres://h/x', /it names no user/],
-  ['no host', 'postgres://lab:geheim@/x', /it is no URL of PostgreSQL/],
+  ['no host', 'postgres://lab:geheim@/x', /it is not a PostgreSQL URL/],
   ['nothing but a path', 'postgres:/x', /it names no user/],
   ['a database with a quote', 'postgres://lab:geheim@h/x%22y', /its database is/],
 ] as const) {

@@ -28,7 +28,7 @@ const CONNECT_S = '10'
  */
 export function parseDatabaseUrl(text: string, env: NodeJS.ProcessEnv = process.env): DatabaseAddress {
   const url = URL.canParse(text) ? new URL(text) : null
-  if (url === null || !/^postgres(ql)?:$/.test(url.protocol)) throw invalid('it is no URL of PostgreSQL')
+  if (url === null || !/^postgres(ql)?:$/.test(url.protocol)) throw invalid('it is not a PostgreSQL URL')
   const attributes: Record<string, string> = { connect_timeout: CONNECT_S }
   for (const [name, value] of url.searchParams) attributes[name] = value
   if (url.username === '') throw invalid('it names no user')

@@ -38,7 +38,7 @@ export async function prepareDatabase(input: PrepareDatabaseInput): Promise<{ va
   await keepStore(paths, store, kept?.schema ?? null)
   const isNew = await ensureCluster({ cluster, context })
   if (!isNew && kept?.schema === version) return { value: { address, cluster }, did: address.title }
-  context.log(`${isNew ? 'making' : 'bringing forward'} the database of Temporal ${version}`)
+  context.log(`${isNew ? 'creating' : 'migrating'} the database of Temporal ${version}`)
   await withCluster({ cluster, context }, () => prepareSchema({ sqlTool, address, context }))
   await keepStore(paths, store, version)
   return { value: { address, cluster }, did: `${address.title}, schema of ${version}` }

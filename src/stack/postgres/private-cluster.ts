@@ -86,7 +86,7 @@ export async function ensureCluster({ cluster, context }: ClusterWork): Promise<
     await makeOwnFolder(unfinished.folder, cluster)
     const settings = ['-U', ROLE, '-E', 'UTF8', '--locale=C', '--auth-local=peer', '--auth-host=reject']
     await requireCommand({
-      what: 'Making the database of the stack',
+      what: 'Creating the database of the stack',
       ...clusterCommand(unfinished, 'initdb', [...settings, '--no-instructions']),
       timeoutMs: MAKE_TIMEOUT_MS,
       signal: context.signal,

@@ -75,15 +75,15 @@ const CAUSES: readonly { pattern: RegExp; says: (address: DatabaseAddress, datab
   {
     pattern: /permission denied to create database|42501/,
     says: ({ user, visibility }, database) =>
-      `${user} may not make the database ${database}: CREATE DATABASE ${database} OWNER ${user}; and the same for ${visibility}`,
+      `${user} may not create the database ${database}: CREATE DATABASE ${database} OWNER ${user}; and the same for ${visibility}`,
   },
   {
     pattern: /connection refused|no such host|timeout|i\/o timeout|deadline exceeded|no route to host/i,
-    says: () => 'it does not answer: see that it runs, and that the address of --temporal postgres:// is right',
+    says: () => 'it does not answer: check that it runs, and that the address of --temporal postgres:// is right',
   },
   {
     pattern: /certificate|tls|SSL/,
-    says: () => 'the connection cannot be secured as sslmode wants it: see sslmode, sslrootcert, sslcert and sslkey',
+    says: () => 'the connection cannot be secured as sslmode requires: check sslmode, sslrootcert, sslcert and sslkey',
   },
 ]
 
@@ -98,7 +98,7 @@ function explain(address: DatabaseAddress, database: string, { tail, timedOut }:
     : cause?.says(address, database)
   return new LonghaulError({
     code: cause === undefined ? 'Stack.SetupFailed' : 'Config.Invalid',
-    message: `Temporal cannot use ${address.title}: ${why ?? 'its schema cannot be brought forward'}\n    ${own}`,
+    message: `Temporal cannot use ${address.title}: ${why ?? 'its schema cannot be migrated'}\n    ${own}`,
   })
 }
 

@@ -45,7 +45,7 @@ export interface InstallPackagesInput {
 /** Installs distribution packages without letting them start services. One call at a time; waits for apt's own locks.
  *  @throws LonghaulError `Stack.SetupFailed` with apt's last lines */
 export async function installPackages({ packages, context }: InstallPackagesInput): Promise<void> {
-  context.log(`installing ${packages.join(', ')} with apt-get (nothing is started by it)`)
+  context.log(`installing ${packages.join(', ')} with apt-get (without starting services)`)
   const result = await runCommand({
     command: 'sh',
     args: ['-c', INSTALL_SCRIPT, 'install', (await listsAreFresh()) ? 'fresh' : 'stale', ...packages],

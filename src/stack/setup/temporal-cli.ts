@@ -31,7 +31,7 @@ export async function ensureTemporalCli(input: EnsureTemporalCliInput): Promise<
   if (onPath !== null) {
     const cli = await inspectTemporalCli(onPath)
     if (cli !== null && isNewEnough(cli)) return { value: cli, did: `${onPath}, server ${cli.serverVersion}` }
-    context.log(`${onPath} is not a Temporal CLI with a server of ${OLDEST_SERVER.join('.')} or newer: passed over`)
+    context.log(`${onPath} is not a Temporal CLI with a server of ${OLDEST_SERVER.join('.')} or newer: ignored`)
   }
 
   const folder = join(cacheDir, 'temporal', await buildKey())
@@ -102,7 +102,7 @@ async function downloadTemporalCli(input: DownloadTemporalCliInput): Promise<boo
     const archive = await askForArchive({ service, version, signal: context.signal })
     context.log(`downloading the Temporal CLI ${version}`)
     const binary = await fetchBinary({ ...archive, folder, signal: context.signal })
-    if ((await inspectTemporalCli(binary)) === null) throw new Error('the archive holds something else')
+    if ((await inspectTemporalCli(binary)) === null) throw new Error('the archive has other contents')
     await rename(binary, target)
     return true
   } catch (error) {
