@@ -80,10 +80,7 @@ const suiteName = z
 
 const model = z.strictObject({
   base: z.string().min(1).describe('Model directory (relative to the recipe file or absolute) or name in a hub cache'),
-  chatFormat: z
-    .enum(['chatml', 'llama3'])
-    .default('chatml')
-    .describe('How the model was taught to write conversations'),
+  chatFormat: z.enum(['chatml', 'llama3']).default('chatml').describe('Conversation format of the model'),
   train: z.enum(['full', 'lora']).default('full'),
   lora: z
     .strictObject({ rank: count(), alpha: positive() })

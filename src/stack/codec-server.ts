@@ -62,7 +62,9 @@ async function answer(
   const { origin } = request.headers
   if (origin !== undefined) {
     if (!origins.includes(origin))
-      return reply(response, 403, { message: `Requests from the origin ${origin} are refused: --origin names the allowed origins` })
+      return reply(response, 403, {
+        message: `Requests from the origin ${origin} are refused: --origin names the allowed origins`,
+      })
     response.setHeader('Access-Control-Allow-Origin', origin)
     response.setHeader('Access-Control-Allow-Headers', 'Authorization, Content-Type, X-Namespace')
     response.setHeader('Access-Control-Allow-Methods', 'POST')

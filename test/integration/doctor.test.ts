@@ -147,7 +147,10 @@ test('a namespace without search attributes: --dry-run says it, --fix registers 
   assert.deepEqual([mended.exitCode, (await facts(namespace)).missingAttributes], [0, []])
   const again = await examine('--role', 'control', '--fix')
   assert.deepEqual([again.exitCode, again.result.mended, again.result.failed], [0, [], []])
-  assert.match((await longhaul('doctor', '--role', 'control', '--fix')).stdout, /^there was nothing to fix automatically$/m)
+  assert.match(
+    (await longhaul('doctor', '--role', 'control', '--fix')).stdout,
+    /^there was nothing to fix automatically$/m,
+  )
 })
 
 test('a namespace that the server does not know is made by --fix, and no other is touched', {

@@ -270,10 +270,7 @@ describe('refused with one error, and without a commit', () => {
   test('no such policy, no name, no branch, no licence', async () => {
     await using hub = await startHub()
     await refused(publish(hub, 'promoted'), /No policy has been promoted yet/)
-    await refused(
-      publish(hub, 'v000001-00000000'),
-      /Expected promoted or the version of a policy .* its newest are v/,
-    )
+    await refused(publish(hub, 'v000001-00000000'), /Expected promoted or the version of a policy .* its newest are v/)
     await refused(publish(hub, '../x'), /Expected promoted or the version/)
     await refused(longhaul('publish', policy.version, '--to', 'alone'), /Expected --to to be OWNER\/NAME/)
     await refused(

@@ -13,7 +13,7 @@ const CI_FILES = {
 
 /** Of `longhaul schedule apply`, beside the recipe that it names. */
 export function scheduleExample(recipeName: string): string {
-  return `# Runs on a clock, kept by Temporal. This file says all of them; the command prints what it changes:
+  return `# Runs that Temporal starts at fixed times. This file lists all of them; the command prints what it changes:
 #   longhaul schedule apply schedules.yaml --dry-run
 schedules:
   ${recipeName}-nightly:
@@ -22,9 +22,9 @@ schedules:
     cron: '0 2 * * *'
     timezone: UTC # an IANA name, such as Europe/Berlin
     overlap: bufferOne # a night that is due while the last one is open waits for it
-    catchupWindow: 6h # what was missed for longer, because the server was away, is left out
+    catchupWindow: 6h # starts that the server missed by more than this are skipped
     executionTimeout: 20h # ends a night that hangs, before the next one is due
-# A watch that tells of failures, regressions and blocked runs. The variables are those of the control workers:
+# Alarms about failures, regressions and blocked runs. The variables are those of the control workers:
 # alarms:
 #   urlVariable: LONGHAUL_ALARM_URL
 #   secretVariable: LONGHAUL_ALARM_SECRET

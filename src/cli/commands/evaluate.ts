@@ -64,7 +64,7 @@ export function addEvaluate(program: Command, context: CommandContext): void {
     .addHelpText(
       'after',
       `
-It needs Temporal alone. In CI (GitHub Actions, GitLab; elsewhere LONGHAUL_COMMIT and LONGHAUL_PIPELINE) a job that is run
+It needs only a Temporal server. In CI (GitHub Actions, GitLab; elsewhere LONGHAUL_COMMIT and LONGHAUL_PIPELINE) a job that is run
 again joins the run that it started, or shows what that run found; --fresh starts another. See docs/ci.md.
 `,
     )

@@ -70,7 +70,7 @@ function withGradingOptions(command: Command): Command {
     )
     .option(
       '--recipe <name|file>',
-      'recipe whose limits containers have (default: the suite’s or the run’s own, else nightly)',
+      'take the limits of containers from this recipe (default: the suite’s or the run’s own, else nightly)',
     )
     .option('-c, --set <key=value>', 'override a key of that recipe, repeatable: -c sandbox.limit.memGiB=8', collect)
     .option('--min-graded <share>', 'exit 2 when a smaller share of the patches has a verdict', share, 0.95)

@@ -36,7 +36,7 @@ export function addModels(program: Command, context: CommandContext): void {
     .addOption(
       new Option(
         '--chat-format <name>',
-        'how the model was taught to write conversations (default: as its template shows)',
+        'conversation format of the model (default: the one of its chat template)',
       ).choices(Object.keys(chatFormats)),
     )
     .option('--tokenizer <directory>', 'take tokenizer and chat template from there instead of the source')

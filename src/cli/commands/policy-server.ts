@@ -41,15 +41,17 @@ function addCommand(server: Command, { console }: CommandContext): void {
     .argument('<directory>', 'a policy’s directory, in the server’s file system')
     .description('print the command that starts vLLM or SGLang so that it samples from the policy’s own distribution')
     .addOption(kindOption(['vllm', 'sglang']).makeOptionMandatory())
-    .option('--name <version>', 'version of the policy; taken from the directory’s name where that is one')
+    .option('--name <version>', 'version of the policy (default: the directory’s name, if that is a version)')
     .requiredOption('--context <tokens>', 'longest prompt and reply together', integer({ name: '--context', min: 1 }))
     .addOption(
-      new Option('--dtype <type>', 'what the trainer exports').choices(['bfloat16', 'float32']).default('bfloat16'),
+      new Option('--dtype <type>', 'number format of the trainer’s exports')
+        .choices(['bfloat16', 'float32'])
+        .default('bfloat16'),
     )
     .addOption(publishOption())
     .option(
       '--deterministic',
-      'same seed, same tokens, at a cost of speed; stored samples are never asked for again',
+      'sample equal tokens for equal seeds, but slower; runs do not need it, because they never repeat a stored sample',
       false,
     )
     .option('--port <port>', 'port to listen on', port({ min: 1 }), 8000)
@@ -102,7 +104,7 @@ function addCheck(server: Command, { console }: CommandContext): void {
       'sample and score, and check that filters, temperature and log-probabilities are those that training needs',
     )
     .addOption(kindOption(['embedded', 'vllm', 'sglang']).makeOptionMandatory())
-    .requiredOption('--url <address>', 'of the server')
+    .requiredOption('--url <address>', 'address of the server')
     .addOption(publishOption())
     .option(
       '--tolerance <nats>',
@@ -165,5 +167,7 @@ function kindOption(kinds: string[]): Option {
 }
 
 function publishOption(): Option {
-  return new Option('--publish <how>', 'how new weights come').choices(['restart', 'reload']).default('restart')
+  return new Option('--publish <how>', 'how the server gets new weights')
+    .choices(['restart', 'reload'])
+    .default('restart')
 }

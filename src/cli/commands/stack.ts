@@ -138,7 +138,9 @@ export function addCodecServer(program: Command, { console }: CommandContext): v
     .description('decode encrypted payloads for the Temporal UI and CLI, with the keys of LONGHAUL_CODEC_KEYS')
     .option('--host <address>', 'where to listen; beyond the loopback LONGHAUL_CODEC_TOKEN is required', '127.0.0.1')
     .option('--port <number>', 'where to listen; 0 takes a free port', port({ min: 0 }), 8081)
-    .option('--origin <url...>', 'pages that may ask: the address of the Temporal UI', ['http://127.0.0.1:8233'])
+    .option('--origin <url...>', 'pages that may send requests: the address of the Temporal UI', [
+      'http://127.0.0.1:8233',
+    ])
     .addHelpText(
       'after',
       examples(
