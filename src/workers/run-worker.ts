@@ -205,7 +205,7 @@ async function open(temporal: TemporalSettings): Promise<NativeConnection> {
 function refused({ address, namespace }: TemporalSettings, cause: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Temporal.Refused',
-    message: `The Temporal server at ${address} refuses the namespace ${namespace} to this worker: give TEMPORAL_API_KEY, or a client certificate, that it accepts for this namespace`,
+    message: `The Temporal server at ${address} refuses this worker access to the namespace ${namespace}: set TEMPORAL_API_KEY, or a client certificate, that is valid for this namespace`,
     cause,
   })
 }

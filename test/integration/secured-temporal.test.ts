@@ -348,7 +348,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
       })
       door.accept('key-of-tomorrow')
       const error = await refusal(connect({ env }))
-      assert.deepEqual([error.code, /give TEMPORAL_API_KEY/.test(error.message)], ['Temporal.Refused', true])
+      assert.deepEqual([error.code, /set TEMPORAL_API_KEY/.test(error.message)], ['Temporal.Refused', true])
       const handle = await startEvaluation({ connection: direct, recipe: 'nightly', fresh: true })
       assert.equal(before.child.exitCode, null, before.said())
       await stop(before.child)
