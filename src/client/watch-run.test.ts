@@ -40,7 +40,7 @@ describe('the end of a run', { skip: needsServer }, () => {
     return outcomeOf(handle)
   }
 
-  test('a configuration error before any child, and after one: only the second has used machines', async () => {
+  test('input is refused before any child, after one, or after a grading of the root’s own: only the first has used no machine', async () => {
     const child: Command = {
       commandType: CommandType.COMMAND_TYPE_START_CHILD_WORKFLOW_EXECUTION,
       startChildWorkflowExecutionCommandAttributes: {
@@ -57,6 +57,18 @@ describe('the end of a run', { skip: needsServer }, () => {
       code: 'Config.NotFound',
       hasPlayed: true,
     })
+    const grading: Command = {
+      commandType: CommandType.COMMAND_TYPE_SCHEDULE_ACTIVITY_TASK,
+      scheduleActivityTaskCommandAttributes: {
+        activityId: '1',
+        activityType: { name: 'gateTask' },
+        taskQueue: { name: 'none' },
+        startToCloseTimeout: { seconds: 60 as never },
+      },
+    }
+    const refused = { ...failed, code: 'Task.Invalid' }
+    assert.deepEqual(await failWith('Task.Invalid'), { ...refused, hasPlayed: false })
+    assert.deepEqual(await failWith('Task.Invalid', [grading]), { ...refused, hasPlayed: true })
     assert.deepEqual(await failWith('Trainer.Diverged'), { ...failed, code: 'Trainer.Diverged' })
   })
 })

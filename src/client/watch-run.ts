@@ -5,7 +5,8 @@ import { queryProgress } from './control-run.ts'
 import { lookAtWork, type RunWork } from './look-at-work.ts'
 import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client'
 import { ApplicationFailure, CancelledFailure, TerminatedFailure, TimeoutFailure } from '@temporalio/common'
-import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
+import type { SandboxActivities } from '../contracts/activities.types.ts'
+import { type FailureCode, isFailureCode, isRefusalOfInput } from '../contracts/failure-codes.ts'
 
 /** Episodes of a run by the state of their workflows. */
 export interface EpisodeCounts {
@@ -94,7 +95,7 @@ export async function countEpisodes({ client }: LonghaulConnection, run: string)
 /** How a run ended. */
 export type RunOutcome<T> =
   | { status: 'completed'; result: T }
-  /** `hasPlayed`: known of configuration errors alone. True where it had started other workflows, so sandboxes or trainers were used. */
+  /** `hasPlayed`: known of refused input alone. True where it had begun to gate, grade or play, so sandboxes or trainers were used. */
   | { status: 'failed'; code: FailureCode; message: string; hasPlayed?: boolean }
   | { status: 'cancelled' }
   | { status: 'terminated'; message: string }
@@ -103,20 +104,30 @@ export type RunOutcome<T> =
 /** Waits for the end of a run. @throws every error that is not the end of a workflow */
 export async function outcomeOf<T>(handle: WorkflowHandle): Promise<RunOutcome<T>> {
   const outcome = await toOutcome<T>(handle.result() as Promise<T>)
-  if (outcome.status !== 'failed' || !outcome.code.startsWith('Config.')) return outcome
+  if (outcome.status !== 'failed' || !isRefusalOfInput(outcome.code)) return outcome
   // A server that has just told the end and does not answer now leaves it open.
-  const hasPlayed = await hasStartedOthers(handle).catch(() => null)
+  const hasPlayed = await hasUsedMachines(handle).catch(() => null)
   return hasPlayed === null ? outcome : { ...outcome, hasPlayed }
 }
 
-/** By the history of the last execution: the first activity of a run checks what it was given, gates and rollouts are children. */
-async function hasStartedOthers(handle: WorkflowHandle): Promise<boolean> {
+/** Grade in the root itself, without a child. */
+const GRADING_ACTIVITIES: readonly (string | null | undefined)[] = [
+  'gateTask',
+  'gradePatch',
+] satisfies (keyof SandboxActivities)[]
+
+/** By the history of the last execution: the first activities of a run check what it was given; most gates and all rollouts are children. */
+async function hasUsedMachines(handle: WorkflowHandle): Promise<boolean> {
   const { events } = await handle.fetchHistory()
   return (events ?? []).some(
     ({
       workflowExecutionStartedEventAttributes: started,
       startChildWorkflowExecutionInitiatedEventAttributes: child,
-    }) => (child !== null && child !== undefined) || (started?.continuedExecutionRunId ?? '') !== '',
+      activityTaskScheduledEventAttributes: scheduled,
+    }) =>
+      (child !== null && child !== undefined) ||
+      GRADING_ACTIVITIES.includes(scheduled?.activityType?.name) ||
+      (started?.continuedExecutionRunId ?? '') !== '',
   )
 }
 

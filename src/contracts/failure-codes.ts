@@ -93,3 +93,13 @@ export type FailureCode = keyof typeof FAILURE_CODES
 export function isFailureCode(value: unknown): value is FailureCode {
   return typeof value === 'string' && Object.hasOwn(FAILURE_CODES, value)
 }
+
+/**
+ * What is wrong with what a run was given: its recipe, its name, its suites or a row of them. Found before its gates, it is the answer of
+ * a usage error. The other codes of the user's (a server that does not answer, a trainer without memory) need a machine to be found.
+ */
+export function isRefusalOfInput(code: FailureCode): boolean {
+  return (
+    code.startsWith('Config.') || code === 'Run.RecipeConflict' || code === 'Suite.Overlap' || code === 'Task.Invalid'
+  )
+}

@@ -106,7 +106,7 @@ function requireDistinct(path: string, read: readonly { task: Task; label: strin
     if (first !== undefined) {
       throw new LonghaulError({
         code: 'Task.Invalid',
-        message: `Expected an id of its own, got that of ${first}`,
+        message: `Expected an id of its own, got that of ${first}: leave one of the two rows out`,
         details: { file: path, row: label, task: task.taskId },
       })
     }

@@ -1,5 +1,5 @@
 import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
-import { FAILURE_CODES, type FailureCode } from '../../contracts/failure-codes.ts'
+import { FAILURE_CODES, type FailureCode, isRefusalOfInput } from '../../contracts/failure-codes.ts'
 import type { RunOutcome } from '../../client/index.ts'
 
 /** Documented and never reused. */
@@ -64,7 +64,7 @@ export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
       return EXIT.ok
     case 'failed':
       if (outcome.hasPlayed === true) return EXIT.infra
-      return outcome.code.startsWith('Config.') || outcome.code === 'Run.RecipeConflict' ? EXIT.usage : EXIT.infra
+      return isRefusalOfInput(outcome.code) ? EXIT.usage : EXIT.infra
     case 'cancelled':
     case 'terminated':
     case 'timed-out':
