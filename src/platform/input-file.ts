@@ -1,5 +1,6 @@
 import { constants } from 'node:buffer'
 import { createReadStream } from 'node:fs'
+import { type FileHandle, open } from 'node:fs/promises'
 import { LonghaulError } from '../contracts/errors.ts'
 import { errnoOf } from './files.ts'
 
@@ -44,6 +45,16 @@ async function readBytes(file: InputFile): Promise<Uint8Array> {
   return Buffer.concat(chunks)
 }
 
+/** Opens a file that the user named. A directory can be opened, and would fail where it is read. @throws LonghaulError as `readInputFile` */
+export async function openInputFile(file: InputFile): Promise<FileHandle> {
+  const handle = await open(file.path).catch((cause: unknown) => {
+    throw explainUnreadable(file, cause)
+  })
+  if (!(await handle.stat()).isDirectory()) return handle
+  await handle.close()
+  throw refuse(file, IS_DIRECTORY)
+}
+
 /** The reason for which a file that the user named was not read; any other error as it is. */
 export function explainUnreadable(file: InputFile, cause: unknown): unknown {
   const errno = errnoOf(cause)
@@ -51,10 +62,12 @@ export function explainUnreadable(file: InputFile, cause: unknown): unknown {
   return refuse(file, REASONS[errno] ?? `it cannot be read (${errno})`, cause)
 }
 
+const IS_DIRECTORY = 'it is a directory'
+
 const REASONS: Partial<Record<string, string>> = {
   ENOENT: 'there is no such file',
   ENOTDIR: 'there is no such file',
-  EISDIR: 'it is a directory',
+  EISDIR: IS_DIRECTORY,
   EACCES: 'this user may not read it',
   ELOOP: 'its symbolic links form a circle',
 }

@@ -1,7 +1,11 @@
 import { spawn } from 'node:child_process'
+import { constants } from 'node:fs'
+import { access, stat } from 'node:fs/promises'
+import { delimiter, join, resolve as resolvePath } from 'node:path'
 import { createInterface } from 'node:readline'
 
 import { LonghaulError } from '../contracts/errors.ts'
+import { errnoOf } from './files.ts'
 
 export interface RunCommandInput {
   command: string
@@ -101,4 +105,34 @@ function signalGroupOf(pid: number | undefined, signal: NodeJS.Signals): void {
 
 function indent(text: string): string {
   return text.replaceAll(/^/gm, '    ')
+}
+
+/** A path from this process's directory, because the program may be started in another one. A bare name stays one, for PATH. */
+export function programPath(command: string): string {
+  return command.includes('/') ? resolvePath(command) : command
+}
+
+/** Why this user cannot start a program; null where nothing speaks against it. */
+export async function whyNotStartable(command: string, path = process.env['PATH'] ?? ''): Promise<string | null> {
+  if (command.includes('/')) return whyNotExecutable(command)
+  for (const folder of path.split(delimiter)) {
+    if (folder !== '' && (await whyNotExecutable(join(folder, command))) === null) return null
+  }
+  return 'no directory of PATH has such a program'
+}
+
+async function whyNotExecutable(path: string): Promise<string | null> {
+  try {
+    if (!(await stat(path)).isFile()) return 'it is not a file'
+    await access(path, constants.X_OK)
+    return null
+  } catch (error) {
+    return NOT_EXECUTABLE[errnoOf(error) ?? ''] ?? String(error)
+  }
+}
+
+const NOT_EXECUTABLE: Partial<Record<string, string>> = {
+  ENOENT: 'there is no such file',
+  ENOTDIR: 'there is no such file',
+  EACCES: 'this user may not execute it',
 }

@@ -1,6 +1,7 @@
-import { delimiter, join } from 'node:path'
+import { delimiter, join, resolve } from 'node:path'
 import { hostname } from 'node:os'
 
+import { programPath } from '../platform/run-command.ts'
 import { packageFile } from './paths.ts'
 
 /**
@@ -96,6 +97,25 @@ export function stackEnvironment(facts: StackFacts): Record<string, string> {
     ...trainerEnvironment(),
     PYTHONUNBUFFERED: '1',
   }
+}
+
+/** Files that a user may name from the directory of the command; the settings of the stack itself are absolute already. */
+const FILES = [
+  'TEMPORAL_CONFIG_FILE',
+  'TEMPORAL_TLS_SERVER_CA_CERT_PATH',
+  'TEMPORAL_TLS_CLIENT_CERT_PATH',
+  'TEMPORAL_TLS_CLIENT_KEY_PATH',
+] as const
+
+/** The user's variables for processes that work in another directory than the command. */
+export function withAbsolutePaths(env: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  const absolute: NodeJS.ProcessEnv = { ...env }
+  for (const name of FILES) if (env[name]) absolute[name] = resolve(env[name])
+  const { LONGHAUL_WANDB_PYTHON: python } = env
+  if (python) absolute['LONGHAUL_WANDB_PYTHON'] = programPath(python)
+  const recipes = (env['LONGHAUL_RECIPES'] ?? '').split(':').filter((folder) => folder !== '')
+  if (recipes.length > 0) absolute['LONGHAUL_RECIPES'] = recipes.map((folder) => resolve(folder)).join(':')
+  return absolute
 }
 
 /** What a Python process needs to run the trainer's package. */

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 
 import { isLonghaulError } from '../contracts/errors.ts'
+import { withAbsolutePaths } from './environment.ts'
 import { makeStackDirectories, stackPaths } from './paths.ts'
 import { engineFiles } from './setup/private-engine.ts'
 
@@ -59,4 +60,22 @@ test('a home or a cache where no directory can be made: one error that names the
   } finally {
     await rm(folder, { recursive: true })
   }
+})
+
+test('a user names files from the directory of the command: processes of the stack, which work elsewhere, find them', () => {
+  const env = {
+    LONGHAUL_RECIPES: './recipes:/etc/recipes',
+    LONGHAUL_WANDB_PYTHON: 'venv/bin/python',
+    TEMPORAL_CONFIG_FILE: 'temporal.toml',
+    TEMPORAL_TLS_SERVER_CA_CERT_PATH: '/etc/ca.pem',
+    LONGHAUL_STACK: 'mine',
+  }
+  assert.deepEqual(withAbsolutePaths(env), {
+    ...env,
+    LONGHAUL_RECIPES: `${process.cwd()}/recipes:/etc/recipes`,
+    LONGHAUL_WANDB_PYTHON: `${process.cwd()}/venv/bin/python`,
+    TEMPORAL_CONFIG_FILE: `${process.cwd()}/temporal.toml`,
+  })
+  const onPath = { LONGHAUL_RECIPES: '', LONGHAUL_WANDB_PYTHON: 'python3' }
+  assert.deepEqual(withAbsolutePaths(onPath), onPath)
 })

@@ -9,6 +9,7 @@ import { stopStack } from './down.ts'
 import { rotateLog, tailOf, writeFileAtomically } from '../platform/files.ts'
 import { openPortReservations } from '../platform/ports.ts'
 import { configureStack } from './configure-stack.ts'
+import { withAbsolutePaths } from './environment.ts'
 import { emptyBoard, type SetUpBoard } from './steps.ts'
 import { makeStackDirectories, stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
 import { namedTemporalServer } from '../platform/temporal-settings.ts'
@@ -200,6 +201,7 @@ async function startSupervisor(paths: StackPaths): Promise<ProcessIdentity> {
     stdio: ['ignore', log, log],
     detached: true,
     cwd: paths.dataDir,
+    env: withAbsolutePaths(process.env),
   })
   closeSync(log)
   const spawned = new Promise<void>((resolve, reject) => {

@@ -56,8 +56,8 @@ export function connectToOneServer(
   server: Pick<PolicyClientOptions, 'kind' | 'url' | 'publish' | 'timeouts'>,
   env: NodeJS.ProcessEnv = process.env,
 ): PolicyClient {
-  const apiKey = env['LONGHAUL_POLICY_API_KEY']
-  return createPolicyClient({ ...server, ...(apiKey === undefined ? {} : { apiKey }) })
+  const apiKey = env['LONGHAUL_POLICY_API_KEY'] ?? ''
+  return createPolicyClient({ ...server, ...(apiKey === '' ? {} : { apiKey }) })
 }
 
 /** An engine that takes longer is ended, which frees its memory as well. */

@@ -10,6 +10,7 @@ import { openHealth } from './health.ts'
 import { metered, metricsOptions } from './metrics.ts'
 import { openTraces } from '../platform/traces.ts'
 import { tracedOptions } from './traces.ts'
+import { requireUsable } from './require-usable.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
 import { surviveStrayErrors } from './last-resort.ts'
 
@@ -28,20 +29,22 @@ interface RunWorkerOptions {
 /**
  * Runs a worker until SIGTERM or SIGINT; resolves once it has drained. Activities that are still running after the grace
  * time are cancelled and taken up by the next attempt: records and journals make that safe.
- * @throws LonghaulError `Temporal.Unreachable`
+ * @throws LonghaulError `Config.Invalid` before anything else is started, `Temporal.Unreachable`
  */
 export async function runWorker({
   role,
   environment = readWorkerEnvironment(),
   interposers = PASS_THROUGH,
 }: RunWorkerOptions): Promise<void> {
-  installRuntime(role)
-  // Before Temporal is asked: a process that waits for its server lives.
+  const roles: readonly Role[] = role === 'all' ? ROLES : [role]
+  // First, because an orchestrator asks at once: a process that waits for its Temporal server lives. What refuses the start comes before the
+  // runtime, whose threads keep a process that has failed.
   const health = await openHealth()
+  await requireUsable(roles, environment)
   const traces = await openTraces(role, { warn: (message) => Runtime.instance().logger.warn(message) })
+  installRuntime(role)
   const connection = await connect(environment)
   const forgetStrayErrors = surviveStrayErrors((line) => process.stderr.write(line))
-  const roles: readonly Role[] = role === 'all' ? ROLES : [role]
   const composed: Composed[] = []
   const work = async (): Promise<void> => {
     const between = metered(interposers, Runtime.instance().metricMeter)
@@ -216,9 +219,10 @@ function installRuntime(role: string): void {
   try {
     installLogged(role, telemetry)
   } catch (cause) {
+    const variable = process.env['LONGHAUL_METRICS_ADDRESS'] ? 'LONGHAUL_METRICS_ADDRESS' : 'LONGHAUL_METRICS_OTLP'
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `LONGHAUL_METRICS_ADDRESS=${process.env['LONGHAUL_METRICS_ADDRESS'] ?? ''} cannot be used: ${(cause as Error).message}`,
+      message: `${variable}=${process.env[variable] ?? ''} cannot be used: ${(cause as Error).message}`,
       cause,
     })
   }

@@ -63,3 +63,56 @@ test('a store that is away or full is waited for an hour, or for as many seconds
     assert.throws(() => patience(wrong), { code: 'Config.Invalid', message: /LONGHAUL_STORE_PATIENCE_S/ }, wrong)
   }
 })
+
+test('addresses of servers are http(s), a key fits into a header; an error names the variable and keeps the value to itself', () => {
+  const read = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env })
+  assert.equal(read({ LONGHAUL_HUB_URL: 'https://hub.example.org' }).hubUrl, 'https://hub.example.org')
+  assert.equal(read({ LONGHAUL_POLICY_API_KEY: 'sk-1' }).policyApiKey, 'sk-1')
+  for (const [name, wrong] of [
+    ['LONGHAUL_POLICY_URL', 'secret-gpu-1:8000'],
+    ['LONGHAUL_POLICY_URL', 'secret'],
+    ['LONGHAUL_HUB_URL', 'ftp://secret'],
+    ['LONGHAUL_POLICY_API_KEY', 'secret\n'],
+    ['LONGHAUL_POLICY_API_KEY', 'secret secret'],
+  ] as const) {
+    assert.throws(
+      () => read({ [name]: wrong }),
+      (error: Error & { code?: string }) => {
+        assert.equal(error.code, 'Config.Invalid')
+        assert.ok(error.message.startsWith(`Expected ${name} to be`), error.message)
+        assert.ok(!error.message.includes('secret'), error.message)
+        return true
+      },
+    )
+  }
+})
+
+test('an empty variable says nothing: what it would name is what it is without it', () => {
+  const names = [
+    'POLICY_URL',
+    'POLICY_API_KEY',
+    'PYTHON',
+    'BUNDLE',
+    'ENGINES',
+    'HOST_ID',
+    'SANDBOX_RUNTIME',
+    'HUB_URL',
+    'WANDB_PYTHON',
+    'RECIPES',
+  ]
+  const { LONGHAUL_POLICY_URL: _, ...others } = REQUIRED
+  const empty = Object.fromEntries(names.map((name) => [`LONGHAUL_${name}`, '']))
+  assert.deepEqual(readWorkerEnvironment({ ...others, ...empty }), readWorkerEnvironment(others))
+})
+
+test('paths are named from the directory of the worker, whose jobs and engines have directories of their own', () => {
+  const read = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env })
+  const { python, enginesDir, cacheDir } = read({
+    LONGHAUL_PYTHON: 'venv/bin/python',
+    LONGHAUL_ENGINES: 'engines',
+    LONGHAUL_CACHE: 'cache',
+  })
+  const here = process.cwd()
+  assert.deepEqual([python, enginesDir, cacheDir], [`${here}/venv/bin/python`, `${here}/engines`, `${here}/cache`])
+  assert.equal(read({ LONGHAUL_PYTHON: 'python3.11' }).python, 'python3.11')
+})

@@ -1,8 +1,9 @@
-import { isAbsolute, join } from 'node:path'
+import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-headers.ts'
 import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import { programPath } from '../platform/run-command.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 
 /** What a worker process reads from its environment; `longhaul up` sets all of it. */
@@ -47,6 +48,8 @@ export interface WorkerEnvironment {
   viewerUrl: string | null
   /** LONGHAUL_HUB_URL: another hub of data sets of the same layout; unset: the public one */
   hubUrl: string | null
+  /** LONGHAUL_WANDB_PYTHON: interpreter with the package wandb; trackers read the variable themselves, as `longhaul track` does */
+  wandbPython: string | null
   /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
   recipeDirs: string[]
 }
@@ -61,39 +64,50 @@ export interface PodsEnvironment {
   cpus: number
 }
 
-/** @throws LonghaulError `Config.Invalid` */
+/** Of a worker whose environment names none. No role is refused for it: launchers of clusters need no Python here. */
+export const UNNAMED_PYTHON = 'python3'
+
+/**
+ * Values alone, and the same for each role; what they name is looked at by `require-usable.ts`. An empty variable says nothing, as in a file
+ * of variables that is filled in later; of a number it is a mistake.
+ * @throws LonghaulError `Config.Invalid`
+ */
 export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): WorkerEnvironment {
   refuseCustomHeaders(env)
+  const said = (name: string): string | null => env[name] || null
   const required = (name: string): string => {
-    const value = env[name]
-    if (value !== undefined && value !== '') return value
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected ${name} in the environment of a worker; longhaul up sets it for the local stack`,
-    })
+    const value = said(name)
+    if (value !== null) return value
+    throw invalid(`Expected ${name} in the environment of a worker; longhaul up sets it for the local stack`)
   }
+  const seconds = (name: string, standard: string, least: number): number =>
+    wholeSeconds(name, env[name] ?? standard, least)
   const ownRecipes = fileURLToPath(new URL('../../recipes', import.meta.url))
+  const cacheDir = resolve(required('LONGHAUL_CACHE'))
+  const wandb = said('LONGHAUL_WANDB_PYTHON')
   return {
     temporal: readTemporalSettings(env),
     artifacts: required('LONGHAUL_ARTIFACTS'),
-    storePatienceMs: storePatienceSeconds(env['LONGHAUL_STORE_PATIENCE_S']) * 1000,
-    policyUrl: env['LONGHAUL_POLICY_URL'] ?? '',
-    policyApiKey: env['LONGHAUL_POLICY_API_KEY'] ?? null,
-    python: env['LONGHAUL_PYTHON'] ?? 'python3',
-    bundle: env['LONGHAUL_BUNDLE'] ?? null,
+    storePatienceMs: seconds('LONGHAUL_STORE_PATIENCE_S', '3600', 0) * 1000,
+    policyUrl: httpAddress('LONGHAUL_POLICY_URL', said('LONGHAUL_POLICY_URL'), 'http://gpu-1:8000') ?? '',
+    policyApiKey: headerValue('LONGHAUL_POLICY_API_KEY', said('LONGHAUL_POLICY_API_KEY')),
+    python: programPath(said('LONGHAUL_PYTHON') ?? UNNAMED_PYTHON),
+    bundle: said('LONGHAUL_BUNDLE'),
     buildId: buildId(env['LONGHAUL_BUILD_ID']),
-    cacheDir: required('LONGHAUL_CACHE'),
-    weights: weightsPlace(env, required('LONGHAUL_CACHE')),
-    enginesDir: env['LONGHAUL_ENGINES'] ?? join(required('LONGHAUL_CACHE'), 'engines'),
-    hostId: env['LONGHAUL_HOST_ID'] ?? null,
+    cacheDir,
+    weights: weightsPlace(env, cacheDir),
+    enginesDir: resolve(said('LONGHAUL_ENGINES') ?? join(cacheDir, 'engines')),
+    hostId: said('LONGHAUL_HOST_ID'),
     minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
-    leaseMs: leaseSeconds(env['LONGHAUL_LEASE_S']) * 1000,
-    sandboxRuntime: env['LONGHAUL_SANDBOX_RUNTIME'] ?? null,
+    // Below a few seconds a busy machine would lose sandboxes that are in use.
+    leaseMs: seconds('LONGHAUL_LEASE_S', '600', 5) * 1000,
+    sandboxRuntime: said('LONGHAUL_SANDBOX_RUNTIME'),
     sandboxCpus: share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1),
     sandboxMemoryMiB: share('LONGHAUL_SANDBOX_MEMORY_GIB', env['LONGHAUL_SANDBOX_MEMORY_GIB'], 1024),
     pods: podsEnvironment(env),
     viewerUrl: viewerUrl(env['LONGHAUL_VIEWER_URL']),
-    hubUrl: env['LONGHAUL_HUB_URL'] ?? null,
+    hubUrl: httpAddress('LONGHAUL_HUB_URL', said('LONGHAUL_HUB_URL'), 'https://hub.example.org'),
+    wandbPython: wandb === null ? null : programPath(wandb),
     recipeDirs: [...(env['LONGHAUL_RECIPES'] ?? '').split(':').filter((dir) => dir !== ''), ownRecipes],
   }
 }
@@ -102,18 +116,13 @@ function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
   const kind = env['LONGHAUL_SANDBOXES'] || 'containers'
   if (kind === 'containers') return null
   if (kind !== 'pods') {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected LONGHAUL_SANDBOXES to be containers or pods, got ${JSON.stringify(kind)}`,
-    })
+    throw invalid(`Expected LONGHAUL_SANDBOXES to be containers or pods, got ${JSON.stringify(kind)}`)
   }
   const cpus = share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1)
   if (cpus === null) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message:
-        'Expected LONGHAUL_SANDBOX_CPUS beside LONGHAUL_SANDBOXES=pods: how many processors the sandboxes of the namespace may ask for together, its quota for example',
-    })
+    throw invalid(
+      'Expected LONGHAUL_SANDBOX_CPUS beside LONGHAUL_SANDBOXES=pods: how many processors the sandboxes of the namespace may ask for together, its quota for example',
+    )
   }
   return {
     namespace: env['LONGHAUL_KUBERNETES_NAMESPACE'] || null,
@@ -128,16 +137,10 @@ export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsO
   const limit = env['LONGHAUL_WEIGHTS_GIB'] ?? ''
   const gib = limit === '' ? DEFAULT_WEIGHTS_GIB : Number(limit)
   if (named !== '' && !isAbsolute(named)) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected LONGHAUL_WEIGHTS to be an absolute path, got ${JSON.stringify(named)}`,
-    })
+    throw invalid(`Expected LONGHAUL_WEIGHTS to be an absolute path, got ${JSON.stringify(named)}`)
   }
   if (!Number.isFinite(gib) || gib < 0) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected LONGHAUL_WEIGHTS_GIB to be a number ≥ 0, got ${JSON.stringify(limit)}`,
-    })
+    throw invalid(`Expected LONGHAUL_WEIGHTS_GIB to be a number ≥ 0, got ${JSON.stringify(limit)}`)
   }
   return {
     directory: named === '' ? join(cacheDir, 'weights') : named,
@@ -149,42 +152,39 @@ export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsO
 /** Two policies of seven billion parameters with their checkpoints: what one iteration reads and writes. */
 const DEFAULT_WEIGHTS_GIB = 200
 
-/** Below a few seconds a busy machine would lose sandboxes that are in use. */
-function leaseSeconds(text = '600'): number {
+function wholeSeconds(name: string, text: string, least: number): number {
   const value = Number(text)
-  if (Number.isInteger(value) && value >= 5) return value
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected LONGHAUL_LEASE_S to be an integer ≥ 5, got ${JSON.stringify(text)}`,
-  })
+  if (text !== '' && Number.isInteger(value) && value >= least) return value
+  throw invalid(`Expected ${name} to be an integer ≥ ${least}, got ${JSON.stringify(text)}`)
 }
 
-function storePatienceSeconds(text = '3600'): number {
-  const value = Number(text)
-  if (text !== '' && Number.isInteger(value) && value >= 0) return value
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected LONGHAUL_STORE_PATIENCE_S to be an integer ≥ 0, got ${JSON.stringify(text)}`,
-  })
+/** Without the value: it may hold a password. */
+function httpAddress(name: string, text: string | null, example: string): string | null {
+  if (text === null || /^https?:$/.test(URL.parse(text)?.protocol ?? '')) return text
+  throw invalid(`Expected ${name} to be an http(s) address, such as ${example}`)
+}
+
+/** Without the value: it is a secret. */
+function headerValue(name: string, text: string | null): string | null {
+  if (text === null || /^[\x21-\x7e]+$/.test(text)) return text
+  throw invalid(
+    `Expected ${name} to be printable characters of ASCII without spaces: a key that was read from a file may end with a line break`,
+  )
 }
 
 function freeGib(text = '10'): number {
   const value = Number(text)
   if (text !== '' && value >= 0) return value
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`,
-  })
+  throw invalid(`Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`)
 }
 
 /** People type it, and Temporal joins it to other names by colons. */
 function buildId(text = ''): string | null {
   if (text === '') return null
   if (/^[\w.+-]{1,100}$/.test(text)) return text
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected LONGHAUL_BUILD_ID to be up to 100 letters, digits and any of ._+- such as 2026-11-23-1a2b3c4, got ${JSON.stringify(text)}`,
-  })
+  throw invalid(
+    `Expected LONGHAUL_BUILD_ID to be up to 100 letters, digits and any of ._+- such as 2026-11-23-1a2b3c4, got ${JSON.stringify(text)}`,
+  )
 }
 
 /** It becomes a link that people follow. */
@@ -194,10 +194,9 @@ function viewerUrl(text = ''): string | null {
   if (url !== null && /^https?:$/.test(url.protocol) && url.search === '' && url.hash === '' && url.password === '') {
     return url.href.endsWith('/') ? url.href : `${url.href}/`
   }
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected LONGHAUL_VIEWER_URL to be an address such as https://viewer.example.org/, got ${JSON.stringify(text)}`,
-  })
+  throw invalid(
+    `Expected LONGHAUL_VIEWER_URL to be an address such as https://viewer.example.org/, got ${JSON.stringify(text)}`,
+  )
 }
 
 /** Null where nothing is said. */
@@ -205,8 +204,9 @@ function share(name: string, text: string | undefined, unit: number): number | n
   if (text === undefined || text === '') return null
   const value = Number(text)
   if (Number.isFinite(value) && value > 0) return value * unit
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Expected ${name} to be a number > 0, got ${JSON.stringify(text)}`,
-  })
+  throw invalid(`Expected ${name} to be a number > 0, got ${JSON.stringify(text)}`)
+}
+
+function invalid(message: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message })
 }

@@ -1,7 +1,9 @@
 /** A worker that cannot start ends, says why, and leaves nothing that keeps its process. */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -33,6 +35,39 @@ test('a handle that a library left open does not keep a finished command', async
   )
   assert.deepEqual(good, { code: 0, stderr: '' })
   assert.equal(bad?.code, 1)
+})
+
+/** A forced end is one that the command waited five seconds for: threads of a runtime that was begun too early kept the process. */
+const TELL_FORCED =
+  'data:text/javascript,const { exit } = process; process.exit = (code) => { process.stderr.write("forced\\n"); exit(code) }'
+
+test('a worker that cannot start says so in one line and ends, without a word to a server and without being forced', async (t) => {
+  const root = await mkdtemp(join(tmpdir(), 'worker-refused-'))
+  t.after(() => rm(root, { recursive: true, force: true }))
+  const taken = createServer().listen(0, '127.0.0.1')
+  await once(taken, 'listening')
+  t.after(() => taken.close())
+  const { port } = taken.address() as AddressInfo
+  const env = {
+    PATH: process.env['PATH'],
+    LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1',
+    LONGHAUL_ARTIFACTS: join(root, 'artifacts'),
+    LONGHAUL_CACHE: join(root, 'cache'),
+  }
+  for (const [role, wrong, reason] of [
+    ['artifacts', { LONGHAUL_HEALTH_ADDRESS: `127.0.0.1:${port}` }, /LONGHAUL_HEALTH_ADDRESS=.* EADDRINUSE/],
+    ['trainer', { LONGHAUL_PYTHON: '/nope' }, /LONGHAUL_PYTHON .*\/nope: there is no such file/],
+    ['artifacts', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }, /OTEL_EXPORTER_OTLP_ENDPOINT/],
+    ['artifacts', { LONGHAUL_METRICS_OTLP: 'http://' }, /LONGHAUL_METRICS_OTLP=http:\/\/ cannot be used/],
+  ] as const) {
+    const { code, stderr } = await run(['--import', TELL_FORCED, command, 'worker', '--role', role], {
+      ...env,
+      ...wrong,
+    })
+    assert.match(stderr, reason)
+    assert.match(stderr, /^error Config\.Invalid: [^\n]*\n$/)
+    assert.equal(code, 1)
+  }
 })
 
 describe('against a server', { skip: needsStack }, () => {

@@ -6,7 +6,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrackedPoint, TrackedRun, WandbRecipe } from '../../contracts/trackers.types.ts'
 import { errnoOf, makeDirectory, readJson } from '../../platform/files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { runCommand } from '../../platform/run-command.ts'
+import { programPath, runCommand } from '../../platform/run-command.ts'
 import type { Tracker } from './tracker.types.ts'
 
 /** 20,000 rows take ten seconds of one core; beyond this the package hangs. Sendings of workers end long before. */
@@ -149,7 +149,7 @@ async function runPackage(input: Omit<WriteInput, 'place'> & { id: string; work:
   const path = join(work, 'job.json')
   await writeFile(path, JSON.stringify(job))
   const named = env['LONGHAUL_WANDB_PYTHON'] ?? ''
-  const python = named === '' ? 'python3' : named
+  const python = named === '' ? 'python3' : programPath(named)
   const { exitCode, tail, timedOut } = await runCommand({
     command: python,
     args: ['-I', PROGRAM, path],

@@ -1,10 +1,10 @@
 import { once } from 'node:events'
 import { createReadStream } from 'node:fs'
-import { open, readFile } from 'node:fs/promises'
+import { readFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { unpackLog } from '../../adapters/artifacts/stored-log.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { explainUnreadable } from '../../platform/input-file.ts'
+import { explainUnreadable, openInputFile } from '../../platform/input-file.ts'
 import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 import type { ListedTests } from '../../grading/resolution.ts'
@@ -107,15 +107,7 @@ async function readInput(file: string): Promise<Buffer> {
 
 async function openBatch(file: string): Promise<AsyncIterable<Buffer>> {
   if (file === '-') return process.stdin
-  const batch = { path: file, what: 'a file of logs' }
-  const handle = await open(file).catch((cause: unknown) => {
-    throw explainUnreadable(batch, cause)
-  })
-  // A directory can be opened, and fails where it is read.
-  if ((await handle.stat()).isDirectory()) {
-    await handle.close()
-    throw explainUnreadable(batch, Object.assign(new Error('a directory'), { code: 'EISDIR' }))
-  }
+  const handle = await openInputFile({ path: file, what: 'a file of logs' })
   return createReadStream(file, { fd: handle, highWaterMark: READ_BYTES })
 }
 

@@ -1,0 +1,90 @@
+import { constants } from 'node:fs'
+import { access, stat } from 'node:fs/promises'
+import { namesBucket } from '../adapters/artifacts/s3/s3-location.ts'
+import { LonghaulError } from '../contracts/errors.ts'
+import { errnoOf, makeDirectory } from '../platform/files.ts'
+import { openInputFile } from '../platform/input-file.ts'
+import { whyNotStartable } from '../platform/run-command.ts'
+import type { Role } from './run-worker.ts'
+import { UNNAMED_PYTHON, type WorkerEnvironment } from './worker-environment.ts'
+
+type Need = (environment: WorkerEnvironment) => Promise<void>
+
+/** The store is not among them: each role opens it, and says itself what is wrong with it. */
+const NEEDS: Readonly<Record<Role, readonly Need[]>> = {
+  control: [needsBundle, needsRecipes],
+  sandbox: [needsCache],
+  trainer: [needsPython, needsEngines, needsWeights, needsWandb],
+  artifacts: [needsWandb],
+}
+
+/**
+ * Programs, files and directories that the environment names and these roles use. An activity would find them unusable in the first run that
+ * needs them, long after the start, and each attempt would fail like the last.
+ * @throws LonghaulError `Config.Invalid`, `Config.NotFound`; the message names the variable
+ */
+export async function requireUsable(roles: readonly Role[], environment: WorkerEnvironment): Promise<void> {
+  for (const need of new Set(roles.flatMap((role) => NEEDS[role]))) await need(environment)
+}
+
+async function needsBundle({ bundle }: WorkerEnvironment): Promise<void> {
+  if (bundle === null) return
+  const file = await openInputFile({ path: bundle, what: 'the workflow bundle that LONGHAUL_BUNDLE names' })
+  await file.close()
+}
+
+/** The last ones are the package's own. */
+async function needsRecipes({ recipeDirs }: WorkerEnvironment): Promise<void> {
+  for (const path of recipeDirs.slice(0, -1)) {
+    const isDirectory = await stat(path).then(
+      (found) => found.isDirectory(),
+      () => false,
+    )
+    if (!isDirectory) throw invalid(`Expected LONGHAUL_RECIPES to name directories of recipes, but ${path} is none`)
+  }
+}
+
+function needsCache({ cacheDir }: WorkerEnvironment): Promise<void> {
+  return requireRoom('LONGHAUL_CACHE', cacheDir)
+}
+
+function needsEngines({ enginesDir, cacheDir }: WorkerEnvironment): Promise<void> {
+  return requireRoom(enginesDir.startsWith(`${cacheDir}/`) ? 'LONGHAUL_CACHE' : 'LONGHAUL_ENGINES', enginesDir)
+}
+
+async function needsWeights({ artifacts, weights }: WorkerEnvironment): Promise<void> {
+  if (!namesBucket(artifacts)) return
+  await requireRoom(weights.isShared ? 'LONGHAUL_WEIGHTS' : 'LONGHAUL_CACHE', weights.directory)
+}
+
+async function needsPython({ python }: WorkerEnvironment): Promise<void> {
+  if (python !== UNNAMED_PYTHON)
+    await requireProgram('LONGHAUL_PYTHON', python, 'the Python with the trainer’s packages')
+}
+
+async function needsWandb({ wandbPython }: WorkerEnvironment): Promise<void> {
+  if (wandbPython !== null)
+    await requireProgram('LONGHAUL_WANDB_PYTHON', wandbPython, 'a Python with the package wandb')
+}
+
+async function requireProgram(variable: string, command: string, what: string): Promise<void> {
+  const reason = await whyNotStartable(command)
+  if (reason !== null) throw invalid(`Expected ${variable} to name ${what}, got ${command}: ${reason}`)
+}
+
+async function requireRoom(variable: string, path: string): Promise<void> {
+  try {
+    await makeDirectory(path)
+    await access(path, constants.W_OK | constants.X_OK)
+  } catch (cause) {
+    const reason = errnoOf(cause) ?? String(cause)
+    throw invalid(
+      `Expected a directory that this worker can make and write to, got ${path} (${reason}): set ${variable} to another place`,
+      cause,
+    )
+  }
+}
+
+function invalid(message: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message, cause })
+}
