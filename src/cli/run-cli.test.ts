@@ -109,6 +109,41 @@ test('help goes to stdout with 0 and has examples; every command has help', asyn
   assert.match((await longhaul('train', '--help')).stdout, /Examples:\n {2}\$ longhaul train/)
 })
 
+test('help is asked of a command that there is not: an error with the nearest name; of one that there is: its own help', async () => {
+  for (const args of [
+    ['help', 'trian'],
+    ['trian', '--help'],
+    ['trian', '-h'],
+    ['help', 'trian', 'more'],
+  ]) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(stderr, /error: unknown command 'trian'\n\(Did you mean train\?\)/, args.join(' '))
+  }
+  for (const args of [
+    ['help', 'run', 'lisst'],
+    ['run', 'help', 'lisst'],
+    ['run', 'lisst', '--help'],
+  ]) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(stderr, /unknown command 'lisst'\n\(Did you mean list\?\)/, args.join(' '))
+  }
+  for (const [args, usage] of [
+    [['help'], 'longhaul [options]'],
+    [['help', 'help'], 'longhaul [options]'],
+    [['help', 'run'], 'longhaul run [options]'],
+    [['run', 'help'], 'longhaul run [options]'],
+    [['help', 'run', 'list'], 'longhaul run list [options]'],
+    [['run', 'help', 'list'], 'longhaul run list [options]'],
+    [['help', 'grade-log'], 'longhaul grade-log [options]'],
+  ] as const) {
+    const { exitCode, stdout } = await longhaul(...args)
+    assert.equal(exitCode, 0, args.join(' '))
+    assert.ok(stdout.startsWith(`Usage: ${usage}`), `${args.join(' ')}: ${stdout.slice(0, 80)}`)
+  }
+})
+
 test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async () => {
   for (const args of [
     ['frobnicate'],

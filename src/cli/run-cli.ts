@@ -23,7 +23,7 @@ export async function runCli({
   sign.watch(program)
   catchExits(program, console)
   try {
-    await program.parseAsync(args, { from: 'user' })
+    await program.parseAsync(namedCommand(program, args), { from: 'user' })
   } catch (error) {
     if (error instanceof CommanderError) {
       const isMistake = error.exitCode !== 0
@@ -52,6 +52,30 @@ async function loadProgram([name]: string[], context: CommandContext): Promise<C
   const program = createRootCommand()
   addGradeLog(program, context)
   return program
+}
+
+/**
+ * Commander looks for a request for help before it looks at the words, and its own `help` knows one word: `help run nope` and `nope --help`
+ * would show the help of another command, without an error. So `help` becomes the option behind all its words, and what follows a word
+ * that names no command is left out, which makes Commander refuse that word and name the nearest ones.
+ */
+function namedCommand(program: Command, args: readonly string[]): string[] {
+  const words = [...args]
+  let command = program
+  for (let at = 0; at < words.length && command.commands.length > 0; at++) {
+    const word = words[at] ?? ''
+    if (word.startsWith('-')) return words
+    if (word === 'help') {
+      words.splice(at, 1)
+      if (!words.includes('--help')) words.push('--help')
+      at--
+      continue
+    }
+    const named = command.commands.find((other) => other.name() === word || other.aliases().includes(word))
+    if (named === undefined) return words.slice(0, at + 1)
+    command = named
+  }
+  return words
 }
 
 /** Commander would end the process by itself; subcommands do not inherit the override. */

@@ -26,6 +26,7 @@ import { connectStore, chatClientsOf, policyClientsOf, type Interposers, require
 import { startHostReaper } from './reaper.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { hostIdentity } from '../platform/host-identity.ts'
+import { requireRuntime } from '../adapters/docker/container/create-container.ts'
 import { listSandboxes } from '../adapters/docker/container/list-sandboxes.ts'
 import type { HostFacts, HostResources } from '../contracts/hosts.types.ts'
 
@@ -86,10 +87,13 @@ type Machine = Awaited<ReturnType<typeof openMachine>>
 
 /** The engine of this machine with what guards its images and sandboxes, and what both workers read. */
 async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
-  const { temporal, cacheDir, sandboxRuntime: runtime, sandboxCpus, sandboxMemoryMiB } = environment
+  const { temporal, cacheDir, sandboxRuntime, sandboxCpus, sandboxMemoryMiB } = environment
   const namespaceId = await requireNamespaceId(connection, temporal.namespace)
   const store = await connectStore(environment, between)
   const engine = await connectEngine()
+  // Of a pod it is the name of a RuntimeClass.
+  const runtime = environment.pods === null ? sandboxRuntime : null
+  if (runtime !== null) await requireRuntime(engine, runtime)
   const own = hostIdentity(environment.hostId)
   const keeper = createImageKeeper({ engine, cacheDir })
   const log = (message: string, facts: Record<string, string | number>): void =>
@@ -100,8 +104,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     ...own,
     namespaceId,
     maxStarting: MAX_STARTING,
-    // Of a pod it is the name of a RuntimeClass.
-    runtime: environment.pods === null ? runtime : null,
+    runtime,
     log,
   })
   const pods =

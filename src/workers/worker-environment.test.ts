@@ -116,3 +116,13 @@ test('paths are named from the directory of the worker, whose jobs and engines h
   assert.deepEqual([python, enginesDir, cacheDir], [`${here}/venv/bin/python`, `${here}/engines`, `${here}/cache`])
   assert.equal(read({ LONGHAUL_PYTHON: 'python3.11' }).python, 'python3.11')
 })
+
+test('hosts of private networks are hosts: an address, which would be equal to none, is refused', () => {
+  const read = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env })
+  for (const name of ['LONGHAUL_ALARM_HOSTS', 'LONGHAUL_ASSET_HOSTS']) {
+    for (const right of ['', 'hooks.internal', ' hooks.internal:8443, [::1]:80 ']) read({ [name]: right })
+    for (const wrong of ['http://hooks.internal', 'a,hooks.internal/path', 'a b']) {
+      assert.throws(() => read({ [name]: wrong }), { code: 'Config.Invalid', message: new RegExp(name) }, wrong)
+    }
+  }
+})

@@ -64,6 +64,9 @@ export interface PodsEnvironment {
   cpus: number
 }
 
+/** Hosts of private networks that may be reached; read where a connection is made. */
+const HOST_LISTS = ['LONGHAUL_ALARM_HOSTS', 'LONGHAUL_ASSET_HOSTS'] as const
+
 /** Of a worker whose environment names none. No role is refused for it: launchers of clusters need no Python here. */
 export const UNNAMED_PYTHON = 'python3'
 
@@ -74,6 +77,7 @@ export const UNNAMED_PYTHON = 'python3'
  */
 export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): WorkerEnvironment {
   refuseCustomHeaders(env)
+  for (const name of HOST_LISTS) requireHosts(name, env[name] ?? '')
   const said = (name: string): string | null => env[name] || null
   const required = (name: string): string => {
     const value = said(name)
@@ -162,6 +166,13 @@ function wholeSeconds(name: string, text: string, least: number): number {
 function httpAddress(name: string, text: string | null, example: string): string | null {
   if (text === null || /^https?:$/.test(URL.parse(text)?.protocol ?? '')) return text
   throw invalid(`Expected ${name} to be an http(s) address, such as ${example}`)
+}
+
+/** An address in the list would never be equal to a host. */
+function requireHosts(name: string, text: string): void {
+  const wrong = text.split(',').find((host) => /[/@?#]|\S\s+\S/.test(host))
+  if (wrong === undefined) return
+  throw invalid(`Expected ${name} to be host or host:port with commas between, got ${JSON.stringify(wrong.trim())}`)
 }
 
 /** Without the value: it is a secret. */

@@ -3,6 +3,7 @@ import { after, before, test } from 'node:test'
 
 import type { ContainerCreateOptions } from 'dockerode'
 
+import { requireRuntime } from '../../src/adapters/docker/container/create-container.ts'
 import { containerName } from '../../src/adapters/docker/container/labels.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
@@ -161,5 +162,8 @@ test('a runtime that the engine does not know, of the recipe or of the host: one
   }
   const unnamed = fixture.openInput({ placement: 5 })
   await assert.rejects(ofHost.open(unnamed, never), asksFor('kata-of-the-host'))
+  // A worker asks before its first sandbox.
+  await assert.rejects(requireRuntime(fixture.engine, 'kata-of-the-host'), asksFor('kata-of-the-host'))
+  for (const known of ['runc', 'io.containerd.runsc.v1']) await requireRuntime(fixture.engine, known)
   ofHost.dispose()
 })

@@ -4,7 +4,7 @@ import { LonghaulError } from '../../../contracts/errors.ts'
 import { type Deviation, describeDeviations, deviationsOf } from './container-check.ts'
 import { noteDiskLimitRefused } from './container-spec.ts'
 import { isStatus, ignoreGone } from '../engine/engine-errors.ts'
-import type { Engine } from '../engine/engine.ts'
+import type { Engine, EngineInfo } from '../engine/engine.ts'
 import { LABELS } from './labels.ts'
 import { flattenWrittenFolder } from './written-folder.ts'
 
@@ -126,15 +126,26 @@ function unsafe(name: string, deviations: Deviation[]): LonghaulError {
   })
 }
 
+/**
+ * Before the first container: whether the engine lists the runtime. Newer engines also take the name or the path of a shim, which no list has.
+ * @throws LonghaulError `Sandbox.RuntimeMissing`
+ */
+export async function requireRuntime(engine: Pick<Engine, 'docker' | 'host'>, runtime: string): Promise<void> {
+  if (/[./]/.test(runtime)) return
+  const { Runtimes: known } = (await engine.docker.info()) as EngineInfo
+  if (known && !Object.hasOwn(known, runtime)) throw runtimeMissing(runtime, engine)
+}
+
 /** `Unknown runtime specified x` (20.10), `unknown or invalid runtime name: x` (newer). */
 function isAboutRuntime(error: unknown): boolean {
   return error instanceof Error && /unknown (or invalid )?runtime/i.test(error.message)
 }
 
-function runtimeMissing(runtime: string, engine: Engine, cause: unknown): LonghaulError {
+function runtimeMissing(runtime: string, engine: Pick<Engine, 'host'>, cause?: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Sandbox.RuntimeMissing',
-    message: 'The engine does not know the runtime that sandboxes should use; install it there, or choose another',
+    message:
+      'The engine does not know the runtime that sandboxes should use: install it there, or choose another (sandbox.runtime of the recipe, LONGHAUL_SANDBOX_RUNTIME of the sandbox worker)',
     details: { runtime, host: engine.host },
     cause,
   })

@@ -182,6 +182,7 @@ export interface EngineInfo {
   CPUSet?: boolean
   CpuCfsQuota?: boolean
   DefaultRuntime?: string
+  Runtimes?: Record<string, unknown> | null
   Driver?: string
   DriverStatus?: [string, string][] | null
 }
