@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -39,6 +39,30 @@ test('a directory that cannot be written is unavailable, which is retryable', as
   await store.put('file', bytes('not a directory'))
   await assert.rejects(store.put('file/below', bytes('x')), hasCode('Artifact.Unavailable'))
   assert.deepEqual(await readdir(join(root, '.tmp')), [])
+})
+
+test('an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails', async (t) => {
+  const archive = await mkdtemp(join(tmpdir(), 'archive-'))
+  t.after(() => rm(archive, { recursive: true, force: true }))
+  const ref = await createDirectoryStore({ root: archive }).put('runs/a/x', bytes('content'))
+  await rm(join(archive, '.tmp'), { recursive: true })
+  await chmod(archive, 0o555)
+  const isRoot = process.getuid?.() === 0
+  // Modes bind every user but this one.
+  if (isRoot) process.seteuid?.(65_534)
+  try {
+    const reader = createDirectoryStore({ root: archive, checksWriting: false })
+    assert.equal((await reader.get(ref)).toString(), 'content')
+    assert.deepEqual([await reader.list(''), await reader.folders('runs/')], [['runs/a/x'], ['a']])
+    await assert.rejects(reader.put('y', bytes('y')), { code: 'Artifact.Unavailable', message: /EACCES/ })
+    assert.throws(() => createDirectoryStore({ root: archive }), hasCode('Artifact.Unavailable'))
+  } finally {
+    if (isRoot) process.seteuid?.(0)
+    await chmod(archive, 0o755)
+  }
+  assert.deepEqual(await readdir(archive), ['runs'])
+  await createDirectoryStore({ root: archive, checksWriting: false }).put('y', bytes('y'))
+  assert.deepEqual((await readdir(archive)).sort(), ['.tmp', 'runs', 'y'])
 })
 
 test('a root that no retry can make is the operator’s mistake, and the message names the variable', () => {

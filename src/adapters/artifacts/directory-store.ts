@@ -1,5 +1,5 @@
 import { link, readdir, rm, unlink } from 'node:fs/promises'
-import { readFile as readFileThen } from 'node:fs'
+import { readFile as readFileThen, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL, fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
@@ -30,6 +30,8 @@ interface DirectoryStoreOptions {
   root: string
   /** After this long without an answer an operation fails with `Artifact.Unavailable`. @default 45_000 */
   answerMs?: number
+  /** False leaves a directory that is there as it is until something is put: an archive may be read-only. @default true */
+  checksWriting?: boolean
 }
 
 /**
@@ -40,16 +42,19 @@ interface DirectoryStoreOptions {
 export function createDirectoryStore({
   root: givenRoot,
   answerMs = STORE_ANSWER_MS,
+  checksWriting = true,
 }: DirectoryStoreOptions): ArtifactStore {
   const root = resolve(givenRoot)
   const temp = join(root, TEMP_DIRECTORY)
-  try {
-    makeDirectorySync(temp)
-  } catch (error) {
-    throw asRootError(error, root)
+  if (checksWriting || statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) {
+    try {
+      makeDirectorySync(temp)
+    } catch (error) {
+      throw asRootError(error, root)
+    }
+    // Once per store and in the background: a temporary file left behind costs disk, never correctness.
+    void sweepTempFiles(temp, Date.now()).catch(() => undefined)
   }
-  // Once per store and in the background: a temporary file left behind costs disk, never correctness.
-  void sweepTempFiles(temp, Date.now()).catch(() => undefined)
 
   const pathOf = (key: string): string => join(root, checkKey(key))
 
@@ -153,7 +158,12 @@ export function createDirectoryStore({
 
 /** False when the name is taken; its directory is synced even then, because the winner may have died before doing it. */
 async function linkNew({ temp, path, bytes }: { temp: string; path: string; bytes: Uint8Array }): Promise<boolean> {
-  const file = await writeTempFile(temp, bytes)
+  const file = await writeTempFile(temp, bytes).catch(async (error: unknown) => {
+    if (errnoOf(error) !== 'ENOENT') throw error
+    // Of a store that was opened to be read.
+    await makeDirectory(temp)
+    return writeTempFile(temp, bytes)
+  })
   try {
     const won = await linkIfAbsent(file, path)
     await syncPath(dirname(path))

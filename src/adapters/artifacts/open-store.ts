@@ -8,7 +8,7 @@ import { namesBucket, parseS3Location } from './s3/s3-location.ts'
 export interface OpenStoreInput {
   /** A directory, or `s3://bucket/prefix`. */
   location: string
-  /** Whether a bucket is tried first, which writes to it: workers do, readers need not be allowed to. */
+  /** Whether writing is tried first: workers do that, readers need not be allowed to. */
   check: boolean
   onTransientError?: (error: LonghaulError) => void
   /** Where the weights of a bucket are brought to; a directory has them itself. @default nowhere */
@@ -38,7 +38,7 @@ export async function openArtifactStore({
   onTransientError,
   weights,
 }: OpenStoreInput): Promise<ArtifactStore> {
-  if (!namesBucket(text)) return createDirectoryStore({ root: text })
+  if (!namesBucket(text)) return createDirectoryStore({ root: text, checksWriting: check })
   const location = parseS3Location(text)
   const [{ createS3Requests }, { checkBucket, createS3Store }, { credentialChain }] = await Promise.all([
     import('./s3/s3-requests.ts'),

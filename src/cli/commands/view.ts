@@ -102,9 +102,9 @@ async function openView(given: string | undefined): Promise<OpenedView> {
     return { store: await openStore(), run: given, isOwn: true }
   }
   if (await isDirectory(join(path, 'runs')))
-    return { store: createDirectoryStore({ root: path }), run: null, isOwn: false }
+    return { store: createDirectoryStore({ root: path, checksWriting: false }), run: null, isOwn: false }
   if (basename(dirname(path)) === 'runs') {
-    return { store: createDirectoryStore({ root: dirname(dirname(path)) }), run: basename(path), isOwn: false }
+    return { store: createDirectoryStore({ root: dirname(dirname(path)), checksWriting: false }), run: basename(path), isOwn: false }
   }
   // A directory of any kind may bear the name of a run.
   const store = await openStore()
