@@ -4,10 +4,12 @@
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
+import { statSync } from 'node:fs'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import test, { describe } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { readAuditScript, readTreeScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
 import { ANSWERED } from '../support/audit/answer-attacks.ts'
@@ -29,6 +31,22 @@ const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 const RUNNERS = ['pytest', 'unittest'] as const
 
 describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
+  /** The story: the first opened the home of root, below which interpreters lie, and closed it at its end; the second found it open. */
+  test('an audit begins during another one, as in two test runs of one machine, and outlasts it: both agree', async () => {
+    const closed = waysTo(python).filter(isClosed)
+    const slow = Object.entries(HIDDEN_UNITTEST).map(([name, text]) => [
+      name,
+      `import time\ntime.sleep(2)\nimport colorsys\n${text}`,
+    ])
+    let hasEnded = false
+    const first = runAudit({ python, runner: 'unittest', patch: SOLVED, hidden: HIDDEN_UNITTEST }).finally(() => {
+      hasEnded = true
+    })
+    while (!hasEnded && closed.length > 0 && closed.every(isClosed)) await sleep(10)
+    const second = runAudit({ python, runner: 'unittest', patch: SOLVED, hidden: Object.fromEntries(slow) })
+    for (const answer of await Promise.all([first, second])) assert.ok(isHonestPass(answer), explain(answer))
+  })
+
   for (const runner of RUNNERS) {
     const hidden = HIDDEN[runner]
 
@@ -508,3 +526,13 @@ def main():
 if __name__ == '__main__':
     main()
 `
+
+/** The directories above a file. */
+function waysTo(path: string): string[] {
+  const parent = dirname(path)
+  return parent === path ? [] : [parent, ...waysTo(parent)]
+}
+
+function isClosed(directory: string): boolean {
+  return (statSync(directory).mode & 0o001) === 0
+}

@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import { readAuditScript } from '../../../src/adapters/docker/grader/audit/audit-script.ts'
+import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
 import { HANG_MS } from '../hang.ts'
 import { PRISTINE } from './repositories.ts'
 
@@ -36,6 +37,12 @@ export interface AuditedRepository {
   /** Ends the program itself. */
   endAfterMs?: number
 }
+
+/**
+ * Outside of containers audits share what lies above their interpreters: each opens the home of root, and closes it again for those beside it.
+ * So one at a time runs on this machine, of all test runs, whose temporary folders differ.
+ */
+const ONE_AT_A_TIME = { path: '/tmp/longhaul-native-audit.lock' }
 
 /**
  * A user for each audit of this machine. An audit ends every process of its user, also those of containers, whose audits take users
@@ -80,8 +87,10 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     const before = await readdir(repository, { recursive: true })
     const command = ['-I', '-S', '-B', join(home, 'audit.py'), join(home, 'spec.json')]
     const options = { timeout: endAfterMs ?? HANG_MS, maxBuffer: 1 << 26 }
-    const run = execute(python, command, options).then(({ stdout }) => stdout)
-    const stdout = endAfterMs === undefined ? await run : await run.catch(() => null)
+    const stdout = await withDirectoryLock(ONE_AT_A_TIME, async () => {
+      const run = execute(python, command, options).then((ended) => ended.stdout)
+      return endAfterMs === undefined ? run : run.catch(() => null)
+    })
     const left = (await readdir(repository, { recursive: true })).filter((name) => !before.includes(name))
     if (left.length > 0) throw new Error(`The audit left files behind [${left.join(', ')}]`)
     const alive = processesOf(uid)

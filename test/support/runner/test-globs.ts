@@ -21,6 +21,6 @@ export const HOLDERS = {
     'test/chaos/pods.test.ts',
     'test/integration/{helm-install,kubernetes-sandbox,kubernetes-trainer}.test.ts',
   ],
-  /** An audit outside a container closes the home of root to others while it runs. */
+  /** One audit at a time runs outside of containers: `run-audit.ts`. */
   audits: ['test/integration/audit-{driver,pythons}.test.ts'],
 } as const
