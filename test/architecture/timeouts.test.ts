@@ -13,6 +13,7 @@ import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/images/image-keeper.t
 import { MOST_S } from '../../src/adapters/recipes/combination.ts'
 import { QUEUE_MS } from '../../src/adapters/trainer-job/job/follow-attempt.ts'
 import * as presets from '../../src/workflows/activity-presets.ts'
+import { readWorkerEnvironment } from '../../src/workers/worker-environment.ts'
 
 const root = join(import.meta.dirname, '../..')
 const page = readFileSync(join(root, 'docs/timeouts.md'), 'utf8')
@@ -221,8 +222,7 @@ test('attempts and back-off last as long as the promise: two weeks for a person 
 })
 
 test('a lease outlasts what lies between two signs of life of a sandbox', () => {
-  const environment = readFileSync(join(root, 'src/workers/worker-environment.ts'), 'utf8')
-  const leaseMs = Number(/leaseSeconds\(text = '(\d+)'\)/.exec(environment)?.[1]) * 1000
+  const { leaseMs } = readWorkerEnvironment({ LONGHAUL_ARTIFACTS: '/a', LONGHAUL_CACHE: '/c' })
   const { scheduleToStartTimeout, heartbeatTimeout, retry } = presets.HOST
   const betweenMs = ms(scheduleToStartTimeout) + ms(heartbeatTimeout) + ms(retry.maximumInterval)
   assert.ok(leaseMs > leaseMs / 3 + betweenMs, `${leaseMs} ms`)

@@ -7,7 +7,7 @@ import { episodeKeys, nightKeys, runKeys } from '../../contracts/keys.ts'
 import { findNewestPromotion } from '../training/policies.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
 import { beginRemoval } from './claim-removal.ts'
-import { isBeingRemoved } from './run-names.ts'
+import { isBeingRemoved, unknownRun } from './run-names.ts'
 
 /** What a run has in the store, and which of the things that stay are compared with it. */
 export interface RunHoldings {
@@ -40,10 +40,7 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
   const [episodes, records] = await Promise.all(FOLDERS.map((folderOf) => countKeys(store, folderOf(run))))
   const begun = await isBeingRemoved(store, run)
   if (episodes === 0 && records === 0 && !begun) {
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
-    })
+    throw unknownRun(store, run)
   }
   const newest = await findNewestPromotion(store)
   return {

@@ -71,6 +71,15 @@ function requestedName({ workflowId, kind }: AllocateRunInput): string | null {
     : null
 }
 
+/** Of a command that reads or removes what a run has left. */
+export function unknownRun(store: Pick<ArtifactStore, 'locate'>, run: string, cause?: unknown): LonghaulError {
+  return new LonghaulError({
+    code: 'Config.NotFound',
+    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
+    cause,
+  })
+}
+
 /** @throws LonghaulError `Config.Invalid` for a name that could not be part of ids and keys */
 export function requireRunName(run: string | undefined): void {
   if (run === undefined || isRunName(run)) return

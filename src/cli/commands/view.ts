@@ -4,6 +4,7 @@ import type { Command } from 'commander'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { unknownRun } from '../../activities/run/run-names.ts'
 import { examples, jsonOption, port } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { connectToServer, openStore } from '../local-stack.ts'
@@ -104,7 +105,11 @@ async function openView(given: string | undefined): Promise<OpenedView> {
   if (await isDirectory(join(path, 'runs')))
     return { store: createDirectoryStore({ root: path, checksWriting: false }), run: null, isOwn: false }
   if (basename(dirname(path)) === 'runs') {
-    return { store: createDirectoryStore({ root: dirname(dirname(path)), checksWriting: false }), run: basename(path), isOwn: false }
+    return {
+      store: createDirectoryStore({ root: dirname(dirname(path)), checksWriting: false }),
+      run: basename(path),
+      isOwn: false,
+    }
   }
   // A directory of any kind may bear the name of a run.
   const store = await openStore()
@@ -118,10 +123,7 @@ async function openView(given: string | undefined): Promise<OpenedView> {
 export async function requireRun(store: ArtifactStore, run: string): Promise<void> {
   const { listRuns } = await import('../../viewer/read-run.ts')
   if ((await listRuns(store)).includes(run)) return
-  throw new LonghaulError({
-    code: 'Config.NotFound',
-    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
-  })
+  throw unknownRun(store, run)
 }
 
 async function isDirectory(path: string): Promise<boolean> {

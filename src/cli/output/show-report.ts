@@ -15,7 +15,8 @@ import { combineExitCodes, EXIT, type ExitCode } from './exit-codes.ts'
 import type { Conclude } from '../commands/launch-run.ts'
 import { gatherReportData } from '../../activities/evaluation/report-data.ts'
 import { newestDurations } from '../../activities/evaluation/write-report.ts'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { unknownRun } from '../../activities/run/run-names.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
 import type { JsonReport } from '../../report/json-report.ts'
 import type { ReportData } from '../../report/report-data.ts'
 
@@ -126,10 +127,6 @@ export async function reportOf(store: ArtifactStore, run: string): Promise<Repor
     return await gatherReportData(store, { run, durations: newest?.durations ?? {} })
   } catch (error) {
     if (!isLonghaulError(error) || error.code !== 'Artifact.Missing') throw error
-    throw new LonghaulError({
-      code: 'Config.NotFound',
-      message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
-      cause: error,
-    })
+    throw unknownRun(store, run, error)
   }
 }
