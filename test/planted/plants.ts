@@ -874,6 +874,35 @@ export const PLANTS: Plant[] = [
     },
   },
   {
+    name: 'help belongs to the command that is asked for: an unknown one gets the help of its group',
+    file: 'src/cli/run-cli.ts',
+    replace: 'if (named === undefined) return words.slice(0, at + 1)',
+    by: 'if (named === undefined) return words',
+    seenBy: {
+      file: 'src/cli/run-cli.test.ts',
+      test: 'help is asked of a command that there is not: an error with the nearest name; of one that there is: its own help',
+    },
+  },
+  {
+    name: 'reading an archive changes nothing in it: a temporary folder is made',
+    file: 'src/adapters/artifacts/directory-store.ts',
+    replace: 'if (checksWriting || statSync',
+    by: 'if (!checksWriting || statSync',
+    seenBy: store(
+      'an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails',
+    ),
+  },
+  {
+    name: 'a worker refuses to start with what its role cannot use: an activity finds it',
+    file: 'src/workers/run-worker.ts',
+    replace: 'await requireUsable(roles, environment)',
+    by: '',
+    seenBy: {
+      file: 'test/integration/worker-start.test.ts',
+      test: 'a worker that cannot start says so in one line and ends, without a word to a server and without being forced',
+    },
+  },
+  {
     name: 'a named stack is asked and no other: the default address stands in for one that is not up',
     file: 'src/cli/local-stack.ts',
     replace: 'if (isSet(stack) && !isSet(address)',
