@@ -415,3 +415,17 @@ test('a threshold reads the bound, not the mean', () => {
   assert.match(missed.verdict, /threshold missed: pass@1\.lower 0\.400 < 0\.45 \(mean 0\.500/)
   assert.equal(judgeThreshold(parseThreshold('pass@1.upper >= .45'), score).met, true)
 })
+
+test('the Python that a model is read with cannot be started: the variable is named before anything is read, and nothing is made', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  const before = process.env['LONGHAUL_PYTHON']
+  process.env['LONGHAUL_PYTHON'] = join(directory, 'python')
+  t.after(async () => {
+    if (before === undefined) delete process.env['LONGHAUL_PYTHON']
+    else process.env['LONGHAUL_PYTHON'] = before
+    await rm(directory, { recursive: true })
+  })
+  const { exitCode, stdout, stderr } = await longhaul('models', 'import', directory, '--output', join(directory, 'out'))
+  assert.deepEqual([exitCode, stdout], [1, ''])
+  assert.match(stderr, /^error Config\.Invalid: Expected LONGHAUL_PYTHON to name .*: there is no such file\n$/)
+})

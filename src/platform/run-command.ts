@@ -112,10 +112,26 @@ export function programPath(command: string): string {
   return command.includes('/') ? resolvePath(command) : command
 }
 
-/** Why this user cannot start a program; null where nothing speaks against it. */
-export async function whyNotStartable(command: string, path = process.env['PATH'] ?? ''): Promise<string | null> {
-  if (command.includes('/')) return whyNotExecutable(command)
-  for (const folder of path.split(delimiter)) {
+interface NamedProgram {
+  /** The variable that names it. */
+  variable: string
+  command: string
+  /** With its article. */
+  what: string
+}
+
+/** Whether this user can start what a variable names. @throws LonghaulError `Config.Invalid` */
+export async function requireProgram({ variable, command, what }: NamedProgram): Promise<void> {
+  const reason = command.includes('/') ? await whyNotExecutable(command) : await whyNotOnPath(command)
+  if (reason === null) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected ${variable} to name ${what}, got ${command}: ${reason}`,
+  })
+}
+
+async function whyNotOnPath(command: string): Promise<string | null> {
+  for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
     if (folder !== '' && (await whyNotExecutable(join(folder, command))) === null) return null
   }
   return 'no directory of PATH has such a program'

@@ -4,7 +4,7 @@ import { namesBucket } from '../adapters/artifacts/s3/s3-location.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { errnoOf, makeDirectory } from '../platform/files.ts'
 import { openInputFile } from '../platform/input-file.ts'
-import { whyNotStartable } from '../platform/run-command.ts'
+import { requireProgram } from '../platform/run-command.ts'
 import type { Role } from './run-worker.ts'
 import { UNNAMED_PYTHON, type WorkerEnvironment } from './worker-environment.ts'
 
@@ -58,18 +58,17 @@ async function needsWeights({ artifacts, weights }: WorkerEnvironment): Promise<
 }
 
 async function needsPython({ python }: WorkerEnvironment): Promise<void> {
-  if (python !== UNNAMED_PYTHON)
-    await requireProgram('LONGHAUL_PYTHON', python, 'the Python with the trainer’s packages')
+  if (python === UNNAMED_PYTHON) return
+  await requireProgram({ variable: 'LONGHAUL_PYTHON', command: python, what: 'the Python with the trainer’s packages' })
 }
 
 async function needsWandb({ wandbPython }: WorkerEnvironment): Promise<void> {
-  if (wandbPython !== null)
-    await requireProgram('LONGHAUL_WANDB_PYTHON', wandbPython, 'a Python with the package wandb')
-}
-
-async function requireProgram(variable: string, command: string, what: string): Promise<void> {
-  const reason = await whyNotStartable(command)
-  if (reason !== null) throw invalid(`Expected ${variable} to name ${what}, got ${command}: ${reason}`)
+  if (wandbPython === null) return
+  await requireProgram({
+    variable: 'LONGHAUL_WANDB_PYTHON',
+    command: wandbPython,
+    what: 'a Python with the package wandb',
+  })
 }
 
 async function requireRoom(variable: string, path: string): Promise<void> {

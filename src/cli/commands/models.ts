@@ -59,9 +59,9 @@ async function runImport(argument: string, options: ImportOptions, { console }: 
   const source = await readSource(argument, options)
   await requireWritable({ directories: { '--output': options.output } })
   const { importModel } = await import('../../adapters/models/import-model.ts')
-  const { findOrMakePython } = await import('../../stack/setup/set-up.ts')
+  const { namedOrMadePython } = await import('../../stack/setup/set-up.ts')
   const { trainerEnvironment } = await import('../../stack/environment.ts')
-  const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
+  const python = await namedOrMadePython()
   let progress = 'reading the source'
   const record = await untilInterrupted((signal) =>
     whileReporting({ console, what: () => progress }, ({ note, changed }) =>
@@ -98,7 +98,7 @@ async function readSource(argument: string, options: ImportOptions): Promise<str
       name: argument,
       revision: revision ?? '',
       file: file ?? null,
-      hubUrl: hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null,
+      hubUrl: hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null),
       token: { variable: tokenVariable, value: process.env[tokenVariable] || null },
     }
   }

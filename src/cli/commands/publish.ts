@@ -163,7 +163,7 @@ function readTarget(options: PublishOptions) {
     branch: revision,
     isPrivate: options.private === true,
     replaces: options.replace === true,
-    hubUrl: options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null,
+    hubUrl: options.hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null),
     token: { variable: tokenVariable, value },
   }
 }
@@ -174,14 +174,14 @@ async function withAdapters<T>(
   work: (files: readonly PublishedFile[]) => Promise<T>,
 ): Promise<T> {
   const { store, policy, facts, signal } = input
-  const [{ findAdapterBase }, { readAdapterFiles }, { findOrMakePython }, { trainerEnvironment }] = await Promise.all([
+  const [{ findAdapterBase }, { readAdapterFiles }, { namedOrMadePython }, { trainerEnvironment }] = await Promise.all([
     import('../../activities/exports/model-facts.ts'),
     import('../../adapters/models/adapter-files.ts'),
     import('../../stack/setup/set-up.ts'),
     import('../../stack/environment.ts'),
   ])
   const { base, origin } = await findAdapterBase(store, policy, facts)
-  const python = process.env['LONGHAUL_PYTHON'] ?? (await findOrMakePython())
+  const python = await namedOrMadePython()
   const environment = { ...process.env, ...trainerEnvironment() }
   const room = await mkdtemp(join(tmpdir(), 'longhaul-adapter-'))
   try {

@@ -77,7 +77,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   await requireWritable({ files: { '--output': options.output } })
   // Readers of Parquet and hubs are loaded by this command alone.
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
-  const hubUrl = options.hubUrl ?? process.env['LONGHAUL_HUB_URL'] ?? null
+  const hubUrl = options.hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null)
   let progress: ReadProgress | null = null
   const { suite, kept, classes, unknownIds } = await whileReporting(
     { console, what: () => formatReading(progress) },

@@ -15,6 +15,7 @@ import { ensureBaseImage } from '../../adapters/docker/images/base-image.ts'
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { ensureRunnerVolume } from '../../adapters/docker/sandbox/runner-volume.ts'
 import { identify } from '../../platform/processes.ts'
+import { programPath, requireProgram } from '../../platform/run-command.ts'
 import { namesTemporalServer } from '../../platform/temporal-settings.ts'
 
 export type StackPart = 'temporal' | 'engine' | 'python' | 'bundle'
@@ -218,4 +219,12 @@ export async function findOrMakePython(): Promise<string> {
   })
   if (python === null) throw new Error('The python part always yields an interpreter')
   return python
+}
+
+/** What LONGHAUL_PYTHON names, else the trainer's environment. @throws LonghaulError `Config.Invalid` before any work that would end with it */
+export async function namedOrMadePython(env: NodeJS.ProcessEnv = process.env): Promise<string> {
+  const { LONGHAUL_PYTHON: command } = env
+  if (!command) return findOrMakePython()
+  await requireProgram({ variable: 'LONGHAUL_PYTHON', command, what: 'the Python with the trainer’s packages' })
+  return programPath(command)
 }
