@@ -22,9 +22,22 @@ const cases: [host: string, port: number, expected: boolean][] = [
   ['mirror.example.org', 8443, true],
   ['mirror.example.org', 443, false],
   ['', 443, false],
+  // No names, which end as an allowed one does.
+  ['evil.net\0.pythonhosted.org', 443, false],
+  ['evil.net%00.pythonhosted.org', 443, false],
+  ['a@b.pythonhosted.org', 443, false],
+  ['a:22.pythonhosted.org', 443, false],
+  ['a/b.pythonhosted.org', 443, false],
+  ['2606:4700::1111%_.pythonhosted.org', 443, false],
+  ['[1.1.1.1].pythonhosted.org', 443, false],
+  ['\u00bd.pythonhosted.org', 443, false],
+  ['a..pythonhosted.org', 443, false],
+  ['pypi.org..', 443, false],
+  [`${'a'.repeat(64)}.pythonhosted.org`, 443, false],
+  [`${'a.'.repeat(120)}pythonhosted.org`, 443, false],
 ]
 for (const [host, port, expected] of cases) {
-  test(`${host}:${port} is ${expected ? 'allowed' : 'refused'}`, () => {
+  test(`${JSON.stringify(host)}:${port} is ${expected ? 'allowed' : 'refused'}`, () => {
     assert.equal(isAllowedHost({ host, port }, ALLOWED), expected)
   })
 }

@@ -1,6 +1,10 @@
 /** Where an entry names no port. */
 const USUAL_PORTS = [80, 443]
 
+/** Letters, digits, hyphens and underscores between dots (RFC 1123), at most 63 in a label. Resolvers disagree about anything else: one
+ *  ends a name at a zero byte, another reads `%` as the scope of an address. */
+const NAME = /^(?!.{254})[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/
+
 export interface HostRequest {
   /** As the client wrote it. */
   host: string
@@ -10,6 +14,7 @@ export interface HostRequest {
 export function isAllowedHost({ host, port }: HostRequest, allowed: readonly string[]): boolean {
   // A name may end in the dot of the root.
   const name = host.toLowerCase().replace(/\.$/, '')
+  if (!NAME.test(name)) return false
   return allowed.some((entry) => {
     const [pattern = '', entryPort] = entry.split(':')
     const isPort = entryPort === undefined ? USUAL_PORTS.includes(port) : port === Number(entryPort)
