@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, request as sendRequest, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
+import type { Duplex, Readable } from 'node:stream'
 import type { NetworkUse } from '../../contracts/sandbox.types.ts'
 import { EGRESS_LIMITS, type EgressLimits, MeteredUpstreams } from './metered-upstreams.ts'
 import { EgressRefused, type UpstreamOptions } from './open-upstream.ts'
@@ -22,7 +22,8 @@ export interface EgressProxy {
 
 export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   const limits = { ...EGRESS_LIMITS, ...options.limits }
-  const clients = new Set<Duplex>()
+  /** Each with the end of its time to become a joined connection. */
+  const clients = new Map<Duplex, NodeJS.Timeout>()
   const upstreams = new MeteredUpstreams(options, limits)
   let refusals = 0
   const refuse = (name: string, why: string): void => {
@@ -30,6 +31,11 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     refusals += 1
     // All refusals are counted and few are logged, because an agent can cause any number.
     if (refusals <= MAX_TOLD) options.log('sandbox network: refused', { host, why })
+  }
+
+  const join = (client: Duplex, upstream: Socket, sent: Readable): void => {
+    clearTimeout(clients.get(client))
+    upstreams.join(client, upstream, sent)
   }
 
   const asked = new WeakSet<Duplex>()
@@ -44,7 +50,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     upstreams
       .open(target.hostname, Number(target.port || 80))
       .then((upstream) => {
-        upstreams.join(request.socket, upstream, request)
+        join(request.socket, upstream, request)
         forward({ request, response, target, upstream })
       })
       .catch((error: Error) => {
@@ -56,17 +62,21 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     client.on('error', () => client.destroy())
     const name = request.url ?? ''
     const [, host = '', port = ''] = /^(.+):(\d{1,5})$/.exec(name) ?? []
+    // What a client sends on is dropped: unread, it would block the other connections of its relay.
+    const drop = (): void => void client.resume()
     // A client that has disconnected gets no answer.
     const say = (text: string): void => {
       if (!client.destroyed) client.end(text)
+      drop()
     }
     upstreams.open(host, Number(port)).then(
       (upstream) => {
-        upstreams.join(client, upstream, client)
+        join(client, upstream, client)
         client.write('HTTP/1.1 200 Connection established\r\n\r\n')
         if (head.length > 0) upstream.write(head)
         upstream.pipe(client)
         client.pipe(upstream)
+        upstream.on('close', drop)
       },
       (error: Error) => {
         const isRefused = error instanceof EgressRefused
@@ -82,14 +92,19 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   return {
     accept(connection) {
       if (clients.size >= 2 * limits.connections) return void connection.destroy()
-      clients.add(connection)
-      connection.on('close', () => clients.delete(connection))
+      // The server listens nowhere, so its own limits on half requests do not run.
+      const timer = setTimeout(() => connection.destroy(), limits.idleMs)
+      clients.set(connection, timer)
+      connection.on('close', () => {
+        clearTimeout(timer)
+        clients.delete(connection)
+      })
       connection.on('error', () => connection.destroy())
       server.emit('connection', connection)
     },
     takeUse: () => upstreams.takeUse(),
     close() {
-      for (const connection of clients) connection.destroy()
+      for (const connection of clients.keys()) connection.destroy()
       upstreams.close()
       server.close()
     },
@@ -129,8 +144,14 @@ function forward({ request, response, target, upstream }: ForwardInput): void {
     createConnection: () => upstream,
     method: request.method,
     path: `${target.pathname}${target.search}`,
-    // The requested host and the destination of the connection must be the same.
-    headers: { ...headers, host: target.host, connection: 'close' },
+    headers: {
+      ...headers,
+      // Without it the chunks of a GET or a DELETE would be sent as they are, and read as requests of their own.
+      ...(request.headers['transfer-encoding'] === undefined ? {} : { 'transfer-encoding': 'chunked' }),
+      // The requested host and the destination of the connection must be the same.
+      host: target.host,
+      connection: 'close',
+    },
   })
   outgoing.on('response', (incoming) => {
     incoming.on('error', () => response.destroy())

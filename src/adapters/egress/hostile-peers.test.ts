@@ -163,3 +163,22 @@ test('requests one behind the other without waiting: the first counts, and refus
   assert.deepEqual(failures, [])
   world.proxy.close()
 })
+
+test('the chunks of a request without a length stay one request: none is read as another', async () => {
+  const world = newWorld()
+  const hidden = 'GET /hidden HTTP/1.1\r\nHost: other.example.org\r\n\r\n'
+  const body = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`
+  for (const method of ['GET', 'DELETE', 'POST']) {
+    const received: Buffer[] = []
+    reply = (socket) => {
+      setTimeout(() => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'), 50)
+    }
+    const heard = (socket: Socket): void => void socket.on('data', (chunk: Buffer) => received.push(chunk))
+    server.once('connection', heard)
+    await ask(world, `${method} http://a.example.org/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${body}`)
+    const [, sent] = Buffer.concat(received).toString().split('\r\n\r\n', 2)
+    assert.match(Buffer.concat(received).toString(), /transfer-encoding: chunked/i, method)
+    assert.match(sent ?? '', /^[0-9a-f]+\r\nGET \/hidden/, method)
+  }
+  world.proxy.close()
+})

@@ -65,19 +65,27 @@ export class MeteredUpstreams {
       client.destroy()
       upstream.destroy()
     }
-    const timer = setTimeout(stop, this.#limits.connectionMs)
+    const { connectionMs, idleMs, totalBytes } = this.#limits
+    let timer = setTimeout(stop, connectionMs)
     const count = (chunk: Buffer): void => {
       this.#use.bytes += chunk.length
       this.#totalBytes += chunk.length
-      if (this.#totalBytes > this.#limits.totalBytes) stop()
+      if (this.#totalBytes > totalBytes) stop()
     }
-    upstream.setTimeout(this.#limits.idleMs, stop)
+    upstream.setTimeout(idleMs, stop)
     upstream.on('data', count)
     sent.on('data', count)
     upstream.on('error', stop)
     client.on('error', stop)
-    client.on('close', stop)
-    upstream.on('close', () => clearTimeout(timer))
+    upstream.on('close', () => {
+      clearTimeout(timer)
+      // The client may still read what came, and may never close its own side.
+      if (!client.destroyed) timer = setTimeout(stop, idleMs)
+    })
+    client.on('close', () => {
+      clearTimeout(timer)
+      stop()
+    })
     // The client left while its upstream was being opened; its end event came earlier.
     if (client.destroyed || upstream.destroyed) stop()
   }

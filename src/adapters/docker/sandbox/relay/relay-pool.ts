@@ -38,59 +38,74 @@ export interface RelayPool {
   dispose(): void
 }
 
-interface Relay {
-  stream: RelayStream
+interface Network {
+  /** Of the sandbox: it outlives a relay that the agent has ended, with what it has counted and what is left of its limits. */
   proxy: EgressProxy
+  /** Null before the first relay is ready. */
+  stream: RelayStream | null
 }
 
 export function createRelayPool({ exec, ...options }: RelayPoolOptions): RelayPool {
-  const relays = new Map<string, Relay>()
+  const networks = new Map<string, Network>()
   const opening = new Map<string, Promise<void>>()
 
-  const open = async ({ name, allowedHosts }: RelayRequest): Promise<void> => {
+  const networkOf = ({ name, allowedHosts }: RelayRequest): Network => {
+    const known = networks.get(name)
+    if (known !== undefined) return known
+    const log: EgressProxyOptions['log'] = (message, facts) => options.log(message, { sandbox: name, ...facts })
+    const made = { proxy: createEgressProxy({ ...options, log, allowed: allowedHosts }), stream: null }
+    networks.set(name, made)
+    return made
+  }
+
+  const open = async (request: RelayRequest): Promise<void> => {
+    const { name } = request
     const script = await readFile(new URL('./relay.pl', import.meta.url), 'utf8')
     const relay = script.replaceAll(/^ *#.*\n/gm, '')
     // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
     const words = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay]
     const socket = await exec(name, words)
-    const log: EgressProxyOptions['log'] = (message, facts) => options.log(message, { sandbox: name, ...facts })
-    const proxy = createEgressProxy({ ...options, log, allowed: allowedHosts })
-    const stream = createRelayStream({ socket, onConnection: (connection) => proxy.accept(connection) })
+    const network = networkOf(request)
+    const stream = createRelayStream({ socket, onConnection: (connection) => network.proxy.accept(connection) })
     const timer = setTimeout(() => stream.close(), READY_MS)
     try {
       await stream.ready
     } catch (error) {
-      proxy.close()
+      // A sandbox that never had a network is given up.
+      if (network.stream === null) disconnect(name)
       throw notOpened(name, error)
     } finally {
       clearTimeout(timer)
     }
-    relays.set(name, { stream, proxy })
+    // The sandbox was closed meanwhile.
+    if (networks.get(name) !== network) return stream.close()
+    network.stream = stream
   }
 
   const disconnect = (name: string): void => {
-    const relay = relays.get(name)
-    relays.delete(name)
-    relay?.stream.close()
-    relay?.proxy.close()
+    const network = networks.get(name)
+    networks.delete(name)
+    network?.stream?.close()
+    network?.proxy.close()
   }
 
   return {
     disconnect,
     async ensure(request) {
       const { name } = request
-      if (relays.get(name)?.stream.isOpen === true) return
-      disconnect(name)
+      const stream = networks.get(name)?.stream
+      if (stream?.isOpen === true) return
+      stream?.close()
       const mine = opening.get(name) ?? open(request).finally(() => opening.delete(name))
       opening.set(name, mine)
       await mine
     },
     takeUse(name) {
-      const use = relays.get(name)?.proxy.takeUse()
+      const use = networks.get(name)?.proxy.takeUse()
       return use === undefined || (use.opened === 0 && use.refused === 0) ? undefined : use
     },
     dispose() {
-      for (const name of relays.keys()) disconnect(name)
+      for (const name of networks.keys()) disconnect(name)
     },
   }
 }

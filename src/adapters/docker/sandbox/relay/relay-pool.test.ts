@@ -1,0 +1,179 @@
+/**
+ * The story: an agent may end its relay, and a new one is opened for the next turn. With the relay went the proxy and what it had
+ * counted, so an agent that killed its relay now and then had no limit, and left no trace of what it was refused.
+ */
+import assert from 'node:assert/strict'
+import { createServer, type Server } from 'node:http'
+import { type AddressInfo, connect } from 'node:net'
+import { type Duplex, duplexPair } from 'node:stream'
+import { type TestContext, test } from 'node:test'
+
+import { createRelayPool, type RelayPool, type RelayPoolOptions } from './relay-pool.ts'
+
+const NAME = 'lh-sandbox'
+const REQUEST = { name: NAME, allowedHosts: ['a.example.org'] }
+const BODY = 'x'.repeat(30_000)
+const GET = 'GET http://a.example.org/ HTTP/1.1\r\nHost: a\r\n\r\n'
+
+/** A relay that the test plays: what it says, and what it was told for each connection. */
+interface PlayedRelay {
+  say(kind: string, id: number, payload?: string | Buffer): void
+  told(id: number): string
+  isClosed(id: number): boolean
+  end(): void
+}
+
+interface World {
+  pool: RelayPool
+  relays: PlayedRelay[]
+  logged: number
+}
+
+async function newWorld(t: TestContext, limits: RelayPoolOptions['limits'] = {}): Promise<World> {
+  const server = await serve(t)
+  const world: World = { relays: [], logged: 0, pool: undefined as unknown as RelayPool }
+  world.pool = createRelayPool({
+    exec: () => {
+      const [ours, theirs] = duplexPair()
+      world.relays.push(play(theirs))
+      return Promise.resolve(ours)
+    },
+    log: () => void (world.logged += 1),
+    limits,
+    resolve: () => Promise.resolve(['93.184.215.14']),
+    dial: () => connect((server.address() as AddressInfo).port, '127.0.0.1'),
+  })
+  t.after(() => world.pool.dispose())
+  return world
+}
+
+async function serve(t: TestContext): Promise<Server> {
+  const server = createServer((_request, response) => response.end(BODY))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.after(() => {
+    server.closeAllConnections()
+    server.close()
+  })
+  return server
+}
+
+function play(stream: Duplex): PlayedRelay {
+  const told = new Map<number, string>()
+  const closed = new Set<number>()
+  let input = Buffer.alloc(0)
+  stream.on('data', (chunk: Buffer) => {
+    input = Buffer.concat([input, chunk])
+    for (let size = sizeOf(input); size <= input.length; size = sizeOf(input)) {
+      const [kind, id] = [input.toString('latin1', 0, 1), input.readUInt32BE(1)]
+      told.set(id, (told.get(id) ?? '') + input.toString('latin1', 9, size))
+      if (kind !== 'D') closed.add(id)
+      input = input.subarray(size)
+    }
+  })
+  const relay: PlayedRelay = {
+    say: (kind, id, payload = '') => void stream.write(framed(kind, id, Buffer.from(payload))),
+    told: (id) => told.get(id) ?? '',
+    isClosed: (id) => closed.has(id),
+    end: () => void stream.destroy(),
+  }
+  relay.say('R', 0)
+  return relay
+}
+
+function sizeOf(input: Buffer): number {
+  return input.length < 9 ? Number.POSITIVE_INFINITY : 9 + input.readUInt32BE(5)
+}
+
+/** A frame of the relay in one of the engine's. */
+function framed(kind: string, id: number, payload: Buffer): Buffer {
+  const header = Buffer.alloc(17)
+  header.writeUInt8(1)
+  header.writeUInt32BE(9 + payload.length, 4)
+  header.write(kind, 8, 'latin1')
+  header.writeUInt32BE(id, 9)
+  header.writeUInt32BE(payload.length, 13)
+  return Buffer.concat([header, payload])
+}
+
+/** What the proxy answers on a new connection, once it has closed it. */
+async function ask(relay: PlayedRelay | undefined, id: number, bytes: string): Promise<string> {
+  assert.ok(relay !== undefined)
+  relay.say('O', id)
+  relay.say('D', id, bytes)
+  await until(() => relay.isClosed(id), `connection ${id} to end, told ${relay.told(id).slice(0, 200)}`)
+  return relay.told(id)
+}
+
+async function until(isTrue: () => boolean, what: string): Promise<void> {
+  for (let polls = 0; polls < 500; polls += 1) {
+    if (isTrue()) return
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  assert.fail(`Expected ${what}`)
+}
+
+test('an agent ends its relay again and again: limits, counts and lines of the log are those of the sandbox', async (t) => {
+  const world = await newWorld(t, { totalBytes: 100_000 })
+  const answers: string[] = []
+  for (let round = 0; round < 6; round += 1) {
+    await world.pool.ensure(REQUEST)
+    const relay = world.relays[round]
+    answers.push((await ask(relay, 1, GET)).slice(9, 12))
+    for (let refused = 0; refused < 20; refused += 1) {
+      assert.match(await ask(relay, 2 + refused, 'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n'), / 403 /)
+    }
+    relay?.end()
+    await new Promise((resolve) => setTimeout(resolve, 10))
+  }
+  // The fourth is cut off within its body, wherever that may be.
+  assert.deepEqual(answers.toSpliced(3, 1), ['200', '200', '200', '403', '403'])
+  const use = world.pool.takeUse(NAME)
+  assert.deepEqual([use?.opened, use?.refused], [4, 122])
+  assert.equal(world.logged, 100)
+  world.pool.disconnect(NAME)
+  await world.pool.ensure(REQUEST)
+  assert.match(await ask(world.relays.at(-1), 1, GET), / 200 /, 'a later sandbox of that name has limits of its own')
+})
+
+test('a program goes on sending on a tunnel that was refused: the other connections of its sandbox go on', async (t) => {
+  const world = await newWorld(t)
+  await world.pool.ensure(REQUEST)
+  const [relay] = world.relays
+  relay?.say('O', 1)
+  relay?.say('D', 1, 'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n')
+  for (let count = 0; count < 100; count += 1) relay?.say('D', 1, Buffer.alloc(16 * 1024))
+  assert.match(await ask(relay, 2, GET), / 200 /)
+})
+
+test('a program goes on sending on a tunnel whose server has left: the other connections of its sandbox go on', async (t) => {
+  const world = await newWorld(t)
+  await world.pool.ensure(REQUEST)
+  const [relay] = world.relays
+  relay?.say('O', 1)
+  relay?.say('D', 1, 'CONNECT a.example.org:443 HTTP/1.1\r\n\r\n')
+  await until(() => relay?.told(1).includes('200') === true, 'a tunnel')
+  relay?.say('D', 1, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  await until(() => relay?.isClosed(1) === true, 'the end of the server')
+  for (let count = 0; count < 100; count += 1) relay?.say('D', 1, Buffer.alloc(16 * 1024))
+  assert.match(await ask(relay, 2, GET), / 200 /)
+})
+
+test('connections that come to nothing end after the time of silence: half a request, a tunnel refused, a tunnel left', async (t) => {
+  const world = await newWorld(t, { idleMs: 200, connections: 2 })
+  await world.pool.ensure(REQUEST)
+  const [relay] = world.relays
+  const starts = ['', 'GET http://a.exam', 'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n', `CONNECT a.example.org:80 HTTP/1.1\r\n\r\n`]
+  // As many as the proxy holds: it takes another one when they are gone.
+  for (const [id, bytes] of starts.entries()) {
+    relay?.say('O', id + 1)
+    if (bytes !== '') relay?.say('D', id + 1, bytes)
+  }
+  await until(() => relay?.told(4).includes('200') === true, 'a tunnel')
+  relay?.say('D', 4, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
+  let id = 10
+  for (let isServed = false; !isServed; id += 1) {
+    assert.ok(id < 200, 'the connections are still held')
+    isServed = (await ask(relay, id, GET)).includes(' 200 ')
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+})
