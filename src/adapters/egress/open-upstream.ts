@@ -1,4 +1,4 @@
-import { lookup } from 'node:dns/promises'
+import { lookup, Resolver } from 'node:dns/promises'
 import { connect, isIP, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -15,13 +15,14 @@ export interface UpstreamOptions extends DialOptions {
 }
 
 export interface DialOptions {
-  /** @default the host's resolver */
+  /** @default the host's name servers; where any address may be reached, the host's resolver */
   resolve?: (host: string) => Promise<string[]>
   /** Only ever called with an address that was checked. @default TCP */
   dial?: (at: { address: string; port: number }) => Socket
 }
 
 const RESOLVE_MS = 10_000
+const NO_ANSWER = 'the name server did not answer'
 const DIAL_MS = 10_000
 /** A name with many dead addresses would hold the agent's turn for long. */
 const MAX_ADDRESSES = 3
@@ -40,9 +41,10 @@ export async function dialPublic(
   { host, port }: HostRequest,
   options: DialOptions & { mayReachAny?: boolean },
 ): Promise<Socket> {
-  const { resolve = resolveName, dial = (at) => connect({ host: at.address, port: at.port }), mayReachAny } = options
+  const { mayReachAny, dial = (at) => connect({ host: at.address, port: at.port }) } = options
+  const { resolve = mayReachAny === true ? resolveOnHost : resolvePublic } = options
   const addresses =
-    isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, 'the name server did not answer') : [host]
+    isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, NO_ANSWER) : [host]
   const open = addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)
   if (open.length === 0) throw new EgressRefused('the name leads to no public address')
   for (const [index, address] of open.entries()) {
@@ -55,12 +57,37 @@ export async function dialPublic(
   throw new EgressFailed('no address')
 }
 
-async function resolveName(host: string): Promise<string[]> {
+/** A host that the operator names may stand in the host's own file of names, or below its search domain. */
+async function resolveOnHost(host: string): Promise<string[]> {
   try {
     return (await lookup(host, { all: true })).map(({ address }) => address)
   } catch (error) {
-    throw new EgressFailed(`the name is not known: ${(error as NodeJS.ErrnoException).code ?? ''}`, { cause: error })
+    throw notKnown(error)
   }
+}
+
+/**
+ * Asks the host's name servers for this name and no other. `getaddrinfo` appends the host's search domains, below which a name belongs
+ * to another owner; and while a name server is silent it holds one of the two look-ups that a process makes at once.
+ */
+async function resolvePublic(host: string): Promise<string[]> {
+  const resolver = new Resolver({ timeout: RESOLVE_MS / 4, tries: 2 })
+  const timer = setTimeout(() => resolver.cancel(), RESOLVE_MS)
+  const found = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
+  clearTimeout(timer)
+  const [v4 = [], v6 = []] = found.map((answer) => (answer.status === 'fulfilled' ? answer.value : []))
+  // In turn: the host may have addresses of one family alone.
+  const addresses = Array.from({ length: Math.max(v4.length, v6.length) }, (_, index) => [v4[index], v6[index]])
+  const known = addresses.flat().filter((address) => address !== undefined)
+  const [failure] = found.filter((answer) => answer.status === 'rejected')
+  if (known.length === 0 && failure !== undefined) throw notKnown(failure.reason)
+  return known
+}
+
+function notKnown(error: unknown): EgressFailed {
+  const { code = '' } = error as NodeJS.ErrnoException
+  const isSilent = code === 'ETIMEOUT' || code === 'ECANCELLED'
+  return new EgressFailed(isSilent ? NO_ANSWER : `the name is not known: ${code}`, { cause: error })
 }
 
 function dialled(socket: Socket): Promise<Socket> {

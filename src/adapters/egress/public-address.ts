@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
 
 /** IPv4 that is not of the public internet (IANA special-purpose registry), multicast and reserved ones with it. */
 const CLOSED_V4 = [
@@ -32,9 +33,23 @@ for (const [network, prefix] of CLOSED_V6) closed.addSubnet(network, prefix, 'ip
 const globalV6 = new BlockList()
 globalV6.addSubnet('2000::', 3, 'ipv6')
 
-/** Whether a connection there leaves the host's own networks: no loopback, private, link-local or other special address. */
-export function isPublicAddress(address: string): boolean {
+/** Whether a connection there leaves the host's own networks: no loopback, private, link-local or other special address, none of this
+ *  machine, and none of a network that it is on. Those may be public too, with IPv6 most are, and services there trust their neighbours. */
+export function isPublicAddress(address: string, interfaces: Interfaces = networkInterfaces()): boolean {
   const family = isIP(address)
-  if (family === 4) return !closed.check(address, 'ipv4')
-  return family === 6 && globalV6.check(address, 'ipv6') && !closed.check(address, 'ipv6')
+  if (family === 0) return false
+  const type = family === 4 ? 'ipv4' : 'ipv6'
+  if (type === 'ipv6' && !globalV6.check(address, type)) return false
+  return !closed.check(address, type) && !networksOf(interfaces).check(address, type)
+}
+
+type Interfaces = ReturnType<typeof networkInterfaces>
+
+function networksOf(interfaces: Interfaces): BlockList {
+  const networks = new BlockList()
+  for (const { address, family, cidr } of Object.values(interfaces).flatMap((addresses = []) => addresses)) {
+    const type = family === 'IPv4' ? 'ipv4' : 'ipv6'
+    networks.addSubnet(address, Number(cidr?.split('/')[1] ?? (type === 'ipv4' ? 32 : 128)), type)
+  }
+  return networks
 }

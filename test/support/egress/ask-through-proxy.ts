@@ -1,8 +1,9 @@
 /** Runs inside `own-internet.ts`: a name server that changes its mind, a public server, one of the host's own, the proxy between. */
+import { lookup } from 'node:dns/promises'
 import { createServer, request } from 'node:http'
 import { createServer as listen, type Socket } from 'node:net'
 import { createEgressProxy } from '../../../src/adapters/egress/egress-proxy.ts'
-import { PUBLIC_ADDRESS, startNameServer } from './own-internet.ts'
+import { NEIGHBOUR_ADDRESS, OWN_ADDRESS, PUBLIC_ADDRESS, SEARCH_DOMAIN, startNameServer } from './own-internet.ts'
 
 const PROXY_PORT = 8888
 const INSIDE = '127.0.0.1'
@@ -12,33 +13,58 @@ export interface Asked {
   answers: Record<string, string>
   /** Questions for a name's address that reached the name server. */
   lookUps: Record<string, number>
-  /** Connections that reached the host's own server. */
+  /** Connections that reached the host's own servers. */
   inside: number
+  /** Questions through the proxy that the name server left open when a look-up of the process's own had its answer. */
+  openThen: number
 }
+
+/** More than the process has threads for look-ups. */
+const SILENT = 12
 
 if (import.meta.main) {
   let inside = 0
   const hello = (name: string) => createServer((_request, response) => response.end(name))
-  const servers = [hello('public').listen(80, PUBLIC_ADDRESS), hello('inside').listen(80, INSIDE)]
-  servers[1]?.on('connection', () => (inside += 1))
+  const servers = [PUBLIC_ADDRESS, INSIDE, OWN_ADDRESS, NEIGHBOUR_ADDRESS].map((address) => {
+    const server = hello(address === PUBLIC_ADDRESS ? 'public' : 'inside').listen(80, address)
+    if (address !== PUBLIC_ADDRESS) server.on('connection', () => (inside += 1))
+    return server
+  })
   const names = await startNameServer((name, nth) => {
     // Public for who checks it, inside for who asks once more.
     if (/^rebound-\d\.example\.org$/.test(name)) return [nth === 1 ? PUBLIC_ADDRESS : INSIDE]
     if (name === 'inside.example.org') return [INSIDE]
     if (name === 'mixed.example.org') return [INSIDE, PUBLIC_ADDRESS]
-    return null
+    if (name === 'own.example.org') return [OWN_ADDRESS, NEIGHBOUR_ADDRESS]
+    if (name === 'quick.example.org') return [PUBLIC_ADDRESS]
+    // Whatever is below the search domain is public, and another's.
+    if (name.endsWith(`.${SEARCH_DOMAIN}`)) return [PUBLIC_ADDRESS]
+    return name.startsWith('silent-') ? undefined : null
   })
   const proxy = createEgressProxy({ allowed: ['*.example.org'], log: () => undefined })
   const front = listen((socket: Socket) => proxy.accept(socket)).listen(PROXY_PORT, INSIDE)
 
-  const asked: Asked = { answers: {}, lookUps: {}, inside: 0 }
-  for (const name of ['rebound-1', 'inside', 'mixed', 'unknown']) {
+  const asked: Asked = { answers: {}, lookUps: {}, inside: 0, openThen: 0 }
+  for (const name of ['rebound-1', 'inside', 'mixed', 'own', 'unknown']) {
     asked.answers[`GET ${name}`] = await get(`http://${name}.example.org/`)
   }
-  for (const name of ['rebound-2', 'inside', 'mixed']) {
+  for (const name of ['rebound-2', 'inside', 'mixed', 'own']) {
     asked.answers[`CONNECT ${name}`] = await tunnel(`${name}.example.org:80`)
   }
   asked.lookUps = Object.fromEntries(names.asked)
+  let open = SILENT
+  for (let index = 0; index < SILENT; index += 1) {
+    void tunnel(`silent-${index}.example.org:443`).then(
+      () => (open -= 1),
+      () => undefined,
+    )
+  }
+  // As the worker does to reach its store, once the proxy has begun.
+  while (![...names.asked.keys()].some((name) => name.startsWith('silent-'))) {
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+  await lookup('quick.example.org.')
+  asked.openThen = open
   asked.inside = inside
   console.log(JSON.stringify(asked))
   proxy.close()

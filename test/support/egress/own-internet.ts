@@ -10,8 +10,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { runCommand } from '../../../src/platform/run-command.ts'
 
-/** On loopback in there; anywhere else it would be the address of a stranger. */
+/** Delivered on loopback in there, by a route alone: no interface has it. Anywhere else it would be the address of a stranger. */
 export const PUBLIC_ADDRESS = '93.184.215.14'
+/** Public too, but of a network that the machine in there is on. */
+export const OWN_ADDRESS = '93.184.216.14'
+export const NEIGHBOUR_ADDRESS = '93.184.216.15'
+/** The resolver's search domain, as a cluster sets it: names with few dots are tried below it first. */
+export const SEARCH_DOMAIN = 'corp.example.net'
 
 const UNSHARE = [
   ...(process.getuid?.() === 0 ? [] : ['--user', '--map-root-user']),
@@ -20,7 +25,8 @@ const UNSHARE = [
   '--propagation',
   'private',
 ]
-const RESOLVER = { '/etc/resolv.conf': 'nameserver 127.0.0.1\n', '/etc/nsswitch.conf': 'hosts: files dns\n' }
+const RESOLVER = {
+  '/etc/resolv.conf': `nameserver 127.0.0.1\nsearch ${SEARCH_DOMAIN}\noptions ndots:5\n`, '/etc/nsswitch.conf': 'hosts: files dns\n' }
 
 export const withoutOwnInternet: string | false = hasNamespaces()
   ? false
@@ -36,7 +42,7 @@ export async function inOwnInternet<T>(script: string): Promise<T> {
       await writeFile(file, text)
       if (existsSync(path)) mounts.push(`mount --bind ${file} ${path}`)
     }
-    const steps = ['ip link set lo up', `ip address add ${PUBLIC_ADDRESS}/32 dev lo`, ...mounts, 'exec "$@"']
+    const steps = ['ip link set lo up', `ip route add local ${PUBLIC_ADDRESS} dev lo`, `ip address add ${OWN_ADDRESS}/24 dev lo`, ...mounts, 'exec "$@"']
     const { exitCode, stdout, tail } = await runCommand({
       command: 'unshare',
       args: [...UNSHARE, 'sh', '-ec', steps.join('\n'), 'sh', process.execPath, script],
@@ -51,9 +57,10 @@ export async function inOwnInternet<T>(script: string): Promise<T> {
 
 const [A, IN] = [1, 1]
 
-/** A name server on port 53 of the loopback. `answer`: the address for the nth question for a name, from 1; null: unknown. */
+/** A name server on port 53 of the loopback. `answer`: the addresses for the nth question for a name, from 1; null: unknown;
+ *  undefined: silence. */
 export async function startNameServer(
-  answer: (name: string, nth: number) => string[] | null,
+  answer: (name: string, nth: number) => string[] | null | undefined,
 ): Promise<{ asked: Map<string, number>; close(): void }> {
   const asked = new Map<string, number>()
   const socket = createSocket('udp4')
@@ -62,6 +69,7 @@ export async function startNameServer(
     const isAddress = type === A
     if (isAddress) asked.set(name, (asked.get(name) ?? 0) + 1)
     const addresses = answer(name, asked.get(name) ?? 1)
+    if (addresses === undefined) return
     const records = isAddress ? (addresses ?? []).map(recordOf) : []
     const head = Buffer.alloc(12)
     query.copy(head, 0, 0, 2)
