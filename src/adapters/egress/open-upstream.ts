@@ -43,8 +43,7 @@ export async function dialPublic(
 ): Promise<Socket> {
   const { mayReachAny, dial = (at) => connect({ host: at.address, port: at.port }) } = options
   const { resolve = mayReachAny === true ? resolveOnHost : resolvePublic } = options
-  const addresses =
-    isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, NO_ANSWER) : [host]
+  const addresses = isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, NO_ANSWER) : [host]
   const open = addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)
   if (open.length === 0) throw new EgressRefused('the name leads to no public address')
   for (const [index, address] of open.entries()) {

@@ -12,7 +12,13 @@ test('addresses of the public internet', () => {
 test('addresses of this machine and of the networks that it is on are none of the internet, public or not', () => {
   const about = { mac: '02:00:00:00:00:01', internal: false }
   const v4 = { ...about, family: 'IPv4', address: '93.184.215.14', netmask: '255.255.255.240' } as const
-  const v6 = { ...about, family: 'IPv6', address: '2a04:4e42:0:1::7', netmask: 'ffff:ffff:ffff:ffff::', scopeid: 0 } as const
+  const v6 = {
+    ...about,
+    family: 'IPv6',
+    address: '2a04:4e42:0:1::7',
+    netmask: 'ffff:ffff:ffff:ffff::',
+    scopeid: 0,
+  } as const
   const interfaces = {
     eth0: [
       { ...v4, cidr: '93.184.215.14/28' },
@@ -21,7 +27,13 @@ test('addresses of this machine and of the networks that it is on are none of th
     // Without a usable mask an interface names its address alone.
     tun0: [{ ...v4, address: '151.101.0.223', cidr: null }],
   }
-  for (const address of ['93.184.215.14', '93.184.215.1', '2a04:4e42:0:1::7', '2a04:4e42:0:1:ffff::1', '151.101.0.223']) {
+  for (const address of [
+    '93.184.215.14',
+    '93.184.215.1',
+    '2a04:4e42:0:1::7',
+    '2a04:4e42:0:1:ffff::1',
+    '151.101.0.223',
+  ]) {
     assert.equal(isPublicAddress(address, interfaces), false, address)
   }
   for (const address of ['93.184.215.16', '2a04:4e42:0:2::7', '151.101.0.222']) {

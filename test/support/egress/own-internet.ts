@@ -26,7 +26,9 @@ const UNSHARE = [
   'private',
 ]
 const RESOLVER = {
-  '/etc/resolv.conf': `nameserver 127.0.0.1\nsearch ${SEARCH_DOMAIN}\noptions ndots:5\n`, '/etc/nsswitch.conf': 'hosts: files dns\n' }
+  '/etc/resolv.conf': `nameserver 127.0.0.1\nsearch ${SEARCH_DOMAIN}\noptions ndots:5\n`,
+  '/etc/nsswitch.conf': 'hosts: files dns\n',
+}
 
 export const withoutOwnInternet: string | false = hasNamespaces()
   ? false
@@ -42,7 +44,13 @@ export async function inOwnInternet<T>(script: string): Promise<T> {
       await writeFile(file, text)
       if (existsSync(path)) mounts.push(`mount --bind ${file} ${path}`)
     }
-    const steps = ['ip link set lo up', `ip route add local ${PUBLIC_ADDRESS} dev lo`, `ip address add ${OWN_ADDRESS}/24 dev lo`, ...mounts, 'exec "$@"']
+    const steps = [
+      'ip link set lo up',
+      `ip route add local ${PUBLIC_ADDRESS} dev lo`,
+      `ip address add ${OWN_ADDRESS}/24 dev lo`,
+      ...mounts,
+      'exec "$@"',
+    ]
     const { exitCode, stdout, tail } = await runCommand({
       command: 'unshare',
       args: [...UNSHARE, 'sh', '-ec', steps.join('\n'), 'sh', process.execPath, script],

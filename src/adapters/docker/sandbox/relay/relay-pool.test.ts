@@ -162,7 +162,12 @@ test('connections that come to nothing end after the time of silence: half a req
   const world = await newWorld(t, { idleMs: 200, connections: 2 })
   await world.pool.ensure(REQUEST)
   const [relay] = world.relays
-  const starts = ['', 'GET http://a.exam', 'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n', `CONNECT a.example.org:80 HTTP/1.1\r\n\r\n`]
+  const starts = [
+    '',
+    'GET http://a.exam',
+    'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n',
+    `CONNECT a.example.org:80 HTTP/1.1\r\n\r\n`,
+  ]
   // As many as the proxy holds: it takes another one when they are gone.
   for (const [id, bytes] of starts.entries()) {
     relay?.say('O', id + 1)

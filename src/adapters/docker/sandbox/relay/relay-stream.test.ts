@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict'
+import { once } from 'node:events'
 import { Duplex } from 'node:stream'
 import { test } from 'node:test'
 
 import { createRelayStream } from './relay-stream.ts'
 
 interface World {
+  socket: Duplex
   send(...frames: Buffer[]): void
   opened: Duplex[]
   isOpen(): boolean
@@ -17,6 +19,7 @@ function newWorld(reads = true): World {
   const opened: Duplex[] = []
   const stream = createRelayStream({ socket, onConnection: (connection) => void opened.push(connection) })
   return {
+    socket,
     send: (...frames) => {
       for (const frame of frames) socket.emit('data', framed(frame))
     },
@@ -80,3 +83,25 @@ test('a relay that reads nothing: what is kept for it has an end', () => {
   }
   assert.equal(world.isOpen(), false)
 })
+
+for (const [what, one] of [
+  ['of a relay that is ready, again and again', frame('R', 0)],
+  ['for a connection that there never was', frame('D', 7)],
+  ['without content for an open connection', frame('D', 1)],
+] as const) {
+  test(`frames ${what}: the relay is read no faster than an honest one sends, and is read on`, async () => {
+    const world = newWorld()
+    world.send(frame('O', 1))
+    const piece = Buffer.concat(Array.from({ length: 1000 }, () => one))
+    let pieces = 0
+    for (; !world.socket.isPaused(); pieces += 1) {
+      assert.ok(pieces < 100, 'no end to what is read at once')
+      world.send(piece)
+    }
+    assert.ok(pieces > 5, `only ${pieces} thousand frames in a burst`)
+    await once(world.socket, 'resume', { signal: AbortSignal.timeout(10_000) })
+    world.send(frame('D', 1, 'x'))
+    assert.equal(String(world.opened[0]?.read()), 'x')
+    world.close()
+  })
+}

@@ -20,8 +20,10 @@ const HEADER = 9
 /** The relay reads this much at once, so a longer frame is not from it. */
 const MAX_PAYLOAD = 32 * 1024
 /** Connections that it may open at once, and how many more in a second: each costs the worker a parser and its timers. */
-const MAX_BURST = 256
-const MAX_A_SECOND = 64
+const OPENINGS = { burst: 256, aSecond: 64 }
+/** Frames that are read at once, and how many more in a second: a flood of empty ones would keep the worker from its other work. Full
+ *  ones carry 320 MB in a second. */
+const FRAMES = { burst: 10_000, aSecond: 10_000 }
 /** What waits to be read by the relay, beside the data of open connections. */
 const MAX_UNREAD = 16 * 1024 * 1024
 
@@ -33,11 +35,14 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   let open = true
   let complaint = ''
   let input: Buffer = Buffer.alloc(0)
-  let [mayOpen, countedAt] = [MAX_BURST, performance.now()]
+  const takeOpening = createAllowance(OPENINGS)
+  const takeFrame = createAllowance(FRAMES)
+  let slowedDown: NodeJS.Timeout | null = null
 
   const end = (reason: string): void => {
     if (!open) return
     open = false
+    if (slowedDown !== null) clearTimeout(slowedDown)
     socket.destroy()
     reject(new Error(complaint === '' ? reason : complaint.trim()))
     for (const connection of connections.values()) connection.destroy()
@@ -52,12 +57,19 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
     socket.write(Buffer.concat([header, payload]), () => done())
     if (socket.writableLength > MAX_UNREAD) end('the relay does not read')
   }
-  const isWithinRate = (): boolean => {
-    const now = performance.now()
-    mayOpen = Math.min(MAX_BURST, mayOpen + ((now - countedAt) / 1000) * MAX_A_SECOND)
-    countedAt = now
-    mayOpen -= 1
-    return mayOpen >= 0
+  const readOn = (): void => {
+    if (unread.size === 0 && slowedDown === null) socket.resume()
+  }
+  const slowDown = (frames: number): void => {
+    if (slowedDown !== null || !open) return
+    socket.pause()
+    slowedDown = setTimeout(
+      () => {
+        slowedDown = null
+        readOn()
+      },
+      (1000 * frames) / FRAMES.aSecond,
+    )
   }
   const wire: Wire = {
     send,
@@ -68,14 +80,14 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
       socket.pause()
     },
     release(connection) {
-      if (unread.delete(connection) && unread.size === 0) socket.resume()
+      if (unread.delete(connection)) readOn()
     },
   }
   const handle = (kind: string, id: number, payload: Buffer): void => {
     if (kind === 'R') return resolve()
     if (kind === 'O') {
       if (connections.has(id)) return end('the relay spoke out of form')
-      if (!isWithinRate()) return end('the relay opened connections without end')
+      if (takeOpening() < 0) return end('the relay opened connections without end')
       const connection = new RelayedConnection(id, wire)
       connections.set(id, connection)
       return onConnection(connection)
@@ -87,8 +99,11 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
     else end('the relay spoke out of form')
   }
   const demultiplex = createDemultiplexer((kind, payload) => {
+    // Each piece of the engine's counts too: a relay may write its bytes one by one.
+    const left = takeFrame()
+    if (left < 0) slowDown(-left)
     if (kind === 'stderr') {
-      complaint = (complaint + payload.toString()).slice(-500)
+      complaint = (complaint + payload.subarray(-500).toString()).slice(-500)
       return
     }
     input = Buffer.concat([input, payload])
@@ -97,6 +112,7 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
       if (size > MAX_PAYLOAD) return end('the relay spoke out of form')
       if (!open || input.length < HEADER + size) return
       const frame = input
+      takeFrame()
       input = input.subarray(HEADER + size)
       handle(frame.toString('latin1', 0, 1), frame.readUInt32BE(1), frame.subarray(HEADER, HEADER + size))
     }
@@ -112,6 +128,17 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
       return open
     },
     close: () => end('closed by us'),
+  }
+}
+
+/** Takes one of a burst, which fills up again with time. @returns how many are left, below 0 where there was none */
+function createAllowance({ burst, aSecond }: { burst: number; aSecond: number }): () => number {
+  let [left, countedAt] = [burst, performance.now()]
+  return () => {
+    const now = performance.now()
+    left = Math.min(burst, left + ((now - countedAt) / 1000) * aSecond) - 1
+    countedAt = now
+    return left
   }
 }
 
