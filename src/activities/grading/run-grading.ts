@@ -1,5 +1,5 @@
 import { keepLog } from '../../adapters/artifacts/stored-log.ts'
-import { fetchAsset } from '../../adapters/datasets/fetch-asset.ts'
+import { fetchAssets } from '../../adapters/datasets/fetch-asset.ts'
 import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { AuditVerdict } from '../../contracts/audit.types.ts'
@@ -127,10 +127,7 @@ async function planRun(
   patch: Uint8Array,
   signal: AbortSignal,
 ): Promise<Omit<HarnessScript, 'files'> & { files: Record<string, string | Uint8Array> }> {
-  const assets = await Promise.all(
-    (task.harness?.assets ?? []).map(async (asset) => ({ ...asset, bytes: await fetchAsset(asset, signal) })),
-  )
-  const found = assets.flatMap(({ path, bytes }) => (bytes === null ? [] : [{ path, bytes }]))
+  const found = await fetchAssets(task.harness?.assets ?? [], signal)
   const plan = RUN_PROFILES[task.gradingProfile].plan(task, { hasPatch: patch.byteLength > 0, assets: found })
   const staged = found.map(({ path, bytes }) => [assetPath(path), bytes] as const)
   return { ...plan, files: { ...plan.files, ...Object.fromEntries(staged) } }

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { createServer, type RequestListener, type Server } from 'node:http'
-import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net'
+import { type AddressInfo, connect, createServer as createTcpServer, Socket } from 'node:net'
 import { type TestContext, test } from 'node:test'
 
 import { isLonghaulError } from '../../contracts/errors.ts'
-import { fetchAsset, type FetchAssetOptions } from './fetch-asset.ts'
+import { fetchAssets, type FetchAssetOptions } from './fetch-asset.ts'
 
 const never = new AbortController().signal
 const PUBLIC = '93.184.215.14'
@@ -12,6 +12,16 @@ const NAMES: Record<string, string[]> = {
   'files.example.org': [PUBLIC],
   'inside.example.org': ['10.0.0.7', '127.0.0.1', '::ffff:127.0.0.1'],
   'mixed.example.org': ['169.254.169.254', PUBLIC],
+}
+
+/** The only file of a row. */
+async function fetchAsset(
+  asset: { path: string; url: string | null },
+  signal: AbortSignal,
+  options: FetchAssetOptions,
+): Promise<Uint8Array | null> {
+  const [found] = await fetchAssets([asset], signal, options)
+  return found?.bytes ?? null
 }
 
 interface World {
@@ -61,7 +71,7 @@ test('a file at a public address: its bytes; a row that says no address has none
   const bytes = await fetchAsset({ path: 'a.png', url: 'http://files.example.org:8080/a?b=1' }, never, world.options)
   assert.equal(Buffer.from(bytes ?? []).toString(), 'files.example.org:8080 /a?b=1')
   assert.deepEqual(world.dialled, [`${PUBLIC}:8080`])
-  assert.equal(await fetchAsset({ path: 'a.png', url: null }, never), null)
+  assert.equal(await fetchAsset({ path: 'a.png', url: null }, never, {}), null)
 })
 
 test('private addresses, by number and by name, and other protocols: refused before a connection', async (t) => {
@@ -146,3 +156,55 @@ test('a host that the operator names may be inside', async (t) => {
   assert.ok(await fetchAsset({ path: 'a', url: 'http://127.0.0.1:99/' }, never, options))
   assert.match(await reasonOf('http://127.0.0.1:98/', { ...world, options }), /no public address/)
 })
+
+test('a row with many large files: few are fetched at once, together they have one cap, and a failure ends the others', async (t) => {
+  let [open, mostOpen, served] = [0, 0, 0]
+  const world = await web(t, (_, response) => {
+    open += 1
+    served += 1
+    mostOpen = Math.max(mostOpen, open)
+    response.on('close', () => (open -= 1))
+    setTimeout(() => response.end(Buffer.alloc(100_000)), 5)
+  })
+  world.options = { ...world.options, maxBytes: 1_000_000 }
+  const row = (count: number): { path: string; url: string | null }[] =>
+    Array.from({ length: count }, (_, index) => ({ path: `${index}.png`, url: `http://files.example.org/${index}` }))
+  const found = await fetchAssets([{ path: 'none', url: null }, ...row(10)], never, world.options)
+  assert.deepEqual(
+    found.map(({ path, bytes }) => [path, bytes.length]),
+    row(10).map(({ path }) => [path, 100_000]),
+  )
+  await assert.rejects(fetchAssets(row(200), never, world.options), { code: 'Grading.Failed' })
+  assert.ok(mostOpen <= 4, `${mostOpen} at once`)
+  assert.ok(served < 40, `${served} files were asked for`)
+})
+
+for (const [where, url] of [
+  ['a host that takes no connection', 'http://silent.example.org/'],
+  ['a host that does not shake hands', 'https://files.example.org/'],
+] as const) {
+  test(`a grading that is cancelled while it waits for ${where}: it ends at once, and its connection`, async (t) => {
+    const left = Promise.withResolvers<void>()
+    const server = createTcpServer((socket) =>
+      socket
+        .on('error', () => undefined)
+        .on('close', () => left.resolve())
+        .resume(),
+    )
+    const world = await serve(t, server)
+    const cancelled = new AbortController()
+    const { resolve, dial } = world.options
+    world.options.resolve = async (name) => (name.startsWith('silent') ? [PUBLIC] : ((await resolve?.(name)) ?? []))
+    world.options.dial = (at) => {
+      setTimeout(() => cancelled.abort(new Error('cancelled')), 50)
+      const socket = url.startsWith('https') ? dial?.(at) : new Socket()
+      assert.ok(socket !== undefined)
+      return socket.on('close', () => left.resolve())
+    }
+    const fetching = fetchAsset({ path: 'a', url }, cancelled.signal, world.options)
+    const late = setTimeout(() => assert.fail('it was waited for'), 5_000)
+    await assert.rejects(fetching, /cancelled/)
+    await left.promise
+    clearTimeout(late)
+  })
+}

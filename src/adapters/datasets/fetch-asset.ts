@@ -3,35 +3,74 @@ import { isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TaskAsset } from '../../contracts/tasks.types.ts'
+import { createSlots } from '../../platform/limiter.ts'
 import { type DialOptions, dialPublic } from '../egress/open-upstream.ts'
 
-/** Pictures of some hundred KB; upstream waits as long. */
+/** Of one file: pictures of some hundred KB; upstream waits as long. */
 const TIMEOUT_MS = 60_000
+/** Of all files of a row, which the worker holds at once. */
 const MAX_BYTES = 64 * 1024 * 1024
+const MAX_AT_ONCE = 4
 const MAX_REDIRECTS = 5
 
 /** Hosts inside the operator's own network that rows may name, as `host` or `host:port` with commas between. */
 const INSIDE_VARIABLE = 'LONGHAUL_ASSET_HOSTS'
 
-export interface FetchAssetOptions extends DialOptions {
-  /** @default 64 MiB */
+export interface FetchAssetOptions extends Omit<DialOptions, 'signal'> {
+  /** Of all files together. @default 64 MiB */
   maxBytes?: number
   /** Hosts that may be reached although they are not public. @default `LONGHAUL_ASSET_HOSTS` */
   inside?: readonly string[]
 }
 
+interface FetchedAsset {
+  path: string
+  bytes: Uint8Array
+}
+
+/** What a row's files may still hold. */
+interface Budget {
+  bytes: number
+  leftBytes: number
+}
+
 /**
- * A file of a row that no patch can carry; null where the row does not say where it is, which upstream passes over. Rows come from
- * anywhere, so only public addresses are reached: what is checked is what is dialled, for each redirection anew, and no more is
- * read than a file may hold.
- * @throws LonghaulError `Grading.Failed` where it cannot be had now: upstream would test without it and call that the patch's fault
+ * The files of a row that no patch can carry, without those of which the row does not say where they are: upstream passes over these.
+ * Rows come from anywhere, so only public addresses are reached: what is checked is what is dialled, for each redirection anew, and no
+ * more is read than the files of a row may hold.
+ * @throws LonghaulError `Grading.Failed` where one cannot be had now: upstream would test without it and call that the patch's fault
  */
-export async function fetchAsset(
-  { path, url }: TaskAsset,
+export async function fetchAssets(
+  assets: readonly TaskAsset[],
   signal: AbortSignal,
-  options: FetchAssetOptions = {},
-): Promise<Uint8Array | null> {
-  if (url === null) return null
+  { maxBytes = MAX_BYTES, ...options }: FetchAssetOptions = {},
+): Promise<FetchedAsset[]> {
+  const slots = createSlots(MAX_AT_ONCE)
+  const budget = { bytes: maxBytes, leftBytes: maxBytes }
+  const failed = new AbortController()
+  const ending = AbortSignal.any([signal, failed.signal])
+  const fetching = assets.map(({ path, url }) =>
+    url === null
+      ? null
+      : slots.use(
+          async () => ({ path, bytes: await fetchAsset({ path, url }, ending, { ...options, budget }) }),
+          ending,
+        ),
+  )
+  try {
+    return (await Promise.all(fetching)).filter((found) => found !== null)
+  } catch (error) {
+    failed.abort(error)
+    await Promise.allSettled(fetching)
+    throw error
+  }
+}
+
+async function fetchAsset(
+  { path, url }: { path: string; url: string },
+  signal: AbortSignal,
+  options: DownloadOptions,
+): Promise<Uint8Array> {
   try {
     return await download(url, AbortSignal.any([signal, AbortSignal.timeout(TIMEOUT_MS)]), options)
   } catch (cause) {
@@ -45,7 +84,9 @@ export async function fetchAsset(
   }
 }
 
-async function download(first: string, signal: AbortSignal, options: FetchAssetOptions): Promise<Uint8Array> {
+type DownloadOptions = Omit<FetchAssetOptions, 'maxBytes'> & { budget: Budget }
+
+async function download(first: string, signal: AbortSignal, options: DownloadOptions): Promise<Uint8Array> {
   let url = first
   for (let redirects = 0; redirects <= MAX_REDIRECTS; redirects += 1) {
     const response = await ask(new URL(url), signal, options)
@@ -56,7 +97,7 @@ async function download(first: string, signal: AbortSignal, options: FetchAssetO
         continue
       }
       if (status !== 200) throw new Error(`status ${status}`)
-      return await readBody(response, options.maxBytes ?? MAX_BYTES)
+      return await readBody(response, options.budget)
     } finally {
       response.destroy()
     }
@@ -64,12 +105,13 @@ async function download(first: string, signal: AbortSignal, options: FetchAssetO
   throw new Error(`more than ${MAX_REDIRECTS} redirections`)
 }
 
-async function ask(url: URL, signal: AbortSignal, options: FetchAssetOptions): Promise<IncomingMessage> {
+async function ask(url: URL, signal: AbortSignal, options: DownloadOptions): Promise<IncomingMessage> {
   const isSecure = url.protocol === 'https:'
   if (!isSecure && url.protocol !== 'http:') throw new Error(`${url.protocol} is no protocol of assets`)
   const host = url.hostname.replace(/^\[|\]$/g, '')
   const port = Number(url.port || (isSecure ? 443 : 80))
-  const socket = await dialPublic({ host, port }, { ...options, mayReachAny: isInside(host, port, options.inside) })
+  const mayReachAny = isInside(host, port, options.inside)
+  const socket = await dialPublic({ host, port }, { ...options, signal, mayReachAny })
   const connection = isSecure ? secured(socket, host) : socket
   connection.on('error', () => connection.destroy())
   return new Promise((resolve, reject) => {
@@ -98,12 +140,11 @@ function isInside(host: string, port: number, inside?: readonly string[]): boole
   )
 }
 
-async function readBody(response: IncomingMessage, maxBytes: number): Promise<Uint8Array> {
+async function readBody(response: IncomingMessage, budget: Budget): Promise<Uint8Array> {
   const chunks: Buffer[] = []
-  let bytes = 0
   for await (const chunk of response) {
-    bytes += (chunk as Buffer).byteLength
-    if (bytes > maxBytes) throw new Error(`more than ${maxBytes} bytes`)
+    budget.leftBytes -= (chunk as Buffer).byteLength
+    if (budget.leftBytes < 0) throw new Error(`the row's files have more than ${budget.bytes} bytes`)
     chunks.push(chunk as Buffer)
   }
   return Buffer.concat(chunks)

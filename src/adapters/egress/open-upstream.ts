@@ -19,6 +19,8 @@ export interface DialOptions {
   resolve?: (host: string) => Promise<string[]>
   /** Only ever called with an address that was checked. @default TCP */
   dial?: (at: { address: string; port: number }) => Socket
+  /** Ends the look-up and the dialling. */
+  signal?: AbortSignal
 }
 
 const RESOLVE_MS = 10_000
@@ -41,15 +43,16 @@ export async function dialPublic(
   { host, port }: HostRequest,
   options: DialOptions & { mayReachAny?: boolean },
 ): Promise<Socket> {
-  const { mayReachAny, dial = (at) => connect({ host: at.address, port: at.port }) } = options
+  const { mayReachAny, signal, dial = (at) => connect({ host: at.address, port: at.port }) } = options
   const { resolve = mayReachAny === true ? resolveOnHost : resolvePublic } = options
-  const addresses = isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, NO_ANSWER) : [host]
+  const addresses = isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, signal) : [host]
   const open = addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)
   if (open.length === 0) throw new EgressRefused('the name leads to no public address')
   for (const [index, address] of open.entries()) {
     try {
-      return await dialled(dial({ address, port }))
+      return await dialled(dial({ address, port }), signal)
     } catch (error) {
+      signal?.throwIfAborted()
       if (index === open.length - 1) throw error
     }
   }
@@ -89,30 +92,40 @@ function notKnown(error: unknown): EgressFailed {
   return new EgressFailed(isSilent ? NO_ANSWER : `the name is not known: ${code}`, { cause: error })
 }
 
-function dialled(socket: Socket): Promise<Socket> {
+function dialled(socket: Socket, signal?: AbortSignal): Promise<Socket> {
   const { promise, resolve, reject } = Promise.withResolvers<Socket>()
+  const end = (): void => void socket.destroy(new Error('ended by the caller'))
   const timer = setTimeout(() => socket.destroy(new Error('no connection in time')), DIAL_MS)
-  const onError = (error: Error): void => {
+  const settle = (): void => {
     clearTimeout(timer)
+    signal?.removeEventListener('abort', end)
+  }
+  const onError = (error: Error): void => {
+    settle()
     reject(new EgressFailed(error.message, { cause: error }))
   }
   // Never removed: an error before the owner adds its own listener would end the worker.
   socket.on('error', onError)
   socket.once('connect', () => {
-    clearTimeout(timer)
+    settle()
     resolve(socket)
   })
+  if (signal?.aborted === true) end()
+  else signal?.addEventListener('abort', end)
   return promise
 }
 
-async function withinTime<T>(work: Promise<T>, ms: number, complaint: string): Promise<T> {
+async function withinTime<T>(lookUp: Promise<T>, ms: number, signal?: AbortSignal): Promise<T> {
   const done = new AbortController()
-  const late = sleep(ms, undefined, { signal: done.signal, ref: false }).then(() => {
-    throw new EgressFailed(complaint)
-  })
+  const ending = signal === undefined ? done.signal : AbortSignal.any([done.signal, signal])
+  const late = sleep(ms, undefined, { signal: ending, ref: false }).then(
+    () => Promise.reject(new EgressFailed(NO_ANSWER)),
+    () => Promise.reject((signal?.reason as Error | undefined) ?? new EgressFailed(NO_ANSWER)),
+  )
   late.catch(() => undefined)
+  lookUp.catch(() => undefined)
   try {
-    return await Promise.race([work, late])
+    return await Promise.race([lookUp, late])
   } finally {
     done.abort()
   }
