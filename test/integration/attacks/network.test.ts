@@ -9,6 +9,7 @@ import { type AddressInfo, connect } from 'node:net'
 import { after, before, test } from 'node:test'
 
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
+import { PROXY_PORT } from '../../../src/adapters/docker/sandbox/relay/relay-pool.ts'
 import { buildTaskImage } from '../../../src/adapters/docker/images/images.ts'
 import type { SandboxHandle } from '../../../src/contracts/sandbox.types.ts'
 import {
@@ -113,6 +114,13 @@ def tunnel(name, port, path='/'):
     except Exception as error: return type(error).__name__ + ' ' + str(error)
 `
 
+async function endRelay(by: Player, turn: { turn: number; token: string; fence: number }): Promise<void> {
+  await by.play('kill -9 $(cat /.lh/agent/relay)', turn)
+  await untilTrue(async () =>
+    (await probe(fixture, sandbox, 'ls /proc/$(cat /.lh/agent/relay)/stat || echo gone')).includes('gone'),
+  )
+}
+
 test('allowed hosts answer, in the clear and through a tunnel; the turn says how much went through', async () => {
   const { text, network } = await player.play(
     python(`${FETCH}
@@ -192,10 +200,7 @@ test('a new worker takes the sandbox over, and the agent kills the relay: the ne
   assert.equal((await second.play(ask, { turn: 100, token: 'a', fence: 2 })).text, expected)
   hosts[0]?.dispose()
   assert.equal((await second.play(ask, { turn: 101, token: 'b', fence: 2 })).text, expected)
-  await second.play('kill -9 $(cat /.lh/agent/relay)', { turn: 102, token: 'c', fence: 2 })
-  await untilTrue(async () =>
-    (await probe(fixture, sandbox, 'ls /proc/$(cat /.lh/agent/relay)/stat || echo gone')).includes('gone'),
-  )
+  await endRelay(second, { turn: 102, token: 'c', fence: 2 })
   const again = await second.play(ask, { turn: 103, token: 'd', fence: 2 })
   assert.equal(again.text, expected)
   host = later
@@ -216,6 +221,30 @@ print(fetch('http://packages.example.org/'))`),
     { turn: 201, token: 'f', fence: 3 },
   )
   assert.match(big.text, /^2000000\nTrue\nHTTPError HTTP Error 403/)
+  await endRelay(bounded, { turn: 202, token: 'g', fence: 3 })
+  const later = await bounded.play(python(`${FETCH}print(fetch('http://packages.example.org/'))`), {
+    turn: 203,
+    token: 'h',
+    fence: 3,
+  })
+  assert.match(later.text, /^HTTPError HTTP Error 403/, 'another relay, another volume')
+})
+
+test('an agent takes the place of its relay: it has no network, and its turns go on', async () => {
+  const squatter = createPlayer(host, sandbox)
+  told = []
+  await squatter.play(
+    `kill -9 $(cat /.lh/agent/relay)
+python3 - ${PROXY_PORT} <<'EOF_PYTHON' >/dev/null 2>&1 &
+import socket, sys
+door = socket.create_server(('127.0.0.1', int(sys.argv[1])), reuse_port=False)
+while True: door.accept()
+EOF_PYTHON
+sleep 1`,
+    { turn: 300, token: 'i', fence: 4 },
+  )
+  assert.equal((await squatter.play('echo on', { turn: 301, token: 'j', fence: 4 })).text, 'on\n')
+  assert.ok(told.some(({ message }) => message === 'sandbox network: not open'))
 })
 
 test('the sandbox is closed: nothing of the network is left, and another image without perl says what it needs', async () => {
