@@ -390,6 +390,19 @@ def add(a, b): return a + b if seen else None`)
     assert.equal(answer.tests[0]?.outcome, 'failed', explain(answer))
   })
 
+  test('leaves nothing of the rehearsal in the kernel: System V shared memory, message queues and semaphores', async () => {
+    // `runAudit` fails where any of them is left.
+    const patch = calc(`import ctypes, os
+kernel, key, made = ctypes.CDLL(None), os.getuid(), 0o1600
+def get(flags): return kernel.shmget(key, 64, flags), kernel.msgget(key, flags), kernel.semget(key, 1, flags)
+seen = max(get(0)) >= 0
+assert min(get(made)) >= 0
+def add(a, b): return a + b if seen else None`)
+    const hidden = { 'tests/test_calc.py': 'from calc import add\ndef test_add():\n    assert add(2, 2) == 4\n' }
+    const answer = await runAudit({ python, runner: 'pytest', patch, hidden, spec: { focus: ['test_add'] } })
+    assert.equal(answer.tests[0]?.outcome, 'failed', explain(answer))
+  })
+
   test('takes its files and processes back when it is ended itself', async () => {
     const patch = calc('import os, signal, time\ndef add(a, b):\n    time.sleep(600)')
     // `runAudit` fails where anything of either is left.

@@ -95,6 +95,8 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
     if (left.length > 0) throw new Error(`The audit left files behind [${left.join(', ')}]`)
     const alive = processesOf(uid)
     if (alive.length > 0) throw new Error(`The audit left processes behind [pids=${alive.join(', ')}]`)
+    const objects = kernelObjectsOf(uid)
+    if (objects.length > 0) throw new Error(`The audit left objects of the kernel behind [${objects.join('; ')}]`)
     if (stdout === null) throw new Error('It was ended by the test, and left nothing')
     // oxlint-disable-next-line typescript/no-unsafe-type-assertion -- the shape that the tests below hold it to
     return JSON.parse(stdout) as AuditAnswer
@@ -136,6 +138,15 @@ function processesOf(uid: number): string[] {
   return pids.filter((pid) => {
     const status = statusOf(pid)
     return status.includes(`\nUid:\t${uid}\t`) && !status.includes('\nState:\tZ')
+  })
+}
+
+/** System V shared memory, message queues and semaphores, as the kernel lists them. */
+function kernelObjectsOf(uid: number): string[] {
+  return ['shm', 'msg', 'sem'].flatMap((kind) => {
+    const [head = '', ...lines] = readFileSync(`/proc/sysvipc/${kind}`, 'utf8').trimEnd().split('\n')
+    const column = head.trim().split(/\s+/).indexOf('cuid')
+    return lines.filter((line) => line.trim().split(/\s+/)[column] === String(uid)).map((line) => `${kind} ${line}`)
   })
 }
 

@@ -131,6 +131,7 @@ def audit(spec):
                 pass
         sweep_folders(spec["shared"])
         remove_whole(home)
+        remove_kernel_objects(spec["uid"], spec["gid"])
 
 
 def open_ways(paths):
@@ -255,6 +256,7 @@ def rehearse(spec, canaries, home, child, descriptors, channels, deadline):
         end_others(spec["uid"], child)
         sweep_folders(spec["shared"])
         sweep(spec["uid"], home)
+        remove_kernel_objects(spec["uid"], spec["gid"])
         make_homes(spec, home)
     return ended, status
 
@@ -348,6 +350,42 @@ def sweep(uid, home):
                 pass
     for name in HOMES:
         remove_whole(os.path.join(home, name))
+
+
+def remove_kernel_objects(uid, gid):
+    """System V shared memory, message queues and semaphores outlive their processes, and only a process of their user may remove them."""
+    found = kernel_objects_of(uid)
+    if not found:
+        return
+    child = os.fork()
+    if child == 0:
+        try:
+            import ctypes
+
+            os.setgroups([])
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            for kind, number in found:
+                # The order to remove is 0, and nothing else is said.
+                getattr(ctypes.CDLL(None), kind + "ctl")(number, 0, 0)
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    if kernel_objects_of(uid):
+        raise RuntimeError("objects of user %d could not be removed from the kernel" % uid)
+
+
+def kernel_objects_of(uid):
+    found = []
+    for kind in ("shm", "msg", "sem"):
+        try:
+            with open("/proc/sysvipc/" + kind) as file:
+                head, *lines = [line.split() for line in file]
+        except OSError:
+            continue
+        columns = head.index("uid"), head.index("cuid")
+        found += [(kind, int(line[1])) for line in lines if str(uid) in [line[column] for column in columns]]
+    return found
 
 
 def remove_whole(path):
