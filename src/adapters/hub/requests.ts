@@ -10,7 +10,11 @@ export const ATTEMPTS = 3
 /** Of one request: what a slow line brings well within the time limit. */
 export const RANGE_BYTES = 8 * 1024 * 1024
 
-/** A request that hangs, is refused for now or meets a broken server is made again; the last answer stands. */
+/** Of an answer that is no range, unpacked: listings, small files, and files of hubs that serve no ranges. */
+const MAX_ANSWER_BYTES = 256 * 1024 * 1024
+
+/** A request that hangs, is refused for now or meets a broken server is made again; the last answer stands. Its body breaks off where it
+ *  is longer than asked for. */
 export async function patientFetch(...[url, init]: Parameters<typeof fetch>): Promise<Response> {
   const stop = init?.signal ?? null
   for (let attempt = 1; ; attempt += 1) {
@@ -18,13 +22,30 @@ export async function patientFetch(...[url, init]: Parameters<typeof fetch>): Pr
     try {
       const signal = stop === null ? timeout : AbortSignal.any([stop, timeout])
       const response = await fetch(url, { ...init, signal })
-      if (!mayPass(response) || attempt === ATTEMPTS) return response
+      if (!mayPass(response) || attempt === ATTEMPTS) return bounded(response, init)
       await response.body?.cancel()
     } catch (error) {
       if (attempt === ATTEMPTS || stop?.aborted === true) throw error
     }
     await new Promise((resolve) => setTimeout(resolve, 500 * attempt))
   }
+}
+
+function bounded(response: Response, init: RequestInit | undefined): Response {
+  if (response.body === null) return response
+  const [, first, last] = /^bytes=(\d+)-(\d+)$/.exec(new Headers(init?.headers).get('range') ?? '') ?? []
+  const isRange = response.status === 206 && first !== undefined
+  let leftBytes = isRange ? Number(last) - Number(first) + 1 : MAX_ANSWER_BYTES
+  const complaint = `the hub answered with more than ${leftBytes} bytes`
+  const count = new TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>>({
+    transform(chunk, controller) {
+      leftBytes -= chunk.byteLength
+      if (leftBytes < 0) throw new Error(complaint)
+      controller.enqueue(chunk)
+    },
+  })
+  // Callers read where a redirection has led to.
+  return Object.defineProperty(new Response(response.body.pipeThrough(count), response), 'url', { value: response.url })
 }
 
 /** Whether another attempt may meet another answer. */

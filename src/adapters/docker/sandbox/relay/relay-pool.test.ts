@@ -3,11 +3,12 @@
  * counted, so an agent that killed its relay now and then had no limit, and left no trace of what it was refused.
  */
 import assert from 'node:assert/strict'
-import { createServer, type Server } from 'node:http'
-import { type AddressInfo, connect } from 'node:net'
+import { createServer } from 'node:http'
+import { connect } from 'node:net'
 import { type Duplex, duplexPair } from 'node:stream'
 import { type TestContext, test } from 'node:test'
 
+import { closeServer, listenOnLoopback } from '../../../../../test/support/loopback.ts'
 import { createRelayPool, type RelayPool, type RelayPoolOptions } from './relay-pool.ts'
 
 const NAME = 'lh-sandbox'
@@ -30,7 +31,9 @@ interface World {
 }
 
 async function newWorld(t: TestContext, limits: RelayPoolOptions['limits'] = {}): Promise<World> {
-  const server = await serve(t)
+  const server = createServer((_request, response) => response.end(BODY))
+  const port = await listenOnLoopback(server)
+  t.after(() => closeServer(server))
   const world: World = { relays: [], logged: 0, pool: undefined as unknown as RelayPool }
   world.pool = createRelayPool({
     exec: () => {
@@ -41,20 +44,10 @@ async function newWorld(t: TestContext, limits: RelayPoolOptions['limits'] = {})
     log: () => void (world.logged += 1),
     limits,
     resolve: () => Promise.resolve(['93.184.215.14']),
-    dial: () => connect((server.address() as AddressInfo).port, '127.0.0.1'),
+    dial: () => connect(port, '127.0.0.1'),
   })
   t.after(() => world.pool.dispose())
   return world
-}
-
-async function serve(t: TestContext): Promise<Server> {
-  const server = createServer((_request, response) => response.end(BODY))
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
-  t.after(() => {
-    server.closeAllConnections()
-    server.close()
-  })
-  return server
 }
 
 function play(stream: Duplex): PlayedRelay {
