@@ -24,7 +24,7 @@ const schedule: Witness = {
 }
 const egress: Witness = {
   file: 'src/adapters/egress/egress-proxy.test.ts',
-  test: 'names that change their answer, lead inside or to both: one look-up each, and only the checked address is dialled',
+  test: 'names that change their answer, lead inside, to both, to another name or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on',
 }
 const kubernetes = (test: string): Witness => ({
   file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.test.ts',
@@ -449,23 +449,43 @@ export const PLANTS: Plant[] = [
   {
     name: 'the checked address is dialled: the name is',
     file: 'src/adapters/egress/open-upstream.ts',
-    replace: 'dial = (at) => connect({ host: at.address, port: at.port }), mayReachAny',
-    by: 'dial = (at) => connect({ host, port: at.port }), mayReachAny',
+    replace: 'dial = (at) => connect({ host: at.address, port: at.port })',
+    by: 'dial = (at) => connect({ host, port: at.port })',
     seenBy: egress,
   },
   {
     name: 'the checked address is dialled: what the name says when it is asked again is',
     file: 'src/adapters/egress/open-upstream.ts',
-    replace: 'return await dialled(dial({ address, port }))',
-    by: 'return await dialled(dial({ address: (await resolve(host))[0] ?? address, port }))',
+    replace: 'return await dialled(dial({ address, port }), signal)',
+    by: 'return await dialled(dial({ address: (await resolve(host))[0] ?? address, port }), signal)',
     seenBy: egress,
   },
   {
     name: 'the checked address is dialled: one good address lets all of a name through',
     file: 'src/adapters/egress/open-upstream.ts',
     replace: 'addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)',
-    by: '(addresses.some(isPublicAddress) ? addresses.slice(0, MAX_ADDRESSES) : [])',
+    by: '(addresses.some((address) => isPublicAddress(address)) ? addresses.slice(0, MAX_ADDRESSES) : [])',
     seenBy: egress,
+  },
+  {
+    name: 'the host’s own networks are not reached: public addresses of its own are',
+    file: 'src/adapters/egress/public-address.ts',
+    replace: ' && !networksOf(interfaces).check(address, type)',
+    by: '',
+    seenBy: {
+      file: 'src/adapters/egress/public-address.test.ts',
+      test: 'addresses of this machine and of the networks that it is on are none of the internet, public or not',
+    },
+  },
+  {
+    name: 'a sandbox’s network has limits: an agent that ends its relay gets new ones',
+    file: 'src/adapters/docker/sandbox/relay/relay-pool.ts',
+    replace: 'if (known !== undefined) return known',
+    by: '',
+    seenBy: {
+      file: 'src/adapters/docker/sandbox/relay/relay-pool.test.ts',
+      test: 'an agent ends its relay again and again: limits, counts and lines of the log are those of the sandbox',
+    },
   },
   {
     name: 'an answer is capped before it is held: what a runner announces is believed',
