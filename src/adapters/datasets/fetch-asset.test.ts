@@ -83,6 +83,14 @@ test('private addresses, by number and by name, and other protocols: refused bef
     'http://169.254.169.254/latest/meta-data',
     'http://2130706433/a',
     'http://0x7f.1/a',
+    'http://017700000001/a',
+    'http://127.0.0.1./a',
+    'http://\uff11\uff12\uff17.0.0.1/a',
+    'http://0/a',
+    'http://[::]/a',
+    'http://[64:ff9b::7f00:1]/a',
+    'http://[2002:7f00:1::]/a',
+    'http://files.example.org@127.0.0.1/a',
     'http://inside.example.org/a',
   ]) {
     assert.match(await reasonOf(url, world), /no public address/, url)
@@ -157,6 +165,24 @@ test('a host that the operator names may be inside', async (t) => {
   assert.match(await reasonOf('http://127.0.0.1:98/', { ...world, options }), /no public address/)
 })
 
+for (const [what, bytes] of [
+  ['in pieces of a byte', `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(5000)}0\r\n\r\n`],
+  [
+    'behind words that say nothing',
+    `${'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(5000)}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`,
+  ],
+] as const) {
+  test(`a file that comes ${what}: small pieces count as larger ones do`, async (t) => {
+    const server = createTcpServer((socket) => {
+      socket.on('error', () => undefined)
+      socket.once('data', () => socket.end(bytes))
+    })
+    const world = await serve(t, server)
+    world.options = { ...world.options, maxBytes: 1_000_000 }
+    assert.match(await reasonOf('http://files.example.org/', world), /more than 1000000 bytes/)
+  })
+}
+
 test('a row with many large files: few are fetched at once, together they have one cap, and a failure ends the others', async (t) => {
   let [open, mostOpen, served] = [0, 0, 0]
   const world = await web(t, (_, response) => {
@@ -166,7 +192,7 @@ test('a row with many large files: few are fetched at once, together they have o
     response.on('close', () => (open -= 1))
     setTimeout(() => response.end(Buffer.alloc(100_000)), 5)
   })
-  world.options = { ...world.options, maxBytes: 1_000_000 }
+  world.options = { ...world.options, maxBytes: 1_050_000 }
   const row = (count: number): { path: string; url: string | null }[] =>
     Array.from({ length: count }, (_, index) => ({ path: `${index}.png`, url: `http://files.example.org/${index}` }))
   const found = await fetchAssets([{ path: 'none', url: null }, ...row(10)], never, world.options)

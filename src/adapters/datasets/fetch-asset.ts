@@ -4,11 +4,12 @@ import { connect as connectTls } from 'node:tls'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TaskAsset } from '../../contracts/tasks.types.ts'
 import { createSlots } from '../../platform/limiter.ts'
+import { PIECE_BYTES, shortageOf } from '../egress/metered-upstreams.ts'
 import { type DialOptions, dialPublic } from '../egress/open-upstream.ts'
 
 /** Of one file: pictures of some hundred KB; upstream waits as long. */
 const TIMEOUT_MS = 60_000
-/** Of all files of a row, which the worker holds at once. */
+/** Of all files of a row, which the worker holds at once; small pieces count as one KiB each. */
 const MAX_BYTES = 64 * 1024 * 1024
 const MAX_AT_ONCE = 4
 const MAX_REDIRECTS = 5
@@ -122,6 +123,7 @@ async function ask(url: URL, signal: AbortSignal, options: DownloadOptions): Pro
       headers: { host: url.host, connection: 'close', 'accept-encoding': 'identity' },
       signal,
     })
+    request.on('information', () => spend(options.budget, PIECE_BYTES, (error) => request.destroy(error)))
     request.on('response', resolve)
     request.on('error', reject)
     // Without a listener each of them would leave the request open.
@@ -140,12 +142,20 @@ function isInside(host: string, port: number, inside?: readonly string[]): boole
   )
 }
 
-async function readBody(response: IncomingMessage, budget: Budget): Promise<Uint8Array> {
+function readBody(response: IncomingMessage, budget: Budget): Promise<Uint8Array> {
+  const { promise, resolve, reject } = Promise.withResolvers<Uint8Array>()
   const chunks: Buffer[] = []
-  for await (const chunk of response) {
-    budget.leftBytes -= (chunk as Buffer).byteLength
-    if (budget.leftBytes < 0) throw new Error(`the row's files have more than ${budget.bytes} bytes`)
-    chunks.push(chunk as Buffer)
-  }
-  return Buffer.concat(chunks)
+  response.on('data', (chunk: Buffer) => {
+    chunks.push(chunk)
+    spend(budget, chunk.length + shortageOf(chunk), (error) => response.destroy(error))
+  })
+  response.on('end', () => resolve(Buffer.concat(chunks)))
+  response.on('error', reject)
+  response.on('close', () => reject(new Error('the connection broke')))
+  return promise
+}
+
+function spend(budget: Budget, bytes: number, refuse: (error: Error) => void): void {
+  budget.leftBytes -= bytes
+  if (budget.leftBytes < 0) refuse(new Error(`the row's files have more than ${budget.bytes} bytes`))
 }

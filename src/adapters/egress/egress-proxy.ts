@@ -2,7 +2,14 @@ import { createServer, type IncomingMessage, request as sendRequest, type Server
 import type { Socket } from 'node:net'
 import type { Duplex, Readable } from 'node:stream'
 import type { NetworkUse } from '../../contracts/sandbox.types.ts'
-import { EGRESS_LIMITS, type EgressLimits, MeteredUpstreams } from './metered-upstreams.ts'
+import {
+  EGRESS_LIMITS,
+  type EgressLimits,
+  MeteredUpstreams,
+  PIECE_BYTES,
+  shortageOf,
+  type Spend,
+} from './metered-upstreams.ts'
 import { EgressRefused, type UpstreamOptions } from './open-upstream.ts'
 
 export interface EgressProxyOptions extends UpstreamOptions {
@@ -33,9 +40,9 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     if (refusals <= MAX_TOLD) options.log('sandbox network: refused', { host, why })
   }
 
-  const join = (client: Duplex, upstream: Socket, sent: Readable): void => {
+  const join = (client: Duplex, upstream: Socket, sent: Readable): Spend => {
     clearTimeout(clients.get(client))
-    upstreams.join(client, upstream, sent)
+    return upstreams.join(client, upstream, sent)
   }
 
   const asked = new WeakSet<Duplex>()
@@ -50,8 +57,8 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     upstreams
       .open(target.hostname, Number(target.port || 80))
       .then((upstream) => {
-        join(request.socket, upstream, request)
-        forward({ request, response, target, upstream })
+        const spend = join(request.socket, upstream, request)
+        forward({ request, response, target, upstream, spend })
       })
       .catch((error: Error) => {
         if (error instanceof EgressRefused) refuse(target.host, error.message)
@@ -136,9 +143,10 @@ interface ForwardInput {
   response: ServerResponse
   target: URL
   upstream: Socket
+  spend: Spend
 }
 
-function forward({ request, response, target, upstream }: ForwardInput): void {
+function forward({ request, response, target, upstream, spend }: ForwardInput): void {
   const headers = Object.fromEntries(Object.entries(request.headers).filter(([name]) => !HOP_BY_HOP.includes(name)))
   const outgoing = sendRequest({
     createConnection: () => upstream,
@@ -153,8 +161,11 @@ function forward({ request, response, target, upstream }: ForwardInput): void {
       connection: 'close',
     },
   })
+  // What is read at once from the server may hold thousands of these.
+  outgoing.on('information', () => spend(PIECE_BYTES))
   outgoing.on('response', (incoming) => {
     incoming.on('error', () => response.destroy())
+    incoming.on('data', (piece: Buffer) => spend(shortageOf(piece)))
     const kept = Object.entries(incoming.headers).filter(([name]) => !HOP_BY_HOP.includes(name))
     // One request a connection, so that its end needs no framing.
     const head = { ...(Object.fromEntries(kept) as Record<string, string>), connection: 'close' }

@@ -8,6 +8,7 @@ import { duplexPair, type Duplex } from 'node:stream'
 import { after, before, test } from 'node:test'
 
 import { createEgressProxy, type EgressProxy } from './egress-proxy.ts'
+import type { EgressLimits } from './metered-upstreams.ts'
 
 let server: Server
 let reply: (socket: Socket) => void
@@ -42,7 +43,7 @@ interface World {
   told: number
 }
 
-function newWorld(): World {
+function newWorld(limits: Partial<EgressLimits> = {}): World {
   let dialled = 0
   const world: World = {
     told: 0,
@@ -50,7 +51,7 @@ function newWorld(): World {
     proxy: createEgressProxy({
       allowed: ['a.example.org'],
       log: () => void (world.told += 1),
-      limits: { connections: 4 },
+      limits: { connections: 4, ...limits },
       resolve: () => Promise.resolve(['93.184.215.14']),
       dial: () => {
         dialled += 1
@@ -182,3 +183,40 @@ test('the chunks of a request without a length stay one request: none is read as
   }
   world.proxy.close()
 })
+
+/** Each costs the worker what a kilobyte does: it reads, counts, frames and writes it. */
+const SMALL = 5000
+for (const [what, request, answer] of [
+  [
+    'an answer in pieces of a byte',
+    GET,
+    `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(SMALL)}0\r\n\r\n`,
+  ],
+  [
+    'an answer behind words that say nothing',
+    GET,
+    `${'HTTP/1.1 103 Early Hints\r\n\r\n'.repeat(SMALL)}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`,
+  ],
+  [
+    'a request in pieces of a byte',
+    `POST http://a.example.org/ HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n${'1\r\nx\r\n'.repeat(SMALL)}0\r\n\r\n`,
+    null,
+  ],
+] as const) {
+  test(`${what}: small pieces use the sandbox's volume up as larger ones do`, async () => {
+    const world = newWorld({ totalBytes: 1_000_000 })
+    reply = (socket) => {
+      if (answer !== null) return void socket.end(answer)
+      // Once it has all of the request, as an honest server does.
+      let heard = ''
+      socket.on('data', (chunk: Buffer) => {
+        heard += chunk.toString('latin1')
+        if (heard.endsWith('0\r\n\r\n')) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
+      })
+    }
+    assert.doesNotMatch(await ask(world, request), /(?:ok|\r\n0\r\n\r\n)$/, 'it came to its end')
+    assert.match(await ask(world, GET), /^HTTP\/1\.1 403 [^]*more than 1000000 bytes/)
+    assert.deepEqual(failures, [])
+    world.proxy.close()
+  })
+}

@@ -4,7 +4,7 @@ import type { NetworkUse } from '../../contracts/sandbox.types.ts'
 import { EgressRefused, openUpstream, type UpstreamOptions } from './open-upstream.ts'
 
 export interface EgressLimits {
-  /** Bytes of one sandbox in both directions. @default 2 GiB: a big wheel or two */
+  /** Bytes of one sandbox in both directions, small pieces as one KiB each. @default 2 GiB: a big wheel or two */
   totalBytes: number
   /** Open connections of one sandbox, to the proxy and from it. @default 64 */
   connections: number
@@ -21,9 +21,19 @@ export const EGRESS_LIMITS: EgressLimits = {
   idleMs: 60_000,
 }
 
+/** What a piece of data costs at least: the worker reads, counts and writes a byte as it does a kilobyte. */
+export const PIECE_BYTES = 1024
+
+/** What a piece costs beside its own bytes. */
+export function shortageOf(piece: Buffer): number {
+  return Math.max(0, PIECE_BYTES - piece.length)
+}
+
 /** Names in a record are the agent's text: few and short. */
 const MAX_NAMES = 10
 const MAX_NAME = 100
+
+export type Spend = (bytes: number) => void
 
 /** What one sandbox has to do with the world: connections to allowed hosts, bounded and counted. */
 export class MeteredUpstreams {
@@ -58,8 +68,9 @@ export class MeteredUpstreams {
     }
   }
 
-  /** Counts and bounds both directions; when one side ends, the other is ended. `sent`: where the client's bytes come from. */
-  join(client: Duplex, upstream: Socket, sent: Readable): void {
+  /** Counts and bounds both directions; when one side ends, the other is ended. `sent`: where the client's bytes come from.
+   *  @returns what takes more from the sandbox's volume */
+  join(client: Duplex, upstream: Socket, sent: Readable): Spend {
     this.#use.opened += 1
     const stop = (): void => {
       client.destroy()
@@ -67,10 +78,13 @@ export class MeteredUpstreams {
     }
     const { connectionMs, idleMs, totalBytes } = this.#limits
     let timer = setTimeout(stop, connectionMs)
+    const spend = (bytes: number): void => {
+      this.#totalBytes += bytes
+      if (this.#totalBytes > totalBytes) stop()
+    }
     const count = (chunk: Buffer): void => {
       this.#use.bytes += chunk.length
-      this.#totalBytes += chunk.length
-      if (this.#totalBytes > totalBytes) stop()
+      spend(chunk.length + shortageOf(chunk))
     }
     upstream.setTimeout(idleMs, stop)
     upstream.on('data', count)
@@ -88,6 +102,7 @@ export class MeteredUpstreams {
     })
     // The client left while its upstream was being opened; its end event came earlier.
     if (client.destroyed || upstream.destroyed) stop()
+    return spend
   }
 
   /** @returns the name as it may be shown */
