@@ -50,16 +50,16 @@ export async function fetchAssets(
   const budget = { bytes: maxBytes, leftBytes: maxBytes }
   const failed = new AbortController()
   const ending = AbortSignal.any([signal, failed.signal])
-  const fetching = assets.map(({ path, url }) =>
-    url === null
-      ? null
-      : slots.use(
-          async () => ({ path, bytes: await fetchAsset({ path, url }, ending, { ...options, budget }) }),
-          ending,
-        ),
-  )
+  const fetching = assets
+    .flatMap(({ path, url }) => (url === null ? [] : [{ path, url }]))
+    .map((asset) =>
+      slots.use(async () => {
+        const bytes = await fetchAsset(asset, ending, { ...options, budget })
+        return { path: asset.path, bytes }
+      }, ending),
+    )
   try {
-    return (await Promise.all(fetching)).filter((found) => found !== null)
+    return await Promise.all(fetching)
   } catch (error) {
     failed.abort(error)
     await Promise.allSettled(fetching)
