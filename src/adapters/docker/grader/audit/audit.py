@@ -380,11 +380,13 @@ def kernel_objects_of(uid):
     for kind in ("shm", "msg", "sem"):
         try:
             with open("/proc/sysvipc/" + kind) as file:
-                head, *lines = [line.split() for line in file]
+                rows = [line.split() for line in file]
         except OSError:
             continue
-        columns = head.index("uid"), head.index("cuid")
-        found += [(kind, int(line[1])) for line in lines if str(uid) in [line[column] for column in columns]]
+        for row in rows[1:]:
+            entry = dict(zip(rows[0], row))
+            if str(uid) in (entry.get("uid"), entry.get("cuid")):
+                found.append((kind, int(row[1])))
     return found
 
 
