@@ -264,6 +264,18 @@ def add(a, b):
     })
   }
 
+  test('takes message queues away before the official steps begin, too', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'queues-'))
+    try {
+      await writeFile(join(folder, 'tree.py'), await readTreeScript())
+      const words = ['--ipc', '--mount', '--propagation', 'private', 'sh', '-ec', OWN_QUEUES, 'sh', folder, python]
+      const { stdout } = await promisify(execFile)('unshare', [...words, '-I', '-S', '-B', '-c', QUEUES, folder])
+      assert.equal(stdout, "made ['seen'], left []\n")
+    } finally {
+      await rm(folder, { recursive: true })
+    }
+  })
+
   test('hears every lie in a rehearsed test, and none where the code tells the truth', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'lies-'))
     try {
@@ -445,6 +457,37 @@ os.read(ready, 1)
 print("found" if program.processes_of(uid) == [child] else "lost", end=", ")
 program.end_all(uid, uid)
 print("ended" if os.waitpid(child, 0)[1] == 9 else "alive")
+`
+
+/** As in a container: queues of its own, which are files in a folder of the devices. */
+const OWN_QUEUES = `
+folder=$1
+shift
+mkdir -p "$folder/dev/mqueue"
+mknod -m 666 "$folder/dev/null" c 1 3
+mount --bind "$folder/dev" /dev
+mount -t mqueue none /dev/mqueue
+exec "$@"
+`
+
+const QUEUES = `
+import ctypes, os, sys
+sys.path.insert(0, sys.argv[1])
+import tree
+uid = 64998
+child = os.fork()
+if child == 0:
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    kernel = ctypes.CDLL(None)
+    if not hasattr(kernel, "mq_open"): kernel = ctypes.CDLL("librt.so.1")
+    kernel.mq_open(b"/seen", os.O_CREAT | os.O_RDWR, 0o600, None)
+    os._exit(0)
+os.waitpid(child, 0)
+made = os.listdir("/dev/mqueue")
+tree.sweep(uid, sys.argv[1])
+print("made %s, left %s" % (made, os.listdir("/dev/mqueue")))
 `
 
 /** Questions are put into tests, which are then called as they are. */

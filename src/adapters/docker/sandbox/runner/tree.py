@@ -266,7 +266,7 @@ def sweep(uid, repository):
     """Files that the tests left where all may write, and in the repository where `audit.py` was ended before it took them away."""
     own = [b"find", os.fsencode(repository), b"-xdev", b"-user", b"%d" % uid, b"-exec", b"rm", b"-rf", b"--", b"{}", b"+"]
     spawn(own, os.environb, None, b"/")
-    folders = [path for path in (b"/tmp", b"/var/tmp", b"/dev/shm", b"/run/lock") if os.path.isdir(path)]
+    folders = [path for path in (b"/tmp", b"/var/tmp", b"/dev/shm", b"/dev/mqueue", b"/run/lock") if os.path.isdir(path)]
     command = [b"find"] + folders + [b"-xdev", b"-mindepth", b"1", b"-maxdepth", b"1", b"-user", b"%d" % uid]
     spawn(command + [b"-exec", b"rm", b"-rf", b"--", b"{}", b"+"], os.environb, None, b"/")
 
