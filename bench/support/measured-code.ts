@@ -113,6 +113,10 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:learning -- --seeds 3 --out bench/results/learning-seed-3.json',
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
   },
+  'learning-repair-seed-1': {
+    command: 'npm run bench:learning -- --recipe repair --seeds 1 --out bench/results/learning-repair-seed-1.json',
+    sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
+  },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
   'lying-servers': {
     command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
