@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 
 HEAD = 64
 HALF = HEAD // 2
@@ -87,11 +89,12 @@ def _lay_circuit(model: Qwen3ForCausalLM, shape: Shape) -> None:
     embeddings.zero_()
     embeddings[:, :identity] = torch.randn(len(embeddings), identity) * SCALE
     embeddings[:, constant] = SCALE * math.sqrt(identity)
-    for layer in model.model.layers:
-        layer.self_attn.q_norm.weight.fill_(SHARPNESS)
-        layer.self_attn.k_norm.weight.fill_(SHARPNESS)
+    attentions = [cast(Qwen3Attention, layer.self_attn) for layer in model.model.layers]
+    for attention in attentions:
+        attention.q_norm.weight.fill_(SHARPNESS)
+        attention.k_norm.weight.fill_(SHARPNESS)
     projection = torch.linalg.qr(torch.randn(identity, MATCHED))[0].T.contiguous()
-    looking_back, matching = (model.model.layers[index].self_attn for index in (0, 1))
+    looking_back, matching = attentions[:2]
     for distance in (1, 2):
         _lay_positional_head(looking_back, distance, projection, shape)
     looking_back.q_norm.weight.fill_(POSITION_SHARPNESS)
@@ -102,7 +105,7 @@ def _lay_circuit(model: Qwen3ForCausalLM, shape: Shape) -> None:
         _lay_copy(matching, head, range(identity)[head % slices * HEAD :][:HEAD])
 
 
-def _lay_positional_head(attention: torch.nn.Module, distance: int, projection: torch.Tensor, shape: Shape) -> None:
+def _lay_positional_head(attention: Qwen3Attention, distance: int, projection: torch.Tensor, shape: Shape) -> None:
     """Writes what stood `distance` tokens before into its dimensions, a tenth as large as a normalised embedding."""
     head, identity, constant = distance - 1, shape.identity, shape.hidden - 1
     rows = slice(head * HEAD, (head + 1) * HEAD)
@@ -121,7 +124,7 @@ def _lay_positional_head(attention: torch.nn.Module, distance: int, projection: 
 
 
 def _lay_matching_head(
-    attention: torch.nn.Module, head: int, projection: torch.Tensor, shape: Shape, *, is_pair: bool
+    attention: Qwen3Attention, head: int, projection: torch.Tensor, shape: Shape, *, is_pair: bool
 ) -> None:
     """Finds where this token stood before the one it looks at, or this token and the one before it (every other dimension)."""
     identity = shape.identity
@@ -140,7 +143,7 @@ def _lay_matching_head(
             key[slow, identity + index] = 2
 
 
-def _lay_copy(attention: torch.nn.Module, head: int, dimensions: range) -> None:
+def _lay_copy(attention: Qwen3Attention, head: int, dimensions: range) -> None:
     """Adds these dimensions of the token that the head finds."""
     first, begin, end = head * HEAD, dimensions.start, dimensions.stop
     attention.v_proj.weight[first : first + HEAD] = 0

@@ -216,7 +216,7 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
-def move_together(embeddings: torch.nn.Parameter, tokens: torch.Tensor) -> None:
+def move_together(embeddings: torch.Tensor, tokens: torch.Tensor) -> None:
     """Gives these rows their mean gradient. Each keeps what tells it from the others, so a root that no batch holds is copied as
     those that were: trained one by one, known roots were copied without a mistake and others never."""
     gradient = embeddings.grad
