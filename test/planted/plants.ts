@@ -906,8 +906,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'reading an archive changes nothing in it: a temporary folder is made',
     file: 'src/adapters/artifacts/directory-store.ts',
-    replace: 'if (checksWriting || statSync',
-    by: 'if (!checksWriting || statSync',
+    replace: 'if (checksWriting || !isDirectory',
+    by: 'if (!checksWriting || !isDirectory',
     seenBy: store(
       'an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails',
     ),

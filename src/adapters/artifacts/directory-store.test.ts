@@ -42,11 +42,14 @@ test('a directory that cannot be written is unavailable, which is retryable', as
 })
 
 test('an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails', async (t) => {
-  const archive = await mkdtemp(join(tmpdir(), 'archive-'))
-  t.after(() => rm(archive, { recursive: true, force: true }))
+  // Not below the runner's own temporary folder, which is closed to others.
+  const archive = await mkdtemp('/tmp/longhaul-archive-')
+  const closed = await mkdtemp('/tmp/longhaul-closed-')
+  t.after(() => Promise.all([archive, closed].map((path) => rm(path, { recursive: true, force: true }))))
   const ref = await createDirectoryStore({ root: archive }).put('runs/a/x', bytes('content'))
   await rm(join(archive, '.tmp'), { recursive: true })
   await chmod(archive, 0o555)
+  await chmod(closed, 0)
   const isRoot = process.getuid?.() === 0
   // Modes bind every user but this one.
   if (isRoot) process.seteuid?.(65_534)
@@ -56,6 +59,8 @@ test('an archive is read by a user who may not write there: everything is read, 
     assert.deepEqual([await reader.list(''), await reader.folders('runs/')], [['runs/a/x'], ['a']])
     await assert.rejects(reader.put('y', bytes('y')), { code: 'Artifact.Unavailable', message: /EACCES/ })
     assert.throws(() => createDirectoryStore({ root: archive }), hasCode('Artifact.Unavailable'))
+    const unreachable = { root: join(closed, 'archive'), checksWriting: false }
+    assert.throws(() => createDirectoryStore(unreachable), hasCode('Artifact.Unavailable'))
   } finally {
     if (isRoot) process.seteuid?.(0)
     await chmod(archive, 0o755)

@@ -46,7 +46,7 @@ export function createDirectoryStore({
 }: DirectoryStoreOptions): ArtifactStore {
   const root = resolve(givenRoot)
   const temp = join(root, TEMP_DIRECTORY)
-  if (checksWriting || statSync(root, { throwIfNoEntry: false })?.isDirectory() !== true) {
+  if (checksWriting || !isDirectory(root)) {
     try {
       makeDirectorySync(temp)
     } catch (error) {
@@ -226,6 +226,15 @@ async function readEntries(path: string) {
     // Absent, or removed while being walked: there is nothing below it.
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return []
     throw error
+  }
+}
+
+/** @throws LonghaulError where a folder above it is closed to this user */
+function isDirectory(root: string): boolean {
+  try {
+    return statSync(root, { throwIfNoEntry: false })?.isDirectory() === true
+  } catch (error) {
+    throw asRootError(error, root)
   }
 }
 
