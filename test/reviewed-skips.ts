@@ -251,7 +251,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   {
     file: 'src/adapters/egress/egress-proxy.test.ts',
     tests: [
-      'names that change their answer, lead inside or to both: one look-up each, and only the checked address is dialled',
+      'names that change their answer, lead inside, to both, to another name or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on',
     ],
     reason: NO_NAMESPACES,
     why: WITHOUT_NAMESPACES,

@@ -167,7 +167,7 @@ describe('steering by commands', { skip: needsServer }, () => {
   /** The one command that only a worker can do says so, and that nothing was recorded. */
   function assertNotDone({ code, stderr }: { code: number; stderr: string }): void {
     assert.equal(code, 2, stderr)
-    assert.match(stderr, /no control worker has answered.*ask again/s)
+    assert.match(stderr, /no control worker has answered.*repeat the request/s)
   }
 
   /**
