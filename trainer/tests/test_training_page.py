@@ -43,7 +43,7 @@ def test_memory_of_a_7b_on_one_device_is_the_planners() -> None:
         {"states": "bfloat16", "offload": "both"},
         {"lora_rank": 16},
     ]
-    found = rows_of("| on one device |")
+    found = rows_of("| what is trained |")
     assert len(found) == len(layouts)
     for cells, layout in zip(found, layouts, strict=True):
         both = [predict(PUBLISHED["qwen2.5-7b"], Layout(tokens=tokens, **layout)) for tokens in (K32, K64)]
@@ -78,12 +78,12 @@ def test_memory_of_clusters_is_the_planners() -> None:
 def test_other_sentences_with_figures() -> None:
     four = PUBLISHED["qwen3-4b"]
     more = predict(four, Layout(tokens=K64, ac="save_attention")).peak - predict(four, Layout(tokens=K64)).peak
-    assert f"({'all heads wide'}: {round(more / GIB)} GiB more for a 4B at 65,536 tokens)" in PAGE
-    assert f"({round(4 * PUBLISHED['qwen2.5-7b'].parameters / GIB)} GiB for a\n7B)" in PAGE
+    assert f"(of all heads: {round(more / GIB)} GiB more for a 4B at 65,536 tokens)" in PAGE
+    assert f"({round(4 * PUBLISHED['qwen2.5-7b'].parameters / GIB)} GiB for a\n  7B)" in PAGE
     assert f"({2 * PUBLISHED['qwen2.5-72b'].parameters / 1e9:.0f} GB for 72B)" in PAGE
     balances = [round(PUBLISHED[name].balance / 100) * 100 for name in ("qwen2.5-72b", "qwen3-0.6b")]
     assert f"b ({balances[0]:,} for\n  72B, {balances[1]:,} for 0.6B)" in PAGE.replace("109,000", f"{balances[0]:,}")
-    assert f"rows from {LONG_ROW:,} tokens on" in PAGE
+    assert f"rows of {LONG_ROW:,} tokens and more" in PAGE
 
 
 @pytest.mark.parametrize("recipe", SHIPPED)
