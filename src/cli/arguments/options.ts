@@ -5,6 +5,14 @@ import type { OnInterrupt } from '../commands/follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')
 
+export const hubUrlOption = (): Option =>
+  new Option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
+
+/** What the option or the variable names; null for the public hub. An empty variable says nothing. */
+export function hubUrlOf({ hubUrl }: { hubUrl?: string }): string | null {
+  return hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null)
+}
+
 export const dryRunOption = (): Option => new Option('--dry-run', 'only print what would change')
 
 /** A moment, with its zone. */

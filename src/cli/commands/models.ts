@@ -8,7 +8,7 @@ import { chatFormats } from '../../scaffold/render.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { whileReporting } from '../output/live-lines.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, hubUrlOf, hubUrlOption, jsonOption } from '../arguments/options.ts'
 import { requireWritable } from '../output/require-writable.ts'
 
 interface ImportOptions {
@@ -40,7 +40,7 @@ export function addModels(program: Command, context: CommandContext): void {
       ).choices(Object.keys(chatFormats)),
     )
     .option('--tokenizer <directory>', 'take tokenizer and chat template from there instead of the source')
-    .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
+    .addOption(hubUrlOption())
     .option('--token-variable <name>', 'environment variable with a token of the hub, where one is needed', 'HF_TOKEN')
     .addOption(jsonOption())
     .addHelpText(
@@ -87,7 +87,7 @@ async function runImport(argument: string, options: ImportOptions, { console }: 
 
 /** What exists on this machine is read there; OWNER/NAME that does not is a model of the hub. */
 async function readSource(argument: string, options: ImportOptions): Promise<string | HubModel> {
-  const { revision, file, hubUrl, tokenVariable } = options
+  const { revision, file, tokenVariable } = options
   const isHere = await stat(argument).then(
     () => true,
     () => false,
@@ -98,7 +98,7 @@ async function readSource(argument: string, options: ImportOptions): Promise<str
       name: argument,
       revision: revision ?? '',
       file: file ?? null,
-      hubUrl: hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null),
+      hubUrl: hubUrlOf(options),
       token: { variable: tokenVariable, value: process.env[tokenVariable] || null },
     }
   }

@@ -13,7 +13,7 @@ import type { ModelFacts } from '../../report/exports/model-card.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { whileReporting } from '../output/live-lines.ts'
-import { dryRunOption, examples, jsonOption } from '../arguments/options.ts'
+import { dryRunOption, examples, hubUrlOf, hubUrlOption, jsonOption } from '../arguments/options.ts'
 import { openStoreWithWeights } from '../local-stack.ts'
 
 interface PublishOptions {
@@ -52,7 +52,7 @@ export function addPublish(program: Command, context: CommandContext): void {
     .option('--license <id>', 'licence of the model in the hub’s words, such as apache-2.0 (default: unknown)')
     .option('--adapter', 'only the adapters of a policy that was trained with LoRA, in PEFT’s layout')
     .option('--replace', 'replace the model of another policy; other files of the repository stay')
-    .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
+    .addOption(hubUrlOption())
     .option('--token-variable <name>', 'environment variable with a token that may write there', 'HF_TOKEN')
     .addOption(dryRunOption())
     .addOption(jsonOption())
@@ -163,7 +163,7 @@ function readTarget(options: PublishOptions) {
     branch: revision,
     isPrivate: options.private === true,
     replaces: options.replace === true,
-    hubUrl: options.hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null),
+    hubUrl: hubUrlOf(options),
     token: { variable: tokenVariable, value },
   }
 }

@@ -8,7 +8,7 @@ import { importTables, formatImport } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
-import { collect, examples, jsonOption } from '../arguments/options.ts'
+import { collect, examples, hubUrlOf, hubUrlOption, jsonOption } from '../arguments/options.ts'
 import { whileReporting } from '../output/live-lines.ts'
 import { writeSuite } from '../output/write-suite.ts'
 import { requireWritable } from '../output/require-writable.ts'
@@ -37,7 +37,7 @@ export function addImport(tasks: Command, context: CommandContext): void {
     )
     .option('--revision <commit>', 'commit of a data set of the hub; branches and tags move and are refused')
     .option('--split <label>', 'split of a data set of the hub, as published: test, filtered, 2025_05')
-    .option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
+    .addOption(hubUrlOption())
     .option(
       '--filter <filter>',
       'repeatable, applied in the order given: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, hidden-names, deterministic>=N',
@@ -77,7 +77,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   await requireWritable({ files: { '--output': options.output } })
   // Readers of Parquet and hubs are loaded by this command alone.
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
-  const hubUrl = options.hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null)
+  const hubUrl = hubUrlOf(options)
   let progress: ReadProgress | null = null
   const { suite, kept, classes, unknownIds } = await whileReporting(
     { console, what: () => formatReading(progress) },

@@ -71,7 +71,7 @@ export function wasTroubled(stack: ChaosStack, sinceMs: number, kind: string, se
 /** Another server than this one has answered the session well since. */
 export function wasAnswered(
   stack: ChaosStack,
-  { sinceMs, session, not }: { sinceMs: number; session: string | null; not: string },
+  { sinceMs, session, not }: { sinceMs: number; session: string; not: string },
 ): boolean {
   return readExchanges(stack).some(
     (one) => one.endedMs >= sinceMs && one.session === session && one.server !== not && one.status === 200,

@@ -206,8 +206,9 @@ export const FAULTS: readonly Fault[] = [
       const before = livingProcesses([stack.process(server)])
       await stack.process(server).stop('SIGKILL')
       const over = sleep(REPLICA_AWAY_MS).then(() => stack.process(server).start())
-      const moved = visit.phase === 'publishing' || visit.episode === null
-      const hasMoved = () => moved || wasAnswered(stack, { sinceMs, session: visit.episode, not: server })
+      const { episode: session } = visit
+      // A policy that is published belongs to no episode.
+      const hasMoved = () => session === null || wasAnswered(stack, { sinceMs, session, not: server })
       return { over, seen: async () => (await haveDied(before)) && hasMoved() }
     },
   },

@@ -128,27 +128,32 @@ test('an agent ends its relay again and again: limits, counts and lines of the l
   assert.match(await ask(world.relays.at(-1), 1, GET), / 200 /, 'a later sandbox of that name has limits of its own')
 })
 
-test('a program goes on sending on a tunnel that was refused: the other connections of its sandbox go on', async (t) => {
+/** A relay that has asked for a tunnel as its first connection. */
+async function withTunnel(t: TestContext, host: string): Promise<PlayedRelay | undefined> {
   const world = await newWorld(t)
   await world.pool.ensure(REQUEST)
   const [relay] = world.relays
   relay?.say('O', 1)
-  relay?.say('D', 1, 'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n')
+  relay?.say('D', 1, `CONNECT ${host}:443 HTTP/1.1\r\n\r\n`)
+  return relay
+}
+
+async function assertOthersGoOn(relay: PlayedRelay | undefined): Promise<void> {
   for (let count = 0; count < 100; count += 1) relay?.say('D', 1, Buffer.alloc(16 * 1024))
   assert.match(await ask(relay, 2, GET), / 200 /)
+}
+
+test('a program goes on sending on a tunnel that was refused: the other connections of its sandbox go on', async (t) => {
+  const relay = await withTunnel(t, 'b.example.org')
+  await assertOthersGoOn(relay)
 })
 
 test('a program goes on sending on a tunnel whose server has left: the other connections of its sandbox go on', async (t) => {
-  const world = await newWorld(t)
-  await world.pool.ensure(REQUEST)
-  const [relay] = world.relays
-  relay?.say('O', 1)
-  relay?.say('D', 1, 'CONNECT a.example.org:443 HTTP/1.1\r\n\r\n')
+  const relay = await withTunnel(t, 'a.example.org')
   await until(() => relay?.told(1).includes('200') === true, 'a tunnel')
   relay?.say('D', 1, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
   await until(() => relay?.isClosed(1) === true, 'the end of the server')
-  for (let count = 0; count < 100; count += 1) relay?.say('D', 1, Buffer.alloc(16 * 1024))
-  assert.match(await ask(relay, 2, GET), / 200 /)
+  await assertOthersGoOn(relay)
 })
 
 test('connections that come to nothing end after the time of silence: half a request, a tunnel refused, a tunnel left', async (t) => {
