@@ -24,14 +24,13 @@ import type { FileResult } from './support/runner/file-result.ts'
 import { endLeftovers } from './support/runner/leftovers.ts'
 import { failureOfRun, unmountLeft } from './support/runner/left-mounts.ts'
 import { type Job, playJobs } from './support/runner/play-jobs.ts'
+import { FILE_LIMIT_MS } from './support/hang.ts'
 import { findTestFiles, runTestFiles } from './support/runner/run-test-files.ts'
 import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 import { HOLDERS, TEST_GLOBS } from './support/runner/test-globs.ts'
 
-/** Only a file that hangs takes as long: the slowest needs five minutes on two idle cores, and others may load them. */
-const FILE_TIMEOUT_MS = 20 * 60_000
 const TRAINER_TIMEOUT_MS = 60 * 60_000
 
 /** Of chosen units: those that start trainers, engines and commands wait more than they compute. */
@@ -113,7 +112,7 @@ async function runAll(results: FileResult[]): Promise<string | null> {
         files,
         concurrency,
         live,
-        fileTimeoutMs: FILE_TIMEOUT_MS,
+        fileTimeoutMs: FILE_LIMIT_MS,
         signal: interrupt.signal,
         print: (text) => process.stdout.write(text),
       })

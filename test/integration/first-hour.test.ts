@@ -11,7 +11,7 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import type { Browser, Page } from 'playwright-core'
 import { stackPaths } from '../../src/stack/paths.ts'
-import { openBrowser } from '../support/browser.ts'
+import { openBrowser, openSteadyPage } from '../support/browser.ts'
 import { faultsOfJUnit, parseXml } from '../support/ci/junit-schema.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { needsStack } from '../support/pipeline-world.ts'
@@ -60,7 +60,7 @@ before(async () => {
     LONGHAUL_STACK: `first-hour-${process.pid}`,
   }
   browser = await openBrowser()
-  page = await browser.newPage()
+  page = await openSteadyPage(browser)
   page.setDefaultTimeout(HANG_MS)
 })
 

@@ -17,7 +17,7 @@ import { createDirectoryStore } from '../../src/adapters/artifacts/directory-sto
 import { packageFile, stackPaths } from '../../src/stack/paths.ts'
 import { smallKubectl } from '../support/delivery/small-kubectl.ts'
 import { callTool, findHelm } from '../support/delivery/tools.ts'
-import { eventually, HANG_MS } from '../support/hang.ts'
+import { eventually, HANG_MS, STORY_MS } from '../support/hang.ts'
 import { type Cluster, startCluster } from '../support/kubernetes/cluster.ts'
 import { type PodRelay, startPodRelay } from '../support/kubernetes/pod-relay.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
@@ -33,11 +33,10 @@ const WORKERS = 'longhaul'
 const HOSTS = 'longhaul-sandboxes'
 /** `mini`, as `whole-run.test.ts` counts it. */
 const EPISODES = 3 * 8 + 4 * 4 + 2 * 3 * 4
-const LIMIT_MS = 40 * 60_000
 
 const found = await findMeans()
 
-describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : false, timeout: LIMIT_MS }, () => {
+describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : false, timeout: STORY_MS }, () => {
   const { programs, helm } = found as { programs: string; helm: string }
   let root: string
   let place: OwnPlace
@@ -68,7 +67,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
       await prepareNamespaces()
       await writeValues(socket)
     },
-    { timeout: LIMIT_MS },
+    { timeout: STORY_MS },
   )
 
   after(async () => {
@@ -114,7 +113,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
     const { workflowId } = handle
     const until = (phase: RegExp) => waitForPhase({ connection, workflowId, phase, limitMs: HANG_MS })
     const say = (line: string): void => console.error(line)
-    const ended = outcomeOf({ connection, handle, limitMs: LIMIT_MS / 2, say })
+    const ended = outcomeOf({ connection, handle, limitMs: STORY_MS / 2, say })
     ended.catch(() => undefined)
     await until(/^evaluating base/)
     await release('upgrade', 'longhaul', WORKERS, ['--reuse-values', '--set', 'viewerUrl=http://viewer.test'])

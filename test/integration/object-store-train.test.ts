@@ -18,14 +18,13 @@ import { prepareNamespace } from '../../src/stack/temporal-namespace.ts'
 import { type FaultyProxy, startFaultyProxy } from '../support/artifacts/faulty-proxy.ts'
 import { findS3Server, openBucket, type S3Server, startS3Server } from '../support/artifacts/s3-server.ts'
 import { digestRun, type RunDigest } from '../support/chaos/run-digest.ts'
+import { STORY_MS } from '../support/hang.ts'
 import { connectToOwnNamespace } from '../support/own-namespace.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { runRecipe } from '../support/run-recipe.ts'
 import { recipeOf } from '../support/run-records.ts'
 
 const root = join(import.meta.dirname, '../..')
-/** Names a hang: a minute and a half on two free cores. */
-const LIMIT_MS = 30 * 60_000
 
 const found = needsStack === false ? await findS3Server() : { reason: needsStack }
 const skip = 'reason' in found ? found.reason : false
@@ -132,7 +131,7 @@ describe('a training run on a bucket', { skip }, () => {
       )
       return { kind: 'gone' }
     })
-    const ended = await runRecipe({ connection: own, input: INPUT, limitMs: LIMIT_MS, say: console.error })
+    const ended = await runRecipe({ connection: own, input: INPUT, limitMs: STORY_MS / 2, say: console.error })
     assert.equal(losing.length, 1, 'no host was lost')
     await Promise.all(losing)
     assert.equal(ended.outcome.status, 'completed', `${JSON.stringify(ended.outcome)}\n${said.slice(-4_000)}`)
@@ -156,7 +155,7 @@ describe('a training run on a bucket', { skip }, () => {
 
   test('its episodes, ledgers, batches, optimizer steps and weights are those of the same run on a directory', async () => {
     const { connection } = world
-    const ended = await runRecipe({ connection, input: INPUT, limitMs: LIMIT_MS, say: console.error })
+    const ended = await runRecipe({ connection, input: INPUT, limitMs: STORY_MS / 2, say: console.error })
     assert.equal(ended.outcome.status, 'completed', JSON.stringify(ended.outcome))
     if (ended.outcome.status !== 'completed') return
     const onDirectory = await digestRun(world.store, ended.outcome.result.run)

@@ -10,7 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Browser, Locator, Page } from 'playwright-core'
 import { createSchedule, deleteSchedule, pauseRun, queryProgress, setRunLimits } from '../../src/client/index.ts'
 import type { RolloutReport } from '../../src/contracts/workflows.types.ts'
-import { openBrowser } from '../support/browser.ts'
+import { openBrowser, openSteadyPage } from '../support/browser.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { endRun, runNameOf } from '../support/run-recipe.ts'
@@ -32,7 +32,7 @@ before(async () => {
   assert.ok(world.stack.uiUrl, 'the stack under test has no server of its own')
   ui = `${world.stack.uiUrl}/namespaces/${world.stack.namespace}`
   browser = await openBrowser()
-  page = await browser.newPage({ viewport: { width: 1280, height: 800 } })
+  page = await openSteadyPage(browser, { viewport: { width: 1280, height: 800 } })
   page.setDefaultTimeout(HANG_MS)
 })
 

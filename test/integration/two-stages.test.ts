@@ -11,12 +11,11 @@ import type { SuiteManifest } from '../../src/contracts/tasks.types.ts'
 import type { TrainAgentResult } from '../../src/contracts/workflows.types.ts'
 import { suiteKeys } from '../../src/contracts/keys.ts'
 import type { JsonReport } from '../../src/report/json-report.ts'
+import { STORY_MS } from '../support/hang.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { runRecipe } from '../support/run-recipe.ts'
 import { batchesOf, episodesOf, leftBehind, recipeOf } from '../support/run-records.ts'
 
-/** Takes two minutes on two free cores. The limit names a hang, and leaves room for other load on the machine. */
-const LIMIT_MS = 40 * 60_000
 const STAGES = ['dapo-1', 'dapo-2']
 
 let world: PipelineWorld
@@ -28,7 +27,7 @@ before(async () => {
   world = await attachWorld()
   const { connection, store } = world
   const input = { recipe: 'mini-two-stage' }
-  const ended = await runRecipe({ connection, input, limitMs: LIMIT_MS, say: console.error })
+  const ended = await runRecipe({ connection, input, limitMs: STORY_MS, say: console.error })
   assert.equal(ended.outcome.status, 'completed', JSON.stringify(ended.outcome))
   if (ended.outcome.status !== 'completed') return
   result = ended.outcome.result

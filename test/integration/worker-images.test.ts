@@ -17,13 +17,11 @@ import { runCommand } from '../../src/platform/run-command.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { smallKubectl } from '../support/delivery/small-kubectl.ts'
 import { freePort } from '../support/loopback.ts'
-import { eventually } from '../support/hang.ts'
+import { eventually, STORY_MS } from '../support/hang.ts'
 import { type OwnPlace, prepareOwnNamespace } from '../support/own-namespace.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 
 const never = new AbortController().signal
-/** Two builds of images and an evaluation, on cores that other tests use too. */
-const LIMIT_MS = 30 * 60_000
 const REPOSITORY = `longhaul-test-${process.pid}`
 
 test('a layer is a function of its content, and its owners are those that were asked for', async (t) => {
@@ -112,7 +110,7 @@ test('a wrong call is refused before anything is built', async () => {
   }
 })
 
-describe('images of the workers', { skip: needsStack, timeout: LIMIT_MS }, () => {
+describe('images of the workers', { skip: needsStack, timeout: STORY_MS }, () => {
   let world: PipelineWorld
   let engine: Engine
   let scratch: string
@@ -148,7 +146,7 @@ describe('images of the workers', { skip: needsStack, timeout: LIMIT_MS }, () =>
       // As the volume of a cluster is given to the group of the pods.
       for (const folder of [scratch, join(scratch, 'artifacts')]) await chown(folder, USER, USER)
     },
-    { timeout: LIMIT_MS },
+    { timeout: STORY_MS },
   )
 
   after(async () => {

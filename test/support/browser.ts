@@ -1,6 +1,6 @@
 /** Chromium for tests and measurements: Debian's, steered by playwright-core, which brings no browser of its own. */
 import { existsSync } from 'node:fs'
-import { type Browser, chromium } from 'playwright-core'
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { installPackages, mayInstallPackages } from '../../src/stack/setup/system-packages.ts'
 
 const PLACES = [
@@ -26,4 +26,23 @@ export async function openBrowser(): Promise<Browser> {
   }
   // Root's Chromium has no sandbox of its own; its pages are the viewer's and the test's.
   return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] })
+}
+
+/**
+ * A page that other work on this machine does not break. Chromium gives up every connection that it is opening when an interface of
+ * the machine comes or goes (ERR_NETWORK_CHANGED), as those of containers and pods do all the time; a page that lacks one of its
+ * modules then stays blank. So this process asks for what the page wants, but for streams of events, which a page opens again itself.
+ */
+export async function openSteadyPage(browser: Browser, options: BrowserContextOptions = {}): Promise<Page> {
+  const page = await browser.newPage(options)
+  await page.route(/^http:/, async (route) => {
+    if (route.request().resourceType() === 'eventsource') return route.continue()
+    try {
+      await route.fulfill({ response: await route.fetch({ maxRedirects: 0, maxRetries: 3 }) })
+    } catch {
+      // The page has gone, or the server has: the page is told of the latter.
+      await route.abort().catch(() => undefined)
+    }
+  })
+  return page
 }

@@ -15,7 +15,7 @@ import { type KillPlan, planKills, type TrainerKill } from './kill-plan.ts'
 import { killTrainerAt, type TrainerKilled } from './kill-trainer.ts'
 import { killWorkerAt, type WorkerKilled } from './kill-worker.ts'
 import { traceExecutions } from './trace-executions.ts'
-import { HANG_MS } from '../hang.ts'
+import { HANG_MS, STORY_MS } from '../hang.ts'
 
 export interface KillReport extends RunJudgement {
   seed: number
@@ -32,9 +32,6 @@ export interface Killed {
 }
 
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
-
-/** Each kill of the worker costs about half a minute: a heartbeat must be missed before another attempt may begin. */
-const LIMIT_MS = 40 * 60_000
 
 /** Of every stage: the trace lets the last turn hand in the work. */
 const MAX_TURNS = 6
@@ -73,7 +70,8 @@ export async function playKillScenario(input: {
     const { workflowId, outcome } = await runRecipe({
       connection: world.connection,
       input: { recipe: 'mini', overrides: await overridesOf(proxy.url) },
-      limitMs: LIMIT_MS,
+      // Each kill of the worker costs about half a minute: a heartbeat must be missed before another attempt may begin.
+      limitMs: STORY_MS,
       say,
       onStart: (handle) => {
         kills = plantKills({ world, proxy, handle, plan: planKills(seed), signal: over.signal, say })

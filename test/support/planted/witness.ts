@@ -1,4 +1,5 @@
 import type { FileResult } from '../runner/file-result.ts'
+import { FILE_LIMIT_MS } from '../hang.ts'
 import { runTestFiles } from '../runner/run-test-files.ts'
 import { runTrainerTests } from '../runner/run-trainer-tests.ts'
 import type { WarmPython } from '../warm-process.ts'
@@ -12,9 +13,6 @@ export interface Witness {
 }
 
 export type Testimony = { end: 'passed' } | { end: 'failed'; why: string } | { end: 'skipped'; why: string }
-
-/** A plant may make a test wait for what never comes. Far above what the slowest needs alone. */
-const LIMIT_MS = 20 * 60_000
 
 /** Runs one test in the tree at `root`. @throws Error where it is no witness, see `hearAll` */
 export async function hear(
@@ -49,7 +47,7 @@ export async function hearAll(
         files: [file],
         only: tests,
         concurrency: 1,
-        fileTimeoutMs: LIMIT_MS,
+        fileTimeoutMs: FILE_LIMIT_MS,
         signal,
         print,
       })
@@ -108,7 +106,7 @@ async function runPytest(
     scratch: root,
     python,
     isFull: true,
-    timeoutMs: LIMIT_MS,
+    timeoutMs: FILE_LIMIT_MS,
     signal,
     print: (line) => print(`${line}\n`),
     ...(warm === null ? {} : { runPython: (input) => warm.run(input) }),

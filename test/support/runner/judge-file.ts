@@ -1,6 +1,9 @@
 /** What one test file proved, from the events of its runner and from how its process ended. Pure. */
 
+import { printEvent } from './print-event.ts'
 import { type FileJudgement, type Failure, type Skip, WHOLE_FILE } from './file-result.ts'
+
+const LAST_CHARACTERS = 1_000
 
 /** One line of `event-lines.ts`. */
 export type FileEvent =
@@ -50,7 +53,8 @@ export function judgeFile({ events, end }: { events: readonly FileEvent[]; end: 
   ).length
   const wrong = (error: string): void => void failures.push({ test: WHOLE_FILE, error })
 
-  if (end.timedOutAfterS !== null) wrong(`did not end within ${end.timedOutAfterS} s and was killed`)
+  if (end.timedOutAfterS !== null)
+    wrong(`did not end within ${end.timedOutAfterS} s and was killed; its last words: ${lastWords(events) || 'none'}`)
   if (end.signal !== null && end.timedOutAfterS === null) wrong(`its runner was ended by ${end.signal}`)
   for (const line of end.strayLines.slice(0, 20)) wrong(`its runner wrote: ${line}`)
   if (summary === undefined) {
@@ -63,6 +67,11 @@ export function judgeFile({ events, end }: { events: readonly FileEvent[]; end: 
   if (failures.length === 0 && !summary.success) wrong('its process says that something failed')
   if (failures.length === 0 && end.exitCode !== 0) wrong(`ended with ${end.exitCode} after its tests had passed`)
   return { passed, failures, skips }
+}
+
+/** What a file printed last, which is far from the summary of a whole run. */
+function lastWords(events: readonly FileEvent[]): string {
+  return events.map(printEvent).join('').trim().slice(-LAST_CHARACTERS)
 }
 
 /** A suite that failed only because a test in it did is counted by that test. */
