@@ -74,7 +74,7 @@ before(async () => {
     assert.ok(first?.process)
     process.kill(-first.process.pid, 'SIGKILL')
     kills.push('engine')
-    await waitForPhase({ connection, workflowId, phase: /reinforcing/, limitMs: HANG_MS })
+    await waitForPhase({ connection, workflowId, phase: /reinforcing|evaluating rl/, limitMs: HANG_MS })
     await stack.kill('worker-trainer')
     kills.push('worker')
     await watching

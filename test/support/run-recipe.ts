@@ -72,7 +72,11 @@ export async function runNameOf(input: { connection: LonghaulConnection; workflo
   throw new Error(`Expected ${input.workflowId} to have a name`)
 }
 
-/** Waits until the run says that it is in a phase. */
+/**
+ * Waits until the run says that it is in a phase.
+ *
+ * @throws Error where the run ends before: a phase that it has left does not come again
+ */
 export async function waitForPhase(input: {
   connection: LonghaulConnection
   workflowId: string
@@ -85,6 +89,8 @@ export async function waitForPhase(input: {
     const progress = await queryProgress({ connection, workflowId })
     last = progress?.phase ?? 'no answer'
     if (phase.test(last)) return last
+    const { status } = await connection.client.workflow.getHandle(workflowId).describe()
+    if (status.name !== 'RUNNING') throw new Error(`Expected ${workflowId} to reach ${phase}, it is ${status.name}`)
     await sleep(500)
   }
   throw new Error(`Expected ${workflowId} to reach ${phase} within ${limitMs / 1000} s, it said ${last}`)
