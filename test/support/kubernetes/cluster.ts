@@ -227,6 +227,9 @@ function kubeletSettings({ home, port }: { home: string; port: number }): object
     localStorageCapacityIsolation: true,
     enforceNodeAllocatable: [],
     evictionHard: {},
+    // A disk that others have filled to 85 % would cost images that no registry has: never collected.
+    imageGCHighThresholdPercent: 100,
+    imageGCLowThresholdPercent: 99,
     podLogsDir: join(home, 'pod-logs'),
     volumePluginDir: join(home, 'volume-plugins'),
     resolvConf: '',
