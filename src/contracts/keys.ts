@@ -157,6 +157,8 @@ export const suiteKeys = {
   /** Which suite an import made, so that the data set is read once. */
   madeBy: (importHash: string) => `suites/imports/${importHash}.json`,
   task: (hash: string, taskId: string) => `suites/${hash}/tasks/${taskId}.json`,
+  /** Hashes of the files that a row names by their address, whichever suite the row is in. */
+  pinnedFiles: (taskId: string, rowHash: string) => `suites/pinned-files/${taskId}/${rowHash}.json`,
 }
 
 export const gateKeys = {

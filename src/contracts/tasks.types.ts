@@ -73,6 +73,8 @@ export interface TaskAsset {
   path: string
   /** Null: the data set does not say where it is. */
   url: string | null
+  /** Of its bytes, where the row states it. */
+  sha256?: string
 }
 
 /** Regenerates a synthesised task exactly: same source, same bytes, on every machine. */

@@ -1,5 +1,4 @@
 import { keepLog } from '../../adapters/artifacts/stored-log.ts'
-import { fetchAssets } from '../../adapters/datasets/fetch-asset.ts'
 import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { AuditVerdict } from '../../contracts/audit.types.ts'
@@ -16,6 +15,7 @@ import { judgeOverrun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
+import { fetchPinnedFiles } from './pin-files.ts'
 
 /** The harnesses' own limit on the tests; SWE-rebench-V2 has none. */
 export const TEST_TIMEOUT_MS = 1_800_000
@@ -56,7 +56,7 @@ export async function runGrading(
 ): Promise<Graded> {
   const { task, patch, testTimeoutMs = TEST_TIMEOUT_MS } = input
   await deps.ensureImage(task, signal)
-  const plan = await planRun(task, patch, signal)
+  const plan = await planRun(deps, input, signal)
   const audit =
     patch.byteLength === 0
       ? null
@@ -123,11 +123,11 @@ function isForCaller(
 
 /** What the row's harness runs, with the files that the row only points at. */
 async function planRun(
-  task: Task,
-  patch: Uint8Array,
+  { store }: GradingDependencies,
+  { task, patch }: RunGradingInput,
   signal: AbortSignal,
 ): Promise<Omit<HarnessScript, 'files'> & { files: Record<string, string | Uint8Array> }> {
-  const found = await fetchAssets(task.harness?.assets ?? [], signal)
+  const found = await fetchPinnedFiles(store, task, signal)
   const plan = RUN_PROFILES[task.gradingProfile].plan(task, { hasPatch: patch.byteLength > 0, assets: found })
   const staged = found.map(({ path, bytes }) => [assetPath(path), bytes] as const)
   return { ...plan, files: { ...plan.files, ...Object.fromEntries(staged) } }

@@ -24,8 +24,11 @@ export interface FetchAssetOptions extends Omit<DialOptions, 'signal'> {
   inside?: readonly string[]
 }
 
-interface FetchedAsset {
+export interface FetchedAsset {
   path: string
+  url: string
+  /** What the row says of its bytes; not compared here. */
+  sha256?: string
   bytes: Uint8Array
 }
 
@@ -51,11 +54,11 @@ export async function fetchAssets(
   const failed = new AbortController()
   const ending = AbortSignal.any([signal, failed.signal])
   const fetching = assets
-    .flatMap(({ path, url }) => (url === null ? [] : [{ path, url }]))
+    .flatMap(({ url, ...asset }) => (url === null ? [] : [{ ...asset, url }]))
     .map((asset) =>
       slots.use(async () => {
         const bytes = await fetchAsset(asset, ending, { ...options, budget })
-        return { path: asset.path, bytes }
+        return { ...asset, bytes }
       }, ending),
     )
   try {

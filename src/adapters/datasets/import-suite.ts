@@ -3,6 +3,7 @@ import { applyFilters, classifyTasks, type Evidence } from '../../domain/gates/s
 import { hasParser } from '../../grading/log-profiles.ts'
 import { canonicalHash } from '../../platform/hash.ts'
 import { type AcceptedRow, checkRows } from './check-rows.ts'
+import { type PinProgress, pinRows } from './pin-rows.ts'
 import { type ReadProgress, readSource, type SourceRows } from './read-source.ts'
 
 export interface ImportInput {
@@ -13,6 +14,8 @@ export interface ImportInput {
   hubUrl?: string | null
   /** Called while the source is read. */
   onProgress?: (progress: ReadProgress) => void
+  /** Fetches the files that kept rows name by address, and writes their hashes into the rows. @default rows stay as published */
+  pinFiles?: { signal: AbortSignal; onProgress?: (progress: PinProgress) => void }
 }
 
 /**
@@ -26,7 +29,8 @@ export async function importSuite(
   const filters = input.filters ?? []
   const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null, onProgress: input.onProgress })
   const { accepted, refused } = checkRows(read.rows)
-  const { kept, counts } = applyFilters(accepted, filters, input.evidence)
+  const { kept: published, counts } = applyFilters(accepted, filters, input.evidence)
+  const kept = input.pinFiles === undefined ? published : await pinRows(published, input.pinFiles)
   const tasks = kept.map(({ task }) => ({ taskId: task.taskId, rowHash: task.rowHash }))
   const suite: ImportedSuite = {
     schema: 'longhaul.imported-suite/1',

@@ -104,6 +104,7 @@ test('a row that its harness could not run is refused by column: no commands for
     [{ ...v5.row(), eval_script: null }, 'eval_script'],
     [{ ...v5.row(), image_assets: { patch: [{ path: '../../etc/passwd', url: 'x' }] } }, 'image_assets.patch'],
     [{ ...v5.row(), image_assets: { test_patch: [{ path: '$(id)', url: 'x' }] } }, 'image_assets.test_patch'],
+    [{ ...v5.row(), image_assets: { patch: [{ path: 'a.png', url: 'x', sha256: 'AB' }] } }, 'image_assets.patch'],
     [
       { ...rebenchV2.row(), install_config: { ...(rebenchV2.row()['install_config'] as object), test_cmd: [' ', ''] } },
       'install_config.test_cmd',

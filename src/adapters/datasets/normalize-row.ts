@@ -121,13 +121,17 @@ function rowAssets(columns: RowColumns): TaskAsset[] {
     const entries = declared[kind] ?? []
     if (!Array.isArray(entries)) throw columns.refuse(`image_assets.${kind}`, 'a list of files', entries)
     return entries.flatMap((entry: unknown) => {
-      const { path, url } = (entry ?? {}) as { path?: unknown; url?: unknown }
+      const { path, url, sha256 } = (entry ?? {}) as { path?: unknown; url?: unknown; sha256?: unknown }
       if (path === undefined || path === null || path === '') return []
       // It becomes a part of shell lines and of a path in the container.
       if (typeof path !== 'string' || !/^[\w.@+-]+(?:\/[\w.@+-]+)*$/.test(path) || path.split('/').includes('..')) {
         throw columns.refuse(`image_assets.${kind}`, 'files with plain paths inside the repository', path)
       }
-      return [{ path, url: typeof url === 'string' && url !== '' ? url : null }]
+      const isPinned = sha256 !== undefined && sha256 !== null
+      if (isPinned && (typeof sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(sha256))) {
+        throw columns.refuse(`image_assets.${kind}`, 'a SHA-256 of 64 hexadecimal digits', sha256)
+      }
+      return [{ path, url: typeof url === 'string' && url !== '' ? url : null, ...(isPinned ? { sha256 } : {}) }]
     })
   })
 }

@@ -1,17 +1,20 @@
 import assert from 'node:assert/strict'
 import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { longhaul } from '../../../test/support/command-line.ts'
 import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
-import { rebench } from '../../../test/support/datasets/published-rows.ts'
+import { rebench, v5 } from '../../../test/support/datasets/published-rows.ts'
+import { closeServer, listenOnLoopback } from '../../../test/support/loopback.ts'
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
 import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
 import { readRows, plainValue } from '../../adapters/datasets/read-source.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
 import type { SuiteFilter } from '../../contracts/suites.types.ts'
 import { showFilter } from '../../domain/gates/filter-words.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 import { EXIT } from '../output/exit-codes.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-tasks-import-'))
@@ -262,4 +265,60 @@ test('filters of a recipe that rows alone can answer are applied when a run star
   assert.deepEqual(await curated('recipe.jsonl', { ...OFF, maxFiles: 7 }, 1), ['owner__thing-2'])
   assert.deepEqual(await curated('recipe.jsonl', OFF, 1), ['owner__thing-1'])
   assert.deepEqual(await curated('recipe.jsonl', { ...OFF, maxLines: 2 }), [])
+})
+
+test('--pin-files fetches what rows name by address and writes the hashes into them; imported again, they have the new ones', async (t) => {
+  let content = 'first'
+  const server = createServer((_request, response) => response.end(content))
+  const url = `http://127.0.0.1:${await listenOnLoopback(server)}/a.png`
+  process.env['LONGHAUL_ASSET_HOSTS'] = new URL(url).host
+  t.after(async () => {
+    delete process.env['LONGHAUL_ASSET_HOSTS']
+    await closeServer(server)
+  })
+  const entries = { test_patch: [{ path: 'a.png', url }, { path: 'b.png' }], patch: [] }
+  const plain = v5.row('owner__thing-2')
+  await writeFile(place('v5.jsonl'), jsonl([{ ...plain, image_assets: JSON.stringify(entries) }, v5.row()]))
+  const [first, second] = [place('pinned-1.jsonl'), place('pinned-2.jsonl')]
+  const hashes: unknown[] = []
+  for (const [from, to, bytes] of [
+    [place('v5.jsonl'), first, 'first'],
+    [first, second, 'second'],
+  ] as const) {
+    content = bytes
+    const { exitCode, stderr } = await longhaul('tasks', 'import', from, '--pin-files', '--output', to)
+    assert.equal(exitCode, EXIT.ok, stderr)
+    const [task, other] = await loadTasks({ kind: 'rows', path: to, limit: null })
+    assert.deepEqual(task?.harness?.assets, [
+      { path: 'a.png', url, sha256: sha256Hex(bytes) },
+      { path: 'b.png', url: null },
+    ])
+    const record = JSON.parse(await readFile(`${to}.suite.json`, 'utf8'))
+    assert.deepEqual(
+      record.tasks.map(({ rowHash }: { rowHash: string }) => rowHash),
+      [task?.rowHash, other?.rowHash],
+    )
+    hashes.push(task?.rowHash)
+  }
+  assert.notEqual(hashes[0], hashes[1])
+  // Rows without such files stay as published.
+  const [, untouched] = await readRows(second)
+  assert.deepEqual(untouched?.row, plainValue(v5.row()))
+})
+
+test('--pin-files where a file cannot be fetched: nothing is written, and the error names the file', async () => {
+  const entries = { test_patch: [{ path: 'a.png', url: 'http://127.0.0.1:9/a.png' }] }
+  await writeFile(place('unreachable.jsonl'), jsonl([{ ...v5.row(), image_assets: entries }]))
+  const output = place('unpinned.jsonl')
+  const { exitCode, stderr } = await longhaul(
+    'tasks',
+    'import',
+    place('unreachable.jsonl'),
+    '--pin-files',
+    '--output',
+    output,
+  )
+  assert.notEqual(exitCode, EXIT.ok)
+  assert.match(stderr, /a\.png/)
+  await assert.rejects(access(output))
 })

@@ -1,5 +1,6 @@
 import type { Command } from 'commander'
 import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
+import type { PinProgress } from '../../adapters/datasets/pin-rows.ts'
 import type { ReadProgress } from '../../adapters/datasets/read-source.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
@@ -22,6 +23,7 @@ interface ImportOptions {
   ids?: string
   evidence?: string
   skipRefused?: true
+  pinFiles?: true
   output: string
   json?: true
 }
@@ -54,6 +56,10 @@ export function addImport(tasks: Command, context: CommandContext): void {
       'evidence for the filters hidden-names and deterministic; longhaul tasks gate --evidence writes it',
     )
     .option('--skip-refused', 'write the suite although rows were refused (default: write nothing, exit 1)')
+    .option(
+      '--pin-files',
+      'fetch the files that rows name by address, and write their SHA-256 into the rows: gradings then refuse other bytes',
+    )
     .addOption(jsonOption())
     .addHelpText(
       'after',
@@ -79,8 +85,9 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = hubUrlOf(options)
   let progress: ReadProgress | null = null
+  let pinning: PinProgress | null = null
   const { suite, kept, classes, unknownIds } = await whileReporting(
-    { console, what: () => formatReading(progress) },
+    { console, what: () => (pinning === null ? formatReading(progress) : formatPinning(pinning)) },
     ({ changed }) =>
       importSuite({
         source,
@@ -91,6 +98,17 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
           progress = next
           changed()
         },
+        ...(options.pinFiles === true
+          ? {
+              pinFiles: {
+                signal: new AbortController().signal,
+                onProgress: (next) => {
+                  pinning = next
+                  changed()
+                },
+              },
+            }
+          : {}),
       }),
   )
   // A misspelt id would make a smaller suite in silence.
@@ -113,6 +131,10 @@ function formatReading(progress: ReadProgress | null): string {
   if (progress === null) return 'looking for the files of the source'
   const { files, of, bytes, rows } = progress
   return `reading the source: ${files} of ${of} files, ${(bytes / 1e6).toFixed(1)} MB, ${rows} rows`
+}
+
+function formatPinning({ rows, of }: PinProgress): string {
+  return `fetching the files that rows name: ${rows} of ${of} rows`
 }
 
 /** What ends like a file is one; everything else is a data set, which needs to be pinned. */
