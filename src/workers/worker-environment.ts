@@ -1,5 +1,6 @@
 import { isAbsolute, join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { readImportLimits } from '../adapters/datasets/parquet-rows.ts'
 import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-headers.ts'
 import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
@@ -64,7 +65,7 @@ export interface PodsEnvironment {
   cpus: number
 }
 
-/** Hosts of private networks that may be reached; read where a connection is made. */
+/** Hosts of private networks that may be reached; read where a connection is made, as LONGHAUL_IMPORT_MAX_GIB is where a data set is read. */
 const HOST_LISTS = ['LONGHAUL_ALARM_HOSTS', 'LONGHAUL_ASSET_HOSTS'] as const
 
 /** Of a worker whose environment names none. No role is refused for it: launchers of clusters need no Python here. */
@@ -78,6 +79,7 @@ export const UNNAMED_PYTHON = 'python3'
 export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): WorkerEnvironment {
   refuseCustomHeaders(env)
   for (const name of HOST_LISTS) requireHosts(name, env[name] ?? '')
+  readImportLimits(env)
   const said = (name: string): string | null => env[name] || null
   const required = (name: string): string => {
     const value = said(name)

@@ -59,6 +59,7 @@ const FEW_DOORS: { pattern: RegExp; doors: string[]; why: string }[] = [
 const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/docker/images/base-image-rootfs.ts': 'a deadline of its own',
   'src/adapters/docker/sandbox/runner-volume.ts': 'a deadline of its own',
+  'src/adapters/datasets/parquet-rows.ts': 'SILENCE_MS without a word, and its memory; fetching is bounded by itself',
   'src/adapters/engines/engine-process.ts':
     'an engine: keeper.ts bounds its start and its silence; it dies with the keeper',
   'src/adapters/engines/fleets.ts': 'the keeper: KEEPER_START_MS until its first word, then the lease of its run',

@@ -10,7 +10,7 @@ import { classic, ODD_PATCH, rebench, rebenchV2, v5 } from '../../../test/suppor
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
 import { importSuite } from './import-suite.ts'
 import type { ReadProgress } from './read-source.ts'
-import { plainValue } from './read-source.ts'
+import { plainValue } from './plain-value.ts'
 
 const REVISION = 'ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b'
 let folder: string

@@ -1,16 +1,11 @@
-import {
-  asyncBufferFromFile,
-  type AsyncBuffer,
-  type FileMetaData,
-  parquetMetadataAsync,
-  parquetReadObjects,
-} from 'hyparquet'
+import { asyncBufferFromFile, type AsyncBuffer } from 'hyparquet'
 import { stat, readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
-import { LonghaulError, isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import type { ImportedFile, ImportSource, ImportedSuite, RowsFile } from '../../contracts/suites.types.ts'
 import { findHubFiles } from './hub-files.ts'
-import { compressors } from 'hyparquet-compressors'
+import { type ImportLimits, readImportLimits, readParquet } from './parquet-rows.ts'
+import { decodeText } from './plain-value.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { explainUnreadable } from '../../platform/input-file.ts'
@@ -34,6 +29,8 @@ export interface ReadProgress {
 interface ReadOptions {
   hubUrl: string | null
   onProgress?: ((progress: ReadProgress) => void) | undefined
+  /** Of Parquet. @default `readImportLimits` */
+  limits?: ImportLimits
 }
 
 /** Every row of a source, in order; a row that is no JSON is among them. */
@@ -43,10 +40,11 @@ export async function readSource(source: ImportSource, options: ReadOptions): Pr
 
 async function readHub(
   source: Extract<ImportSource, { kind: 'hub' }>,
-  { hubUrl, onProgress }: ReadOptions,
+  { hubUrl, onProgress, limits = readImportLimits() }: ReadOptions,
 ): Promise<SourceRows> {
   const found = await findHubFiles({ ...source, hubUrl })
   const rows: LabelledRow[] = []
+  const add = createAdding(rows, limits)
   const progress: ReadProgress = { files: 0, of: found.length, bytes: 0, rows: 0 }
   const say = (): void => onProgress?.({ ...progress })
   say()
@@ -55,10 +53,7 @@ async function readHub(
       progress.bytes += count
       say()
     }
-    for await (const row of readParquet({ file: counted(await open(), onBytes), name: path })) {
-      rows.push(row)
-      progress.rows = rows.length
-    }
+    await add({ file: counted(await open(), onBytes), name: path, onRows: () => (progress.rows = rows.length) })
     progress.files += 1
     say()
   }
@@ -77,7 +72,7 @@ function counted(file: AsyncBuffer, onBytes: (count: number) => void): AsyncBuff
   }
 }
 
-async function readLocal(path: string, { onProgress }: ReadOptions): Promise<SourceRows> {
+async function readLocal(path: string, { onProgress, limits = readImportLimits() }: ReadOptions): Promise<SourceRows> {
   const file = await describeFile(path)
   if (!path.endsWith('.parquet')) return { rows: await scanRows(path), files: [file] }
   const rows: LabelledRow[] = []
@@ -87,8 +82,34 @@ async function readLocal(path: string, { onProgress }: ReadOptions): Promise<Sou
     onProgress?.({ files: 0, of: 1, bytes, rows: rows.length })
   }
   const buffer = counted(await asyncBufferFromFile(path), onBytes)
-  for await (const row of readParquet({ file: buffer, name: file.path })) rows.push(row)
+  await createAdding(rows, limits)({ file: buffer, name: file.path })
   return { rows, files: [file] }
+}
+
+interface AddedFile {
+  file: AsyncBuffer
+  /** Named in labels and messages. */
+  name: string
+  onRows?: () => void
+}
+
+/** Adds the rows of one Parquet file after another; the limits are those of all. */
+function createAdding(rows: LabelledRow[], limits: ImportLimits): (added: AddedFile) => Promise<void> {
+  let bytes = 0
+  return async ({ file, name, onRows }) => {
+    let number = 0
+    await readParquet({
+      file,
+      name,
+      limits,
+      used: { rows: rows.length, bytes },
+      onRows(read, more) {
+        bytes += more
+        for (const row of read) rows.push({ row, label: `${name} row ${(number += 1)}` })
+        onRows?.()
+      },
+    })
+  }
 }
 
 const ROWS = 'a file of task rows'
@@ -165,57 +186,6 @@ async function readText(path: string, what: string): Promise<string> {
   }
 }
 
-interface ReadParquetInput {
-  file: AsyncBuffer
-  /** Named in labels and messages. */
-  name: string
-}
-
-/**
- * Rows of a Parquet file in order, one row group after another, so that only those that are asked for are fetched.
- * @throws LonghaulError `Task.Invalid` when it is not a Parquet file that can be read
- */
-async function* readParquet({ file, name }: ReadParquetInput): AsyncGenerator<LabelledRow> {
-  const metadata = await named(name, () => parquetMetadataAsync(file))
-  let rowStart = 0
-  for (const group of metadata.row_groups) {
-    const rowEnd = rowStart + Number(group.num_rows)
-    const rows = await named(name, () => readRange({ file, metadata, rowStart, rowEnd }))
-    for (const [index, row] of rows.entries()) {
-      yield { row: plainValue(row), label: `${name} row ${rowStart + index + 1}` }
-    }
-    rowStart = rowEnd
-  }
-}
-
-interface RangeInput {
-  file: AsyncBuffer
-  metadata: FileMetaData
-  rowStart: number
-  rowEnd: number
-}
-
-function readRange(input: RangeInput): Promise<Record<string, unknown>[]> {
-  // The reader's own decoder drops byte order marks and replaces bytes that are no UTF-8.
-  const parsers = { stringFromBytes: (bytes: Uint8Array | undefined) => bytes && decodeText(bytes) }
-  return parquetReadObjects({ ...input, compressors, parsers, utf8: false })
-}
-
-async function named<T>(name: string, read: () => Promise<T>): Promise<T> {
-  try {
-    return await read()
-  } catch (cause) {
-    const known = toLonghaulError(cause)
-    if (known.code !== 'Unexpected') throw known
-    throw new LonghaulError({
-      code: 'Task.Invalid',
-      message: `Expected a Parquet file, got ${known.message}`,
-      details: { file: name },
-      cause,
-    })
-  }
-}
-
 /**
  * What a file of rows is: its name, its hash, and the record of the import that wrote it. A record that does not list every task of
  * the file is of other rows, and says nothing.
@@ -234,37 +204,5 @@ async function readImport(path: string): Promise<ImportedSuite | null> {
     return record.schema === 'longhaul.imported-suite/1' ? record : null
   } catch {
     return null
-  }
-}
-
-/**
- * A value of any reader as plain JSON, so that one row has one hash in every file format: 64-bit integers become
- * numbers (text where a number would round them), timestamps ISO text, typed arrays lists.
- */
-export function plainValue(value: unknown): unknown {
-  if (value === undefined || value === null) return null
-  if (typeof value === 'bigint') return isSafe(value) ? Number(value) : value.toString()
-  if (typeof value !== 'object') return value
-  if (value instanceof Date) return value.toISOString()
-  if (ArrayBuffer.isView(value)) return Array.from(value as Uint8Array, plainValue)
-  if (Array.isArray(value)) return value.map(plainValue)
-  return Object.fromEntries(Object.entries(value).map(([key, entry]) => [key, plainValue(entry)]))
-}
-
-function isSafe(value: bigint): boolean {
-  return value >= BigInt(Number.MIN_SAFE_INTEGER) && value <= BigInt(Number.MAX_SAFE_INTEGER)
-}
-
-const STRICT = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
-
-/**
- * UTF-8 as it is, with a leading byte order mark kept. Bytes that are no UTF-8 come out as lone surrogates, as Python's
- * `surrogateescape` has them: no text of a row may hold one, so that such a row is refused by the column it is in.
- */
-function decodeText(bytes: Uint8Array): string {
-  try {
-    return STRICT.decode(bytes)
-  } catch {
-    return Array.from(bytes, (byte) => String.fromCharCode(byte < 0x80 ? byte : 0xdc00 + byte)).join('')
   }
 }

@@ -95,6 +95,7 @@ export const ENVIRONMENT: readonly Topic[] = [
         'assets.example.org',
         'hosts of private networks that rows of data sets may name files of',
       ),
+      variable('LONGHAUL_IMPORT_MAX_GIB', '2', 'what the rows of a data set in Parquet may unpack to'),
       variable('HF_TOKEN', '', 'token of the hub, for models that need one'),
     ],
   },
