@@ -66,7 +66,7 @@ export async function openPod(
       const pod = await untilRunning(context, created, input, signal)
       const imageDigest = requireDigest(pod, input)
       const startCommit = await prepare(context, name, input, isNew, signal)
-      if (input.allowedHosts !== undefined) await context.relays.ensure({ name, allowedHosts: input.allowedHosts })
+      if (input.allowedHosts !== undefined) await context.relays.open({ name, allowedHosts: input.allowedHosts })
       return {
         name,
         containerId: pod.metadata.uid ?? '',

@@ -55,7 +55,7 @@ export async function createSandboxContainer(
     if (existing?.State.Running !== true) await startOnce(container)
     const reply = await context.runners.request({ name, line, timeoutMs: READY_TIMEOUT_MS, signal })
     const { startCommit } = parseReady(reply)
-    if (allowedHosts !== undefined) await context.relays.ensure({ name, allowedHosts })
+    if (allowedHosts !== undefined) await context.relays.open({ name, allowedHosts })
     return {
       name,
       containerId: container.id,

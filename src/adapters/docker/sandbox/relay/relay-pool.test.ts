@@ -21,6 +21,7 @@ interface PlayedRelay {
   say(kind: string, id: number, payload?: string | Buffer): void
   told(id: number): string
   isClosed(id: number): boolean
+  isReady(): boolean
   end(): void
 }
 
@@ -30,7 +31,18 @@ interface World {
   logged: number
 }
 
-async function newWorld(t: TestContext, limits: RelayPoolOptions['limits'] = {}): Promise<World> {
+interface WorldOptions {
+  limits?: RelayPoolOptions['limits']
+  /** @default far more than a relay of a test takes */
+  readyMs?: number
+  /** How many relays say that they are ready by themselves. @default all */
+  readyRelays?: number
+}
+
+async function newWorld(
+  t: TestContext,
+  { limits = {}, readyMs = 20_000, readyRelays = Number.POSITIVE_INFINITY }: WorldOptions = {},
+): Promise<World> {
   const server = createServer((_request, response) => response.end(BODY))
   const port = await listenOnLoopback(server)
   t.after(() => closeServer(server))
@@ -38,11 +50,14 @@ async function newWorld(t: TestContext, limits: RelayPoolOptions['limits'] = {})
   world.pool = createRelayPool({
     exec: () => {
       const [ours, theirs] = duplexPair()
-      world.relays.push(play(theirs))
+      const relay = play(theirs)
+      if (world.relays.length < readyRelays) relay.say('R', 0)
+      world.relays.push(relay)
       return Promise.resolve(ours)
     },
     log: () => void (world.logged += 1),
     limits,
+    readyMs,
     resolve: () => Promise.resolve(['93.184.215.14']),
     dial: () => connect(port, '127.0.0.1'),
   })
@@ -63,13 +78,17 @@ function play(stream: Duplex): PlayedRelay {
       input = input.subarray(size)
     }
   })
+  let isReady = false
   const relay: PlayedRelay = {
-    say: (kind, id, payload = '') => void stream.write(framed(kind, id, Buffer.from(payload))),
+    say(kind, id, payload = '') {
+      isReady ||= kind === 'R'
+      stream.write(framed(kind, id, Buffer.from(payload)))
+    },
     told: (id) => told.get(id) ?? '',
     isClosed: (id) => closed.has(id),
+    isReady: () => isReady,
     end: () => void stream.destroy(),
   }
-  relay.say('R', 0)
   return relay
 }
 
@@ -106,7 +125,7 @@ async function until(isTrue: () => boolean, what: string): Promise<void> {
 }
 
 test('an agent ends its relay again and again: limits, counts and lines of the log are those of the sandbox', async (t) => {
-  const world = await newWorld(t, { totalBytes: 100_000 })
+  const world = await newWorld(t, { limits: { totalBytes: 100_000 } })
   const answers: string[] = []
   for (let round = 0; round < 6; round += 1) {
     await world.pool.ensure(REQUEST)
@@ -115,8 +134,7 @@ test('an agent ends its relay again and again: limits, counts and lines of the l
     for (let refused = 0; refused < 20; refused += 1) {
       assert.match(await ask(relay, 2 + refused, 'CONNECT b.example.org:443 HTTP/1.1\r\n\r\n'), / 403 /)
     }
-    relay?.end()
-    await new Promise((resolve) => setTimeout(resolve, 10))
+    await endRelay(world)
   }
   // The fourth is cut off within its body, wherever that may be.
   assert.deepEqual(answers.toSpliced(3, 1), ['200', '200', '200', '403', '403'])
@@ -157,7 +175,7 @@ test('a program goes on sending on a tunnel whose server has left: the other con
 })
 
 test('connections that come to nothing end after the time of silence: half a request, a tunnel refused, a tunnel left', async (t) => {
-  const world = await newWorld(t, { idleMs: 200, connections: 2 })
+  const world = await newWorld(t, { limits: { idleMs: 200, connections: 2 } })
   await world.pool.ensure(REQUEST)
   const [relay] = world.relays
   const starts = [
@@ -179,4 +197,65 @@ test('connections that come to nothing end after the time of silence: half a req
     isServed = (await ask(relay, id, GET)).includes(' 200 ')
     await new Promise((resolve) => setTimeout(resolve, 20))
   }
+})
+
+/** Far longer than a turn needs that waits for nothing. */
+const soon = () => new Promise<'waits'>((resolve) => setTimeout(() => resolve('waits'), 2000))
+
+async function endRelay({ relays }: World): Promise<void> {
+  relays.at(-1)?.end()
+  await new Promise((resolve) => setTimeout(resolve, 10))
+}
+
+const turn = (world: World) => Promise.race([world.pool.ensure(REQUEST).then(() => 'began'), soon()])
+
+test('the agent breaks its relay, which is never ready again: one turn waits, the others begin at once, one relay at a time is tried', async (t) => {
+  const world = await newWorld(t, { readyMs: 50, readyRelays: 1 })
+  await world.pool.open(REQUEST)
+  await endRelay(world)
+  await assert.rejects(world.pool.ensure(REQUEST), /not ready/)
+  for (let turns = 0; turns < 20; turns += 1) assert.equal(await turn(world), 'began')
+  assert.ok(world.relays.length <= 4, `${world.relays.length} relays`)
+})
+
+test('a relay that is ready after its turn has begun serves the rest of it', async (t) => {
+  const world = await newWorld(t, { readyMs: 300, readyRelays: 1 })
+  await world.pool.open(REQUEST)
+  await endRelay(world)
+  await assert.rejects(world.pool.ensure(REQUEST))
+  assert.equal(await turn(world), 'began')
+  const late = world.relays.at(-1)
+  late?.say('R', 0)
+  assert.match(await ask(late, 1, GET), / 200 /)
+  assert.equal(await turn(world), 'began')
+  assert.equal(world.relays.at(-1), late, 'no further relay was tried')
+})
+
+test('relays that are ready late each time: their turns wait for as long as one relay may take, all together', async (t) => {
+  const world = await newWorld(t, { readyMs: 300, readyRelays: 1 })
+  await world.pool.open(REQUEST)
+  let began = ''
+  for (let turns = 1; turns < 20 && began !== 'at once'; turns += 1) {
+    await endRelay(world)
+    const begins = world.pool.ensure(REQUEST).then(
+      () => (world.relays[turns]?.isReady() === true ? 'late' : 'at once'),
+      () => 'cut short',
+    )
+    await new Promise((resolve) => setTimeout(resolve, 100))
+    world.relays[turns]?.say('R', 0)
+    began = await begins
+  }
+  assert.equal(began, 'at once')
+})
+
+test('a worker that was restarted finds the relay broken: its first turn waits, and no other', async (t) => {
+  const world = await newWorld(t, { readyMs: 50, readyRelays: 0 })
+  await assert.rejects(world.pool.ensure(REQUEST))
+  assert.equal(await turn(world), 'began')
+})
+
+test('a sandbox whose first relay is not ready is no sandbox: each try to open it waits', async (t) => {
+  const world = await newWorld(t, { readyMs: 50, readyRelays: 0 })
+  await assert.rejects(world.pool.open(REQUEST), { code: 'Sandbox.EngineUnavailable' })
+  await assert.rejects(world.pool.open(REQUEST), { code: 'Sandbox.EngineUnavailable' })
 })

@@ -11,6 +11,7 @@ import { createRelayStream, type RelayStream } from './relay-stream.ts'
 /** Where programs in a sandbox find their proxy. Fixed, for it stands in the environment that a rebuilt sandbox must have too. */
 export const PROXY_PORT = 47_128
 
+/** Of one relay, and of all waits of a sandbox’s turns for its relays together: an agent may have replaced perl. */
 const READY_MS = 20_000
 /** Said by the shell that starts the relay. */
 const NO_PERL = 'needs perl'
@@ -19,6 +20,8 @@ const START = `command -v perl >/dev/null || { echo ${NO_PERL} >&2; exit 127; };
 export interface RelayPoolOptions extends Pick<EgressProxyOptions, 'log' | 'resolve' | 'dial' | 'limits'> {
   /** Starts a program of the runner's in a sandbox, as `openRunnerExec` does. */
   exec(name: string, command: string[]): Promise<Duplex>
+  /** How long a relay may take until it is ready, and how long turns of a sandbox wait for relays in all. @default 20 s */
+  readyMs?: number
 }
 
 export interface RelayRequest {
@@ -29,8 +32,13 @@ export interface RelayRequest {
 
 /** The networks of this process's sandboxes: one relay in each, one proxy here for each. */
 export interface RelayPool {
-  /** Opens what is not open: a new sandbox, one of an earlier worker, one whose relay the agent has ended.
+  /** Opens the network of a new sandbox, which is none without it.
    *  @throws LonghaulError `Sandbox.ImageUnsuitable`, `Sandbox.EngineUnavailable` */
+  open(request: RelayRequest): Promise<void>
+  /** Opens what is not open before a turn: the network of an earlier worker's sandbox, or one whose relay the agent has ended. Turns of
+   *  a sandbox wait for that for a limited time in all; later ones begin at once, while a relay is tried beside them. So a relay that
+   *  the agent has broken costs one wait, and one that a busy machine has delayed still opens the network.
+   *  @throws LonghaulError as `open`, where a wait has come to nothing */
   ensure(request: RelayRequest): Promise<void>
   /** Undefined where nothing happened. */
   takeUse(name: string): NetworkUse | undefined
@@ -43,9 +51,11 @@ interface Network {
   proxy: EgressProxy
   /** Null before the first relay is ready. */
   stream: RelayStream | null
+  /** What turns may still wait. */
+  leftMs: number
 }
 
-export function createRelayPool({ exec, ...options }: RelayPoolOptions): RelayPool {
+export function createRelayPool({ exec, readyMs = READY_MS, ...options }: RelayPoolOptions): RelayPool {
   const networks = new Map<string, Network>()
   const opening = new Map<string, Promise<void>>()
 
@@ -53,26 +63,25 @@ export function createRelayPool({ exec, ...options }: RelayPoolOptions): RelayPo
     const known = networks.get(name)
     if (known !== undefined) return known
     const log: EgressProxyOptions['log'] = (message, facts) => options.log(message, { sandbox: name, ...facts })
-    const made = { proxy: createEgressProxy({ ...options, log, allowed: allowedHosts }), stream: null }
+    const proxy = createEgressProxy({ ...options, log, allowed: allowedHosts })
+    const made = { proxy, stream: null, leftMs: readyMs }
     networks.set(name, made)
     return made
   }
 
-  const open = async (request: RelayRequest): Promise<void> => {
+  const start = async (request: RelayRequest): Promise<void> => {
     const { name } = request
     const script = await readFile(new URL('./relay.pl', import.meta.url), 'utf8')
     const relay = script.replaceAll(/^ *#.*\n/gm, '')
     // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
     const words = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay]
-    const socket = await exec(name, words)
     const network = networkOf(request)
+    const socket = await exec(name, words)
     const stream = createRelayStream({ socket, onConnection: (connection) => network.proxy.accept(connection) })
-    const timer = setTimeout(() => stream.close(), READY_MS)
+    const timer = setTimeout(() => stream.close(`the relay was not ready within ${readyMs / 1000} s`), readyMs)
     try {
       await stream.ready
     } catch (error) {
-      // A sandbox that never had a network is given up.
-      if (network.stream === null) disconnect(name)
       throw notOpened(name, error)
     } finally {
       clearTimeout(timer)
@@ -89,16 +98,42 @@ export function createRelayPool({ exec, ...options }: RelayPoolOptions): RelayPo
     network?.proxy.close()
   }
 
+  /** One relay at a time. */
+  const opened = async (request: RelayRequest): Promise<void> => {
+    const { name } = request
+    const stream = networks.get(name)?.stream
+    if (stream?.isOpen === true) return
+    stream?.close()
+    const mine = opening.get(name) ?? start(request).finally(() => opening.delete(name))
+    opening.set(name, mine)
+    await mine
+  }
+
   return {
     disconnect,
+    async open(request) {
+      try {
+        await opened(request)
+      } catch (error) {
+        disconnect(request.name)
+        throw error
+      }
+    },
     async ensure(request) {
-      const { name } = request
-      const stream = networks.get(name)?.stream
-      if (stream?.isOpen === true) return
-      stream?.close()
-      const mine = opening.get(name) ?? open(request).finally(() => opening.delete(name))
-      opening.set(name, mine)
-      await mine
+      const network = networkOf(request)
+      const { leftMs } = network
+      const opens = opened(request)
+      if (leftMs <= 0) {
+        opens.catch(() => undefined)
+        return
+      }
+      const began = performance.now()
+      try {
+        await settledWithin(opens, { name: request.name, leftMs })
+      } finally {
+        // A timer may be a millisecond early, and the rest of a wait that came to nothing is none.
+        network.leftMs -= Math.ceil(performance.now() - began) + 1
+      }
     },
     takeUse(name) {
       const use = networks.get(name)?.proxy.takeUse()
@@ -107,6 +142,18 @@ export function createRelayPool({ exec, ...options }: RelayPoolOptions): RelayPo
     dispose() {
       for (const name of networks.keys()) disconnect(name)
     },
+  }
+}
+
+async function settledWithin(opens: Promise<void>, { name, leftMs }: { name: string; leftMs: number }): Promise<void> {
+  const { promise: late, reject } = Promise.withResolvers<never>()
+  const timer = setTimeout(() => reject(notOpened(name, new Error('the relay was not ready'))), leftMs)
+  try {
+    await Promise.race([opens, late])
+  } finally {
+    clearTimeout(timer)
+    // It may still open the network. If it fails, the turn has begun already.
+    opens.catch(() => undefined)
   }
 }
 

@@ -7,7 +7,7 @@ export interface RelayStream {
   /** Resolves when the relay listens. */
   readonly ready: Promise<void>
   readonly isOpen: boolean
-  close(): void
+  close(reason?: string): void
 }
 
 export interface RelayStreamInput {
@@ -127,7 +127,7 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
     get isOpen() {
       return open
     },
-    close: () => end('closed by us'),
+    close: (reason = 'closed by us') => end(reason),
   }
 }
 
