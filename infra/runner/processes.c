@@ -214,19 +214,39 @@ static bool is_busy(pid_t pid) {
   return is_found;
 }
 
-/* A number that stays the same from look to look while a script of ours waits and does nothing else; 0 while it works. The script is
- * its first process, what that starts, and the Git that Git starts. Other children of Git are filters of the agent: their work is
- * not the script's. */
-unsigned long long trace_of_waiting(pid_t leader) {
+/* What a process of a script had computed at the last look. */
+struct spent {
+  pid_t pid;
+  unsigned long long start, ticks;
+};
+
+enum { MOST_SEEN = 4096 };
+
+static struct spent spent[MOST_SEEN];
+static int spent_count;
+
+void forget_script(void) { spent_count = 0; }
+
+/* What a process has computed that the last look did not see. */
+static unsigned long long new_ticks(pid_t pid, const struct process *process) {
+  for (int i = 0; i < spent_count; i += 1)
+    if (spent[i].pid == pid && spent[i].start == process->start) return process->ticks - spent[i].ticks;
+  return process->ticks;
+}
+
+/* The script is its first process, what that starts, and the Git that Git starts. Other children of Git are filters of the agent: their
+ * work is not the script's, which waits for them. */
+struct script_look look_at_script(pid_t leader) {
   static struct {
     pid_t pid;
     bool is_own;
     struct process process;
-  } all[4096];
+  } all[MOST_SEEN];
+  struct script_look look = {0, 0};
   int count = 0;
   DIR *folder = opendir("/proc");
-  if (folder == NULL) return 0;
-  for (struct dirent *entry; (entry = readdir(folder)) != NULL && count < 4096;) {
+  if (folder == NULL) return look;
+  for (struct dirent *entry; (entry = readdir(folder)) != NULL && count < MOST_SEEN;) {
     all[count].pid = (pid_t)atoi(entry->d_name);
     all[count].is_own = all[count].pid == leader;
     if (all[count].pid > 1 && look_at(all[count].pid, &all[count].process) && !is_dead(&all[count].process)) count += 1;
@@ -241,11 +261,18 @@ unsigned long long trace_of_waiting(pid_t leader) {
         all[child].is_own = is_growing = true;
       }
   }
-  unsigned long long trace = 0;
+  unsigned long long ticks = 0;
+  bool is_working = false;
   for (int i = 0; i < count; i += 1) {
     if (!all[i].is_own) continue;
-    if (is_busy(all[i].pid)) return 0;
-    trace += (unsigned long long)all[i].pid * 1000003 + all[i].process.ticks;
+    ticks += new_ticks(all[i].pid, &all[i].process);
+    is_working = is_working || is_busy(all[i].pid);
+    look.trace += (unsigned long long)all[i].pid * 1000003 + all[i].process.ticks;
   }
-  return trace;
+  spent_count = 0;
+  for (int i = 0; i < count; i += 1)
+    if (all[i].is_own) spent[spent_count++] = (struct spent){all[i].pid, all[i].process.start, all[i].process.ticks};
+  if (is_working) look.trace = 0;
+  look.computed_ms = (long long)ticks * 1000 / sysconf(_SC_CLK_TCK);
+  return look;
 }

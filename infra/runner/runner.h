@@ -48,7 +48,15 @@ bool has_room(void);
 void end_others(pid_t spared);
 /* Ends what a turn has started and what has left its group: no process of an earlier turn. */
 void end_strays(int turn, unsigned long long since);
-unsigned long long trace_of_waiting(pid_t leader);
+struct script_look {
+  /* A number that stays the same from look to look while the script waits and does nothing else; 0 while it works. */
+  unsigned long long trace;
+  /* What it has computed since the last look, in milliseconds. */
+  long long computed_ms;
+};
+struct script_look look_at_script(pid_t leader);
+/* Before the first look at another script. */
+void forget_script(void);
 unsigned long long uptime_ticks(void);
 long count_oom_kills(void);
 extern const char *control_groups;

@@ -20,6 +20,8 @@
 #define LOOK_MS 250
 #define CROWDED_MS 1000
 #define GIT_MS 150000
+/* What a worker of an earlier version does not say. */
+#define GIT_CPU_MS 60000
 /* Looks, not time: a machine that was stopped has not looked. Twenty seconds in a row, and a minute in all. */
 #define BLOCKED_LOOKS 80
 #define MAX_WAITED_LOOKS 240
@@ -32,7 +34,7 @@ static struct {
   pid_t leader;
   bool has_ended, is_ending;
   int status, output, reading, said;
-  long long started, deadline, looked, crowded;
+  long long started, deadline, looked, crowded, computed_ms, most_cpu_ms;
   unsigned long long ticks, trace;
   int still, waited;
   char reason[16], turn[24];
@@ -219,6 +221,8 @@ static void begin(enum kind kind, long long timeout_ms) {
   work.crowded = 0;
   work.trace = 0;
   work.still = work.waited = 0;
+  work.computed_ms = 0;
+  forget_script();
   work.ticks = uptime_ticks();
   work.deadline = work.started + timeout_ms;
 }
@@ -665,15 +669,18 @@ static void finish_tree(void) {
   free(listing.at);
 }
 
-/* Git waits for a pipe or a filter of the agent's and does nothing else. A slow machine is no reason: Git waits for a processor or a
- * disk then. */
-static bool is_blocked(void) {
-  unsigned long long trace = trace_of_waiting(work.leader);
-  bool is_waiting = trace != 0 && trace == work.trace;
+/* `blocked`: Git waits for a pipe or a filter of the agent's and does nothing else. `cpu-limit`: what is called Git computes, as patterns
+ * and files of the agent's or another program in its place can have it do. A slow machine is no reason: Git waits for a processor or a disk
+ * then, and is not charged for it. NULL where it may go on. */
+static const char *reason_to_end(void) {
+  struct script_look look = look_at_script(work.leader);
+  bool is_waiting = look.trace != 0 && look.trace == work.trace;
   work.still = is_waiting ? work.still + 1 : 0;
   work.waited += is_waiting;
-  work.trace = trace;
-  return work.still >= BLOCKED_LOOKS || work.waited >= MAX_WAITED_LOOKS;
+  work.trace = look.trace;
+  work.computed_ms += look.computed_ms;
+  if (work.still >= BLOCKED_LOOKS || work.waited >= MAX_WAITED_LOOKS) return "blocked";
+  return work.computed_ms >= work.most_cpu_ms ? "cpu-limit" : NULL;
 }
 
 static void look_after_script(void) {
@@ -683,7 +690,10 @@ static void look_after_script(void) {
     else if (now - work.looked >= LOOK_MS) {
       work.looked = now;
       if (size_of_output() > MAX_OUTPUT) strcpy(work.reason, "too-large");
-      else if ((work.kind == CAPTURE || work.kind == TREE) && is_blocked()) strcpy(work.reason, "blocked");
+      else if (work.kind == CAPTURE || work.kind == TREE) {
+        const char *reason = reason_to_end();
+        if (reason != NULL) strcpy(work.reason, reason);
+      }
     }
     if (work.reason[0] == 0) return;
     end_others(0);
@@ -806,6 +816,12 @@ static bool answer_turn(struct stream *stream, char *words[], int count) {
   return true;
 }
 
+/* What Git may compute for a request, the word at its end. */
+static long long most_cpu_ms(char *words[], int count, int at) {
+  long long most;
+  return count > at && read_number(words[at], GIT_MS, &most) ? most : GIT_CPU_MS;
+}
+
 static bool answer_capture(struct stream *stream, char *words[], int count) {
   if (work.kind != NOTHING) return false;
   long long most;
@@ -822,6 +838,7 @@ static bool answer_capture(struct stream *stream, char *words[], int count) {
   script_environment(environment, room);
   char *const arguments[] = {words[1], words[2], NULL};
   work.most = most;
+  work.most_cpu_ms = most_cpu_ms(words, count, 5);
   stream->is_busy = true;
   if (!run_script(CAPTURE, "capture.sh", arguments, environment, -1)) end_work("uncaptured git cannot be started");
   return true;
@@ -842,6 +859,7 @@ static bool answer_tree(struct stream *stream, char *words[], int count) {
   char room[3][1400], *environment[8];
   script_environment(environment, room);
   char *const arguments[] = {words[1], NULL};
+  work.most_cpu_ms = most_cpu_ms(words, count, 3);
   stream->is_busy = true;
   if (run_script(TREE, "tree.sh", arguments, environment, -1)) return true;
   strcpy(work.reason, "not-started");

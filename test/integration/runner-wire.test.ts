@@ -19,10 +19,12 @@ import {
   encodeTree,
   encodeTurn,
 } from '../../src/adapters/docker/sandbox/runner-wire.ts'
+import type { TurnMark } from '../../src/contracts/sandbox.types.ts'
 import { readTranscript, TRANSCRIPT, type WireExchange, steadyOf } from '../support/wire-transcript.ts'
 import { type SandboxFixture, createSandboxFixture, never } from './sandbox-fixture.ts'
 
 const MAX_BODY_BYTES = 64 * 1024
+const cpuMs = 60_000
 
 let fixture: SandboxFixture
 
@@ -51,10 +53,10 @@ test('the runner reads and answers each request as the transcript has it', async
     'tool',
     encodeTurn({ ...turn, turn: 1, token: 'bb', after: { turn: 0, token: 'aa' }, command: 'open m.py' }),
   )
-  await ask('behind', encodeTree({ startCommit, after: { turn: 9, token: 'zz' } }))
-  await ask('capture', encodeCapture({ mode: 'all', startCommit, maxBytes: 10_000, after }))
-  await ask('capture too large', encodeCapture({ mode: 'all', startCommit, maxBytes: 3, after }))
-  await ask('tree', encodeTree({ startCommit, after }), MAX_TREE_BYTES)
+  await ask('behind', encodeTree({ startCommit, after: { turn: 9, token: 'zz' }, cpuMs }))
+  await ask('capture', encodeCapture({ mode: 'all', startCommit, maxBytes: 10_000, after, cpuMs }))
+  await ask('capture too large', encodeCapture({ mode: 'all', startCommit, maxBytes: 3, after, cpuMs }))
+  await ask('tree', encodeTree({ startCommit, after, cpuMs }), MAX_TREE_BYTES)
   await ask('timeout', encodeTurn({ ...turn, turn: 2, token: 'cc', after, timeoutMs: 300, command: 'sleep 60' }))
   await ask('fenced', encodeTurn({ ...turn, turn: 3, token: 'dd', after, fence: 0, command: 'true' }))
   connection.close()
@@ -67,3 +69,38 @@ test('the runner reads and answers each request as the transcript has it', async
     known.exchanges.map((one) => steadyOf(one, known.startCommit)),
   )
 })
+
+/** Each takes the place of Git, keeps its old place in mind, and computes without an end when it is called. */
+const COMPUTING: [what: string, script: string][] = [
+  ['a program in the place of Git', 'while :; do :; done'],
+  [
+    'one whose children compute in turn',
+    '[ "$1" = child ] && { i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; exit; }; while :; do git child; done',
+  ],
+  ['one that computes and sleeps', 'while :; do i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; sleep 0.2; done'],
+]
+
+for (const [at, [what, script]] of COMPUTING.entries()) {
+  test(`${what}: a capture and the hash of a tree end by what it has computed, and the real one is asked again`, async () => {
+    const { name, startCommit } = await fixture.host.open(fixture.openInput({ episode: `wire/computing-${at}` }), never)
+    const connection = createConnection(await openRunnerExec(fixture.engine, name, CONNECT_COMMAND))
+    const run = async (turn: number, token: string, after: TurnMark | null, command: string): Promise<void> => {
+      const request = { turn, token, after, fence: 1, timeoutMs: 20_000, maxOutputBytes: 2000, command }
+      const { words, body } = await connection.ask(encodeTurn(request), MAX_BODY_BYTES)
+      assert.deepEqual(words.slice(0, 2), ['done', '0'], body.toString())
+    }
+    const replace = `git=$(command -v git); mv $git /real-git; cat >$git <<'EOF'\n#!/bin/sh\n${script}\nEOF\nchmod +x $git`
+    await run(0, 'aa', null, `echo 'x = 2' >m.py; ${replace}`)
+    const after = { turn: 0, token: 'aa' }
+    const limited = { startCommit, after, cpuMs: 500 }
+    const captured = await connection.ask(encodeCapture({ ...limited, mode: 'all', maxBytes: 10_000 }), MAX_BODY_BYTES)
+    assert.deepEqual(captured.words, ['uncaptured', 'cpu-limit'])
+    const tree = await connection.ask(encodeTree(limited), MAX_TREE_BYTES)
+    assert.equal(tree.body.toString().startsWith('unreadable\n'), true, tree.body.toString().slice(0, 200))
+    await run(1, 'bb', after, 'mv /real-git $(command -v git)')
+    const asked = { startCommit, after: { turn: 1, token: 'bb' }, cpuMs, mode: 'all' as const, maxBytes: 10_000 }
+    const whole = await connection.ask(encodeCapture(asked), MAX_BODY_BYTES)
+    assert.match(whole.body.toString(), /^\+x = 2$/m)
+    connection.close()
+  })
+}

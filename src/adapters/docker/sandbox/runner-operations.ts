@@ -15,6 +15,8 @@ import {
 
 /** git on a big repository may take its time. */
 const CAPTURE_TIMEOUT_MS = 180_000
+/** Of processors, for one capture or one hash of a tree: as much as Git may wait in all. */
+const GIT_CPU_MS = 60_000
 const STATE_TIMEOUT_MS = 60_000
 /** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
 const MAX_PATCH_BYTES = 8 * 1024 * 1024
@@ -57,14 +59,14 @@ export function createRunnerOperations({
     capture: (sandbox, { mode, after }, signal) =>
       around('capturing the patch', sandbox.name, signal, async () => {
         const { name, startCommit } = sandbox
-        const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after })
+        const line = encodeCapture({ mode, startCommit, maxBytes: MAX_PATCH_BYTES, after, cpuMs: GIT_CPU_MS })
         const request = { name, line, timeoutMs: CAPTURE_TIMEOUT_MS, maxBodyBytes: MAX_PATCH_BYTES, signal }
         return parseCapture(await runners.request(request))
       }),
     treeHash: (sandbox, after, signal) =>
       around('hashing the tree', sandbox.name, signal, async () => {
         const { name, startCommit } = sandbox
-        const line = encodeTree({ startCommit, after })
+        const line = encodeTree({ startCommit, after, cpuMs: GIT_CPU_MS })
         const request = { name, line, timeoutMs: CAPTURE_TIMEOUT_MS, maxBodyBytes: MAX_TREE_BYTES, signal }
         return parseTree(await runners.request(request))
       }),

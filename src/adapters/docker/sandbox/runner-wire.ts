@@ -24,8 +24,8 @@ export function runnerCommand(seconds: string, rounds: string): string[] {
  */
 const REQUESTS = {
   turn: ['turn', 'fence', 'token', 'timeoutMs', 'maxOutputBytes', 'hash', 'after', 'command'],
-  capture: ['mode', 'startCommit', 'maxBytes', 'after'],
-  tree: ['startCommit', 'after'],
+  capture: ['mode', 'startCommit', 'maxBytes', 'after', 'cpuMs'],
+  tree: ['startCommit', 'after', 'cpuMs'],
   /** Only the verb: asks whether the sandbox is ready. */
   init: ['repoDir', 'settings', 'environment'],
 } as const
@@ -94,14 +94,16 @@ export function encodeTurn(request: TurnRequest): string {
 export interface EncodeCaptureInput extends CaptureRequest {
   startCommit: string
   maxBytes: number
+  /** What Git may compute, in all of its processes; a pipe or a filter that it waits for is not part of that. */
+  cpuMs: number
 }
 
-export function encodeCapture({ mode, startCommit, maxBytes, after }: EncodeCaptureInput): string {
-  return requestLine('capture', { mode, startCommit, maxBytes, after: encodeMark(after) })
+export function encodeCapture({ mode, startCommit, maxBytes, after, cpuMs }: EncodeCaptureInput): string {
+  return requestLine('capture', { mode, startCommit, maxBytes, after: encodeMark(after), cpuMs })
 }
 
-export function encodeTree({ startCommit, after }: Pick<EncodeCaptureInput, 'startCommit' | 'after'>): string {
-  return requestLine('tree', { startCommit, after: encodeMark(after) })
+export function encodeTree({ startCommit, after, cpuMs }: Omit<EncodeCaptureInput, 'mode' | 'maxBytes'>): string {
+  return requestLine('tree', { startCommit, after: encodeMark(after), cpuMs })
 }
 
 function encodeMark(mark: TurnMark | null): string {
