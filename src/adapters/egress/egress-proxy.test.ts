@@ -11,7 +11,7 @@ import { inOwnInternet, withoutOwnInternet } from '../../../test/support/egress/
 const script = join(import.meta.dirname, '../../../test/support/egress/ask-through-proxy.ts')
 
 /** The last one: a silent name server holds the look-ups of `getaddrinfo`, of which a process makes two at once. */
-test('names that change their answer, lead inside, to both, to another name or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on', {
+test('names that change their answer, lead inside, to both, to another name, through NAT64 or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on', {
   skip: withoutOwnInternet,
 }, async () => {
   const { answers, lookUps, inside, openThen } = await inOwnInternet<Asked>(script)
@@ -21,12 +21,15 @@ test('names that change their answer, lead inside, to both, to another name or t
     'GET mixed': '200 public',
     'GET own': '403 the name leads to no public address',
     'GET unknown': '502 the name is not known: ENOTFOUND',
+    'GET translated': '403 the name leads to no public address',
     'CONNECT rebound-2': '200 public',
     'CONNECT inside': '403',
     'CONNECT mixed': '200 public',
     'CONNECT own': '403',
   })
-  const once = ['rebound-1', 'inside', 'mixed', 'own', 'unknown', 'rebound-2'].map((name) => `${name}.example.org`)
+  const once = ['rebound-1', 'inside', 'mixed', 'own', 'unknown', 'translated', 'rebound-2'].map(
+    (name) => `${name}.example.org`,
+  )
   const twice = ['inside', 'mixed', 'own'].map((name) => `${name}.example.org`)
   assert.deepEqual(lookUps, Object.fromEntries(once.map((name) => [name, twice.includes(name) ? 2 : 1])))
   assert.equal(inside, 0, 'a connection reached the host itself')

@@ -3,7 +3,7 @@ import { connect, isIP, type Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { type HostRequest, isAllowedHost } from '../../domain/allowed-hosts.ts'
-import { isPublicAddress } from './public-address.ts'
+import { isPublicAddress, type Nat64Prefix, nat64PrefixesOf } from './public-address.ts'
 
 /** The recipe does not allow it, or the name leads into the host's own networks. */
 export class EgressRefused extends Error {}
@@ -14,9 +14,11 @@ export interface UpstreamOptions extends DialOptions {
   allowed: readonly string[]
 }
 
+type Resolve = (host: string) => Promise<string[]>
+
 export interface DialOptions {
   /** @default the host's name servers; where any address may be reached, the host's resolver */
-  resolve?: (host: string) => Promise<string[]>
+  resolve?: Resolve
   /** Only ever called with an address that was checked. @default TCP */
   dial?: (at: { address: string; port: number }) => Socket
   /** Ends the look-up and the dialling. */
@@ -26,6 +28,10 @@ export interface DialOptions {
 const RESOLVE_MS = 10_000
 const NO_ANSWER = 'the name server did not answer'
 const DIAL_MS = 10_000
+/** How long an answer about NAT64 holds, for a machine may move to another network. */
+const NAT64_MS = 600_000
+/** After a question about it that was not answered. */
+const NAT64_AGAIN_MS = 60_000
 /** A name with many dead addresses would hold the agent's turn for long. */
 const MAX_ADDRESSES = 3
 
@@ -46,7 +52,12 @@ export async function dialPublic(
   const { mayReachAny, signal, dial = (at) => connect({ host: at.address, port: at.port }) } = options
   const { resolve = mayReachAny === true ? resolveOnHost : resolvePublic } = options
   const addresses = isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, signal) : [host]
-  const open = addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)
+  const mayBeOpen = addresses.filter((address) => mayReachAny === true || isPublicAddress(address))
+  const isTranslated = mayReachAny !== true && mayBeOpen.some((address) => isIP(address) === 6)
+  const nat64 = isTranslated ? await withinTime(nat64Of(options.resolve ?? resolveV6), RESOLVE_MS, signal) : []
+  const open = mayBeOpen
+    .filter((address) => mayReachAny === true || isPublicAddress(address, { nat64 }))
+    .slice(0, MAX_ADDRESSES)
   if (open.length === 0) throw new EgressRefused('the name leads to no public address')
   for (const [index, address] of open.entries()) {
     try {
@@ -84,6 +95,46 @@ async function resolvePublic(host: string): Promise<string[]> {
   const [failure] = found.filter((answer) => answer.status === 'rejected')
   if (known.length === 0 && failure !== undefined) throw notKnown(failure.reason)
   return known
+}
+
+/** An answer without an address says that there is none; anything else is no answer. */
+async function resolveV6(host: string): Promise<string[]> {
+  const resolver = new Resolver({ timeout: RESOLVE_MS / 4, tries: 2 })
+  const timer = setTimeout(() => resolver.cancel(), RESOLVE_MS)
+  try {
+    return await resolver.resolve6(host)
+  } catch (error) {
+    const { code = '' } = error as NodeJS.ErrnoException
+    if (code === 'ENODATA' || code === 'ENOTFOUND') return []
+    throw error
+  } finally {
+    clearTimeout(timer)
+  }
+}
+
+interface Nat64Answer {
+  prefixes: Promise<Nat64Prefix[]>
+  untilMs: number
+}
+
+/** By the name servers that were asked. */
+const nat64Answers = new WeakMap<Resolve, Nat64Answer>()
+
+/** The prefixes below which this network translates to IPv4, as its name servers show them (RFC 7050). While they do not answer, what
+ *  they said last holds. */
+function nat64Of(resolve: Resolve): Promise<Nat64Prefix[]> {
+  const known = nat64Answers.get(resolve)
+  if (known !== undefined && performance.now() < known.untilMs) return known.prefixes
+  const answer: Nat64Answer = { prefixes: Promise.resolve([]), untilMs: performance.now() + NAT64_AGAIN_MS }
+  answer.prefixes = withinTime(resolve('ipv4only.arpa'), RESOLVE_MS).then(
+    (addresses) => {
+      answer.untilMs = performance.now() + NAT64_MS
+      return nat64PrefixesOf(addresses)
+    },
+    () => known?.prefixes ?? [],
+  )
+  nat64Answers.set(resolve, answer)
+  return answer.prefixes
 }
 
 function notKnown(error: unknown): EgressFailed {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 
-import { isPublicAddress } from './public-address.ts'
+import { isPublicAddress, nat64PrefixesOf } from './public-address.ts'
 
 test('addresses of the public internet', () => {
   for (const address of ['1.1.1.1', '151.101.0.223', '172.15.0.1', '172.32.0.1', '2a04:4e42::223', '2606:4700::1111']) {
@@ -34,10 +34,10 @@ test('addresses of this machine and of the networks that it is on are none of th
     '2a04:4e42:0:1:ffff::1',
     '151.101.0.223',
   ]) {
-    assert.equal(isPublicAddress(address, interfaces), false, address)
+    assert.equal(isPublicAddress(address, { interfaces }), false, address)
   }
   for (const address of ['93.184.215.16', '2a04:4e42:0:2::7', '151.101.0.222']) {
-    assert.equal(isPublicAddress(address, interfaces), true, address)
+    assert.equal(isPublicAddress(address, { interfaces }), true, address)
   }
 })
 
@@ -69,4 +69,42 @@ test('loopback, private, link-local, metadata, shared, mapped, translated, multi
   for (const address of [...inside, ...special, ...v6, 'localhost', '', '1.1.1']) {
     assert.equal(isPublicAddress(address), false, address)
   }
+})
+
+/** RFC 6052, 2.4: 192.0.2.33 below each length of prefix, and what RFC 7050 has a name server answer for `ipv4only.arpa`. */
+const EMBEDDED: [prefix: number, answer: string, ofPrivate: string, ofPublic: string][] = [
+  [32, '2a01:db8:c000:aa::', '2a01:db8:a00:1::', '2a01:db8:5db8:d70e::'],
+  [40, '2a01:db8:1c0:0:aa::', '2a01:db8:10a:0:1::', '2a01:db8:15d:b8d7:e::'],
+  [48, '2a01:db8:122:c000:0:aa00::', '2a01:db8:122:a00:0:100::', '2a01:db8:122:5db8:d7:e00::'],
+  [56, '2a01:db8:122:3c0:0:aa::', '2a01:db8:122:30a:0:1::', '2a01:db8:122:35d:b8:d70e::'],
+  [64, '2a01:db8:122:344:c0:0:aa00::', '2a01:db8:122:344:a:0:100::', '2a01:db8:122:344:5d:b8d7:e00::'],
+  [96, '2a01:db8:122:344::192.0.0.170', '2a01:db8:122:344::10.0.0.1', '2a01:db8:122:344::93.184.215.14'],
+]
+
+for (const [length, answer, ofPrivate, ofPublic] of EMBEDDED) {
+  test(`NAT64 below a prefix of ${length} bits: an address counts as the IPv4 address that it embeds`, () => {
+    assert.equal(isPublicAddress(ofPrivate), true, 'without the prefix it is like any other')
+    const nat64 = nat64PrefixesOf([answer])
+    assert.ok(
+      nat64.some((prefix) => prefix.length === length),
+      JSON.stringify(nat64),
+    )
+    assert.deepEqual(
+      [ofPrivate, ofPublic, '2606:4700::1111'].map((address) => isPublicAddress(address, { nat64 })),
+      [false, true, true],
+    )
+  })
+}
+
+test('NAT64: what embeds an address of this machine’s networks, or of the well-known prefix, stays closed', () => {
+  const about = { mac: '02:00:00:00:00:01', internal: false, netmask: '255.255.255.0' }
+  const eth0 = [{ ...about, family: 'IPv4', address: '93.184.215.1', cidr: '93.184.215.1/24' } as const]
+  const nat64 = nat64PrefixesOf(['2a01:db8::192.0.0.171', '64:ff9b::192.0.0.170'])
+  assert.equal(isPublicAddress('2a01:db8::93.184.215.14', { interfaces: { eth0 }, nat64 }), false)
+  assert.equal(isPublicAddress('2a01:db8::1.1.1.1', { interfaces: { eth0 }, nat64 }), true)
+  assert.equal(isPublicAddress('64:ff9b::1.1.1.1', { nat64 }), false)
+})
+
+test('answers for ipv4only.arpa that embed neither of its two addresses are no prefix', () => {
+  assert.deepEqual(nat64PrefixesOf(['192.0.0.170', '2606:4700::1111', '2a01:db8::192.0.0.172', 'x']), [])
 })

@@ -36,6 +36,9 @@ if (import.meta.main) {
     if (name === 'inside.example.org') return [INSIDE]
     if (name === 'mixed.example.org') return [INSIDE, PUBLIC_ADDRESS]
     if (name === 'own.example.org') return [OWN_ADDRESS, NEIGHBOUR_ADDRESS]
+    // Below a prefix of this network's own, which looks like any other public address: 127.0.0.1 in IPv4.
+    if (name === 'translated.example.org') return ['2a01:db8:0:0:0:0:7f00:1']
+    if (name === 'ipv4only.arpa') return ['192.0.0.170', '2a01:db8:0:0:0:0:c000:aa']
     if (name === 'quick.example.org') return [PUBLIC_ADDRESS]
     // Whatever is below the search domain is public, and another's.
     if (name.endsWith(`.${SEARCH_DOMAIN}`)) return [PUBLIC_ADDRESS]
@@ -45,7 +48,7 @@ if (import.meta.main) {
   const front = listen((socket: Socket) => proxy.accept(socket)).listen(PROXY_PORT, INSIDE)
 
   const asked: Asked = { answers: {}, lookUps: {}, inside: 0, openThen: 0 }
-  for (const name of ['rebound-1', 'inside', 'mixed', 'own', 'unknown']) {
+  for (const name of ['rebound-1', 'inside', 'mixed', 'own', 'unknown', 'translated']) {
     asked.answers[`GET ${name}`] = await get(`http://${name}.example.org/`)
   }
   for (const name of ['rebound-2', 'inside', 'mixed', 'own']) {

@@ -63,10 +63,10 @@ export async function inOwnInternet<T>(script: string): Promise<T> {
   }
 }
 
-const [A, IN] = [1, 1]
+const [A, AAAA, IN] = [1, 28, 1]
 
-/** A name server on port 53 of the loopback. `answer`: the addresses for the nth question for a name, from 1; null: unknown;
- *  undefined: silence. */
+/** A name server on port 53 of the loopback. `answer`: the addresses for the nth question for a name, from 1, those of IPv6 with all
+ *  their groups; null: unknown; undefined: silence. */
 export async function startNameServer(
   answer: (name: string, nth: number) => string[] | null | undefined,
 ): Promise<{ asked: Map<string, number>; close(): void }> {
@@ -78,7 +78,8 @@ export async function startNameServer(
     if (isAddress) asked.set(name, (asked.get(name) ?? 0) + 1)
     const addresses = answer(name, asked.get(name) ?? 1)
     if (addresses === undefined) return
-    const records = isAddress ? (addresses ?? []).map(recordOf) : []
+    const isOfFamily = (address: string): boolean => address.includes(':') === (type === AAAA)
+    const records = isAddress || type === AAAA ? (addresses ?? []).filter(isOfFamily).map(recordOf) : []
     const head = Buffer.alloc(12)
     query.copy(head, 0, 0, 2)
     // An authoritative answer; 3: there is no such name.
@@ -102,13 +103,16 @@ function questionOf(query: Buffer): { name: string; type: number; end: number } 
 }
 
 function recordOf(address: string): Buffer {
-  const record = Buffer.alloc(16)
+  const isV4 = !address.includes(':')
+  const groups = address.split(':').map((group) => Number.parseInt(group, 16))
+  const bytes = isV4 ? address.split('.').map(Number) : groups.flatMap((group) => [group >> 8, group & 0xff])
+  const record = Buffer.alloc(12 + bytes.length)
   // The name stands in the question, at byte 12.
   record.writeUInt16BE(0xc00c, 0)
-  record.writeUInt16BE(A, 2)
+  record.writeUInt16BE(isV4 ? A : AAAA, 2)
   record.writeUInt16BE(IN, 4)
-  record.writeUInt16BE(4, 10)
-  Buffer.from(address.split('.').map(Number)).copy(record, 12)
+  record.writeUInt16BE(bytes.length, 10)
+  Buffer.from(bytes).copy(record, 12)
   return record
 }
 
