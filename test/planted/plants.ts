@@ -24,7 +24,7 @@ const schedule: Witness = {
 }
 const egress: Witness = {
   file: 'src/adapters/egress/egress-proxy.test.ts',
-  test: 'names that change their answer, lead inside, to both, to another name or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on',
+  test: 'names that change their answer, lead inside, to both, to another name, through NAT64 or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on',
 }
 const kubernetes = (test: string): Witness => ({
   file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.test.ts',
@@ -463,18 +463,58 @@ export const PLANTS: Plant[] = [
   {
     name: 'the checked address is dialled: one good address lets all of a name through',
     file: 'src/adapters/egress/open-upstream.ts',
-    replace: 'addresses.filter((address) => mayReachAny === true || isPublicAddress(address)).slice(0, MAX_ADDRESSES)',
-    by: '(addresses.some((address) => isPublicAddress(address)) ? addresses.slice(0, MAX_ADDRESSES) : [])',
+    replace: 'addresses.filter(isOpen).slice(0, MAX_ADDRESSES)',
+    by: '(addresses.some(isOpen) ? addresses.slice(0, MAX_ADDRESSES) : [])',
     seenBy: egress,
   },
   {
     name: 'the host’s own networks are not reached: public addresses of its own are',
     file: 'src/adapters/egress/public-address.ts',
-    replace: ' && !networksOf(interfaces).check(address, type)',
+    replace: ' || networksOf(interfaces).check(address, type)',
     by: '',
     seenBy: {
       file: 'src/adapters/egress/public-address.test.ts',
       test: 'addresses of this machine and of the networks that it is on are none of the internet, public or not',
+    },
+  },
+  {
+    name: 'the host’s own networks are not reached: NAT64 leads there',
+    file: 'src/adapters/egress/open-upstream.ts',
+    replace: 'isPublicAddress(address, { nat64 })',
+    by: 'isPublicAddress(address)',
+    seenBy: {
+      file: 'src/adapters/egress/open-upstream.test.ts',
+      test: 'a prefix that the name servers show: only what it translates to a public address is dialled, and they are asked once',
+    },
+  },
+  {
+    name: 'a broken relay costs one wait: each turn waits',
+    file: 'src/adapters/docker/sandbox/relay/relay-pool.ts',
+    replace: 'if (leftMs <= 0) {',
+    by: 'if (leftMs < -1e9) {',
+    seenBy: {
+      file: 'src/adapters/docker/sandbox/relay/relay-pool.test.ts',
+      test: 'a worker that was restarted finds the relay broken: its first turn waits, and no other',
+    },
+  },
+  {
+    name: 'files of rows are pinned: other bytes are taken',
+    file: 'src/activities/grading/pin-files.ts',
+    replace: 'if (expected === undefined || expected === sha256) return',
+    by: 'if (expected !== null) return',
+    seenBy: {
+      file: 'src/activities/grading/pin-files.test.ts',
+      test: 'a file that the first grading fetched has other bytes at the next: no container runs, and the failure names both hashes',
+    },
+  },
+  {
+    name: 'an import has limits: rows that share a text are counted once',
+    file: 'src/adapters/datasets/read-parquet.ts',
+    replace: 'if (left < 0) return',
+    by: 'if (left < -1e12) return',
+    seenBy: {
+      file: 'src/adapters/datasets/parquet-rows.test.ts',
+      test: 'a small file whose rows share one text is refused by what they hold together',
     },
   },
   {

@@ -52,12 +52,11 @@ export async function dialPublic(
   const { mayReachAny, signal, dial = (at) => connect({ host: at.address, port: at.port }) } = options
   const { resolve = mayReachAny === true ? resolveOnHost : resolvePublic } = options
   const addresses = isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, signal) : [host]
-  const mayBeOpen = addresses.filter((address) => mayReachAny === true || isPublicAddress(address))
-  const isTranslated = mayReachAny !== true && mayBeOpen.some((address) => isIP(address) === 6)
-  const nat64 = isTranslated ? await withinTime(nat64Of(options.resolve ?? resolveV6), RESOLVE_MS, signal) : []
-  const open = mayBeOpen
-    .filter((address) => mayReachAny === true || isPublicAddress(address, { nat64 }))
-    .slice(0, MAX_ADDRESSES)
+  const mayBeTranslated = addresses.some((address) => isIP(address) === 6 && isPublicAddress(address))
+  const asksFirst = mayReachAny !== true && mayBeTranslated
+  const nat64 = asksFirst ? await withinTime(nat64Of(options.resolve ?? resolveV6), RESOLVE_MS, signal) : []
+  const isOpen = (address: string): boolean => mayReachAny === true || isPublicAddress(address, { nat64 })
+  const open = addresses.filter(isOpen).slice(0, MAX_ADDRESSES)
   if (open.length === 0) throw new EgressRefused('the name leads to no public address')
   for (const [index, address] of open.entries()) {
     try {
