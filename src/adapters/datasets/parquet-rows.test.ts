@@ -3,6 +3,7 @@
  * worker that imports it runs out of memory, with all that it was doing.
  */
 import assert from 'node:assert/strict'
+import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -60,6 +61,17 @@ test('a text, and a list, that is longer than a cell may be is refused with its 
 test('a small file whose rows share one text is refused by what they hold together', async () => {
   const path = await saved('bomb.parquet', repeated(900, 'x'.repeat(60 * 1024)), 100)
   assert.match(await refusalOf(path), /at most 1048576 bytes in all/)
+})
+
+test('a file that is longer than its rows may be is not fetched to find that out', async () => {
+  const rows = Array.from({ length: 100 }, () => ({ text: randomBytes(20_000).toString('hex') }))
+  const path = join(folder, 'long.parquet')
+  await writeFile(path, writeParquet({ schema: { text: 'text' }, rows, compression: 'UNCOMPRESSED' }))
+  let fetched = 0
+  const onProgress = ({ bytes }: { bytes: number }): void => void (fetched = bytes)
+  const reading = readSource({ kind: 'file', path }, { hubUrl: null, limits: SMALL, onProgress })
+  await assert.rejects(reading, /at most 1048576 bytes in all, got at least 4\d{6}\./)
+  assert.ok(fetched < SMALL.bytes, `${fetched} bytes were fetched`)
 })
 
 test('a file that takes more memory than its rows may have ends its own reader, and this process goes on', async () => {

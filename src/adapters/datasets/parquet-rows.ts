@@ -86,6 +86,20 @@ export async function readParquet({ file, name, limits, used, onRows }: ReadParq
   try {
     await new Promise<void>((resolve, reject) => {
       const watch = watchReader({ reader, name, limits, reject })
+      // Fetched, or sent and not yet taken: the file says how much is wanted at once, and all of it is here meanwhile.
+      let heldBytes = 0
+      const fetchPart = async ({ id, start, end }: Extract<FromReader, { kind: 'slice' }>): Promise<void> => {
+        const bytes = Math.max(0, end - start)
+        heldBytes += bytes
+        if (heldBytes > limits.bytes) {
+          throw tooLarge(name, excessOf({ kind: 'over', limit: 'bytes', got: heldBytes }, limits))
+        }
+        watch.fetching(1)
+        const part = await file.slice(start, end)
+        watch.fetching(-1)
+        await tell(reader, { kind: 'part', id, bytes: new Uint8Array(part) })
+        heldBytes -= bytes
+      }
       reader.on('error', (cause) => reject(unreadable(name, cause.message, cause)))
       reader.on('exit', (code, signal) => {
         // The kernel, or the engine of the language, has ended it: none of its own answers looks like that.
@@ -97,13 +111,8 @@ export async function readParquet({ file, name, limits, used, onRows }: ReadParq
         watch.heard()
         switch (message.kind) {
           case 'slice':
-            watch.fetching(1)
-            Promise.resolve(file.slice(message.start, message.end)).then(
-              (part) => {
-                watch.fetching(-1)
-                tell(reader, { kind: 'part', id: message.id, bytes: new Uint8Array(part) })
-              },
-              (error: unknown) => reject(isLonghaulError(error) ? error : unreadable(name, String(error), error)),
+            fetchPart(message).catch((error: unknown) =>
+              reject(isLonghaulError(error) ? error : unreadable(name, String(error), error)),
             )
             return
           case 'rows':
@@ -117,7 +126,7 @@ export async function readParquet({ file, name, limits, used, onRows }: ReadParq
             return resolve()
         }
       })
-      tell(reader, { kind: 'read', byteLength: file.byteLength, limits, used })
+      void tell(reader, { kind: 'read', byteLength: file.byteLength, limits, used })
     })
   } finally {
     reader.kill('SIGKILL')
@@ -127,8 +136,11 @@ export async function readParquet({ file, name, limits, used, onRows }: ReadParq
 const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
 
 /** A reader that has ended says so by its exit. */
-function tell(reader: ChildProcess, message: ToReader): void {
-  if (reader.connected) reader.send(message, () => undefined)
+function tell(reader: ChildProcess, message: ToReader): Promise<void> {
+  return new Promise((resolve) => {
+    if (reader.connected) reader.send(message, () => resolve())
+    else resolve()
+  })
 }
 
 interface WatchInput {
