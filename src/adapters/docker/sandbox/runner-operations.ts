@@ -15,7 +15,7 @@ import {
 
 /** git on a big repository may take its time. */
 const CAPTURE_TIMEOUT_MS = 180_000
-/** Of processors, for one capture or one hash of a tree: as much as Git may wait in all. */
+/** Of processors, for one capture or one hash of a tree: what Git takes for about 3 GB of new files. */
 const GIT_CPU_MS = 60_000
 const STATE_TIMEOUT_MS = 60_000
 /** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
