@@ -1,8 +1,8 @@
-/** Where an entry names no port. */
+/** Ports of an entry that names none. */
 const USUAL_PORTS = [80, 443]
 
-/** Letters, digits, hyphens and underscores between dots (RFC 1123), at most 63 in a label. Resolvers disagree about anything else: one
- *  ends a name at a zero byte, another reads `%` as the scope of an address. */
+/** Letters, digits, hyphens and underscores between dots (RFC 1123), with at most 63 in a label. Resolvers disagree about everything
+ *  else: one ends a name at a zero byte, another reads `%` as the scope of an address. */
 const NAME = /^(?!.{254})[a-z0-9_-]{1,63}(?:\.[a-z0-9_-]{1,63})+$/
 
 export interface HostRequest {
@@ -12,7 +12,7 @@ export interface HostRequest {
 }
 
 export function isAllowedHost({ host, port }: HostRequest, allowed: readonly string[]): boolean {
-  // A name may end in the dot of the root.
+  // A fully qualified name may end with the root's dot.
   const name = host.toLowerCase().replace(/\.$/, '')
   if (!NAME.test(name)) return false
   return allowed.some((entry) => {

@@ -1,4 +1,4 @@
-/** Milliseconds since 1970 of a published date; one that names no zone is UTC. Null when it is no date. */
+/** Returns a published date as milliseconds since 1970; without a time zone it is UTC. Null if it is not a date. */
 export function instant(text: string): number | null {
   const match = /^(\d{4}-\d{2}-\d{2})(?:[T ](\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?)\s?(Z|[+-]\d{2}:?\d{2})?)?$/.exec(text)
   if (match === null) return null

@@ -1,26 +1,26 @@
-/** Something of ours in an engine, as its labels and its state tell it. Ages in milliseconds. */
+/** A resource of ours in an engine, as described by its labels and state. Ages are in milliseconds. */
 export interface OrphanedResourceFacts {
   kind: 'container' | 'network' | 'volume'
   role: string
-  /** Identity of the Temporal namespace that knows the owner; empty where the owner is no workflow. */
+  /** Identity of the Temporal namespace that knows the owner; empty if the owner is not a workflow. */
   namespaceId: string
   host: string
   ageMs: number
-  /** Infinity where no label says it. */
+  /** Infinity if no label states it. */
   leaseMs: number
   maxLifeMs: number
   /** `created` never ran; networks and volumes are `ready`. */
   state: 'created' | 'running' | 'ended' | 'ready'
-  /** Since it ended; null for everything else. */
+  /** Time since it ended; null for all other states. */
   endedForMs: number | null
-  /** Whether its own dead-man switch ended it: the lease was over at that moment. */
+  /** Whether the container's own lease watchdog ended it, so that its lease had expired. */
   endedByLease: boolean
 }
 
-/** Who looks: a sandbox host of one namespace. */
+/** The viewpoint of the decision: a sandbox host of one namespace. */
 export interface Reaper {
   host: string
-  /** Null where the server could not say yet: then nothing is known to be ours. */
+  /** Null if the server has not reported it yet; then no resource is known to be ours. */
   namespaceId: string | null
 }
 
@@ -45,15 +45,16 @@ export type RemoveReason =
 
 export type ReapDecision = { kind: 'keep'; why: KeepReason } | { kind: 'remove'; why: RemoveReason }
 
-/** What the server says about a workflow id, at this moment. */
+/** The server's current answer about a workflow id. */
 export type OwnerState = { kind: 'running'; runId: string } | { kind: 'closed' } | { kind: 'unknown' }
 
-/** Image builds take a second, and their four requests with all their deadlines this long; older ones were left by a killed process. */
+/** An image build takes a second, and at most this long with the deadlines of its four requests. An older build container was left
+ *  by a killed process. */
 const BUILD_LIFE_MS = 20 * 60_000
 
 /**
- * First half of the decision: what follows without asking the owner. A resource of another stack or host is never touched, at
- * any age: our Temporal server cannot tell whether its owner is open.
+ * First half of the decision, without asking the owner. A resource of another stack or host is never touched at any age, because our
+ * Temporal server cannot tell whether its owner is open.
  */
 export function decideReap(facts: OrphanedResourceFacts, reaper: Reaper): ReapDecision | { kind: 'ask-owner' } {
   const { namespaceId, host, role, ageMs, leaseMs, maxLifeMs } = facts
@@ -69,16 +70,16 @@ export function decideReap(facts: OrphanedResourceFacts, reaper: Reaper): ReapDe
 
 export interface OwnedPlacement {
   role: string
-  /** Execution of the owner that created it. */
+  /** Run id of the owner's execution that created it. */
   ownerRun: string
-  /** Whether the same execution has placed the episode anew since. */
+  /** Whether the same execution has placed the episode again since. */
   hasNewerPlacement: boolean
 }
 
 /**
- * Second half: the owner's state decides. A placement counts as superseded only by its own execution: another one of the
- * same id (a reset, a repetition) may have adopted the container under its old labels.
- * @param state null where the server could not be asked: then only its maximum life ends it
+ * Second half: the owner's state decides. Only a placement's own execution can supersede it, because another execution of the same id
+ * (a reset, a repetition) may have adopted the container with its old labels.
+ * @param state null if the server could not be asked; then only the maximum life ends it
  */
 export function judgeOwner(state: OwnerState | null, placement: OwnedPlacement): ReapDecision {
   if (state === null) return keep('owner-unanswered')

@@ -26,7 +26,7 @@ import { connectStore, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { fileURLToPath } from 'node:url'
 
-/** All workflows and their short bookkeeping. */
+/** Composes the worker for all workflows and their short bookkeeping. */
 export async function composeControl(
   environment: WorkerEnvironment,
   connection: NativeConnection,
@@ -75,7 +75,7 @@ export async function composeControl(
         activities,
         ...deploymentOf(environment.buildId),
         maxConcurrentActivityTaskExecutions: 16,
-        // Entries, not bytes: an episode holds about 30 KB, so this is far below a small heap.
+        // Counts entries and not bytes: an episode takes about 30 KB, so this is far below a small heap.
         maxCachedWorkflows: 1_000,
       },
     ],
@@ -83,7 +83,8 @@ export async function composeControl(
   }
 }
 
-/** Workflows that say nothing else go on in the newest build, so a build has no work left once its open groups have ended. */
+/** Workflows without a versioning behaviour of their own move to the newest build, so a build has no work left once its open groups
+ *  have ended. */
 function deploymentOf(buildId: string | null): Pick<WorkerOptions, 'workerDeploymentOptions'> {
   if (buildId === null) return {}
   return {
@@ -95,12 +96,12 @@ function deploymentOf(buildId: string | null): Pick<WorkerOptions, 'workerDeploy
   }
 }
 
-/** A model directory is named relative to its recipe; a recipe that came as text has no place, so each folder is tried. */
+/** A model directory is named relative to its recipe. A recipe given as text has no location, so every recipe folder is tried. */
 function findModel(base: string, recipeDirs: readonly string[]): string {
   return findBeside(base, recipeDirs) ?? resolve(recipeDirs[0] ?? '.', base)
 }
 
-/** Null where no folder of recipes has it. */
+/** Returns null if no recipe folder contains it. */
 function findBeside(path: string, recipeDirs: readonly string[]): string | null {
   if (isAbsolute(path)) return path
   return recipeDirs.map((dir) => resolve(dir, path)).find((candidate) => existsSync(candidate)) ?? null
@@ -109,12 +110,13 @@ function findBeside(path: string, recipeDirs: readonly string[]): string | null 
 type Connection = Pick<NativeConnection, 'workflowService' | 'withDeadline'>
 type QueueType = NonNullable<Parameters<Connection['workflowService']['describeTaskQueue']>[0]['taskQueueType']>
 
-/** `temporal.api.enums.v1.TaskQueueType`, whose package is none of the worker's. */
+/** `temporal.api.enums.v1.TaskQueueType`, from a package that the worker does not depend on. */
 const ACTIVITY = 2 as unknown as QueueType
 
 const CALL_TIMEOUT_MS = 5_000
 
-/** Who polls for work on sandboxes, as the server remembers it for some minutes. Null where it does not answer. */
+/** Lists the workers that poll for sandbox work, which the server remembers for some minutes. Returns null if the server does not
+ *  answer. */
 async function sandboxPollers(connection: Connection, namespace: string): Promise<string[] | null> {
   try {
     const { pollers } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
@@ -130,23 +132,24 @@ async function sandboxPollers(connection: Connection, namespace: string): Promis
   }
 }
 
-/** Prebuilt where the package is installed or the stack has built it; made on the spot while developing. */
+/** Loads the prebuilt bundle if the package or the stack has one; during development the bundle is built on the spot. */
 export async function loadWorkflowBundle(codePath: string | null): Promise<WorkflowBundleOption> {
   if (codePath !== null) return { codePath: withConverter(codePath) }
   const packed = fileURLToPath(new URL('../workflow-bundle.js', import.meta.url))
-  // The package's bundle writes failures in the clear.
+  // The package's bundle does not encrypt failures.
   if (existsSync(packed) && failureConverterOf().failureConverterPath === undefined) return { codePath: packed }
   return buildWorkflowBundle()
 }
 
-/** Runs that no client has begun a trace for, of schedules and the Temporal UI, begin their own. A bundle of other code stays as it is. */
+/** Makes runs of schedules and the Temporal UI, for which no client began a trace, begin their own. A bundle of other code is not
+ *  changed. */
 export function withTraces(bundle: WorkflowBundleOption, settings: TraceSettings | null): WorkflowBundleOption {
   if (settings === null) return bundle
   const code = 'code' in bundle ? bundle.code : readFileSync(bundle.codePath, 'utf8')
   return { code: code.replace(TRACE_SWITCH, traceSwitch(settings.ratio)) }
 }
 
-/** @throws LonghaulError `Config.Invalid` for a bundle without the failure converter where payloads are encrypted */
+/** @throws LonghaulError `Config.Invalid` if payloads are encrypted and the bundle lacks the failure converter */
 function withConverter(codePath: string): string {
   if (failureConverterOf().failureConverterPath === undefined) return codePath
   if (readFileSync(codePath, 'utf8').includes(ENCODES_FAILURES)) return codePath
@@ -156,7 +159,7 @@ function withConverter(codePath: string): string {
   })
 }
 
-/** Works on the sources (`.ts`) and on the compiled package (`.js`) alike. */
+/** Works with the sources (`.ts`) and with the compiled package (`.js`). */
 export async function buildWorkflowBundle(): Promise<{ code: string }> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const workflowsPath = fileURLToPath(new URL(`../workflows/index.${extension}`, import.meta.url))

@@ -18,20 +18,21 @@ interface OpenPodsInput {
   log: (message: string, facts: Record<string, string | number>) => void
 }
 
-/** The sandboxes of agents in a namespace of a cluster. */
+/** Agents' sandboxes in a namespace of a cluster. */
 export interface Pods {
   cluster: Cluster
   host: PodSandboxHost
-  /** Names the namespace, not this machine: every worker that reaches the namespace serves its sandboxes, so none is lost with a worker's machine. */
+  /** Identifies the namespace and not this machine: every worker that reaches the namespace serves its sandboxes, so none is lost
+   *  with a worker's machine. */
   hostId: string
   hostQueue: string
-  /** Tells two clusters apart whose namespaces have one name. */
+  /** Distinguishes two clusters whose namespaces have the same name. */
   identity: string
   watched: WatchedEngine
   listHeld: () => Promise<Held[]>
 }
 
-/** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` where the cluster refuses this worker */
+/** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` if the cluster refuses this worker */
 export async function openPods({ environment, pods, namespaceId, grade, log }: OpenPodsInput): Promise<Pods> {
   const cluster = await connectCluster({ namespace: pods.namespace })
   const { server, namespace } = cluster

@@ -29,12 +29,12 @@ import { writeGateReport } from '../activities/gate/close-gate.ts'
 import { writeReport } from '../activities/evaluation/write-report.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
 
-/** The workers of one role, and how to release what they hold. */
+/** The workers of one role, and how to release their resources. */
 export interface Composed {
   workers: Omit<WorkerOptions, 'connection'>[]
   /** Rejects with the reason why the process must end. */
   broken?: Promise<never>
-  /** The process has been told to stop, or one of its workers has ended. */
+  /** Called when the process is told to stop, or one of its workers has ended. */
   beginStop?(): void
   dispose(): Promise<void>
 }
@@ -66,7 +66,7 @@ async function runOwners(connection: NativeConnection, namespace: string) {
   }
 }
 
-/** Aggregation in a process of its own, so that it never blocks the loop that serves workflow tasks. */
+/** Aggregation runs in its own process, so that it never blocks the event loop that serves workflow tasks. */
 async function composeArtifacts(environment: WorkerEnvironment, between: Interposers): Promise<Composed> {
   const store = await connectStore(environment, between)
   const activities = createArtifactActivities({
@@ -88,7 +88,7 @@ interface ArtifactDependencies {
   suites: SuiteReader
 }
 
-/** What reads many records and writes few. */
+/** Activities that read many records and write few. */
 function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
   const { store, recipes, tasks } = deps
   const track = createTracking(deps)

@@ -30,10 +30,10 @@ import { requireRuntime } from '../adapters/docker/container/create-container.ts
 import { listSandboxes } from '../adapters/docker/container/list-sandboxes.ts'
 import type { HostFacts, HostResources } from '../contracts/hosts.types.ts'
 
-/** Containers that start or grade at once: on few cores more of them only wait for each other. */
+/** Maximum number of containers that start or grade concurrently. On few cores, more of them only wait for each other. */
 const MAX_STARTING = 4
 
-/** Three workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
+/** Composes three workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
 export async function composeSandbox(
   environment: WorkerEnvironment,
   connection: NativeConnection,
@@ -85,13 +85,13 @@ export async function composeSandbox(
 
 type Machine = Awaited<ReturnType<typeof openMachine>>
 
-/** The engine of this machine with what guards its images and sandboxes, and what both workers read. */
+/** Opens the engine of this machine together with the parts that both workers share: the guards of its images and sandboxes. */
 async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
   const { temporal, cacheDir, sandboxRuntime, sandboxCpus, sandboxMemoryMiB } = environment
   const namespaceId = await requireNamespaceId(connection, temporal.namespace)
   const store = await connectStore(environment, between)
   const engine = await connectEngine()
-  // Of a pod it is the name of a RuntimeClass.
+  // For pods it is the name of a RuntimeClass.
   const runtime = environment.pods === null ? sandboxRuntime : null
   if (runtime !== null) await requireRuntime(engine, runtime)
   const own = hostIdentity(environment.hostId)
@@ -157,13 +157,11 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
   }
 }
 
-/** Sandboxes on their way: to an image, a place, a start. On a full host at most a few wait; the others wait in the queue, for whichever host has a place first. */
+/** Maximum number of sandboxes that wait for an image, a place or a start. On a full host only a few wait; the others stay in the
+ *  queue for whichever host has a place first. */
 const MAX_OPENING = 8
 
-/**
- * Placements have a queue of their own: on a host that is full they wait, and nothing that a waiting sandbox depends on may stand
- * behind them.
- */
+/** Placements have their own queue. On a full host they wait, and nothing that a waiting sandbox depends on may queue behind them. */
 function placementWorkers(
   { engine, watched, keeper, hostId, shared, door, admission }: Machine,
   environment: WorkerEnvironment,
@@ -188,20 +186,21 @@ function placementWorkers(
       verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
     }),
   })
-  // The one that waits here says in its heartbeats for what; more would keep them from a host that has room first, or joins later.
+  // The placement that waits here reports in its heartbeats what it waits for. More of them would be kept from a host that has room
+  // earlier or joins later.
   const isFull = (): boolean => admission.waiting() > 0
   const pauseMs = (opening: number): number => placementPauseMs(admission.share(), opening)
   return [
     {
       taskQueue: QUEUES.placement,
       tuner: activitiesOnly(createWorkSlots({ slots: MAX_OPENING, door, isFull, pauseMs })),
-      // One question at a time, so that a host that is drained has at most one open, and the pause spreads placements over hosts.
+      // One poll at a time, so that a drained host has at most one open, and the pause spreads placements over hosts.
       activityTaskPollerBehavior: { type: 'simple-maximum', maximum: 1 } as const,
       activities,
     },
     {
       taskQueue: QUEUES.sandbox,
-      // Waiting for a place among the graders costs a slot and nothing else. Placements of versions without a placement queue arrive here.
+      // Waiting for a grading slot only occupies an activity slot. Placements of versions without a placement queue also arrive here.
       tuner: activitiesOnly(createWorkSlots({ slots: 24, door })),
       activityTaskPollerBehavior: { type: 'simple-maximum', maximum: 2 } as const,
       activities,
@@ -210,12 +209,13 @@ function placementWorkers(
 }
 
 /**
- * Steps of the sandboxes that this host holds. A step lasts minutes and mostly waits for samples, while one that waits for two minutes to be
- * begun takes the host for gone: no sandbox may wait for another one's step, so admission alone bounds how many there are.
+ * Maximum number of concurrent steps of the sandboxes that this host holds. A step lasts minutes and mostly waits for samples, and a
+ * step that is not started within two minutes makes its episode take the host for gone. No sandbox may therefore wait for another one's
+ * step, and only admission limits their number.
  */
 const MAX_HELD = 10_000
 
-/** The worker of the sandboxes that this machine holds. */
+/** The worker for the sandboxes that this machine holds. */
 export function ownSandboxesWorker(
   { hostQueue, shared, door, look }: Pick<Machine, 'hostQueue' | 'shared' | 'door' | 'look'>,
   environment: Pick<WorkerEnvironment, 'leaseMs' | 'policyUrl' | 'policyApiKey'>,
@@ -226,7 +226,7 @@ export function ownSandboxesWorker(
   return {
     taskQueue: hostQueue,
     maxConcurrentActivityTaskExecutions: MAX_HELD,
-    // A cluster has many hosts and the server a limit on long polls: few pollers each.
+    // A cluster has many hosts and the server limits long polls, so each host has few pollers.
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
     activities: createHostActivities({
       ...shared,
@@ -242,13 +242,13 @@ export function ownSandboxesWorker(
       seedOf: turnSeed,
       now: Date.now,
       stopwatch: () => performance.now(),
-      // Two may be lost before the third comes too late.
+      // Two renewals may be lost before the third comes too late.
       renewEveryMs: environment.leaseMs / 3,
     }),
   }
 }
 
-/** The engine's own id, and where it keeps its data: of two engines on one machine, old versions give both the same id. */
+/** Combines the engine's id with its data directory, because old versions give the same id to both engines of one machine. */
 async function engineIdentity({ docker }: Engine): Promise<string> {
   const { ID: id, DockerRootDir: root } = (await docker.info()) as { ID?: string; DockerRootDir?: string }
   return `${id ?? 'unknown'} ${root ?? ''}`.trim()
@@ -261,7 +261,8 @@ interface HostLookInput {
   door: Pick<HostDoor, 'isOpen'>
 }
 
-/** What a host holds, as its engine tells it: sandboxes and gradings of this Temporal namespace, whichever worker opened them. */
+/** Reports what a host holds according to its engine: sandboxes and gradings of this Temporal namespace, including those that other
+ *  workers opened. */
 export function createHostLook({ engine, namespaceId, admission, door }: HostLookInput): () => Promise<HostFacts> {
   const since = new Date().toISOString()
   let gradings = 0

@@ -32,10 +32,11 @@ import { connectStore, chatClientsOf, policyClientsOf, putToSleep, type Interpos
 import { startEngineWatch, type StateOf } from './engine-watch.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
-/** Jobs wait for each other inside the process; further slots keep publishing and releasing from waiting for a job of hours. */
+/** Training jobs wait for each other inside the process. The further slots keep publishing and releasing from waiting behind a job
+ *  of hours. */
 const SLOTS = 4
 
-/** The workflows of the runs that this worker serves. */
+/** Looks up the workflows of the runs that this worker serves. */
 interface RunOwners {
   namespaceId: string
   stateOf: StateOf
@@ -94,14 +95,14 @@ interface TrainerDependencies extends PublishDependencies {
   engines: EngineDependencies
 }
 
-/** Training jobs and the publishing of what they make. */
+/** Composes training jobs and the publishing of their policies. */
 function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   const { store } = deps
   const launcherOf = createLauncher(deps.trainer)
   const oneAtATime = createMutex()
   const track = createTracking(deps)
 
-  /** What it makes is kept before anything speaks of it: another host can go on from there. */
+  /** The output is stored before its version is announced, so that another host can continue from it. */
   const train = async ({ run, policy, batch }: TrainingJobInput, job: PreparedJob, scope: ActivityScope) => {
     const { signal } = scope
     const recipe = await deps.recipes(run)
@@ -118,7 +119,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     })
   }
 
-  /** On this machine for as long as the job may read it. */
+  /** Keeps the reference policy on this machine for as long as the job may read it. */
   const withReference = <T>(policy: PolicyRef | null, { signal }: ActivityScope, work: () => Promise<T>): Promise<T> =>
     policy === null ? work() : store.weights.use({ policy, part: 'policy', signal }, work)
 
@@ -130,7 +131,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     try {
       return await recordTraining({ store, job, ...measured })
     } finally {
-      // Also of a job that diverged: its figures say how.
+      // Sent for a diverged job too, because its figures show how it diverged.
       await track(job.run, signal)
     }
   }
@@ -166,7 +167,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
           { store, trainer, policy: store.weights.local(ref) },
           { launcher, scope, oneAtATime },
         )
-        // The wait for the server counts from here: the trainer worked until now.
+        // The wait for the server starts now, because the trainer was working until now.
         waiting.startedMs = Date.now()
         return window
       }
@@ -182,10 +183,10 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       const local = store.weights.local(ref)
       const lease = { part: 'policy', afterMs: policyServer.leaseS * 1000, signal: scope.signal } as const
       await store.weights.use({ policy: ref, ...lease }, async () => {
-        // The wait for the server counts from here: its weights were downloaded until now.
+        // The wait for the server starts now, because its weights were being downloaded until now.
         waiting.startedMs = Date.now()
         if (launch === null) return endOfWaiting(waiting, () => publish(local))
-        // Before the engines start: both need the same GPUs or memory.
+        // Done before the engines start, because both need the same GPUs or memory.
         if (launch.placement === 'shared') await windowOf()
         return endOfWaiting(waiting, () =>
           publishOnEngines(
@@ -194,7 +195,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
             {
               scope,
               publish: () => {
-                // The wait counts from here: the engine has started.
+                // The wait starts now, because the engine has only just started.
                 waiting.startedMs = Date.now()
                 return publish(local)
               },

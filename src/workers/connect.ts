@@ -21,10 +21,10 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { PolicyClient } from '../contracts/policy.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 
-/** Of several servers the next one is asked after this long. */
+/** With several servers, the next one is tried after this time. */
 const MOVE_ON_MS = 10_000
 
-/** The key stays in this process: it is in no recipe, record or history. */
+/** Creates policy clients. The key stays in this process and is in no recipe, record or history. */
 export function policyClientsOf(
   { policyUrl, policyApiKey }: Pick<WorkerEnvironment, 'policyUrl' | 'policyApiKey'>,
   { recipes, store }: { recipes: RecipeReader; store: Pick<ArtifactStore, 'readRecord'> },
@@ -51,7 +51,7 @@ export function policyClientsOf(
   })
 }
 
-/** One server outside of a worker, for `longhaul policy-server check`. */
+/** Connects to one server outside a worker, for `longhaul policy-server check`. */
 export function connectToOneServer(
   server: Pick<PolicyClientOptions, 'kind' | 'url' | 'publish' | 'timeouts'>,
   env: NodeJS.ProcessEnv = process.env,
@@ -60,16 +60,16 @@ export function connectToOneServer(
   return createPolicyClient({ ...server, ...(apiKey === '' ? {} : { apiKey }) })
 }
 
-/** An engine that takes longer is ended, which frees its memory as well. */
+/** An engine that takes longer to fall asleep is stopped, which frees its memory too. */
 const SLEEP_TIMEOUTS = { requestMs: 120_000, giveUpAfterMs: 10_000 }
 
-/** vLLM asks for no key at the routes of its development mode. @throws LonghaulError where it does not fall asleep */
+/** vLLM requires no key at the routes of its development mode. @throws LonghaulError if the engine does not fall asleep */
 export async function putToSleep({ url, signal }: { url: string; signal: AbortSignal }): Promise<void> {
   const connection = connectToServer({ url, timeouts: SLEEP_TIMEOUTS })
   await sleepUntilLoad((exchange) => connection({ ...exchange, signal }))
 }
 
-/** Endpoints have keys of their own, in the variable that the recipe names. */
+/** Creates clients of chat endpoints. Each endpoint has its own key, in the variable that the recipe names. */
 export function chatClientsOf(recipes: RecipeReader, env: NodeJS.ProcessEnv = process.env): ChatClients {
   return createChatClients({
     recipes,
@@ -100,8 +100,8 @@ function readKey(name: string | null, env: NodeJS.ProcessEnv): { apiKey?: string
 }
 
 /**
- * The artifact store of this worker; activities report waits for it in their heartbeats.
- * @throws LonghaulError `Config.Invalid` for a bucket that cannot keep the promises of a store
+ * Connects to the artifact store of this worker. Activities report waits for it in their heartbeats.
+ * @throws LonghaulError `Config.Invalid` for a bucket that cannot give the guarantees of a store
  */
 export async function connectStore(
   { artifacts, weights, storePatienceMs }: WorkerEnvironment,
@@ -116,7 +116,7 @@ export async function connectStore(
   return watchStore({ store: between.store(store), name: artifacts, patienceMs: storePatienceMs })
 }
 
-/** What stands between a worker's activities and the outside world. The product lets everything through. */
+/** Wrappers between a worker's activities and the outside world. In production they pass everything through. */
 export interface Interposers {
   store(store: ArtifactStore): ArtifactStore
   sandbox(host: SandboxHost): SandboxHost
@@ -129,7 +129,8 @@ export const PASS_THROUGH: Interposers = {
   policy: (client) => client,
 }
 
-/** What a host keeps for the workflows of a namespace bears its identity: containers by a label, engines by their folder. */
+/** Resources that a host keeps for the workflows of a namespace carry the namespace's identity: containers as a label, engines as
+ *  their folder. */
 export async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
   const id = await namespaceIdOf(connection, namespace)
   if (id !== null) return id

@@ -5,10 +5,10 @@ import { toLonghaulError } from '../contracts/errors.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { OwnerState } from '../domain/orphaned-resources.ts'
 
-/** Of a workflow, by its id; null where the server cannot be asked. */
+/** Looks up a workflow by id; null if the server cannot be asked. */
 export type StateOf = (workflowId: string) => Promise<OwnerState | null>
 
-/** A keeper that was killed is missed for this long at most; its sessions move on meanwhile. */
+/** Maximum time until a killed keeper is noticed. Its sessions move to other servers meanwhile. */
 const LONGEST_ROUND_MS = 10_000
 
 interface EngineWatchInput {
@@ -19,9 +19,9 @@ interface EngineWatchInput {
 }
 
 /**
- * Gives signs of life to the engines of this host, starts their keeper where it died, and ends them when the workflow of their run has
- * closed: a run that was terminated ends nothing itself. A server that cannot be asked leaves them as they are. Several trainer workers of a
- * host agree.
+ * Renews the leases of this host's engines, restarts a keeper that died, and ends engines after their run's workflow has closed,
+ * because a terminated run ends nothing itself. If the server cannot be asked, nothing changes. Several trainer workers on a host may
+ * do this concurrently.
  */
 export function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): { stop(): Promise<void> } {
   const stopping = new AbortController()
@@ -37,13 +37,13 @@ export function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchI
         await fleets.renew(run)
       }
     } catch (error) {
-      log.warn('the engines of a run could not be looked after', { run, error: toLonghaulError(error).message })
+      log.warn('the engines of a run could not be checked', { run, error: toLonghaulError(error).message })
     }
   }
   const watch = async (): Promise<void> => {
     while (!signal.aborted) {
       await Promise.all((await fleets.list()).map(look))
-      // Two signs of life may be lost before the third comes too late.
+      // Two renewals may be lost before the third comes too late.
       await sleep(Math.min(LONGEST_ROUND_MS, leaseMs / 3), undefined, { signal }).catch(() => undefined)
     }
   }
@@ -56,7 +56,7 @@ export function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchI
   }
 }
 
-/** A stage asks for engines too, and closes before its run. */
+/** Returns the root workflow's id, because a stage requests engines too and closes before its run. */
 function rootOf({ owner, run }: FleetPlan): string {
   const roots = [workflowIds.train(run), workflowIds.evaluation(run)]
   return roots.find((root) => owner === root || owner.startsWith(`${root}/`)) ?? owner

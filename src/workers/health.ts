@@ -2,18 +2,18 @@ import { createServer, type Server } from 'node:http'
 import { isIP } from 'node:net'
 import { LonghaulError } from '../contracts/errors.ts'
 
-/** What an orchestrator asks a worker process. */
+/** Answers an orchestrator's health checks of a worker process. */
 export interface Health {
-  /** The Temporal workers of the process, once they are made. */
+  /** Registers the Temporal workers of the process once they exist. */
   watch(workers: readonly { getState(): string }[]): void
   close(): Promise<void>
 }
 
 /**
- * LONGHAUL_HEALTH_ADDRESS (`0.0.0.0:9470`): `/live` is answered as long as the event loop turns, `/ready` with 200 while every Temporal
- * worker of the process polls, else with 503 and their states. A Temporal server that is away changes neither: a restart would not bring
- * it back, and no other replica reaches it.
- * @returns null where the variable says nothing
+ * LONGHAUL_HEALTH_ADDRESS (`0.0.0.0:9470`): `/live` is answered while the event loop runs. `/ready` is answered with 200 while every
+ * Temporal worker of the process polls, otherwise with 503 and their states. An unavailable Temporal server changes neither, because a
+ * restart would not help and no other replica would reach the server.
+ * @returns null if the variable is not set
  * @throws LonghaulError `Config.Invalid`
  */
 export async function openHealth(env: NodeJS.ProcessEnv = process.env): Promise<Health | null> {
@@ -28,10 +28,10 @@ export async function openHealth(env: NodeJS.ProcessEnv = process.env): Promise<
     response.writeHead(status, { 'content-type': 'application/json' })
     response.end(`${JSON.stringify({ workers: states })}\n`)
   })
-  // A client that sends its request too slowly is cut off.
+  // Disconnects a client that sends its request too slowly.
   server.requestTimeout = 10_000
   await listen(server, { host, port, address })
-  // The port alone must not keep the process alive.
+  // The listening port alone must not keep the process alive.
   server.unref()
   return {
     watch: (made) => {

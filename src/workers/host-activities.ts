@@ -20,7 +20,7 @@ export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler' | 
   sandbox: SandboxHost
   recipes: RecipeReader
   door: HostDoor
-  /** What this host holds now. */
+  /** Reports what this host currently holds. */
   look: () => Promise<HostFacts>
 }
 
@@ -42,7 +42,7 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
       const after = lastRunBefore(await readTurns(deps.store, episode, known), Number.POSITIVE_INFINITY)
       const request = { mode: capture, after }
       const { patch, lostFiles, failure } = await deps.sandbox.capture(input.sandbox, request, signal)
-      // The first capture is the submission: the bytes before the record, so that the record never names what is not there.
+      // The first capture is the submission. Its bytes are stored before the record, so that the record never names a missing artifact.
       const patchRef = await deps.store.put(episodeKeys.patch(episode), patch)
       await deps.store.claimRecord<CaptureRecord>(episodeKeys.capture(episode), {
         schema: 'longhaul.capture/1',
@@ -66,9 +66,9 @@ export function createHostActivities(deps: HostDependencies): HostActivities {
 }
 
 /**
- * A sandbox belongs to one execution of its episode. After a reset the next execution finds the handle in the history that it
- * inherits, while attempts of the execution before may still be at work in that sandbox.
- * @throws LonghaulError `Sandbox.Foreign`: the episode is placed anew
+ * Requires that the sandbox belongs to this execution of its episode. After a reset, the new execution finds the handle in the history
+ * that it inherits, while attempts of the previous execution may still use that sandbox.
+ * @throws LonghaulError `Sandbox.Foreign`, after which the episode is placed again
  */
 function requireOwnSandbox({ name, ownerRun }: SandboxHandle, owner: ActivityOwner): void {
   if (ownerRun === undefined || ownerRun === owner.ownerRun) return

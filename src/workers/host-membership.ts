@@ -6,9 +6,10 @@ import type { HostHolder, HostState } from '../contracts/hosts.types.ts'
 import { isSameHolder } from '../contracts/host-holder.ts'
 import type { TemporalSettings } from '../platform/temporal-settings.ts'
 
-/** How soon a worker obeys an order: one small call each time. */
+/** Maximum delay until a worker obeys an order. Each check is one small call. */
 const LOOK_EVERY_MS = 3_000
-/** A worker whose arrival no control worker has answered says it again this often: the server keeps 10,000 signals a workflow. */
+/** A worker repeats its announcement at this interval while no control worker has answered. The interval is long because the server
+ *  keeps at most 10,000 signals per workflow. */
 const ANNOUNCE_EVERY_MS = 15 * 60_000
 
 interface MembershipInput {
@@ -22,15 +23,15 @@ interface MembershipInput {
 }
 
 export interface Membership {
-  /** Rejects once a worker of another machine has the name. */
+  /** Rejects once a worker of another machine has taken the name. */
   broken: Promise<never>
   stop(): Promise<void>
 }
 
 /**
- * Joins as a host and obeys what is said of it, until it is stopped. While the server is away the last order stands. A server that has lost its
- * database knows no host: then it joins anew.
- * @throws LonghaulError `Config.Invalid` where another machine has the name
+ * Joins as a host and obeys the operator's orders until it is stopped. While the server is unavailable, the last order stays in force.
+ * If the server has lost its database, it knows no host, and the worker joins anew.
+ * @throws LonghaulError `Config.Invalid` if another machine has the name
  */
 export async function joinAsHost({
   temporal,
@@ -58,7 +59,8 @@ export async function joinAsHost({
   const look = async (): Promise<void> => {
     const state = await readHostState({ connection, host })
     const isOurs = state !== null && isSameHolder(state.holder, holder)
-    // Recorded, and carried out once a control worker is back. One more event at every look would fill the history until then.
+    // The order is recorded, and a control worker carries it out when it is back. Another event at every check would fill the history
+    // until then.
     const isAnnounced = state?.isAttended === false && performance.now() - announcedMs < ANNOUNCE_EVERY_MS
     if (isOurs || isAnnounced) {
       obey(state)

@@ -1,7 +1,7 @@
 /**
- * What no handler has caught belongs to one episode or one connection: a worker serves many, and the activity that is left without an
- * answer ends by its heartbeat and is made again. So the error is logged and nothing else happens. Sockets and streams have handlers of their own;
- * this is for the one that was forgotten.
+ * Logs errors that no handler has caught and keeps the worker running. Such an error belongs to one episode or one connection, while a
+ * worker serves many. The affected activity times out by its heartbeat and is retried. Sockets and streams have their own handlers;
+ * this covers one that was forgotten.
  */
 export function surviveStrayErrors(write: (line: string) => void): () => void {
   const tell =

@@ -9,8 +9,9 @@ import type { TrainingRecord } from '../contracts/training.types.ts'
 import type { Interposers } from './connect.ts'
 
 /**
- * Where the metrics of a worker go, beside the SDK's own (`temporal_…`): LONGHAUL_METRICS_ADDRESS (`127.0.0.1:9464`) is scraped by
- * Prometheus at /metrics, LONGHAUL_METRICS_OTLP (`http://collector:4317`) is sent to a collector of OpenTelemetry. Neither: none.
+ * Configures the export of a worker's metrics, together with the SDK's own (`temporal_…`): Prometheus scrapes LONGHAUL_METRICS_ADDRESS
+ * (`127.0.0.1:9464`) at /metrics; LONGHAUL_METRICS_OTLP (`http://collector:4317`) is the address of an OpenTelemetry collector. Without
+ * either variable nothing is exported.
  * @throws LonghaulError `Config.Invalid`
  */
 export function metricsOptions(env: NodeJS.ProcessEnv = process.env): Pick<TelemetryOptions, 'metrics'> {
@@ -42,7 +43,7 @@ function invalid(message: string): LonghaulError {
   return new LonghaulError({ code: 'Config.Invalid', message })
 }
 
-/** Upper bounds in seconds: a sample of a large model takes minutes, a command is refused after the recipe's limit. */
+/** Upper bounds in seconds. A sample of a large model takes minutes, and the recipe limits a command. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800]
 const BUCKETS = {
   longhaul_sample_seconds: SECONDS,
@@ -52,8 +53,8 @@ const BUCKETS = {
 }
 
 /**
- * Counts what a run does where it becomes true: at the record that this process was the first to write. A repeated attempt, a late
- * worker and a restarted run write no second record, so the sums over all workers count each turn and each episode once.
+ * Counts an event of a run when this process is the first to write its record. A repeated attempt, a late worker and a restarted run
+ * write no second record, so the sums over all workers count each turn and each episode once.
  */
 export function meteredStore(store: ArtifactStore, meter: MetricMeter): ArtifactStore {
   const count = recordCounters(meter)
@@ -67,7 +68,7 @@ export function meteredStore(store: ArtifactStore, meter: MetricMeter): Artifact
     },
     async putRecord(key, record) {
       const ref = await store.putRecord(key, record)
-      // Levels, not sums: the same record again changes nothing.
+      // Gauges and not sums, so the same record again changes nothing.
       if ('schema' in record && record.schema === 'longhaul.training/1') {
         neverFailing(() => show(record as unknown as TrainingRecord))
       }
@@ -76,7 +77,7 @@ export function meteredStore(store: ArtifactStore, meter: MetricMeter): Artifact
   }
 }
 
-/** The record is there: an exporter that refuses a figure must not have the activity tried again, for ever. */
+/** The record is already written. If an exporter refused a figure and the error were thrown, the activity would be retried forever. */
 function neverFailing(count: () => void): void {
   try {
     count()
@@ -85,7 +86,7 @@ function neverFailing(count: () => void): void {
   }
 }
 
-/** What a worker counts, beneath what else stands between it and the world. */
+/** Adds metrics beneath a worker's other wrappers. */
 export function metered(between: Interposers, meter: MetricMeter): Interposers {
   return {
     ...between,
@@ -138,9 +139,10 @@ function recordCounters(meter: MetricMeter): (record: Counted) => void {
   }
 }
 
-/** The one figure with a sign. Gauges of the SDK take none, so it is shown as what it is above zero and what it is below, by a label. */
+/** The loss is the only figure with a sign. The SDK's gauges accept no negative value, so a label separates the parts above and
+ *  below zero. */
 const LOSS = 'longhaul_training_loss'
-/** Figure of a training record, never negative → metric. */
+/** Maps figures of a training record, which are never negative, to metrics. */
 const TRAINING = {
   global_step: 'longhaul_training_step',
   grad_norm: 'longhaul_training_grad_norm',
@@ -174,7 +176,7 @@ function isFigure(value: unknown): value is number {
   return typeof value === 'number' && Number.isFinite(value)
 }
 
-/** Openings that failed count by their code: most of them are placed again and leave no record. */
+/** Failed openings are counted by their code. Most of them are placed again and leave no record. */
 function meteredSandbox(host: SandboxHost, meter: MetricMeter): SandboxHost {
   const openings = meter.createHistogram(
     'longhaul_sandbox_open_seconds',

@@ -52,7 +52,7 @@ test('the engine goes away and comes back: told once each, and sweeping goes on'
 test('a sweep hangs, deaf to its signal: it is given up and the next one begins', async () => {
   const { lines } = await play([() => new Promise(() => undefined), async () => REMOVED], 20)
   assert.deepEqual(lines, [
-    'orphaned resources could not be removed: no end within 20 ms',
+    'orphaned resources could not be removed: not finished within 20 ms',
     'removed orphaned resources: 1',
     'orphaned resources can be removed again',
   ])

@@ -8,10 +8,10 @@ import type { ImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createOwnerRegistry, type ServerConnection } from './workflow-owners.ts'
 
-/** Twice within the minute that an orphaned resource may outlive its lease. */
+/** Two sweeps within the minute for which an orphaned resource may outlive its lease. */
 const INTERVAL_MS = 30_000
 
-/** A frozen engine must not hold a sweep for ever; the next one tries again. */
+/** A frozen engine must not block a sweep forever. The next sweep tries again. */
 const SWEEP_TIMEOUT_MS = 20_000
 
 interface ReaperOptions {
@@ -29,12 +29,12 @@ interface ReaperLog {
 }
 
 interface RunningReaper {
-  /** Resolves when no request of the reaper is under way any more. */
+  /** Resolves when no request of the reaper is in progress. */
   stop(): Promise<void>
 }
 
-/** Sweeps at once and then at intervals until it is stopped. An engine or server that is away costs the sweep, never the
- *  reaper; a failure is logged once, and its end too. */
+/** Sweeps at once and then at intervals until it is stopped. An unavailable engine or server fails the sweep and never the reaper. A
+ *  failure is logged once, and so is its end. */
 export function startReaper(options: ReaperOptions): RunningReaper {
   const stopping = new AbortController()
   const done = sweepUntilStopped(options, stopping.signal)
@@ -64,7 +64,7 @@ async function sweepUntilStopped(options: ReaperOptions, stopping: AbortSignal):
   }
 }
 
-/** Some requests of an engine's client ignore the signal: then waiting ends, and the request dies with its socket. */
+/** Some requests of an engine's client ignore the signal. The wait then ends, and the request dies with its socket. */
 async function withinTime<T>(
   work: (signal: AbortSignal) => Promise<T>,
   { timeoutMs, stopping }: { timeoutMs: number; stopping: AbortSignal },
@@ -72,7 +72,7 @@ async function withinTime<T>(
   const late = AbortSignal.timeout(timeoutMs)
   const signal = AbortSignal.any([late, stopping])
   const { promise: ended, reject } = Promise.withResolvers<never>()
-  const onAbort = (): void => reject(late.aborted ? new Error(`no end within ${timeoutMs} ms`) : signal.reason)
+  const onAbort = (): void => reject(late.aborted ? new Error(`not finished within ${timeoutMs} ms`) : signal.reason)
   signal.addEventListener('abort', onAbort, { once: true })
   const running = work(signal)
   running.catch(() => undefined)
@@ -99,13 +99,13 @@ interface HostReaperInput {
   namespace: string
   connection: ServerConnection
   store: ArtifactStore
-  /** The engine whose images are removed when disk is short. Absent for a cluster, where kubelets remove images. */
+  /** The engine whose images are removed when the disk is nearly full. Absent for a cluster, where kubelets remove images. */
   images?: { engine: Engine; keeper: ImageKeeper; minFreeBytes: number }
   /** @default 30_000 */
   intervalMs?: number
 }
 
-/** The reaper of a sandbox worker. Several workers of one host each have one: they find the same things and agree. */
+/** The reaper of a sandbox worker. Every worker of a host has one. They find the same resources and do not conflict. */
 export function startHostReaper(input: HostReaperInput): RunningReaper {
   const { holder, hostId, namespaceId, namespace, connection, store, images: kept, intervalMs } = input
   const owners = createOwnerRegistry({ connection, namespace, store })
@@ -123,7 +123,7 @@ export function startHostReaper(input: HostReaperInput): RunningReaper {
         now: now(),
         signal,
       })
-      // After the containers: images are free with them.
+      // After the containers, because their removal frees images.
       const images = kept === undefined ? [] : await evictImages({ ...kept, signal })
       if (images.length > 0) logger.info('removed images for room', { images })
       for (const { kind, why } of report.removed) removed.add(1, { kind, why })
@@ -132,8 +132,8 @@ export function startHostReaper(input: HostReaperInput): RunningReaper {
   })
 }
 
-/** Milliseconds since 1970 as of its start, advanced by the kernel's monotonic counter: ages measured by it survive a clock
- *  that jumps an hour, and nothing is reaped for it. */
+/** Milliseconds since 1970 at its start, advanced by the kernel's monotonic counter. Ages measured with it stay correct if the clock
+ *  jumps by an hour, so the jump causes no removal. */
 function createSteadyClock(startMs: number = Date.now()): () => number {
   const started = performance.now()
   return () => startMs + (performance.now() - started)

@@ -33,7 +33,7 @@ describe('what an environment names', () => {
     ['LONGHAUL_CACHE', '/dev/null', ['sandbox', 'trainer'], /got \/dev\/null(?:\/engines)? \((?:EEXIST|ENOTDIR)\)/],
     ['LONGHAUL_BUNDLE', '/nope', ['control'], /at \/nope: there is no such file$/],
     ['LONGHAUL_BUNDLE', '/etc', ['control'], /at \/etc: it is a directory$/],
-    ['LONGHAUL_RECIPES', '/nope', ['control'], /\/nope is none$/],
+    ['LONGHAUL_RECIPES', '/nope', ['control'], /\/nope is not a directory$/],
   ]
 
   for (const [name, value, roles, reason] of UNUSABLE) {

@@ -10,7 +10,7 @@ import { UNNAMED_PYTHON, type WorkerEnvironment } from './worker-environment.ts'
 
 type Need = (environment: WorkerEnvironment) => Promise<void>
 
-/** The store is not among them: each role opens it, and says itself what is wrong with it. */
+/** The store is not listed, because each role opens it and reports its errors. */
 const NEEDS: Readonly<Record<Role, readonly Need[]>> = {
   control: [needsBundle, needsRecipes],
   sandbox: [needsCache],
@@ -19,8 +19,8 @@ const NEEDS: Readonly<Record<Role, readonly Need[]>> = {
 }
 
 /**
- * Programs, files and directories that the environment names and these roles use. An activity would find them unusable in the first run that
- * needs them, long after the start, and each attempt would fail like the last.
+ * Checks programs, files and directories that the environment names and these roles use. Otherwise an activity would find them unusable
+ * in the first run that needs them, long after the start, and every attempt would fail in the same way.
  * @throws LonghaulError `Config.Invalid`, `Config.NotFound`; the message names the variable
  */
 export async function requireUsable(roles: readonly Role[], environment: WorkerEnvironment): Promise<void> {
@@ -33,14 +33,15 @@ async function needsBundle({ bundle }: WorkerEnvironment): Promise<void> {
   await file.close()
 }
 
-/** The last ones are the package's own. */
+/** The last directories are the package's own. */
 async function needsRecipes({ recipeDirs }: WorkerEnvironment): Promise<void> {
   for (const path of recipeDirs.slice(0, -1)) {
     const isDirectory = await stat(path).then(
       (found) => found.isDirectory(),
       () => false,
     )
-    if (!isDirectory) throw invalid(`Expected LONGHAUL_RECIPES to name directories of recipes, but ${path} is none`)
+    if (!isDirectory)
+      throw invalid(`Expected LONGHAUL_RECIPES to name directories of recipes, but ${path} is not a directory`)
   }
 }
 

@@ -27,8 +27,8 @@ interface RunWorkerOptions {
 }
 
 /**
- * Runs a worker until SIGTERM or SIGINT; resolves once it has drained. Activities that are still running after the grace
- * time are cancelled and taken up by the next attempt: records and journals make that safe.
+ * Runs a worker until SIGTERM or SIGINT, and resolves once it has drained. Activities that are still running after the grace period are
+ * cancelled and repeated by the next attempt, which records and journals make safe.
  * @throws LonghaulError `Config.Invalid` before anything else is started, `Temporal.Unreachable`
  */
 export async function runWorker({
@@ -37,8 +37,8 @@ export async function runWorker({
   interposers = PASS_THROUGH,
 }: RunWorkerOptions): Promise<void> {
   const roles: readonly Role[] = role === 'all' ? ROLES : [role]
-  // First, because an orchestrator asks at once: a process that waits for its Temporal server lives. What refuses the start comes before the
-  // runtime, whose threads keep a process that has failed.
+  // Opened first, because an orchestrator checks at once and a process that waits for its Temporal server is alive. Checks that refuse
+  // the start come before the runtime, whose threads would keep a failed process running.
   const health = await openHealth()
   await requireUsable(roles, environment)
   const traces = await openTraces(role, { warn: (message) => Runtime.instance().logger.warn(message) })
@@ -63,17 +63,17 @@ export async function runWorker({
   }
   const [worked] = await Promise.allSettled([work()])
   const [letGone] = await Promise.allSettled([letGo()])
-  // The reason for the end comes before errors of closing.
+  // The reason for the end takes precedence over errors of closing.
   throwFirst([worked, letGone])
 }
 
-/** For the last spans; a supervisor waits longer for a worker to end. */
+/** Time for the last spans. A supervisor waits longer for a worker to end. */
 const TRACES_CLOSE_MS = 3_000
 
-/** The SDK stops its workers on these; it does not tell the activities before their grace time is over. */
+/** The SDK stops its workers on these signals, but notifies activities only after their grace period. */
 const STOP_SIGNALS = ['SIGINT', 'SIGTERM', 'SIGQUIT', 'SIGUSR2'] as const
 
-/** A worker that fails ends the others too: a partial process would look alive. */
+/** A failed worker ends the others too, because a partial process would look healthy. */
 async function runTogether(workers: readonly Worker[], composed: readonly Composed[]): Promise<void> {
   const beginStop = (): void => composed.forEach((one) => one.beginStop?.())
   const stopAll = (): void => {
@@ -103,8 +103,8 @@ function throwFirst(ends: readonly PromiseSettledResult<unknown>[]): void {
 type WorkerPlan = Omit<WorkerOptions, 'connection'>
 
 /**
- * All of them, or an error and none: one that was made and never ran would hold its connection, and the process with it. A server that is
- * busy when it is asked for the namespace is asked again for half a minute.
+ * Creates all workers, or none and throws. A worker that was created and never ran would keep its connection, and thereby the process,
+ * open. If the server is busy when it is asked for the namespace, the request is retried for half a minute.
  * @throws LonghaulError `Temporal.Unreachable`, `Temporal.Refused`
  */
 export async function createWorkers(
@@ -128,10 +128,11 @@ export async function createWorkers(
   }
 }
 
-/** Of a failed call of Core, which has no status beside its text: gRPC's codes by name, or as a call on connecting spells them. */
+/** Matches a failed call of Core, whose only status is in its text: gRPC's codes by name, or the wording of a call while connecting. */
 const REFUSED = /Unauthenticated|PermissionDenied|valid authentication credentials|does not have permission/i
 
-/** Core asks for the namespace before it makes a worker, and says any failure of that in one text with the status in it. */
+/** Core asks for the namespace before it creates a worker, and reports every failure of that request in one text that contains the
+ *  status. */
 function isBusy(cause: unknown): boolean {
   return (
     /could not be described/.test(String(cause)) &&
@@ -157,10 +158,10 @@ function createWorker(
     connection,
     namespace,
     ...dataConverterOf(),
-    // A stopped turn costs nothing (the journal has it), so there is no reason to hold up a restart for long.
+    // A stopped turn is not lost, because the journal has it, so a restart need not wait long.
     shutdownGraceTime: '5s',
     shutdownForceTime: '30s',
-    // Bounds how late a cancel arrives.
+    // Limits the delay of a cancellation.
     maxHeartbeatThrottleInterval: '5s',
     defaultHeartbeatThrottleInterval: '5s',
     ...plan,
@@ -170,7 +171,7 @@ function createWorker(
 const CONNECT_TIMEOUT_MS = 15_000
 const PATIENCE_MS = 30_000
 
-/** The server may start at the same moment as its workers: half a minute of patience, then a clear error. */
+/** Waits half a minute for a server that starts at the same moment as its workers, and then fails with a clear error. */
 async function connect({ temporal }: WorkerEnvironment): Promise<NativeConnection> {
   const deadline = Date.now() + PATIENCE_MS
   for (;;) {
@@ -193,7 +194,7 @@ async function connect({ temporal }: WorkerEnvironment): Promise<NativeConnectio
 }
 
 async function open(temporal: TemporalSettings): Promise<NativeConnection> {
-  // A server that accepts and says nothing must not hold up the start for longer than one that refuses.
+  // A server that accepts connections but never answers must not delay the start longer than one that refuses.
   const silence = sleep(CONNECT_TIMEOUT_MS, undefined, { ref: false }).then(() => {
     throw new Error(`no answer within ${CONNECT_TIMEOUT_MS / 1000} s`)
   })
@@ -213,7 +214,7 @@ function refused({ address, namespace }: TemporalSettings, cause: unknown): Long
   })
 }
 
-/** One JSON line an entry on stderr: what a log collector of a cluster reads. Call before the first connection. */
+/** Writes one JSON line per entry to stderr, for a cluster's log collector. Must be called before the first connection. */
 function installRuntime(role: string): void {
   const telemetry = metricsOptions()
   try {

@@ -79,7 +79,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
         return await gateTask(gate, input, signal)
       } catch (error) {
         if (signal.aborted) throw error
-        // Another host may have what this one lacks; after the last attempt the cause itself is the answer.
+        // Another host may have what this one lacks. After the last attempt the cause itself is returned.
         if (!isLastAttempt() && isHostFailure(error)) throw gradingFailed(error, { host: deps.hostId, attempt })
         if (mayExclude(gate.recipe, error)) return recordUngated(gate, input, error)
         throw error
@@ -90,6 +90,6 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
 
 function isLastAttempt(): boolean {
   const { attempt, retryPolicy } = Context.current().info
-  // 0 and nothing both mean: without end.
+  // Both 0 and undefined mean unlimited.
   return attempt >= (retryPolicy?.maximumAttempts || Number.POSITIVE_INFINITY)
 }

@@ -19,7 +19,7 @@ interface TraceSinks extends Record<string, Record<string, (closed: WorkflowSpan
 
 type TracedOptions = Pick<WorkerOptions, 'interceptors' | 'sinks'>
 
-/** What a worker is given for its spans. Without traces the context that a workflow carries is read and not exported. */
+/** The worker options for spans. Without traces, the context that a workflow carries is read but not exported. */
 export function tracedOptions(traces: Traces | null): TracedOptions {
   const sinks: InjectedSinks<TraceSinks> = {
     longhaulTraces: {
@@ -60,7 +60,7 @@ function exportWorkflow(traces: Traces, info: ClosedRun, closed: WorkflowSpan): 
   open.end({ code, endMs })
 }
 
-/** One span an attempt: retries stand side by side under their workflow. */
+/** Creates one span per attempt, so that retries are siblings under their workflow. */
 function tracedActivity(traces: Traces, { info }: ActivityContext): ActivityInterceptors {
   return {
     inbound: {
@@ -103,12 +103,12 @@ function contextOf(headers: Headers): TraceContext | null {
   try {
     return parseTraceparent(defaultPayloadConverter.fromPayload<TraceCarrier>(payload).traceparent)
   } catch {
-    // Another program's header of this name.
+    // The header comes from another program that uses the same name.
     return null
   }
 }
 
-/** Coordinates that activities of one name share with those of others: `longhaul.` and the field. */
+/** Coordinates that distinguish activities of the same name; attributes are called `longhaul.` and the field. */
 const COORDINATES = [
   'run',
   'stage',
@@ -140,7 +140,7 @@ function versionOf(policy: unknown): string | null {
   return typeof version === 'string' ? version : null
 }
 
-/** Counts and endings of a result, whatever else it holds. */
+/** Counts and outcomes that are taken from a result. */
 const ENDINGS = ['turns', 'disposition', 'verdict', 'steps', 'trajectories', 'groups', 'episodes'] as const
 
 function describeResult(result: unknown): SpanAttributes {

@@ -3,19 +3,19 @@ import type { ActivitySlotInfo, CustomSlotSupplier, SlotPermit, TunerHolder } fr
 import type { HostDoor } from '../activities/runtime/host-door.ts'
 
 interface WorkSlotsOptions {
-  /** Activities at once. */
+  /** Maximum number of concurrent activities. */
   slots: number
-  /** While it is closed, the worker polls for nothing. */
+  /** While it is closed, the worker does not poll. */
   door: Pick<HostDoor, 'whenOpen' | 'isOpen'>
-  /** While it returns true, the worker polls for nothing, because a task would only wait here. @default never */
+  /** While it returns true, the worker does not poll, because a task would only wait here. @default never */
   isFull?: () => boolean
-  /** How long to hold back before the next poll. @default 0 */
+  /** Delay before the next poll. @default 0 */
   pauseMs?: (underWay: number) => number
 }
 
 /**
- * Slots of a host for work from a queue that all hosts share. The SDK reserves a slot before it polls, so a host that hands out none takes
- * no work, while what it has goes on; the worker itself need not be stopped for that.
+ * Slots of a host for work from a queue that all hosts share. The SDK reserves a slot before it polls, so a host without slots takes no
+ * new work while its running work continues, and the worker need not be stopped.
  */
 export function createWorkSlots({
   slots,
@@ -38,14 +38,14 @@ export function createWorkSlots({
           else if (door.isOpen) break
         }
       } catch (error) {
-        // The SDK takes any other error than the signal's own for a fault.
+        // The SDK treats any error other than the signal's own as a fault.
         signal.throwIfAborted()
         throw error
       }
       reserved += 1
       return {}
     },
-    // Work that follows from the same worker's workflow tasks: it runs none.
+    // Eager execution is for activities of the same worker's workflow tasks, and this worker runs none.
     tryReserveSlot: () => null,
     markSlotUsed() {
       underWay += 1
@@ -66,7 +66,7 @@ function aborted(signal: AbortSignal): Promise<never> {
   return promise
 }
 
-/** A tuner must say something of every kind of task; these workers run activities alone. */
+/** A tuner must cover every kind of task, although these workers run only activities. */
 export function activitiesOnly(activityTaskSlotSupplier: CustomSlotSupplier<ActivitySlotInfo>): TunerHolder {
   const one = { type: 'fixed-size', numSlots: 1 } as const
   return {
@@ -77,15 +77,16 @@ export function activitiesOnly(activityTaskSlotSupplier: CustomSlotSupplier<Acti
   }
 }
 
-/** Between two looks at whether a full host has room again. */
+/** Interval between checks whether a full host has room again. */
 const LOOK_AGAIN_MS = 100
 
 const OPENING_PAUSE_MS = 25
 const FULL_PAUSE_MS = 200
 
 /**
- * The server hands a placement to any host that polls, and of several idle ones always to the same. Each host therefore holds back a little
- * before it asks for the next sandbox, the longer the more it holds and opens: of two hosts the emptier one asks first.
+ * The server hands a placement to any polling host, and always to the same one of several idle hosts. Each host therefore waits a
+ * little before it polls for the next sandbox, and the more it holds and opens, the longer it waits. The emptier of two hosts polls
+ * first.
  */
 export function placementPauseMs(share: number, opening: number): number {
   return Math.round(FULL_PAUSE_MS * Math.min(1, share) + OPENING_PAUSE_MS * opening)

@@ -7,15 +7,16 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { programPath } from '../platform/run-command.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 
-/** What a worker process reads from its environment; `longhaul up` sets all of it. */
+/** The variables that a worker process reads from its environment; `longhaul up` sets all of them. */
 export interface WorkerEnvironment {
-  /** LONGHAUL_TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE, else what Temporal's own variables and profile files say */
+  /** LONGHAUL_TEMPORAL_ADDRESS, LONGHAUL_NAMESPACE, otherwise Temporal's own variables and profile files */
   temporal: TemporalSettings
   /** LONGHAUL_ARTIFACTS: directory of the artifact store, or s3://bucket/prefix */
   artifacts: string
-  /** LONGHAUL_STORE_PATIENCE_S: how long an activity repeats an operation of a store that is away or full, before it fails. @default 3600 */
+  /** LONGHAUL_STORE_PATIENCE_S: how long an activity retries an operation while the store is unavailable or full, before it fails.
+   *  @default 3600 */
   storePatienceMs: number
-  /** LONGHAUL_POLICY_URL: server of recipes that name none and launch none; empty: such a recipe is refused at its first request */
+  /** LONGHAUL_POLICY_URL: server for recipes that neither name nor launch one; if empty, such a recipe is refused at its first request */
   policyUrl: string
   /** LONGHAUL_POLICY_API_KEY: sent as a bearer token, never stored */
   policyApiKey: string | null
@@ -23,57 +24,64 @@ export interface WorkerEnvironment {
   python: string
   /** LONGHAUL_BUNDLE: prebuilt workflow bundle */
   bundle: string | null
-  /** LONGHAUL_BUILD_ID: name of the build that a control worker runs, by which Temporal tells it from others; null: builds are not told apart */
+  /** LONGHAUL_BUILD_ID: name of the build that a control worker runs, which distinguishes it for Temporal; null: builds are not
+   *  distinguished */
   buildId: string | null
   /** LONGHAUL_CACHE: user cache */
   cacheDir: string
-  /** LONGHAUL_WEIGHTS, LONGHAUL_WEIGHTS_GIB: where policies and checkpoints of a bucket are brought to, and how much of them stays. @default `weights` in the cache, 200 */
+  /** LONGHAUL_WEIGHTS, LONGHAUL_WEIGHTS_GIB: where policies and checkpoints of a bucket are cached, and the size of that cache.
+   *  @default `weights` in the cache, 200 */
   weights: WeightsOptions
   /** LONGHAUL_HOST_ID: stable name of this sandbox host */
   hostId: string | null
-  /** LONGHAUL_LEASE_S: seconds that a sandbox, or an engine that Longhaul launched, lives without a sign of life; beyond a restart of the worker. @default 600 */
+  /** LONGHAUL_LEASE_S: seconds for which a sandbox, or an engine that Longhaul launched, lives without a sign of life; longer than a
+   *  restart of the worker. @default 600 */
   leaseMs: number
   /** LONGHAUL_ENGINES: directory, on a disk of this host, of the engines that Longhaul launches. @default `engines` in the cache */
   enginesDir: string
   /** LONGHAUL_SANDBOX_RUNTIME: OCI runtime of this host's containers (runsc, kata); unset: the engine's own */
   sandboxRuntime: string | null
-  /** LONGHAUL_MIN_FREE_GIB: below this much free disk at the engine, task images that were not needed for longest go. @default 10 */
+  /** LONGHAUL_MIN_FREE_GIB: below this much free disk at the engine, the least recently used task images are removed. @default 10 */
   minFreeBytes: number
-  /** LONGHAUL_SANDBOX_CPUS: what sandboxes of this host may ask for together; unset: all its processors */
+  /** LONGHAUL_SANDBOX_CPUS: processors that the sandboxes of this host may request in total; unset: all its processors */
   sandboxCpus: number | null
-  /** LONGHAUL_SANDBOX_MEMORY_GIB: the same of memory; unset: all of it */
+  /** LONGHAUL_SANDBOX_MEMORY_GIB: the same for memory; unset: all of it */
   sandboxMemoryMiB: number | null
-  /** LONGHAUL_SANDBOXES, LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP: where agents' sandboxes are; null: containers of this host's engine */
+  /** LONGHAUL_SANDBOXES, LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP: where agents' sandboxes run; null: in
+   *  containers of this host's engine */
   pods: PodsEnvironment | null
-  /** LONGHAUL_VIEWER_URL: where people read trajectories; runs show it in the Temporal UI. Ends with a slash; null: no such place is known */
+  /** LONGHAUL_VIEWER_URL: where users read trajectories; runs show it in the Temporal UI. Ends with a slash; null if no viewer is
+   *  known */
   viewerUrl: string | null
-  /** LONGHAUL_HUB_URL: another hub of data sets of the same layout; unset: the public one */
+  /** LONGHAUL_HUB_URL: another hub of data sets with the same layout; unset: the public one */
   hubUrl: string | null
-  /** LONGHAUL_WANDB_PYTHON: interpreter with the package wandb; trackers read the variable themselves, as `longhaul track` does */
+  /** LONGHAUL_WANDB_PYTHON: interpreter with the package wandb. Trackers read the variable themselves, as `longhaul track` does */
   wandbPython: string | null
-  /** LONGHAUL_RECIPES (separated by ":"), then the package's own */
+  /** LONGHAUL_RECIPES (separated by ":"), followed by the package's own */
   recipeDirs: string[]
 }
 
-/** Sandboxes as pods. */
+/** Settings for sandboxes that run as pods. */
 export interface PodsEnvironment {
-  /** LONGHAUL_KUBERNETES_NAMESPACE; null: that of the kubeconfig's context */
+  /** LONGHAUL_KUBERNETES_NAMESPACE; null: the namespace of the kubeconfig's context */
   namespace: string | null
-  /** LONGHAUL_KUBERNETES_SECCOMP: path of the runner's profile on the nodes, below the kubelet's folder of profiles; null: the usual one */
+  /** LONGHAUL_KUBERNETES_SECCOMP: path of the runner's profile on the nodes, relative to the kubelet's folder of profiles; null: the
+   *  default path */
   seccompProfile: string | null
-  /** LONGHAUL_SANDBOX_CPUS: required, because no node is asked for its capacity */
+  /** LONGHAUL_SANDBOX_CPUS: required, because nodes are not queried for their capacity */
   cpus: number
 }
 
 /** Hosts of private networks that may be reached; read where a connection is made, as LONGHAUL_IMPORT_MAX_GIB is where a data set is read. */
 const HOST_LISTS = ['LONGHAUL_ALARM_HOSTS', 'LONGHAUL_ASSET_HOSTS'] as const
 
-/** Of a worker whose environment names none. No role is refused for it: launchers of clusters need no Python here. */
+/** Used if the environment names no interpreter. No role is refused for a missing one, because launchers of clusters need no local
+ *  Python. */
 export const UNNAMED_PYTHON = 'python3'
 
 /**
- * Values alone, and the same for each role; what they name is looked at by `require-usable.ts`. An empty variable says nothing, as in a file
- * of variables that is filled in later; of a number it is a mistake.
+ * Reads the values only, in the same way for each role; `require-usable.ts` checks what they name. An empty variable counts as unset,
+ * as in a file of variables that is filled in later. An empty number is an error.
  * @throws LonghaulError `Config.Invalid`
  */
 export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): WorkerEnvironment {
@@ -105,7 +113,7 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
     enginesDir: resolve(said('LONGHAUL_ENGINES') ?? join(cacheDir, 'engines')),
     hostId: said('LONGHAUL_HOST_ID'),
     minFreeBytes: freeGib(env['LONGHAUL_MIN_FREE_GIB']) * 1024 ** 3,
-    // Below a few seconds a busy machine would lose sandboxes that are in use.
+    // With a lease of less than a few seconds, a busy machine would lose sandboxes that are in use.
     leaseMs: seconds('LONGHAUL_LEASE_S', '600', 5) * 1000,
     sandboxRuntime: said('LONGHAUL_SANDBOX_RUNTIME'),
     sandboxCpus: share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1),
@@ -127,7 +135,7 @@ function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
   const cpus = share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1)
   if (cpus === null) {
     throw invalid(
-      'Expected LONGHAUL_SANDBOX_CPUS beside LONGHAUL_SANDBOXES=pods: how many processors the sandboxes of the namespace may ask for together, its quota for example',
+      'Expected LONGHAUL_SANDBOX_CPUS beside LONGHAUL_SANDBOXES=pods: how many processors the sandboxes of the namespace may request in total, for example its quota',
     )
   }
   return {
@@ -137,7 +145,7 @@ function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
   }
 }
 
-/** LONGHAUL_WEIGHTS and LONGHAUL_WEIGHTS_GIB. @throws LonghaulError `Config.Invalid` */
+/** Reads LONGHAUL_WEIGHTS and LONGHAUL_WEIGHTS_GIB. @throws LonghaulError `Config.Invalid` */
 export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsOptions {
   const named = env['LONGHAUL_WEIGHTS'] ?? ''
   const limit = env['LONGHAUL_WEIGHTS_GIB'] ?? ''
@@ -155,7 +163,7 @@ export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsO
   }
 }
 
-/** Two policies of seven billion parameters with their checkpoints: what one iteration reads and writes. */
+/** Room for two policies of seven billion parameters with their checkpoints, which is what one iteration reads and writes. */
 const DEFAULT_WEIGHTS_GIB = 200
 
 function wholeSeconds(name: string, text: string, least: number): number {
@@ -164,20 +172,20 @@ function wholeSeconds(name: string, text: string, least: number): number {
   throw invalid(`Expected ${name} to be an integer ≥ ${least}, got ${JSON.stringify(text)}`)
 }
 
-/** Without the value: it may hold a password. */
+/** The error omits the value, which may contain a password. */
 function httpAddress(name: string, text: string | null, example: string): string | null {
   if (text === null || /^https?:$/.test(URL.parse(text)?.protocol ?? '')) return text
   throw invalid(`Expected ${name} to be an http(s) address, such as ${example}`)
 }
 
-/** An address in the list would never be equal to a host. */
+/** An address in the list would never match a host. */
 function requireHosts(name: string, text: string): void {
   const wrong = text.split(',').find((host) => /[/@?#]|\S\s+\S/.test(host))
   if (wrong === undefined) return
   throw invalid(`Expected ${name} to be host or host:port with commas between, got ${JSON.stringify(wrong.trim())}`)
 }
 
-/** Without the value: it is a secret. */
+/** The error omits the value, which is a secret. */
 function headerValue(name: string, text: string | null): string | null {
   if (text === null || /^[\x21-\x7e]+$/.test(text)) return text
   throw invalid(
@@ -191,7 +199,7 @@ function freeGib(text = '10'): number {
   throw invalid(`Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`)
 }
 
-/** People type it, and Temporal joins it to other names by colons. */
+/** Restricted because operators type it, and Temporal joins it to other names with colons. */
 function buildId(text = ''): string | null {
   if (text === '') return null
   if (/^[\w.+-]{1,100}$/.test(text)) return text
@@ -200,7 +208,7 @@ function buildId(text = ''): string | null {
   )
 }
 
-/** It becomes a link that people follow. */
+/** Validated because it becomes a link that users follow. */
 function viewerUrl(text = ''): string | null {
   if (text === '') return null
   const url = URL.parse(text)
@@ -212,7 +220,7 @@ function viewerUrl(text = ''): string | null {
   )
 }
 
-/** Null where nothing is said. */
+/** Returns null if the variable is not set. */
 function share(name: string, text: string | undefined, unit: number): number | null {
   if (text === undefined || text === '') return null
   const value = Number(text)

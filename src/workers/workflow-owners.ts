@@ -4,13 +4,13 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
 import type { OwnerState } from '../domain/orphaned-resources.ts'
 
-/** What both the worker's and the client's connections offer. */
+/** The methods that both the worker's and the client's connections have. */
 export type ServerConnection = Pick<NativeConnection, 'workflowService' | 'withDeadline'>
 
-/** A server that does not answer a look-up in this time counts as unreachable for this sweep. */
+/** A server that does not answer a look-up within this time counts as unreachable for this sweep. */
 const CALL_TIMEOUT_MS = 5_000
 
-/** gRPC status of something that the server does not know. */
+/** gRPC status for something that the server does not know. */
 const NOT_FOUND = 5
 
 export interface OwnerRegistryInput {
@@ -19,19 +19,19 @@ export interface OwnerRegistryInput {
   store: Pick<ArtifactStore, 'list' | 'readRecord'>
 }
 
-/** Asks Temporal about workflows and the store about placements. What cannot be asked is not known, and removes nothing. */
+/** Asks Temporal about workflows and the store about placements. If one cannot be asked, the result is unknown and nothing is removed. */
 export function createOwnerRegistry({ connection, namespace, store }: OwnerRegistryInput): OwnerRegistry {
   return {
     stateOf: (workflowId) => describeOwner(connection, { namespace, workflowId }),
     async hasPlacementAfter({ episode, fence, ownerRun }) {
-      // Not only the next number: placements of other executions may lie in between.
+      // Not only the next number, because placements of other executions may lie in between.
       const placements = await readPlacements(store, episode).catch(() => [])
       return placements.some((one) => one.placement > fence && one.ownerRun === ownerRun)
     },
   }
 }
 
-/** Null where the server cannot be asked. */
+/** Returns null if the server cannot be asked. */
 export async function describeOwner(
   connection: ServerConnection,
   { namespace, workflowId }: { namespace: string; workflowId: string },
@@ -40,7 +40,7 @@ export async function describeOwner(
     const { workflowExecutionInfo: info } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
       connection.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } }),
     )
-    // The latest execution of the id. One that continued as new or was reset has a successor of the same id.
+    // This is the latest execution of the id. One that continued as new or was reset has a successor with the same id.
     if ((info?.closeTime ?? null) !== null) return { kind: 'closed' }
     return { kind: 'running', runId: info?.execution?.runId ?? '' }
   } catch (error) {
@@ -48,8 +48,8 @@ export async function describeOwner(
   }
 }
 
-/** Identity of a namespace on its server: given once at registration, so it tells two servers apart that both have a
- *  `default`. Null where the server does not answer. */
+/** Returns the identity of a namespace on its server. It is assigned once at registration, so it distinguishes two servers that both
+ *  have a `default`. Null if the server does not answer. */
 export async function namespaceIdOf(connection: ServerConnection, namespace: string): Promise<string | null> {
   try {
     const { namespaceInfo } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>

@@ -1,4 +1,4 @@
-/** How workflows call activities, by the queue that serves them. The limits and their reasons: `activity-presets.ts`. */
+/** Activities as workflows call them, by the queue that serves them. `activity-presets.ts` has the limits and their reasons. */
 import { proxyActivities } from '@temporalio/workflow'
 import type {
   ArtifactActivities,

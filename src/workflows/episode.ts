@@ -25,19 +25,20 @@ import { endsInItsBuild } from './versioning.ts'
 
 type Played =
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
-  /** A hard pause has lasted, or the host takes no work any more: the sandbox is closed, the turns are recorded. */
+  /** A hard pause lasted too long, or the host is drained: the sandbox is closed, and the turns are recorded. */
   | { kind: 'held' }
-  /** Played and recorded by an earlier execution. */
+  /** An earlier execution has played and recorded the episode. */
   | { kind: 'result'; result: EpisodeResult }
-  /** The sandbox is gone, or not the episode's world any more: another placement may help. */
+  /** The sandbox is gone, or is no longer in the episode's state. Another placement may help. */
   | { kind: 'lost'; failure: FailureCode }
-  /** The same step would fail again: the group replaces the episode. */
+  /** The same step would fail again, so the group replaces the episode. */
   | { kind: 'infra'; failure: FailureCode }
 
 /**
  * One attempt of one policy at one task. Input: references; children: none; never continues as new (80 turns stay under 100 events).
- * Opens a sandbox on any host, advances turn by turn there, captures the patch, grades it in a fresh container. A policy that ends its
- * sandbox gets a second one, then has failed. A hard pause of the run holds it before its next step; a drained host hands it to another one. On cancel the sandbox is closed and the episode recorded as `cancelled`.
+ * Opens a sandbox on any host, advances turn by turn there, captures the patch, and grades it in a fresh container. A policy that ends
+ * its sandbox gets a second one, and fails if it ends that too. A hard pause of the run holds the episode before its next step; a
+ * drained host hands it to another one. On cancel the sandbox is closed and the episode recorded as `cancelled`.
  */
 export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
   try {
@@ -55,7 +56,7 @@ export async function episode(input: EpisodeInput): Promise<EpisodeResult> {
   }
 }
 
-// It lasts hours, not days: the build that began it ends it, whatever a newer one does differently.
+// An episode lasts hours and not days, so it ends in the build that began it, whatever a newer build changes.
 setWorkflowOptions(endsInItsBuild, episode)
 
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
@@ -86,7 +87,7 @@ async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
   }
 }
 
-/** Episodes begun before this rule keep the earlier one, which counts a broken journal as infrastructure's. */
+/** Episodes that began before this rule keep the earlier one, which attributes a broken journal to infrastructure. */
 function judge(losses: readonly FailureCode[]): AfterLoss {
   const last = losses.at(-1)
   if (last === undefined || !(mayBeOwnDoing(last) || last === 'Sandbox.Diverged') || patched('own-doing')) {
@@ -95,7 +96,7 @@ function judge(losses: readonly FailureCode[]): AfterLoss {
   return last === 'Sandbox.Behind' ? judgeLosses(losses.map(() => 'Sandbox.Lost')) : 'infra'
 }
 
-/** One placement: returns how the episode ended, or that the sandbox was lost. Everything else is thrown. */
+/** Runs one placement. Returns how the episode ended, or that the sandbox was lost; every other failure is thrown. */
 async function playInSandbox(input: EpisodeInput, number: number, steering: RunControl): Promise<Played> {
   let sandbox: SandboxHandle | null = null
   try {
@@ -110,9 +111,9 @@ async function playInSandbox(input: EpisodeInput, number: number, steering: RunC
     const decision = decideAfter(error)
     switch (decision.kind) {
       case 're-place':
-        // Asked of a host in the moment that it closed: no sandbox was lost.
+        // The host was drained at the moment of the request, so no sandbox was lost.
         if (decision.code === 'Host.Closed') return { kind: 'held' }
-        // Nothing of the policy's has run before it is open.
+        // No command of the policy has run before the sandbox is open.
         return {
           kind: 'lost',
           failure: sandbox === null && mayBeOwnDoing(decision.code) ? 'Sandbox.Lost' : decision.code,
@@ -146,7 +147,7 @@ async function advanceToEnd(
   const host = hostActivities(sandbox.hostQueue)
   let progress: EpisodeProgress = { turns: 0, disposition: null }
   for (let step = 1; progress.disposition === null; step++) {
-    // An idle sandbox ends itself ten minutes after its last sign of life: one that is held for longer is given back before.
+    // An idle sandbox ends itself ten minutes after its last request, so one that is held for longer is closed before.
     if (steering.paused && !(await condition(() => !steering.paused, '5 minutes'))) return 'held'
     progress = await host.advanceEpisode.executeWithOptions(
       { summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
@@ -164,7 +165,7 @@ function capture(input: EpisodeInput, sandbox: SandboxHandle): Promise<ArtifactR
   )
 }
 
-/** Never skipped and not cancellable; a dead host is left to the reaper. */
+/** Never skipped and not cancellable. If the host is dead, the reaper removes the sandbox. */
 async function close(sandbox: SandboxHandle): Promise<void> {
   await CancellationScope.nonCancellable(async () => {
     try {
@@ -177,7 +178,7 @@ async function close(sandbox: SandboxHandle): Promise<void> {
   })
 }
 
-/** Where infrastructure keeps graders from a verdict, the episode is recorded as could-not-grade and the group replaces it. */
+/** If infrastructure prevents a verdict, the episode is recorded as could-not-grade and the group replaces it. */
 async function grade(
   input: EpisodeInput,
   { disposition, patch }: Extract<Played, { kind: 'ended' }>,

@@ -43,10 +43,11 @@ import {
 import { attributes, stageAttributes } from './search-attributes.ts'
 
 /**
- * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`) it resolves its recipe, gates its suites,
- * publishes the policy and plays further suites before the held-out one; as a child of `trainAgent` it only plays one suite. Children:
- * `rollout`, `gateTasks`. Updates `pause`, `resume`, `setLimits`, `requeue`; queries `progress`, `failures`, `blockers`, `config`. A pause holds between
- * suites, and in the open rollout. Infra episodes count in no mean. On cancel the rollout is cancelled and leases are released.
+ * k attempts of one policy at every task of a suite. Started alone (`{"recipe": "nightly"}`), it resolves its recipe, gates its suites,
+ * publishes the policy and plays further suites before the held-out one. As a child of `trainAgent` it only plays one suite. Children:
+ * `rollout`, `gateTasks`. Updates `pause`, `resume`, `setLimits`, `requeue`; queries `progress`, `failures`, `blockers`, `config`. A
+ * pause holds between suites and in the open rollout. Infra episodes count in no mean. On cancel the rollout is cancelled and leases
+ * are released.
  */
 export async function evaluate(input: EvaluateInput = {}): Promise<EvaluateResult> {
   if (input.child === undefined) return evaluateAlone(input)
@@ -77,14 +78,14 @@ async function evaluateAlone(input: EvaluateInput): Promise<EvaluateResult> {
   }
 }
 
-/** Part of a key that is written when the night is over: said before it begins. */
+/** The series becomes part of a key that is written at the end of the night, so it is validated before the night begins. */
 function requireSeries(series: string | undefined): void {
   if (series === undefined || /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(series)) return
   const got = JSON.stringify(series)
   throw failRun('Config.Invalid', `Expected series to be 1 to 100 letters, digits, ".", "_" or "-", got ${got}`)
 }
 
-/** Plays suites, one at a time, under a control that may change meanwhile. */
+/** Plays suites, one at a time. Their control may change meanwhile. */
 class Scoring {
   readonly steering: RunControl
   openRollout: string | null = null
@@ -153,13 +154,13 @@ class Scoring {
 
 const NIGHT_WORDS = { last: 'Against the last night', baseline: 'Against the baseline' } as const
 
-/** An evaluation of its own, and how operators steer it. */
+/** An evaluation that was started alone, and its steering by operators. */
 class Evaluation {
   readonly #scores: StageScore[] = []
   readonly #scoring = new Scoring({})
   #said = ''
   #series = ''
-  /** Against the last night and the baseline, a line each. */
+  /** One line for the comparison with the last night and one for the baseline. */
   readonly #verdicts: string[] = []
   readonly #board = new RunBoard({
     steering: this.#scoring.steering,
@@ -209,7 +210,7 @@ class Evaluation {
     }
     const policy = early ?? (await slowControl.resolvePolicy({ run: run.run, policy: asked }))
     const name = run.evaluation ?? UNNAMED_EVALUATION
-    // The oldest first, so that the servers end with the newest.
+    // Oldest first, so that the servers end with the newest policy.
     for (const older of kept.slice(1).toReversed()) {
       await this.#enter(`evaluating ${older.version}, promoted before`)
       const child = { plan: run, name: `${name}-${older.version}`, policy: older, publish: true } as const
@@ -226,7 +227,7 @@ class Evaluation {
         `suite:${suite}`,
       )
     }
-    // Last, so that what the workflow shows of itself is the held-out score.
+    // Last, so that the workflow finally shows the held-out score.
     await this.#enter(`evaluating ${policy.version}`)
     const result = await this.#score({ plan: run, name, policy }, 'main')
     await artifacts.writeReport({ run: run.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
@@ -248,17 +249,17 @@ class Evaluation {
     await gateAsChild({ run, suite })
   }
 
-  /** What is still to be evaluated, the newest first. */
+  /** The policies that are still to be evaluated, newest first. */
   async #kept({ run }: ResolvedRun): Promise<PolicyRef[]> {
     return (await control.keptPolicies({ run })).policies
   }
 
-  /** Runs begun before this rule found a missing model after their gates. */
+  /** Runs that began before this rule found a missing model after their gates. */
   async #policyFirst({ run }: ResolvedRun, policy: string): Promise<PolicyRef | null> {
     return patched('policy-first') ? slowControl.resolvePolicy({ run, policy }) : null
   }
 
-  /** @param role the same evaluation of every night */
+  /** @param role names the same evaluation in every night */
   async #score(child: EvaluateChild, role: string): Promise<EvaluateResult> {
     const result = await this.#scoring.score(child, (details) => {
       this.#said = details
@@ -284,7 +285,7 @@ class Evaluation {
     return verdicts.length === 0 ? result : { ...result, verdicts }
   }
 
-  /** A pause between two phases holds here. */
+  /** Holds while the run is paused between two phases. */
   async #enter(phase: string): Promise<void> {
     if (this.#scoring.steering.paused) this.#board.enter(`paused before ${phase}`)
     await whilePaused(this.#scoring.steering)

@@ -12,21 +12,21 @@ import type { ActivityHeartbeat } from '../contracts/waits.types.ts'
 import { type FailureCode, isFailureCode } from '../contracts/failure-codes.ts'
 import { answerToFailure } from '../domain/failure-answers.ts'
 
-/** What an episode does after a failure. */
+/** The reaction of an episode to a failure. */
 export type FailureDecision =
   | { kind: 'cancelled' }
-  /** The sandbox or its host is gone: ask for a new one. */
+  /** The sandbox or its host is gone, so a new one is requested. */
   | { kind: 're-place'; code: FailureCode }
-  /** The episode is lost, not the run. */
+  /** The episode is lost, but the run continues. */
   | { kind: 'infra'; code: FailureCode }
-  /** The user's configuration: every other episode would fail the same way. */
+  /** The user's configuration is wrong: every other episode would fail in the same way. */
   | { kind: 'fail-run'; code: FailureCode; message: string }
 
-/** Classes and fields of errors are lost on the wire; the code in `ApplicationFailure.type` is what survives. */
+/** Classes and fields of errors are lost in serialisation. The code in `ApplicationFailure.type` survives. */
 export function decideAfter(error: unknown): FailureDecision {
   if (isCancellation(error)) return { kind: 'cancelled' }
   const code = failureCode(error)
-  // No worker on a shared queue: every other episode would wait as long.
+  // A shared queue has no worker, so every other episode would wait as long.
   if (code === 'Worker.Missing' && !isOfHost(error)) return { kind: 'fail-run', code, message: innermostMessage(error) }
   if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
   const answer = answerToFailure(code)
@@ -37,7 +37,7 @@ export function decideAfter(error: unknown): FailureDecision {
       return { kind: 'fail-run', code, message: innermostMessage(error) }
     case 'retry':
     case 'end':
-      // Attempts that could help are used up; what the policy itself does ends inside the activity.
+      // The useful attempts are exhausted. A failure caused by the policy itself is handled inside the activity.
       return { kind: 'infra', code }
     default:
       return assertNever(answer)
@@ -53,24 +53,24 @@ export function failureCode(error: unknown): FailureCode {
   return 'Unexpected'
 }
 
-/** What an activity that ran out of time said in its last heartbeat: what its attempts failed with. */
+/** The failure of earlier attempts that a timed-out activity reported in its last heartbeat. */
 function lastFailing({ timeoutType, lastHeartbeatDetails }: TimeoutFailure): ActivityHeartbeat['failing'] {
-  // An attempt at its own limit did not fail like an earlier one.
+  // An attempt that exceeded its own limit did not fail like an earlier one.
   if (timeoutType !== 'SCHEDULE_TO_CLOSE') return null
   return (lastHeartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
 }
 
-/** A failure that ends a run, with its stable code and without retries. */
+/** A failure that ends a run, with a stable code and without retries. */
 export function failRun(code: FailureCode, message: string): ApplicationFailure {
   return ApplicationFailure.create({ type: code, message, nonRetryable: true })
 }
 
-/** Re-throws so that the parent, the UI and the client see one code and one message, not a chain of wrappers. */
+/** Re-throws an error so that the parent, the UI and the client see one code and one message instead of a chain of wrappers. */
 export function withCode(error: unknown): Error {
-  // Continuing as new is thrown too, and is no failure.
+  // Continuing as new is thrown too and is not a failure.
   if (isCancellation(error) || error instanceof ContinueAsNew) return error as Error
   const failure = failRun(failureCode(error), innermostMessage(error))
-  // A configuration error is one statement; the place in the code where it was found would not help.
+  // The message of a configuration error is complete, and the stack of the check would not help.
   if (failure.type?.startsWith('Config.') === true) failure.stack = ''
   return failure
 }
@@ -78,7 +78,8 @@ export function withCode(error: unknown): Error {
 export function innermostMessage(error: unknown): string {
   let message = error instanceof Error ? error.message : String(error)
   for (const cause of causes(error)) {
-    if (isNotStarted(cause)) return `No worker took the activity ${cause.activityType} for as long as it may wait`
+    if (isNotStarted(cause))
+      return `No worker started the activity ${cause.activityType} within its schedule-to-start limit`
     if (cause instanceof ActivityFailure && cause.cause instanceof TimeoutFailure)
       return timedOutMessage(cause, cause.cause)
     if (isTerminated(cause)) return `The workflow ${cause.execution.workflowId} was terminated`
@@ -87,24 +88,24 @@ export function innermostMessage(error: unknown): string {
   return message
 }
 
-/** Temporal's own messages name neither the activity nor what it waited for. */
+/** Temporal's own messages name neither the activity nor the reason for the wait. */
 function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFailure): string {
   switch (timeout.timeoutType) {
     case 'HEARTBEAT':
-      return `Every worker that took the activity ${activityType} fell silent`
+      return `Every worker that ran the activity ${activityType} stopped sending heartbeats`
     case 'START_TO_CLOSE':
-      return `An attempt at the activity ${activityType} did not end within its limit, although each of its parts has one`
+      return `An attempt at the activity ${activityType} did not end within its limit, although each of its parts has its own limit`
     default:
-      return lastFailing(timeout)?.message ?? `The activity ${activityType} was not over in the time that it may take`
+      return lastFailing(timeout)?.message ?? `The activity ${activityType} exceeded its total time limit`
   }
 }
 
-/** Temporal's message names no workflow, and an operator looks for the one that was ended, not for its parents. */
+/** Temporal's message names no workflow. Operators look for the workflow that was terminated, not for its parents. */
 function isTerminated(error: unknown): error is ChildWorkflowFailure {
   return error instanceof ChildWorkflowFailure && error.cause instanceof TerminatedFailure
 }
 
-/** No worker took the activity in time. */
+/** No worker started the activity in time. */
 function isNotStarted(error: unknown): error is ActivityFailure {
   return (
     error instanceof ActivityFailure &&
@@ -113,7 +114,7 @@ function isNotStarted(error: unknown): error is ActivityFailure {
   )
 }
 
-/** On the queue of one host, where a missing worker means that the host is gone. */
+/** Activities on the queue of one host, for which a missing worker means that the host is gone. */
 const HOST_ACTIVITIES: readonly string[] = ['advanceEpisode', 'captureSubmission', 'closeSandbox', 'attendHost']
 
 function isOfHost(error: unknown): boolean {

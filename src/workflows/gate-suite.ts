@@ -7,9 +7,10 @@ import { resolveRun } from './resolve-run.ts'
 import { type RootProgress, watchable } from './run-control.ts'
 
 /**
- * Gates one suite on its own, all checks of every task, and reports what it found: `{"recipe": "demo"}` is a complete input.
- * Activities: those of a gate and one that writes report and evidence. A task that cannot be gated is a finding and ends
- * nothing, but a suite of which no image is anywhere is refused before. Continues as new before its history has 2,000 events; query `progress`, `blockers`. On cancel open gradings end; what was graded stays.
+ * Gates one suite on its own, with all checks of every task, and reports the results: `{"recipe": "demo"}` is a complete input.
+ * Activities: those of a gate, and one that writes report and evidence. A task that cannot be gated is a finding and does not end the
+ * workflow, but a suite without any available image is refused at the start. Continues as new before its history has 2,000 events;
+ * queries `progress`, `blockers`. On cancel open gradings end; recorded results are kept.
  */
 export async function gateSuite(input: GateSuiteInput = {}): Promise<GateSuiteResult> {
   const progress = watchable(input.page?.plan.run ?? null)
@@ -62,7 +63,7 @@ async function prepare(
   return { plan: run, suite, from: 0, refused: 0 }
 }
 
-/** A gate that is started alone reports on every task, also where the recipe refuses a suite with failing ones. */
+/** A gate that is started alone reports on every task, even if the recipe refuses suites with failing tasks. */
 function withoutRefusing(overrides: Record<string, unknown> = {}): Record<string, unknown> {
   const data = objectAt(overrides, 'data')
   return { ...overrides, data: { ...data, gate: { ...objectAt(data, 'gate'), refused: 'exclude' } } }

@@ -23,26 +23,27 @@ import { runChild } from './run-child.ts'
 import { blockersQuery, gateQuery } from './run-control.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
-/** Tasks in flight in a gate of before widths were stated. */
+/** Concurrent tasks of a gate whose input is older than the width. */
 const OPEN_TASKS = 16
 
-/** Tasks of a part. At ten minutes a step and fifty repeats a part stays below two executions. */
+/** Tasks per part. With ten minutes per step and fifty repeats, a part stays below two executions. */
 const PART = 250
 
-/** Of a task: two steps of ten minutes, three events and a workflow task each. */
+/** Per task: two steps of ten minutes, each with three events and a workflow task. */
 const EVENTS_A_TASK = 12
 
-/** Of a part, as of any child. */
+/** Per part, as for any child. */
 const EVENTS_A_PART = 9
 
-/** Parts side by side: each has its share of the width, so that no workflow holds thousands of pending activities. */
+/** Concurrent parts. Each has its share of the width, so that no workflow holds thousands of pending activities. */
 const OPEN_PARTS = 20
 
 /**
- * Admits a task where its gold patch resolves and the empty patch does not, every time. Activities: one for each ten minutes of a
- * task; gradings are records, so a second gating of the same tasks starts no container. Suites over 250 tasks are gated in parts,
- * children of this same type, which measure their width when they begin. Continues as new before its history has 2,000 events. Queries `progress` (of a part
- * its own tasks; of a suite in parts those of parts that ended) and `blockers`. On cancel the open gradings end, their containers with them.
+ * Admits a task if its gold patch resolves and the empty patch does not, every time. Activities: one for each ten minutes of a task.
+ * Gradings are records, so gating the same tasks again starts no container. Suites over 250 tasks are gated in parts, children of this
+ * same type, which determine their width when they begin. Continues as new before its history has 2,000 events. Queries `progress` (a
+ * part counts its own tasks; a suite in parts counts those of ended parts) and `blockers`. On cancel the open gradings end together
+ * with their containers.
  */
 export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult | GatePartResult> {
   const { plan: run, suite, part } = input
@@ -73,7 +74,7 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult 
   return { suite: suite.suite, ...gate }
 }
 
-/** Parts begin at multiples of their size; only the last one is shorter. */
+/** Parts begin at multiples of their size. Only the last one is shorter. */
 function startOfPart(to: number): number {
   return Math.floor((to - 1) / PART) * PART
 }
@@ -90,12 +91,12 @@ export interface GatePageInput {
 }
 
 export interface GatePageResult {
-  /** The first task that was not begun. */
+  /** The first task that was not started. */
   next: number
   refused: number
 }
 
-/** Gates tasks side by side until all are done or the history is full. */
+/** Gates tasks concurrently until all are done or the history is full. */
 export async function gatePage(input: GatePageInput): Promise<GatePageResult> {
   const { run, suite, part, from } = input
   const isLarge = part === undefined && run.gateWidth !== undefined && suite.tasks - from > PART
@@ -162,7 +163,7 @@ async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promi
   return { next, refused }
 }
 
-/** Every check and repeat of one task. @returns whether it is admitted */
+/** Runs every check and repeat of one task. @returns whether it is admitted */
 async function gateTask(run: ResolvedRun, suite: PreparedSuite, index: number): Promise<boolean> {
   for (let step = 1; ; step++) {
     const summary = `${suite.name} · task ${index} · × ${run.gateRepeats}${step === 1 ? '' : ` · step ${step}`}`
@@ -174,8 +175,8 @@ async function gateTask(run: ResolvedRun, suite: PreparedSuite, index: number): 
 }
 
 /**
- * Before any gate: ends a run of which images are nowhere, in seconds. Whatever else keeps the look from ending well proves
- * nothing, and the gates begin.
+ * Ends a run within seconds, before any gate, if its images exist nowhere. Any other failure of the check proves nothing, and the gates
+ * begin.
  */
 export async function requireImages(run: ResolvedRun, suites: readonly PreparedSuite[]): Promise<void> {
   const open = [...new Set(suites.flatMap(({ suite, gated }) => (gated === true ? [] : [suite])))]
@@ -185,11 +186,11 @@ export async function requireImages(run: ResolvedRun, suites: readonly PreparedS
   } catch (error) {
     const code = failureCode(error)
     if (isCancellation(error) || code === 'Sandbox.ImageMissing' || code === 'Worker.Missing') throw withCode(error)
-    log.warn('images were not looked for', { code, reason: innermostMessage(error) })
+    log.warn('the check for images failed', { code, reason: innermostMessage(error) })
   }
 }
 
-/** Gates one suite as a child under the caller, which goes on only where a task is left to play. */
+/** Gates one suite as a child of the caller, which continues only if a playable task is left. */
 export async function gateAsChild({ run, suite }: { run: ResolvedRun; suite: PreparedSuite }): Promise<void> {
   const closed = await runChild(gateTasks, {
     workflowId: workflowIds.gate(workflowIds.root(run), suite.name),
@@ -198,5 +199,8 @@ export async function gateAsChild({ run, suite }: { run: ResolvedRun; suite: Pre
     staticSummary: `${suite.name} · gold × ${run.gateRepeats}`,
   })
   if ('admitted' in closed && closed.admitted > 0) return
-  throw failRun('Task.GateFailed', `No task of ${suite.name} passed its gate: gold must resolve and empty must not`)
+  throw failRun(
+    'Task.GateFailed',
+    `No task of ${suite.name} passed its gate: the gold patch must resolve and the empty patch must not`,
+  )
 }

@@ -30,20 +30,20 @@ import { rootIdentity } from './resolve-run.ts'
 import { attributes } from './search-attributes.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
-/** Patches in flight: hosts limit how many containers start at once, this limits pending activities. */
+/** Limits pending activities. Hosts separately limit how many containers start concurrently. */
 const OPEN_PATCHES = 16
 
-/** Of a patch: its grading and, where that fails, the record that says so; three events and a workflow task each. */
+/** Per patch: its grading and, if that fails, the record of the failure; each has three events and a workflow task. */
 const EVENTS_A_PATCH = 12
 
-/** Enough that one bad host is not mistaken for a dead engine. */
+/** Large enough that one bad host is not mistaken for a dead engine. */
 const ABORT_AFTER_ALL_UNGRADED = 12
 
 /**
- * Grades patches that exist: `{"predictions": FILE, "suite": FILE}` new predictions, `{"regrade": RUN}` those of a run again.
- * Activities: one for each patch, whose verdict is a record, so that a repetition grades nothing twice; no children. Updates
- * `pause`, `resume` and `setLimits` steer new gradings; queries `progress`, `failures`, `blockers`, `config`. Continues as new before its
- * history has 2,000 events, about every 280 patches. On cancel the open graders end and remove their containers.
+ * Grades existing patches: `{"predictions": FILE, "suite": FILE}` grades new predictions, `{"regrade": RUN}` grades those of a run
+ * again. Activities: one for each patch, whose verdict is a record, so that a repetition grades nothing twice; no children. Updates
+ * `pause`, `resume` and `setLimits` steer new gradings; queries `progress`, `failures`, `blockers`, `config`. Continues as new before
+ * its history has 2,000 events, about every 280 patches. On cancel the open graders end and remove their containers.
  */
 export async function gradePredictions(input: GradePredictionsInput = {}): Promise<GradePredictionsResult> {
   const job = new Grading(input)
@@ -77,7 +77,7 @@ function open(input: GradePredictionsInput): Promise<OpenedGrading> {
   return slowControl.openGrading({ ...request, ...rootIdentity() })
 }
 
-/** One grading run, and how people steer it. */
+/** One grading run, and its steering by operators. */
 class Grading {
   #opened: OpenedGrading | null
   #next: number
@@ -116,7 +116,7 @@ class Grading {
     return { from: this.#next, counts: this.#counts, paused, concurrency }
   }
 
-  /** @returns false where the history is long enough and patches are left */
+  /** @returns false if the history is full and patches are left */
   async gradeAll({ run, patches }: OpenedGrading): Promise<boolean> {
     const page = new HistoryPage(EVENTS_A_PATCH)
     const gradeNext = async (hasFailed: () => boolean): Promise<boolean> => {
@@ -186,12 +186,12 @@ class Grading {
     const { failure } = this.#counts
     return [
       table(this.#counts, this.#opened),
-      failure === null ? '' : `The last one kept from a verdict met ${failure}.`,
+      failure === null ? '' : `The last patch without a verdict failed with ${failure}.`,
     ]
   }
 }
 
-/** A patch that infrastructure defeats has no verdict; the run goes on, and one that is started again tries it again. */
+/** A patch whose grading fails because of infrastructure has no verdict. The run continues, and a restarted run tries it again. */
 async function gradeOne(run: string, index: number): Promise<ShortVerdict> {
   try {
     return await grading.gradePatch.executeWithOptions({ summary: `patch ${index}` }, [{ run, index }])
@@ -203,7 +203,7 @@ async function gradeOne(run: string, index: number): Promise<ShortVerdict> {
   }
 }
 
-/** Where not one of the first is graded, something all of them need is missing: to go on would only use up the attempts. */
+/** If none of the first patches can be graded, all of them lack something, and continuing would only use up the attempts. */
 function refuseHopeless({ resolved, unresolved, couldNotGrade, failure }: GradingProgress): void {
   if (failure === null || resolved + unresolved > 0 || couldNotGrade < ABORT_AFTER_ALL_UNGRADED) return
   const code = isFailureCode(failure) ? failure : 'Sandbox.ImageMissing'

@@ -1,24 +1,25 @@
 import { patched, workflowInfo } from '@temporalio/workflow'
 
-/** The Temporal UI loads a history in pages and slows down with each: what people open stays below this many events. */
+/** The Temporal UI loads a history in pages and becomes slower with each, so workflows that users open stay below this many events. */
 const MOST_EVENTS = 2_000
-/** What is still to come would fill the history: another execution has to go on. Executions of before the rule, which `patch` tells, have begun more than it allows. */
+/** Returns whether the remaining events would fill the history, so that another execution must continue. Executions older than the
+ *  rule, identified by `patch`, have started more than it allows. */
 export function isHistoryFull({ toCome, patch }: { toCome: number; patch: string }): boolean {
   return workflowInfo().historyLength + toCome >= MOST_EVENTS && patched(patch)
 }
 
-/** Reports to the root, updates and signals of operators, and what a workflow does when its items have ended. */
+/** Reserve for reports to the root, updates and signals of operators, and what a workflow does after its items have ended. */
 const KEPT_FOR_OTHERS = 200
 
 /**
- * Says when a workflow that starts many items has to let those under way end and continue as new. Items that are wider than one history
- * begin together all the same: a recipe's concurrency comes first, and the execution that follows is new.
+ * Decides when a workflow that starts many items must let those in progress end and continue as new. If the concurrency exceeds one
+ * history, the items still start together: the recipe's concurrency takes precedence, and the next execution has an empty history.
  */
 export class HistoryPage {
   readonly #eventsEach: number
   #underWay = 0
 
-  /** @param eventsEach what an item costs at the most, from its first event to its last, workflow tasks included */
+  /** @param eventsEach the maximum events of an item from its first to its last, including workflow tasks */
   constructor(eventsEach: number) {
     this.#eventsEach = eventsEach
   }
@@ -30,7 +31,7 @@ export class HistoryPage {
     return isHistoryFull({ toCome: this.#underWay * this.#eventsEach + KEPT_FOR_OTHERS, patch: 'history-pages' })
   }
 
-  /** An item counts as under way from now on, also before its first event, until it has ended. */
+  /** Counts an item as in progress, even before its first event, until it has ended. */
   async hold<T>(item: () => Promise<T>): Promise<T> {
     this.#underWay += 1
     try {

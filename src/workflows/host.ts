@@ -16,16 +16,16 @@ import { isSameHolder } from '../contracts/host-holder.ts'
 import { attendance } from './activity-proxies.ts'
 import { failureCode } from './failures.ts'
 
-/** From a worker of the host that starts. */
+/** Sent by a worker of the host when it starts. */
 export const arrivedSignal = defineSignal<[HostHolder]>('arrived')
 export const drainSignal = defineSignal<[DrainRequest]>('drain')
 export const uncordonSignal = defineSignal('uncordon')
 
 /**
- * A sandbox host for as long as it is known: whether it is drained, and what its worker says of it. Workers start it, and read its state in
- * the memo, where no control worker needs to answer. One activity at a time, on the host's own queue; no children. Ends when the host has
- * had no worker for ten minutes; a drained one waits for its worker for thirty days. Continues as new when its history is long. On cancel it
- * ends, and the next look of a worker begins it anew, not drained.
+ * Represents a sandbox host while it is known: whether it is drained, and what its worker reports. Workers start it and read its state
+ * from the memo, which needs no control worker. Runs one activity at a time, on the host's own queue; no children. Ends after ten
+ * minutes without a worker of the host; a drained host waits thirty days for its worker. Continues as new when its history is long. On
+ * cancel it ends, and the worker's next check starts it anew, not drained.
  */
 export async function host(input: HostInput): Promise<{ host: string }> {
   const state: HostState = { holder: input.holder, drain: input.drain }
@@ -58,7 +58,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
   const moveWhenDue = async (order: HostDrain): Promise<void> => {
     if (order.moveAt === null || order.moving) return
     await sleep(Math.max(1, Date.parse(order.moveAt) - Date.now()))
-    // A later order stands instead of it.
+    // A later order has replaced this one.
     if (state.drain !== order) return
     state.drain = { ...order, moving: true }
     publish()
@@ -74,7 +74,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
     const isPresent = await attending
       .run(() => attend(input.host, holder))
       .catch((error: unknown) => {
-        // Not by who holds the name now: after two signals of one workflow task that may be the first machine again.
+        // Comparing the current holder is not enough: after two signals in one workflow task it may be the first machine again.
         if (!isCancellation(error) || !isReplaced) throw error
         return true
       })
@@ -84,13 +84,13 @@ export async function host(input: HostInput): Promise<{ host: string }> {
       if (arrivals === before) return { host: input.host }
     }
     if (workflowInfo().continueAsNewSuggested) {
-      // In the memo from the first moment: a worker that reads it must not take a drained host for an open one.
+      // Set in the memo from the start, because a worker that reads it must not take a drained host for an open one.
       await makeContinueAsNewFunc<typeof host>({ memo: { host: state } })({ host: input.host, ...state })
     }
   }
 }
 
-/** @returns false where no worker of the host came for as long as it may be away */
+/** @returns false if no worker of the host arrived within the permitted absence */
 async function attend(name: string, holder: HostHolder): Promise<boolean> {
   try {
     await attendance(holder.queue).attendHost.executeWithOptions({ summary: `${name} is present` }, [{ host: name }])

@@ -1,4 +1,4 @@
-/** Workflow types, as they appear in the Temporal UI. */
+/** Workflow types, as the Temporal UI shows them. */
 export { trainAgent } from './train-agent.ts'
 export { rejectionFineTune } from './rejection-fine-tune.ts'
 export { reinforce } from './reinforce.ts'

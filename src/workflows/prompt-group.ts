@@ -12,13 +12,14 @@ import { endsInItsBuild } from './versioning.ts'
 /**
  * The G episodes of one task, run concurrently: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
  * infrastructure are replaced under the next free index until G are valid or the bound is reached; the ledger excludes them. A
- * group that is started again counts recorded episodes, and replaces those that the earlier execution lost or cancelled. A hard pause
- * of the run holds its episodes. Never continues as new. On cancel, or when the run fails, every child closes its sandbox and records its outcome first.
+ * restarted group counts recorded episodes and replaces those that the earlier execution lost or cancelled. A hard pause of the run
+ * holds its episodes. Never continues as new. On cancel, or when the run fails, every child first closes its sandbox and records its
+ * outcome.
  */
 export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
   let nextIndex = 0
   const results: EpisodeResult[] = []
-  /** Episodes that an earlier execution lost do not use up replacements of this one. */
+  /** Episodes lost by an earlier execution do not use up this execution's replacements. */
   let bound = input.groupSize + input.maxReplacements
   const steering: RunControl = { paused: false, stopAfterIteration: null }
   const open = new Set<number>()
@@ -54,7 +55,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
   }
 }
 
-// Its episodes stay with its build.
+// Its episodes stay in the build that began them.
 setWorkflowOptions(endsInItsBuild, promptGroup)
 
 function countEndings(results: readonly EpisodeResult[]): Record<string, number> {
@@ -66,7 +67,7 @@ function countEndings(results: readonly EpisodeResult[]): Record<string, number>
   return endings
 }
 
-/** Valid siblings have a verdict; `infra` and `could-not-grade` episodes have no reward and count in no mean. */
+/** Valid siblings have a verdict. Episodes with `infra` or `could-not-grade` have no reward and count in no mean. */
 function isValid(result: EpisodeResult): boolean {
   return result.verdict === 'resolved' || result.verdict === 'unresolved'
 }

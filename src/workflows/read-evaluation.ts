@@ -3,8 +3,8 @@ import { artifacts } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 
 /**
- * Hands one page of an evaluation's record to a client that has no artifact store, such as a CI job. The worker of the artifacts reads it;
- * a run's own result stays small, and a run that Temporal has forgotten can still be read. No children; the client bounds it.
+ * Returns one page of an evaluation's record to a client without an artifact store, such as a CI job. An artifact worker reads it, so
+ * that a run's own result stays small and a run that Temporal has deleted can still be read. No children; the client limits the wait.
  */
 export async function readEvaluation(input: ReadEvaluationInput): Promise<EvaluationPage> {
   try {

@@ -32,15 +32,15 @@ import {
 } from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
 
-/** About 60 events an iteration: 25 of them stay far below the 4,096 at which the server suggests a new run. */
+/** About 60 events per iteration, so 25 iterations stay far below the 4,096 events at which the server suggests continuing as new. */
 const ITERATIONS_PER_EXECUTION = 25
 
 /**
- * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one
- * `rollout` an iteration and, where the recipe refills groups without a spread, one for each round of that; `evaluate` every n.
- * Continues as new every 25 iterations, when no child is open and every message was handled. Begins at the first iteration that the
- * records do not have. A pause holds before the next iteration and before new groups; `stopAfterIteration` ends early and well.
- * A training job with an alarm pauses the stage and the run. If the recipe says so, evaluations that have stopped improving end the stage.
+ * One DAPO stage: collect → score → train → publish, strictly in that order, as often as the recipe says. Children: one `rollout` per
+ * iteration and, if the recipe refills groups without a spread, one per refill round; `evaluate` every n iterations. Continues as new
+ * every 25 iterations, when no child is open and every message was handled. Begins at the first iteration without complete records. A
+ * pause holds before the next iteration and before new groups; `stopAfterIteration` ends the stage early and successfully. A training
+ * job with an alarm pauses the stage and the run. If the recipe says so, the stage ends when evaluations stop improving.
  */
 export async function reinforce(input: ReinforceInput): Promise<TrainingStageResult> {
   const stage = input.plan.stages[input.stageIndex]
@@ -60,7 +60,7 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
   setHandler(requeueSignal, (order) => passOnRequeue(openRollout ?? openEvaluation, order))
   let policy = input.policy
   let iteration = input.iteration ?? 1
-  /** The policy was found in records: it must be published before the next rollout or evaluation. */
+  /** The policy was taken from records, so it must be published before the next rollout or evaluation. */
   let unpublished = input.unpublished ?? false
   try {
     for (; iteration <= lastIteration(stage.maxIterations, steering); iteration++) {
@@ -123,7 +123,7 @@ interface Step extends Trained {
 
 interface Collecting extends Step {
   steering: RunControl
-  /** Called with the id of the rollout that begins. */
+  /** Called with the id of each rollout that begins. */
   onRollout: (workflowId: string) => void
 }
 
@@ -153,7 +153,7 @@ async function iterate(step: Collecting): Promise<Trained> {
   if (patched('reward-attribute')) upsertSearchAttributes([{ key: attributes.reward, value: built.meanReward }])
   const batch = built.batches[0]
   if (batch === undefined) {
-    // Every group equal: no gradient. The paper fixes the number of problems, not of steps.
+    // All rewards of every group are equal, so there is no gradient. The paper fixes the number of problems and not of steps.
     log.warn('no group with a spread: the iteration trains nothing', { stage, iteration })
     return { policy, unpublished: step.unpublished && collected === true }
   }
@@ -166,7 +166,7 @@ async function iterate(step: Collecting): Promise<Trained> {
   return { policy: job.policy, unpublished: false }
 }
 
-/** Plays the iteration's problems, then round by round a further one for each group without a spread, up to the recipe's bound. */
+/** Plays the iteration's problems, then in each round another problem for each group without a spread, up to the recipe's bound. */
 async function collect(step: Collecting, planned: PlannedIteration, rounds: number): Promise<void> {
   const { input, stage, iteration, policy, steering } = step
   const { suite } = input

@@ -20,8 +20,9 @@ import {
 const STAGE = stageOf({ kind: 'rft' })
 
 /**
- * Rejection fine-tuning: samples, keeps what resolves, trains on it slice after slice, publishes. Children: one `rollout`.
- * An alarm of a job holds before the next one. Where nothing resolved it returns the policy unchanged and says so. Never continues as new.
+ * Rejection fine-tuning: samples, keeps resolved episodes, trains on them slice by slice, and publishes. Children: one `rollout`. An
+ * alarm of a job holds the stage before the next job. If no episode resolved, it returns the policy unchanged and says so. Never
+ * continues as new.
  */
 export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<TrainingStageResult> {
   const { plan, suite } = input

@@ -5,28 +5,28 @@ import { control } from './activity-proxies.ts'
 import { failRun } from './failures.ts'
 import { rootAttributes } from './search-attributes.ts'
 
-/** Identifies this root workflow uniquely, also where the user chose its id: for the put-if-absent of a run's name. */
+/** Identifies this root workflow uniquely, even if the user chose its id, for the put-if-absent of a run's name. */
 export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstExecutionRunId' | 'date'> {
   const { workflowId, firstExecutionRunId, startTime } = workflowInfo()
   return { workflowId, firstExecutionRunId, date: startTime.toISOString().slice(0, 10) }
 }
 
-/** Of a root's input what says which recipe it follows; the rest of the input is the root's own. */
+/** The part of a root's input that selects the recipe. */
 type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'> & { gitSha?: string }
 
 export interface RunToPlay {
   run: ResolvedRun
-  /** What earlier executions of the run have finished; null for its first. */
+  /** What earlier executions of the run have completed; null for the first execution. */
   recalled: RecalledRun | null
 }
 
-/** Of a root: its rollouts tell it how far they are. */
+/** Makes the rollouts of a root report their progress to it. */
 export function withBoard(run: ResolvedRun): ResolvedRun {
   const { workflowId, startTime } = workflowInfo()
   return { ...run, board: { workflowId, since: startTime.getTime() } }
 }
 
-/** Resolves the recipe of a root: its first activity. The run's name becomes its memo and search attribute. */
+/** Resolves the recipe as a root's first activity. The run's name becomes its memo and search attribute. */
 export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise<RunToPlay> {
   const { recipe, recipeText, overrides, gitSha } = request
   if (gitSha !== undefined && !/^[0-9a-f]{7,64}$/.test(gitSha)) {

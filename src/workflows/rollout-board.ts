@@ -13,13 +13,13 @@ import { failuresQuery, reportSignal, rolloutQuery, type RunControl } from './ru
 
 const SLOWEST = 5
 const ERRORS = 5
-/** Incomplete groups that a new execution still knows: the payload stays small. */
+/** Limit of incomplete groups that are carried to a new execution, so that the payload stays small. */
 const CARRIED = 8
 
-/** Fewer groups say nothing about a rate. */
+/** With fewer groups, the rate is not meaningful. */
 const ENOUGH_FOR_ETA = 2
 
-/** What people see of a rollout: current details, the queries `progress` and `failures`, and the reports to its root. */
+/** What users see of a rollout: current details, the queries `progress` and `failures`, and the reports to its root. */
 export class RolloutBoard {
   readonly #input: RolloutInput
   readonly #counts: RolloutCounts
@@ -44,12 +44,12 @@ export class RolloutBoard {
     }))
   }
 
-  /** For the next execution. */
+  /** The state for the next execution. */
   tally(): RolloutTally {
     return { ...this.#tally, incomplete: this.#tally.incomplete.slice(0, CARRIED) }
   }
 
-  /** From now on that part of the rollout counts and reports. */
+  /** Hands over to the part with that id, which counts and reports from now on. */
   continueIn(part: string): void {
     this.#continuedIn = part
     this.show()
@@ -73,7 +73,7 @@ export class RolloutBoard {
     this.show()
   }
 
-  /** Takes a group back that is to be played again. */
+  /** Removes an incomplete group that is to be played again. */
   takeIncomplete(task: string): PromptGroupResult | null {
     const tally = this.#tally
     const group = tally.incomplete.find(({ taskId }) => taskId === task)
@@ -86,7 +86,7 @@ export class RolloutBoard {
     return group
   }
 
-  /** Tells the root how far the rollout is, unless it was told a short while ago. */
+  /** Reports progress to the root, unless it did so shortly before. */
   async tell(): Promise<void> {
     const { board } = this.#input
     if (board === undefined) return
@@ -110,7 +110,7 @@ export class RolloutBoard {
           : '',
         this.#continuedIn === null
           ? ''
-          : `**Continued** in workflow \`${this.#continuedIn.replaceAll('`', '?')}\`, which counts on. This part ends the groups that it had open.`,
+          : `**Continued** in workflow \`${this.#continuedIn.replaceAll('`', '?')}\`, which continues the counts. This part ends its open groups.`,
         concurrency === null ? '' : `An operator set the number of open tasks to ${concurrency}.`,
         describeRollout(this.report(), { now: Date.now(), groupSize }),
       ]

@@ -9,12 +9,13 @@ import {
   supersededSignal,
 } from './run-control.ts'
 
-/** A signal for each of many groups would fill the next part's history: it waits for this share of those that are still open. */
+/** Ended groups are sent in batches of this share of the open ones, because a signal for each of many groups would fill the next
+ *  part's history. */
 const SHARE_OF_OPEN = 1 / 8
 
-/** Groups of earlier parts: each takes a place of this part's until it has ended. */
+/** Groups of earlier parts. Each occupies a slot of this part until it has ended. */
 export class HandedGroups {
-  /** Those that have no place yet. */
+  /** Groups without a slot yet. */
   toCome: number
   inPlaces = 0
   readonly #ended: PromptGroupResult[] = []
@@ -25,7 +26,8 @@ export class HandedGroups {
     this.toCome = toCome
   }
 
-  /** Without a limit of its own: the part before hands every group on, or ends and cancels this one. @returns null where it was reset */
+  /** Waits without its own limit: the previous part hands on every group, or ends and cancels this one. @returns null if the
+   *  previous part was reset */
   async take(): Promise<PromptGroupResult | null> {
     this.toCome -= 1
     this.inPlaces += 1
@@ -36,7 +38,7 @@ export class HandedGroups {
     return group
   }
 
-  /** A reset of the part before makes it see the end of a group again, and hand the group on again: the first time counts. */
+  /** After a reset the previous part sees the end of a group again and hands it on again. Only the first time counts. */
   arrive(groups: readonly PromptGroupResult[]): void {
     for (const group of groups) {
       if (this.#known.has(group.taskId)) continue
@@ -54,19 +56,20 @@ export class HandedGroups {
 }
 
 /**
- * A reset leaves the children that began after its point as they are. The part of before would wait for ever for groups that the execution
- * that was reset had open, and the execution that follows for that part.
+ * Ends the successor of a reset execution. A reset does not affect children that began after its point. That part would wait forever
+ * for the groups of the execution that was reset, and so would its own successor.
  */
 export async function supersede(part: string): Promise<void> {
   if (!patched('parts-superseded')) return
   try {
     await getExternalWorkflowHandle(part).signal(supersededSignal)
   } catch (error) {
-    log.info('no part of an earlier execution was told to end', { part, error: String(error) })
+    log.info('no part of an earlier execution could be told to end', { part, error: String(error) })
   }
 }
 
-/** The next part of a rollout, as the part before sees it. What is sent before it has started waits for that, for as long as `runChild` waits. */
+/** The next part of a rollout, as the previous part sees it. Messages sent before it has started wait for its start, for as long as
+ *  `runChild` waits. */
 export class NextPart {
   readonly workflowId: string
   readonly #start = Promise.withResolvers<void>()
@@ -92,7 +95,8 @@ export class NextPart {
     if (await this.#isReady()) await passOnRequeue(this.workflowId, order)
   }
 
-  /** @param left groups that the next part still waits for: with the last eight each is sent at once, and the last one takes all along */
+  /** @param left groups that the next part still waits for; the last eight are sent one by one, and the last one includes all that
+   *  are left */
   async hand(group: PromptGroupResult, left: number): Promise<void> {
     this.#ended.push(group)
     if (this.#ended.length < left * SHARE_OF_OPEN) return
@@ -102,12 +106,12 @@ export class NextPart {
     try {
       await getExternalWorkflowHandle(this.workflowId).signal(handedSignal, { groups })
     } catch (error) {
-      // It has ended, and how it ended is this part's result as well.
+      // The next part has ended, and its result is this part's result as well.
       log.info('groups not handed on', { part: this.workflowId, error: String(error) })
     }
   }
 
-  /** @returns false where the rollout is cancelled: a signal handler that threw that would close it before its groups */
+  /** @returns false if the rollout is cancelled, because an exception in a signal handler would close it before its groups */
   async #isReady(): Promise<boolean> {
     try {
       await unlessCancelled(this.#start.promise)

@@ -1,6 +1,6 @@
 import type { RolloutReport } from '../contracts/workflows.types.ts'
 
-/** A rollout as short Markdown, as the Temporal UI shows it: no HTML and no image. */
+/** Formats a rollout as short Markdown without HTML and images, as the Temporal UI shows it. */
 export function describeRollout(
   report: RolloutReport,
   { now, groupSize }: { now: number; groupSize?: number },
@@ -44,7 +44,7 @@ function describeScore(score: RolloutReport['score']): string {
   return `**${mean.toFixed(3)}** (${low.toFixed(3)} to ${high.toFixed(3)}, n = ${tasks})`
 }
 
-/** Ids of tasks come from data sets: none of their characters may end a cell or begin a link. */
+/** Task ids come from data sets, so none of their characters may end a cell or begin a link. */
 function cell(text: string): string {
   return text.replace(/[^\w.@:/ -]/g, '?').slice(0, 80)
 }

@@ -32,29 +32,33 @@ import {
 import { stageAttributes } from './search-attributes.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
-/** Enough that one bad container is not mistaken for a dead server. */
+/** Large enough that one bad container is not mistaken for a dead server. */
 const ABORT_AFTER_ALL_LOST = 12
 
 /**
- * Of the workflow tasks of groups, and of their episodes, which inherit it. A thousand of them may wait for a control worker. The tasks and
- * queries of rollouts, stages and roots have the server's default of 3 and go before them, so a rollout answers while its episodes begin.
+ * Priority of the workflow tasks of groups, and of their episodes, which inherit it. A thousand of them may wait for a control worker.
+ * Tasks and queries of rollouts, stages and roots have the server's default of 3 and run first, so a rollout answers while its episodes
+ * begin.
  */
 const BEHIND_STEERING = { priorityKey: 4 } as const
 
-/** Task ids fetched at once: 50 ids stay far below 4 KB of payload. */
+/** Task ids per page: 50 ids stay far below 4 KB of payload. */
 const PAGE = 50
 
-/** A group starts and ends: three events and two workflow tasks of three. One hard pause and its end: two signals of two events. */
+/** Start and end of a group: three events, and two workflow tasks of three events. One hard pause and its end: two signals of two
+ *  events. */
 const EVENTS_A_GROUP = 9 + 4
-/** Reports, requests of operators, pages of the plan: 200. Groups handed to the next part and by the one before: about 45 signals each, see `NextPart`. */
+/** Reports, requests of operators and pages of the plan: 200. Groups handed to the next part and received from the previous one:
+ *  about 45 signals each, see `NextPart`. */
 const EVENTS_BESIDE_GROUPS = 200 + 45 * 5 + 45 * 4
 
 /**
- * Plays every task of a plan. Children: `promptGroup`, as many at a time as the recipe or an operator says; and `rollout`, once the history
- * is nearly full: the next part plays the tasks that are left and counts, while this one ends the groups that it has open and hands them on.
- * Continues as new, with its counts, when the server suggests it and no child is open. A pause stops new groups and lets open ones finish; a hard one holds their
- * episodes too. A task that is requeued is cancelled where it is open, and played again where it lost episodes; recorded episodes count.
- * Query `progress`; it reports to its root now and then. On cancel, or when the run fails, the groups are cancelled and waited for.
+ * Plays every task of a plan. Children: `promptGroup`, as many at a time as the recipe or an operator says; and `rollout`, once the
+ * history is nearly full. That next part plays the remaining tasks and counts, while this one ends its open groups and hands them on.
+ * Continues as new, with its counts, when the server suggests it and no child is open. A pause stops new groups and lets open ones
+ * finish; a hard one also holds their episodes. A requeued task is cancelled if it is open and played again if it lost episodes;
+ * recorded episodes count. Query `progress`; it reports to its root from time to time. On cancel, or when the run fails, the groups are
+ * cancelled and awaited.
  */
 export async function rollout(input: RolloutInput): Promise<RolloutCounts> {
   const play = new Rollout(input)
@@ -74,21 +78,21 @@ class Rollout {
   readonly #steering: RunControl
   readonly #board: RolloutBoard
   readonly #tasks: TaskCursor
-  /** Open groups by task. `again`: its group is being cancelled, to be played again. */
+  /** Open groups by task. `again` means that the group is being cancelled to be played again. */
   readonly #open = new Map<string, { scope: CancellationScope; again: boolean }>()
-  /** Tasks to be played again before any other one. */
+  /** Tasks that are played again before any other. */
   readonly #again: string[]
   /** Workflow id of the first part. */
   readonly #id: string
   readonly #number: number
   readonly #handed: HandedGroups
-  /** Groups that have a place and have not ended, also before they begin; with those of earlier parts. */
+  /** Groups that occupy a slot and have not ended, including those that have not begun and those of earlier parts. */
   #underWay = 0
   #isFull = false
-  /** Ends its groups, and no other execution counts them. */
+  /** If true, this execution ends its groups, and no other execution counts them. */
   #isSuperseded = false
   #next: NextPart | null = null
-  /** Of all parts. */
+  /** Counts of all parts. */
   #total: RolloutCounts | null = null
   #widen: () => void = () => undefined
 
@@ -131,7 +135,7 @@ class Rollout {
     })
   }
 
-  /** A reset may have left the next part of the execution before, and this one needed none. */
+  /** An execution that was reset may have left a next part, which this execution does not need. */
   mayLeavePart(): boolean {
     const { runId, originalExecutionRunId } = workflowInfo()
     return this.#next === null && runId !== originalExecutionRunId
@@ -192,7 +196,7 @@ class Rollout {
     return this.#again.length > 0 && this.#takePlace() ? this.#again.shift() : undefined
   }
 
-  /** Asked in the moment that a task is taken. An open group counts in full, also what the history holds of it already. */
+  /** Called when a task is taken. An open group counts in full, including its events that the history already holds. */
   #takePlace(): boolean {
     const own = this.#underWay - this.#handed.inPlaces
     this.#isFull ||= isHistoryFull({ toCome: own * EVENTS_A_GROUP + EVENTS_BESIDE_GROUPS, patch: 'rollout-parts' })
@@ -201,7 +205,7 @@ class Rollout {
     return true
   }
 
-  /** Not `async`: another turn of the queue of microtasks could change the order of commands in rollouts of before. */
+  /** Not `async`: another microtask could change the order of commands in older rollouts. */
   #end(group: PromptGroupResult): Promise<void> {
     this.#underWay -= 1
     if (this.#isSuperseded) return Promise.resolve()
@@ -212,7 +216,7 @@ class Rollout {
     return this.#board.tell()
   }
 
-  /** Waits for the parts that follow. The groups that are open here take places there until they have ended. */
+  /** Waits for the following parts. The groups that are open here occupy slots there until they have ended. */
   async #playRest(): Promise<void> {
     const { run, stage, iteration, policy } = this.#input
     const number = this.#number + 1
@@ -242,13 +246,13 @@ class Rollout {
 
   #retire(): Promise<void> | undefined {
     this.#isSuperseded = true
-    // Places that wait for the end of a pause end too.
+    // Ends the waits for the end of a pause too.
     this.#steering.paused = false
     this.#handed.abandon()
     return this.#next?.supersede()
   }
 
-  /** A group that an operator cancels is played again; its recorded episodes are found. */
+  /** Plays a group again if an operator cancels it. Its recorded episodes are found. */
   async #playUntilKept(taskId: string): Promise<PromptGroupResult> {
     const outer = CancellationScope.current()
     for (;;) {
@@ -275,13 +279,13 @@ class Rollout {
     const held = isHeld(this.#steering)
     const passedOn = this.#next?.steer(this.#steering)
     if (held === wasHeld) return passedOn
-    // Below this workflow a pause is a hard one.
+    // Below this workflow a pause is always hard.
     const order: RunControl = { paused: held, stopAfterIteration: null }
     const groups = [...this.#open.keys()].map((task) => workflowIds.group(this.#id, task))
     await Promise.all([passedOn, ...groups.map((group) => passOn(group, order))])
   }
 
-  /** The next part knows of all tasks but of those that are open here. */
+  /** The next part knows all tasks except those that are open here. */
   async #answer(order: RequeueOrder): Promise<void> {
     if (this.#next !== null && !this.#open.has(order.task)) return this.#next.requeue(order)
     await answerRequeue(order, await this.#requeue(order.task))
@@ -307,7 +311,7 @@ class Rollout {
     if (place === null) return { kind: 'refused', note: `No task ${task} in ${this.#id}` }
     return place < this.#tasks.position()
       ? { kind: 'unchanged', note: `${task} has ended with all of its episodes graded` }
-      : { kind: 'unchanged', note: `${task} has not been begun yet` }
+      : { kind: 'unchanged', note: `${task} has not started yet` }
   }
 
   #playGroup(taskId: string): Promise<PromptGroupResult> {
@@ -328,7 +332,7 @@ function isHeld({ paused, hard }: RunControl): boolean {
   return paused && hard === true
 }
 
-/** Hands out the plan's task ids in order; concurrent callers each get another one. */
+/** Hands out the plan's task ids in order. Concurrent callers each receive a different one. */
 class TaskCursor {
   readonly #input: RolloutInput
   #next: number
@@ -337,7 +341,7 @@ class TaskCursor {
   #fetching: Promise<void> | null = null
   readonly #mayTake: () => boolean
 
-  /** @param mayTake asked in the moment that a task is handed out; false keeps it */
+  /** @param mayTake called before a task is handed out; false keeps the task */
   constructor(input: RolloutInput, mayTake: () => boolean) {
     this.#input = input
     this.#mayTake = mayTake
@@ -364,7 +368,7 @@ class TaskCursor {
     return this.#next
   }
 
-  /** Reads the whole plan: for questions of people. */
+  /** Reads the whole plan, for requests of operators. */
   async find(task: string): Promise<number | null> {
     const { plan, tasks } = this.#input
     for (let from = 0; from < tasks; from += PAGE) {
@@ -377,7 +381,7 @@ class TaskCursor {
   async #fetch(): Promise<void> {
     const { plan, tasks } = this.#input
     const ids = await control.readPlanPage({ plan, from: this.#fetched, count: PAGE })
-    // The callers of `next` would ask for the same page again without end.
+    // Otherwise the callers of `next` would request the same page forever.
     if (ids.length === 0) {
       throw failRun('Artifact.Corrupt', `Expected ${tasks} tasks in ${plan.key}, got ${this.#fetched}`)
     }
@@ -396,7 +400,7 @@ function addGroup(counts: RolloutCounts, group: PromptGroupResult): void {
   counts.failure = group.failure ?? counts.failure
 }
 
-/** Played again, it counts its recorded episodes anew; those that were lost stay lost. */
+/** A group that is played again counts its recorded episodes anew. Those that were lost stay lost. */
 function removeGroup(counts: RolloutCounts, group: PromptGroupResult): void {
   counts.groups -= 1
   counts.episodes -= group.episodes - group.infra
@@ -404,7 +408,8 @@ function removeGroup(counts: RolloutCounts, group: PromptGroupResult): void {
   counts.turns -= group.turns
 }
 
-/** All of the first episodes are lost: something that each needs is down. The run stops with that code, and continues after a repair. */
+/** All of the first episodes were lost, so something that each of them needs is unavailable. The run stops with that code and can
+ *  continue after a repair. */
 function refuseHopeless(counts: RolloutCounts): void {
   const isHopeless = counts.infra === counts.episodes && counts.episodes >= ABORT_AFTER_ALL_LOST
   if (!isHopeless) return

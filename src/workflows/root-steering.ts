@@ -26,22 +26,22 @@ const MOST_CONCURRENT = 10_000
 
 export interface RootSteeringInput {
   board: RunBoard
-  /** Hands the new state on to what is open now. */
+  /** Sends the new state to the open child. */
   deliver: () => Promise<void>
-  /** The open child that plays episodes, or a stage that knows it. Absent: the run has no tasks that could be requeued. */
+  /** The open child that plays episodes, or a stage that knows it. Absent if the run has no tasks that could be requeued. */
   openChild?: () => string | null
-  /** The run has iterations, after one of which it can end. @default false */
+  /** Whether the run has iterations after which it can end. @default false */
   hasIterations?: boolean
 }
 
 /**
- * The updates of a root. Each is checked before it is recorded, changes nothing when it says what holds already, and answers with the
- * state that then holds. The signal `steer` asks the same of a run whose worker does not answer.
+ * The updates of a root. Each is validated before it is recorded, changes nothing if the state already holds, and returns the resulting
+ * state. The signal `steer` requests the same of a run whose worker does not answer.
  */
 export function steerable({ board, deliver, openChild, hasIterations = false }: RootSteeringInput): void {
   const apply = async (change: Partial<RunControl>): Promise<SteeredRun> => {
     const changed = board.steer(change)
-    // Also where nothing changed: what is open now may have missed it.
+    // Delivered even if nothing changed, because the open child may have missed it.
     await deliver()
     return { ...board.progress(), changed, note: null }
   }
@@ -104,13 +104,13 @@ function pauseOf(mode: PauseMode): Partial<RunControl> {
   return { paused: true, hard: mode === 'hard' }
 }
 
-/** Null for anything that is no mode. */
+/** Returns null for anything that is not a mode. */
 function modeOf(request: PauseRequest | null | undefined): PauseMode | null {
   const mode = typeof request === 'object' ? (request?.mode ?? 'soft') : (request ?? 'soft')
   return mode === 'soft' || mode === 'hard' ? mode : null
 }
 
-/** A signal cannot be refused: what makes no sense changes nothing. */
+/** A signal cannot be refused, so an invalid request changes nothing. */
 function changeOf(request: SteerRequest | undefined, hasIterations: boolean): Partial<RunControl> | null {
   switch (request?.do) {
     case 'pause':

@@ -21,7 +21,7 @@ import {
 } from './run-control.ts'
 
 export interface RunBoardInput {
-  /** Changed through the board alone, so that what is shown is true. */
+  /** Changed only through the board, so that what it shows is true. */
   steering: RunControl
   /** The first phase, and when it began. */
   phase: string
@@ -29,19 +29,20 @@ export interface RunBoardInput {
   /** Null until the run has its name. */
   run?: string | null
   scores?: readonly StageScore[]
-  /** The phase with how far it is. @default the phase */
+  /** The phase with its progress. @default the phase */
   doing?: (phase: string) => string
-  /** Of the phase, where it plays no episodes. @default null */
+  /** The work count of a phase that plays no episodes. @default null */
   work?: () => WorkCount | null
-  /** The child that is waited for now; null: none, its own activities answer for themselves. */
+  /** The child that is awaited now; null if there is none, in which case the run's activities report their own waits. */
   openChild?: () => string | null
-  /** Paragraphs that this kind of run adds. */
+  /** Further paragraphs of this kind of run. */
   details: (run: string | null) => string[]
 }
 
 /**
  * What users see of a run that can be steered: its current details in the Temporal UI, and its answers to `progress`, `failures`,
- * `blockers` and `config`. The open rollout tells it now and then how far it is. A phase is shown when it is entered; `done` is the last one and has no wait.
+ * `blockers` and `config`. The open rollout reports its progress from time to time. A phase is shown when it is entered; `done` is the
+ * last one and waits for nothing.
  */
 export class RunBoard {
   readonly #input: RunBoardInput
@@ -49,11 +50,11 @@ export class RunBoard {
   #phase: string
   #since: Date
   #pausedSince: Date | null
-  /** What paused the run, where no person did. */
+  /** The reason for a pause that no operator requested. */
   #alarm: string | null = null
   #failure: string | null = null
   #resolved: ResolvedRun | null = null
-  /** What the open rollout said last; null once its phase is over. */
+  /** The last report of the open rollout; null once its phase is over. */
   #rollout: RolloutReport | null = null
   #failures: Pick<RunFailures, 'byCode' | 'last'> = { byCode: {}, last: [] }
 
@@ -74,7 +75,7 @@ export class RunBoard {
     })
   }
 
-  /** From now on the run has its name. */
+  /** Sets the run's name. */
   name(run: string, resolved: ResolvedRun | null = null): void {
     this.#run = run
     this.#resolved = resolved
@@ -92,7 +93,7 @@ export class RunBoard {
     this.show()
   }
 
-  /** @returns whether anything is different now */
+  /** @returns whether the state has changed */
   steer(change: Partial<RunControl>): boolean {
     const { steering } = this.#input
     const before = JSON.stringify(this.#steered())
@@ -141,7 +142,7 @@ export class RunBoard {
       `**${this.#run ?? '…'}** · ${this.#phase} (since ${this.#since.toISOString()})`,
       this.#pausedSince === null
         ? ''
-        : `**waits for a person**: ${paused} since ${this.#pausedSince.toISOString()}; send the update \`resume\` to go on`,
+        : `**waits for an operator**: ${paused} since ${this.#pausedSince.toISOString()}; send the update \`resume\` to continue`,
       limits.concurrency === null ? '' : `An operator set the number of open tasks to ${limits.concurrency}.`,
       this.#failure === null ? '' : `**failed**: ${this.#failure}`,
       ...this.#input.details(this.#run),

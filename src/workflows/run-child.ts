@@ -2,15 +2,18 @@ import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common'
 import { type ChildWorkflowOptions, executeChild, log, sleep, startChild } from '@temporalio/workflow'
 import { failRun } from './failures.ts'
 
-/** A child whose parent was terminated first closes its sandboxes and records its episodes: as long as a command lasts, or until a worker is back. */
+/** Limit of the wait for a child whose parent was terminated. The child closes its sandboxes and records its episodes, which takes
+ *  as long as a command, or until a worker is back. */
 const CLOSING_WAIT_MS = 60 * 60_000
 const FIRST_LOOK_MS = 5_000
-/** Each look costs the parent's history four events and a workflow task. A hundred children that look every five seconds would fill it in minutes. */
+/** Each check adds four events and a workflow task to the parent's history. A hundred children that check every five seconds would
+ *  fill it in minutes. */
 const LONGEST_LOOK_MS = 4 * 60_000
 
 /**
- * Starts a child and waits for its result; it first waits for the execution of an earlier parent that still has the id and plays the same episodes.
- * @param on.held once, where an earlier execution has the id
+ * Starts a child and waits for its result. If the execution of an earlier parent still has the id and plays the same episodes, waits
+ * for its end first.
+ * @param on.held called once if an earlier execution has the id
  */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,

@@ -1,19 +1,19 @@
 import { CancellationScope } from '@temporalio/workflow'
 
 export interface RunConcurrentlyInput {
-  /** Items under way at once; asked again before each item. */
+  /** Maximum number of concurrent items, evaluated before each item. */
   concurrency: () => number
   /** What the first failure does to the items in progress: `cancel` cancels them, `finish` lets them complete. */
   onFailure: 'cancel' | 'finish'
-  /** Takes the next item and runs it; false when none is left. After a wait it asks `hasFailed` whether to take one still. */
+  /** Takes the next item and runs it; returns false if none is left. After a wait it calls `hasFailed` to decide whether to take one. */
   runNext: (hasFailed: () => boolean) => Promise<boolean>
-  /** Given a function that starts further runners once `concurrency` has grown. */
+  /** Receives a function that starts further runners after `concurrency` has grown. */
   onStart?: (widen: () => void) => void
 }
 
 /**
- * Runs items concurrently and returns when all have ended. Only then the first failure is thrown: a workflow that closed at once would
- * abandon children that still close sandboxes, and activities that are not cancelled yet.
+ * Runs items concurrently and returns when all have ended. The first failure is thrown only then, because a workflow that closed at
+ * once would abandon children that still close sandboxes and activities that are not yet cancelled.
  */
 export async function runConcurrently(input: RunConcurrentlyInput): Promise<void> {
   const { concurrency, onFailure, runNext, onStart } = input
@@ -44,7 +44,7 @@ export async function runConcurrently(input: RunConcurrentlyInput): Promise<void
       }
     }
     fill()
-    // An update may come in another scope: what it starts is cancelled with the other items.
+    // An update may arrive in another scope; items that it starts must be cancelled with the others.
     onStart?.(() => void scope.run(async () => fill()))
     while (ends.size > 0) await Promise.all(ends)
     isOver = true

@@ -1,4 +1,4 @@
-/** How operators steer and watch a run: updates and queries on the root, one signal from the root down to the open stage. */
+/** How operators steer and watch a run: updates and queries on the root, and one signal from the root down to the open stage. */
 import {
   condition,
   defineQuery,
@@ -26,11 +26,11 @@ import { failRun } from './failures.ts'
 
 export interface RunControl {
   paused: boolean
-  /** A pause that episodes keep too. Absent in signals of earlier versions. */
+  /** The pause also holds episodes. Absent in signals of earlier versions. */
   hard?: boolean
-  /** Reinforcement ends after this iteration of the open stage; null = as the recipe says. */
+  /** Reinforcement ends after this iteration of the open stage; null follows the recipe. */
   stopAfterIteration: number | null
-  /** Tasks under way at once; null or absent = as the recipe says. */
+  /** Maximum number of concurrent tasks; null or absent follows the recipe. */
   concurrency?: number | null
 }
 
@@ -40,7 +40,7 @@ export const setLimitsUpdate = defineUpdate<SteeredRun, [LimitsRequest]>('setLim
 export const requeueUpdate = defineUpdate<SteeredRun, [RequeueRequest]>('requeue')
 export const stopAfterIterationUpdate = defineUpdate<SteeredRun, [{ iteration: number }]>('stopAfterIteration')
 
-/** `soft`, `hard` or an object: the form of the Temporal UI takes any of them. */
+/** `soft`, `hard` or an object, because the form of the Temporal UI sends any of them. */
 export type PauseRequest = PauseMode | { mode?: PauseMode }
 export interface LimitsRequest {
   concurrency: number | null
@@ -49,7 +49,7 @@ export interface RequeueRequest {
   task: string
 }
 
-/** What a client asks for while no worker answers: recorded by the server at once, done when a worker is back. */
+/** A client's request while no worker answers. The server records it at once, and a worker carries it out when it is back. */
 export const steerSignal = defineSignal<[SteerRequest]>('steer')
 export type SteerRequest =
   | { do: 'pause'; mode: PauseMode }
@@ -62,12 +62,12 @@ export const failuresQuery = defineQuery<RunFailures>('failures')
 export const rolloutQuery = defineQuery<RolloutReport>('progress')
 export const gateQuery = defineQuery<WorkCount>('progress')
 export const progressQuery = defineQuery<RunProgress>('progress')
-/** What the workflow itself waits for; its activities and children answer for themselves. */
+/** The waits of the workflow itself; its activities and children report their own. */
 export const blockersQuery = defineQuery<WorkflowWaits>('blockers')
-/** Internal: from parent to child by workflow id without run id, so that it survives continue-as-new. */
+/** Internal: sent from parent to child by workflow id without run id, so that it survives continue-as-new. */
 export const controlSignal = defineSignal<[RunControl]>('control')
 
-/** Internal: a stage tells the run that it holds, and why; the run's `resume` lets it go on. */
+/** Internal: a stage reports to the run that it is paused, and why. The run's `resume` continues it. */
 export const alarmSignal = defineSignal<[RunAlarm]>('alarm')
 
 export interface RunAlarm {
@@ -76,30 +76,30 @@ export interface RunAlarm {
   why: string
 }
 
-/** Internal: from a rollout to its root, now and then. */
+/** Internal: sent from a rollout to its root from time to time. */
 export const reportSignal = defineSignal<[RolloutReport]>('report')
 
-/** Internal: from the root down to the open rollout, which answers the root by `requeued`. */
+/** Internal: sent from the root down to the open rollout, which answers the root with `requeued`. */
 export const requeueSignal = defineSignal<[RequeueOrder]>('requeue')
 export const requeuedSignal = defineSignal<[RequeueAnswer]>('requeued')
 
 export interface RequeueOrder extends RequeueRequest {
-  /** Of the request, unique in its root. */
+  /** Id of the request, unique in its root. */
   id: number
   replyTo: string
 }
 
 export interface RequeueAnswer {
   id: number
-  /** `again`: it is or will be played again; `refused`: no such task in the open rollout. */
+  /** `again`: it is or will be played again; `refused`: the open rollout has no such task. */
   kind: 'again' | 'unchanged' | 'refused'
   note: string
 }
 
-/** Internal: from a part of a rollout to the next one: groups that it had still open have ended. */
+/** Internal: sent from a part of a rollout to the next one when groups that it still had open have ended. */
 export const handedSignal = defineSignal<[{ groups: PromptGroupResult[] }]>('handed')
 
-/** Internal: to a part whose own part before was reset and will hand nothing on: it ends the groups that it has, and then itself. */
+/** Internal: sent to a part whose previous part was reset and will hand nothing on. It ends its groups and then itself. */
 export const supersededSignal = defineSignal('superseded')
 
 export async function answerRequeue({ id, replyTo }: RequeueOrder, answer: Omit<RequeueAnswer, 'id'>): Promise<void> {
@@ -110,7 +110,7 @@ export async function answerRequeue({ id, replyTo }: RequeueOrder, answer: Omit<
   }
 }
 
-/** A stage hands the order on to its open rollout. */
+/** A stage forwards the order to its open rollout. */
 export async function passOnRequeue(childId: string | null, order: RequeueOrder): Promise<void> {
   const nothingOpen = { kind: 'unchanged', note: 'no episode is being played now' } as const
   if (childId === null) return answerRequeue(order, nothingOpen)
@@ -121,22 +121,22 @@ export async function passOnRequeue(childId: string | null, order: RequeueOrder)
   }
 }
 
-/** Pauses this stage and says so to the run that it belongs to. */
+/** Pauses this stage and reports it to the run that it belongs to. */
 export async function pauseOnAlarm(control: RunControl, alarm: RunAlarm): Promise<void> {
   control.paused = true
   const { parent } = workflowInfo()
-  log.warn('an alarm holds the run', { ...alarm })
+  log.warn('an alarm paused the run', { ...alarm })
   if (parent === undefined) return
   try {
     await getExternalWorkflowHandle(parent.workflowId).signal(alarmSignal, alarm)
   } catch (error) {
-    // The run does not know of the pause and could not resume the stage: it goes on, and the report has the alarm.
+    // The run does not know of the pause and could not resume the stage, so the stage continues. The report contains the alarm.
     control.paused = false
     log.warn('alarm not delivered to the run', { error: String(error) })
   }
 }
 
-/** What a rollout begins with, of what operators and its root have said so far. */
+/** Initial control of a rollout: the current state of what operators and its root have requested. */
 export function childControl(
   { board }: ResolvedRun,
   { paused, concurrency = null }: RunControl,
@@ -144,7 +144,7 @@ export function childControl(
   return { paused, concurrency, ...(board === undefined ? {} : { board }) }
 }
 
-/** A child that has just closed needs no signal: no error. */
+/** A child that has just closed needs no signal, so this is not an error. */
 export async function passOn(childId: string | null, control: RunControl): Promise<void> {
   if (childId === null) return
   try {
@@ -154,18 +154,18 @@ export async function passOn(childId: string | null, control: RunControl): Promi
   }
 }
 
-/** A run that stays paused for thirty days fails with that reason. */
+/** Fails a run that stays paused for thirty days, with that reason. */
 export async function whilePaused(control: RunControl): Promise<void> {
   if (!control.paused) return
   if (await condition(() => !control.paused, '30 days')) return
-  throw failRun('Run.PausedTooLong', 'Paused for 30 days and not resumed. Start it again under its name to go on')
+  throw failRun('Run.PausedTooLong', 'Paused for 30 days and not resumed. Start it again under its name to continue')
 }
 
 export interface RootProgress {
   enter(phase: string, run?: string, work?: WorkCount): void
 }
 
-/** Answers the queries `progress` and `blockers` of a root that cannot be steered, in the shape that a training run answers them. */
+/** Answers the queries `progress` and `blockers` of a root that cannot be steered, in the same shape as a training run. */
 export function watchable(run: string | null): RootProgress {
   const state: RunProgress = {
     run,

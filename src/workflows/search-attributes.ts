@@ -2,7 +2,7 @@ import { defineSearchAttributeKey, type SearchAttributePair } from '@temporalio/
 import { purposeOf } from '../contracts/episode-purpose.ts'
 import type { EpisodeInput, EpisodeResult, ResolvedRun } from '../contracts/workflows.types.ts'
 
-/** Registered with the server by `infra/temporal`; two runs are found by one filter. */
+/** `infra/temporal` registers them with the server. */
 export const attributes = {
   run: defineSearchAttributeKey('TrainRun', 'KEYWORD'),
   stage: defineSearchAttributeKey('Stage', 'KEYWORD'),
@@ -12,7 +12,7 @@ export const attributes = {
   model: defineSearchAttributeKey('Model', 'KEYWORD'),
   split: defineSearchAttributeKey('Split', 'KEYWORD'),
   gitSha: defineSearchAttributeKey('GitSha', 'KEYWORD'),
-  /** Of a reinforcement stage: mean reward of its last iteration. */
+  /** Mean reward of the last iteration of a reinforcement stage. */
   reward: defineSearchAttributeKey('Reward', 'DOUBLE'),
   iteration: defineSearchAttributeKey('Iteration', 'INT'),
   turns: defineSearchAttributeKey('Turns', 'INT'),
@@ -20,7 +20,7 @@ export const attributes = {
   evaluation: defineSearchAttributeKey('Evaluation', 'BOOL'),
 } as const
 
-/** What a root can be found by. */
+/** The attributes by which a root can be found. */
 export function rootAttributes({ run, labels }: ResolvedRun, gitSha: string | undefined): SearchAttributePair[] {
   return [
     { key: attributes.run, value: run },
@@ -49,7 +49,7 @@ export function episodeAttributes(input: EpisodeInput): SearchAttributePair[] {
   return [...stageAttributes(input), { key: attributes.task, value: input.taskId }]
 }
 
-/** The disposition, then the verdict: `submitted`, or `submitted/resolved` once graded. */
+/** The disposition, followed by the verdict once there is one: `submitted` or `submitted/resolved`. */
 export function outcomeAttributes(result: EpisodeResult): SearchAttributePair[] {
   const outcome = result.verdict === null ? result.disposition : `${result.disposition}/${result.verdict}`
   return [

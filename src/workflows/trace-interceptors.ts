@@ -1,7 +1,7 @@
 /**
- * Carries the trace of a run from its start to its activities and children, and tells the worker of each execution that closes. Header
- * and span derive from the history and the run's id, never from a random number or the clock, and Temporal compares no headers on
- * replay: a run begun with traces goes on without, and the other way round.
+ * Propagates the trace of a run from its start to its activities and children, and reports each execution that closes to the worker.
+ * Header and span derive from the history and the run's id, never from a random number or the clock. Temporal does not compare headers
+ * on replay, so a run that began with traces can continue without them, and vice versa.
  */
 import { ApplicationFailure, defaultPayloadConverter, type Headers } from '@temporalio/common'
 import {
@@ -31,7 +31,7 @@ interface TraceSinks extends Sinks {
 
 const { longhaulTraces } = proxySinks<TraceSinks>()
 
-/** Roots that people and schedules start. Rounds of the watch, hosts and readings of records begin no trace. */
+/** Roots that users and schedules start. Rounds of the watch, hosts and reads of records begin no trace. */
 const ROOTS = new Set(['trainAgent', 'evaluate', 'gateSuite', 'gradePredictions'])
 
 interface Place {
@@ -67,7 +67,7 @@ export const interceptors: WorkflowInterceptorsFactory = () => {
         scheduleActivity: (input, next) => next(below(input)),
         scheduleLocalActivity: (input, next) => next(below(input)),
         startChildWorkflowExecution: (input, next) => next(below(input)),
-        // The next execution hangs where this one does: a run of many executions is no chain of spans.
+        // The next execution has the same parent as this one, so that a run of many executions is not a chain of spans.
         continueAsNew: (input, next) => {
           const carried = above[TRACE_HEADER]
           if (carried === undefined) return next(input)
@@ -99,7 +99,7 @@ function readHeader(headers: Headers): TraceContext | null {
   try {
     return parseTraceparent(defaultPayloadConverter.fromPayload<TraceCarrier>(payload).traceparent)
   } catch {
-    // Another program's header of this name.
+    // The header comes from another program that uses the same name.
     return null
   }
 }
@@ -111,7 +111,7 @@ function headerOf(span: TraceContext): Headers {
 
 function tellClosed({ span, parentSpanId }: Place, outcome: WorkflowSpan['outcome'], code: string | null): void {
   const { runStartTime } = workflowInfo()
-  // The clock of a workflow is that of its history.
+  // A workflow's clock is that of its history.
   longhaulTraces.workflowClosed({
     span,
     parentSpanId,
@@ -127,7 +127,7 @@ function outcomeOf(error: unknown): WorkflowSpan['outcome'] {
   return isCancellation(error) ? 'cancelled' : 'failed'
 }
 
-/** The innermost code: a child's failure wraps that of its activity. Never the message. */
+/** Returns the innermost code, because a child's failure wraps that of its activity. Never returns the message. */
 function codeOf(error: unknown): string | null {
   let code: string | null = null
   for (let link: unknown = error; link instanceof Error; link = link.cause) {

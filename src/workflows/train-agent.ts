@@ -33,10 +33,11 @@ import { RunBoard } from './run-board.ts'
 import { passOn, alarmSignal, type RunControl, whilePaused } from './run-control.ts'
 
 /**
- * The whole job: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
- * promote, report. `{"recipe": "demo"}` is a complete input. Finished parts are taken from records. Children: `gateTasks`,
- * `evaluate`, `rejectionFineTune`, `reinforce`. Updates `pause`, `resume`, `setLimits`, `requeue`, `stopAfterIteration` go to the
- * open stage; queries `progress`, `failures`, `blockers`, `config`. Never continues as new (below 2,000 events). On cancel the open stage is cancelled and policy leases are released.
+ * The whole pipeline: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
+ * promote, report. `{"recipe": "demo"}` is a complete input. Finished parts are taken from records. Children: `gateTasks`, `evaluate`,
+ * `rejectionFineTune`, `reinforce`. Updates `pause`, `resume`, `setLimits`, `requeue`, `stopAfterIteration` are forwarded to the open
+ * stage; queries `progress`, `failures`, `blockers`, `config`. Never continues as new (below 2,000 events). On cancel the open stage is
+ * cancelled and policy leases are released.
  */
 export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgentResult> {
   const job = new TrainingRun()
@@ -57,7 +58,7 @@ export async function trainAgent(input: TrainAgentInput = {}): Promise<TrainAgen
 
 const SUITE_WORDS: Partial<Record<string, string>> = { train: 'training', heldOut: 'held-out' }
 
-/** One run, and how operators steer it. */
+/** One run, and its steering by operators. */
 class TrainingRun {
   readonly #steering: RunControl = { paused: false, stopAfterIteration: null }
   readonly #scores: StageScore[] = []
@@ -73,16 +74,16 @@ class TrainingRun {
   #openEvaluation: string | null = null
   #recalled: RecalledRun | null = null
   #base: string | null = null
-  /** The version that was published last in this execution. */
+  /** The version that this execution published last. */
   #published: string | null = null
-  /** Seconds by phase; a phase entered twice adds up. */
+  /** Seconds by phase; the times of a phase that is entered twice are added. */
   readonly #durations: Record<string, number> = {}
-  /** Why the last policy was promoted, or was not. */
+  /** Why the last policy was or was not promoted. */
   #promotion = ''
   #timer: { name: string; since: number } = { name: 'resolve', since: Date.now() }
 
   constructor() {
-    // The stage that sends it has paused itself already.
+    // The stage that sends the alarm has already paused itself.
     setHandler(alarmSignal, (alarm) => this.#board.pauseOnAlarm(alarm))
     steerable({
       board: this.#board,
@@ -121,7 +122,7 @@ class TrainingRun {
     return this.#finish(run, heldOut, policy)
   }
 
-  /** Before any gate: prepares every suite, proves that no training task is evaluated, and looks for the images. */
+  /** Runs before any gate: prepares every suite, proves that no training task is evaluated, and checks for the images. */
   async #prepareAll(run: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
     const isTraining = run.rft || run.stages.length > 0
     if (!patched('disjoint-suites')) {
@@ -162,7 +163,7 @@ class TrainingRun {
     return suite
   }
 
-  /** On the held-out suite, then on the further ones. */
+  /** Evaluates on the held-out suite, then on the further ones. */
   async #evaluate(run: ResolvedRun, stage: string, policy: PolicyRef): Promise<void> {
     await this.#evaluateOn({ plan: run, name: stage, policy })
     for (const suite of run.suites ?? []) {
@@ -223,7 +224,7 @@ class TrainingRun {
     const stage = run.stages[stageIndex]?.name ?? String(stageIndex)
     const recalled = this.#recalled?.stages.find(({ name }) => name === stage)
     if (recalled?.isDone === true) return recalled.policy
-    // Not published here: if the next unfinished iteration has trained, no episode needs this policy.
+    // Not published here: if the next unfinished iteration has already trained, no episode needs this policy.
     const begin =
       recalled === undefined
         ? { policy }
@@ -282,13 +283,13 @@ class TrainingRun {
     }
   }
 
-  /** Evaluations of runs begun before this rule know no pause. */
+  /** Evaluations of runs that began before this rule cannot be paused. */
   #steeredChild(): string | null {
     const evaluation = this.#openEvaluation
     return this.#openStage ?? (evaluation !== null && patched('steer-evaluations') ? evaluation : null)
   }
 
-  /** Between stages a pause holds here; inside a stage it holds there. */
+  /** A pause between stages holds here; inside a stage the stage holds. */
   async #hold(phase: string): Promise<void> {
     if (this.#steering.paused) this.#board.enter(`paused before ${phase}`)
     await whilePaused(this.#steering)
@@ -309,7 +310,7 @@ class TrainingRun {
     )
     return [
       run === null ? '' : `What it waits for, since when and for whom: \`longhaul run blockers ${run}\``,
-      // A table without rows is no table to the UI.
+      // The UI does not render a table without rows.
       rows.length === 0
         ? ''
         : ['| stage | policy | pass@1 ± SEM | n | k |', '|---|---|---|---|---|', ...rows].join('\n'),

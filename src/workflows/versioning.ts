@@ -3,8 +3,8 @@ import { workflowInfo } from '@temporalio/workflow'
 import { DEPLOYMENT } from '../contracts/workflow-ids.ts'
 
 /**
- * For `setWorkflowOptions`. The server refuses tasks that say it from a worker without a build, which most have not; the SDK then gives a
- * version without a deployment.
+ * For `setWorkflowOptions`. The server refuses tasks with this option from a worker without a build id, which most workers lack. In
+ * that case the SDK reports a version without a deployment.
  */
 export function endsInItsBuild(): WorkflowDefinitionOptions {
   const { currentDeploymentVersion: version } = workflowInfo()

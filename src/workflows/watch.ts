@@ -3,9 +3,9 @@ import { alarms, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 
 /**
- * One round of the watch: finds what is new and sends it, one alarm after another. A schedule beside the nights starts it every few
- * minutes, so it keeps no state and continues as nothing. No children. A receiver that takes no alarm ends the round as failed, with the
- * code of the last attempt, after every other alarm was tried; the next round tries again. On cancel the open alarm stays unsent.
+ * One round of the watch: finds new alarms and sends them, one after another. A schedule beside the nights starts it every few minutes,
+ * so it keeps no state and never continues as new. No children. If a receiver accepts no alarm, the round tries every other alarm and
+ * then fails with the code of the last attempt; the next round tries again. On cancel the open alarm stays unsent.
  */
 export async function watch(input: WatchInput): Promise<WatchResult> {
   let sent = 0

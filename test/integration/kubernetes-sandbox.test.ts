@@ -235,7 +235,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
               spec: { limits: [{ type: 'Container', max: { memory: '64Mi' } }] },
             },
           ],
-          /maximum memory usage per Container is 64Mi.* → ask for what the LimitRange of the namespace allows/s,
+          /maximum memory usage per Container is 64Mi.* → request what the LimitRange of the namespace allows/s,
         ],
         [
           'a quota that is smaller than one sandbox',
@@ -248,7 +248,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
               spec: { hard: { 'limits.memory': '64Mi' } },
             },
           ],
-          /exceeded quota: tiny.* → raise the quota of the namespace, or ask for less in sandbox\.request/s,
+          /exceeded quota: tiny.* → raise the quota of the namespace, or request less in sandbox\.request/s,
         ],
         [
           'the pod security standard restricted',
@@ -282,7 +282,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
               },
             ]
           },
-          /no pods on Fridays.* → let the named admission policy or webhook pass these pods/s,
+          /no pods on Fridays.* → allow these pods in the named admission policy or webhook these pods/s,
         ],
         [
           'an admission webhook that does not answer',
@@ -305,7 +305,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
               ],
             },
           ],
-          /failed calling webhook.* → mend the named admission webhook/s,
+          /failed calling webhook.* → repair the named admission webhook/s,
         ],
       ]
       for (const [place, [what, labels, rulesOf, says]] of RULES.entries()) {

@@ -214,12 +214,12 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
       {
         what: 'a claim that is not there',
         change: { claim: 'nothing' },
-        says: /persistentvolumeclaim "nothing" not found.* → make the claim/,
+        says: /persistentvolumeclaim "nothing" not found.* → create the claim/,
       },
       {
         what: 'an account that is not there',
         change: { serviceAccount: 'stranger' },
-        says: /serviceaccount "stranger" not found.* → make the account/,
+        says: /serviceaccount "stranger" not found.* → create the account/,
       },
     ]
     for (const { what, change, says } of cases) {

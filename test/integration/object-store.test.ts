@@ -420,7 +420,7 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
 
   test('a bucket of another region, a clock that is wrong', async () => {
     proxy.obey(() => ({ kind: 'answer', status: 301, code: 'PermanentRedirect' }))
-    await refused({ url: proxy.url }, /region us-east-1, it is elsewhere.*set AWS_REGION/)
+    await refused({ url: proxy.url }, /region us-east-1, but it is elsewhere.*set AWS_REGION/)
     proxy.obey(() => ({ kind: 'answer', status: 403, code: 'RequestTimeTooSkewed' }))
     await refused({ url: proxy.url }, /clock of this machine/)
   })

@@ -62,7 +62,7 @@ test('a run is started by the form with a recipe’s name, found by a search att
   await findByFilter(workflowId)
   await update('setLimits', '{"concurrency": 3}')
   await page.getByRole('tab', { name: 'User Metadata' }).click()
-  assert.match(await detailsWith(page, /waits for a person/), /paused, open episodes hold/)
+  assert.match(await detailsWith(page, /waits for an operator/), /paused, open episodes hold/)
 
   const form = await fillUpdate('pause', '{"mode": "never"}')
   await form.getByRole('button', { name: 'Submit' }).click()
@@ -93,10 +93,10 @@ test('a run is started by the form with a recipe’s name, found by a search att
   assert.ok(rollout?.endsWith(encodeURIComponent(`train/${run}/eval-base/0000`)), rollout ?? '')
 
   await update('resume', null)
-  await detailsWith(page, /^(?![\s\S]*waits for a person)[\s\S]*Its trajectories/)
+  await detailsWith(page, /^(?![\s\S]*waits for an operator)[\s\S]*Its trajectories/)
   assert.equal((await queryProgress({ connection, workflowId }))?.pause, null)
   await update('pause', '{"mode": "hard"}')
-  await detailsWith(page, /waits for a person/)
+  await detailsWith(page, /waits for an operator/)
   assert.equal((await queryProgress({ connection, workflowId }))?.pause, 'hard')
   await picture('paused')
 })

@@ -94,7 +94,7 @@ test('a run is paused: it says since when, and what a person can do, until it is
   assert.equal(waits[0]?.on.kind, 'person')
   assert.equal(waits[0]?.since, new Date(pausedAt).toISOString(), 'a second pause is the same pause')
   assert.match(waits[0]?.toDo ?? '', new RegExp(`longhaul run resume ${PLAN.run}`))
-  assert.match(await job.currentDetails(), /waits for a person.*paused since 2026-03-04/)
+  assert.match(await job.currentDetails(), /waits for an operator.*paused since 2026-03-04/)
 
   await job.update('resume')
   assert.deepEqual(
@@ -138,7 +138,7 @@ test('no worker ever serves a queue: after a week the run fails and names activi
   await assert.rejects(job.result(), (error) => {
     assert.ok(error instanceof ApplicationFailure)
     assert.equal(error.type, 'Worker.Missing')
-    assert.match(error.message, /No worker took the activity resolveRecipe/)
+    assert.match(error.message, /No worker started the activity resolveRecipe/)
     return true
   })
 })

@@ -36,7 +36,7 @@ test('an evaluation is paused and resumed: nothing new starts meanwhile, and say
   assert.equal((await job.update<SteeredRun>('pause')).changed, false)
   await driver.advance(86_400_000)
   assert.equal(groupsOf(driver), 2, 'open groups finished, no other started')
-  assert.match(await job.currentDetails(), /waits for a person.*longhaul run blockers/s)
+  assert.match(await job.currentDetails(), /waits for an operator.*longhaul run blockers/s)
 
   await assert.rejects(job.update('pause', { mode: 'later' }), /soft/)
   const resumed = await job.update<SteeredRun>('resume')

@@ -176,7 +176,7 @@ test('an alarm of a training job pauses the run before its next iteration, by na
   assert.deepEqual(waits[0]?.on, { kind: 'person', name: 'the operator who judges the alarm' })
   assert.match(waits[0]?.doing ?? '', /paused by an alarm, dapo-1, iteration 1: k3 is 0.23/)
   assert.match(waits[0]?.toDo ?? '', /longhaul run resume/)
-  assert.match(await job.currentDetails(), /waits for a person.*by an alarm/)
+  assert.match(await job.currentDetails(), /waits for an operator.*by an alarm/)
 
   assert.equal((await job.update<RunProgress>('resume')).paused, false)
   const result = await job.result<TrainAgentResult>()

@@ -1,4 +1,5 @@
-/** What is new since the last look: claimed in the store by id, so that each fact is one alarm, whichever worker sees it first. */
+/** Finds what is new since the last check. Each fact is claimed in the store by id, so that it causes one alarm, whichever worker
+ *  sees it first. */
 import type {
   Alarm,
   AlarmLook,
@@ -17,32 +18,32 @@ import { readReceiver } from './send-alarm.ts'
 export interface AlarmWorld {
   store: ArtifactStore
   sources: AlarmSources
-  /** With a slash at its end; null: no place is known. */
+  /** Ends with a slash; null if no viewer is known. */
   viewerUrl: string | null
   env: NodeJS.ProcessEnv
   /** @default now */
   now?: () => Date
 }
 
-/** A weekend without a worker loses no alarm. */
+/** How far back facts are considered, so that a weekend without a worker loses no alarm. */
 const LOOK_BACK_MS = 3 * 24 * 3_600_000
-/** A receiver that was away for longer gets no heap of old alarms. */
+/** How long an undelivered alarm is retried, so that a receiver that returns after a longer outage is not flooded. */
 const GIVE_UP_MS = 24 * 3_600_000
-/** A night is indexed by its beginning, and is over within a day: `executionTimeout`. */
+/** A night is indexed by its start and ends within a day (`executionTimeout`). */
 const LONGEST_NIGHT_MS = 24 * 3_600_000
-/** Of one round: a receiver is not flooded, the rest follows in the next. */
+/** Maximum number of alarms per round. The rest follows in the next round, so that the receiver is not flooded. */
 const MOST_SENT = 20
 const MOST_TEXT = 600
 
-/** Everything of an alarm but what is the same for all of them. */
+/** The part of an alarm that differs between facts. */
 interface Fact extends Omit<Alarm, 'schema' | 'id' | 'at' | 'link' | 'text'> {
-  /** What makes it the same fact. */
+  /** Identifies the fact. */
   same: readonly (string | number)[]
-  /** Read only for a fact that is new. */
+  /** Computed only for a new fact. */
   text: string | (() => Promise<string>)
 }
 
-/** @throws LonghaulError `Config.Invalid` where the receiver's variables are missing: before there is anything to send */
+/** @throws LonghaulError `Config.Invalid` if the receiver's variables are missing, even if there is nothing to send yet */
 export async function findAlarms(
   world: AlarmWorld,
   { receiver, ...rules }: AlarmRules & { receiver: AlarmReceiver },
@@ -87,7 +88,8 @@ function blockers({ blocked }: AlarmLook, { blockerMinutes }: AlarmRules, at: Da
         const error = code === null ? '' : `, ${code}`
         return {
           kind: 'blocker',
-          // The episode that has waited longest changes while the server is away; the day keeps a long outage from being forgotten.
+          // The episode that has waited longest changes while the server is unavailable. The date makes a long outage alarm again
+          // daily.
           same: [workflowId, on.kind, on.name, code ?? '', since.slice(0, 10)],
           title: `${run ?? workflowId} waits for ${on.kind} ${on.name}`,
           text: `${doing} since ${since}${error} (${count} ${count === 1 ? 'activity' : 'activities'}). What to do: ${toDo}`,
@@ -100,8 +102,8 @@ function blockers({ blocked }: AlarmLook, { blockerMinutes }: AlarmRules, at: Da
 }
 
 /**
- * Counters of the server, which only grow. A schedule that is older than the watch begins with what it has at the first look: that is
- * no alarm. A schedule that was created again starts a new count.
+ * Evaluates the server's counters, which only grow. The values of a schedule at its first check are its baseline and cause no alarm. A
+ * recreated schedule starts a new count.
  */
 async function skips(store: ArtifactStore, { schedules }: AlarmLook, begun: Date): Promise<Fact[]> {
   const facts: Fact[] = []
@@ -125,7 +127,7 @@ async function skips(store: ArtifactStore, { schedules }: AlarmLook, begun: Date
   return facts
 }
 
-/** The nights of a schedule are the series of its id. */
+/** The series of a schedule's nights is its id. */
 async function watchedSeries(store: ArtifactStore, { schedules }: AlarmLook, { runs }: AlarmRules): Promise<string[]> {
   const all = await store.folders(nightKeys.all)
   return runs === 'all' ? all : all.filter((series) => schedules.some(({ id }) => id === series))
@@ -182,7 +184,7 @@ async function raise(world: AlarmWorld, fact: Fact, at: Date): Promise<void> {
   await store.claimRecord(alarmKeys.alarm(id), alarm)
 }
 
-/** Texts of runs hold what agents and servers wrote. */
+/** Texts of runs contain output of agents and servers. */
 function oneLine(text: string): string {
   return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ')
 }
@@ -199,7 +201,7 @@ async function unsent(store: ArtifactStore, at: Date): Promise<Omit<FoundAlarms,
       waiting.push(alarm)
       continue
     }
-    // A note, so that a receiver that is gone for good makes no round longer.
+    // Recorded, so that a receiver that is permanently gone does not lengthen every round.
     givenUp += 1
     await store.claimRecord(alarmKeys.sent(id), { schema: 'longhaul.alarm-sent/1', id, at: null })
   }

@@ -19,8 +19,8 @@ export interface SendingWorld {
 }
 
 /**
- * Sends one alarm and notes that it was taken. A worker that dies in between leaves no note, so the alarm is sent again with the same
- * id: at least once on doubt, once otherwise.
+ * Sends one alarm and records its delivery. If the worker dies in between, the alarm is sent again with the same id, so delivery is at
+ * least once.
  */
 export async function sendAlarm(
   { store, env, post = {} }: SendingWorld,
@@ -37,13 +37,13 @@ export async function sendAlarm(
   return { sent: true }
 }
 
-/** The record's own hash is no part of the alarm. */
+/** The record's own hash is not part of the alarm. */
 function withoutHash(alarm: Alarm & { sha256?: string }): Alarm {
   const { sha256: _, ...rest } = alarm
   return rest
 }
 
-/** @throws LonghaulError `Config.Invalid`, which names variables and says no value */
+/** @throws LonghaulError `Config.Invalid`, which names the variables without their values */
 export function readReceiver(
   { urlVariable, secretVariable }: AlarmReceiver,
   env: NodeJS.ProcessEnv,

@@ -23,38 +23,38 @@ import { isBeyondContext, type EpisodeSetting, type SampledTurn, type Sampler } 
 import { renewing, EpisodeWorld, compare, isRepeatable, wantsTree } from './episode-world.ts'
 import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
 
-/** One activity attempt works at most this long before it reports: short enough that a lost attempt is cheap. */
+/** How long one activity attempt works before it reports. Short, so that a lost attempt costs little. */
 const STEP_BUDGET_MS = 5 * 60_000
 
 export interface AdvanceDependencies {
   store: ArtifactStore
   sampler: Sampler
   sandbox: SandboxHost
-  /** Everything the episode's spec names, looked up. */
+  /** Looks up everything that the episode's spec names. */
   resolve(spec: EpisodeSpec): Promise<EpisodeSetting>
   seedOf(identity: EpisodeInput & { recipeSeed: number; turn: number }): number
   now(): number
-  /** Milliseconds of a clock that never jumps. */
+  /** Milliseconds of a monotonic clock. */
   stopwatch(): number
-  /** While a sample is waited for, the sandbox gets a sign of life this often. */
+  /** How often the sandbox's lease is renewed while a sample is awaited. */
   renewEveryMs: number
-  /** Asked before each turn. @default stays on this host until the step is over */
+  /** Checked before each turn. @default stays on this host until the step is over */
   door?: Pick<HostDoor, 'isStopping' | 'isMoving'>
-  /** @default none: each step reads the turns before it */
+  /** @default none, each step reads the turns before it */
   kept?: KeptTranscripts
 }
 
 export interface AdvanceInput extends EpisodeInput {
   sandbox: SandboxHandle
   step: number
-  /** The episode's own count in this execution; `sandbox.placement` counts over all of them. */
+  /** The placement's number within this execution; `sandbox.placement` counts across all executions. */
   placement: number
 }
 
 /**
- * Plays up to `turnsPerStep` turns. The action is durable before it touches the sandbox, and the observation is durable before
- * the next action is sampled. An attempt that begins after a crash reads the records and goes on; the sandbox's journal tells
- * what was running. A crash loses at most one sample.
+ * Plays up to `turnsPerStep` turns. The action is durable before it reaches the sandbox, and the observation is durable before the next
+ * action is sampled. An attempt after a crash reads the records and continues; the sandbox's journal tells what was running. A crash
+ * loses at most one sample.
  */
 export async function advanceEpisode(
   deps: AdvanceDependencies,
@@ -74,7 +74,7 @@ async function playStep(deps: AdvanceDependencies, player: EpisodePlayer): Promi
   while (player.turns < until && deps.stopwatch() - startedMs < STEP_BUDGET_MS) {
     const ended = await player.ended()
     if (ended === null) {
-      // The next attempt begins without having failed: a worker that stops costs an episode nothing.
+      // Ends the step without a failure, so that a stopping worker costs the episode no attempt.
       if (deps.door?.isStopping === true) break
       if (deps.door?.isMoving === true && player.mayMove()) {
         return { turns: player.turns, disposition: null, moving: true }
@@ -128,8 +128,8 @@ class EpisodePlayer {
   static async resume(deps: AdvanceDependencies, input: AdvanceInput, scope: ActivityScope): Promise<EpisodePlayer> {
     const episode = episodeId(input)
     scope.beat({ turn: 0, phase: 'resuming' satisfies EpisodePhase })
-    // A step that follows another one of the same placement goes on where that one ended, and its first turn is checked by itself.
-    // Any other attempt may find the sandbox in any state, also where no further turn will be played before the capture.
+    // A step that directly follows another of the same placement continues where that one ended, and its first turn performs its own
+    // check. Any other attempt may find the sandbox in any state, even if no further turn is played before the capture.
     const follows = input.step > 1 && scope.attempt === 1
     const kept = deps.kept?.take({ owner: scope.owner, sandbox: input.sandbox }) ?? null
     const known = follows ? kept : null
@@ -146,7 +146,7 @@ class EpisodePlayer {
     return player
   }
 
-  /** For the next step, or for the capture of what was submitted; nothing else is asked of this sandbox afterwards. */
+  /** Keeps the transcript for the next step or for the capture; otherwise nothing more is requested of this sandbox. */
   keepFor({ disposition, moving }: EpisodeProgress): void {
     if (moving === true || (disposition !== null && disposition !== 'submitted')) return
     const { start, turns } = this.#transcript
@@ -161,12 +161,12 @@ class EpisodePlayer {
     return committedTurns(this.#transcript)
   }
 
-  /** Whether a sandbox elsewhere can be brought to this turn. */
+  /** Returns whether a sandbox on another host can be rebuilt up to this turn. */
   mayMove(): boolean {
     return this.#transcript.turns.every(({ observation }) => observation === null || isRepeatable(observation))
   }
 
-  /** Endings that need no further turn. */
+  /** Returns the disposition if the episode needs no further turn. */
   async ended(): Promise<Disposition | null> {
     const { limits } = this.spec
     if (currentState(this.#transcript).submitted) return 'submitted'
@@ -175,7 +175,7 @@ class EpisodePlayer {
     return null
   }
 
-  /** Commits one turn; a disposition only where the turn does not fit any more. */
+  /** Commits one turn. Returns a disposition only if the turn no longer fits. */
   async playTurn(): Promise<Disposition | null> {
     const turn = this.turns
     const open = this.#transcript.turns[turn]?.action ?? (await this.#sampleAndHash(turn))
@@ -191,7 +191,7 @@ class EpisodePlayer {
     return disposition === null ? null : this.settle(disposition)
   }
 
-  /** The first ending recorded is the ending: a repeated attempt whose clock has moved on must not change it. */
+  /** Records the disposition. The first record counts, so a repeated attempt whose clock has advanced cannot change it. */
   async settle(disposition: Disposition): Promise<Disposition> {
     const { record } = await this.#deps.store.claimRecord<DispositionRecord>(
       episodeKeys.disposition(this.spec.episode),
@@ -205,7 +205,7 @@ class EpisodePlayer {
     return record.disposition
   }
 
-  /** The tree is hashed while the policy thinks: the sandbox has nothing else to do then. */
+  /** Hashes the tree while the policy samples, because the sandbox is idle then. */
   async #sampleAndHash(turn: number): Promise<ActionRecord | 'context-limit'> {
     const [sampled] = await Promise.all([this.#sample(turn), this.#noteTree(turn - 1, null)])
     return sampled
@@ -243,7 +243,7 @@ class EpisodePlayer {
     const { store, sandbox, sampler, renewEveryMs } = this.#deps
     const { signal } = this.#scope
     const transcript = this.#transcript
-    // A server that is slow or away must not cost the sandbox: its lease counts the time since the last request.
+    // A slow or unavailable server must not cost the sandbox, whose lease counts the time since the last request.
     const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
     const recorded = (): Promise<ActionRecord | null> => store.readRecord(episodeKeys.action(this.spec.episode, turn))
     return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
@@ -260,7 +260,7 @@ class EpisodePlayer {
       episodeKeys.observation(episode, action.turn),
       { schema: 'longhaul.observation/1', episode, turn: action.turn, ...seen, observedAtMs: this.#deps.now() },
     )
-    // Another attempt won, perhaps in another sandbox. The policy sees its record, so this sandbox must agree with it.
+    // Another attempt won, perhaps in another sandbox. The policy sees that attempt's record, so this sandbox must agree with it.
     if (!won && result !== null) compare(episode, record, result)
     return record
   }
@@ -274,7 +274,7 @@ class EpisodePlayer {
 
   #execute(action: ActionRecord, command: string): Promise<TurnResult> {
     this.#beat(action.turn, 'executing')
-    // Bytes, where the profile counts characters: four bytes hold any character, so nothing shown is cut here.
+    // A limit in bytes, although the profile counts characters: a character has at most four bytes, so no displayed text is cut here.
     return this.#world.run(action, command, this.#setting.profile.observationChars * 4)
   }
 
@@ -305,12 +305,12 @@ class EpisodePlayer {
   }
 }
 
-/** Monotone over placements, steps and attempts: a worker that wakes up late has a lower one. */
+/** Increases over placements, steps and attempts, so that a worker that wakes up late has a lower fence. */
 function fenceOf({ sandbox, placement, step }: AdvanceInput, attempt: number): number {
   return (sandbox.placement ?? placement) * 1_000_000 + step * 1_000 + attempt
 }
 
-/** Reads or makes the episode's start: initial state and first prompt, rendered once and kept. */
+/** Reads or creates the episode's start: initial state and first prompt, rendered once and stored. */
 async function startOf(
   deps: AdvanceDependencies,
   at: { spec: EpisodeSpec; setting: EpisodeSetting; sandbox: SandboxHandle; signal: AbortSignal },

@@ -4,13 +4,13 @@ import { episodeKeys } from '../../contracts/keys.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 
 export interface PlacementClaim extends Pick<PlacementRecord, 'episode' | 'ownerRun' | 'hostId' | 'image'> {
-  /** Which of its placements the execution asks for, from 1. */
+  /** Number of the placement within the execution, from 1. */
   requested: number
 }
 
 /**
- * The number of a placement over all executions of an episode. Containers and fences carry it, so that an execution never meets
- * the container of an earlier one. A repeated attempt finds the number that it claimed.
+ * Claims the number of a placement across all executions of an episode. Containers and fences carry it, so that an execution never
+ * meets the container of an earlier one. A repeated attempt finds the number that it claimed.
  */
 export async function claimPlacement(store: ArtifactStore, claim: PlacementClaim): Promise<number> {
   const { episode, requested, ownerRun, hostId, image } = claim
@@ -31,7 +31,7 @@ export async function claimPlacement(store: ArtifactStore, claim: PlacementClaim
   }
 }
 
-/** Of all executions of an episode, without records that are torn. */
+/** Placements of all executions of an episode, without corrupt records. */
 export async function readPlacements(
   store: Pick<ArtifactStore, 'list' | 'readRecord'>,
   episode: string,
@@ -45,7 +45,7 @@ function isOf(record: PlacementRecord, { ownerRun, requested }: PlacementClaim):
   return record.ownerRun === ownerRun && (record.requested ?? record.placement) === requested
 }
 
-/** Counts keys, because a torn record has used up its number. */
+/** Counts keys, because a corrupt record has used up its number. */
 async function highestPlacement(store: ArtifactStore, episode: string): Promise<number> {
   const keys = await store.list(episodeKeys.placements(episode))
   return Math.max(0, ...keys.map((key) => Number(/(\d+)\.json$/.exec(key)?.[1] ?? 0)))

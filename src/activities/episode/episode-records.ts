@@ -4,12 +4,12 @@ import { episodeKeys } from '../../contracts/keys.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { createSlots, type Slots } from '../../platform/limiter.ts'
 
-/** Every finished episode of an iteration, by key: the order never depends on which finished first. */
+/** Returns every finished episode of an iteration, in key order, whichever finished first. */
 export async function readEpisodeRecords(store: ArtifactStore, coordinates: Coordinates): Promise<EpisodeRecord[]> {
   return readResults(store, episodeKeys.ofIteration(coordinates))
 }
 
-/** Every finished episode of all iterations of a stage. */
+/** Returns every finished episode of all iterations of a stage. */
 export async function readStageRecords(
   store: ArtifactStore,
   { run, stage }: Pick<Coordinates, 'run' | 'stage'>,
@@ -24,7 +24,7 @@ async function readResults(store: ArtifactStore, prefix: string): Promise<Episod
   return records
 }
 
-/** Requests at once: more only queue in front of the disk. */
+/** Maximum concurrent requests, because more would only queue for the disk. */
 const READS = 32
 
 export interface EpisodePlace {
@@ -35,8 +35,8 @@ export interface EpisodePlace {
   index: number
 }
 
-/** Which episodes a run has, without listing their turns: a run of 10,000 episodes has a million files. In order of keys; folders are
- *  `<stage>/<iteration>/<task>/<index>`. */
+/** Lists a run's episodes in key order without listing their turns, because a run of 10,000 episodes has a million files. Folders
+ *  are `<stage>/<iteration>/<task>/<index>`. */
 export async function findEpisodes(
   store: ArtifactStore,
   run: string,

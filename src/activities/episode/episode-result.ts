@@ -13,13 +13,13 @@ export interface Outcome {
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null
-  /** Signs in patch and log; this function finds the signs in commands. */
+  /** Signs found in patch and log; this function adds the signs in commands. */
   signs: HackSign[]
   audit?: VerdictRecord['audit']
   patchBytes: number
 }
 
-/** The last record of an episode, derived from its turns; the first one written stays. */
+/** Derives an episode's last record from its turns. The first record that is written counts. */
 export async function recordOutcome(
   store: ArtifactStore,
   input: EpisodeInput,
@@ -51,7 +51,7 @@ export async function recordOutcome(
     formatErrorTurns: turns.filter(({ action }) => action.formatError !== null).length,
     sampledTokens: usageOf(actions)?.completionTokens ?? null,
     contextTokens: contextOf(actions),
-    // Sampled tokens cost money also where the command was never run.
+    // Sampled tokens cost money even if the command was never run.
     usage: usageOf(read.map(({ action }) => action)),
     patchBytes: outcome.patchBytes,
   })
@@ -59,14 +59,14 @@ export async function recordOutcome(
   return { episode, disposition, verdict, turns: record.turns, failure }
 }
 
-/** Times differ from run to run; what was found does not. */
+/** Removes times, which differ between runs, and keeps the findings. */
 function auditOf({ audit }: Outcome): Pick<EpisodeRecord, 'audit'> {
   if (audit === undefined) return {}
   const { outcome, reasons, detail } = audit
   return { audit: { outcome, reasons, detail } }
 }
 
-/** Commands that take too long to read are none that a shell would run as the agent means it; no sign of them voids anything. */
+/** A command that takes too long to parse is not one that a shell would run as the agent intends, so it yields no signs. */
 async function signsOf(turns: PlayedTurn[]): Promise<HackSign[]> {
   return parse('commandSigns', turns).catch((error: unknown) => {
     if (error instanceof ParserOverrun) return []
@@ -74,7 +74,7 @@ async function signsOf(turns: PlayedTurn[]): Promise<HackSign[]> {
   })
 }
 
-/** Nothing ran in a turn with a format error. */
+/** No command ran in a turn with a format error. */
 function playedTurn({ action, observation }: Turn): PlayedTurn[] {
   const execution = observation?.execution ?? null
   if (action.command === null || observation === null || execution === null) return []

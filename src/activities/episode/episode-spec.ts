@@ -12,7 +12,7 @@ import { sha256Hex } from '../../platform/hash.ts'
 import type { TaskReader } from '../runtime/stored-records.ts'
 import type { EpisodeSetting } from './samplers.ts'
 
-/** What the recipe says about episodes of one purpose. */
+/** The recipe's settings for episodes of one purpose. */
 interface PurposeRules {
   maxTurns: number
   contextTokens: number
@@ -79,14 +79,15 @@ function withoutStage(stage: string): LonghaulError {
   return new LonghaulError({ code: 'Config.Invalid', message: 'The recipe has no such stage', details: { stage } })
 }
 
-/** The paper evaluates with each model's published decoding; it is read once and kept in the recipe, never left to a server. */
+/** The paper evaluates with each model's published decoding options. They are read once and stored in the recipe, and never left to
+ *  a server's defaults. */
 function evaluationSampling(recipe: Recipe): SamplingOptions {
   return recipe.evaluate.sampling === 'modelDefault' && recipe.evaluate.modelSampling !== null
     ? recipe.evaluate.modelSampling
     : recipe.rollout.sampling
 }
 
-/** Looks up what a spec names. */
+/** Looks up everything that a spec names. */
 export function createSettingResolver(deps: { tasks: TaskReader }): (spec: EpisodeSpec) => Promise<EpisodeSetting> {
   return async (spec) => {
     const task = await deps.tasks({ suite: spec.suiteHash, taskId: spec.taskId })
@@ -94,7 +95,7 @@ export function createSettingResolver(deps: { tasks: TaskReader }): (spec: Episo
   }
 }
 
-/** Derived from the recipe's seed and the episode's identity, never from the run's name: a run can be repeated. */
+/** Derived from the recipe's seed and the episode's identity but not from the run's name, so that a run can be repeated. */
 export function turnSeed(identity: EpisodeInput & { recipeSeed: number; turn: number }): number {
   return seedFrom(sha256Hex(turnMaterial(identity)))
 }

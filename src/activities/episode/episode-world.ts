@@ -10,22 +10,22 @@ export interface EpisodeWorldInput {
   host: SandboxHost
   sandbox: SandboxHandle
   episode: string
-  /** The episode as its records tell it; it grows while the episode is played. */
+  /** The episode according to its records; it grows while the episode is played. */
   turns: readonly Turn[]
   fence: number
-  /** Of one command. */
+  /** Time limit of one command. */
   timeoutMs: number
   signal: AbortSignal
-  /** The sandbox may be new, or an attempt that died may have rebuilt a part of it. Else it has run every turn before. */
+  /** True if the sandbox may be new, or partly rebuilt by an attempt that died; false if it has run every earlier turn. */
   mayLackTurns: boolean
-  /** Called with each turn that is about to be replayed. */
+  /** Called with each turn before it is replayed. */
   onReplay: (turn: number) => void
 }
 
 /**
- * The sandbox of an episode, bound to the episode's records. Every request names the turn that the sandbox must have run last; a
- * sandbox that has not seen the turns before refuses, and is then rebuilt from the records. A turn N > 0 therefore never runs in a
- * world without turns 0…N−1, whichever process, execution or host asks.
+ * An episode's sandbox, bound to the episode's records. Every request names the turn that the sandbox must have run last. A sandbox
+ * that has not run the earlier turns refuses, and is then rebuilt from the records. Turn N > 0 therefore never runs in a sandbox
+ * without turns 0…N−1, whichever process, execution or host requests it.
  */
 export class EpisodeWorld {
   readonly #input: EpisodeWorldInput
@@ -36,8 +36,8 @@ export class EpisodeWorld {
     this.#mayLackTurns = input.mayLackTurns
   }
 
-  /** @param maxOutputBytes of output to return
-   *  @throws LonghaulError `Sandbox.Diverged`, `Sandbox.Lost` where the world could not be rebuilt */
+  /** @param maxOutputBytes limit on the output to return
+   *  @throws LonghaulError `Sandbox.Diverged`, `Sandbox.Lost` if the sandbox could not be rebuilt */
   async run(action: ActionRecord, command: string, maxOutputBytes: number): Promise<TurnResult> {
     try {
       const result = await this.#runNow(action, command, maxOutputBytes)
@@ -53,15 +53,15 @@ export class EpisodeWorld {
   }
 
   /**
-   * Brings the sandbox to the last committed turn before anything else is asked of it. What the sandbox says about itself is compared
-   * with the records where they hold a hash of that turn's files.
+   * Brings the sandbox to the last committed turn before any other request. The sandbox's own tree hash is compared with the record, if
+   * one holds a hash of that turn's files.
    */
   async ensureCurrent(): Promise<void> {
     const { store, episode, turns } = this.#input
     const committed = turns.filter(({ observation }) => observation !== null).length
     if (committed === 0) return
     try {
-      // Asked also where there is no record to compare with: the sandbox refuses unless it holds that turn.
+      // Requested even if there is no record to compare with, because the sandbox refuses unless it holds that turn.
       const treeSha256 = await this.#treeHash(committed - 1)
       await compareTree({ store, episode, hash: async () => treeSha256 }, committed - 1)
     } catch (error) {
@@ -72,7 +72,7 @@ export class EpisodeWorld {
     this.#mayLackTurns = false
   }
 
-  /** Records the files as they are after a turn. The first record stays. Once the next turn has begun there is nothing to record. */
+  /** Records the state of the files after a turn. The first record counts. Does nothing once the next turn has begun. */
   async noteTree(turn: number): Promise<void> {
     const { store, episode, turns } = this.#input
     const key = episodeKeys.tree(episode, turn)
@@ -102,10 +102,10 @@ export class EpisodeWorld {
     return host.runTurn(sandbox, request, signal)
   }
 
-  /** @param world what the sandbox has run last, as it said itself */
+  /** @param world the last turn that the sandbox reports to have run */
   async #rebuild(world: string): Promise<void> {
     const { turns, episode, onReplay } = this.#input
-    // The journal holds it, and answers when the turn is asked for.
+    // The journal holds it, and answers when the turn is requested.
     if (isOpenTurn(turns, world)) return
     const last = world === '-' ? -1 : turns.findIndex((turn) => isMark(turn, world))
     if (last === -1 && world !== '-') {
@@ -137,7 +137,7 @@ function ended(message: string, details: Record<string, string>): LonghaulError 
   return new LonghaulError({ code: 'Sandbox.Ended', message, details })
 }
 
-/** What a sandbox that refused has run last; null for every other error. */
+/** Returns the last turn that a refusing sandbox has run; null for every other error. */
 function worldOf(error: unknown): string | null {
   return isLonghaulError(error) && error.code === 'Sandbox.Behind' ? String(error.details['world']) : null
 }
@@ -147,7 +147,7 @@ function isMark(one: Turn, world: string): boolean {
   return world === `${turn}.${token}`
 }
 
-/** Sampled, maybe begun, and not answered in the records yet. */
+/** The turn was sampled, may have begun, and has no recorded observation yet. */
 function isOpenTurn(turns: readonly Turn[], world: string): boolean {
   const last = turns.at(-1)
   return last !== undefined && last.observation === null && isMark(last, world)
@@ -157,7 +157,7 @@ export interface ReplayInput {
   store: ArtifactStore
   episode: string
   turns: readonly Turn[]
-  /** The first turn that the sandbox has not seen; earlier ones are not run again. */
+  /** The first turn that the sandbox has not run; earlier ones are not repeated. */
   from: number
   /** Runs the command of a committed turn under the turn's own token. */
   execute: (turn: Turn, command: string) => Promise<TurnResult>
@@ -166,10 +166,10 @@ export interface ReplayInput {
 }
 
 /**
- * Rebuilds a world in a sandbox that lacks turns: every committed command once, under its own token, with exit code, shell and tool
- * state compared after each and the tree hash wherever one was recorded. Tools that only look are run too: they are cheap, and so
- * their state comes back by itself. What the policy has seen stays what it was; observations are never written again.
- * @throws LonghaulError `Sandbox.Diverged` where the world could not be rebuilt: the episode is then lost, never trained on
+ * Replays the missing turns in a sandbox: every committed command once, under its own token. Exit code, shell and tool state are
+ * compared after each turn, and the tree hash wherever one was recorded. Tools that only read are run too, because they are cheap and
+ * restore their state that way. Recorded observations are never rewritten.
+ * @throws LonghaulError `Sandbox.Diverged` if the sandbox could not be rebuilt; the episode is then lost and never trained on
  */
 export async function replayTurns(input: ReplayInput): Promise<void> {
   const { episode, turns, from, execute, hash } = input
@@ -191,12 +191,12 @@ export async function replayTurns(input: ReplayInput): Promise<void> {
   }
 }
 
-/** What a turn that was stopped left behind depends on the moment, so nothing can be compared with it. */
+/** The effects of a stopped turn depend on when it was stopped, so they cannot be compared. */
 export function isRepeatable({ execution }: ObservationRecord): boolean {
   return execution === null || (execution.reason === 'exit' && !execution.oomKilled)
 }
 
-/** @throws LonghaulError `Sandbox.Diverged` where a turn did not end as the record of it says */
+/** @throws LonghaulError `Sandbox.Diverged` if a turn did not end as its record says */
 export function compare(episode: string, recorded: ObservationRecord, played: TurnResult): void {
   const difference = [
     recorded.execution?.exitCode === played.exitCode ? null : 'exit code',
@@ -220,7 +220,7 @@ const STATE = [
   'submitted',
 ] as const satisfies readonly (keyof SandboxState)[]
 
-/** @throws LonghaulError `Sandbox.Diverged` where the files after a turn are not those of its record; without a record all is well */
+/** @throws LonghaulError `Sandbox.Diverged` if the files after a turn differ from its record; without a record nothing is compared */
 export async function compareTree(
   { store, episode, hash }: Pick<ReplayInput, 'store' | 'episode'> & { hash: () => Promise<string> },
   turn: number,
@@ -230,10 +230,10 @@ export async function compareTree(
   throw diverged('Expected the replayed turns to leave the files of their record', { episode, turn })
 }
 
-/** Turns from one tree hash to the next. */
+/** Number of turns between two tree hashes. */
 const TREE_EVERY = 5
 
-/** Whether the world after a turn is worth a hash: now and then, and before the work is handed in. `next` is the command that follows,
+/** Returns whether the tree is hashed after a turn: at intervals, and before the submission. `next` is the following command, or
  *  null while it is being sampled. */
 export function wantsTree({ turn, next }: { turn: number; next: string | null }): boolean {
   if (turn < 0) return false
@@ -245,8 +245,8 @@ function diverged(message: string, details: Record<string, string | number | nul
   return new LonghaulError({ code: 'Sandbox.Diverged', message, details })
 }
 
-/** Renews a lease at intervals while `work` lasts. A failed renewal is ignored, because the next turn finds out what became
- *  of the sandbox; while one hangs, no second one starts. */
+/** Renews a lease at intervals while `work` runs. A failed renewal is ignored, because the next turn discovers the sandbox's state.
+ *  While one renewal hangs, no second one starts. */
 export async function renewing<T>(
   { renew, everyMs, signal }: { renew: () => Promise<unknown>; everyMs: number; signal: AbortSignal },
   work: () => Promise<T>,

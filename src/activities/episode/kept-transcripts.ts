@@ -15,17 +15,19 @@ export interface TranscriptPlace {
 }
 
 /**
- * Episodes as the last step of each left them, for its next step on this host. Records never change, so what is kept equals what the store
- * holds, up to turns that another attempt has added. Without it each step reads every turn before it: an episode of 60 turns reads 665 records, and 83 with it.
+ * Keeps episodes in memory between steps on this host. Records never change, so a kept transcript equals the store's content, except
+ * for turns that another attempt has added. Without it each step reads all earlier turns: an episode of 60 turns reads 665 records, and
+ * 83 with it.
  */
 export interface KeptTranscripts {
-  /** It is no longer kept: a step that fails leaves nothing behind, and the attempt after it reads the records. Null: none is kept. */
+  /** Removes and returns a kept transcript, so that a step that fails leaves nothing behind and the next attempt reads the records.
+   *  Null if none is kept. */
   take(place: TranscriptPlace): KeptTranscript | null
-  /** @param kept whose turns all have their observation in the store */
+  /** @param kept all of its turns must have their observation in the store */
   keep(place: TranscriptPlace, kept: KeptTranscript): void
 }
 
-/** An episode of 131,072 tokens has some 4 MB. While a step lasts, its episode has them in memory in any case. */
+/** An episode of 131,072 tokens takes about 4 MB. During a step its episode is in memory anyway. */
 const KEPT_BYTES = 256 * 1024 * 1024
 
 export function createKeptTranscripts({ maxBytes = KEPT_BYTES }: { maxBytes?: number } = {}): KeptTranscripts {
@@ -55,12 +57,12 @@ export function createKeptTranscripts({ maxBytes = KEPT_BYTES }: { maxBytes?: nu
   }
 }
 
-/** A run that was removed and started anew has sandboxes of the same names. */
+/** A run that was removed and started again has sandboxes of the same names. */
 function nameOf({ owner, sandbox }: TranscriptPlace): string {
   return `${owner.ownerRun} ${sandbox.name}`
 }
 
-/** Numbers take eight bytes, characters two at most, and the objects of a turn about a kilobyte. */
+/** Estimate: numbers take eight bytes, characters at most two, and the objects of a turn about a kilobyte. */
 function bytesOf({ action, observation }: Turn): number {
   const numbers = action.ids.length + action.logprobs.length + action.promptDelta.length
   const characters = action.text.length + (action.command?.length ?? 0) + (observation?.text.length ?? 0)

@@ -16,15 +16,15 @@ interface OpenDependencies {
   recipe: Recipe
   tasks: TaskReader
   hostId: string
-  /** The sandbox ends itself after this long without a sign of life. */
+  /** The sandbox ends itself after this long without a request. */
   leaseMs: number
-  /** Makes sure that this host has the task's image. */
+  /** Ensures that this host has the task's image. */
   ensureImage: EnsureImage
 }
 
 export type EnsureImage = (task: Awaited<ReturnType<TaskReader>>, signal: AbortSignal) => Promise<void>
 
-/** Added to the episode's own limit, which counts no waits: time for a last attempt at some turns, the capture and the close. */
+/** Added to the episode's own limit, which excludes waits: time for a last attempt at some turns, the capture and the close. */
 const MAX_LIFE_RESERVE_MS = 6 * 60 * 60_000
 
 export async function openSandbox(
@@ -81,8 +81,8 @@ export function sandboxLimits({ sandbox }: Recipe): SandboxLimits {
 }
 
 /**
- * How an episode ended in an earlier execution: with a result, or with work that only waits for its grading. Neither needs a
- * sandbox. Null: there is something left to play or to capture. A torn record counts as absent: what comes after finds out.
+ * Returns how an episode ended in an earlier execution: with a result, or with a submission that only needs grading. Neither needs a
+ * sandbox. Null if turns or the capture are left. A corrupt record counts as absent, because later steps detect it.
  */
 export async function recordedEnding(store: ArtifactStore, input: EpisodeInput): Promise<RecordedEnding | null> {
   const episode = episodeId(input)

@@ -19,7 +19,7 @@ import { contextIds, type Transcript } from './transcript.ts'
 import type { ScaffoldProfile } from '../../contracts/sandbox.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 
-/** Everything that a spec names, looked up. */
+/** The objects that a spec names. */
 export interface EpisodeSetting {
   task: Task
   profile: ScaffoldProfile
@@ -42,25 +42,25 @@ export interface SampleInput {
   seed: number
   signal: AbortSignal
   /**
-   * The turn as another worker has recorded it meanwhile, else null. Read right before the request to the policy server: a worker
-   * that was suspended may have been replaced, and a second sample of a recorded turn is wasted.
+   * Returns the turn if another worker has recorded it meanwhile, otherwise null. Called directly before the request to the policy
+   * server: a suspended worker may have been replaced, and a second sample of a recorded turn is wasted.
    */
   recorded(): Promise<SampledTurn | null>
 }
 
-/** The part of an action record that the policy makes. */
+/** The part of an action record that the policy produces. */
 export type SampledTurn = Pick<ActionRecord, 'promptDelta' | 'ids' | 'logprobs' | 'text' | 'finishReason' | 'policy'> &
   Pick<Partial<ActionRecord>, 'chat'>
 
-/** How the replies of an episode come about: as token ids that may be trained on, or as text that may only be graded. */
+/** Produces the replies of an episode: as token ids that may be trained on, or as text that may only be graded. */
 export interface Sampler {
-  /** The first prompt as this sampler needs it; made once and kept. */
+  /** The first prompt in the sampler's form, created once and stored. */
   firstPrompt(input: FirstPromptInput): Promise<Pick<EpisodeStart, 'promptIds' | 'trainingPromptIds' | 'messages'>>
-  /** Null where the turn does not fit into the context any more: the policy's own ending. */
+  /** Returns null if the turn no longer fits into the context, which ends the episode and counts as the policy's own ending. */
   sample(input: SampleInput): Promise<SampledTurn | null>
 }
 
-/** Chooses the sampler of a run by the kind of its policy server. */
+/** Chooses a run's sampler by the kind of its policy server. */
 export type Samplers = (run: string) => Promise<Sampler>
 
 export function createSamplers(deps: {
@@ -74,7 +74,7 @@ export function createSamplers(deps: {
     const { kind } = (await deps.recipes(run)).policyServer
     if (kind === 'chat') return createChatSampler({ chat: await deps.chats(run) })
     const policy = await deps.policies(run)
-    // Asked of the policy's own tokenizer, once per policy.
+    // Read from the policy's own tokenizer, once per policy.
     const stopTokenIds = async (spec: EpisodeSpec, signal: AbortSignal): Promise<number[]> => {
       const known = stopTokens.get(spec.policy)
       if (known !== undefined) return known
@@ -87,10 +87,10 @@ export function createSamplers(deps: {
   }
 }
 
-/** Policies whose tokens are kept: a run uses one or two at a time. */
+/** Number of policies whose special tokens are cached. A run uses one or two at a time. */
 const KEPT = 8
 
-/** Breaks the special tokens of an episode's policy in foreign text. They are read once for each policy. */
+/** Breaks up the special tokens of an episode's policy in untrusted text. The tokens are read once per policy. */
 export function createDefuseFor({
   store,
 }: {
@@ -109,7 +109,7 @@ export function createDefuseFor({
   }
 }
 
-/** Empty where the policy's directory is not on this machine; `createDefuse` breaks the tokens of known formats anyway. */
+/** Empty if the policy's directory is not on this machine. `createDefuse` breaks up the tokens of known formats anyway. */
 async function readTokens(
   { readRecord, weights }: Pick<ArtifactStore, 'readRecord' | 'weights'>,
   version: string,
@@ -120,19 +120,19 @@ async function readTokens(
   return tokenizer === null ? [] : readAddedTokens(Buffer.from(tokenizer).toString('utf8'))
 }
 
-/** For policies whose own tokens are not known, as behind a chat endpoint. */
+/** For policies whose special tokens are unknown, as behind a chat endpoint. */
 const defuseKnown = createDefuse()
 
-/** Ids are appended as they came: only first prompts and deltas are ever tokenised. */
+/** Ids are appended as received; only first prompts and deltas are ever tokenised. */
 export function createTokenSampler({
   policy,
   stopTokenIds,
   defuseFor = async () => defuseKnown,
 }: {
   policy: PolicyClient
-  /** The end of turn as the policy's own tokenizer has it. */
+  /** The end-of-turn ids of the policy's own tokenizer. */
   stopTokenIds: (spec: EpisodeSpec, signal: AbortSignal) => Promise<number[]>
-  /** Breaks what the policy's tokenizer would take for one of its marks. @default those that are known of any format */
+  /** Breaks up text that the policy's tokenizer would parse as one of its special tokens. @default those of all known formats */
   defuseFor?: (spec: EpisodeSpec) => Promise<Defuse>
 }): Sampler {
   return {
@@ -168,7 +168,7 @@ export function createTokenSampler({
   }
 }
 
-/** What turns text into ids. */
+/** Converts text into ids. */
 interface Reader {
   policy: PolicyClient
   defuse: Defuse
@@ -200,7 +200,7 @@ async function promptDeltaOf(
   return policy.tokenize({ policy: spec.policy, text }, signal)
 }
 
-/** The scaffold's prompts as messages, the replies as text; the endpoint's own counts say how full the context is. */
+/** Sends the scaffold's prompts as messages and receives replies as text. The endpoint's token counts tell how full the context is. */
 export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
   return {
     async firstPrompt(input) {
@@ -229,8 +229,8 @@ export function createChatSampler({ chat }: { chat: ChatClient }): Sampler {
 }
 
 /**
- * Whether a reply went beyond the context that the recipe allows, which only the endpoint's counts tell, afterwards. Such a reply is
- * kept, because it was paid for, and never run: with ids it would have been cut.
+ * Returns whether a reply exceeded the recipe's context, which only the endpoint's counts show afterwards. Such a reply is stored,
+ * because it was paid for, but never run: with ids it would have been cut.
  */
 export function isBeyondContext({ chat }: Pick<ActionRecord, 'chat'>, { contextTokens }: EpisodeLimits): boolean {
   const usage = chat?.usage ?? null
@@ -245,12 +245,12 @@ function firstMessages({ spec, setting, firstMessage }: FirstPromptInput): ChatM
   ]
 }
 
-/** Whole and in order, as with ids: nothing is dropped or summarised. */
+/** The history is complete and in order, as with ids; nothing is dropped or summarised. */
 function conversation({ start, turns }: Transcript): ChatMessage[] {
   if (start.messages === undefined) {
     throw new LonghaulError({
       code: 'Artifact.Corrupt',
-      message: 'Expected an episode that began with messages, this one began with token ids',
+      message: 'Expected an episode that began with messages, but this one began with token ids',
       details: { episode: start.episode },
     })
   }
@@ -261,13 +261,13 @@ function conversation({ start, turns }: Transcript): ChatMessage[] {
   return [...start.messages, ...replies]
 }
 
-/** The last count of the endpoint. Later text is not estimated: a full context shows in the next reply. 0 without counts. */
+/** The endpoint's last count; 0 without counts. Later text is not estimated, because a full context shows in the next reply. */
 function usedTokens({ turns }: Transcript): number {
   const usage = turns.at(-1)?.action.chat?.usage ?? null
   return usage === null ? 0 : usage.promptTokens + usage.completionTokens
 }
 
-/** Null where the server's window is smaller than the recipe's: the turn does not fit, which is the policy's own ending. */
+/** Returns null if the server's context is smaller than the recipe's: the turn does not fit, which counts as the policy's own ending. */
 async function nullOnOverflow<T>(sample: () => Promise<T>): Promise<T | null> {
   try {
     return await sample()

@@ -6,11 +6,11 @@ import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 
 export interface Turn {
   action: ActionRecord
-  /** Null for a turn that was sampled but whose answer is not committed yet. */
+  /** Null for a turn that was sampled but has no committed observation yet. */
   observation: ObservationRecord | null
 }
 
-/** An episode as its records tell it. Only the last turn may lack its observation. */
+/** An episode according to its records. Only the last turn may lack its observation. */
 export interface Transcript {
   start: EpisodeStart
   turns: Turn[]
@@ -21,7 +21,7 @@ export function readTurns(store: ArtifactStore, episode: string, known: readonly
   return collectTurns(episode, known, (key) => store.readRecord(key))
 }
 
-/** The turns of an episode that is lost, up to a record that is torn. */
+/** The turns of a lost episode, up to the first corrupt record. */
 export function readWholeTurns(store: ArtifactStore, episode: string): Promise<Turn[]> {
   return collectTurns(episode, [], (key) => readUnlessCorrupt(store, key))
 }
@@ -41,9 +41,9 @@ async function collectTurns(
   }
 }
 
-/** Every id the policy has read or written so far, and those of its next prompt: appended as they came, never tokenised again. */
+/** Returns every id that the policy has read or written, and those of its next prompt, appended as received and never re-tokenised. */
 export function contextIds({ turns }: Transcript, promptDelta: readonly number[]): number[] {
-  // `concat` copies whole arrays, not ids one by one: an episode has up to 131,072 of them, and asks at each turn.
+  // `concat` copies whole arrays and not single ids: an episode has up to 131,072 of them and calls this every turn.
   const ids: number[] = []
   return ids.concat(...turns.flatMap(({ action }) => [action.promptDelta, action.ids]), promptDelta)
 }
@@ -52,7 +52,7 @@ export function committedTurns({ turns }: Transcript): number {
   return turns.filter(({ observation }) => observation !== null).length
 }
 
-/** The last turn that ran a command, of those before `turn`: what a sandbox must have done last to go on there. Null: nothing ran. */
+/** Returns the last turn before `turn` that ran a command, which a sandbox must have run to continue. Null if no command ran. */
 export function lastRunBefore(turns: readonly Turn[], turn: number): TurnMark | null {
   const last = turns.findLast(({ action }) => action.turn < turn && action.command !== null)
   return last === undefined ? null : markOf(last)
@@ -67,8 +67,8 @@ export function currentState({ start, turns }: Transcript): SandboxState {
 }
 
 /**
- * What the episode has used of its time limit: sampling and commands, each measured by a clock of the worker that never jumps. Waiting for a
- * dead host, a stopped server or a place costs the policy nothing, so an outage never becomes its ending.
+ * The used part of the episode's time limit: sampling and commands, measured by the worker's monotonic clock. Waits for a dead host, a
+ * stopped server or a free place are excluded, so an outage never ends an episode.
  */
 export function spentMs({ turns }: Transcript): number {
   return turns.reduce(

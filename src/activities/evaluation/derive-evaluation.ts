@@ -28,9 +28,9 @@ interface EvaluationPlace {
 }
 
 /**
- * The record of an evaluation, derived from its plan and its episodes' records alone. Written when the evaluation ends; a
+ * Derives the record of an evaluation from its plan and its episodes' records alone. It is written when the evaluation ends, and a
  * verification derives it again and compares.
- * @throws LonghaulError `Group.TooSmall` when no episode was graded
+ * @throws LonghaulError `Group.TooSmall` if no episode was graded
  */
 export async function deriveEvaluation(
   { store, tasks: readTask }: { store: ArtifactStore; tasks: TaskReader },
@@ -55,7 +55,7 @@ export async function deriveEvaluation(
     facts: attempts,
     ...stillKnown(recipe),
   })
-  // As it was recorded with the suite: what older suites lack is not made up, so that older evaluations stay what they were.
+  // As recorded with the suite. Fields that older suites lack are not filled in, so that older evaluations stay unchanged.
   const origin = await store.readRecord<SuiteOrigin>(suiteKeys.origin(plan.suite))
   const evaluation: EvaluationRecord = {
     schema: 'longhaul.evaluation/2',
@@ -71,7 +71,7 @@ export async function deriveEvaluation(
   return { evaluation, records, recipe }
 }
 
-/** Recipes of before prices or audits existed have none, and their evaluations stay what they were. */
+/** Recipes older than prices or audits have none, and their evaluations stay unchanged. */
 function stillKnown(recipe: {
   evaluate: Partial<EvaluateRecipe>
   grading?: GradingRecipe
@@ -83,7 +83,7 @@ type PlannedTask = Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdA
 
 async function describeTask(readTask: TaskReader, suite: string, taskId: string): Promise<PlannedTask> {
   const { repo, rowHash, createdAt } = await readTask({ suite, taskId })
-  // Suites stored by earlier versions know no date.
+  // Suites stored by earlier versions have no date.
   return { taskId, repo, rowHash, createdAt: createdAt ?? null }
 }
 
@@ -102,7 +102,7 @@ async function readFacts(store: ArtifactStore, record: EpisodeRecord): Promise<O
   }
 }
 
-/** All episodes of an evaluation have the same settings: the first one stands for all. */
+/** All episodes of an evaluation have the same settings, so the first one represents all. */
 async function readConditions(
   store: ArtifactStore,
   attempts: readonly AttemptFacts[],

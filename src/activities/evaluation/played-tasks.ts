@@ -9,13 +9,13 @@ import { readEpisodeRecords } from '../episode/episode-records.ts'
 
 export interface PlayedTasksInput {
   runs: readonly string[]
-  /** Only these stages; empty = all, evaluations too. */
+  /** Only these stages; empty means all, including evaluations. */
   stages: readonly string[]
-  /** Only attempts of this policy; null = of all. */
+  /** Only attempts of this policy; null means all. */
   policy: string | null
 }
 
-/** Every finished episode of the runs with the row of its task. */
+/** Returns every finished episode of the runs together with its task's row. */
 export async function readPlayedTasks(store: ArtifactStore, input: PlayedTasksInput): Promise<PlayedTask[]> {
   const readTask = createTaskReader(store)
   const played: PlayedTask[] = []
@@ -44,7 +44,7 @@ async function readPlayed(
   return played
 }
 
-/** Plans of iterations; those of training jobs lie beside their batches and have the same file name. */
+/** Matches plans of iterations. Plans of training jobs have the same file name but lie beside their batches. */
 export async function readIterationPlans(store: ArtifactStore, run: string): Promise<IterationPlan[]> {
   const keys = (await store.list(`runs/${run}/`)).filter((key) => /\/iterations\/\d+\/plan\.json$/.test(key))
   return Promise.all(keys.map((key) => readOrThrow<IterationPlan>(store, key)))

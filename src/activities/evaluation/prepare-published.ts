@@ -8,16 +8,16 @@ import { originOf } from '../../domain/gates/suite-origin.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { claimSuiteOrigin } from './suite-origin.ts'
 
-/** Reads published data sets. Both may reject with what a person has to change. */
+/** Reads published data sets. Both functions may reject with what the user has to change. */
 export interface PublishedLoader {
-  /** Null where only reading tells. */
+  /** Null if the identity is only known after reading. */
   identify(source: PublishedSource, filters: DataRecipe['filters'] | undefined): Promise<string | null>
   load(source: PublishedSource, filters: DataRecipe['filters'] | undefined): Promise<PublishedSuite>
-  /** The newest monthly split of a data set now; at a commit, or at the newest one. */
+  /** Returns the newest monthly split of a data set, at a given commit or at the newest one. */
   newestSplit(source: { dataset: string; revision: string | null }): Promise<PinnedSplit>
 }
 
-/** Which suite came of an import. */
+/** Records which suite an import produced. */
 interface MadeSuite {
   schema: 'longhaul.made-suite/1'
   suite: string
@@ -27,13 +27,13 @@ interface PreparePublishedInput {
   source: PublishedSource
   name: string
   filters: DataRecipe['filters'] | undefined
-  /** The first so many tasks; null = all. */
+  /** Number of leading tasks to take; null means all. */
   take: number | null
 }
 
 /**
- * Imports a published data set into the store: tasks, rows as published, and the record of where they come from and what each filter
- * left. A run then needs nothing but the store, and another run of the same import does not ask the hub at all.
+ * Imports a published data set into the store: tasks, rows as published, and the record of their origin and of each filter's result.
+ * The run then needs only the store, and another run of the same import does not contact the hub.
  */
 export async function preparePublished(
   { store, published }: { store: ArtifactStore; published: PublishedLoader },
@@ -55,7 +55,7 @@ export async function preparePublished(
   }
   await store.putRecord(suiteKeys.imported(hash), record)
   await claimSuiteOrigin(store, hash, originOf({ source, imported: record, file: null, curation: undefined }))
-  // The manifest comes last: a suite that has one is whole.
+  // The manifest is written last, so a suite with a manifest is complete.
   const manifest: SuiteManifest = { hash, name, source, taskIds: taken.map(({ task }) => task.taskId) }
   const { record: kept } = await store.claimRecord(suiteKeys.manifest(hash), manifest)
   if (madeBy !== null) await store.claimRecord<MadeSuite>(madeBy, { schema: 'longhaul.made-suite/1', suite: hash })

@@ -13,9 +13,9 @@ import { suiteName } from '../run/resolve-recipe.ts'
 
 export interface LoadedTasks {
   tasks: Task[]
-  /** What was read, where the source is a file of rows. */
+  /** The file that was read, if the source is a file of rows. */
   file: RowsFile | null
-  /** Pinned, where it was the newest split. */
+  /** The pinned source, if it was the newest split. */
   source?: SuiteSource
 }
 
@@ -24,8 +24,8 @@ type UnpinnedSource = Extract<SuiteSource, { kind: 'hub' | 'file' }>
 export type TaskLoader = (source: SuiteSource, filters?: Recipe['data']['filters']) => Promise<LoadedTasks>
 
 /**
- * Makes the suite that a recipe names and stores it under its hash: source and row hashes, so that an equal suite of another
- * run finds the same tasks, images and gates. The held-out suite holds only as many tasks as the recipe evaluates.
+ * Creates the suite that a recipe names and stores it under the hash of its source and rows, so that an equal suite of another run
+ * finds the same tasks, images and gates. The held-out suite contains only as many tasks as the recipe evaluates.
  */
 export async function prepareSuite(
   deps: { store: ArtifactStore; loadTasks: TaskLoader; published?: PublishedLoader; recipe: Recipe; run?: string },
@@ -33,7 +33,7 @@ export async function prepareSuite(
 ): Promise<PreparedSuite> {
   const { recipe, store } = deps
   const source = sourceOf(recipe, which)
-  // Curation is for training: an evaluation is of the whole published set.
+  // Curation applies to training only; an evaluation uses the whole published set.
   const filters = which === 'train' ? recipe.data.filters : undefined
   if (deps.published !== undefined && (source.kind === 'hub' || source.kind === 'file')) {
     const pinned = await pinSource({ store, published: deps.published, run: deps.run }, source, which)
@@ -61,7 +61,7 @@ export async function prepareSuite(
       recipe,
       tasks.map(({ taskId }) => taskId),
     )
-  // Stored under the name that its first recipe gave it; a run calls it by its own.
+  // Stored under the name that its first recipe gave it; each run uses its own name.
   const { hash } = await storeSuite(store, {
     name: suiteName(recipe, which),
     source,
@@ -72,8 +72,8 @@ export async function prepareSuite(
 }
 
 /**
- * What `split: newest` means is asked once for a suite of a run, and recorded: an attempt that is repeated, and a run that is continued
- * after a month has been published, play the split that the run began with.
+ * Resolves `split: newest` once per suite of a run and records the result, so that a repeated attempt, and a run that continues after a
+ * new month was published, use the split that the run began with.
  */
 async function pinSource(
   { store, published, run }: { store: ArtifactStore; published: PublishedLoader; run: string | undefined },
@@ -102,7 +102,7 @@ async function readPin(
   const key = runKeys.pinnedSplit(run, which)
   const stored = await store.readRecord<PinnedSplit>(key)
   if (stored !== null) return stored
-  // The first answer stays: another attempt may have met a newer month meanwhile.
+  // The first answer counts, because another attempt may have seen a newer month meanwhile.
   return (await store.claimRecord<PinnedSplit>(key, await published.newestSplit(source))).record
 }
 
@@ -117,7 +117,7 @@ function sourceOf({ data, evaluate }: Recipe, which: string): SuiteSource {
   })
 }
 
-/** Checked when a run starts: a mistyped id would silently shorten every curve. */
+/** Checked at the start, because a mistyped id would silently shorten every curve. */
 function requireQuick({ evaluate }: Recipe, taskIds: readonly string[]): void {
   const known = new Set(taskIds)
   const [missing, ...more] = (evaluate.quick ?? []).filter((taskId) => !known.has(taskId))

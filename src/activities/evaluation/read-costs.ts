@@ -1,4 +1,5 @@
-/** What a run was paid for, from its stored records: the same sums whenever they are asked for, also while it is played. */
+/** Computes a run's costs from its stored records. The sums are the same whenever they are computed, even while the run is in
+ *  progress. */
 import { attemptTimes } from '../../adapters/trainer-job/job/attempt-times.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { JobAttemptTime, JobTimeRecord, RunCosts } from '../../contracts/costs.types.ts'
@@ -24,7 +25,7 @@ import { placeOf } from '../episode/episode-records.ts'
 import { readTurns } from '../episode/transcript.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 
-/** Episodes that are read at once. */
+/** Number of episodes that are read concurrently. */
 const AT_ONCE = 32
 
 type CostedRecipe = { evaluate: Partial<Recipe['evaluate']>; trainer?: Partial<Recipe['trainer']> }
@@ -34,7 +35,7 @@ export async function readRunCosts(
   { run, recipe }: { run: string; recipe: CostedRecipe },
 ): Promise<RunCosts> {
   return sumCosts({
-    // Recipes stored by an older version know no prices.
+    // Recipes stored by an older version have no prices.
     prices: recipe.evaluate.prices ?? null,
     device: recipe.trainer?.device ?? null,
     episodes: await readEpisodes(store, run),
@@ -70,7 +71,7 @@ async function readEpisode(store: ArtifactStore, episode: string, keys: readonly
   const below = (folder: string): string[] => keys.filter((key) => key.startsWith(`episodes/${episode}/${folder}`))
   const placements = await readAll<PlacementRecord>(store, below('placements/'))
   const turns = below('turns/')
-  // Of an episode with one sandbox the last record says when that was last at work.
+  // For an episode with one sandbox, the last record says when that sandbox was last active.
   const wanted = placements.length > 1 ? turns : lastTurns(turns)
   const signs = (await Promise.all(wanted.map((key) => read<SignOfLife>(key)))).flatMap((sign) => timeOf(sign))
   const startedMs = start?.startedAtMs ?? null
@@ -111,19 +112,20 @@ function outcomeOf(record: EpisodeRecord | null): Pick<EpisodeSpent, 'outcome' |
   return { outcome: 'lost', because: detail === null ? exclusion : `${exclusion}: ${detail}` }
 }
 
-/** Each from its placement to the last sign of life before the next one; unknown without any. */
+/** Each sandbox counts from its placement to the last activity before the next placement; the duration is unknown without any
+ *  activity. */
 function sandboxesOf(
   placements: readonly PlacementRecord[],
   startedMs: number | null,
   signs: readonly number[],
 ): PaidPart[] {
   const recorded = placements.map(({ placedAtMs }) => placedAtMs).toSorted((a, b) => a - b)
-  // Records of earlier versions have no placements: their sandbox is counted from the first prompt.
+  // Records of earlier versions have no placements, so their sandbox counts from the first prompt.
   const placed = recorded.length > 0 || startedMs === null ? recorded : [startedMs]
   if (placed.length === 0) return [{ seconds: null, lostBecause: null }]
   return placed.map((from, index) => {
     const next = placed[index + 1] ?? Infinity
-    // A first prompt that stands for the placement is no sign of how long it lasted.
+    // A first prompt that replaces the placement says nothing about the duration.
     const seen = signs.filter((sign) => sign > from && sign < next)
     const seconds = seen.length === 0 ? null : (seen.reduce((a, b) => Math.max(a, b)) - from) / 1000
     return { seconds, lostBecause: next === Infinity ? null : 'placed again' }
@@ -131,15 +133,15 @@ function sandboxesOf(
 }
 
 /**
- * Every container that graded. A time-out that was run again, and attempts that infrastructure kept from a verdict, are of the same
- * episode; an attempt that left two records is one.
+ * Counts every grading container. A repeated time-out, and attempts without a verdict because of infrastructure, belong to the same
+ * episode. An attempt with two records counts once.
  */
 async function readGradings(
   store: ArtifactStore,
   episode: string,
   { verdict, keys }: { verdict: VerdictRecord | null; keys: readonly string[] },
 ): Promise<PaidPart[]> {
-  // What `longhaul regrade` did lies below, and is another run's.
+  // Gradings of `longhaul regrade` lie below this folder and belong to another run.
   const own = keys.filter((key) => !key.slice(`episodes/${episode}/`.length).includes('/again/'))
   const timeOuts = await readAll<GradingTimeOutRecord>(
     store,
@@ -159,7 +161,7 @@ async function readGradings(
   ]
 }
 
-/** The last attempt's time-out is its verdict, and is recorded as both. */
+/** The last attempt's time-out is its verdict and is recorded as both. */
 function isVerdicts({ gradeMs }: GradingTimeOutRecord, verdict: VerdictRecord | null): boolean {
   return verdict?.reason === 'tests-timed-out' && verdict.kind === 'could-not-grade' && verdict.gradeMs === gradeMs
 }
@@ -167,13 +169,13 @@ function isVerdicts({ gradeMs }: GradingTimeOutRecord, verdict: VerdictRecord | 
 function verdictGrading(verdict: VerdictRecord | null, hasFailedAttempts: boolean): PaidPart[] {
   if (verdict === null || verdict.from === 'gate') return []
   const { kind, gradeMs, audit } = verdict
-  // Of one that only says why there is none, the attempts are counted.
+  // If the record only states why there is no verdict, the attempts are counted instead.
   if (gradeMs === 0 && kind === 'could-not-grade' && hasFailedAttempts) return []
   const seconds = secondsOf(gradeMs)
   return [{ seconds: seconds === null ? null : seconds + (audit?.auditMs ?? 0) / 1000, lostBecause: null }]
 }
 
-/** No container grades in no time: 0 stands for a time that was not taken. */
+/** No container grades in zero time, so 0 means that the time was not measured. */
 function secondsOf(gradeMs: number): number | null {
   return gradeMs === 0 ? null : gradeMs / 1000
 }
@@ -191,7 +193,7 @@ async function tokensOf(
   return { promptTokens: null, cachedTokens: null, sampledTokens: record?.sampledTokens ?? null }
 }
 
-/** By the records of ended jobs; of one that failed or is at work by its files, where they lie in this store. */
+/** Uses the records of ended jobs. For a job that failed or is running, uses its files if they are in this store. */
 async function readTrainers(store: ArtifactStore, run: string, ranks: number): Promise<TrainerSpent[]> {
   const keys = await store.list(`runs/${run}/`)
   const jobs = await findJobs(store, { run, ranks, keys })
@@ -202,7 +204,7 @@ async function readTrainers(store: ArtifactStore, run: string, ranks: number): P
   )) {
     const job = runKeys.job(run, stage, iteration, slice)
     done.add(job)
-    // It trained, and nothing says for how long.
+    // It trained, but its duration is not recorded.
     if (!jobs.has(job)) jobs.set(job, { stage, ranks, attempts: [] })
   }
   return [...jobs].flatMap(([job, one]) => trainersOf(one, done.has(job)))
@@ -249,21 +251,21 @@ function ranksOf({ trainer }: CostedRecipe): number {
   return (trainer?.nodes ?? 1) * (trainer?.ranksPerNode ?? 1)
 }
 
-/** In the trainer's words. */
+/** The trainer's own names. */
 const SUCCESS = 'ok'
 
 function trainersOf({ stage, ranks, attempts }: JobTimes, isDone: boolean): TrainerSpent[] {
   if (attempts.length === 0) return [{ stage, seconds: null, lostBecause: null, startedMs: null, endedMs: null }]
   return attempts.map(({ startedAtMs: startedMs, endedAtMs: endedMs, end }, index) => {
     const isLast = index === attempts.length - 1
-    // The last attempt of an open job may be at work.
+    // The last attempt of an open job may be running.
     const isLost = !isLast || (!isDone && end !== null && end !== SUCCESS)
     const seconds = startedMs === null || endedMs === null ? null : ((endedMs - startedMs) / 1000) * ranks
     return { stage, seconds, lostBecause: isLost ? (end ?? 'killed') : null, startedMs, endedMs }
   })
 }
 
-/** Gradings that this run made; those that an earlier run made for the same tasks were paid there. */
+/** Counts gradings that this run made. Gradings of the same tasks by an earlier run were paid for there. */
 async function readGates(store: ArtifactStore, run: string): Promise<PaidPart[]> {
   const keys = (await store.list(`runs/${run}/gates/`)).filter((key) => /\/tasks\/[^/]+\.json$/.test(key))
   const gates = await readAll<TaskGate>(store, keys)
@@ -277,7 +279,7 @@ async function readGates(store: ArtifactStore, run: string): Promise<PaidPart[]>
       if (grading.run !== run) continue
       const { gradings, gradeMs, audit } = grading
       parts.push({ seconds: gradeMs / 1000 + (audit?.auditMs ?? 0) / 1000, lostBecause: null })
-      // Only the container that decided was timed.
+      // Only the deciding container was timed.
       for (let more = 1; more < gradings; more++) parts.push({ seconds: null, lostBecause: 'graded again by the gate' })
     }
   }

@@ -14,7 +14,7 @@ import { requireRunName, type RunClaim } from '../run/run-names.ts'
 import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { readEvaluations } from './report-data.ts'
 
-/** @throws LonghaulError `Config.NotFound` naming what there is */
+/** @throws LonghaulError `Config.NotFound` with the existing names */
 export async function readEvaluation(
   store: ArtifactStore,
   { run, name, from = 0 }: ReadEvaluationInput,
@@ -22,19 +22,19 @@ export async function readEvaluation(
   return packPage(await readEvaluationDocument(store, { run, name }), from)
 }
 
-/** The same in one piece. @throws LonghaulError `Config.NotFound` naming what there is */
+/** The same in one piece. @throws LonghaulError `Config.NotFound` with the existing names */
 export async function readEvaluationDocument(
   store: ArtifactStore,
   { run, name }: { run: string; name?: string | undefined },
 ): Promise<EvaluationDocument> {
-  // The name is part of every key below, so a malformed one must read nothing.
+  // The name is part of every key below, so a malformed one must not be used for reading.
   requireRunName(run)
   const evaluations = await readEvaluations(store, run)
   const chosen = name ?? (await ownEvaluation(store, run, evaluations))
   return documentOf(store, selectEvaluation(evaluations, { run, name: chosen }), evaluations)
 }
 
-/** What the run itself says is its evaluation: beside it there may be those of older policies. */
+/** Returns the run's own evaluation, without evaluations of older policies beside it. */
 export async function ownEvaluation(
   store: ArtifactStore,
   run: string,
@@ -44,7 +44,8 @@ export async function ownEvaluation(
   return evaluations.some(({ name }) => name === own) ? own : undefined
 }
 
-/** The named one; without a name the last held-out evaluation, intermediate ones aside. @throws LonghaulError `Config.NotFound` */
+/** Returns the named evaluation; without a name, the last held-out evaluation that is not intermediate. @throws LonghaulError
+ *  `Config.NotFound` */
 export function selectEvaluation(
   evaluations: readonly EvaluationRecord[],
   { run, name }: { run: string; name?: string | undefined },

@@ -1,4 +1,4 @@
-/** What the numbers of a run rest on: code, data, images, grading and policies, by their hashes. */
+/** The inputs behind a run's figures: code, data, images, grading and policies, by their hashes. */
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationLineage, LineageRecord, PolicyHash, RunLineage } from '../../contracts/costs.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
@@ -50,7 +50,7 @@ export async function readRunLineage(
 type Made = Omit<RunLineage['policies'][number], 'promotion'>
 type ParentReader = (version: string) => Promise<Made>
 
-/** A longer chain of policies is a loop. */
+/** A longer chain of policies must be a loop. */
 const MOST_PARENTS = 10_000
 
 async function chainOf(readParent: ParentReader, version: string): Promise<Made[]> {
@@ -63,7 +63,7 @@ async function chainOf(readParent: ParentReader, version: string): Promise<Made[
   return chain
 }
 
-/** By the record of its job; of policies that an earlier version trained, by the order of this run's jobs. */
+/** Uses the record of the policy's job; for policies trained by an earlier version, the order of this run's jobs. */
 async function createParentReader(store: ArtifactStore, run: string): Promise<ParentReader> {
   const keys = await store.list(`runs/${run}/training/`)
   const jobs = (await Promise.all(keys.map((key) => readUnlessCorrupt<TrainingRecord>(store, key))))
@@ -95,7 +95,7 @@ async function createParentReader(store: ArtifactStore, run: string): Promise<Pa
   }
 }
 
-/** Optimizer steps, as every version of trained policies has them. */
+/** The optimizer step in the version, which all versions of trained policies contain. */
 function stepOf(version: string): number {
   return Number(/^v(\d+)-/.exec(version)?.[1] ?? 0)
 }
@@ -117,7 +117,7 @@ async function dataOf(
   return { suite, dataset: origin?.dataset ?? null, revision }
 }
 
-/** Images of the containers that graded; of a task without one, the image of its gate. */
+/** Images of the grading containers; for a task without one, the image of its gate. */
 async function gradedIn(
   store: ArtifactStore,
   run: string,
@@ -130,9 +130,9 @@ async function gradedIn(
     const verdict = await readUnlessCorrupt<VerdictRecord>(store, key)
     if (verdict === null) continue
     const { taskId, profile, provenance, from, image } = verdict
-    // Without a container neither profile nor image had a say.
+    // Without a container, neither profile nor image affected the verdict.
     if (from !== 'container') continue
-    // Records of earlier versions have no revision, and neither have verdicts that only say why there is none.
+    // Records of earlier versions have no revision, and neither have records that only state why there is no verdict.
     grading.add(provenance === undefined ? profile : `${profile} r${provenance.profileRevision}`)
     if (provenance !== undefined) images.set(taskId, (images.get(taskId) ?? new Set<string>()).add(image))
   }

@@ -11,13 +11,13 @@ import { newestDurations, reportKey } from './write-report.ts'
 
 export interface RecomputedFile {
   key: string
-  /** `written`: the record was missing. */
+  /** `written` means that the record was missing. */
   state: 'same' | 'written' | 'differs'
 }
 
 /**
- * Derives every evaluation of a run, and its newest report, again from plans, episodes' records and verdicts. What is missing is
- * written, what is there is compared and never replaced. A run that has not ended has no report to compare with.
+ * Derives every evaluation of a run, and its newest report, again from plans, episodes' records and verdicts. Missing records are
+ * written; existing ones are compared and never replaced. A run that has not ended has no report to compare with.
  */
 export async function recomputeReport(store: ArtifactStore, run: string): Promise<RecomputedFile[]> {
   const tasks = createTaskReader(store)
@@ -40,7 +40,7 @@ export async function recomputeReport(store: ArtifactStore, run: string): Promis
   return files
 }
 
-/** Evaluations that ended: their ledger is written before their record, and only then. */
+/** Lists ended evaluations. Their ledger is written only when they end, before their record. */
 async function evaluationNames(store: ArtifactStore, run: string): Promise<string[]> {
   const ledgers = (await store.list(`runs/${run}/`)).filter((key) => key.endsWith('/iterations/0000/ledger.json'))
   return ledgers.flatMap((key) => {

@@ -16,19 +16,19 @@ export interface RecordNightInput {
   run: string
   /** The evaluation that has just ended. */
   name: string
-  /** ISO time at which the run began: the order of a series. */
+  /** ISO time at which the run began, which determines the order of a series. */
   at: string
   series: string
-  /** `main`, `suite:<name>`, or `policy:<version>` beside the night's own policy. */
+  /** `main`, `suite:<name>`, or `policy:<version>` for a policy other than the night's own. */
   role: string
 }
 
-/** A verdict names tasks up to here; the evaluation records have all of them. */
+/** Maximum number of tasks that a verdict names. The evaluation records list all. */
 const MOST_NAMED = 1_000
 
 /**
- * Holds an evaluation against the last night and against the baseline that its recipe names, and adds it to its series. Decided once: a
- * run that is continued, or an attempt that is repeated, finds the first answer.
+ * Compares an evaluation with the last night and with the baseline that its recipe names, and adds it to its series. Decided once: a
+ * continued run or a repeated attempt finds the first result.
  */
 export async function recordNight(
   store: ArtifactStore,
@@ -43,7 +43,7 @@ export async function recordNight(
   return { verdicts: record.verdicts }
 }
 
-/** Part of a key. @throws LonghaulError `Config.Invalid` */
+/** The series is part of a key. @throws LonghaulError `Config.Invalid` */
 export function requireSeries(series: string): void {
   try {
     requireRunName(series)
@@ -60,7 +60,7 @@ async function judge(store: ArtifactStore, input: RecordNightInput): Promise<Nig
   const { run, name, series, role } = input
   const after = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation(run, name))
   const { recipe } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
-  // Recipes of before nights were compared have no such part.
+  // Recipes older than the comparison of nights lack this part.
   const rules: CompareRecipe | null = recipe.evaluate.compare ?? null
   const verdicts: NightVerdict[] = []
   let common: string[] = []
@@ -74,7 +74,7 @@ async function judge(store: ArtifactStore, input: RecordNightInput): Promise<Nig
   return { schema: 'longhaul.night/1', series, role, verdicts, common, night: pointOf(input, after, verdicts) }
 }
 
-/** The baseline is one evaluation, so only the held-out one of the night's own policy is held against it. */
+/** The baseline is one evaluation, so only the held-out evaluation of the night's own policy is compared with it. */
 function isMain(role: string): boolean {
   return role === 'main'
 }
@@ -106,7 +106,7 @@ async function againstBaseline(store: ArtifactStore, baseline: string, judging: 
   return verdict
 }
 
-/** `RUN:EVALUATION`, or `RUN` for its last held-out one. @throws LonghaulError `Config.NotFound`, `Config.Invalid` */
+/** Parses `RUN:EVALUATION`, or `RUN` for its last held-out evaluation. @throws LonghaulError `Config.NotFound`, `Config.Invalid` */
 export async function readNamedEvaluation(store: ArtifactStore, text: string): Promise<EvaluationRecord> {
   const at = text.indexOf(':')
   const run = at === -1 ? text : text.slice(0, at)
@@ -116,7 +116,7 @@ export async function readNamedEvaluation(store: ArtifactStore, text: string): P
   return selectEvaluation(evaluations, { run, name })
 }
 
-/** A missing or corrupt earlier record leaves the night without a verdict, but does not fail it: its score is valid. */
+/** A missing or corrupt earlier record leaves the night without a comparison but does not fail it, because its score is valid. */
 async function judgeRecord(
   against: NightVerdict['against'],
   { after, rules }: Judging,
@@ -127,7 +127,7 @@ async function judgeRecord(
     const { common, ...judged } = judgeNight(before, after, rules)
     return { verdict: { against, before: nameOf(before), ...judged }, tasks: common }
   } catch (error) {
-    // A store that does not answer now is asked again by the next attempt.
+    // If the store is unavailable, the next attempt asks again.
     if (!isLonghaulError(error) || error.code === 'Artifact.Unavailable') throw error
     return { verdict: notCompared(against, null, after, `${error.code}: ${error.message}`), tasks: [] }
   }
@@ -147,7 +147,7 @@ function nameOf({ run, name, score }: EvaluationRecord): NonNullable<NightVerdic
   return { run, name, policy: score.policy }
 }
 
-/** The newest of the series that began before this one, in the same role. */
+/** The newest evaluation of the series that began before this one, in the same role. */
 async function lastNight(
   store: ArtifactStore,
   { run, at, series, role }: RecordNightInput,

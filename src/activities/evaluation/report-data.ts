@@ -28,7 +28,7 @@ import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readIterationPlans } from './played-tasks.ts'
 import { packageVersion } from '../../platform/code-version.ts'
 
-/** Gathers a run's report from its records alone: the same again whenever it is asked for, also long after the run. */
+/** Gathers a run's report from its records alone, so the result is the same whenever it is computed, even long after the run. */
 export async function gatherReportData(
   store: ArtifactStore,
   { run, durations }: { run: string; durations: Record<string, number> },
@@ -73,7 +73,7 @@ export async function gatherReportData(
   }
 }
 
-/** As they were decided when the evaluation ended: what came later changes no verdict. */
+/** Uses the comparisons as decided when the evaluation ended; later events do not change them. */
 async function comparedNights(store: ArtifactStore, run: string): Promise<Pick<ReportData, 'nights'>> {
   const records = await readAll<NightRecord>(store, runKeys.nights(run))
   const nights = records.flatMap(({ night, verdicts }) => verdicts.map((verdict) => ({ name: night.name, ...verdict })))
@@ -85,7 +85,8 @@ async function promotionOf(store: ArtifactStore, run: string): Promise<Pick<Repo
   return decision === null || decision.gate === 'always' ? {} : { promotion: decision.why }
 }
 
-/** In the order in which they were made. As they were stored; records of an earlier version, which say less, are derived again. */
+/** Returns evaluations in the order in which they were made, as stored. Records of an earlier version, which contain less, are
+ *  derived again. */
 export async function readEvaluations(store: ArtifactStore, run: string): Promise<EvaluationRecord[]> {
   const tasks = createTaskReader(store)
   const stored = await readAll<Omit<EvaluationRecord, 'schema'> & { schema: string }>(store, `runs/${run}/evaluations/`)
@@ -97,10 +98,10 @@ export async function readEvaluations(store: ArtifactStore, run: string): Promis
   return orderEvaluations(current)
 }
 
-/** Null stands for every other name. */
+/** Null for all other names. */
 const FIXED_ORDER: readonly (string | null)[] = ['base', 'rft', null, 'rl']
 
-/** base, rft, stages by name, rl; an evaluation on a further suite after the one between whose stages it stands. */
+/** Order: base, rft, stages by name, rl. An evaluation on a further suite follows the one at the same point of training. */
 function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
   const rank = (evaluation: string): number => {
     const { name } = evaluationOf(evaluation)
@@ -109,7 +110,7 @@ function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
   return evaluations.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
 }
 
-/** Of one suite: a difference between two of them would be the suites'. */
+/** Evaluations of one suite. A difference between two suites would reflect the suites. */
 function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
   return evaluations.flatMap((before, index) =>
     evaluations
@@ -127,7 +128,7 @@ function pairs(evaluations: EvaluationRecord[]): ReportData['paired'] {
   )
 }
 
-/** Every held-out point is of the same tasks: where intermediate evaluations play a subset, all points are of that subset. */
+/** All held-out points use the same tasks: if intermediate evaluations play a subset, all points are computed on that subset. */
 async function curve(
   store: ArtifactStore,
   run: string,
@@ -145,7 +146,7 @@ async function curve(
   return points.sort((a, b) => a.globalStep - b.globalStep || (a.label < b.label ? -1 : 1))
 }
 
-/** Share resolved among the training rollouts of each iteration, with its error clustered by task. */
+/** Share of resolved training rollouts of each iteration, with a standard error clustered by task. */
 async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePoint[]> {
   const plans = (await readIterationPlans(store, run)).filter(({ stage }) => purposeOf(stage).kind !== 'evaluation')
   const points: CurvePoint[] = []
@@ -168,7 +169,7 @@ async function rolloutPoints(store: ArtifactStore, run: string): Promise<CurvePo
   return points
 }
 
-/** A report names this many suspected hacks; the rest are counted. */
+/** Maximum number of suspected hacks that a report lists; the rest are counted. */
 const MAX_NAMED = 100
 
 async function flaggedEpisodes(store: ArtifactStore, run: string): Promise<ReportData['flagged']> {

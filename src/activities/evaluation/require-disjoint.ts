@@ -8,9 +8,9 @@ import { type ComparedTask, findOverlap, type Overlap } from '../../domain/gates
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow, type SuiteReader } from '../runtime/stored-records.ts'
 
-/** A store on a network answers many reads at once as fast as one. */
+/** Concurrent reads, which a networked store answers as fast as one. */
 const READ_AT_ONCE = 32
-/** Named in the message; the record has all of them. */
+/** Maximum number of tasks in the message; the record lists all. */
 const NAMED = 10
 
 export interface RequireDisjointInput {
@@ -21,9 +21,9 @@ export interface RequireDisjointInput {
 }
 
 /**
- * Proves that no training task is among the evaluated ones, before anything is gated or sampled: a score on tasks that were trained
- * on says nothing. The finding is a record of the run.
- * @throws LonghaulError `Suite.Overlap` unless the recipe leaves such tasks out, and where none would be left
+ * Proves that no training task is evaluated, before anything is gated or sampled, because a score on tasks that were trained on is
+ * meaningless. The result is stored as a record of the run.
+ * @throws LonghaulError `Suite.Overlap` unless the recipe excludes such tasks, or if none would be left
  */
 export async function requireDisjoint(
   deps: { store: ArtifactStore; suites: SuiteReader; recipe: Recipe },
@@ -52,12 +52,12 @@ export async function requireDisjoint(
   if (taskIds.length === 0 || (recipe.data.overlap === 'exclude' && left > 0)) return { overlapping: taskIds.length }
   throw new LonghaulError({
     code: 'Suite.Overlap',
-    message: `Expected no training task among the evaluated ones, ${taskIds.length} of ${training.tasks.length} of ${training.name} are: ${nameThem(overlaps)}. ${advice(left)}`,
+    message: `Expected no training task among the evaluated ones, but ${taskIds.length} of ${training.tasks.length} of ${training.name} are: ${nameThem(overlaps)}. ${advice(left)}`,
     details: { record: runKeys.overlap(run) },
   })
 }
 
-/** Read past the worker's cache: whole training suites would stay in its memory. */
+/** Bypasses the worker's cache, which would otherwise hold whole training suites in memory. */
 async function readSuite(
   { store, suites }: { store: ArtifactStore; suites: SuiteReader },
   suite: string,

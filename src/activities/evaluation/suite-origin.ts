@@ -7,8 +7,8 @@ import { originOf } from '../../domain/gates/suite-origin.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
 /**
- * Where a suite's rows come from: as recorded when it was made, else what its manifest and its import still tell. Suites of earlier
- * versions that came from a file of rows have neither hash nor data set.
+ * Returns the origin of a suite's rows: as recorded when the suite was made, otherwise as its manifest and its import tell. Suites of
+ * earlier versions from a file of rows have neither hash nor data set.
  * @returns null for a suite that is not stored
  */
 export async function readSuiteOrigin(store: ArtifactStore, suite: string): Promise<SuiteOrigin | null> {
@@ -20,12 +20,12 @@ export async function readSuiteOrigin(store: ArtifactStore, suite: string): Prom
   return originOf({ source: manifest.source, imported, file: null, curation: undefined })
 }
 
-/** The first origin stays: equal suites that came by another way are equal in every row. */
+/** The first origin counts, because equal suites from another source are equal in every row. */
 export async function claimSuiteOrigin(store: ArtifactStore, suite: string, origin: SuiteOrigin): Promise<void> {
   await store.claimRecord<SuiteOrigin>(suiteKeys.origin(suite), origin)
 }
 
-/** What a verdict says of the suite that its task is of. */
+/** The part of a verdict that describes its task's suite. */
 export async function verdictSuite(store: ArtifactStore, suite: string): Promise<VerdictSuite | null> {
   const origin = await readSuiteOrigin(store, suite)
   if (origin === null) return null
@@ -34,8 +34,8 @@ export async function verdictSuite(store: ArtifactStore, suite: string): Promise
 }
 
 /**
- * Stores tasks as a suite under its hash: source and row hashes, so that an equal suite of another run finds the same tasks,
- * images and gates. Where it comes from is written beside it, once.
+ * Stores tasks as a suite under the hash of source and rows, so that an equal suite of another run finds the same tasks, images and
+ * gates. Its origin is written beside it, once.
  */
 export async function storeSuite(
   store: ArtifactStore,
@@ -45,7 +45,7 @@ export async function storeSuite(
   await claimSuiteOrigin(store, hash, origin)
   const stored = await store.readRecord<SuiteManifest>(suiteKeys.manifest(hash))
   if (stored !== null) return stored
-  // The manifest comes last: a suite that has one is whole.
+  // The manifest is written last, so a suite with a manifest is complete.
   for (const task of tasks) await store.putRecord(suiteKeys.task(hash, task.taskId), task)
   const manifest: SuiteManifest = { hash, name, source, taskIds: tasks.map(({ taskId }) => taskId) }
   return (await store.claimRecord<SuiteManifest>(suiteKeys.manifest(hash), manifest)).record

@@ -11,17 +11,17 @@ export interface WriteReportInput {
   durations: Record<string, number>
 }
 
-/** How long the phases took: the only figures of a report that no other record tells. */
+/** Durations of the phases, the only figures of a report that no other record contains. */
 interface DurationsRecord {
   schema: 'longhaul.durations/1'
   /** Seconds. */
   durations: Record<string, number>
 }
 
-/** A run that was continued is reported again; a hundred continuations are a loop. */
+/** Limit on reports of a continued run; a hundred continuations must be a loop. */
 const MAX_REPORTS = 100
 
-/** Report files of a run: `report.html`, and `report-2.html` … where the run was continued and its figures have changed. */
+/** Report files of a run: `report.html`, and `report-2.html` … if the run was continued and its figures have changed. */
 export async function writeReport(
   { store }: { store: ArtifactStore },
   input: WriteReportInput,
@@ -46,7 +46,7 @@ export function reportKey(run: string, number: number, ending: 'json' | 'html'):
   return runKeys.report(run, `${number === 1 ? 'report' : `report-${number}`}.${ending}`)
 }
 
-/** Number and durations of the newest report that was written; null for a run that has not ended. */
+/** Number and durations of the newest report; null for a run that has not ended. */
 export async function newestDurations(
   store: ArtifactStore,
   run: string,

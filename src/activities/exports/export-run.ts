@@ -1,4 +1,4 @@
-/** A run, an evaluation or a stage as a file for other programs, from stored records alone: no worker and no server is asked. */
+/** Exports a run, an evaluation or a stage as a file for other programs, from stored records alone, without a worker or a server. */
 import { writeParquet } from '../../adapters/exports/parquet-file.ts'
 import { writeExportFile } from '../../adapters/exports/write-export.ts'
 import { writePredictions } from '../../adapters/predictions/predictions.ts'
@@ -24,7 +24,7 @@ import {
   summaryHead,
 } from './export-summary.ts'
 
-/** @throws LonghaulError `Config.NotFound` that lists what there is, `Config.Invalid` where the path is taken */
+/** @throws LonghaulError `Config.NotFound` with the existing names, `Config.Invalid` if the path is taken */
 export async function exportRun(input: ExportRunInput): Promise<ExportSummary> {
   switch (input.format) {
     case 'csv':

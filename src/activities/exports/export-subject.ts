@@ -1,4 +1,4 @@
-/** What an export is of: a run, or one of its stages. */
+/** The subject of an export: a run, or one of its stages. */
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { purposeOf, stageOf } from '../../contracts/episode-purpose.ts'
@@ -6,19 +6,19 @@ import { episodeKeys } from '../../contracts/keys.ts'
 
 export interface ExportSubject {
   run: string
-  /** With episodes, in the order in which they are exported. */
+  /** Stages with episodes, in export order. */
   stages: string[]
-  /** The one that was named; null for the whole run. */
+  /** The named stage; null for the whole run. */
   stage: string | null
 }
 
-/** Names that an error lists. */
+/** Maximum number of names that an error lists. */
 const MAX_LISTED = 20
 
 /**
- * `RUN`, `RUN:STAGE`, or `RUN:EVALUATION` where no stage has that name.
- * @param options.ofEvaluations only evaluations count: of a stage and an evaluation of one name it is the evaluation
- * @throws LonghaulError `Config.NotFound` that lists what there is
+ * Parses `RUN`, `RUN:STAGE`, or `RUN:EVALUATION` if no stage has that name.
+ * @param options.ofEvaluations considers only evaluations, so an evaluation takes precedence over a stage of the same name
+ * @throws LonghaulError `Config.NotFound` with the existing names
  */
 export async function findExportSubject(
   store: ArtifactStore,
@@ -27,7 +27,7 @@ export async function findExportSubject(
 ): Promise<ExportSubject> {
   const colon = text.indexOf(':')
   const run = colon === -1 ? text : text.slice(0, colon)
-  // Names come from the list, never from the argument: what is no run becomes no key.
+  // Names are taken from the list and never from the argument, so that an invalid argument never becomes part of a key.
   const runs = await store.folders('runs/')
   if (!runs.includes(run)) {
     const where = store.locate('runs')

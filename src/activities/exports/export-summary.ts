@@ -1,4 +1,4 @@
-/** What an export is asked for, and what it says that it wrote. */
+/** The request for an export, and the summary of what was written. */
 import type { ExportPlace } from '../../adapters/exports/write-export.ts'
 import type { PredictionLayout } from '../../adapters/predictions/predictions.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -15,9 +15,9 @@ export interface ExportRunInput {
   subject: string
   format: ExportFormat
   place: ExportPlace
-  /** Of trajectories only: the hub's word for the licence of the collection. */
+  /** For trajectories only: the hub's identifier for the licence of the collection. */
   license?: string | null
-  /** Of predictions only. */
+  /** For predictions only. */
   predictions?: { attempt: number; model: string | null; layout: PredictionLayout }
   signal?: AbortSignal
 }
@@ -30,14 +30,14 @@ export interface ExportSummary {
   out: string
   bytes: number
   sha256: string
-  /** Of CSV and Parquet: rows by status. Of trajectories: episodes by status, of which the finished ones are written. */
+  /** For CSV and Parquet: rows by status. For trajectories: episodes by status, of which the finished ones are written. */
   episodes?: EpisodeCounts
-  /** Of trajectories. */
+  /** For trajectories. */
   files?: number
-  /** Of JUnit: the evaluation, and its tasks with a test case. */
+  /** For JUnit: the evaluation, and the number of its tasks with a test case. */
   evaluation?: string
   tasks?: number
-  /** Of predictions. */
+  /** For predictions. */
   predictions?: { written: number; empty: number; unwritable: string[]; missing: string[] }
 }
 
@@ -51,7 +51,7 @@ export function summaryHead(
   return { run, stages, format, out: place.path, bytes, sha256 }
 }
 
-/** An empty export is a mistake of its caller, not a result. @throws LonghaulError `Config.NotFound` */
+/** An empty export is the caller's mistake. @throws LonghaulError `Config.NotFound` */
 export function requireSome(
   { run, stages }: ExportSubject,
   { finished, unfinished, unreadable }: EpisodeCounts,

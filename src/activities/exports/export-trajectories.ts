@@ -1,4 +1,4 @@
-/** Trajectories as directories of files. */
+/** Exports trajectories as directories of files. */
 import { writeParquet } from '../../adapters/exports/parquet-file.ts'
 import { type ExportDirectory, writeExportDirectory } from '../../adapters/exports/write-export.ts'
 import { purposeOf } from '../../contracts/episode-purpose.ts'
@@ -31,10 +31,10 @@ import type { ChatMessage } from '../../contracts/policy.types.ts'
 import { episodeRow } from '../../report/exports/episode-columns.ts'
 import { createDefuse } from '../../scaffold/special-tokens.ts'
 
-/** Rows of a data set hold their tests: siblings come one after the other, so few are enough. */
+/** Number of cached rows. Rows contain their tests, and siblings follow each other, so few are enough. */
 const ROWS_KEPT = 16
 
-/** Harbor's interchange format: a document for each finished episode, at the path of its key. */
+/** Writes Harbor's interchange format: one document for each finished episode, at the path of its key. */
 export async function exportAtif(input: ExportRunInput): Promise<ExportSummary> {
   const { store, place } = input
   const subject = await findExportSubject(store, input.subject)
@@ -51,10 +51,10 @@ export async function exportAtif(input: ExportRunInput): Promise<ExportSummary> 
   return { ...summaryHead(subject, input, written), files: written.files, episodes }
 }
 
-/** Episodes of a file: neither a reader nor a hub likes files of many gigabytes. */
+/** Episodes per file, because readers and hubs handle files of many gigabytes badly. */
 const EPISODES_OF_A_SHARD = 1_000
 
-/** A data set for the Hugging Face hub: rows of finished episodes, and a card. */
+/** Writes a data set for the Hugging Face hub: rows of finished episodes, and a card. */
 export async function exportTrajectories(input: ExportRunInput): Promise<ExportSummary> {
   const { store, place, license = null } = input
   requireLicense(license)
@@ -136,7 +136,7 @@ function requireLicense(license: string | null): void {
   })
 }
 
-/** Finished episodes, one at a time. `counts` takes note of all. */
+/** Yields finished episodes, one at a time. `counts` records all episodes. */
 async function* trajectoriesOf(
   { store, signal }: ExportRunInput,
   subject: ExportSubject,
@@ -151,12 +151,12 @@ async function* trajectoriesOf(
   }
 }
 
-/** What `export.json` says. */
+/** Content of `export.json`. */
 function markOf({ run, stages }: ExportSubject, more: object): object {
   return { schema: 'longhaul.export/1', run, stages, ...more }
 }
 
-// Readers put these texts into chat templates: what the world said must not end a message there either.
+// Readers put these texts into chat templates, so text from the environment must not be able to end a message there.
 const defuse = createDefuse()
 
 /** In the order of `TRAJECTORY_COLUMNS`. */
@@ -173,7 +173,7 @@ export function trajectoryRow(trajectory: ExportedTrajectory, license: string | 
   ]
 }
 
-/** The conversation as a chat model would have had it; a last turn without an answer ends with the reply. */
+/** The conversation in the form of a chat model. A last turn without an observation ends with the reply. */
 function messagesOf({ prompt, turns }: ExportedTrajectory): ChatMessage[] {
   return [
     ...prompt.map(({ role, content }) => ({ role, content: role === 'user' ? defuse(content) : content })),

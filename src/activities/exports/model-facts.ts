@@ -1,4 +1,4 @@
-/** What the records of a store say about a policy: where it comes from, what it was trained on, how it scored. */
+/** Facts about a policy from the store's records: its origin, its training and its scores. */
 import { basename } from 'node:path'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -15,7 +15,7 @@ import { readOrThrow, type StoredRecipe } from '../runtime/stored-records.ts'
 import { newestPromotion, type Promotion } from '../training/policies.ts'
 import type { CardBase, CardEvaluation, CardTraining, ModelFacts } from '../../report/exports/model-card.ts'
 
-/** @param asked a version, or `promoted` for the newest one. @throws LonghaulError `Config.*` */
+/** @param asked a version, or `promoted` for the newest promotion. @throws LonghaulError `Config.*` */
 export async function findPublishable(store: ArtifactStore, asked: string): Promise<PolicyRef> {
   const ref =
     asked === 'promoted'
@@ -63,7 +63,7 @@ export async function gatherModelFacts(input: GatherModelFactsInput): Promise<Mo
             name: recipe.name,
             hash: stored.hash,
             seed: recipe.seed,
-            // Never its directory, which is of this machine.
+            // Never its directory, which is specific to this machine.
             base: basename(recipe.model.base),
             train: recipe.model.train,
             lora: recipe.model.lora,
@@ -81,8 +81,8 @@ export async function gatherModelFacts(input: GatherModelFactsInput): Promise<Mo
 }
 
 /**
- * What adapters of a policy stand on, here and at the hub.
- * @throws LonghaulError `Config.Invalid` where there are none, or others could not load them
+ * Finds the base of a policy's adapters, both locally and at the hub.
+ * @throws LonghaulError `Config.Invalid` if there are no adapters, or if others could not load them
  */
 export async function findAdapterBase(
   store: ArtifactStore,
@@ -109,7 +109,8 @@ export async function findAdapterBase(
   })
 }
 
-/** The trainer notes the run beside the weights; a promotion does too. Null for a base, and for a run whose records are gone. */
+/** Returns the run, which the trainer records beside the weights and a promotion records too. Null for a base, and for a run whose
+ *  records were removed. */
 async function runOf(store: ArtifactStore, policy: PolicyRef): Promise<string | null> {
   if (policy.globalStep === 0) return null
   const runs = await store.folders('runs/')
@@ -134,7 +135,7 @@ interface Imported {
   origin: ModelFacts['origin']
 }
 
-/** What `longhaul models import` noted: `OWNER/NAME@COMMIT`, and `:FILE` for a GGUF. */
+/** The origin that `longhaul models import` recorded: `OWNER/NAME@COMMIT`, with `:FILE` for a GGUF. */
 async function importedFrom(store: ArtifactStore, policy: PolicyRef): Promise<Imported> {
   try {
     const chatFormat = await readImportedChatFormat(policy, store.weights)
@@ -147,7 +148,7 @@ async function importedFrom(store: ArtifactStore, policy: PolicyRef): Promise<Im
       origin: model === undefined || revision === undefined ? null : { model, revision },
     }
   } catch (error) {
-    // Weights of a base may be gone from the store, and the card is still right without them.
+    // The weights of a base may be missing in the store; the card is correct without them.
     if (isLonghaulError(error) && error.code !== 'Artifact.Missing') throw error
     return { chatFormat: null, origin: null }
   }
@@ -163,7 +164,7 @@ async function readJson<T>(store: ArtifactStore, policy: PolicyRef, name: string
   }
 }
 
-/** Stages in the order in which they were trained, up to this policy. */
+/** Stages in training order, up to this policy. */
 async function trainingOf(store: ArtifactStore, run: string, policy: PolicyRef): Promise<CardTraining[]> {
   const keys = (await store.list(`runs/${run}/training/`)).filter((key) => key.endsWith('.json'))
   const jobs: { record: TrainingRecord; step: number }[] = []
@@ -185,7 +186,7 @@ function isTraining(stage: string): boolean {
   return purposeOf(stage).kind !== 'evaluation'
 }
 
-/** Of the repositories whose tasks were played for training, as the rows say it. */
+/** Licences of the repositories whose tasks were used for training, as stated in their rows. */
 async function licensesOf(
   { store, onProgress, signal }: GatherModelFactsInput,
   run: string,
@@ -209,7 +210,7 @@ async function licensesOf(
   return [...counts].map(([name, tasks]) => ({ name, tasks })).toSorted((a, b) => b.tasks - a.tasks)
 }
 
-/** Of any run of the store; those inside of a stage are steps on the way and no scores of a policy. */
+/** Evaluations of any run of the store. Those inside a stage are intermediate and not scores of a policy. */
 async function evaluationsOf({ store, policy, onProgress, signal }: GatherModelFactsInput): Promise<CardEvaluation[]> {
   const runs = await store.folders('runs/')
   const found: CardEvaluation[] = []

@@ -1,4 +1,4 @@
-/** The episodes of a run, one after the other: a process holds a few dozen of them, never all. */
+/** Reads the episodes of a run one after another, so that a process holds a few dozen of them and never all. */
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type {
   EpisodeRecord,
@@ -28,7 +28,7 @@ import {
 } from '../runtime/stored-records.ts'
 import type { ExportSubject } from './export-subject.ts'
 
-/** Episodes that are read at once. */
+/** Number of episodes that are read concurrently. */
 const AT_ONCE = 32
 
 export interface ReadEpisodesInput {
@@ -37,7 +37,8 @@ export interface ReadEpisodesInput {
   signal?: AbortSignal
 }
 
-/** In order of stages, iterations, tasks and attempts. A corrupt record makes its episode `unreadable` and stops nothing. */
+/** Yields episodes in order of stages, iterations, tasks and attempts. A corrupt record makes its episode `unreadable` and does not
+ *  end the export. */
 export async function* readEpisodeFacts(input: ReadEpisodesInput): AsyncGenerator<EpisodeFacts> {
   const { store, subject, signal } = input
   const readFacts = await createFactsReader(store, subject.run)
@@ -137,7 +138,7 @@ async function taskOf(
   return task === null ? null : { repo: task.repo, rowHash: task.rowHash }
 }
 
-/** A suite that was removed takes its own facts with it, not the episode. A store that cannot be reached is another matter. */
+/** If a suite was removed, only its facts are missing. An unreachable store is an error. */
 export async function nullIfGone<T>(reading: Promise<T>): Promise<T | null> {
   try {
     return await reading

@@ -12,7 +12,7 @@ import { isProfile, scaffoldProfile } from '../../scaffold/profiles.ts'
 import { nullIfGone } from './read-episode-facts.ts'
 import { readUnlessCorrupt, type TaskReader } from '../runtime/stored-records.ts'
 
-/** Turns of an episode that are read at once. */
+/** Number of turns of an episode that are read concurrently. */
 const READS = 32
 
 export interface TrajectoryReader {
@@ -20,7 +20,7 @@ export interface TrajectoryReader {
   readTask: TaskReader
 }
 
-/** Null where a record of a turn is corrupt or gone: a trajectory with a hole is none. */
+/** Returns null if a turn's record is corrupt or missing, because a trajectory must be complete. */
 export async function readTrajectory(
   { store, readTask }: TrajectoryReader,
   facts: EpisodeFacts,

@@ -8,16 +8,16 @@ import type { SuiteReader, TaskReader } from '../runtime/stored-records.ts'
 /** This check is a sample: registries limit requests, some to a hundred in six hours. */
 const MOST_ASKED = 50
 const CONCURRENCY = 8
-/** Limit on the whole check; a registry that is slower counts as one that gave no answer. */
+/** Limit on the whole check. A slower registry counts as one that gave no answer. */
 const LOOKING_MS = 30_000
-/** The part of it for tasks and engine, so that a large suite leaves time for the registry. */
+/** The part of the limit for tasks and engine, so that a large suite leaves time for the registry. */
 const HERE_MS = 15_000
 const NAMED = 3
 
-/** Where images of tasks are looked for. */
+/** Where images of tasks are searched. */
 export interface ImageFinder {
   isHere(image: string, signal: AbortSignal): Promise<boolean>
-  /** Null where the registry does not say: too many questions, no credentials, no network. */
+  /** Null if the registry gives no clear answer: rate limit, no credentials, no network. */
   isInRegistry(image: string, signal: AbortSignal): Promise<boolean | null>
 }
 
@@ -29,22 +29,22 @@ export interface CheckImagesDependencies {
   hostId: string
 }
 
-/** Distinct images of a suite, in an order of their own: the first of them are a fair sample. */
+/** The distinct images of a suite, in a shuffled order, so that the first ones are a fair sample. */
 interface SuiteImages {
   name: string
   images: string[]
-  /** Some of its tasks need no image that is looked for, or were not read in time. */
+  /** Whether some tasks need no image from a registry, or were not read in time. */
   hasOthers: boolean
 }
 
-/** `unasked`: the engine lacks it, and no registry was asked. `unknown`: there was no answer. */
+/** `unasked`: the engine lacks the image and no registry was asked. `unknown`: there was no answer. */
 type Place = 'here' | 'registry' | 'missing' | 'unasked' | 'unknown'
 
 /**
- * Looks for the images of suites before any of them is gated: in the engine of this host, then in their registries. Images that a
- * host makes from a seed are there.
- * @throws LonghaulError `Sandbox.ImageMissing` where the gate could not but refuse the run: with `refused: fail` for one missing
- *   image, with `exclude` where a suite has no other
+ * Searches for the images of suites before any suite is gated: in this host's engine, then in their registries. Images that a host
+ * makes from a seed always exist.
+ * @throws LonghaulError `Sandbox.ImageMissing` if the gate would have to refuse the run: with `refused: fail` for one missing image,
+ * with `exclude` if a suite has no other image
  */
 export async function checkImages(
   deps: CheckImagesDependencies,
@@ -91,7 +91,7 @@ async function lookHere(
   const places = new Map<string, Place>(needed.flatMap(({ images }) => images.map((image) => [image, 'unknown'])))
   await forEachConcurrently([...places.keys()], async (image) => {
     const isHere = await answerOf(signal, () => finder.isHere(image, signal))
-    // No engine answered: it may have the image.
+    // If no engine answered, it may have the image.
     if (isHere !== null) places.set(image, isHere ? 'here' : 'unasked')
   })
   return places
@@ -108,7 +108,7 @@ async function lookInRegistries(
   const asked = new Set<string>()
   const ask = async ([image, suite]: readonly [string, SuiteImages]): Promise<void> => {
     if (asked.has(image) || asked.size >= MOST_ASKED) return
-    // One that is there is all that such a suite needs.
+    // Such a suite only needs one existing image.
     if (mayExclude && isSomewhere(suite, places)) return
     asked.add(image)
     const isThere = await answerOf(signal, () => finder.isInRegistry(image, signal))
@@ -123,7 +123,7 @@ function isSomewhere({ images, hasOthers }: SuiteImages, places: ReadonlyMap<str
   return hasOthers || images.some((image) => ['here', 'registry'].includes(places.get(image) ?? ''))
 }
 
-/** Where fifty images of a larger suite are missing and the engine has none, the whole suite counts as missing. */
+/** If fifty images of a larger suite are missing and the engine has none, the whole suite counts as missing. */
 function isRefused({ data }: Recipe, suite: SuiteImages, places: ReadonlyMap<string, Place>): boolean {
   const missing = missingOf(suite, places).length
   if (data.gate.refused === 'fail' || missing === 0) return missing > 0
@@ -152,7 +152,7 @@ function missingImages(
   })
 }
 
-/** Null where there was no answer in time, for whatever reason: nothing is concluded from it. */
+/** Returns null if there was no answer in time, for whatever reason, from which nothing is concluded. */
 async function answerOf(signal: AbortSignal, look: () => Promise<boolean | null>): Promise<boolean | null> {
   if (signal.aborted) return null
   const { promise, resolve } = Promise.withResolvers<null>()
@@ -176,7 +176,7 @@ async function forEachConcurrently<T>(items: readonly T[], work: (item: T) => Pr
   )
 }
 
-/** The first of each, then the second of each. */
+/** The first of each list, then the second of each, and so on. */
 function inTurn<T>(lists: readonly (readonly T[])[]): T[] {
   const longest = Math.max(0, ...lists.map(({ length }) => length))
   return Array.from({ length: longest }, (_, index) => lists.flatMap((list) => list.slice(index, index + 1))).flat()

@@ -48,7 +48,7 @@ function describe(gate: TaskGate | null): string {
   return gate === null ? 'could-not-gate: it has no gate' : `${gate.outcome}: ${gate.reason}`
 }
 
-/** Puts together what the gate of a suite found, and what the filters of `longhaul tasks import` read of it. */
+/** Collects the findings of a suite's gate, and what the filters of `longhaul tasks import` read from them. */
 export async function writeGateReport(
   store: ArtifactStore,
   { run, suite }: { run: string; suite: string },
@@ -112,9 +112,9 @@ function spread(gates: readonly TaskGate[]): GateReport['gradeMs'] {
 }
 
 /**
- * What the filters `hidden-names` and `deterministic` read of one task; null where it was never graded. Of the log without the
- * gold patch only the lines that name what was missed: whole logs of thousands of tasks fit no file that is read at once. A task
- * whose gold patch never resolved, or not gradably, says nothing about determinism.
+ * The evidence that the filters `hidden-names` and `deterministic` read for one task; null if it was never graded. Of the log without
+ * the gold patch only the lines with missing names are kept, because whole logs of thousands of tasks do not fit into one file. A task
+ * whose gold patch never resolved, or could not be graded, says nothing about determinism.
  */
 async function taskEvidence(store: ArtifactStore, gate: TaskGate): Promise<TaskEvidence | null> {
   const { taskId, identity, outcome, gradings, flips } = gate

@@ -10,12 +10,12 @@ import { sha256Hex } from '../../platform/hash.ts'
 import { type GradingDependencies, runGrading } from '../grading/run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
 
-/** Raise it when gates judge differently: tasks that were gated before are then gated again. Profiles have a revision of their own. */
+/** Increase it when gates judge differently, so that tasks are gated again. Profiles have their own revision. */
 const GATE_VERSION = 5
 
 export interface GateGradingInput {
   run: string
-  /** Workflow and its execution, for the reaper. */
+  /** Workflow id and run id of the owner, for the reaper. */
   owner: string
   ownerRun?: string
   task: Task
@@ -24,8 +24,8 @@ export interface GateGradingInput {
 }
 
 /**
- * The identity of gradings of which one may stand for another. An image that each host makes from a seed has another digest on
- * each and the same content: its name stands for it.
+ * Identifies gradings that are interchangeable. An image that each host makes from a seed has a different digest on each host and the
+ * same content, so its name identifies it.
  */
 export function gateIdentity({ task, image, limits }: Pick<GateGradingInput, 'task' | 'image' | 'limits'>): string {
   const content = task.synthetic === null ? image.digest : task.image
@@ -36,7 +36,7 @@ export function gateIdentity({ task, image, limits }: Pick<GateGradingInput, 'ta
   ).slice(0, 24)
 }
 
-/** Grades once and keeps the result, first writer wins. */
+/** Grades once and stores the result; the first writer wins. */
 export async function gradeForGate(
   deps: GradingDependencies,
   input: GateGradingInput & { check: GateCheck; repeat: number },
@@ -56,7 +56,7 @@ export async function gradeForGate(
       ...(ownerRun === undefined ? {} : { ownerRun }),
       role: 'gate',
       limits,
-      // Published patches are written by other versions of Git, or by none.
+      // Published patches are written by other versions of Git, or by other programs.
       isCaptured: false,
       patch: check === 'gold' ? new TextEncoder().encode(task.goldPatch) : new Uint8Array(),
       ...(image.registryDigest === null ? {} : { expectedDigest: image.registryDigest }),
@@ -85,7 +85,7 @@ export async function gradeForGate(
   return record
 }
 
-/** Every record that there is, in the order of their making. */
+/** All existing records, in the order of their creation. */
 export async function readGateRecords(
   { store }: Pick<GradingDependencies, 'store'>,
   { taskId, identity, repeats }: { taskId: string; identity: string; repeats: number },
@@ -97,7 +97,7 @@ export async function readGateRecords(
   return records.filter((record) => record !== null)
 }
 
-/** The gradings of one verdict as they were made: what may be an accident of the machine is run twice. */
+/** The gradings of one verdict in the order in which they were made. A result that the machine may have caused is graded twice. */
 function watchGradings(sandbox: SandboxHost): {
   sandbox: Pick<SandboxHost, 'grade'> & SandboxHost
   runs: GradeRunResult[]
@@ -116,7 +116,7 @@ function peakOf(runs: readonly GradeRunResult[]): number | null {
   return peaks.length === 0 ? null : Math.max(...peaks)
 }
 
-/** Nothing is proven by a log that takes too much to read. */
+/** A log that takes too much time or memory to parse proves nothing. */
 async function readGateLog(
   task: Task,
   ran: GradeRunResult | undefined,

@@ -14,7 +14,7 @@ import type { GradingDependencies } from '../grading/run-grading.ts'
 import type { VerifyImage, VerifiedImage } from './verify-image.ts'
 import { hiddenNames } from '../../domain/gates/hidden-names.ts'
 
-/** A step begins no further grading after this long: its activity has a limit, and a history should show that a gate gets on. */
+/** A step starts no further grading after this time, because its activity has a limit and the history should show the gate's progress. */
 const STEP_MS = 10 * 60_000
 
 export interface GateInput {
@@ -35,9 +35,9 @@ export type GateDependencies = GradingDependencies & {
 }
 
 /**
- * Some minutes of one task's gate: the image is verified, then gold and empty patch are graded until every repeat has its
- * record. Each grading is a record of its own: a crash costs only the grading that was under way, and later gates of the same
- * task, in any run or suite, reuse the others.
+ * Runs some minutes of one task's gate: verifies the image, then grades gold and empty patch until every repeat has its record. Each
+ * grading is a separate record, so a crash only costs the grading in progress, and later gates of the same task, in any run or suite,
+ * reuse the others.
  */
 export async function gateTask(deps: GateDependencies, input: GateInput, signal: AbortSignal): Promise<GateStep> {
   const { run, suite } = input
@@ -66,7 +66,7 @@ export async function gateTask(deps: GateDependencies, input: GateInput, signal:
   return { done: true, ok: record.outcome === 'passed' }
 }
 
-/** What keeps this one task from being gated, and no other: the gate goes on without it. */
+/** Returns the failure if it prevents the gating of this task only; the gate then continues without it. */
 const OF_THE_TASK: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Sandbox.ImageMissing',
   'Sandbox.ImageMismatch',
@@ -79,12 +79,12 @@ const OF_THE_TASK: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Task.Invalid',
 ])
 
-/** Whether a gate that may go without some tasks goes without this one. */
+/** Returns whether a gate that may exclude tasks excludes this one. */
 export function mayExclude(recipe: Recipe, error: unknown): error is LonghaulError {
   return recipe.data.gate.refused === 'exclude' && isLonghaulError(error) && OF_THE_TASK.has(error.code)
 }
 
-/** The final record of a task that no attempt could gate. It holds for this run only: the next one tries again. */
+/** The final record of a task that no attempt could gate. It applies to this run only; the next run tries again. */
 export async function recordUngated(
   deps: GateDependencies,
   input: GateInput,
@@ -111,10 +111,10 @@ function owned({ owner, ownerRun }: GateDependencies, run: string): { run: strin
   return { run, owner, ...(ownerRun === undefined ? {} : { ownerRun }) }
 }
 
-/** A suite of thousands of tasks is read into one report: lists are cut here, logs and gradings have the rest. */
+/** Limit of lists, because thousands of tasks are read into one report. Logs and gradings have the complete lists. */
 const MAX_NAMED = 50
 
-/** Sums up all gradings of one task. */
+/** Summarises all gradings of one task. */
 function toTaskGate({
   run,
   task,
@@ -168,7 +168,7 @@ function toTaskGate({
   }
 }
 
-/** A task that could not be gated at all. */
+/** A task that could not be gated. */
 function failedGate({ run, task, failure }: { run: string; task: Task; failure: LonghaulError }): TaskGate {
   return {
     ...identityOf(run, task),

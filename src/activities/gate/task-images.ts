@@ -10,16 +10,16 @@ import type { EnsureImage } from '../episode/open-sandbox.ts'
 
 export interface TaskImagesInput {
   engine: Engine
-  /** Where the base image's archive is cached, and locks and last uses are kept. */
+  /** Directory for the base image's archive, locks and times of last use. */
   cacheDir: string
   log(line: string): void
-  /** @default one of its own */
+  /** @default a separate one */
   keeper?: ImageKeeper
 }
 
 /**
- * Makes sure that a host has a task's image: a synthesised task is rebuilt from its seed on any host, other images are pulled.
- * Siblings of a group ask at once: one of them makes it, the others wait.
+ * Ensures that a host has a task's image: a synthesised task is rebuilt from its seed on any host, other images are pulled. Siblings of
+ * a group request it concurrently; one of them makes it, the others wait.
  */
 export function createImageProvider({ engine, cacheDir, log, keeper }: TaskImagesInput): EnsureImage {
   const images = keeper ?? createImageKeeper({ engine, cacheDir })
@@ -33,7 +33,7 @@ export function createImageProvider({ engine, cacheDir, log, keeper }: TaskImage
     )
 }
 
-/** Where the images of a host come from, without fetching any. */
+/** Describes where a host's images come from, without fetching any. */
 export function createImageFinder({ engine }: Pick<TaskImagesInput, 'engine'>): ImageFinder {
   return {
     isHere: (image) => imageExists({ engine, image }),

@@ -11,7 +11,7 @@ import { sha256Hex } from '../../platform/hash.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
 
 export interface VerifiedImage {
-  /** Registry digest where the image has one, else its content id. */
+  /** Registry digest if the image has one, otherwise its content id. */
   digest: string
   /** Null for an image that was made on a host. */
   registryDigest: string | null
@@ -27,7 +27,7 @@ async function looking<T>(image: string, work: () => Promise<T>): Promise<T> {
   }
 }
 
-/** What the check found in an image. Keyed by digest, so each image is checked once. */
+/** The result of the check of an image. Keyed by digest, so that each image is checked once. */
 interface ImageRecord {
   schema: 'longhaul.image-check/1'
   image: string
@@ -38,9 +38,9 @@ interface ImageRecord {
 }
 
 /**
- * Makes sure that a task can be played here, before anything is graded: its image is there or can be pulled, is the one that the
- * row names and for this machine, has its repository at the task's commit, and its history can be taken out for agents. An
- * image that this host makes from a seed holds what was put into it.
+ * Verifies that a task can be played here, before anything is graded: its image exists or can be pulled, is the one that the row names
+ * and matches this machine, its repository is at the task's commit, and its history can be removed for agents. An image that this host
+ * makes from a seed is known to be correct.
  * @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.PullFailed`, `Sandbox.ImageMismatch`, `Sandbox.ImageUnsuitable`
  */
 export function createImageVerifier(deps: {

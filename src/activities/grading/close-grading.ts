@@ -16,8 +16,8 @@ interface CloseDependencies {
 }
 
 /**
- * Counts and scores of a grading run, from its plan and its verdicts alone.
- * @throws LonghaulError `Artifact.Missing` where a patch has neither a verdict nor a reason for having none
+ * Computes counts and scores of a grading run from its plan and its verdicts alone.
+ * @throws LonghaulError `Artifact.Missing` if a patch has neither a verdict nor a reason for having none
  */
 export async function closeGrading(deps: CloseDependencies, { run }: { run: string }): Promise<ClosedGrading> {
   const { store } = deps
@@ -64,7 +64,7 @@ async function readInstances(store: ArtifactStore, plan: GradingPlan): Promise<G
   return instances
 }
 
-/** A run's patches are no answer to a data set: nothing is missing there. */
+/** Regraded patches of a run are not expected to cover a data set, so no task counts as missing. */
 async function missingTasks({ suites, tasks }: CloseDependencies, plan: GradingPlan): Promise<MissingTask[]> {
   if (plan.suite === null) return []
   const { hash } = plan.suite
@@ -88,15 +88,15 @@ function countVerdicts(instances: readonly GradedInstance[], incomplete: number)
 }
 
 /**
- * What a run that graded stored patches again changed, from its records alone, so that it can be said of every such run.
- * @returns null for predictions, which have no first verdicts, and where no patch was judged twice
+ * Compares the verdicts of a regrading run with the first verdicts, from its records alone, so that it works for every such run.
+ * @returns null for predictions, which have no first verdicts, and if no patch was judged twice
  */
 export async function compareGradings(store: ArtifactStore, record: GradingRecord): Promise<VerdictComparison | null> {
   if (record.source.kind !== 'run') return null
   const { instances: planned } = await readOrThrow<GradingPlan>(store, gradingKeys.plan(record.run))
   const readTask = createTaskReader(store)
   const patches = []
-  // The record lists the plan's instances in the plan's order.
+  // The record lists the instances in the plan's order.
   for (const [place, { taskId, before, kind }] of record.instances.entries()) {
     const { repo } = await readTask({ suite: planned[place]?.suite ?? '', taskId })
     patches.push({ taskId, repo, before: before?.kind ?? null, kind })

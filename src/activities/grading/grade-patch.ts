@@ -15,7 +15,7 @@ export interface GradePatchInput {
   owner: string
   ownerRun: string
   attempt: number
-  /** No further attempt will be made: what keeps this one from a verdict is the reason for having none. */
+  /** Whether this is the last attempt, whose failure becomes the reason for having no verdict. */
   isLastAttempt: boolean
 }
 
@@ -26,7 +26,7 @@ export type GradePatchDependencies = GradingDependencies & {
   hostId: string
 }
 
-/** One patch of a grading run in a fresh container of this host. Its verdict is written once; a repetition reads it. */
+/** Grades one patch of a grading run in a fresh container of this host. Its verdict is written once, and a repetition reads it. */
 export async function gradePatch(
   deps: GradePatchDependencies,
   input: GradePatchInput,
@@ -49,7 +49,7 @@ export async function gradePatch(
     })
     return { kind: record.kind, reason: record.reason }
   } catch (error) {
-    // What keeps a grader from a verdict may be its host: the attempt fails, and any host takes the next.
+    // The host may have caused the failure, so the attempt fails and any host takes the next one.
     if (signal.aborted || !isHostFailure(error)) throw error
     if (input.isLastAttempt) return recordUngradedPatch(store, input.run, instance, reasonOf(error.code))
     throw gradingFailed(error, { host: deps.hostId, attempt: input.attempt })
@@ -87,12 +87,12 @@ async function grade(
   )
 }
 
-/** The run whose gate names the image: a patch of an episode is graded in the image that the episode was played in. */
+/** The run whose gate names the image: a patch of an episode is graded in the image that the episode used. */
 function gatingRun(run: string, { episode }: GradingInstance): string {
   return episode?.split('/')[0] ?? run
 }
 
-/** What containers and verdicts carry as their episode: of this run, also where the patch came from another one's. */
+/** The episode id for containers and verdicts. It belongs to this run even if the patch comes from another run's episode. */
 function containerOwner(run: string, { taskId, episode }: GradingInstance): string {
   return episode === null ? `${run}/grading/${taskId}` : `${run}/again/${episode}`
 }

@@ -22,15 +22,16 @@ interface SubmissionInput extends EpisodeInput {
   owner: string
   ownerRun: string
   attempt: number
-  /** No further attempt will be made: what keeps this one from a verdict is the reason for having none. */
+  /** Whether this is the last attempt, whose failure becomes the reason for having no verdict. */
   isLastAttempt: boolean
 }
 
 type GradeDependencies = GradingDependencies & { recipe: Recipe; tasks: TaskReader; hostId: string }
 
 /**
- * Verdict and last record of an episode. Rewards come only from hidden tests in a fresh container, with one saving: an empty,
- * missing or oversized patch takes the gate's result (`from: 'gate'`), since the gate has proven that an empty patch does not resolve.
+ * Determines the verdict and the last record of an episode. Rewards come only from hidden tests in a fresh container, with one
+ * exception: an empty, missing or oversized patch takes the gate's result (`from: 'gate'`), because the gate has proven that an empty
+ * patch does not resolve.
  */
 export async function gradeSubmission(
   deps: GradeDependencies,
@@ -71,8 +72,8 @@ async function firstVerdict(
 }
 
 /**
- * What keeps a grader from a verdict may be its host: the attempt fails and any host takes the next. After the last one the
- * episode is excluded with the reason, never scored.
+ * The host may have caused the failure, so the attempt fails and any host takes the next one. After the last attempt the episode is
+ * excluded with the reason and never scored.
  */
 async function verdictOrReason(
   deps: GradeDependencies,
@@ -170,8 +171,8 @@ function fromGate(task: Task, reason: string): Graded {
 }
 
 /**
- * The final record of an episode whose grading never ended: what was submitted and could not be graded has no reward, counts in
- * no mean, and enters the ledger as excluded. A verdict that a grader recorded before it died still counts.
+ * The final record of an episode whose grading never finished. A submission that could not be graded has no reward, counts in no mean,
+ * and enters the ledger as excluded. A verdict that a grader recorded before it died still counts.
  */
 export async function recordUngraded(
   store: ArtifactStore,

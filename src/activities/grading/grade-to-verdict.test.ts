@@ -75,7 +75,7 @@ test('tests that never end run twice, on any host, and are a verdict: unresolved
   await assert.rejects(attempt(1), (error) => {
     assert.ok(error instanceof LonghaulError)
     assert.deepEqual([error.code, error.retryable], ['Grading.Failed', true])
-    assert.match(error.message, /not over after 1800 s/)
+    assert.match(error.message, /not finished after 1800 s/)
     return true
   })
   const { kind, reason } = await attempt(2)

@@ -7,7 +7,7 @@ import { type Graded, type GradingDependencies, runGrading, type RunGradingInput
 import { FAILURE_CODES, type FailureCode } from '../../contracts/failure-codes.ts'
 
 interface GradeToVerdictInput extends Omit<RunGradingInput, 'logKey' | 'timeOut'> {
-  /** Of a file that belongs to this grading, whichever attempt writes it. */
+  /** Returns the key of a file of this grading, the same for every attempt. */
   keyOf: (file: string) => string
   hostId: string
   attempt: number
@@ -15,11 +15,11 @@ interface GradeToVerdictInput extends Omit<RunGradingInput, 'logKey' | 'timeOut'
 }
 
 /**
- * Grades to a verdict that may count. Tests over their limit are run once more, by the next attempt and so on any host: a machine
- * may have been slow. Over it again they are the policy's own doing, since the gold patch ended within the limit: unresolved. The
- * same holds for tests that end their own grading. The first time is recorded, so such tests run at most twice, even across crashes.
- * Any other effect of a patch on its grading is a verdict at once.
- * @throws LonghaulError `Grading.Failed`, `Grading.Ended` after the first time
+ * Grades to a verdict that counts. Tests that exceed their limit are run once more by the next attempt, which may run on any host,
+ * because the machine may have been slow. If they exceed it again, the policy is responsible, since the gold patch stayed within the
+ * limit, and the verdict is unresolved. The same holds for tests that end their own grading. The first occurrence is recorded, so that
+ * such tests run at most twice, even across crashes. Every other effect of a patch on its grading leads to a verdict at once.
+ * @throws LonghaulError `Grading.Failed`, `Grading.Ended` after the first occurrence
  */
 export async function gradeToVerdict(
   deps: GradingDependencies,
@@ -57,12 +57,12 @@ export async function gradeToVerdict(
   if (isLastAttempt) return graded
   throw new LonghaulError({
     code: 'Grading.Failed',
-    message: `Tests of ${task.taskId} were not over after ${Math.round(gradeMs / 1000)} s; they run once more, on any host`,
+    message: `Tests of ${task.taskId} had not finished after ${Math.round(gradeMs / 1000)} s; they run once more, on any host`,
     details: { host: hostId, attempt },
   })
 }
 
-/** The verdict on tests that ended their own grading: there is neither a log nor a container to inspect. */
+/** The verdict on tests that ended their own grading, which left neither a log nor a container to inspect. */
 async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 'patch'>): Promise<Graded> {
   return {
     taskId: task.taskId,
@@ -79,20 +79,19 @@ async function endedGrading({ task, patch }: Pick<GradeToVerdictInput, 'task' | 
   }
 }
 
-/** A patch that takes too long to parse shows no signs; its verdict is `unresolved` anyway. */
+/** A patch that takes too long to parse yields no signs; its verdict is `unresolved` anyway. */
 function noneOfOverrun(error: unknown): [] {
   if (error instanceof ParserOverrun) return []
   throw error
 }
 
-/** Whether another host may succeed where this one failed. Failures of the store and of the user's configuration are the same
- *  on every host. */
+/** Returns whether another host may succeed. Failures of the store and of the user's configuration are the same on every host. */
 export function isHostFailure(error: unknown): error is LonghaulError {
   if (!isLonghaulError(error)) return false
   return FAILURE_CODES[error.code].countsAs !== 'user' && /^(Sandbox|Grading)\./.test(error.code)
 }
 
-/** The same failure as one that any host may try again: a missing image would not be retried under its own code. */
+/** Converts a failure into one that any host may retry, because a missing image would not be retried under its own code. */
 export function gradingFailed(cause: LonghaulError, at: { host: string; attempt: number }): LonghaulError {
   return new LonghaulError({
     code: 'Grading.Failed',
@@ -102,7 +101,7 @@ export function gradingFailed(cause: LonghaulError, at: { host: string; attempt:
   })
 }
 
-/** Why an episode has no verdict, as its record says it. */
+/** The reason for having no verdict, as the episode's record states it. */
 export function reasonOf(code: FailureCode): string {
   return code === 'Sandbox.ImageMissing' || code === 'Sandbox.ImageMismatch' ? 'image' : code
 }

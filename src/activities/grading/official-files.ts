@@ -30,15 +30,15 @@ import { makeDirectory } from '../../platform/files.ts'
 export interface OfficialFilesInput {
   store: ArtifactStore
   run: string
-  /** Where `logs/` and the run report go; existing files of the same names are replaced. */
+  /** Directory for `logs/` and the run report. Existing files of the same names are replaced. */
   directory: string
 }
 
 /**
  * Writes the files that the official harness would have left for the same predictions: logs and reports of each instance, and the
- * report of the run. A set whose tasks are of several harnesses gets one run report for each of them.
+ * report of the run. If the tasks belong to several harnesses, each gets its own run report.
  * @returns paths of the run reports
- * @throws LonghaulError `Config.Invalid` for a run that graded a run's patches: no harness has a layout for several attempts
+ * @throws LonghaulError `Config.Invalid` for a run that graded a run's patches, because no harness has a layout for several attempts
  */
 export async function writeOfficialFiles({ store, run, directory }: OfficialFilesInput): Promise<string[]> {
   const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
@@ -159,7 +159,7 @@ async function writeInstance(
   return { taskId, model, isEmpty, resolved, logs: [text, instanceLog] }
 }
 
-/** Stands in for the harness's own log: what was run where, and what prevented a verdict. */
+/** Replaces the harness's own log: what was run where, and what prevented a verdict. */
 function describeInstance({
   instance: { taskId, profile, fault },
   verdict,
@@ -176,20 +176,20 @@ function describeInstance({
   ].join('\n')
 }
 
-/** What is read of one instance to write its harness's files. */
+/** The facts about one instance that its harness's files need. */
 interface GradedFacts {
   instance: GradingInstance
   task: Task
   verdict: ShortVerdict
-  /** Null where no container ended. */
+  /** Null if no container finished. */
   log: Uint8Array | null
   record: VerdictRecord | null
 }
 
-/** @returns where it was written */
+/** @returns the path of the written file */
 type WriteFile = (path: string, content: string | Uint8Array) => Promise<string>
 
-/** What SWE-rebench-V2's script would say of every task of the set; writes the logs that it would have left. */
+/** The result of SWE-rebench-V2's script for every task of the set. Also writes the logs that it would have left. */
 async function outcomesOfV2({
   tasks,
   graded,
@@ -205,7 +205,7 @@ async function outcomesOfV2({
   return outcomes
 }
 
-/** Tasks without a prediction are errors there: the gold patch is never taken for them. */
+/** Tasks without a prediction count as errors; the gold patch is never used instead. */
 async function outcomeOf(graded: GradedFacts | undefined, task: Task, write: WriteFile): Promise<V2Outcome> {
   const { taskId } = task
   const lists = {
@@ -228,7 +228,7 @@ async function outcomeOf(graded: GradedFacts | undefined, task: Task, write: Wri
   })
   if (read.kind === 'refused') return { ...lists, result: null, error: read.message }
   const logPath = `logs/${taskId}_log.txt`
-  // Python translates line ends when it reads a program's output as text.
+  // Python translates line endings when it reads a program's output as text.
   await write(logPath, Buffer.from(log).toString().replaceAll(/\r\n?/g, '\n'))
   const passed = [...withoutTimings(read.statuses)].flatMap(([name, status]) => (status === 'PASSED' ? [name] : []))
   const exitCode = record?.provenance?.exitCode ?? null

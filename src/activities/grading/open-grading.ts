@@ -17,15 +17,15 @@ import { readVerdict } from './stored-plan.ts'
 
 type OpenDependencies = SuiteDependencies & { tasks: TaskReader }
 
-/** A plan without the run that it gets, and whose limits its containers have. */
+/** A plan, and the run whose limits its containers use. */
 interface Planned {
   plan: Omit<GradingPlan, 'schema' | 'run'>
   recipe: StoredRecipe
-  /** For summaries. */
+  /** Used in summaries. */
   name: string
 }
 
-/** First activity of a grading run: what it grades, under which name, with which limits. A repetition finds the same. */
+/** First activity of a grading run. Decides what it grades, under which name and with which limits. A repetition finds the same. */
 export async function openGrading(deps: OpenDependencies, input: OpenGradingInput): Promise<OpenedGrading> {
   requireRunName(input.run)
   const { plan, recipe, name } =
@@ -112,7 +112,7 @@ async function loadLimits(
   return { schema: 'longhaul.recipe/1', hash, recipe }
 }
 
-/** What is not run comes last, so that places 0 to `runnable` − 1 are work. */
+/** Entries that are not run come last, so that indices 0 to `runnable` − 1 are work. */
 function ordered(instances: GradingInstance[]): Pick<GradingPlan, 'instances' | 'runnable'> {
   const run = instances.filter(({ patch }) => patch !== null)
   return { instances: [...run, ...instances.filter(({ patch }) => patch === null)], runnable: run.length }
@@ -121,14 +121,14 @@ function ordered(instances: GradingInstance[]): Pick<GradingPlan, 'instances' | 
 interface StoredPatch {
   suite: string
   taskId: string
-  /** Policy of an episode, model of a prediction. */
+  /** The policy of an episode, or the model of a prediction. */
   model: string
   patch: ArtifactRef
   episode: string | null
   before: ShortVerdict | null
 }
 
-/** Every patch of a run that can be graded again, with its first verdict: of its episodes, or of its predictions. */
+/** Every patch of a run that can be graded again, with its first verdict: those of its episodes, or of its predictions. */
 async function collectPatches(
   store: ArtifactStore,
   { run, stages }: { run: string; stages: readonly string[] },
@@ -162,7 +162,7 @@ async function ofEpisodes(store: ArtifactStore, run: string, stages: readonly st
   return patches
 }
 
-/** Null where nothing was submitted, or nothing was in it: there is nothing to run. */
+/** Returns null if nothing was submitted or the submission is empty, so there is nothing to run. */
 async function patchOf(store: ArtifactStore, { episode }: EpisodeRecord): Promise<ArtifactRef | null> {
   const key = episodeKeys.patch(episode)
   const bytes = await store.read(key)

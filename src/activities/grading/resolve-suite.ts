@@ -16,14 +16,14 @@ export interface SuiteDependencies {
 
 export interface ResolvedSuite {
   manifest: SuiteManifest
-  /** Name of the recipe that the suite was named by. */
+  /** Name of the recipe that named the suite; null for other arguments. */
   recipe: string | null
 }
 
 /**
- * The tasks that a `--suite` argument names, stored: the hash of a stored suite, a file of rows as `longhaul tasks import` writes
- * it, or `RECIPE:train` or `RECIPE:heldOut` (`RECIPE` alone: its held-out tasks). A recipe's suite is whole: neither filters nor the number of
- * tasks that it evaluates leave any out.
+ * Resolves a `--suite` argument to stored tasks: the hash of a stored suite, a file of rows as written by `longhaul tasks import`, or
+ * `RECIPE:train` or `RECIPE:heldOut` (`RECIPE` alone means its held-out tasks). A recipe's suite is complete: neither filters nor the
+ * number of evaluated tasks reduce it.
  * @throws LonghaulError `Config.NotFound`, `Config.Invalid`, `Task.Invalid`
  */
 export async function resolveSuite(deps: SuiteDependencies, text: string): Promise<ResolvedSuite> {

@@ -34,20 +34,20 @@ export interface RunGradingInput
     'run' | 'episode' | 'owner' | 'ownerRun' | 'role' | 'limits' | 'patch' | 'expectedDigest'
   > {
   task: Task
-  /** The name that the log is kept under. */
+  /** Name under which the log is stored. */
   logKey: string
   /** @default the harness's own 30 minutes */
   testTimeoutMs?: number
-  /** Whether Longhaul captured the patch: one from elsewhere may be written in another way than Git's own.
+  /** Whether Longhaul captured the patch. A patch from elsewhere may differ from Git's format.
    *  @default true */
   isCaptured?: boolean
-  /** The caller decides about tests over their limit: they run once, and their log is kept here. @default they run twice */
+  /** Set if the caller decides about tests over their limit. They then run once, and their log is stored here. @default they run twice */
   timeOut?: { logKey: string }
 }
 
 /**
- * One patch in a fresh container: run the profile's script, read the log, decide. What may have been an accident of the
- * machine (no results, a time-out, a broken log) is run once more, and then stands.
+ * Grades one patch in a fresh container: runs the profile's script, reads the log and decides. A result that the machine may have
+ * caused (no results, a time-out, a broken log) is repeated once, and then counts.
  */
 export async function runGrading(
   deps: GradingDependencies,
@@ -87,7 +87,7 @@ export async function runGrading(
   }
 }
 
-/** What patch, log and audit say beside the verdict. */
+/** What patch, log and audit tell beside the verdict. */
 async function lookAt(
   { task, patch, isCaptured = true }: RunGradingInput,
   ran: GradeRunResult,
@@ -103,7 +103,7 @@ async function lookAt(
   return { signs, audit: judged }
 }
 
-/** Null where text of the agent's takes more time or memory to read than honest text. */
+/** Returns null if the agent's text takes more time or memory to parse than honest text. */
 async function unlessOverrun<T>(read: () => Promise<T>): Promise<T | null> {
   try {
     return await read()
@@ -113,7 +113,7 @@ async function unlessOverrun<T>(read: () => Promise<T>): Promise<T | null> {
   }
 }
 
-/** Whether the caller decides about these tests. */
+/** Returns whether the caller decides about these tests. */
 function isForCaller(
   { kind }: GradeRunResult,
   input: RunGradingInput,
@@ -121,7 +121,7 @@ function isForCaller(
   return kind === 'timed-out' && input.timeOut !== undefined
 }
 
-/** What the row's harness runs, with the files that the row only points at. */
+/** The script of the row's harness, with the files that the row references. */
 async function planRun(
   { store }: GradingDependencies,
   { task, patch }: RunGradingInput,
@@ -181,7 +181,7 @@ async function gradeOnce(
   return { ran, verdict: (await unlessOverrun(() => parse('judgeRun', task, { kind, log }))) ?? judgeOverrun(task) }
 }
 
-/** As upstream writes it: it says so at the end where the tests were ended. */
+/** Formats the log as upstream does, which adds a line at the end if the tests were killed. */
 function storedLog(task: Task, ran: GradeRunResult, testTimeoutMs: number): Uint8Array {
   if (ran.kind !== 'timed-out' || task.gradingProfile === 'rebench-v2') return ran.log
   const note = `\n\nTimeout error: ${Math.ceil(testTimeoutMs / 1000)} seconds exceeded.`
@@ -209,7 +209,7 @@ function provenanceOf({
     testTimeoutMs,
     exitCode: ran.kind === 'timed-out' ? null : ran.exitCode,
     logSha256: sha256Hex(log),
-    // Upstream's containers have a network, and version 5 gives its own the rights that browsers ask for.
+    // Upstream's containers have a network, and version 5 also grants the permissions that browsers need.
     deviations: [
       'no-network',
       ...(task.gradingProfile === 'swebench-5' ? ['no-sys-admin'] : []),
@@ -218,15 +218,15 @@ function provenanceOf({
   }
 }
 
-/** The script that the task's harness runs, with every file that its row points at. */
+/** The script that the task's harness runs, with every file that its row references. */
 export function evalScriptOf(task: Task): string {
   const assets = task.harness?.assets ?? []
   return RUN_PROFILES[task.gradingProfile].plan(task, { hasPatch: true, assets }).evalScript
 }
 
 /**
- * The profile that a task is graded with: its own, or another that can run it.
- * @throws LonghaulError `Config.Invalid` where the task's row lacks what that harness reads
+ * Returns the profile that a task is graded with: its own, or another that can run it.
+ * @throws LonghaulError `Config.Invalid` if the task's row lacks what that harness reads
  */
 export function profileFor(task: Task, asked: GradingProfile | null): GradingProfile {
   if (asked === null || asked === task.gradingProfile) return task.gradingProfile

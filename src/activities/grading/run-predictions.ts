@@ -11,26 +11,26 @@ import { readIterationPlans } from '../evaluation/played-tasks.ts'
 export interface RunPredictionsInput {
   store: ArtifactStore
   run: string
-  /** Stage whose first iteration is taken, such as `eval-rl`; null: the only evaluation of the run. */
+  /** Stage whose first iteration is used, such as `eval-rl`; null for the only evaluation of the run. */
   stage: string | null
-  /** Which attempt at each task, from 1; those lost to infrastructure are not counted. */
+  /** Number of the attempt at each task, from 1; attempts lost to infrastructure do not count. */
   attempt: number
-  /** Name of the model; null: the policy's version. */
+  /** Name of the model; null for the policy's version. */
   model: string | null
 }
 
 export interface RunPredictions {
   stage: string
   predictions: Prediction[]
-  /** Patches that no predictions file can hold, because they are not UTF-8. */
+  /** Patches that a predictions file cannot represent, because they are not UTF-8. */
   unwritable: string[]
   /** Tasks without such an attempt. */
   missing: string[]
 }
 
 /**
- * One attempt at every task of an evaluation as predictions: what was not submitted is an empty patch.
- * @throws LonghaulError `Config.NotFound` naming the stages that there are
+ * Returns one attempt at every task of an evaluation as predictions. An attempt without a submission is an empty patch.
+ * @throws LonghaulError `Config.NotFound` with the existing stages
  */
 export async function predictionsOfRun(input: RunPredictionsInput): Promise<RunPredictions> {
   const { store, run, attempt, model } = input
@@ -51,7 +51,7 @@ export async function predictionsOfRun(input: RunPredictionsInput): Promise<RunP
   if (found.predictions.length > 0) return found
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `Expected attempt ${attempt} at the tasks of ${run}, stage ${plan.stage}; there is none`,
+    message: `Expected attempt ${attempt} at the tasks of ${run}, stage ${plan.stage}, but there is none`,
   })
 }
 
@@ -72,7 +72,7 @@ async function findPlan({ store, run, stage }: RunPredictionsInput) {
   throw new LonghaulError({ code: 'Config.NotFound', message })
 }
 
-/** Null where the bytes are no UTF-8: a changed patch would be another prediction. */
+/** Returns null if the bytes are not UTF-8, because a changed patch would be another prediction. */
 async function patchOf(store: ArtifactStore, { episode }: EpisodeRecord): Promise<string | null> {
   const bytes = (await store.read(episodeKeys.patch(episode))) ?? new Uint8Array()
   try {

@@ -10,18 +10,18 @@ import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 
 export interface StorePredictionsInput {
   store: ArtifactStore
-  /** A file, `gold`, or the hash of predictions that are stored. */
+  /** A file, `gold`, or the hash of stored predictions. */
   predictions: string
   suite: SuiteManifest
-  /** Of SWE-rebench-V2's entries, which name none. */
+  /** Model of SWE-rebench-V2's entries, which name none. */
   model?: string
 }
 
-/** How many ids an error names. */
+/** Maximum number of ids that an error names. */
 const NAMED = 5
 
 /**
- * Predictions for a suite, stored once by their content.
+ * Stores predictions for a suite once, by their content.
  * @throws LonghaulError `Config.Invalid` for ids that the suite does not have, and for a malformed file
  */
 export async function storePredictions(input: StorePredictionsInput): Promise<PredictionSet> {
@@ -56,7 +56,7 @@ async function goldPredictions(store: ArtifactStore, suite: SuiteManifest): Prom
   return { format: 'gold', predictions, duplicates: [] }
 }
 
-/** A harness that skipped them would report a better rate over fewer tasks. */
+/** Refuses unknown ids, because a harness that skipped them would report a better rate over fewer tasks. */
 function refuseUnknown(predictions: readonly { taskId: string }[], { name, taskIds }: SuiteManifest): void {
   const known = new Set(taskIds)
   const unknown = predictions.filter(({ taskId }) => !known.has(taskId)).map(({ taskId }) => taskId)

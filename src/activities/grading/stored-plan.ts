@@ -8,7 +8,7 @@ import { cachedRequired } from '../runtime/stored-records.ts'
 
 export type PlanReader = (run: string) => Promise<GradingPlan>
 
-/** One plan of thousands of patches is read for each of them: a worker keeps the last few. */
+/** A plan of thousands of patches is read for each of them, so a worker keeps the last few plans. */
 export function createPlanReader(store: ArtifactStore): PlanReader {
   return cachedRequired(store, { key: (run) => gradingKeys.plan(run), max: 4 })
 }
@@ -27,7 +27,7 @@ export function identityOf(run: string, { taskId, profile, episode, patch }: Gra
   return { run, taskId, profile, episode, patchSha256: patch?.sha256 ?? sha256Hex('') }
 }
 
-/** What is known of a patch: its verdict, why it has none, or null before it was graded. */
+/** The result of a patch: its verdict, the reason for having none, or null before it was graded. */
 export async function readVerdict(
   store: ArtifactStore,
   run: string,

@@ -5,7 +5,7 @@ import type { HostDoor } from '../runtime/host-door.ts'
 
 interface AttendDependencies {
   door: Pick<HostDoor, 'stopping'>
-  /** What the host holds now. */
+  /** Reports what the host currently holds. */
   look: () => Promise<HostFacts>
   /** @default 5_000 */
   everyMs?: number
@@ -13,11 +13,11 @@ interface AttendDependencies {
   forMs?: number
 }
 
-/** Half of what an attempt may take: the workflow's history gets an entry, and its next attempt begins at once. */
+/** Half of what an attempt may take. The workflow's history gets an entry, and the next attempt begins at once. */
 const HALF_A_DAY_MS = 12 * 60 * 60_000
 const EVERY_MS = 5_000
 
-/** Ends at once when the worker stops: it must not hold up a restart for the grace time of activities. */
+/** Ends at once when the worker stops, because it must not delay a restart by the grace period of activities. */
 export async function attendHost(
   { door, look, everyMs = EVERY_MS, forMs = HALF_A_DAY_MS }: AttendDependencies,
   { beat, signal }: Pick<ActivityScope, 'beat' | 'signal'>,

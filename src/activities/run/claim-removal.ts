@@ -3,33 +3,33 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { removalKeys } from '../../contracts/keys.ts'
 
-/** A command that has given no sign for a minute was killed: it signs every ten seconds. */
+/** A command without a sign of life for a minute was killed, because it renews its mark every ten seconds. */
 const SIGN_EVERY_MS = 10_000
 const ALIVE_FOR_MS = 60_000
 
 interface Begun {
   schema: 'longhaul.removal/1'
   run: string
-  /** Both absent in marks of earlier versions. */
+  /** Both are absent in marks of earlier versions. */
   id?: string
   begunAtMs?: number
 }
 
 export interface RemovalClaim {
-  /** From now on the run is not whole: giving up keeps its name refused. */
+  /** Declares that records will be removed. If the command gives up after this, the run's name stays refused. */
   removes(): void
-  /** @throws LonghaulError `Run.StillClosing` where another command has gone on with the removal meanwhile */
+  /** @throws LonghaulError `Run.StillClosing` if another command has taken over the removal meanwhile */
   requireHeld(): Promise<void>
-  /** All is removed: the name is free. */
+  /** Everything is removed, so the name is free. */
   end(): Promise<void>
-  /** Never throws: what cannot be said now is known a minute later by silence. */
+  /** Never throws. If the mark cannot be updated now, it expires a minute later. */
   giveUp(): Promise<void>
 }
 
 /**
- * The right to remove a run, of one command at a time: the end of a first one frees the name, and a second one would then remove what a
- * new run has stored under it. A removal that was killed, or has failed, is taken up by the next command.
- * @throws LonghaulError `Run.StillClosing` where another command is at work
+ * Claims the right to remove a run, for one command at a time. The end of a first command frees the name, and a second one would then
+ * remove what a new run has stored under it. The next command takes over a removal that was killed or failed.
+ * @throws LonghaulError `Run.StillClosing` if another command is running
  */
 export async function beginRemoval(
   store: ArtifactStore,
@@ -63,17 +63,17 @@ export async function beginRemoval(
       try {
         await store.removeFolder(removalKeys.signs(run, number))
         if (!(await isHeld())) return
-        // A mark that stays refuses the name of a whole run, and sends its operator here to have it removed.
+        // A remaining mark would refuse the name of a complete run, and send its operator here to remove it.
         if (isWhole) await store.removeFolder(removalKeys.folder(run))
         else await store.putRecord(removalKeys.givenUp(run, number), { run })
       } catch {
-        // The next command takes the removal up, a minute later.
+        // The next command takes over the removal a minute later.
       }
     },
   }
 }
 
-/** @returns the number of this command among those that have gone on with the removal */
+/** @returns the number of this command among those that have taken over the removal */
 async function takeUp(store: ArtifactStore, begun: Begun, now: () => number): Promise<number> {
   const { run } = begun
   const last = await lastNumber(store, run)

@@ -27,7 +27,8 @@ export interface IterationPlan {
   taskIds: string[]
 }
 
-/** Which tasks an iteration plays, in which order, how many episodes each: a record, so that every attempt plays the same. */
+/** Decides which tasks an iteration plays, in which order, and how many episodes each. Stored as a record, so that every attempt
+ *  plays the same. */
 export async function planIteration(
   deps: { store: ArtifactStore; recipe: Recipe },
   input: PlanIterationInput,
@@ -61,18 +62,18 @@ export async function planIteration(
   }
 }
 
-/** How large groups are and how many are played side by side. */
+/** Group size, and the number of groups that are played concurrently. */
 export function sizesOf(
   recipe: Recipe,
   stage: string,
 ): Pick<PlannedIteration, 'groupSize' | 'maxReplacements' | 'maxOpenGroups'> {
   const { groupSize } = shape(recipe, purposeOf(stage))
   const { maxReplacements, maxOpenEpisodes } = recipe.rollout
-  // One group more than fills the sampler: while the last episodes of a group end, the next group has begun.
+  // One group more than fills the sampler, so that the next group has begun while the last episodes of a group end.
   return { groupSize, maxReplacements, maxOpenGroups: Math.ceil(maxOpenEpisodes / groupSize) + (groupSize > 1 ? 1 : 0) }
 }
 
-/** What a reinforce stage draws its problems from. */
+/** The tasks from which a reinforce stage draws its problems. */
 export async function reinforcePool(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   input: PlanIterationInput,
@@ -91,7 +92,7 @@ async function admittedTasks(store: ArtifactStore, input: PlanIterationInput): P
   return withoutOverlap(store, input, admitted)
 }
 
-/** What the run evaluates too is never trained on. Runs of earlier versions have no such record. */
+/** Tasks that the run also evaluates are never trained on. Runs of earlier versions have no such record. */
 async function withoutOverlap(
   store: ArtifactStore,
   { run, stage }: PlanIterationInput,
@@ -108,7 +109,7 @@ async function withoutOverlap(
   })
 }
 
-/** What an earlier execution of the run has finished of the iteration. */
+/** What an earlier execution of the run has completed of the iteration. */
 async function alreadyDone(
   store: ArtifactStore,
   { run, stage, iteration }: PlanIterationInput,
@@ -163,7 +164,7 @@ export async function readPlanPage(
   return taskIds.slice(from, from + count)
 }
 
-/** What a stage draws its problems from, and what its rule left out. */
+/** The tasks from which a stage draws its problems, and those that its rule excluded. */
 interface StagePool extends Reselection {
   schema: 'longhaul.pool/1'
   run: string
@@ -172,9 +173,9 @@ interface StagePool extends Reselection {
 }
 
 /**
- * The pool of a stage: the admitted tasks, or what its rule keeps of them after the attempts of the stage it names. Decided once
- * and stored, so that every iteration draws from the same tasks.
- * @throws LonghaulError `Batch.Empty` when the rule keeps nothing
+ * Determines the pool of a stage: the admitted tasks, or those that its rule keeps based on the attempts of the stage it names. Decided
+ * once and stored, so that every iteration draws from the same tasks.
+ * @throws LonghaulError `Batch.Empty` if the rule keeps nothing
  */
 async function stagePool(
   store: ArtifactStore,

@@ -9,17 +9,17 @@ import { readOrThrow } from '../runtime/stored-records.ts'
 import { selectEpisodes } from '../training/build-batch.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 
-/** What a round of refilling plays, with what it was decided from. */
+/** The tasks of one refill round, and the counts that decided them. */
 interface RefillPlan extends IterationPlan {
   round: number
-  /** Groups of the iteration that had a spread, and that had none. */
+  /** Groups of the iteration with a spread, and without one. */
   kept: number
   withoutSpread: number
 }
 
 /**
- * One round of DAPO's dynamic sampling: a further problem for each group whose rewards are all equal, drawn from what the stage's pool
- * has beside the iteration's own problems. A record, decided once: an iteration that is played again draws the same.
+ * Plans one round of DAPO's dynamic sampling: one further problem for each group whose rewards are all equal, drawn from the stage's
+ * pool without the iteration's own problems. Decided once and recorded, so that a repeated iteration draws the same.
  */
 export async function planRefill(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -53,7 +53,7 @@ async function decide(
   const { groups } = selectEpisodes(recipe, stage, records)
   const kept = groups.filter(({ dropped }) => dropped === null).length
   const withoutSpread = groups.filter(({ dropped }) => dropped === 'outcome' || dropped === 'std').length
-  // A group that infrastructure made too small had its own replacements: it is not drawn anew.
+  // A group that lost episodes to infrastructure had its own replacements and is not drawn again.
   const wanted = Math.max(0, base.taskIds.length - kept - (groups.length - kept - withoutSpread))
   const pool = await reinforcePool({ store, recipe }, { run, stage, iteration, suite })
   const left = orderByHash({

@@ -13,9 +13,9 @@ import { judgedScore } from '../../domain/statistics/comparability.ts'
 type Store = Pick<ArtifactStore, 'list' | 'readRecord'>
 
 /**
- * What an earlier execution of a run has finished, from its records alone. Null for a run without any: its first execution.
- * Everything in between (an iteration that was collected and not trained, an episode in its fourth turn) is found by the workflow
- * that comes to it.
+ * Returns what an earlier execution of a run has completed, from its records alone; null for a run without any, which is its first
+ * execution. The workflow that reaches it finds everything in between (an iteration that was collected but not trained, an episode in
+ * its fourth turn).
  */
 export async function recallRun(
   { store, recipe }: { store: Store; recipe: Recipe },
@@ -27,7 +27,7 @@ export async function recallRun(
   if (recipe.rft === null) return { scores, stages: await recallStages(store, recipe, { run, policy: base }) }
   const tuned = await finishedTraining(store, { run, stage: 'rft', iteration: 0 })
   if (tuned === null) return { scores, stages: [] }
-  // Fine-tuning without a batch ends with the policy that it began with.
+  // Fine-tuning without a batch ends with its initial policy.
   const rft = tuned.policy ?? base
   return { scores, rft, stages: await recallStages(store, recipe, { run, policy: rft }) }
 }
@@ -68,7 +68,7 @@ async function recallStages(
       if (finished === null) break
       policy = finished.policy ?? policy
       const isEvaluated = evaluateEvery !== null && iteration % evaluateEvery === 0
-      // The stage goes on with that evaluation: the training before it is found finished there.
+      // The stage continues with that evaluation, and finds the training before it completed.
       if (isEvaluated && !(await hasEvaluation(store, run, name, iteration))) break
       if (!isEvaluated || until.plateau === null) continue
       const plateau = await store.readRecord<{ plateau: boolean }>(runKeys.plateau(run, name, iteration))
@@ -97,13 +97,13 @@ async function hasEvaluation(store: Store, run: string, stage: string, iteration
   return (await store.readRecord(runKeys.evaluation(run, name))) !== null
 }
 
-/** Whether every episode of an iteration is played and accounted for. */
+/** Returns whether every episode of an iteration is played and accounted for. */
 export async function isCollected(store: Store, { run, stage, iteration }: Coordinates): Promise<boolean> {
   if ((await store.readRecord(runKeys.ledger(run, stage, iteration))) !== null) return true
   return (await batchesOf(store, { run, stage, iteration })).length > 0
 }
 
-/** What an iteration's training ended with: a policy, or none where no batch was worth it. Null while it is unfinished. */
+/** The result of an iteration's training: a policy, or none if it had no batch. Null while it is unfinished. */
 export async function finishedTraining(
   store: Store,
   coordinates: Coordinates,
@@ -114,7 +114,7 @@ export async function finishedTraining(
   if (jobs === 0) return { policy: null }
   const last = await store.readRecord<TrainingRecord>(runKeys.training(run, stage, iteration, jobs - 1))
   if (last === null) return null
-  // Written after the record: a policy that has diverged has none.
+  // Written after the record, so a policy that has diverged has none.
   const policy = await store.readRecord<PolicyRef>(policyKeys.ref(last.policy))
   return policy === null ? null : { policy }
 }

@@ -2,7 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { CodeRecord } from '../../contracts/costs.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 
-/** Keeps which code resolves a run: once, and again where other code continues it. */
+/** Records which code resolves a run: once, and again if other code continues it. */
 export async function recordCode(
   store: ArtifactStore,
   { run, code }: { run: string; code: Omit<CodeRecord, 'schema'> },

@@ -9,21 +9,21 @@ import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.
 import { beginRemoval } from './claim-removal.ts'
 import { isBeingRemoved, unknownRun } from './run-names.ts'
 
-/** What a run has in the store, and which of the things that stay are compared with it. */
+/** A run's stored records, and the remaining records that are compared with it. */
 export interface RunHoldings {
   run: string
-  /** Keys of its episodes, and of everything else of it. */
+  /** Number of keys of its episodes, and of all its other records. */
   episodes: number
   records: number
-  /** Series in which it is the newest night, or has the newest main evaluation: the next one is compared with it. */
+  /** Series in which it is the newest night or has the newest main evaluation, with which the next one is compared. */
   newestNightOf: string[]
-  /** Series whose newest night is held against it as the baseline that its recipe names: so is the next one. */
+  /** Series whose newest night is compared with it as the baseline that its recipe names, and so will the next one be. */
   baselineOf: string[]
   /** Pushed recipes that name it as their baseline. */
   baselineInRecipes: string[]
-  /** It made the policy that is promoted: the next promotion may be judged against its evaluation. */
+  /** It made the promoted policy, so the next promotion may be judged against its evaluation. */
   isPromoted: boolean
-  /** An earlier removal did not come to its end. */
+  /** An earlier removal was not completed. */
   isBeingRemoved: boolean
 }
 
@@ -32,7 +32,7 @@ export interface RemovedRun {
   removed: number
 }
 
-/** Everything of a run but what others share: suites, gates, policies, checkpoints and lineage belong to no run. */
+/** Everything that belongs only to the run. Suites, gates, policies, checkpoints and lineage are shared. */
 const FOLDERS = [episodeKeys.ofRun, runKeys.folder] as const
 
 /** @throws LonghaulError `Config.NotFound` */
@@ -55,9 +55,9 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
 }
 
 /**
- * Removes what a run has in the store, for good. While it is under way, no run can take the name: half of its records would be taken for
- * whole. A removal that was interrupted is begun again; of two at once, the second is refused.
- * @param isOpen asked once the name is refused to new executions; while one is open nothing is removed
+ * Permanently removes a run's records from the store. Meanwhile no run can take the name, because half of the records would be taken
+ * for a complete run. An interrupted removal is started again; of two concurrent ones the second is refused.
+ * @param isOpen called after the name is refused to new executions; if one is open, nothing is removed
  * @param now ms since 1970. @default the clock's
  * @throws LonghaulError `Run.StillClosing`
  */
@@ -107,7 +107,7 @@ async function usesInNights(store: ArtifactStore, run: string): Promise<UsesInNi
   const uses: UsesInNights = { newestNightOf: [], baselineOf: [] }
   for (const series of await store.folders(nightKeys.all)) {
     const keys = (await store.list(nightKeys.series(series))).toReversed()
-    // A night that ended early may have compared another suite or policy alone: the next main evaluation looks further back.
+    // A night that ended early may have compared only another suite or policy, so the next main evaluation looks further back.
     const newest = new Set([keys[0], await newestMain(store, keys)].flatMap((key) => nightRunOf(key)))
     if (newest.has(run)) uses.newestNightOf.push(series)
     for (const night of newest) {
@@ -138,13 +138,13 @@ async function recipesAgainst(store: ArtifactStore, run: string): Promise<string
   return found
 }
 
-/** Of a recipe as it was written or stored: keys of other versions may be missing. */
+/** A recipe as it was written or stored. Keys of other versions may be missing. */
 function baselineIn(recipe: unknown): unknown {
   const { evaluate } = (recipe ?? {}) as { evaluate?: { compare?: { baseline?: unknown } | null } | null }
   return evaluate?.compare?.baseline
 }
 
-/** `RUN` or `RUN:EVALUATION`. */
+/** Parses `RUN` or `RUN:EVALUATION`. */
 function isOfRun(baseline: unknown, run: string): boolean {
   return typeof baseline === 'string' && baseline.split(':')[0] === run
 }

@@ -20,18 +20,18 @@ export type RecipeLoader = (input: {
   overrides?: Record<string, unknown>
 }) => Promise<{ recipe: Recipe; hash: string }>
 
-/** @throws LonghaulError with every file and directory that the recipe names and this worker lacks */
+/** @throws LonghaulError listing all files and directories that the recipe names and this worker lacks */
 export type PlaceChecker = (recipe: Recipe, kind: RunKind) => Promise<void>
 
-/** First activity of every root: parses the recipe, names the run, stores the resolved recipe. */
+/** First activity of every root: parses the recipe, names the run, and stores the resolved recipe. */
 export async function resolveRecipe(
   deps: {
     store: ArtifactStore
     loadRecipe: RecipeLoader
     checkPlaces: PlaceChecker
-    /** @default none is known */
+    /** @default no viewer is known */
     viewerUrl?: string | null
-    /** Which code resolves the run. @default none is recorded */
+    /** The code that resolves the run. @default not recorded */
     code?: Omit<CodeRecord, 'schema'>
   },
   input: ResolveRecipeInput,
@@ -87,7 +87,7 @@ export async function resolveRecipe(
   }
 }
 
-/** A baseline that is not there would be found missing when the night is over. */
+/** Checked now, because a missing baseline would only be found at the end of the night. */
 async function requireBaseline(store: ArtifactStore, { evaluate }: Recipe): Promise<void> {
   const baseline = evaluate.compare?.baseline ?? null
   if (baseline !== null) await readNamedEvaluation(store, baseline)
@@ -110,7 +110,8 @@ function splitOf(source: SuiteSource): string {
   }
 }
 
-/** The recipe's name, unless that would be read as another evaluation of a run: one after a stage, inside one, or on a further suite. */
+/** Uses the recipe's name, unless it would be read as another evaluation of a run: one after a stage, inside one, or on a further
+ *  suite. */
 function ownEvaluation(recipe: Recipe): string {
   const { name } = recipe
   const { iteration, suite } = evaluationOf(name)
@@ -123,7 +124,7 @@ export function suiteName(recipe: Recipe, which: string): string {
   return `${recipe.name}-${which === 'heldOut' ? 'held-out' : which}`
 }
 
-/** What no worker of this version can run is refused before anything starts, not after hours. */
+/** Refuses at the start what no worker of this version can run, and not after hours. */
 function refuseUntrainable(recipe: Recipe, kind: RunKind): void {
   if (kind === 'train' && recipe.policyServer.kind === 'chat') {
     throw new LonghaulError({

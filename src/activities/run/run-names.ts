@@ -3,7 +3,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
 
-/** Who holds a run's name. Put-if-absent: two roots started in the same second get two names. */
+/** The holder of a run's name. Claimed by put-if-absent, so that two roots started in the same second get two names. */
 export interface RunClaim {
   schema: 'longhaul.run/1'
   run: string
@@ -11,19 +11,19 @@ export interface RunClaim {
   recipe: string
   recipeHash: string
   workflowId: string
-  /** First execution of the chain: survives continue-as-new and reset. */
+  /** First execution of the chain, which survives continue-as-new and reset. */
   firstExecutionRunId: string
-  /** What an evaluation of its own is called; absent for other kinds, and in claims of earlier versions. */
+  /** Name of an evaluation that was started alone; absent for other kinds, and in claims of earlier versions. */
   evaluation?: string
 }
 
 export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run'> {
-  /** A name given by the user: it continues that run, or makes it. */
+  /** A name given by the user. It continues that run or creates it. */
   run: string | undefined
   date: string
 }
 
-/** Names after z continue with aa, ab, …: a busy day is no error. */
+/** Names continue after z with aa, ab, …, so that a busy day is no error. */
 const MAX_NAMES_A_DAY = 26 * 27
 
 export async function allocateRun(store: ArtifactStore, input: AllocateRunInput): Promise<RunClaim> {
@@ -63,7 +63,7 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
   })
 }
 
-/** A workflow started as `train/<name>` or `eval/<name>` would like that name for its run too. */
+/** A workflow started as `train/<name>` or `eval/<name>` prefers that name for its run. */
 function requestedName({ workflowId, kind }: AllocateRunInput): string | null {
   const prefix = `${kind}/`
   return workflowId.startsWith(prefix) && isRunName(workflowId.slice(prefix.length))
@@ -71,7 +71,7 @@ function requestedName({ workflowId, kind }: AllocateRunInput): string | null {
     : null
 }
 
-/** Of a command that reads or removes what a run has left. */
+/** For a command that reads or removes a run's records. */
 export function unknownRun(store: Pick<ArtifactStore, 'locate'>, run: string, cause?: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Config.NotFound',
@@ -108,7 +108,7 @@ function claim(
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
 }
 
-/** A removal has begun, and has not come to its end. */
+/** A removal has begun and is not complete. */
 export async function isBeingRemoved(store: ArtifactStore, run: string): Promise<boolean> {
   return (await store.readRecord(removalKeys.begun(run))) !== null
 }
@@ -118,7 +118,7 @@ function isOurs(record: RunClaim, { workflowId, firstExecutionRunId }: AllocateR
   return record.workflowId === workflowId && record.firstExecutionRunId === firstExecutionRunId
 }
 
-/** A workflow of the same id and recipe: the execution that made the run has ended, and this one continues it. */
+/** A workflow with the same id and recipe continues the run, because the execution that made it has ended. */
 function isStartedAgain(record: RunClaim, { workflowId, recipeHash, kind }: AllocateRunInput): boolean {
   return record.workflowId === workflowId && record.recipeHash === recipeHash && record.kind === kind
 }

@@ -3,7 +3,7 @@ import { type LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { ActivityHeartbeat, Failing } from '../../contracts/waits.types.ts'
 import { type AttemptLimits, createWaitBoard, type WaitBoard } from './wait-board.ts'
 
-/** What a running activity may use: its cancellation signal, its attempt and a place to leave facts for heartbeats. */
+/** What a running activity can use: its cancellation signal, its attempt, and heartbeat details. */
 export interface ActivityScope {
   signal: AbortSignal
   /** 1-based. */
@@ -11,14 +11,13 @@ export interface ActivityScope {
   owner: ActivityOwner
   /** ms since 1970. */
   startedMs: number
-  /** What the attempts before this one failed with, one after another; null where the last one did not fail. */
+  /** The failures of the attempts directly before this one; null if the last one did not fail. */
   failing: Failing | null
-  /** Facts of the heartbeats from now on. What is waited for comes by itself, see `wait-board.ts`. */
+  /** Sets the details of further heartbeats. Waits are added automatically, see `wait-board.ts`. */
   beat(facts: object): void
 }
 
-/** The workflow that asked for an activity: while this execution of it runs, it closes what is opened for it. Both empty outside of
- *  a workflow. */
+/** The workflow execution that requested an activity. It closes what is opened for it. Both fields are empty outside a workflow. */
 export interface ActivityOwner {
   owner: string
   ownerRun: string
@@ -27,13 +26,13 @@ export interface ActivityOwner {
 /** `run blockers` names a wait within a minute, however long its time-out is. */
 const LONGEST_BEAT_MS = 10_000
 
-/** Each heartbeat that is sent costs the server a write. Most activities end within this time and cost none; a turn changes its phase
- *  several times within it. */
+/** Each heartbeat costs the server a write. Most activities end within this time and cost none; a turn changes its phase several
+ *  times within it. */
 const SHORTEST_BEAT_MS = 1_000
 
 /**
- * Wraps an activity: beats from a timer (an activity that does not beat never learns that it was cancelled or timed out),
- * says in each heartbeat what it waits for, and maps every error through one door. With no heartbeat timeout nothing beats.
+ * Wraps an activity. Sends heartbeats from a timer, because an activity without heartbeats never learns that it was cancelled or timed
+ * out; reports in each heartbeat what it waits for; and maps every error in one place. Without a heartbeat timeout it sends none.
  */
 export function activity<Input, Result>(
   body: (input: Input, scope: ActivityScope) => Promise<Result>,
@@ -77,12 +76,12 @@ function failingBefore({ info }: Context): Failing | null {
   return (info.heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
 }
 
-/** A third of the timeout: two beats may be lost before the server gives up. */
+/** A third of the timeout, so that two heartbeats may be lost before the server gives up. */
 function startBeating(context: Context, board: WaitBoard): Heart {
   const earlier = failingBefore(context)
   let facts: object | null = null
   let failing = earlier
-  /** Until it ends, changes are only noted; then the newest is sent. */
+  /** Until the pause ends, changes are only recorded; then the newest is sent. */
   let pause: NodeJS.Timeout | undefined
   let isChanged = false
   const send = (): void => {
@@ -103,7 +102,7 @@ function startBeating(context: Context, board: WaitBoard): Heart {
   const timeoutMs = context.info.heartbeatTimeoutMs
   const isBeating = timeoutMs !== undefined && timeoutMs > 0
   if (isBeating) {
-    // The server has learnt of the attempt from its start, and a retry is shown with what failed before.
+    // The server knows the attempt from its start, and shows a retry with the previous failure.
     isChanged = true
     beginPause()
   }
@@ -116,7 +115,7 @@ function startBeating(context: Context, board: WaitBoard): Heart {
       if (pause === undefined) sendAndPause()
     },
     failed({ type, message }, error) {
-      // Sent with the failure itself: the next attempt and `run blockers` read from it since when the activity has been failing.
+      // Sent with the failure itself, so that the next attempt and `run blockers` can read since when the activity has been failing.
       const same = earlier?.code === type ? earlier : null
       failing = {
         code: type as Failing['code'],
@@ -135,8 +134,8 @@ function startBeating(context: Context, board: WaitBoard): Heart {
 }
 
 /**
- * The only place where an error becomes a Temporal failure: `type` = code, `details` = facts. The message ends with what was
- * waited for, so that the last failure of a pending activity says who it was without a look elsewhere.
+ * The only place where an error becomes a Temporal failure: `type` is the code, `details` are the facts. The message ends with the
+ * awaited dependency, so that the last failure of a pending activity names it.
  */
 function toFailure(error: unknown, context: Context, board: WaitBoard): Error {
   if (error instanceof CancelledFailure || error instanceof ApplicationFailure) return error

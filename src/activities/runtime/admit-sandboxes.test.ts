@@ -38,10 +38,7 @@ test('a host is full: the wait is named with what is asked for and what there is
   const third = board.run(() => host.open(inputOf('c', half), signal))
   for (let turn = 0; turn < 20; turn++) await Promise.resolve()
   const wait = board.current()
-  assert.equal(
-    wait?.doing,
-    'waiting for a place for 0.5 CPU and 2 GiB: 2 sandboxes hold what this host has, 1 CPU and 4 GiB',
-  )
+  assert.equal(wait?.doing, 'waiting for a place for 0.5 CPU and 2 GiB: 2 sandboxes occupy this host’s 1 CPU and 4 GiB')
   assert.deepEqual([wait?.on, wait?.expectedUntilMs], [{ kind: 'host', name: 'host-1' }, null])
   assert.deepEqual(opened, ['a', 'b'])
 

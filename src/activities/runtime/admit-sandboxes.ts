@@ -3,7 +3,7 @@ import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { HostDoor } from './host-door.ts'
 import { waitingFor } from './wait-board.ts'
 
-/** A sandbox host that opens a sandbox when there is a place for what it asks for, and says in heartbeats that it waits for one. */
+/** A sandbox host that opens a sandbox when its request can be admitted, and reports the wait in heartbeats. */
 export function admitSandboxes({
   host,
   admission,
@@ -13,7 +13,7 @@ export function admitSandboxes({
   host: SandboxHost
   admission: Admission
   hostId: string
-  /** Sandboxes that wait for a place leave when it closes. @default always open */
+  /** When it closes, sandboxes that wait for a place leave. @default always open */
   door?: Pick<HostDoor, 'closing'>
 }): SandboxHost {
   return {

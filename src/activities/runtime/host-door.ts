@@ -1,23 +1,23 @@
 import type { HostDrain } from '../../contracts/hosts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 
-/** Whether this host takes work, as its worker knows it: open unless the host is drained or the worker stops. */
+/** Whether this host accepts work, as its worker knows it. It is open unless the host is drained or the worker stops. */
 export interface HostDoor {
   readonly isOpen: boolean
-  /** Open episodes are to be played on elsewhere. */
+  /** Whether open episodes should move to another host. */
   readonly isMoving: boolean
   readonly isStopping: boolean
   /** Aborted once the worker stops. */
   readonly stopping: AbortSignal
-  /** Aborted with `Host.Closed` in the moment that the door closes; aborted already where it is closed. */
+  /** Aborted with `Host.Closed` as soon as the door closes; already aborted if it is closed. */
   closing(): AbortSignal
   /** @throws LonghaulError `Host.Closed` */
   requireOpen(): void
   /** Rejects with the signal's reason. */
   whenOpen(signal: AbortSignal): Promise<void>
-  /** What the host's state says. @returns whether this changes anything */
+  /** Applies the drain state of the host. @returns whether it changed anything */
   obey(drain: HostDrain | null): boolean
-  /** The worker stops: closed for good. */
+  /** Closes permanently, because the worker stops. */
   stop(): void
 }
 

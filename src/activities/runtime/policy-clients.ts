@@ -7,16 +7,16 @@ import { isLoopback } from '../../adapters/policy-server/start-command.ts'
 import { cachedRequired, type RecipeReader } from './stored-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 
-/** The servers that a run's recipe names, as one. */
+/** Presents the servers that a run's recipe names as one. */
 export type PolicyClients = (run: string) => Promise<PolicyPool>
 
 export interface PolicyServer {
   kind: PolicyServerRecipe['kind']
   url: string
   publish: 'restart' | 'reload'
-  /** Other servers serve the same policies, so that no session waits long for this one. */
+  /** Other servers serve the same policies, so a session does not wait long for this one. */
   isOneOfSeveral: boolean
-  /** How long a silent server is waited for. */
+  /** How long to wait for a silent server. */
   unavailableTimeoutMs: number
 }
 
@@ -24,12 +24,12 @@ export interface PolicyClientsInput {
   recipes: RecipeReader
   /** Has the addresses of engines that Longhaul launched. */
   store: Pick<ArtifactStore, 'readRecord'>
-  /** Where a recipe gives no address. */
+  /** Used if a recipe gives no address. */
   defaultUrl: string
   connect(server: PolicyServer): PolicyClient
 }
 
-/** One client a server, shared by the runs that use it. */
+/** Creates one client per server, shared by the runs that use it. */
 export function createPolicyClients({ recipes, store, defaultUrl, connect }: PolicyClientsInput): PolicyClients {
   const clients = new Map<string, PolicyClient>()
   const pools = new Map<string, PolicyPool>()
@@ -48,7 +48,7 @@ export function createPolicyClients({ recipes, store, defaultUrl, connect }: Pol
     }
     const key = JSON.stringify([shared, urls])
     const known = pools.get(key)
-    // A pool remembers which of its servers was silent.
+    // A pool remembers which of its servers was silent, so it is reused.
     if (known !== undefined) return known
     const pool = poolOf(
       urls.map((one) => {
@@ -64,14 +64,14 @@ export function createPolicyClients({ recipes, store, defaultUrl, connect }: Pol
   }
 }
 
-/** Longer waits are made of several attempts of an activity, so that the Temporal UI shows what is waited for. */
+/** Longer waits consist of several activity attempts, so that the Temporal UI shows what is awaited. */
 export const LONGEST_ATTEMPT_MS = 5 * 60_000
 
 /** How the servers of a recipe receive new weights. */
 export function howPublished({ kind, publish, launch }: PolicyServerRecipe): 'restart' | 'reload' {
   if (publish === 'reload' || publish === 'restart') return publish
   if (publish === 'manual' || (launch ?? null) === null) return 'restart'
-  // vLLM asks for no key at the routes that change its weights.
+  // vLLM requires no key at the routes that change its weights.
   return kind === 'vllm' && !isLoopback(launch?.host ?? '') ? 'restart' : 'reload'
 }
 
@@ -85,7 +85,7 @@ export interface ChatEndpoint {
   settings: ChatRecipe
 }
 
-/** One client an endpoint, shared by the runs that use it. */
+/** Creates one client per endpoint, shared by the runs that use it. */
 export function createChatClients({
   recipes,
   connect,

@@ -5,18 +5,18 @@ import type { SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 
-/** How many records of a kind a worker keeps: it lives for weeks, and reads those of every run. */
+/** Maximum number of cached records of a kind, because a worker lives for weeks and reads the records of every run. */
 const KEPT = { tasks: 1_000, suites: 16, recipes: 64, gatedSuites: 16 } as const
 
 /**
- * Records that never change once they are stored: each is read once, callers who ask at once share the read, and the `max` that
- * were used last are kept. One that is absent is asked for again.
+ * Caches records that never change once they are stored. Each is read once, concurrent callers share the read, and the `max` most
+ * recently used ones are kept. An absent record is read again.
  */
 export function cachedRecords<Of, T extends object>(
   store: Pick<ArtifactStore, 'readRecord'>,
   { key, max }: { key: (of: Of) => string; max: number },
 ): (of: Of) => Promise<T | null> {
-  /** By key; the one that was used last is the last. */
+  /** By key; the most recently used one is last. */
   const kept = new Map<string, Promise<T | null>>()
   const forget = (name: string, read: Promise<T | null>): void => {
     if (kept.get(name) === read) kept.delete(name)
@@ -39,7 +39,7 @@ export function cachedRecords<Of, T extends object>(
   }
 }
 
-/** The same for records that must be there. @throws LonghaulError `Artifact.Missing` */
+/** The same for required records. @throws LonghaulError `Artifact.Missing` */
 export function cachedRequired<Of, T extends object>(
   store: Pick<ArtifactStore, 'readRecord'>,
   options: { key: (of: Of) => string; max: number },
@@ -88,7 +88,7 @@ export function createRecipeReader(store: ArtifactStore): RecipeReader {
   }
 }
 
-/** By store: every episode asks, and has no reader of its own. */
+/** Cached per store, because every episode reads it and none has its own reader. */
 const gatedSuites = new WeakMap<ArtifactStore, (of: GatedList) => Promise<GatedSuite | null>>()
 
 interface GatedList {
@@ -96,7 +96,7 @@ interface GatedList {
   suite: string
 }
 
-/** The image that the task's gate ran in: what an episode plays and is graded in must be the same bytes on every host. */
+/** The image of the task's gate. An episode must be played and graded in the same bytes on every host. */
 export async function gatedDigest(
   store: ArtifactStore,
   { run, suite, taskId }: GatedList & { taskId: string },
@@ -113,8 +113,8 @@ export async function gatedDigest(
 }
 
 /**
- * Reads a record of an episode that is already lost; null where the record is corrupt or absent. The corrupt record that excluded
- * the episode must not fail the run as well. Records of episodes that count are read strictly.
+ * Reads a record of an episode that is already lost; null if the record is corrupt or absent. The corrupt record that excluded the
+ * episode must not fail the run too. Records of episodes that count are read strictly.
  */
 export async function readUnlessCorrupt<T extends object>(
   store: Pick<ArtifactStore, 'readRecord'>,

@@ -2,29 +2,29 @@ import { AsyncLocalStorage } from 'node:async_hooks'
 import type { LonghaulError } from '../../contracts/errors.ts'
 import type { ActivityWait, Dependency, TransientError } from '../../contracts/waits.types.ts'
 
-/** What one activity waits for at this moment. */
+/** What one activity currently waits for. */
 export interface WaitBoard {
-  /** The oldest of the innermost waits; null while the activity works by itself. */
+  /** The oldest of the innermost waits; null while the activity itself works. */
   current(): ActivityWait | null
-  /** The wait that ended in this error, if one did. */
+  /** The wait that ended in this error, if any. */
   failed(error: unknown): Pick<ActivityWait, 'on' | 'doing'> | null
   /** Runs work whose waits appear on this board, however deep in its calls they begin. */
   run<T>(work: () => T): T
 }
 
 export interface WaitInput {
-  /** In the present: `sampling`. */
+  /** A present participle: `sampling`. */
   doing: string
   on: Dependency
-  /** The wait is no blocker before this long: the deadline of a command or of tests. */
+  /** The wait counts as no blocker before this time, for example the deadline of a command or of tests. */
   expectedMs?: number
-  /** Asked at each heartbeat: what a look at the dependency found, null where it is well. */
+  /** Called at each heartbeat. Returns a problem of the dependency, or null if it is healthy. */
   inspect?: () => TransientError | null
 }
 
-/** To report on a wait while it lasts. */
+/** Reports on a wait while it lasts. */
 export interface WaitHandle {
-  /** The dependency made progress; `run blockers` shows the time since. @param atMs ms since 1970 */
+  /** The dependency has made progress; `run blockers` shows the time since. @param atMs ms since 1970 */
   progressed(atMs: number): void
 }
 
@@ -32,18 +32,18 @@ interface OpenWait {
   input: WaitInput
   sinceMs: number
   trouble: TransientError | null
-  /** Waits that began inside this one; while they last, they are the more specific ones. */
+  /** Number of waits that began inside this one. While they last, they are the more specific ones. */
   inner: number
 }
 
-/** What bounds a wait inside of one attempt at an activity. */
+/** The limits of a wait within one attempt at an activity. */
 export interface AttemptLimits {
   signal: AbortSignal
-  /** The server ends the attempt then: ms since 1970, Infinity where it does not. */
+  /** When the server ends the attempt: ms since 1970, Infinity if it does not. */
   endsAtMs: number
 }
 
-/** What the waits of one activity share. */
+/** The state that the waits of one activity share. */
 interface Shared {
   limits: AttemptLimits | null
   open: Set<OpenWait>
@@ -55,7 +55,7 @@ interface Place {
   wait: OpenWait | null
 }
 
-/** Carried along every await, so that adapters and their wrappers need not be handed an activity. */
+/** Carried along every await, so that adapters and their wrappers need no reference to the activity. */
 const places = new AsyncLocalStorage<Place>()
 
 export function createWaitBoard(limits: AttemptLimits | null = null): WaitBoard {
@@ -77,7 +77,7 @@ export function createWaitBoard(limits: AttemptLimits | null = null): WaitBoard 
   }
 }
 
-/** Names what is waited for while `work` lasts. Outside an activity it only does the work. */
+/** Reports what is awaited while `work` runs. Outside an activity it only runs the work. */
 export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle) => Promise<T>): Promise<T> {
   const place = places.getStore()
   const wait: OpenWait = { input, sinceMs: Date.now(), trouble: null, inner: 0 }
@@ -102,12 +102,12 @@ export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle)
   }
 }
 
-/** Those of the activity that runs here; null outside of one. */
+/** The limits of the current activity; null outside one. */
 export function attemptLimits(): AttemptLimits | null {
   return places.getStore()?.shared.limits ?? null
 }
 
-/** Notes on the innermost wait of the caller what went wrong, for dependencies that are tried again without a failure. */
+/** Records a problem on the caller's innermost wait, for dependencies that are retried without a failure. */
 export function reportTransientError({ code, message }: LonghaulError): void {
   const wait = places.getStore()?.wait
   if (wait === undefined || wait === null) return

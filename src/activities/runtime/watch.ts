@@ -11,28 +11,28 @@ import type { FailureCode } from '../../contracts/failure-codes.ts'
 import type { ChatClient, PolicyClient } from '../../contracts/policy.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 
-/** Whether a sandbox engine is alive while an activity waits for it. */
+/** Reports whether a sandbox engine is alive while an activity waits for it. */
 interface Pulse {
-  /** Last answer, ms since 1970, where a question has gone unanswered since; null while it answers. */
+  /** Time of the last answer, ms since 1970, if a later ping went unanswered; null while the engine answers. */
   silentSinceMs(): number | null
-  /** Asks the engine from time to time while `work` lasts. */
+  /** Pings the engine at intervals while `work` runs. */
   during<T>(work: () => Promise<T>): Promise<T>
-  /** Whether the engine answers until then, ms since 1970. @throws the signal's reason */
+  /** Returns whether the engine answers by then, ms since 1970. @throws the signal's reason */
   answersBy(untilMs: number, signal: AbortSignal): Promise<boolean>
 }
 
-/** A command that ignores TERM is killed five seconds after its deadline; the rest is for a machine under load. */
+/** A command that ignores TERM is killed five seconds after its deadline; the rest is slack for a loaded machine. */
 const COMMAND_SLACK_MS = 15_000
-/** Around the tests: start, application of the patch, reading of the log. */
+/** Time around the tests: start, application of the patch, reading of the log. */
 const GRADING_SLACK_MS = 60_000
-/** Expected rounds: this host may have accepted twenty other gradings, and runs four at once. */
+/** Expected rounds: this host may have accepted twenty other gradings, and runs four concurrently. */
 const GRADING_ROUNDS = 6
 
 /** Containers start a few at a time, and each takes longer under load. */
 const OPENING_MS = 2 * 60_000
-/** The hash covers every changed file of a big repository. */
+/** The hash covers every changed file of a large repository. */
 const HASHING_MS = 2 * 60_000
-/** A package update of the engine takes a minute, the restart of its machine a few. */
+/** A package update of the engine takes a minute, and a restart of its machine a few minutes. */
 const ENGINE_RESTART_MS = 5 * 60_000
 /** The image of a real task may have to be pulled. */
 const IMAGE_MS = 10 * 60_000
@@ -44,8 +44,8 @@ export interface WatchedEngine {
 }
 
 /**
- * A sandbox host whose operations are named in the heartbeats of the activity that waits for them. Commands and tests may
- * rightly take long, so pings tell an engine that has stopped answering from a slow command.
+ * A sandbox host whose operations appear in the heartbeats of the activity that waits for them. Commands and tests may legitimately
+ * take long, so pings distinguish a silent engine from a slow command.
  */
 export function watchSandbox({ host, engine }: { host: SandboxHost; engine: WatchedEngine }): SandboxHost {
   const during = <T>(doing: string, work: () => Promise<T>, expectedMs?: number): Promise<T> =>
@@ -62,7 +62,7 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
       during(`reading the state of ${sandbox.name}`, () => host.initialState(sandbox, signal)),
     treeHash: (sandbox, after, signal) =>
       during(`hashing the files of ${sandbox.name}`, () => host.treeHash(sandbox, after, signal), HASHING_MS),
-    // Beside the work that is waited for, never instead of it.
+    // Runs beside the awaited work and is never a wait itself.
     renew: (sandbox, signal) => host.renew(sandbox, signal),
     capture: (sandbox, request, signal) =>
       during(`capturing the patch of ${sandbox.name}`, () => host.capture(sandbox, request, signal)),
@@ -84,7 +84,7 @@ export function watchImages({ ensureImage, engine }: { ensureImage: EnsureImage;
     )
 }
 
-/** The same for looks into them. */
+/** The same for checks of images. */
 export function watchVerifier({
   verifyImage,
   engine,
@@ -98,7 +98,7 @@ export function watchVerifier({
     )
 }
 
-/** The same for looks for them, here and in registries, which the engine asks. */
+/** The same for searches for images, in the engine and, through the engine, in registries. */
 export function watchFinder({ finder, engine }: { finder: ImageFinder; engine: WatchedEngine }): ImageFinder {
   const during = <T>(image: string, work: () => Promise<T>): Promise<T> =>
     waitingForEngine(engine, { doing: `looking for image ${image}` }, work)
@@ -132,8 +132,8 @@ function waitingForEngine<T>(
 }
 
 /**
- * An engine that is restarted is waited for before its failure is told: else the attempts would be over before it is back. Longer than a
- * few minutes is for another host.
+ * Waits for an engine that restarts before its failure is reported, because the attempts would otherwise be exhausted before it is
+ * back. After a few minutes another host should take over.
  */
 async function untilAnswered(pulse: Pulse, error: LonghaulError): Promise<void> {
   const limits = attemptLimits()
@@ -145,14 +145,14 @@ async function untilAnswered(pulse: Pulse, error: LonghaulError): Promise<void> 
 interface WatchPolicyInput {
   client: PolicyClient
   url: string
-  /** How long a server that serves another policy amid an episode is waited for: a person restarts it on the right one.
+  /** How long to wait for a server that serves another policy during an episode, until an operator restarts it with the right one.
    *  @default 0 */
   servedWithinMs?: number
   /** @default 10_000 */
   askEveryMs?: number
 }
 
-/** A policy client whose calls are named in the heartbeats of the activity that waits for them. */
+/** A policy client whose calls appear in the heartbeats of the activity that waits for them. */
 export function watchPolicy({ client, url, servedWithinMs = 0, askEveryMs = 10_000 }: WatchPolicyInput): PolicyClient {
   const during = <T>(doing: string, work: () => Promise<T>): Promise<T> =>
     waitingFor({ doing, on: { kind: 'policy-server', name: url } }, work)
@@ -189,26 +189,26 @@ export function watchChat({ client, url, model }: { client: ChatClient; url: str
   }
 }
 
-/** A full disk is cleared, credentials are renewed, a bucket comes back. */
+/** These failures end when an operator frees the disk or renews credentials, or when the bucket is available again. */
 const STORE_TROUBLE: ReadonlySet<FailureCode> = new Set<FailureCode>(['Artifact.Unavailable', 'Artifact.OutOfDisk'])
 const FIRST_PAUSE_MS = 1_000
 const LONGEST_PAUSE_MS = 15_000
-/** An operation has 45 seconds, so its last try ends before the attempt does: with the store's name, not as an attempt that hangs. */
+/** An operation has 45 seconds, so its last try ends before the attempt does and fails with the store's name. */
 const LAST_TRY_MS = 60_000
 
 interface WatchStoreInput {
   store: ArtifactStore
-  /** For people. */
+  /** Name for messages. */
   name: string
-  /** How long an operation is repeated while the store is away or full, within the limit of its attempt. @default 0 */
+  /** How long an operation is retried while the store is unavailable or full, within the limit of its attempt. @default 0 */
   patienceMs?: number
   /** @default 1000 */
   firstPauseMs?: number
 }
 
 /**
- * The store of an activity worker: each operation is named in the heartbeats of the activity that waits for it. An operation may be
- * repeated: what it writes is put if absent.
+ * The store of an activity worker. Each operation appears in the heartbeats of the activity that waits for it. An operation may be
+ * repeated, because writes are put-if-absent.
  */
 export function watchStore({
   store,

@@ -14,13 +14,13 @@ import { createTaskReader, readOrThrow, readUnlessCorrupt, type StoredRecipe } f
 type Value = Omit<TrackedPoint, 'atMs'>
 
 export interface ReadTrackedRunOptions {
-  /** False: nothing is written, and records that no sending has seen yet have the time of now. */
+  /** If false, nothing is written, and records that were never sent get the current time. */
   mayWrite: boolean
   /** ms since 1970. @default the clock's */
   now?: () => number
 }
 
-/** What a run has measured so far, as trackers show it. @throws LonghaulError `Config.NotFound` */
+/** Returns everything that a run has measured so far, in the form that trackers show. @throws LonghaulError `Config.NotFound` */
 export async function readTrackedRun(
   store: ArtifactStore,
   run: string,
@@ -30,7 +30,7 @@ export async function readTrackedRun(
   if (stored === null) {
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `Expected the name of a run, got ${JSON.stringify(run)}: the artifact store has none of that name (longhaul run list)`,
+      message: `Expected the name of a run, got ${JSON.stringify(run)}: the artifact store has no run of that name (longhaul run list)`,
     })
   }
   const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
@@ -56,8 +56,9 @@ interface Journal {
 }
 
 /**
- * Records hold no time of their own, because a repeated attempt writes the same bytes. A journal gives each its place and its time: entry
- * n + 1 is claimed by a sender that has read n entries, so that every sender finds one order, and later entries are later.
+ * Assigns an order and a time to records, which contain neither because a repeated attempt must write the same bytes. A journal stores
+ * both. A sender claims entry n + 1 after it has read n entries, so that every sender sees one order, and later entries have later
+ * times.
  * @returns time by key of the record, in the order of the journal
  */
 async function noteMeasured(
@@ -72,7 +73,7 @@ async function noteMeasured(
     while (!noted.has(record)) {
       const entry: MeasuredRecord = { schema: 'longhaul.measured/1', record, atMs: Math.max(now(), lastMs + 1) }
       number += 1
-      // Another sender may have been first, with this record or with another.
+      // Another sender may have been faster, with this record or with another.
       const next = mayWrite ? (await store.claimRecord(runKeys.measured(run, number), entry)).record : entry
       lastMs = next.atMs
       noted.set(next.record, next.atMs)
@@ -81,7 +82,7 @@ async function noteMeasured(
   return noted
 }
 
-/** The time between records that are noted together, as for a run that was played before it was tracked. */
+/** Time between records that are journaled together, as for a run that was played before it was tracked. */
 function inOrderOfSteps(measured: ReadonlyMap<string, readonly Value[]>): string[] {
   const first = (values: readonly Value[]): number => values[0]?.step ?? 0
   return [...measured]
@@ -121,7 +122,7 @@ async function evaluationValues(store: ArtifactStore, run: string): Promise<[key
   return found
 }
 
-/** Records of an earlier version say less and are derived again, as reports do. */
+/** Records of an earlier version contain less and are derived again, as in reports. */
 async function readCurrent(store: ArtifactStore, key: string): Promise<EvaluationRecord | null> {
   const stored = await readUnlessCorrupt<Omit<EvaluationRecord, 'schema'> & { schema: string }>(store, key)
   if (stored === null || stored.schema === 'longhaul.evaluation/2') return stored as EvaluationRecord | null

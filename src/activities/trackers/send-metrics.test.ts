@@ -74,7 +74,7 @@ test('a tracker hangs, is absent, answers 500, with rubbish or without end: the 
       await serve(t, (_, response) =>
         response.writeHead(403).end('{"error_code":"PERMISSION_DENIED","message":"a\\nb"}'),
       ),
-      /answered 403 \(PERMISSION_DENIED: a b\); see whether trackers\[\]\.tokenVariable/,
+      /answered 403 \(PERMISSION_DENIED: a b\); check that trackers\[\]\.tokenVariable/,
     ],
     rubbish: [await serve(t, (_, response) => response.end('<html>')), /Expected MLflow's REST API at .*<html>/],
     another: [

@@ -12,23 +12,24 @@ import type { TrackedId, TrackedRun, TrackerOutcome, TrackerRecipe } from '../..
 import type { RecipeReader } from '../runtime/stored-records.ts'
 import { readTrackedRun } from './read-tracked-run.ts'
 
-/** What one sending may cost the activity that has just written a record: reading the run's records, and all trackers side by side. */
+/** Time that a sending may add to the activity that has just written a record: reading the run's records, and sending to all
+ *  trackers concurrently. */
 const SENDING_MS = 15_000
 
 export interface TrackingWorld {
   store: ArtifactStore
   recipes: RecipeReader
-  /** @default the process's own, where the variables that a recipe names are */
+  /** @default the process's own environment, which holds the variables that a recipe names */
   env?: NodeJS.ProcessEnv
-  /** One line for each tracker that a sending did not reach. @default a warning of the activity */
+  /** Logs one line for each tracker that was not reached. @default a warning of the activity */
   log?: (line: string) => void
   /** @default 15 seconds */
   limitMs?: number
 }
 
 /**
- * Sends what trackers lack of a run, right after one of its records was written. It never throws and ends within its time: what a
- * tracker did not take now is missing at the next sending too, which begins with it.
+ * Sends what trackers lack of a run, directly after one of its records was written. It never throws and ends within its limit. The next
+ * sending begins with what a tracker did not receive now.
  */
 export type Tracking = (run: string, signal: AbortSignal) => Promise<void>
 
@@ -49,7 +50,7 @@ export function createTracking({
         `Metrics of ${run} did not all reach ${tracker}: ${problem}. The run continues; its next record sends what is missing, and so does longhaul track ${run}`,
       )
     try {
-      // Recipes that an older version stored know no trackers.
+      // Recipes that an older version stored have no trackers.
       const { trackers } = (await endedBy(ending, recipes(run))) as Partial<Recipe>
       if (trackers === undefined || trackers.length === 0) return
       const tracked = await endedBy(ending, readTrackedRun(store, run, { mayWrite: true }))
@@ -70,7 +71,7 @@ export interface SendToOptions {
   reason?(error: unknown): string
 }
 
-/** To all side by side; one that fails holds up no other. */
+/** Sends to all trackers concurrently; a failing one does not delay the others. */
 export function sendTo(
   trackers: readonly TrackerRecipe[],
   run: TrackedRun,
@@ -113,7 +114,7 @@ function trackerOf(recipe: TrackerRecipe, env: NodeJS.ProcessEnv): Tracker {
   }
 }
 
-/** A store or a file system that hangs has no signal of its own. Work that is given up ends later, and its result is ignored. */
+/** A hanging store or file system does not react to the signal. Abandoned work ends later, and its result is ignored. */
 function endedBy<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   work.catch(() => undefined)
   const { promise, reject } = Promise.withResolvers<never>()

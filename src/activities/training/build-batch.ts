@@ -44,7 +44,7 @@ export interface BuildBatchInput {
   suite: string
 }
 
-/** What the rules say about every episode of an iteration, before anything is written. */
+/** The rules' decision about every episode of an iteration, before anything is written. */
 export interface Selection {
   fates: EpisodeFate[]
   groups: ScoredGroup[]
@@ -64,7 +64,8 @@ export function selectEpisodes(recipe: Recipe, stage: string, records: readonly 
   return selectForReinforce({ records, reward: rules.reward, group: rules.group })
 }
 
-/** Rewards, advantages, selection, batch files and the iteration's ledger, in this order: the ledger speaks of what exists. */
+/** Writes rewards, advantages, selection, batch files and the iteration's ledger, in this order, so that the ledger only refers to
+ *  existing files. */
 export async function buildBatch(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   input: BuildBatchInput,
@@ -93,7 +94,7 @@ export async function buildBatch(
   return summarize({ records, groups: selected.groups, batches: refs, trajectories: batchOf.size })
 }
 
-/** Null where turns have no rewards of their own. */
+/** Returns null if turns have no rewards of their own. */
 async function turnRewardsOf(
   store: ArtifactStore,
   { reinforce }: Recipe,
@@ -107,7 +108,7 @@ async function turnRewardsOf(
 
 interface PlacedRow extends BatchRow {
   record: EpisodeRecord
-  /** The chosen episode of its pair, where rows are in pairs. */
+  /** The chosen episode of its pair, if rows come in pairs. */
   pair?: string
 }
 
@@ -126,7 +127,7 @@ async function assembleRows(
   )
   const asTrained = {
     trainFormatErrors: formatErrorMask(recipe, input.stage) === 1,
-    // Only collecting for fine-tuning demonstrates; what was demonstrated is context there, never loss.
+    // Only collecting for fine-tuning shows a demonstration. Kept in training it is context and never part of the loss.
     keepDemonstration: isFineTuning(input.stage) && rftRules(recipe).trainWithDemonstration,
   }
   const rows: PlacedRow[] = []
@@ -167,7 +168,7 @@ function dropHalfPairs({ rows, fates }: { rows: PlacedRow[]; fates: EpisodeFate[
   }
 }
 
-/** Separates siblings, in the same way at every repetition. A pair stays together, the chosen trajectory first. */
+/** Separates siblings, in the same way in every repetition. A pair stays together, the chosen trajectory first. */
 function inBatchOrder(recipe: Recipe, rows: readonly PlacedRow[]): PlacedRow[] {
   const material = ({ record }: PlacedRow): string => episodeMaterial({ ...record, recipeSeed: recipe.seed })
   const leading = rows.filter(({ pair, record }) => pair === undefined || pair === record.episode)
@@ -176,8 +177,8 @@ function inBatchOrder(recipe: Recipe, rows: readonly PlacedRow[]): PlacedRow[] {
   )
 }
 
-/** For each group that rarely succeeds, one episode that fine-tuning kept, with the stage's prompt. A task without an episode that fits into the
- *  stage's context gets none. */
+/** Adds to each group that rarely succeeds one episode that fine-tuning kept, with the stage's prompt. A task without an episode
+ *  that fits into the stage's context gets none. */
 async function expertRows(
   store: ArtifactStore,
   recipe: Recipe,
@@ -223,13 +224,13 @@ async function readTrajectory(
   return assembleTrajectory({ record, actions, trainFormatErrors, ...(firstPrompt === null ? {} : { firstPrompt }) })
 }
 
-/** Where the server returned no token ids, the batch is refused: text is never re-tokenised. */
+/** If the server returned no token ids, the batch is refused, because text is never re-tokenised. */
 function refuseChat(episode: string, actions: readonly ActionRecord[]): void {
   if (actions.every(({ chat }) => chat === undefined)) return
   throw new LonghaulError({
     code: 'Model.NoTokenIds',
     message:
-      'Expected episodes with token ids in a batch, this one was played by a chat endpoint: it can be graded, never trained on',
+      'Expected episodes with token ids in a batch, but this one was played by a chat endpoint: it can be graded, never trained on',
     details: { episode },
   })
 }
@@ -266,14 +267,14 @@ async function writeBatches(
       sampling: recipe.rollout.sampling,
       advantage: isFineTuning(stage) ? null : advantageOf(recipe),
     })
-    // The ledger of fine-tuning accounts for an expert; it is no episode of this iteration.
+    // The ledger of fine-tuning accounts for an expert, which is not an episode of this iteration.
     const episodes = part.flatMap(({ record, expertWeight }) => (expertWeight === undefined ? [record.episode] : []))
     written.push({ ref, episodes })
   }
   return written
 }
 
-/** Optimizer steps: the learning-rate schedule of a fine-tuning epoch counts over all of its jobs. */
+/** Number of optimizer steps. The learning-rate schedule of a fine-tuning epoch counts the steps of all its jobs. */
 function planOf(recipe: Recipe, { stage }: BuildBatchInput, rows: readonly PlacedRow[]): JobPlan {
   const trajectories = rows.length
   if (isFineTuning(stage)) {
@@ -332,7 +333,7 @@ function toBatchGroup(
   }
 }
 
-/** Fine-tuning has no groups of its own kind; the manifest still lists siblings, so that nothing is left unsaid. */
+/** Fine-tuning has no groups of its own. The manifest still lists siblings for completeness. */
 function rftGroups(records: readonly EpisodeRecord[], unaudited: UnauditedRewards): ScoredGroup[] {
   const taskIds = [...new Set(records.map(({ taskId }) => taskId))].sort()
   return taskIds.map((taskId) => {

@@ -24,8 +24,8 @@ export interface LedgerCheck {
 }
 
 /**
- * Derives the ledgers of a run again from its records and batches and compares. Every episode of a finished iteration must
- * be accounted for exactly once; episodes of an iteration that is still open (no ledger yet) are not counted as missing.
+ * Derives the ledgers of a run again from its records and batches, and compares. Every episode of a finished iteration must be
+ * accounted for exactly once. Episodes of an open iteration (no ledger yet) do not count as missing.
  */
 export async function checkLedger(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -53,7 +53,7 @@ export async function checkLedger(
 interface BatchMembers {
   key: string
   episodes: string[]
-  /** Rows of episodes of fine-tuning beside those of the iteration. */
+  /** Rows of fine-tuning episodes in addition to those of the iteration. */
   experts: string[]
 }
 
@@ -115,7 +115,8 @@ function deriveAgain(
   })
 }
 
-/** Kept by the rules but in no batch: the ledger must give one of the reasons for that, which the records alone do not tell. */
+/** The rules kept the episode but no batch contains it. The ledger must give one of the possible reasons, which records alone do not
+ *  tell. */
 function leftOver(fate: EpisodeFate, ledger: Ledger, batchOf: ReadonlyMap<string, string>): EpisodeFate {
   if (fate.kind !== 'train' || batchOf.has(fate.episode)) return fate
   const entry = ledger.entries.find(({ episode }) => episode === fate.episode)

@@ -6,24 +6,24 @@ import type { Failing } from '../../contracts/waits.types.ts'
 export interface Waiting {
   /** How long a server may be silent. */
   unavailableTimeoutMs: number
-  /** What the attempts before this one failed with, one after another; null where the last one did not fail. */
+  /** The failures of the attempts directly before this one; null if the last one did not fail. */
   failing: Failing | null
-  /** When this attempt began to ask the server, ms since 1970; read when it has failed. */
+  /** When this attempt began to query the server, ms since 1970; read after a failure. */
   startedMs: number
   /** @default Date.now */
   now?: () => number
 }
 
-/** An operator ends these failures by serving the policy or by freeing the full server; the activity's preset is the limit. */
+/** An operator ends these failures by serving the policy or by freeing the full server. The activity's preset is the limit. */
 const WAIT_FOR_A_PERSON: ReadonlySet<FailureCode> = new Set<FailureCode>(['Model.NotServed', 'Model.Busy'])
 
-/** A failure that repeats this often does not pass by itself. */
+/** A failure that repeats this often does not pass on its own. */
 const MOST_TRIES = 20
 
 /**
- * Says which failures of publishing are worth another attempt; the preset allows two weeks of them. A server that does not answer
- * ends the run as `Model.Unreachable` after the patience, counted from its first silence: the days in which it served something
- * else do not count. What no person is asked for ends it after twenty attempts alike.
+ * Decides which failures of publishing are worth another attempt; the preset allows two weeks of them. A server that does not answer
+ * ends the run as `Model.Unreachable` after its time limit, counted from the beginning of its silence; days in which it served another
+ * policy do not count. Every failure that no operator is expected to fix ends the run after twenty equal attempts.
  */
 export async function endOfWaiting<T>(waiting: Waiting, work: () => Promise<T>): Promise<T> {
   const { unavailableTimeoutMs, failing, now = Date.now } = waiting

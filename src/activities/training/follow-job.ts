@@ -12,7 +12,7 @@ import { createSlots } from '../../platform/limiter.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
 import { waitingFor } from '../runtime/wait-board.ts'
 
-/** The wait counts from the trainer's last progress, so that a process that is alive and idle shows. */
+/** The wait is counted from the trainer's last progress, so that an idle but live process becomes visible. */
 export function followJob<Result>(
   launcher: Launcher,
   { attempt, signal, beat }: ActivityScope,
@@ -27,7 +27,7 @@ export function followJob<Result>(
       attempt,
       signal,
       onProgress: (progress) => {
-        // By our clock, from the moment it was seen: clocks need not agree.
+        // Measured by this process's clock from when it was seen, so that clocks need not agree.
         if (progress.lastProgressMs !== lastProgressMs) progressed(Date.now())
         lastProgressMs = progress.lastProgressMs
         beat(progress)
@@ -37,14 +37,14 @@ export function followJob<Result>(
   )
 }
 
-/** The trainer lives in its own session: a worker that restarts finds it again, so only a cancel stops it. */
+/** The trainer lives in its own session. A restarted worker finds it again, so only a cancellation stops it. */
 function isWorkerShutdown(): boolean {
   return Context.current().cancellationDetails?.workerShutdown === true
 }
 
 /**
- * What a server of a policy with a rope is held against. Exports have it; of a base policy the trainer computes it once, because
- * nothing but the trainer knows what the weights say there.
+ * Provides the reference log-probabilities for a server of a policy with a rope. Exports contain them. For a base policy the trainer
+ * computes them once, because only the trainer knows what the weights give there.
  */
 export async function haveWindow(
   input: WindowJobInput,
@@ -63,7 +63,7 @@ const WINDOW = 'scoring the policy beyond its native window'
 
 export type Mutex = <T>(work: () => Promise<T>) => Promise<T>
 
-/** One job at a time on this machine: two would halve each other's speed and double the memory. */
+/** One job at a time on this machine, because two would halve each other's speed and double the memory. */
 export function createMutex(): Mutex {
   const machine = createSlots(1)
   return async (work) => {

@@ -8,7 +8,7 @@ import { passAt1 } from '../../domain/statistics/statistics.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { findPlateau, type IterationScore, type Plateau } from '../../domain/rewards/plateau.ts'
 
-/** What was found after an iteration, with what it was found from. */
+/** The finding after an iteration, and the figures behind it. */
 interface PlateauRecord extends Plateau {
   schema: 'longhaul.plateau/1'
   run: string
@@ -19,8 +19,9 @@ interface PlateauRecord extends Plateau {
 }
 
 /**
- * The rule of a stage applied to the run's stored evaluations: those inside the stage, and as iteration 0 the one before it where it had
- * the same limits, all on the tasks that evaluations inside a stage play. The first finding is kept, so that a repeated attempt says the same.
+ * Applies a stage's plateau rule to the run's stored evaluations: those inside the stage and, as iteration 0, the one before it if it
+ * had the same limits. All are computed on the tasks that evaluations inside a stage play. The first finding is stored, so that a
+ * repeated attempt gives the same.
  */
 export async function judgePlateau(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -32,7 +33,7 @@ export async function judgePlateau(
   if (rule === null) return { plateau: false }
   const evaluatedBefore = stages[position - 1]?.name ?? (recipe.rft === null ? 'base' : 'rft')
   const names = [
-    // More turns or tokens would be taken for a gain: what was evaluated under other limits is no beginning of this curve.
+    // More turns or tokens would look like an improvement, so an evaluation under other limits is not the start of this curve.
     ...(haveEqualLimits(recipe, evaluatedBefore, stage) ? [{ name: evaluatedBefore, iteration: 0 }] : []),
     ...Array.from({ length: iteration }, (_, index) => ({
       name: evaluationName({ name: stage, iteration: index + 1, suite: null }),
@@ -43,7 +44,7 @@ export async function judgePlateau(
   for (const { name, iteration: at } of names) {
     const record = await store.readRecord<EvaluationRecord>(runKeys.evaluation(run, name))
     if (record === null) continue
-    // What is not paid is no gain: a policy that learns to deceive its tests would keep its stage going.
+    // Suspected hacks do not count as an improvement, because a policy that learns to deceive its tests would keep its stage going.
     const paid = record.tasks.map((task) => ({ ...task, outcomes: task.audited ?? task.outcomes }))
     const { mean, tasks } = passAt1(onlyQuick(paid, recipe.evaluate.quick))
     if (tasks > 0) scores.push({ iteration: at, passAt1: mean })

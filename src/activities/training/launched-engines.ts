@@ -20,7 +20,7 @@ import { waitingFor } from '../runtime/wait-board.ts'
 export interface EngineDependencies {
   store: ArtifactStore
   fleets: Fleets
-  /** Directory of the fleets, where embedded servers remember what they serve. */
+  /** Directory of the fleets, where embedded servers record what they serve. */
   root: string
   /** This host, as the record of a run's engines names it. */
   host: string
@@ -28,13 +28,13 @@ export interface EngineDependencies {
   trainerEnv: Record<string, string>
   /** Whether this worker has a key for policy servers. */
   hasKey: boolean
-  /** Puts a vLLM server to sleep: it frees its memory until its next load. @throws LonghaulError where the server refuses */
+  /** Puts a vLLM server to sleep, which frees its memory until its next load. @throws LonghaulError if the server refuses */
   putToSleep(server: { url: string; signal: AbortSignal }): Promise<void>
-  /** Engines outlive the last sign of life of a worker by this. */
+  /** How long engines outlive a worker's last renewal. */
   leaseMs: number
 }
 
-/** Null where the servers are their operators'. Recipes stored by an older version know no `launch`. */
+/** Returns null if operators run the servers. Recipes stored by an older version have no `launch`. */
 export function launchOf({ policyServer }: Pick<Recipe, 'policyServer'>): EngineLaunchRecipe | null {
   return policyServer.launch ?? null
 }
@@ -46,14 +46,14 @@ interface ServeInput {
   run: string
   recipe: Recipe
   launch: EngineLaunchRecipe
-  /** With the paths of this host. */
+  /** Its paths are those of this host. */
   policy: PolicyRef
 }
 
 /**
- * Makes the engines of a run serve a policy, without an operator: starts those that do not run, has `publish` load and verify the policy on
- * those that do, and starts them anew where they cannot read it in place or read it wrongly. Repeating it changes nothing: what another
- * worker started is found and kept.
+ * Makes the engines of a run serve a policy without an operator: starts those that do not run, lets `publish` load and verify the
+ * policy on those that do, and restarts those that cannot load it in place or load it incorrectly. Idempotent: engines that another
+ * worker started are found and kept.
  */
 export async function publishOnEngines(
   deps: EngineDependencies,
@@ -72,7 +72,7 @@ export async function publishOnEngines(
     for (const engine of plan.engines) before.set(engine.name, engine)
     return wasStarted
   }
-  // The embedded server receives policies by requests, and its command names none.
+  // The embedded server receives policies by requests, so its command names none.
   const needsRestart = recipe.policyServer.kind !== 'embedded' && how === 'restart'
   const failedBefore = new Set(
     (await deps.fleets.look(run))?.engines.filter(({ phase }) => phase === 'failed').map(({ name }) => name),
@@ -94,7 +94,7 @@ export async function publishOnEngines(
   }
 }
 
-/** The engine refused or failed to load the policy, or holds other weights since. */
+/** The engine refused or failed to load the policy, or has held other weights since. */
 const RESTART_HELPS: ReadonlySet<FailureCode> = new Set<FailureCode>([
   'Config.Invalid',
   'Model.BadResponse',
@@ -108,7 +108,7 @@ function doesRestartHelp(error: unknown): boolean {
   return isLonghaulError(error) && RESTART_HELPS.has(error.code)
 }
 
-/** Which host has the engines, and where they listen: decided once for a run. */
+/** Records which host has the engines and where they listen; decided once per run. */
 async function claimEngines(
   { store, host }: EngineDependencies,
   { run, launch }: Pick<ServeInput, 'run' | 'launch'>,
@@ -127,7 +127,7 @@ async function claimEngines(
   return record
 }
 
-/** Another trainer worker takes the next attempt: one of the host that has them comes to it. */
+/** Fails the attempt, so that another trainer worker takes the next one, until it is one on the host with the engines. */
 function requireThisHost(record: EnginesRecord, host: string): void {
   if (record.host === host) return
   throw new LonghaulError({
@@ -136,7 +136,7 @@ function requireThisHost(record: EnginesRecord, host: string): void {
   })
 }
 
-/** Below those that the system gives to outgoing connections: a parked engine finds its port free. */
+/** Below the ephemeral ports, so that a parked engine finds its port free. */
 const FIRST_PORT = 20_000
 const PORTS = 10_000
 
@@ -196,7 +196,7 @@ async function planFor(
   }
 }
 
-/** @throws LonghaulError `Model.EngineFailed` with what the engine printed and what to do */
+/** @throws LonghaulError `Model.EngineFailed` with the engine's output and what to do */
 async function untilServing(
   { fleets, host }: EngineDependencies,
   { run, engines }: FleetPlan,
@@ -216,7 +216,7 @@ async function untilServing(
             const forS = Math.round((saidMs - (state?.sinceMs ?? saidMs)) / 1000)
             Context.current().log.info('an engine starts', { run, engine: name, url, forS, log: state?.log })
           }
-          // A keeper that was killed leaves its last state behind.
+          // A killed keeper leaves its last state behind.
           if (tries % 10 === 9 && !(await fleets.renew(run))) throw ended(run)
           await sleep(POLL_MS, undefined, { signal }).catch(() => signal.throwIfAborted())
         }
@@ -228,11 +228,11 @@ async function untilServing(
 function ended(run: string): LonghaulError {
   return new LonghaulError({
     code: 'Model.Unavailable',
-    message: `Expected the engines of ${run} to start, they were ended meanwhile`,
+    message: `Expected the engines of ${run} to start, but they were stopped meanwhile`,
   })
 }
 
-/** Null where no living keeper speaks of it yet. */
+/** Returns null if no live keeper reports it yet. */
 async function stateOf(
   fleets: Fleets,
   run: string,
@@ -252,8 +252,8 @@ function failed({ name, url, problem, log }: EngineState, { run, host }: { run: 
 }
 
 /**
- * Frees the memory of the engines, on GPUs above all, before a training job that shares it. Engines that can sleep do so until the next
- * publishing loads a policy; the others are ended, and the next publishing starts them.
+ * Frees the memory of the engines, especially on GPUs, before a training job that shares it. Engines that can sleep do so until the
+ * next publishing loads a policy. The others are stopped, and the next publishing starts them.
  */
 export async function parkEngines(
   { store, fleets, host, putToSleep }: EngineDependencies,
@@ -279,14 +279,14 @@ export async function parkEngines(
   )
 }
 
-/** @returns false where one of them did not fall asleep: it holds the memory that the training job needs */
+/** @returns false if one of them did not fall asleep and still holds the memory that the training job needs */
 async function sleepAll({
   fleets,
   putToSleep,
   plan,
   signal,
 }: Pick<EngineDependencies, 'fleets' | 'putToSleep'> & { plan: FleetPlan; signal: AbortSignal }): Promise<boolean> {
-  // Written first: a keeper must not restart an engine that dies in its sleep while the training job runs.
+  // Written first, because a keeper must not restart an engine that dies in its sleep while the training job runs.
   await fleets.want({ ...plan, engines: plan.engines.map((engine) => ({ ...engine, isAsleep: true })) })
   try {
     await Promise.all(
@@ -307,7 +307,8 @@ async function sleepAll({
   }
 }
 
-/** Also of a run whose recipe cannot be read. What cannot be ended now ends when a worker sees that the run has closed, or with its lease. */
+/** Works even if the run's recipe cannot be read. Engines that cannot be ended now end when a worker sees that the run has closed,
+ *  or with their lease. */
 export async function endEngines({ fleets }: EngineDependencies, run: string): Promise<void> {
   try {
     await fleets.end(run)

@@ -7,7 +7,7 @@ import type { StageScore } from '../../contracts/workflows.types.ts'
 import { readImportedChatFormat, readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
-/** Append-only: `promotions/000001.json`, the newest wins. */
+/** Append-only: `promotions/000001.json`; the newest counts. */
 export interface Promotion {
   schema: 'longhaul.promotion/1'
   number: number
@@ -20,8 +20,8 @@ export interface Promotion {
 export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
 
 /**
- * Resolves a policy name once per run: a run that is started again a week later continues with the policy that it began with,
- * regardless of later promotions.
+ * Resolves a policy name once per run, so that a run that is started again a week later continues with its original policy, regardless
+ * of later promotions.
  */
 export async function resolveForRun(
   deps: Parameters<typeof resolvePolicy>[0],
@@ -33,10 +33,10 @@ export async function resolveForRun(
   return (await deps.store.claimRecord<PolicyRef>(key, await resolvePolicy(deps, policy))).record
 }
 
-/** With more policies a night would not end before the next one. */
+/** Limit of policies, because with more of them a night would not end before the next one. */
 const MOST_KEPT = 20
 
-/** What a run finds kept when it begins, the newest promotion first: a run that goes on plays the same policies. */
+/** The policies that are stored when the run begins, newest promotion first. A continued run plays the same policies. */
 export async function keptForRun(
   deps: { store: ArtifactStore; recipe: Recipe },
   run: string,
@@ -53,7 +53,7 @@ interface KeptPolicies {
   policies: PolicyRef[]
 }
 
-/** Each policy once. One whose directory is gone was not kept. */
+/** Each policy once, without those whose directory is gone. */
 async function keptPromotions({ store, recipe }: { store: ArtifactStore; recipe: Recipe }): Promise<PolicyRef[]> {
   if (recipe.policyServer.kind === 'chat') return [await chatPolicy({ store, recipe }, 'recipe')]
   const kept = new Map<string, PolicyRef>()
@@ -72,13 +72,13 @@ async function isStored({ weights }: ArtifactStore, policy: PolicyRef): Promise<
     await readPolicyFacts(policy, weights)
     return true
   } catch (error) {
-    // An unreachable bucket says nothing about what is kept.
+    // An unreachable bucket says nothing about which policies are stored.
     if (isLonghaulError(error) && error.code === 'Artifact.Unavailable') throw error
     return false
   }
 }
 
-/** `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version. */
+/** `base`, `promoted`, `recipe` (the value of `evaluate.policy`) or a version. */
 export async function resolvePolicy(
   deps: { store: ArtifactStore; recipe: Recipe; importBase: BaseImporter },
   requested: string,
@@ -106,7 +106,7 @@ interface Context {
   tokens: number
 }
 
-/** A context that the policy's positions do not reach would show as episodes that end early, so it is refused before any. */
+/** Refuses a context longer than the policy's positions, because episodes would end early. */
 async function requireRoom(
   { weights }: ArtifactStore,
   policy: PolicyRef,
@@ -122,7 +122,7 @@ async function requireRoom(
   })
 }
 
-/** A policy that is played in another format than it was taught still answers, only worse: no later check would see it. */
+/** A policy that is played in another format than it was trained on still answers, only worse, and no later check would detect it. */
 async function requireChatFormat(
   { weights }: ArtifactStore,
   base: PolicyRef,
@@ -142,7 +142,7 @@ function trainingContexts({ rft, reinforce, evaluate }: Recipe): Context[] {
   return [
     ...(rft === null ? [] : [context('rft.context')(rft)]),
     ...(reinforce?.stages ?? []).map((stage) => context(`context of stage ${stage.name}`)(stage)),
-    // Recipes stored by an older version know no limits.
+    // Recipes stored by an older version have no limits.
     ...Object.entries(evaluate.limits ?? {}).map(([name, one]) => context(`evaluate.limits.${name}.context`)(one)),
   ]
 }
@@ -152,8 +152,8 @@ function evaluationContext({ evaluate }: Recipe): Context {
 }
 
 /**
- * A chat endpoint's policy goes by address and name: what weights answer there, and whether they stay the same, only its owner
- * knows. Stored like any other, so that reports find it.
+ * A chat endpoint's policy is identified by address and name, because only its owner knows which weights answer and whether they stay
+ * the same. It is stored like any other, so that reports find it.
  */
 async function chatPolicy(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -188,7 +188,7 @@ export async function newestPromotion(store: ArtifactStore): Promise<Promotion> 
   throw nothingPromoted()
 }
 
-/** Null before the first one. */
+/** Null before the first promotion. */
 export async function findNewestPromotion(store: ArtifactStore): Promise<Promotion | null> {
   const last = (await store.list(policyKeys.promotions)).at(-1)
   return last === undefined ? null : store.readRecord<Promotion>(last)
@@ -202,7 +202,7 @@ function nothingPromoted(): LonghaulError {
   })
 }
 
-/** Takes the next free number; a repeated attempt finds the promotion that it already made. */
+/** Takes the next free number. A repeated attempt finds the promotion that it already made. */
 export async function promote(
   store: ArtifactStore,
   { run, policy, score }: { run: string; policy: PolicyRef; score: StageScore },

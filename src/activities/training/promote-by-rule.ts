@@ -10,14 +10,14 @@ import { judgeNight, type JudgedNight } from '../../domain/statistics/judge-nigh
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { findNewestPromotion, promote, type Promotion } from './policies.ts'
 
-/** Why a run's last policy was promoted, or was not. */
+/** Why a run's last policy was or was not promoted. */
 export interface PromotionDecision {
   schema: 'longhaul.promotion-decision/1'
   run: string
   policy: string
   gate: PromotionRecipe['gate']
   promoted: boolean
-  /** What it was held against; null where it was against nothing. */
+  /** The evaluation it was compared with; null if there was none. */
   against: { run: string; name: string; policy: string } | null
   judged: JudgedNight | null
   why: string
@@ -30,8 +30,8 @@ interface PromoteInput {
 }
 
 /**
- * Promotes the last policy of a run if the recipe's rule lets it. Decided once, with the record of why: a repeated attempt, and a run that
- * is continued after another promotion, find the first decision.
+ * Promotes the last policy of a run if the recipe's rule allows it. Decided once and recorded with the reason. A repeated attempt, and
+ * a run that is continued after another promotion, find the first decision.
  */
 export async function promoteByRule(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
@@ -82,7 +82,7 @@ async function decide(
   }
 }
 
-/** What cannot be excluded is no reason to promote, and neither is a comparison without common tasks. */
+/** A possible regression is no reason to promote, and neither is a comparison without common tasks. */
 const PROMOTED: Record<NightOutcome, boolean> = {
   improved: true,
   'not-worse': true,

@@ -17,7 +17,8 @@ export interface PublishDependencies {
 /** Median difference of log-probabilities that rounding alone explains, in nats. */
 const CANARY_TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
-/** Only after version, canary and sampling are verified on every server may an iteration start: HTTP success proves nothing. */
+/** An iteration may start only after version, canary and sampling are verified on every server, because an HTTP success proves
+ *  nothing. */
 export async function publishPolicy(
   { policies, chats, recipes }: PublishDependencies,
   { run, ref, windowOf }: { run: string; ref: PolicyRef; windowOf: () => Promise<WindowFile | null> },
@@ -29,7 +30,7 @@ export async function publishPolicy(
   beat({ phase: 'loading', policy: ref.version })
   const pool = await policies(run)
   await pool.load({ policy: ref, holder: run, leaseMs: policyServer.leaseS * 1000 }, signal)
-  // After the servers have answered: an unreachable one is named at once, before the trainer computes anything.
+  // After the servers have answered, so that an unreachable one is named before the trainer computes anything.
   const window = await windowOf()
   beat({ phase: 'verifying', policy: ref.version })
   const tolerance = CANARY_TOLERANCE[trainer.exportDtype]
@@ -48,14 +49,14 @@ export async function publishPolicy(
   }
 }
 
-/** Leases end by themselves: a server that is gone must not keep a run from ending, or hide why it failed. */
+/** Leases expire on their own, so an unreachable server must not keep a run from ending or hide why it failed. */
 export async function releasePolicies(
   { policies, recipes }: Pick<PublishDependencies, 'policies' | 'recipes'>,
   run: string,
 ): Promise<void> {
   try {
     const { kind, launch } = (await recipes(run)).policyServer
-    // Engines that were launched have ended, and what they lent with them.
+    // Launched engines have ended, and their leases with them.
     if (kind === 'chat' || (launch ?? null) !== null) return
     await (await policies(run)).release({ holder: run })
   } catch (error) {

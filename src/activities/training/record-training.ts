@@ -10,7 +10,7 @@ import type { PreparedJob } from '../../adapters/trainer-job/job/job-spec.ts'
 import type { JobTimeRecord, LineageRecord } from '../../contracts/costs.types.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 
-/** What training did, not how long it took: the same again for the same job. */
+/** The result of a training job without its duration, so it is equal for the same job. */
 const FIGURES = [
   'global_step',
   'loss',
@@ -33,7 +33,7 @@ const FIGURES = [
   'dual_clip',
   'tis_capped',
   'masked_frac',
-  // Only steps with a KL, with experts or of pairs have these.
+  // Present only for steps with a KL, with experts or with pairs.
   'kl_reference',
   'expert_tokens',
   'expert_nll',
@@ -48,8 +48,8 @@ function figuresOf(step: Record<string, unknown>): Record<string, unknown> {
 }
 
 /**
- * Keeps what a job measured with its run. @returns why the run is to be paused, or null
- * @throws LonghaulError `Trainer.Diverged`: sampler and trainer are no longer the same model, and the policy is not to be used
+ * Stores a job's measurements with its run. @returns why the run should be paused, or null
+ * @throws LonghaulError `Trainer.Diverged` if sampler and trainer are no longer the same model; the policy must not be used
  */
 export async function recordTraining({
   store,
@@ -65,7 +65,7 @@ export async function recordTraining({
   metrics: Record<string, unknown>[]
 }): Promise<string | null> {
   const { run, stage, iteration, slice } = job
-  // Recipes stored by an older version know no alarms.
+  // Recipes stored by an older version have no alarms.
   const limits = recipe.trainer.alarms as Recipe['trainer']['alarms'] | undefined
   const found: FindAlarmsInput | null =
     limits === undefined
@@ -86,14 +86,14 @@ export async function recordTraining({
     steps: metrics.map(figuresOf),
     alarms,
   }
-  // The file of a committed job never changes: a repeated attempt writes the same bytes.
+  // The file of a committed job never changes, so a repeated attempt writes the same bytes.
   await store.putRecord(runKeys.training(run, stage, iteration, slice), record)
   const divergence = found === null ? null : findDivergence(found)
   if (divergence !== null) throw diverged(divergence, policy)
   return alarms.length > 0 && limits?.onAlarm === 'pause' ? formatAlarms(alarms) : null
 }
 
-/** Of the first job of the stage that trained anything: iterations of equal groups train nothing and leave no record. */
+/** Of the first job of the stage that trained anything, because iterations of equal groups train nothing and leave no record. */
 async function firstEntropy(
   store: ArtifactStore,
   { run, stage, kind, iteration, slice }: TrainingJobInput,
@@ -133,8 +133,8 @@ interface EndedJob {
 }
 
 /**
- * Keeps how long a job's attempts took, and what its policy was made from. The first record of each stays: a repeated attempt of the
- * activity adds no second. Another host's job leaves no times here, and then no record says that there were none.
+ * Stores how long a job's attempts took, and what its policy was made from. The first record of each counts, so a repeated attempt adds
+ * none. If another host ran the job, its times are not available here, and no record is written.
  */
 export async function recordJob({ store, input, job, trained }: EndedJob): Promise<void> {
   const { run, stage, iteration, slice, policy: parent, batch } = input

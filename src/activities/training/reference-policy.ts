@@ -7,8 +7,8 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { finishedTraining } from '../run/recall-run.ts'
 
 /**
- * The policy that a job's loss is pulled towards, from the run's records: its base, or the policy that reinforcement began with.
- * Null for jobs whose loss has no KL.
+ * Returns the KL reference policy of a job's loss from the run's records: its base, or the policy that reinforcement began with. Null
+ * for jobs whose loss has no KL.
  * @throws LonghaulError `Artifact.Missing`
  */
 export async function referencePolicy(
@@ -20,7 +20,7 @@ export async function referencePolicy(
   const base = await store.readRecord<PolicyRef>(runKeys.policy(run, 'base'))
   const isTuned = kl.reference === 'start' && recipe.rft !== null
   const tuned = isTuned ? await finishedTraining(store, { run, stage: 'rft', iteration: 0 }) : null
-  // Fine-tuning without a batch ends with the policy that it began with.
+  // Fine-tuning without a batch ends with its initial policy.
   const found = tuned?.policy ?? base
   if (found !== null && (!isTuned || tuned !== null)) return found
   throw new LonghaulError({

@@ -24,7 +24,7 @@ export interface RewardTurnsInput {
   groups: readonly ScoredGroup[]
 }
 
-/** Rewards of the turns of an iteration, and the advantage of each turn over its siblings, from their records. */
+/** Computes the rewards of an iteration's turns, and each turn's advantage over its siblings, from their records. */
 export async function rewardTurns(
   store: ArtifactStore,
   { reinforce, records, groups }: RewardTurnsInput,
@@ -53,7 +53,7 @@ async function readTurns(store: ArtifactStore, episode: string, turns: number): 
   const facts: TurnFacts[] = []
   for (let turn = 0; turn < turns; turn++) {
     const { formatError } = await readOrThrow<ActionRecord>(store, episodeKeys.action(episode, turn))
-    // An episode that a limit ended may lack its last one.
+    // An episode that ended by a limit may lack its last observation.
     const observation = await store.readRecord<ObservationRecord>(episodeKeys.observation(episode, turn))
     facts.push({ formatError: formatError !== null, stopped: wasStopped(observation?.execution ?? null) })
   }

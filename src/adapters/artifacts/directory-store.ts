@@ -22,22 +22,23 @@ import { errnoOf, makeDirectory, makeDirectorySync, syncPath } from '../../platf
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
-/** Records are small and many: `readFile` of `node:fs/promises` takes two to three times the processor's time for each. */
+/** Records are small and many, and `readFile` of `node:fs/promises` takes two to three times the CPU time per file. */
 const readFile = promisify(readFileThen)
 
 interface DirectoryStoreOptions {
-  /** Created when absent. Needs hard links, which every local Unix file system and NFS have. */
+  /** Created if absent. Needs hard links, which every local Unix file system and NFS have. */
   root: string
-  /** After this long without an answer an operation fails with `Artifact.Unavailable`. @default 45_000 */
+  /** An operation without an answer fails with `Artifact.Unavailable` after this time. @default 45_000 */
   answerMs?: number
-  /** False leaves a directory that is there as it is until something is put: an archive may be read-only. @default true */
+  /** If false, an existing directory is not touched until the first put, because an archive may be read-only. @default true */
   checksWriting?: boolean
 }
 
 /**
- * Artifacts as plain files. A put writes a temporary file, syncs it, links it to its name (the only create-if-absent that
- * never shows half a file, even over NFS) and syncs the directory, in that order: what was acknowledged survives a power cut.
- * @throws LonghaulError `Config.Invalid` for a root that no retry can make, `Artifact.Unavailable` when it cannot be created now
+ * Stores artifacts as plain files. A put writes a temporary file, syncs it, links it to its name and syncs the directory, in that
+ * order, so that an acknowledged put survives a power cut. The link is the only create-if-absent that never exposes half a file, even
+ * over NFS.
+ * @throws LonghaulError `Config.Invalid` for a root that no retry can create, `Artifact.Unavailable` if it cannot be created now
  */
 export function createDirectoryStore({
   root: givenRoot,
@@ -52,7 +53,7 @@ export function createDirectoryStore({
     } catch (error) {
       throw asRootError(error, root)
     }
-    // Once per store and in the background: a temporary file left behind costs disk, never correctness.
+    // Once per store and in the background, because a leftover temporary file costs disk space and never correctness.
     void sweepTempFiles(temp, Date.now()).catch(() => undefined)
   }
 
@@ -156,11 +157,11 @@ export function createDirectoryStore({
   return boundStore({ store, name: root, answerMs })
 }
 
-/** False when the name is taken; its directory is synced even then, because the winner may have died before doing it. */
+/** Returns false if the name is taken. The directory is synced even then, because the winner may have died before syncing it. */
 async function linkNew({ temp, path, bytes }: { temp: string; path: string; bytes: Uint8Array }): Promise<boolean> {
   const file = await writeTempFile(temp, bytes).catch(async (error: unknown) => {
     if (errnoOf(error) !== 'ENOENT') throw error
-    // Of a store that was opened to be read.
+    // A store that was opened for reading has no temporary directory yet.
     await makeDirectory(temp)
     return writeTempFile(temp, bytes)
   })
@@ -186,7 +187,7 @@ async function linkIfAbsent(file: string, path: string): Promise<boolean> {
   }
 }
 
-/** Each new directory is an entry in its parent, and that entry must survive a power cut too. */
+/** Syncs the parent of each new directory, because its entry must survive a power cut too. */
 async function createDirectory(directory: string): Promise<void> {
   const firstCreated = await makeDirectory(directory)
   if (firstCreated === undefined) return
@@ -196,11 +197,11 @@ async function createDirectory(directory: string): Promise<void> {
 interface KeysBelowInput {
   root: string
   prefix: string
-  /** Only keys after this one. */
+  /** Only keys after this one are returned. */
   after: string
 }
 
-/** Keys in order, with one directory of each level in memory: a folder sorts by its name with a slash, as its keys do. */
+/** Yields keys in order, holding one directory of each level in memory. A directory sorts by its name with a slash, as its keys do. */
 async function* keysBelow({ root, prefix, after }: KeysBelowInput): AsyncGenerator<string> {
   async function* walk(directory: string): AsyncGenerator<string> {
     const names = (await readEntries(join(root, directory)))
@@ -223,13 +224,13 @@ async function readEntries(path: string) {
   try {
     return await readdir(path, { withFileTypes: true })
   } catch (error) {
-    // Absent, or removed while being walked: there is nothing below it.
+    // Absent, or removed during the walk: it has no keys.
     if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return []
     throw error
   }
 }
 
-/** @throws LonghaulError where a folder above it is closed to this user */
+/** @throws LonghaulError if this user may not enter a directory above it */
 function isDirectory(root: string): boolean {
   try {
     return statSync(root, { throwIfNoEntry: false })?.isDirectory() === true
@@ -238,7 +239,7 @@ function isDirectory(root: string): boolean {
   }
 }
 
-/** A path that leads through a file or into a file system without directories of ours stays one; the rest may pass. */
+/** A path through a file, or into a file system where we may not create directories, never becomes valid; other errors may pass. */
 function asRootError(error: unknown, root: string): LonghaulError {
   const errno = errnoOf(error)
   if (errno !== 'ENOTDIR' && errno !== 'EEXIST' && errno !== 'ENOENT') return asStoreError(error, root)
@@ -249,7 +250,8 @@ function asRootError(error: unknown, root: string): LonghaulError {
   })
 }
 
-/** A full disk has a code of its own. Read-only mount, I/O error, no permission, no descriptors: all may pass once an operator acts, so all are retryable. */
+/** Maps an error of the file system. A full disk has its own code. All errors are retryable: a read-only mount, an I/O error,
+ *  missing permission or descriptors may pass once an operator acts. */
 export function asStoreError(error: unknown, key: string): LonghaulError {
   if (isLonghaulError(error)) return error
   const errno = errnoOf(error)
@@ -257,7 +259,7 @@ export function asStoreError(error: unknown, key: string): LonghaulError {
   if (errno === 'ENOSPC' || errno === 'EDQUOT') {
     return new LonghaulError({
       code: 'Artifact.OutOfDisk',
-      message: 'Expected room in the artifact store, its disk is full',
+      message: 'Expected room in the artifact store, but its disk is full',
       details: { key, errno },
       cause: error,
     })
@@ -271,14 +273,14 @@ export function asStoreError(error: unknown, key: string): LonghaulError {
 }
 
 /**
- * The largest thing that goes through a store in one piece is a batch: a gigabyte at 25 MB/s. Below the minute that short
- * bookkeeping activities have, so that these fail with the store's name and not with a bare time-out.
+ * The largest object of a store is a batch: a gigabyte at 25 MB/s. Less than the minute of short bookkeeping activities, so that these
+ * fail with the store's name and not with a bare time-out.
  */
 export const STORE_ANSWER_MS = 45_000
 
 /**
- * Ends each wait for a store that does not answer: a dead network mount or a stuck disk blocks file calls for ever, and they
- * cannot be called back. What such a call still does later is harmless, for keys are put if absent.
+ * Bounds every wait for a store, because a dead network mount or a stuck disk blocks file calls forever and they cannot be cancelled.
+ * If such a call completes later, it does no harm, because keys are put if absent.
  */
 export function boundStore({
   store,
@@ -286,12 +288,12 @@ export function boundStore({
   answerMs = STORE_ANSWER_MS,
 }: {
   store: ArtifactStore
-  /** For the message. */
+  /** Used in the message. */
   name: string
   answerMs?: number
 }): ArtifactStore {
   return wrapStore(store, async ({ doing, key }, work) => {
-    // As long as it takes: a run of 10,000 episodes has a million keys.
+    // Unbounded: a run of 10,000 episodes has a million keys.
     if (doing === 'removing') return work()
     const { promise: late, reject } = Promise.withResolvers<never>()
     const timer = setTimeout(() => reject(overdue({ name, key, answerMs })), answerMs)
@@ -311,12 +313,12 @@ function overdue({ name, key, answerMs }: { name: string; key: string; answerMs:
   })
 }
 
-/** Every machine sees the directory: weights are where the trainer writes them. */
+/** Every machine sees the directory, so weights stay where the trainer writes them. */
 export const directoryWeights: WeightStore = {
   local: (policy) => policy,
   async readFile({ policy: { uri, checkpointUri }, part, name }) {
     const directory = part === 'policy' ? uri : checkpointUri
-    // A chat endpoint has an address for a directory.
+    // The uri of a chat endpoint is an address and not a directory.
     if (directory === null || !directory.startsWith('file:')) return null
     try {
       return await readFile(join(fileURLToPath(directory), name))

@@ -8,28 +8,28 @@ import { namesBucket, parseS3Location } from './s3/s3-location.ts'
 export interface OpenStoreInput {
   /** A directory, or `s3://bucket/prefix`. */
   location: string
-  /** Whether writing is tried first: workers do that, readers need not be allowed to. */
+  /** Whether write access is tested first. Workers do that; readers may lack write access. */
   check: boolean
   onTransientError?: (error: LonghaulError) => void
-  /** Where the weights of a bucket are brought to; a directory has them itself. @default nowhere */
+  /** Where weights of a bucket are cached; a directory store needs no cache. @default nowhere */
   weights?: WeightsOptions
 }
 
 export interface WeightsOptions {
   directory: string
-  /** Whether an operator named the directory. */
+  /** Whether an operator chose the directory. */
   isShared: boolean
   limitBytes: number
 }
 
-/** An upload takes minutes, so one of this age has lost its writer. */
+/** An upload takes minutes, so the writer of an upload of this age has died. */
 const UNFINISHED_MS = 24 * 60 * 60 * 1000
 
-/** Buckets that this process has found usable: `--role all` opens one store for each role. */
+/** Buckets that this process has verified, because `--role all` opens one store for each role. */
 const checked = new Map<string, Promise<void>>()
 
 /**
- * The store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only where there is a bucket.
+ * Opens the store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only for a bucket.
  * @throws LonghaulError `Config.Invalid`, `Artifact.Unavailable`
  */
 export async function openArtifactStore({
@@ -47,7 +47,7 @@ export async function openArtifactStore({
   ])
   const requests = { location, credentials: credentialChain(), store: text }
   const transient = onTransientError === undefined ? {} : { onTransientError }
-  // A run that is under way waits for an operator as for an outage; a start and a command say at once what to change.
+  // A run in progress waits for an operator as it does during an outage. A start and a command fail at once with what to change.
   const send = createS3Requests({ ...requests, ...transient, waitsForOperator: check })
   if (check) {
     const { createObjects } = await import('./s3/s3-objects.ts')
@@ -56,12 +56,12 @@ export async function openArtifactStore({
     found.catch(() => checked.delete(text))
     await found
     const before = new Date(Date.now() - UNFINISHED_MS)
-    // In the background, as temporary files are swept: they cost room, never correctness.
+    // In the background, because unfinished uploads cost space and never correctness.
     void createObjects(send)
       .endUnfinished({ prefix: location.prefix, before })
       .catch(() => undefined)
   }
-  // Two stores may have policies of one version with other files.
+  // Two stores may hold different files under the same policy version.
   const place =
     weights === undefined ? null : { ...weights, directory: join(weights.directory, sha256Hex(text).slice(0, 12)) }
   return createS3Store({ location, send, place })

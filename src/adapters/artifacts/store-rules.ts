@@ -3,13 +3,13 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 
-/** Half-written files live here: same file system as the keys, never listed. */
+/** Holds half-written files. It is in the same file system as the keys and is never listed. */
 export const TEMP_DIRECTORY = '.tmp'
 
-/** The usual limit of a file name; longer ones would fail half-way through a write. */
+/** The usual limit of a file name. A longer name would fail in the middle of a write. */
 const MAX_SEGMENT_BYTES = 255
 
-/** Keys become paths, and some of their parts come from data sets: nothing may point outside the store.
+/** Validates a key. Keys become paths, and some of their parts come from data sets, so no key may point outside the store.
  *  @throws LonghaulError `Config.Invalid` */
 export function checkKey(key: string): string {
   const fault = keyFault(key)
@@ -35,7 +35,7 @@ function keyFault(key: string): string | null {
   return null
 }
 
-/** A folder is named with its slash: `runs/a` without it would mean `runs/ab` too. @throws LonghaulError `Config.Invalid` */
+/** A folder must end with a slash, because `runs/a` would also match `runs/ab`. @throws LonghaulError `Config.Invalid` */
 export function checkFolder(folder: string): string {
   if (folder.endsWith('/')) return `${checkKey(folder.slice(0, -1))}/`
   throw new LonghaulError({
@@ -45,20 +45,20 @@ export function checkFolder(folder: string): string {
   })
 }
 
-/** Any beginning of a key, also in the middle of a segment; empty for all. @throws LonghaulError `Config.Invalid` */
+/** Validates a prefix, which may end inside a segment; empty for all keys. @throws LonghaulError `Config.Invalid` */
 export function checkPrefix(prefix: string): string {
   if (prefix !== '') checkKey(prefix.replace(/\/$/, ''))
   return prefix
 }
 
-/** Keys of a page of a listing: what S3 gives at most. */
+/** Keys per page of a listing: S3's maximum. */
 export const PAGE_KEYS = 1_000
 
 const SEAL = /,?"sha256":"([0-9a-f]{64})"\}\n$/
 
 /**
- * A record proves itself: the last field is the hash of the JSON text without that field, so a reader needs neither the
- * reference nor a canonical form of JSON, only the bytes.
+ * Seals a record: its last field is the hash of the JSON text without that field, so a reader can verify the bytes without the
+ * reference or a canonical form of JSON.
  */
 export function sealRecord(record: object): Uint8Array {
   const { sha256: _replaced, ...content } = record as { sha256?: unknown }
@@ -67,7 +67,7 @@ export function sealRecord(record: object): Uint8Array {
   return Buffer.from(`${text.slice(0, -1)}${separator}"sha256":"${sha256Hex(text)}"}\n`)
 }
 
-/** The record without its seal. @throws LonghaulError `Artifact.Corrupt` */
+/** Returns the record without its seal. @throws LonghaulError `Artifact.Corrupt` */
 export function openRecord<T extends object>(key: string, bytes: Uint8Array): T {
   const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
   const match = SEAL.exec(sealed)
@@ -93,7 +93,7 @@ export function corrupt(key: string, fault: string, cause?: unknown): LonghaulEr
 export function conflict(ref: ArtifactRef, stored: Uint8Array): LonghaulError {
   return new LonghaulError({
     code: 'Artifact.Conflict',
-    message: 'Expected the same bytes under a key that is already taken, got others',
+    message: 'Expected the same bytes under a key that is already taken, got different bytes',
     details: { key: ref.key, ours: ref.sha256, stored: sha256Hex(stored), storedBytes: stored.byteLength },
   })
 }
@@ -106,7 +106,7 @@ export function missingArtifact(key: string): LonghaulError {
   })
 }
 
-/** The bytes, if they are what the reference names. @throws LonghaulError `Artifact.Missing`, `Artifact.Corrupt` */
+/** Returns the bytes if they match the reference. @throws LonghaulError `Artifact.Missing`, `Artifact.Corrupt` */
 export function requireReferenced<T extends Uint8Array>(ref: ArtifactRef, bytes: T | null): T {
   if (bytes === null) throw missingArtifact(ref.key)
   if (bytes.byteLength !== ref.bytes) throw corrupt(ref.key, `expected ${ref.bytes} bytes, found ${bytes.byteLength}`)
@@ -114,14 +114,14 @@ export function requireReferenced<T extends Uint8Array>(ref: ArtifactRef, bytes:
   return bytes
 }
 
-/** What a caller of a store waits for. */
+/** A call of the store, as shown to `around`. */
 interface StoreCall {
   doing: 'writing' | 'reading' | 'listing' | 'removing'
-  /** Or the prefix of a listing, or the folder that is removed. */
+  /** The key, the prefix of a listing, or the folder to remove. */
   key: string
 }
 
-/** A store whose calls all go through `around`, except those of `weights`, which take as long as their files are large. */
+/** Wraps a store so that all calls go through `around`, except those of `weights`, whose duration depends on the file size. */
 export function wrapStore(
   store: ArtifactStore,
   around: <T>(call: StoreCall, work: () => Promise<T>) => Promise<T>,
@@ -137,7 +137,7 @@ export function wrapStore(
     listPage: (input) => around({ doing: 'listing', key: input.prefix }, () => store.listPage(input)),
     folders: (folder) => around({ doing: 'listing', key: folder }, () => store.folders(folder)),
     removeFolder: (folder) => around({ doing: 'removing', key: folder }, () => store.removeFolder(folder)),
-    // Answered at once, from the settings of the store.
+    // Computed from the settings of the store without a request.
     locate: (key) => store.locate(key),
     path: (key) => store.path(key),
     uri: (key) => store.uri(key),

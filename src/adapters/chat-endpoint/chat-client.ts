@@ -5,28 +5,28 @@ import { connectToServer } from '../policy-server/server-connection.ts'
 import { chatBody, joinChunks, readChatReply, refuseWrongLlama } from './chat-exchange.ts'
 
 export interface ChatClientOptions {
-  /** Base address: with a path it is taken as it is (`https://host/v1`), without one `/v1` is added. */
+  /** Base address. One with a path is used unchanged (`https://host/v1`); otherwise `/v1` is added. */
   url: string
-  /** The name that the endpoint knows. */
+  /** The model's name at the endpoint. */
   model: string
   settings: Omit<ChatRecipe, 'apiKeyVariable'>
-  /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
+  /** Sent as a bearer token. The caller reads it from the environment, never from a recipe. */
   apiKey?: string
-  /** No new try starts after this long; the caller's own retries take over. @default 300000 */
+  /** No new try starts after this time; the caller's own retries take over. @default 300000 */
   giveUpAfterMs?: number
   /** Called after each failed attempt that will be retried. */
   onTransientError?: (error: LonghaulError) => void
 }
 
 const CHECK_MS = 60_000
-/** Replies are text of some thousand tokens. An endpoint is another's machine, and many episodes ask it at once. */
+/** Replies are texts of some thousand tokens. The endpoint is not trusted, and many episodes query it at once. */
 const MAX_ANSWER_BYTES = 8 * 1024 * 1024
-/** Each token of a stream has an event of its own, of some 250 bytes. */
+/** Each token of a stream has its own event of some 250 bytes. */
 const MAX_STREAM_BYTES = 32 * 1024 * 1024
 
 /**
- * Any OpenAI-compatible `/chat/completions`. Retries inside with jittered back-off and `Retry-After`; a request that hangs ends by
- * its timeout and is made again. The key is in no error: endpoints like to quote it.
+ * Client of any OpenAI-compatible `/chat/completions`. It retries with jittered back-off and `Retry-After`, and repeats a request after
+ * its time-out. Errors never contain the key, which endpoints tend to quote.
  */
 export function createChatClient({
   url,
@@ -83,7 +83,7 @@ export function createChatClient({
   }
 }
 
-/** Few endpoints must have the list of models; a refused key they all tell. */
+/** Only a few endpoints require the model list, but every endpoint reports a refused key. */
 function isUnlisted(error: unknown): boolean {
   return isLonghaulError(error) && (error.details['status'] === 404 || error.details['status'] === 405)
 }
@@ -94,6 +94,6 @@ function withVersion(url: string): string {
 
 function withoutKey(error: LonghaulError, apiKey: string | undefined): LonghaulError {
   if (apiKey === undefined || apiKey === '' || !error.message.includes(apiKey)) return error
-  // Without the cause: it may quote the key too.
+  // Without the cause, which may quote the key too.
   return new LonghaulError({ code: error.code, message: error.message.replaceAll(apiKey, '(the key)') })
 }

@@ -3,13 +3,13 @@ import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { bad, isObject } from '../policy-server/reply.ts'
 
-/** Some endpoints refuse a message without text, and an empty reply must not end a run. */
+/** Placeholder for an empty message. Some endpoints refuse a message without text, and an empty reply must not end a run. */
 const NO_TEXT = '(no text)'
 
-/** The smallest range of seeds that an endpoint is known to take: 31 bits. */
+/** The smallest range of seeds that a known endpoint accepts: 31 bits. */
 const SEEDS = 2 ** 31
 
-/** The body of `/chat/completions`: every decoding field that the endpoint takes is there, so that none is left to its own default. */
+/** The body of `/chat/completions`. It contains every decoding field that the endpoint accepts, so that no default applies. */
 export function chatBody({
   model,
   request: { messages, maxTokens, seed, sampling },
@@ -34,7 +34,7 @@ export function chatBody({
           top_k: sampling.topK,
           min_p: sampling.minP,
           repetition_penalty: sampling.repetitionPenalty,
-          // llama.cpp's name for it; each server ignores the other's.
+          // llama.cpp's name of the field. Each server ignores the other's name.
           repeat_penalty: sampling.repetitionPenalty,
         }
       : {}),
@@ -43,8 +43,8 @@ export function chatBody({
 }
 
 /**
- * Finish reasons that are the policy's own. A content filter or a native tool call may leave partial text: without a command in it
- * the turn is a format error. Every other reason (`error`, `abort`) is a failure of the endpoint and is retried.
+ * Finish reasons that count as the policy's own. A content filter or a native tool call may leave partial text, and without a command
+ * in it the turn is a format error. Every other reason (`error`, `abort`) is a failure of the endpoint and is retried.
  */
 const ENDINGS = ['stop', 'length', 'content_filter', 'tool_calls', 'function_call', 'end_turn', 'eos'] as const
 
@@ -67,7 +67,7 @@ export function readChatReply(answer: unknown): ChatReply {
   }
 }
 
-/** What a stream says as one answer. A stream that was cut has no finish reason, and is no finished reply. */
+/** Joins the chunks of a stream into one answer. A truncated stream has no finish reason and therefore is no finished reply. */
 export function joinChunks(chunks: readonly unknown[]): unknown {
   const told = chunks.filter(isObject)
   const choices = told
@@ -79,12 +79,12 @@ export function joinChunks(chunks: readonly unknown[]): unknown {
   return {
     model: told.map(({ model }) => model).find((name) => typeof name === 'string'),
     choices: [{ message: { content: text }, finish_reason: finish }],
-    // Some engines count in every chunk: the last one has all.
+    // Some engines report running totals in every chunk, so the last one counts.
     usage: told.map(({ usage }) => usage).findLast(isObject),
   }
 }
 
-/** Text, or parts of which some are text; null where a tool was called. */
+/** Returns the text of a string or of a list of parts; null content means a tool call. */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content
   if (content === null || content === undefined) return ''
@@ -94,7 +94,7 @@ function textOf(content: unknown): string {
     .join('')
 }
 
-/** Null where the endpoint does not count: nothing is estimated. */
+/** Returns null if the endpoint does not report usage. Nothing is estimated. */
 function readUsage(usage: unknown): TokenUsage | null {
   if (!isObject(usage)) return null
   const [promptTokens, completionTokens] = [usage['prompt_tokens'], usage['completion_tokens']]
@@ -109,8 +109,8 @@ function isCount(value: unknown): value is number {
 }
 
 /**
- * llama.cpp takes any name and answers with the model that it was started on, and it filters by top-k 40 and min-p 0.05 unless a
- * request says otherwise. Others refuse a wrong name themselves.
+ * llama.cpp accepts any name and answers with the model that it was started on, and it filters by top-k 40 and min-p 0.05 unless a
+ * request sets them. Other servers refuse a wrong name themselves.
  * @throws LonghaulError `Config.Invalid`
  */
 export function refuseWrongLlama(

@@ -10,7 +10,7 @@ export interface AcceptedRow {
   meta: Record<string, unknown> | null
 }
 
-/** All rows, so that one run shows all that is wrong. An id twice would be one task with two contents. */
+/** Checks all rows, so that one run reports every problem. A repeated id would be one task with two contents. */
 export function checkRows(rows: readonly LabelledRow[]): { accepted: AcceptedRow[]; refused: RefusedRow[] } {
   const accepted: AcceptedRow[] = []
   const refused: RefusedRow[] = []
@@ -22,8 +22,7 @@ export function checkRows(rows: readonly LabelledRow[]): { accepted: AcceptedRow
       if (broken !== undefined) throw broken
       const task = normalizeRow(row, { label })
       const earlier = seen.get(task.taskId)
-      if (earlier !== undefined)
-        refuse(task.taskId, 'instance_id', `Expected an id of its own, got that of row ${earlier}`)
+      if (earlier !== undefined) refuse(task.taskId, 'instance_id', `Expected a unique id, got that of row ${earlier}`)
       else accepted.push({ task, row: row as Record<string, unknown>, meta: metaOf(row) })
       seen.set(task.taskId, earlier ?? index + 1)
     } catch (error) {
@@ -39,7 +38,7 @@ function idOf(row: unknown): string | null {
   return typeof id === 'string' ? id : null
 }
 
-/** Accepted rows have an object there, JSON text of one, or nothing. */
+/** Returns the meta object of an accepted row, which is an object, its JSON text, or absent. */
 export function metaOf(row: unknown): AcceptedRow['meta'] {
   const { meta } = row as { meta?: unknown }
   if (typeof meta !== 'string') return (meta ?? null) as AcceptedRow['meta']

@@ -7,18 +7,18 @@ import { createSlots } from '../../platform/limiter.ts'
 import { PIECE_BYTES, shortageOf } from '../egress/metered-upstreams.ts'
 import { type DialOptions, dialPublic } from '../egress/open-upstream.ts'
 
-/** Of one file: pictures of some hundred KB; upstream waits as long. */
+/** Limit per file. Files are pictures of some hundred KB, and upstream waits as long. */
 const TIMEOUT_MS = 60_000
-/** Of all files of a row, which the worker holds at once; small pieces count as one KiB each. */
+/** Limit for all files of a row, which the worker holds in memory together; a small piece counts as one KiB. */
 const MAX_BYTES = 64 * 1024 * 1024
 const MAX_AT_ONCE = 4
 const MAX_REDIRECTS = 5
 
-/** Hosts inside the operator's own network that rows may name, as `host` or `host:port` with commas between. */
+/** Hosts inside the operator's own network that rows may name, as `host` or `host:port`, separated by commas. */
 const INSIDE_VARIABLE = 'LONGHAUL_ASSET_HOSTS'
 
 export interface FetchAssetOptions extends Omit<DialOptions, 'signal'> {
-  /** Of all files together. @default 64 MiB */
+  /** Limit for all files together. @default 64 MiB */
   maxBytes?: number
   /** Hosts that may be reached although they are not public. @default `LONGHAUL_ASSET_HOSTS` */
   inside?: readonly string[]
@@ -32,17 +32,17 @@ export interface FetchedAsset {
   bytes: Uint8Array
 }
 
-/** What a row's files may still hold. */
+/** The remaining bytes for a row's files. */
 interface Budget {
   bytes: number
   leftBytes: number
 }
 
 /**
- * The files of a row that no patch can carry, without those of which the row does not say where they are: upstream passes over these.
- * Rows come from anywhere, so only public addresses are reached: what is checked is what is dialled, for each redirection anew, and no
- * more is read than the files of a row may hold.
- * @throws LonghaulError `Grading.Failed` where one cannot be had now: upstream would test without it and call that the patch's fault
+ * Fetches the files of a row that no patch can carry, except those without an address in the row, which upstream ignores too. Rows are
+ * untrusted, so only public addresses are reached: each connection uses the address that was checked, again for every redirect, and the
+ * total size is limited.
+ * @throws LonghaulError `Grading.Failed` if a file cannot be fetched now: upstream would test without it and blame the patch
  */
 export async function fetchAssets(
   assets: readonly TaskAsset[],
@@ -129,7 +129,7 @@ async function ask(url: URL, signal: AbortSignal, options: DownloadOptions): Pro
     request.on('information', () => spend(options.budget, PIECE_BYTES, (error) => request.destroy(error)))
     request.on('response', resolve)
     request.on('error', reject)
-    // Without a listener each of them would leave the request open.
+    // Without a listener, either event would leave the request open.
     request.on('upgrade', () => reject(new Error('the server changed the protocol')))
     request.end()
   })

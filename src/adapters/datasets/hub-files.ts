@@ -8,22 +8,22 @@ export interface HubSplit {
   /** Forty hexadecimal digits. */
   revision: string
   split: string
-  /** Null: the public hub. */
+  /** Null for the public hub. */
   hubUrl: string | null
 }
 
 export interface HubFile {
   path: string
   bytes: number
-  /** What the repository says the content is: SHA-256 of a large file, else the id of a Git blob. */
+  /** The repository's hash of the content: SHA-256 of a large file, otherwise the id of a Git blob. */
   oid: string | null
   open(): Promise<AsyncBuffer>
 }
 
 /**
- * The Parquet files of a split at a pinned revision, in order, all of them.
- * @throws LonghaulError `Config.Invalid` for a revision that may move, `Config.NotFound` for an unknown data set, revision or
- *   split, `Artifact.Unavailable` for a hub that does not answer
+ * Finds all Parquet files of a split at a pinned revision, in order.
+ * @throws LonghaulError `Config.Invalid` for a revision that may move, `Config.NotFound` for an unknown data set, revision or split,
+ * `Artifact.Unavailable` for a hub that does not answer
  */
 export async function findHubFiles({ dataset, revision, split, hubUrl }: HubSplit): Promise<HubFile[]> {
   if (!COMMIT.test(revision)) {
@@ -58,7 +58,7 @@ export async function findHubFiles({ dataset, revision, split, hubUrl }: HubSpli
     .map(({ path, bytes, oid, open }) => ({ path, bytes, oid, open }))
 }
 
-/** Reads ranges of a file: nothing is downloaded but what is read. */
+/** Opens a file for range reads; only the requested ranges are downloaded. */
 async function openFile(input: Parameters<typeof downloadFile>[0]): Promise<AsyncBuffer> {
   const blob = await downloadFile({ ...input, xet: false })
   if (blob === null) {
@@ -81,7 +81,7 @@ async function openFile(input: Parameters<typeof downloadFile>[0]): Promise<Asyn
   }
 }
 
-/** What a hub answers instead, in words of what was asked for. */
+/** Translates a hub's error into a message about the request. */
 export async function explained<T>(details: Record<string, string>, ask: () => Promise<T>): Promise<T> {
   try {
     return await ask()

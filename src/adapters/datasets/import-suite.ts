@@ -10,7 +10,7 @@ export interface ImportInput {
   source: ImportSource
   filters?: readonly SuiteFilter[]
   evidence?: Evidence
-  /** Where the hub answers; null: the public one. */
+  /** Address of the hub; null for the public one. */
   hubUrl?: string | null
   /** Called while the source is read. */
   onProgress?: (progress: ReadProgress) => void
@@ -19,8 +19,8 @@ export interface ImportInput {
 }
 
 /**
- * Reads a source, checks every row and filters those that can be graded exactly. Refused rows are part of the result: the
- * caller decides whether a suite without them is wanted.
+ * Reads a source, checks every row and filters those that can be graded exactly. Refused rows are part of the result, and the caller
+ * decides whether to accept a suite without them.
  * @throws LonghaulError for a source that cannot be read
  */
 export async function importSuite(

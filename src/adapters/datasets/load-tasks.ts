@@ -13,10 +13,10 @@ import { synthesizeSuite } from './synthetic/synthesize.ts'
 import { readFile } from 'node:fs/promises'
 
 /**
- * The tasks that a recipe's suite source names, in order.
- * @param filters of published rows; synthesised tasks have nothing that they read
- * @throws LonghaulError `Task.Invalid` for a row that could not be graded exactly, `Config.Invalid` for a source or a harness
- *   that this version cannot run, and for rows that were not imported with the filters that need tasks to be run
+ * Loads the tasks that a recipe's suite source names, in order.
+ * @param filters apply to published rows; synthesised tasks lack the fields that filters read
+ * @throws LonghaulError `Task.Invalid` for a row that could not be graded exactly; `Config.Invalid` for a source or harness that this
+ * version cannot run, and for rows that were not imported with the filters that need test runs
  */
 export async function loadTasks(
   source: SuiteSource,
@@ -37,7 +37,7 @@ export async function loadTasks(
   }
 }
 
-/** Commands that have no run find the newest split anew each time. */
+/** Resolves `newest` again on every call, for commands without a run. */
 async function pinned(
   source: Extract<SuiteSource, { kind: 'hub' }>,
   { hubUrl }: SuitePlaces,
@@ -49,7 +49,7 @@ async function pinned(
   return { ...source, revision: found.revision, split: found.split }
 }
 
-/** The same with what was read, where it is a file of rows. */
+/** The same, together with the file of rows if there is one. */
 export async function loadTasksAndFile(
   source: SuiteSource,
   filters?: DataRecipe['filters'],
@@ -61,23 +61,23 @@ export async function loadTasksAndFile(
   return { tasks, file, source: read }
 }
 
-/** The public hub, and files as this process names them. */
+/** The public hub, and paths relative to this process. */
 const HERE: SuitePlaces = { hubUrl: null, findFile: (path) => path }
 
-/** A published data set with its record and rows. @throws LonghaulError as `loadTasks` */
+/** Loads a published data set with its record and rows. @throws LonghaulError as `loadTasks` */
 export async function loadPublished(
   source: PublishedSource,
   filters: DataRecipe['filters'] | undefined,
   places: SuitePlaces,
 ): Promise<PublishedSuite> {
-  // Readers of Parquet and hubs are loaded only where a recipe names one.
+  // Loaded lazily, because only some recipes need the Parquet and hub readers.
   const { importPublished } = await import('./published-suite.ts')
   const published = await importPublished(source, filters, places)
   published.tasks.forEach(runnable)
   return published
 }
 
-/** The limit counts what the filters leave. */
+/** The limit applies after the filters. */
 async function loadRows(
   { path, limit }: Extract<SuiteSource, { kind: 'rows' }>,
   filters: DataRecipe['filters'] | undefined,
@@ -98,7 +98,7 @@ async function loadRows(
   return kept.slice(0, limit ?? kept.length).map(({ task }) => runnable(task))
 }
 
-/** An id twice would be one task with two contents, and two groups of episodes under one name. */
+/** Refuses repeated ids. A repeated id would be one task with two contents, and two groups of episodes with one name. */
 function requireDistinct(path: string, read: readonly { task: Task; label: string }[]): void {
   const places = new Map<string, string>()
   for (const { task, label } of read) {
@@ -106,7 +106,7 @@ function requireDistinct(path: string, read: readonly { task: Task; label: strin
     if (first !== undefined) {
       throw new LonghaulError({
         code: 'Task.Invalid',
-        message: `Expected an id of its own, got that of ${first}: leave one of the two rows out`,
+        message: `Expected a unique id, got that of ${first}: leave one of the two rows out`,
         details: { file: path, row: label, task: task.taskId },
       })
     }
@@ -114,7 +114,7 @@ function requireDistinct(path: string, read: readonly { task: Task; label: strin
   }
 }
 
-/** A parser name that upstream knows and this version does not: the tests could run, but Longhaul could not parse their log. */
+/** Refuses a parser name that upstream knows but this version does not: the tests could run, but Longhaul could not parse their log. */
 function runnable(task: Task): Task {
   const { taskId, gradingProfile, installConfig } = task
   if (hasParser(gradingProfile, installConfig.logParser)) return task
@@ -127,8 +127,8 @@ function runnable(task: Task): Task {
 }
 
 /**
- * Filters that need tasks to be run were applied when rows were imported, or not at all: the record beside the rows says so.
- * @throws LonghaulError `Config.Invalid` with the filters that were not
+ * Requires that filters which need test runs were applied when the rows were imported, as the record beside the rows states.
+ * @throws LonghaulError `Config.Invalid` with the filters that were not applied
  */
 async function requireFiltered({ path, filters }: { path: string; filters: SuiteFilter[] }): Promise<void> {
   if (filters.length === 0) return

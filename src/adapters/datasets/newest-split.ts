@@ -4,23 +4,23 @@ import type { PinnedSplit } from '../../contracts/suites.types.ts'
 import { commitOf, patientFetch, PUBLIC_HUB } from '../hub/requests.ts'
 import { explained } from './hub-files.ts'
 
-/** `2026_03` or `2026-03`: a year and a month, so that the order of the names is the order of the months. */
+/** A year and a month, `2026_03` or `2026-03`, so that names sort by date. */
 const MONTH = /^(\d{4})[_-](0[1-9]|1[0-2])$/
 
-/** `data/2026_03-00000-of-00002.parquet`, with or without a hash before the ending. */
+/** `data/2026_03-00000-of-00002.parquet`, with or without a hash before the extension. */
 const SHARD = /(?:^|\/)([^/]{1,100})-(\d{5})-of-(\d{5})(?:-[0-9a-f]{1,64})?\.parquet$/
 
 export interface NewestSplitInput {
   dataset: string
-  /** A commit; null: what the branch `main` is now. */
+  /** A commit; null for the current head of `main`. */
   revision: string | null
-  /** Null: the public hub. */
+  /** Null for the public hub. */
   hubUrl: string | null
 }
 
 /**
- * The newest monthly split that a data set holds with all its files, and the commit at which it does. A split whose files are still
- * being published is passed over, and the answer names it.
+ * Finds the newest monthly split whose files are all present, and the commit that contains it. A split that is still being published is
+ * skipped and named in the answer.
  * @throws LonghaulError `Config.NotFound` for an unknown data set or one without monthly splits, `Artifact.Unavailable`
  */
 export async function findNewestSplit({ dataset, revision, hubUrl }: NewestSplitInput): Promise<PinnedSplit> {

@@ -10,25 +10,26 @@ import { rowInstallConfig } from './row-install-config.ts'
 const TESTBED = '/testbed'
 
 interface NormalizeOptions {
-  /** Where the row stands (for instance `line 12`), for messages about rows without an id. */
+  /** Position of the row (for instance `line 12`), for messages about rows without an id. */
   label?: string
 }
 
 /**
- * A row of any SWE-bench or SWE-rebench publication as a task. Strict: a row that could not be graded exactly is refused, never guessed.
+ * Converts a row of any SWE-bench or SWE-rebench publication into a task. A row that could not be graded exactly is refused, because a
+ * guess would give wrong verdicts.
  * @throws LonghaulError `Task.Invalid` with row and column
  */
 export function normalizeRow(row: unknown, { label = '(row without id)' }: NormalizeOptions = {}): Task {
   const columns = new RowColumns(row, label)
   const taskId = columns.text('instance_id')
-  // Ids become parts of file names, container names and image tags.
+  // Ids become part of file names, container names and image tags.
   if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$/.test(taskId)) {
     throw columns.refuse('instance_id', 'letters, digits, "_", "." and "-"', taskId)
   }
   const baseCommit = columns.text('base_commit')
   if (!/^[0-9a-f]{7,40}$/.test(baseCommit)) throw columns.refuse('base_commit', 'a commit id', baseCommit)
   const failToPass = columns.texts('FAIL_TO_PASS')
-  // The official rule would call a task without such tests resolved by any patch.
+  // The official rule would count a task without such tests as resolved by any patch.
   if (failToPass.length === 0) throw columns.refuse('FAIL_TO_PASS', 'a list of at least one test', failToPass)
   const profile = rowProfile(columns)
   const repo = repository(columns)
@@ -55,7 +56,7 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
   }
 }
 
-/** The second part is a directory of V2's images, so it must be a plain name. */
+/** The second part becomes a directory of V2's images, so it must be a plain name. */
 function repository(columns: RowColumns): string {
   const repo = columns.text('repo')
   if (/^[\w.-]+\/(?!\.\.?$)[\w.-]+$/.test(repo)) return repo
@@ -68,7 +69,7 @@ interface ImageRuleInput {
   synthetic: SyntheticSource | null
 }
 
-/** Which columns name an image, and which name upstream derives where they do not. */
+/** Returns the columns that may name an image, and the name that upstream derives if they are empty. */
 function imageRule({ profile, taskId, synthetic }: ImageRuleInput): { names: string[]; fallback: string | null } {
   const names = ['image_name', 'docker_image']
   switch (profile) {
@@ -85,7 +86,7 @@ function imageRule({ profile, taskId, synthetic }: ImageRuleInput): { names: str
   }
 }
 
-/** Rows of the fork have nothing beside their installation; without the key their stored tasks stay what they were. */
+/** Rows of the fork have nothing beyond their installation. Without the key, their stored tasks stay unchanged. */
 function harness(columns: RowColumns, profile: GradingProfile): Pick<Task, 'harness'> {
   const version = columns.optionalWord('version')
   columns.object('meta')
@@ -107,14 +108,14 @@ function harness(columns: RowColumns, profile: GradingProfile): Pick<Task, 'harn
   }
 }
 
-/** Upstream aborts on such a row; ours runs its commands as one chain. */
+/** Upstream aborts on a row with a list of commands; Longhaul runs them as one chain. */
 function hasListCommand(columns: RowColumns, profile: GradingProfile): boolean {
   if (profile !== 'fork-4.0.3') return false
   const { install, test_cmd: testCommand } = columns.object('install_config') ?? {}
   return Array.isArray(install) || Array.isArray(testCommand)
 }
 
-/** First those of the tests, then those of the repair, as upstream lays them. */
+/** Lists the files of the tests first, then those of the repair, in upstream's order. */
 function rowAssets(columns: RowColumns): TaskAsset[] {
   const declared = columns.object('image_assets') ?? {}
   return ['test_patch', 'patch'].flatMap((kind) => {
@@ -123,7 +124,7 @@ function rowAssets(columns: RowColumns): TaskAsset[] {
     return entries.flatMap((entry: unknown) => {
       const { path, url, sha256 } = (entry ?? {}) as { path?: unknown; url?: unknown; sha256?: unknown }
       if (path === undefined || path === null || path === '') return []
-      // It becomes a part of shell lines and of a path in the container.
+      // The path becomes part of shell lines and of a path in the container.
       if (typeof path !== 'string' || !/^[\w.@+-]+(?:\/[\w.@+-]+)*$/.test(path) || path.split('/').includes('..')) {
         throw columns.refuse(`image_assets.${kind}`, 'files with plain paths inside the repository', path)
       }
@@ -136,7 +137,7 @@ function rowAssets(columns: RowColumns): TaskAsset[] {
   })
 }
 
-/** A diff that the grader cannot read would fail at every grading: refuse it here, where it has a name. */
+/** Refuses a diff that the grader cannot read, because it would fail at every grading without naming the row. */
 function readableTestPatch(columns: RowColumns): string {
   const patch = columns.text('test_patch')
   readPatchedFiles(patch)
@@ -161,8 +162,8 @@ function isCount(value: unknown): value is number {
 }
 
 /**
- * Which harness a row was published for, by the columns that only its data sets have: a script of its own (v5), a language
- * or base image (V2), an installation (v1 and its leaderboard), none of them (classic).
+ * Determines which harness a row was published for, by columns that are specific to its data sets: its own script (v5), a language or
+ * base image (V2), an installation (v1 and its leaderboard), none of these (classic).
  */
 function rowProfile(columns: RowColumns): GradingProfile {
   if (columns.has('eval_script') || columns.has('eval_type')) return 'swebench-5'
@@ -174,8 +175,8 @@ function rowProfile(columns: RowColumns): GradingProfile {
 }
 
 /**
- * An image reference as an engine takes it: the repository in lower case, `:latest` where neither tag nor digest is given.
- * Null when it cannot be one.
+ * Returns a complete image reference in the engine's form: the repository in lower case, and `:latest` if it has neither tag nor
+ * digest. Returns null if the text is not a valid reference.
  */
 function fullReference(text: string): string | null {
   const [name = '', digest, ...more] = text.split('@')
@@ -188,7 +189,7 @@ function fullReference(text: string): string | null {
   return `${repository}${tag?.[0] ?? ':latest'}`
 }
 
-/** The name that upstream's harnesses derive: a registry forbids two underscores in a row, so they become `_1776_`. */
+/** Derives the image name as upstream's harnesses do. A registry forbids two consecutive underscores, so they become `_1776_`. */
 function derivedImage(namespace: 'swebench' | 'swerebench', taskId: string): string {
   return `${namespace}/sweb.eval.x86_64.${taskId.toLowerCase().replaceAll('__', '_1776_')}:latest`
 }
@@ -196,15 +197,15 @@ function derivedImage(namespace: 'swebench' | 'swerebench', taskId: string): str
 interface RowImageInput {
   columns: RowColumns
   taskId: string
-  /** Columns that may name the image, first the one that counts most. */
+  /** Columns that may name the image, in order of precedence. */
   names: string[]
-  /** Used where the row names none; null: such a row is refused. */
+  /** Used if the row names no image; null means that such a row is refused. */
   fallback: string | null
 }
 
 /**
- * The image that a row names, or the derived one. A row whose official-looking name belongs to another task is refused: its
- * tests would run in a foreign repository.
+ * Returns the image that a row names, or the derived one. A row with the official name of another task's image is refused, because its
+ * tests would run in another repository.
  */
 function rowImage({ columns, taskId, names, fallback }: RowImageInput): string {
   const column = names.find((name) => columns.optionalText(name) !== null)
@@ -219,7 +220,7 @@ function rowImage({ columns, taskId, names, fallback }: RowImageInput): string {
   if (owner !== undefined && !isNameOf(owner, taskId)) {
     throw columns.refuse(column, `the image of ${taskId}`, text)
   }
-  // V2's images are named by pull request and commit.
+  // Names of V2's images contain the pull request and the commit.
   const commit = image.includes('swerebenchv2/') ? /:\d+-([0-9a-f]{7})$/.exec(image)?.[1] : undefined
   if (commit !== undefined && !columns.text('base_commit').startsWith(commit)) {
     throw columns.refuse(column, 'the image of its base_commit', text)
@@ -227,7 +228,7 @@ function rowImage({ columns, taskId, names, fallback }: RowImageInput): string {
   return image
 }
 
-/** Tasks of the leaderboard whose statement lists the interface share the image of the plain task. */
+/** The leaderboard's variants of a task whose statement lists the interface share the plain task's image. */
 function isNameOf(owner: string, taskId: string): boolean {
   const plain = owner.replaceAll('_1776_', '__')
   const id = taskId.toLowerCase()

@@ -11,15 +11,15 @@ import { importSuite } from './import-suite.ts'
 import { readEvidence } from './read-evidence.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 
-/** Pinned: the commit and the split of a hub's data set are known. */
+/** A pinned source: the commit and the split of a hub's data set are known. */
 export type PublishedSource =
   | Extract<SuiteSource, { kind: 'file' }>
   | (Extract<SuiteSource, { kind: 'hub' }> & { revision: string })
 
 export interface SuitePlaces {
-  /** Another hub of the same layout; null: the public one. */
+  /** Another hub with the same layout; null for the public one. */
   hubUrl: string | null
-  /** Where a file that a recipe names lies on this machine. */
+  /** Maps a file that a recipe names to its path on this machine. */
   findFile: (path: string) => string
 }
 
@@ -29,12 +29,12 @@ export interface PublishedSuite {
   rows: AcceptedRow[]
 }
 
-/** What is imported changes with the rules that rows are checked by: one more, and nothing kept is taken for the new. */
+/** Increase it when the rules for checking rows change, so that no stored import is taken for a new one. */
 const IMPORT_VERSION = 1
 
 /**
- * Names an import before anything is fetched: a pinned source, its filters and the evidence that they read have one result.
- * @returns null for a file, whose content only reading it tells
+ * Identifies an import before anything is fetched: a pinned source, its filters and the evidence that they read determine the result.
+ * @returns null for a file, whose content is known only after reading it
  */
 export async function identityOfImport(
   source: PublishedSource,
@@ -48,10 +48,10 @@ export async function identityOfImport(
 }
 
 /**
- * Imports what a recipe names of a published data set: every row checked, filtered by the source's filters and then by the recipe's
- * curation, cut to the source's limit.
+ * Imports what a recipe selects of a published data set: checks every row, applies the source's filters and then the recipe's curation,
+ * and cuts to the source's limit.
  * @throws LonghaulError `Config.Invalid` for a filter that cannot be applied, before anything is fetched; `Task.Invalid` for refused
- *   rows unless the source excludes them; `Suite.Unreachable` where the hub does not answer
+ * rows unless the source excludes them; `Suite.Unreachable` if the hub does not answer
  */
 export async function importPublished(
   source: PublishedSource,
@@ -79,7 +79,7 @@ function filtersOf(source: PublishedSource, curation: DataRecipe['filters'] | un
   return [...ids, ...source.filters.map(readFilter), ...fromRows, ...fromRuns]
 }
 
-/** Said first: the longest part of an import must not end with what was clear before. */
+/** Checked first, so that a long import does not fail at its end for a reason that was known before. */
 function requireEvidence({ evidence }: PublishedSource, chain: readonly SuiteFilter[]): void {
   const [first] = chain.filter(({ kind }) => kind === 'hidden-names' || kind === 'deterministic')
   if (first === undefined || evidence !== null) return
@@ -94,12 +94,12 @@ function refuseRows({ refused: onRefused }: PublishedSource, { refused, counts }
   if (first === undefined || onRefused === 'exclude') return
   throw new LonghaulError({
     code: 'Task.Invalid',
-    message: `Expected every row to be gradable, ${counts.refused} of ${counts.rows} are not, the first at ${first.at}: ${first.reason}. refused: exclude leaves them out and lists them in the suite's record`,
+    message: `Expected every row to be gradable, but ${counts.refused} of ${counts.rows} are not, the first at ${first.at}: ${first.reason}. refused: exclude leaves them out and lists them in the suite's record`,
     details: { task: first.taskId, column: first.column },
   })
 }
 
-/** A network that is not there, in words of what to do without it. */
+/** Explains an unreachable hub and how to continue without it. */
 async function reached<T>(source: ImportSource, hubUrl: string | null, work: () => Promise<T>): Promise<T> {
   try {
     return await work()

@@ -4,8 +4,8 @@ import { readInputFile } from '../../platform/input-file.ts'
 import { readRows } from './read-source.ts'
 
 /**
- * What running tasks showed, one JSON object a line.
- * @throws LonghaulError `Config.NotFound` without the file, `Task.Invalid` with the line that is something else
+ * Reads the results of running tasks, one JSON object per line.
+ * @throws LonghaulError `Config.NotFound` without the file, `Task.Invalid` with the invalid line
  */
 export async function readEvidence(path: string): Promise<Map<string, TaskEvidence>> {
   const evidence = new Map<string, TaskEvidence>()
@@ -22,7 +22,7 @@ export async function readEvidence(path: string): Promise<Map<string, TaskEviden
   return evidence
 }
 
-/** Instance ids, one a line; blank lines and lines that begin with # are skipped. */
+/** Reads instance ids, one per line; blank lines and lines that begin with # are skipped. */
 export async function readIds(path: string): Promise<string[]> {
   const text = await readInputFile({ path, what: 'a file of instance ids' })
   const ids = text.split(/\r?\n/).map((line) => line.trim())

@@ -12,13 +12,13 @@ import { explainUnreadable } from '../../platform/input-file.ts'
 
 export interface SourceRows {
   rows: LabelledRow[]
-  /** What was read, for the record. */
+  /** The files that were read, for the record. */
   files: ImportedFile[]
 }
 
-/** How far the reading of a source is. */
+/** Progress of reading a source. */
 export interface ReadProgress {
-  /** Files read to their end, and all of them. */
+  /** Files that were read completely, and the total. */
   files: number
   of: number
   /** Bytes read so far. */
@@ -33,7 +33,7 @@ interface ReadOptions {
   limits?: ImportLimits
 }
 
-/** Every row of a source, in order; a row that is no JSON is among them. */
+/** Every row of a source, in order, including lines that are not JSON. */
 export async function readSource(source: ImportSource, options: ReadOptions): Promise<SourceRows> {
   return source.kind === 'hub' ? readHub(source, options) : readLocal(source.path, options)
 }
@@ -60,7 +60,7 @@ async function readHub(
   return { rows, files: found.map(({ path, bytes, oid }) => ({ path, bytes, id: oid })) }
 }
 
-/** Tells what its reader has fetched. */
+/** Reports the bytes that its reader has fetched. */
 function counted(file: AsyncBuffer, onBytes: (count: number) => void): AsyncBuffer {
   return {
     byteLength: file.byteLength,
@@ -114,7 +114,7 @@ function createAdding(rows: LabelledRow[], limits: ImportLimits): (added: AddedF
 
 const ROWS = 'a file of task rows'
 
-/** By name, not place: the same file elsewhere makes the same suite. */
+/** Uses the file's name without its directory, so that the same file elsewhere makes the same suite. */
 async function describeFile(path: string): Promise<ImportedFile> {
   try {
     const { size } = await stat(path)
@@ -126,15 +126,15 @@ async function describeFile(path: string): Promise<ImportedFile> {
 
 export interface LabelledRow {
   row: unknown
-  /** Where it stands: `line 3` or `item 3`, counted from 1. */
+  /** Position of the row: `line 3` or `item 3`, counted from 1. */
   label: string
   /** Why there is no row. */
   broken?: LonghaulError
 }
 
 /**
- * Rows of a file: a JSON array, or JSON Lines (one object per line, blank lines skipped).
- * @throws LonghaulError `Config.NotFound` when there is no such file, `Task.Invalid` when it is not JSON
+ * Reads the rows of a file: a JSON array, or JSON Lines (one object per line, blank lines skipped).
+ * @throws LonghaulError `Config.NotFound` if the file does not exist, `Task.Invalid` if it is not JSON
  */
 export async function readRows(path: string, what = ROWS): Promise<LabelledRow[]> {
   const rows = await scanRows(path, what)
@@ -143,7 +143,7 @@ export async function readRows(path: string, what = ROWS): Promise<LabelledRow[]
   return rows
 }
 
-/** The same, with each line that is no JSON in its place among the rows. */
+/** The same, keeping lines that are not JSON in their position. */
 async function scanRows(path: string, what = ROWS): Promise<LabelledRow[]> {
   const text = (await readText(path, what)).replace(/^\uFEFF/, '')
   if (text.trimStart().startsWith('[')) return readArray(path, text)
@@ -187,8 +187,8 @@ async function readText(path: string, what: string): Promise<string> {
 }
 
 /**
- * What a file of rows is: its name, its hash, and the record of the import that wrote it. A record that does not list every task of
- * the file is of other rows, and says nothing.
+ * Describes a file of rows: its name, its hash, and the record of the import that wrote it. A record that does not list every task of
+ * the file belongs to other rows and is ignored.
  */
 export async function readRowsFile(path: string, tasks: readonly Task[]): Promise<RowsFile> {
   const sha256 = sha256Hex(await readFile(path))

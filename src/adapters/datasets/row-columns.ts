@@ -3,12 +3,12 @@ import { instant } from '../../domain/instant.ts'
 
 type UnknownRow = Record<string, unknown>
 
-/** Reads the columns of one row; every refusal names row, column, expectation and what came. */
+/** Reads the columns of one row. Every refusal names the row, the column, the expectation and the value. */
 export class RowColumns {
   readonly #row: UnknownRow
   readonly #label: string
 
-  /** @param fallbackLabel says where the row stands (line number), for rows without a usable id */
+  /** @param fallbackLabel position of the row (line number), for rows without a usable id */
   constructor(row: unknown, fallbackLabel: string) {
     this.#label = fallbackLabel
     if (!isObject(row)) throw this.#refuse('(row)', 'an object', row)
@@ -17,7 +17,7 @@ export class RowColumns {
     if (typeof id === 'string' && id !== '') this.#label = id
   }
 
-  /** Text that must be there and not be empty. Kept as it is: patches and ids are never trimmed. */
+  /** Required, non-empty text. It is not changed: patches and ids are never trimmed. */
   text(column: string): string {
     const value = this.#row[column]
     if (typeof value !== 'string' || value === '') throw this.#refuse(column, 'a non-empty text', value)
@@ -30,18 +30,18 @@ export class RowColumns {
     return value === undefined || value === null || value === '' ? null : this.text(column)
   }
 
-  /** Whether the row has this column, be it null. */
+  /** Whether the row has this column, even with the value null. */
   has(column: string): boolean {
     return Object.hasOwn(this.#row, column)
   }
 
-  /** Text or a number, as text; some publications hold versions as numbers. Null when absent. */
+  /** Text or a number, as text, because some publications store versions as numbers. Null if absent. */
   optionalWord(column: string): string | null {
     const value = this.#row[column]
     return typeof value === 'number' && Number.isFinite(value) ? String(value) : this.optionalText(column)
   }
 
-  /** ISO text as published; a number is milliseconds since 1970. Null when absent. */
+  /** ISO text as published; a number counts as milliseconds since 1970. Null if absent. */
   optionalDate(column: string): string | null {
     const value = this.#row[column]
     if (typeof value === 'number' || typeof value === 'bigint' || value instanceof Date) {
@@ -55,7 +55,7 @@ export class RowColumns {
     return text
   }
 
-  /** A list of texts, or the same as JSON text. Order and duplicates are kept. */
+  /** A list of texts, or its JSON text. Order and duplicates are kept. */
   texts(column: string): string[] {
     const value = this.#parsed(column)
     const isTexts = Array.isArray(value) && value.every((item) => typeof item === 'string' && item !== '')
@@ -66,7 +66,7 @@ export class RowColumns {
     return value as string[]
   }
 
-  /** An object, or the same as JSON text; null when absent. */
+  /** An object, or its JSON text; null if absent. */
   object(column: string): UnknownRow | null {
     const value = this.#parsed(column)
     if (value === undefined || value === null || value === '') return null

@@ -3,7 +3,8 @@ import { LOG_PROFILES } from '../../grading/log-profiles.ts'
 import { commandsOf } from '../../grading/profiles/swebench-4.1.ts'
 import type { RowColumns } from './row-columns.ts'
 
-/** How the row's harness installs, tests and reads the log; the classic ones know commands by repository and version. */
+/** Reads how the row's harness installs, runs the tests and parses the log. The classic harnesses look commands up by repository and
+ *  version. */
 export function rowInstallConfig(columns: RowColumns, profile: GradingProfile): Task['installConfig'] {
   if (profile === 'swebench-4.1') {
     const logParser = knownParser(columns, profile, 'repo', columns.text('repo'))
@@ -32,14 +33,14 @@ export function rowInstallConfig(columns: RowColumns, profile: GradingProfile): 
   }
 }
 
-/** A name that upstream knows, also one that this version has not ported: such a task is kept and cannot be run yet. */
+/** Accepts every parser name that upstream knows. A task whose parser this version has not ported is kept but cannot be run yet. */
 function knownParser(columns: RowColumns, profile: GradingProfile, column: string, name: unknown): string {
   const { parsers, unported } = LOG_PROFILES[profile]
   if (typeof name === 'string' && (parsers.has(name) || unported.has(name))) return name
   throw columns.refuse(column, `a log parser of ${profile}`, name)
 }
 
-/** Upstream looks commands up by repository and version and ends with an error where there are none. */
+/** Upstream looks up commands by repository and version, and fails if there are none. */
 function requireCommands(columns: RowColumns, repo: string): void {
   if (!LOG_PROFILES['swebench-4.1'].parsers.has(repo)) return
   const version = columns.optionalWord('version')
@@ -47,7 +48,7 @@ function requireCommands(columns: RowColumns, repo: string): void {
   throw columns.refuse('version', `a version of ${repo} that swebench 4.1.0 can test`, version)
 }
 
-/** Text, a list of commands (joined as one chain), or nothing. */
+/** Accepts text, a list of commands (joined as one chain), or nothing. */
 function commandLine(columns: RowColumns, column: string, value: unknown, chain: string): string | null {
   if (value === undefined || value === null) return null
   const parts = Array.isArray(value) ? value : [value]

@@ -7,7 +7,7 @@ import { RowColumns } from './row-columns.ts'
 /** `infra/images/environments/swebench-4.1.json`, written by `test/support/grading-oracle/record-environments.ts`. */
 export interface HarnessEnvironments {
   version: string
-  /** Over the package's files of constants. */
+  /** Hash over the package's files of constants. */
   sha256: string
   requirementFiles: Record<string, string[]>
   environmentFiles: Record<string, string[]>
@@ -24,9 +24,9 @@ interface HarnessEnvironment {
 }
 
 /**
- * How a task's environment is made: by `install_config` of its row, else by the tables of swebench 4.1.0 for its repository and
- * version.
- * @throws LonghaulError `Task.Invalid` where neither says it
+ * Determines how a task's environment is made: by its row's `install_config`, otherwise by swebench 4.1.0's tables for its repository
+ * and version.
+ * @throws LonghaulError `Task.Invalid` if neither defines it
  */
 export function taskEnvironment(row: unknown, task: Task): TaskEnvironment {
   const columns = new RowColumns(row, task.taskId)
@@ -37,7 +37,7 @@ export function taskEnvironment(row: unknown, task: Task): TaskEnvironment {
     : rowEnvironment(columns, config, task, setupCommit)
 }
 
-/** The fork takes the base commit, whatever the row says. */
+/** The fork uses the base commit, whatever the row says. */
 function setupCommitOf(columns: RowColumns, { gradingProfile, baseCommit }: Task): string {
   const isFixed = gradingProfile === 'fork-4.0.3' || gradingProfile === 'rebench-v2'
   const commit = isFixed ? baseCommit : (columns.optionalText('environment_setup_commit') ?? baseCommit)
@@ -79,7 +79,7 @@ function harnessEnvironments(): HarnessEnvironments {
   return environments
 }
 
-/** By repository. */
+/** Keyed by repository. */
 type Pins = Record<string, (EnvironmentPin & { versions: string[] })[]>
 
 let knownPins: Pins | undefined
@@ -92,7 +92,7 @@ function pins(): Pins {
 
 type InstallConfig = Record<string, unknown>
 
-/** What V2's base images of Python hold beside its tools. */
+/** Packages that V2's base images of Python contain besides its tools. */
 const V2_PACKAGES = ['pytest']
 
 function rowEnvironment(
@@ -120,7 +120,8 @@ function rowEnvironment(
   }
 }
 
-/** V2's rows name a base image instead of a version. A version below 3.6 is taken for 3.6, as the fork does. */
+/** Reads Python's version from the base image, which V2's rows name instead of a version. A version below 3.6 becomes 3.6, as in the
+ *  fork. */
 function pythonOf(columns: RowColumns, config: InstallConfig): string {
   const word = (key: string): string | null => {
     const value = config[key] ?? null
@@ -128,7 +129,7 @@ function pythonOf(columns: RowColumns, config: InstallConfig): string {
   }
   const stated = word('python')
   const base = word('base_image_name')
-  // As `python_3.11`, `python_base_310` or `python_3.11_base:latest`.
+  // Matches `python_3.11`, `python_base_310` or `python_3.11_base:latest`.
   const [, ...numbers] = /^(?:.*\/)?python\D*?(\d)\D?(\d{1,2})(?:\.\d+)?(?:[_-]base)?(?::\w+)?$/i.exec(base ?? '') ?? []
   const text = stated ?? numbers.join('.')
   const [, major, minor] = /^(\d+)\.(\d+)(?:\.\d+)?$/.exec(text) ?? []

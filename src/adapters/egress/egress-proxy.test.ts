@@ -17,11 +17,11 @@ test('names that change their answer, lead inside, to both, to another name, thr
   const { answers, lookUps, inside, openThen } = await inOwnInternet<Asked>(script)
   assert.deepEqual(answers, {
     'GET rebound-1': '200 public',
-    'GET inside': '403 the name leads to no public address',
+    'GET inside': '403 the name resolves to no public address',
     'GET mixed': '200 public',
-    'GET own': '403 the name leads to no public address',
+    'GET own': '403 the name resolves to no public address',
     'GET unknown': '502 the name is not known: ENOTFOUND',
-    'GET translated': '403 the name leads to no public address',
+    'GET translated': '403 the name resolves to no public address',
     'CONNECT rebound-2': '200 public',
     'CONNECT inside': '403',
     'CONNECT mixed': '200 public',

@@ -13,30 +13,30 @@ import {
 import { EgressRefused, type UpstreamOptions } from './open-upstream.ts'
 
 export interface EgressProxyOptions extends UpstreamOptions {
-  /** One line for each refused connection. */
+  /** Logs one line per refused connection. */
   log(message: string, facts: Record<string, string | number>): void
   limits?: Partial<EgressLimits>
 }
 
-/** A forward proxy (RFC 9110: CONNECT, and requests with a whole address) for the connections of one sandbox. It listens nowhere:
- *  the relay hands each connection over. */
+/** A forward proxy (RFC 9110: CONNECT, and requests with an absolute URI) for the connections of one sandbox. It has no listening
+ *  socket: the relay hands each connection over. */
 export interface EgressProxy {
   accept(connection: Duplex): void
-  /** What was counted since it was last asked. */
+  /** Returns the usage since the last call. */
   takeUse(): NetworkUse
   close(): void
 }
 
 export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   const limits = { ...EGRESS_LIMITS, ...options.limits }
-  /** Each with the end of its time to become a joined connection. */
+  /** Clients that have no upstream yet, each with the timer that ends it. */
   const clients = new Map<Duplex, NodeJS.Timeout>()
   const upstreams = new MeteredUpstreams(options, limits)
   let refusals = 0
   const refuse = (name: string, why: string): void => {
     const host = upstreams.countRefusal(name)
     refusals += 1
-    // All refusals are counted and few are logged, because an agent can cause any number.
+    // Every refusal is counted but few are logged, because an agent can cause any number.
     if (refusals <= MAX_TOLD) options.log('sandbox network: refused', { host, why })
   }
 
@@ -47,7 +47,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
 
   const asked = new WeakSet<Duplex>()
   const server = createServer({ keepAliveTimeout: limits.idleMs }, (request, response) => {
-    // Every answer closes its connection, so a second request came without waiting for it.
+    // Every answer closes its connection, so a second request was sent without waiting for the answer.
     if (asked.has(request.socket)) return void request.socket.destroy()
     asked.add(request.socket)
     response.on('error', () => response.destroy())
@@ -69,7 +69,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
     client.on('error', () => client.destroy())
     const name = request.url ?? ''
     const [, host = '', port = ''] = /^(.+):(\d{1,5})$/.exec(name) ?? []
-    // What a client sends on is dropped: unread, it would block the other connections of its relay.
+    // Discards further input of the client. Unread input would block the other connections of its relay.
     const drop = (): void => void client.resume()
     // A client that has disconnected gets no answer.
     const say = (text: string): void => {
@@ -99,7 +99,7 @@ export function createEgressProxy(options: EgressProxyOptions): EgressProxy {
   return {
     accept(connection) {
       if (clients.size >= 2 * limits.connections) return void connection.destroy()
-      // The server listens nowhere, so its own limits on half requests do not run.
+      // The server has no listening socket, so its own limits on incomplete requests are inactive.
       const timer = setTimeout(() => connection.destroy(), limits.idleMs)
       clients.set(connection, timer)
       connection.on('close', () => {
@@ -123,10 +123,10 @@ function targetOf(url: string): URL | null {
   return new URL(url)
 }
 
-/** Lines about refused connections, of one sandbox. */
+/** Maximum number of logged refusals per sandbox. */
 const MAX_TOLD = 100
 
-/** Hop-by-hop headers (RFC 9110, 7.6.1), and those that clients address to a proxy. */
+/** Hop-by-hop headers (RFC 9110, 7.6.1), and headers that clients send to a proxy. */
 const HOP_BY_HOP = [
   'connection',
   'proxy-connection',
@@ -154,25 +154,25 @@ function forward({ request, response, target, upstream, spend }: ForwardInput): 
     path: `${target.pathname}${target.search}`,
     headers: {
       ...headers,
-      // Without it the chunks of a GET or a DELETE would be sent as they are, and read as requests of their own.
+      // Otherwise the chunks of a GET or a DELETE would be sent unencoded, and the server would read them as separate requests.
       ...(request.headers['transfer-encoding'] === undefined ? {} : { 'transfer-encoding': 'chunked' }),
-      // The requested host and the destination of the connection must be the same.
+      // The requested host must match the destination of the connection.
       host: target.host,
       connection: 'close',
     },
   })
-  // What is read at once from the server may hold thousands of these.
+  // A single read from the server may contain thousands of these responses.
   outgoing.on('information', () => spend(PIECE_BYTES))
   outgoing.on('response', (incoming) => {
     incoming.on('error', () => response.destroy())
     incoming.on('data', (piece: Buffer) => spend(shortageOf(piece)))
     const kept = Object.entries(incoming.headers).filter(([name]) => !HOP_BY_HOP.includes(name))
-    // One request a connection, so that its end needs no framing.
+    // Each connection carries one request, so its end needs no framing.
     const head = { ...(Object.fromEntries(kept) as Record<string, string>), connection: 'close' }
     try {
       response.writeHead(incoming.statusCode ?? 502, head)
     } catch (error) {
-      // The parser accepts more than a response may hold: a status of 099, a header with a control character.
+      // The parser accepts more than a response may contain: a status of 099, a header with a control character.
       incoming.destroy()
       return answer(response, 502, `the answer cannot be passed on: ${String(error)}`)
     }
@@ -186,7 +186,7 @@ function forward({ request, response, target, upstream, spend }: ForwardInput): 
   request.pipe(outgoing)
 }
 
-/** Once an answer has begun, closing the connection is all that can report an error. */
+/** Once an answer has begun, only closing the connection can report an error. */
 function answer(response: ServerResponse, status: number, text: string): void {
   if (response.headersSent || response.destroyed) return void response.destroy()
   response.writeHead(status, { 'Content-Type': 'text/plain', Connection: 'close' })

@@ -4,13 +4,14 @@ import type { NetworkUse } from '../../contracts/sandbox.types.ts'
 import { EgressRefused, openUpstream, type UpstreamOptions } from './open-upstream.ts'
 
 export interface EgressLimits {
-  /** Bytes of one sandbox in both directions, small pieces as one KiB each. @default 2 GiB: a big wheel or two */
+  /** Limit on the bytes of one sandbox in both directions; a small piece counts as one KiB. @default 2 GiB, enough for one or two
+   *  large wheels */
   totalBytes: number
-  /** Open connections of one sandbox, to the proxy and from it. @default 64 */
+  /** Limit on open connections of one sandbox, counting those to the proxy and those from it. @default 64 */
   connections: number
-  /** One connection, from its start. @default 10 minutes */
+  /** Maximum duration of a connection. @default 10 minutes */
   connectionMs: number
-  /** Silence on a connection. @default 60 s */
+  /** Maximum silence on a connection. @default 60 s */
   idleMs: number
 }
 
@@ -21,26 +22,26 @@ export const EGRESS_LIMITS: EgressLimits = {
   idleMs: 60_000,
 }
 
-/** What a piece of data costs at least: the worker reads, counts and writes a byte as it does a kilobyte. */
+/** Minimum cost of a piece of data, because the worker spends the same effort on a byte as on a kilobyte. */
 export const PIECE_BYTES = 1024
 
-/** What a piece costs beside its own bytes. */
+/** The cost of a piece beyond its own bytes. */
 export function shortageOf(piece: Buffer): number {
   return Math.max(0, PIECE_BYTES - piece.length)
 }
 
-/** Names in a record are the agent's text: few and short. */
+/** Names in a record are text from the agent, so they are limited in number and length. */
 const MAX_NAMES = 10
 const MAX_NAME = 100
 
 export type Spend = (bytes: number) => void
 
-/** What one sandbox has to do with the world: connections to allowed hosts, bounded and counted. */
+/** Connections of one sandbox to allowed hosts, limited and counted. */
 export class MeteredUpstreams {
   readonly #options: UpstreamOptions
   readonly #limits: EgressLimits
   readonly #open = new Set<Socket>()
-  /** Connections that are being opened. */
+  /** Number of connections that are being opened. */
   #opening = 0
   #use = noUse()
   #totalBytes = 0
@@ -50,7 +51,7 @@ export class MeteredUpstreams {
     this.#limits = limits
   }
 
-  /** @throws EgressRefused where the host is not allowed, or a limit is used up */
+  /** @throws EgressRefused if the host is not allowed or a limit is exhausted */
   async open(host: string, port: number): Promise<Socket> {
     const { totalBytes, connections } = this.#limits
     if (this.#totalBytes > totalBytes) throw new EgressRefused(`more than ${totalBytes} bytes in all`)
@@ -68,8 +69,8 @@ export class MeteredUpstreams {
     }
   }
 
-  /** Counts and bounds both directions; when one side ends, the other is ended. `sent`: where the client's bytes come from.
-   *  @returns what takes more from the sandbox's volume */
+  /** Counts and limits both directions. When one side ends, the other is ended. `sent` yields the client's bytes.
+   *  @returns a function that charges further bytes to the sandbox's volume */
   join(client: Duplex, upstream: Socket, sent: Readable): Spend {
     this.#use.opened += 1
     const stop = (): void => {
@@ -93,19 +94,19 @@ export class MeteredUpstreams {
     client.on('error', stop)
     upstream.on('close', () => {
       clearTimeout(timer)
-      // The client may still read what came, and may never close its own side.
+      // The client may still read what has arrived, and may never close its own side.
       if (!client.destroyed) timer = setTimeout(stop, idleMs)
     })
     client.on('close', () => {
       clearTimeout(timer)
       stop()
     })
-    // The client left while its upstream was being opened; its end event came earlier.
+    // The client disconnected while its upstream was being opened, so its end event has already passed.
     if (client.destroyed || upstream.destroyed) stop()
     return spend
   }
 
-  /** @returns the name as it may be shown */
+  /** @returns the name in a form that is safe to log */
   countRefusal(name: string): string {
     this.#use.refused += 1
     const shown = name.slice(0, MAX_NAME)
@@ -114,7 +115,7 @@ export class MeteredUpstreams {
     return shown
   }
 
-  /** What was counted since it was last asked. */
+  /** Returns the usage since the last call. */
   takeUse(): NetworkUse {
     const taken = this.#use
     this.#use = noUse()

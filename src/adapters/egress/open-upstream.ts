@@ -5,9 +5,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { type HostRequest, isAllowedHost } from '../../domain/allowed-hosts.ts'
 import { isPublicAddress, type Nat64Prefix, nat64PrefixesOf } from './public-address.ts'
 
-/** The recipe does not allow it, or the name leads into the host's own networks. */
+/** The recipe does not allow the host, or its name resolves to the host's own networks. */
 export class EgressRefused extends Error {}
-/** Allowed, but not reached. */
+/** The host is allowed but was not reached. */
 export class EgressFailed extends Error {}
 
 export interface UpstreamOptions extends DialOptions {
@@ -17,11 +17,11 @@ export interface UpstreamOptions extends DialOptions {
 type Resolve = (host: string) => Promise<string[]>
 
 export interface DialOptions {
-  /** @default the host's name servers; where any address may be reached, the host's resolver */
+  /** @default the host’s name servers; if any address may be reached, the host’s resolver */
   resolve?: Resolve
-  /** Only ever called with an address that was checked. @default TCP */
+  /** Only called with an address that was checked. @default TCP */
   dial?: (at: { address: string; port: number }) => Socket
-  /** Ends the look-up and the dialling. */
+  /** Aborts the look-up and the connection. */
   signal?: AbortSignal
 }
 
@@ -32,18 +32,18 @@ const DIAL_MS = 10_000
 const NAT64_MS = 600_000
 /** After a question about it that was not answered. */
 const NAT64_AGAIN_MS = 60_000
-/** A name with many dead addresses would hold the agent's turn for long. */
+/** A name with many dead addresses would delay the agent’s turn. */
 const MAX_ADDRESSES = 3
 
-/** Connects to an allowed host. A name that is not allowed is not looked up either: questions to a name server leave the host too.
- *  What is checked is the very address that is connected to, so an answer that changes from one question to the next is of no use. */
+/** Connects to an allowed host. A disallowed name is not resolved, because a DNS query leaves the host too. The connection uses
+ *  exactly the address that was checked, so a name that changes its answer between queries gains nothing. */
 export async function openUpstream(target: HostRequest, options: UpstreamOptions): Promise<Socket> {
   if (isIP(target.host.replace(/^\[|\]$/g, '')) !== 0) throw new EgressRefused('an address instead of a name')
   if (!isAllowedHost(target, options.allowed)) throw new EgressRefused('not on the allow list')
   return dialPublic(target, options)
 }
 
-/** Connects to a public address of a host, and to no other but where the operator allows it.
+/** Connects to a public address of a host, and to other addresses only if the operator allows it.
  *  @throws EgressRefused, EgressFailed */
 export async function dialPublic(
   { host, port }: HostRequest,
@@ -57,7 +57,7 @@ export async function dialPublic(
   const nat64 = asksFirst ? await withinTime(nat64Of(options.resolve ?? resolveV6), RESOLVE_MS, signal) : []
   const isOpen = (address: string): boolean => mayReachAny === true || isPublicAddress(address, { nat64 })
   const open = addresses.filter(isOpen).slice(0, MAX_ADDRESSES)
-  if (open.length === 0) throw new EgressRefused('the name leads to no public address')
+  if (open.length === 0) throw new EgressRefused('the name resolves to no public address')
   for (const [index, address] of open.entries()) {
     try {
       return await dialled(dial({ address, port }), signal)
@@ -69,7 +69,7 @@ export async function dialPublic(
   throw new EgressFailed('no address')
 }
 
-/** A host that the operator names may stand in the host's own file of names, or below its search domain. */
+/** A host that the operator names may be in the host's own hosts file, or below its search domain. */
 async function resolveOnHost(host: string): Promise<string[]> {
   try {
     return (await lookup(host, { all: true })).map(({ address }) => address)
@@ -79,8 +79,8 @@ async function resolveOnHost(host: string): Promise<string[]> {
 }
 
 /**
- * Asks the host's name servers for this name and no other. `getaddrinfo` appends the host's search domains, below which a name belongs
- * to another owner; and while a name server is silent it holds one of the two look-ups that a process makes at once.
+ * Asks the host's name servers for exactly this name. `getaddrinfo` appends the host's search domains, below which a name belongs to
+ * another owner. While a name server is silent, it also occupies one of the two look-ups that a process runs at once.
  */
 async function resolvePublic(host: string): Promise<string[]> {
   const resolver = new Resolver({ timeout: RESOLVE_MS / 4, tries: 2 })
@@ -88,7 +88,7 @@ async function resolvePublic(host: string): Promise<string[]> {
   const found = await Promise.allSettled([resolver.resolve4(host), resolver.resolve6(host)])
   clearTimeout(timer)
   const [v4 = [], v6 = []] = found.map((answer) => (answer.status === 'fulfilled' ? answer.value : []))
-  // In turn: the host may have addresses of one family alone.
+  // Alternates the families, because the host may have addresses of only one family.
   const addresses = Array.from({ length: Math.max(v4.length, v6.length) }, (_, index) => [v4[index], v6[index]])
   const known = addresses.flat().filter((address) => address !== undefined)
   const [failure] = found.filter((answer) => answer.status === 'rejected')
@@ -154,7 +154,7 @@ function dialled(socket: Socket, signal?: AbortSignal): Promise<Socket> {
     settle()
     reject(new EgressFailed(error.message, { cause: error }))
   }
-  // Never removed: an error before the owner adds its own listener would end the worker.
+  // Never removed, because an error before the owner adds its own listener would end the worker.
   socket.on('error', onError)
   socket.once('connect', () => {
     settle()

@@ -1,7 +1,7 @@
 import { BlockList, isIP } from 'node:net'
 import { networkInterfaces } from 'node:os'
 
-/** IPv4 that is not of the public internet (IANA special-purpose registry), multicast and reserved ones with it. */
+/** IPv4 ranges that are not public (IANA special-purpose registry), including multicast and reserved ones. */
 const CLOSED_V4 = [
   ['0.0.0.0', 8],
   ['10.0.0.0', 8],
@@ -19,7 +19,8 @@ const CLOSED_V4 = [
   ['224.0.0.0', 3],
 ] as const
 
-/** Within 2000::/3, the only global unicast: documentation, and ranges that embed an unchecked IPv4 address. */
+/** Ranges within 2000::/3, the only global unicast range, that are not public: documentation, and ranges that embed an unchecked
+ *  IPv4 address. */
 const CLOSED_V6 = [
   ['2001::', 23],
   ['2001:db8::', 32],

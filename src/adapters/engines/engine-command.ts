@@ -15,20 +15,20 @@ import {
 export interface EngineCommandInput {
   recipe: Pick<Recipe, 'policyServer' | 'trainer' | 'rft' | 'reinforce' | 'evaluate'>
   launch: EngineLaunchRecipe
-  /** With the paths of this host. */
+  /** Its paths are those of this host. */
   policy: PolicyRef
   publish: 'restart' | 'reload'
   index: number
   url: string
-  /** Of the embedded server: what runs it, and where it remembers what it serves. */
+  /** For the embedded server: the program that runs it, and the file that records what it serves. */
   embedded: { python: string; env: Record<string, string>; state: string }
   /** Whether the worker has a key for the engines, in `KEY_VARIABLE`. */
   hasKey: boolean
 }
 
 /**
- * Whether engines that share a GPU with training jobs sleep through them, where others are ended and started again: vLLM that reads new
- * weights in place does. A trainer on the CPU leaves it its GPU.
+ * Returns whether engines that share a GPU with training jobs sleep during them. Only a vLLM that loads new weights in place can sleep;
+ * other engines are stopped and started again. A trainer on the CPU does not need the engine's GPU.
  */
 export function sleepsThroughTraining(
   { policyServer: { kind, launch }, trainer }: Pick<Recipe, 'policyServer' | 'trainer'>,
@@ -40,7 +40,8 @@ export function sleepsThroughTraining(
 const KEY_VARIABLE = 'LONGHAUL_POLICY_API_KEY'
 
 /**
- * How a replica is started: by the command that `longhaul policy-server command` prints, with the recipe's own flags and variables.
+ * Builds the start command of a replica: the one that `longhaul policy-server command` prints, with the recipe's own flags and
+ * variables.
  * @throws LonghaulError `Config.Invalid`
  */
 export async function engineCommand(input: EngineCommandInput): Promise<StartCommand> {
@@ -90,7 +91,7 @@ async function startOfEngine(
   )
 }
 
-/** Weights come by a request, and the server remembers them: a process that is started again serves what the last one did. */
+/** Weights arrive by a request, and the server records them, so a restarted process serves what the previous one did. */
 function startOfEmbedded({ launch, url, embedded, hasKey }: EngineCommandInput): StartCommand {
   if (!isLoopback(launch.host) && !hasKey) {
     throw invalid(`expected a key for engines at ${launch.host}: set ${KEY_VARIABLE} for every worker`)
@@ -101,7 +102,7 @@ function startOfEmbedded({ launch, url, embedded, hasKey }: EngineCommandInput):
   return inTheRecipe(() => withFurtherFlags({ environment: embedded.env, command }, launch.arguments))
 }
 
-/** The command's own words are those of `longhaul policy-server command`; here a recipe says them. */
+/** Adapts an error to the recipe: the command names its own options, which are recipe keys here. */
 function inTheRecipe(start: () => StartCommand): StartCommand {
   try {
     return start()
@@ -122,7 +123,7 @@ function longestContext({ rft, reinforce, evaluate }: EngineCommandInput['recipe
   return Math.max(
     rft?.context ?? 0,
     ...(reinforce?.stages ?? []).map(({ context }) => context),
-    // Recipes stored by an older version know no limits.
+    // Recipes stored by an older version have no limits.
     ...Object.values(evaluate.limits ?? {}).map(({ context }) => context),
     evaluate.context,
   )

@@ -12,18 +12,19 @@ export interface EngineEnd {
 
 export interface EngineProcess {
   identity: HostProcess
-  /** When the engine itself has ended; its children may still live until `stop`. */
+  /** Resolves when the engine itself has exited. Its children may live until `stop`. */
   ended: Promise<EngineEnd>
-  /** TERM, a grace time, then KILL for all of its processes. */
+  /** Sends TERM, waits for the grace period, then sends KILL to all of its processes. */
   stop(): Promise<void>
 }
 
-/** Grace time for requests under way; an engine writes nothing that it would need later. */
+/** Grace period for requests in flight. An engine writes nothing that it would need later. */
 const GRACE_MS = 5_000
 
 /**
- * Runs the engine as a child. A subshell beside it reads from a pipe of ours: when we die, in whatever way, the pipe ends, and the
- * subshell kills the whole group. TERM reaches the shells too; they outlast it, so that the engine's own end decides.
+ * Runs the engine as a child of a shell. A subshell reads from a pipe of this process. If this process dies for any reason, the pipe
+ * closes and the subshell kills the whole process group. TERM reaches the shells too, but they outlive it, so that the engine's own
+ * exit is reported.
  */
 const WITH_WATCH = `
 exec 3<&0 </dev/null
@@ -41,12 +42,12 @@ export interface StartEngineInput {
   start: StartCommand
   /** Working directory. */
   directory: string
-  /** For sockets and other files that a killed engine leaves. */
+  /** Directory for sockets and other files that a killed engine leaves behind. */
   temporary: string
   log: string
 }
 
-/** Starts an engine in a process group of its own that cannot outlive this process. */
+/** Starts an engine in its own process group, which cannot outlive this process. */
 export async function startEngine({ start, directory, temporary, log }: StartEngineInput): Promise<EngineProcess> {
   const output = await open(log, 'a')
   try {
@@ -56,7 +57,7 @@ export async function startEngine({ start, directory, temporary, log }: StartEng
       stdio: ['pipe', output.fd, output.fd],
       env: { ...process.env, TMPDIR: temporary, ...start.environment },
     })
-    // The other end may be gone before us.
+    // The other end may have closed first.
     child.stdin?.on('error', () => undefined)
     const ended = endOf(child)
     const pid = await startedPid(child)
@@ -80,7 +81,7 @@ function startedPid(child: ChildProcess): Promise<number> {
   })
 }
 
-/** The subshell that watches keeps the group, so its number, ours until the last signal. */
+/** The watching subshell keeps the group alive, so the group's id stays ours until the last signal. */
 async function stopGroup(group: number, ended: Promise<EngineEnd>): Promise<void> {
   const grace = new AbortController()
   if (signalGroup(group, 'SIGTERM')) {

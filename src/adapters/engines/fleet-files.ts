@@ -5,15 +5,16 @@ import type { HostProcess } from '../../platform/processes.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
 import type { StartCommand } from '../policy-server/start-command.ts'
 
-/** What a worker wants of the engines of a run. The keeper of the run's directory reads it; without it all engines end. */
+/** The engines of a run that a worker requests. The keeper of the run's directory reads the plan and ends all engines if there is
+ *  none. */
 export interface FleetPlan {
   run: string
-  /** Workflow id: when that workflow has closed, no engine is needed. */
+  /** Workflow id. After that workflow has closed, no engine is needed. */
   owner: string
-  /** Engines end when no worker gave a sign of life for this long. */
+  /** Engines end if no worker renews the lease for this long. */
   leaseMs: number
   startTimeoutMs: number
-  /** Empty where the engines are parked. */
+  /** Empty if the engines are parked. */
   engines: EnginePlan[]
 }
 
@@ -21,18 +22,18 @@ export interface EnginePlan {
   /** `engine-0` */
   name: string
   url: string
-  /** Grows when a running engine has to be ended and started by `start`. */
+  /** Increases when a running engine must be stopped and started with `start`. */
   generation: number
-  /** What the next start serves: a reload in place changes it without a new generation. */
+  /** The policy of the next start. A reload in place changes it without a new generation. */
   policy: PolicyVersion
-  /** It sleeps through a training job: one that dies meanwhile is started after it. @default false */
+  /** It sleeps through a training job. An engine that dies meanwhile is restarted after the job. @default false */
   isAsleep?: boolean
   start: StartCommand
 }
 
 export type EnginePhase = 'starting' | 'serving' | 'pausing' | 'failed' | 'ended'
 
-/** What the keeper says of one engine. */
+/** The state of one engine as reported by the keeper. */
 export interface EngineState {
   name: string
   url: string
@@ -40,13 +41,13 @@ export interface EngineState {
   phase: EnginePhase
   /** ms since 1970 */
   sinceMs: number
-  /** Of this generation, the first one too. */
+  /** Number of starts in this generation, including the first. */
   starts: number
-  /** Leader of the group of all its processes; null while there is none. */
+  /** Leader of the group of all its processes; null if there is none. */
   process: HostProcess | null
-  /** Why it does not serve, or ended last. */
+  /** Why it does not serve, or why it last ended. */
   problem: string | null
-  /** What it prints. */
+  /** File with its output. */
   log: string
 }
 
@@ -82,13 +83,13 @@ export async function writeJson(path: string, value: FleetPlan | FleetState): Pr
   await writeFileAtomically(path, `${JSON.stringify(value, null, 2)}\n`)
 }
 
-/** A sign of life of a worker that still needs the engines. */
+/** Renews the lease, as a worker that still needs the engines does. */
 export async function renewLease({ lease }: FleetFiles, nowMs: number = Date.now()): Promise<void> {
   const now = new Date(nowMs)
   await utimes(lease, now, now).catch(() => writeFileAtomically(lease, ''))
 }
 
-/** Infinite where no worker ever gave one. */
+/** Returns infinity if no worker has ever renewed it. */
 export async function leaseAgeMs({ lease }: FleetFiles, nowMs: number = Date.now()): Promise<number> {
   const mtimeMs = (await stat(lease).catch(() => null))?.mtimeMs
   return mtimeMs === undefined ? Number.POSITIVE_INFINITY : nowMs - mtimeMs

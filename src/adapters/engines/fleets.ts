@@ -18,31 +18,31 @@ import {
   writeJson,
 } from './fleet-files.ts'
 
-/** From the start of a keeper to its first word. */
+/** Maximum time from a keeper's start to its first report. */
 const KEEPER_START_MS = 60_000
-/** An ending keeper waits for the grace time of its engines. */
+/** An ending keeper waits for the grace period of its engines. */
 const KEEPER_GRACE_MS = 20_000
 const POLL_MS = 100
 
-/** The engines of the runs that this host serves, each run in a directory of its own. */
+/** The engines of the runs that this host serves, with one directory per run. */
 export interface Fleets {
   plan(run: string): Promise<FleetPlan | null>
-  /** Null before the keeper's first word. */
+  /** Null before the keeper's first report. */
   look(run: string): Promise<FleetState | null>
-  /** Puts a plan in the place of the last one, and makes sure that a keeper runs. Engines that it still names go on. */
+  /** Replaces the plan and ensures that a keeper runs. Engines that the new plan still names continue. */
   want(plan: FleetPlan): Promise<void>
-  /** A sign of life; starts a keeper where it died. Its engines died with it. @returns false where no engine is wanted any more */
+  /** Renews the lease, and restarts a keeper that died together with its engines. @returns false if no engine is requested any more */
   renew(run: string): Promise<boolean>
-  /** Ends the engines of a run, then forgets them; their output stays where one of them failed. */
+  /** Ends the engines of a run and removes their files. Their output is kept if one of them failed. */
   end(run: string): Promise<void>
-  /** Ends them until the next sign of life. @returns whether a keeper lived */
+  /** Ends the engines until the next renewal. @returns whether a keeper was alive */
   stop(run: string): Promise<boolean>
   list(): Promise<FleetPlan[]>
 }
 
 /**
- * The folder of the fleets whose runs one Temporal namespace knows. The workers of two namespaces may share a host and `LONGHAUL_ENGINES`;
- * neither can ask its server about the runs of the other, and would take them for runs that are over.
+ * Returns the folder of the fleets of one Temporal namespace. Workers of two namespaces may share a host and `LONGHAUL_ENGINES`.
+ * Neither can ask its server about the other's runs, and it would take them for closed ones.
  */
 export function fleetsRoot(enginesDir: string, namespaceId: string): string {
   return join(enginesDir, encodeURIComponent(namespaceId))
@@ -51,7 +51,7 @@ export function fleetsRoot(enginesDir: string, namespaceId: string): string {
 /** @param root directory on a disk of this host, from `fleetsRoot` */
 export function openFleets(root: string): Fleets {
   const filesOf = (run: string): FleetFiles => fleetFiles(join(root, encodeURIComponent(run)))
-  /** Of one run, by whichever process. */
+  /** Excludes other processes that work on the same run. */
   const alone = async <T>(run: string, work: (files: FleetFiles) => Promise<T>): Promise<T> => {
     await makeDirectory(root)
     const files = filesOf(run)
@@ -91,8 +91,8 @@ export function openFleets(root: string): Fleets {
 }
 
 /**
- * Ends the engines of all runs of all namespaces below a directory: their stack goes down. Plans stay, so that the first sign of life of a
- * later worker starts the engines of runs that go on. @returns how many runs had some
+ * Ends the engines of all runs of all namespaces below a directory, when their stack stops. Plans are kept, so that the first renewal
+ * by a later worker starts the engines of runs that continue. @returns how many runs had engines
  */
 export async function stopAllFleets(enginesDir: string): Promise<number> {
   const namespaces = await readdir(enginesDir).catch(() => [])
@@ -103,7 +103,7 @@ export async function stopAllFleets(enginesDir: string): Promise<number> {
   return (await Promise.all(stopped)).flat().filter((hadSome) => hadSome).length
 }
 
-/** A killed keeper takes its engines along. */
+/** The engines of a killed keeper die with it. */
 async function stopKeeper(files: FleetFiles): Promise<FleetState | null> {
   const state = await readState(files)
   if (state !== null) await stopSession(state.keeper, KEEPER_GRACE_MS)
@@ -111,7 +111,7 @@ async function stopKeeper(files: FleetFiles): Promise<FleetState | null> {
 }
 
 async function endFleet(files: FleetFiles): Promise<void> {
-  // First, so that a keeper that starts now finds nothing to keep.
+  // Removed first, so that a keeper that starts now finds no plan.
   await rm(files.plan, { force: true })
   const state = await stopKeeper(files)
   const hasFailed = state?.engines.some(({ phase }) => phase === 'failed') === true
@@ -128,7 +128,7 @@ async function seeToKeeper(files: FleetFiles): Promise<void> {
   try {
     const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
     const program = fileURLToPath(new URL(`./keep-engines.${extension}`, import.meta.url))
-    // In a session of its own, so that neither a worker's restart nor its death ends it.
+    // Runs in its own session, so that neither a restart nor the death of the worker ends it.
     const child = spawn(process.execPath, [program, files.directory], {
       cwd: files.directory,
       detached: true,
@@ -151,6 +151,6 @@ async function seeToKeeper(files: FleetFiles): Promise<void> {
   }
   throw new LonghaulError({
     code: 'Model.EngineFailed',
-    message: `Expected the process that keeps the engines to start, it ended with ${exit ?? 'no word'}. The end of ${files.keeperLog}:\n${await tailOf(files.keeperLog)}`,
+    message: `Expected the process that keeps the engines to start, but it exited with ${exit ?? 'no exit code'}. The end of ${files.keeperLog}:\n${await tailOf(files.keeperLog)}`,
   })
 }

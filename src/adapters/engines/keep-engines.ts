@@ -1,4 +1,5 @@
-/** Entry of the process that keeps the engines of one run: `node keep-engines.ts DIRECTORY`. Ends on SIGTERM, with its engines. */
+/** Entry point of the process that keeps the engines of one run: `node keep-engines.ts DIRECTORY`. On SIGTERM it ends with its
+ *  engines. */
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { fleetFiles } from './fleet-files.ts'
 import { keepEngines } from './keeper.ts'
@@ -7,11 +8,11 @@ const [, , directory] = process.argv
 if (directory === undefined) throw new Error('Expected the directory of a run’s engines')
 const ending = new AbortController()
 for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => ending.abort())
-// The terminal of the worker that started it may close.
+// The terminal of the worker that started this process may close.
 process.on('SIGHUP', () => undefined)
 
 const files = fleetFiles(directory)
-// A keeper that is ending holds it for a moment.
+// A keeper that is ending holds the lock for a moment.
 await withDirectoryLock({ path: files.lock, timeoutMs: 30_000 }, () =>
   keepEngines({
     files,

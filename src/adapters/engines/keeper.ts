@@ -18,24 +18,24 @@ import {
   writeJson,
 } from './fleet-files.ts'
 
-/** A plan is one small file: reading it often is cheap. */
+/** A plan is one small file, so frequent reads are cheap. */
 const POLL_MS = 250
-/** One question whether an engine is well. A busy one may answer late. */
+/** Limit of one health check. A busy engine may answer late. */
 const HEALTH_MS = 10_000
-/** Between two of them, of an engine that serves. */
+/** Interval between health checks of a serving engine. */
 const ASK_EVERY_MS = 5_000
-/** An engine that lives and answers no question for this long hangs: it is ended and started again. */
+/** A live engine that answers no health check for this long hangs. It is stopped and started again. */
 const SILENT_MS = 10 * 60_000
-/** A port whose last holder was killed a moment ago. */
+/** How long to wait for a port whose last holder was just killed. */
 const PORT_WAIT_MS = 5_000
-/** First pause before another start; doubles up to the last. */
+/** First pause before a restart. It doubles up to the last one. */
 const FIRST_PAUSE_MS = 1_000
 const LAST_PAUSE_MS = 60_000
-/** An engine that served this long has recovered: its next pause is the first again. */
+/** An engine that served this long has recovered, so its pauses start over. */
 const STEADY_MS = 10 * 60_000
-/** Starts without a first answer, one after another, of a cause that we do not know. */
+/** Limit on consecutive starts without a first answer, for an unknown cause. */
 const MOST_FAILED_STARTS = 3
-/** Ends of an engine that had answered, each sooner than `STEADY_MS`. */
+/** Limit on deaths of an engine that had answered, each sooner than `STEADY_MS`. */
 const MOST_DEATHS = 10
 
 export interface KeeperInput {
@@ -46,8 +46,8 @@ export interface KeeperInput {
 }
 
 /**
- * Keeps the engines of one run as its plan says: starts them, starts again what dies, and ends all of them when the plan is gone or no
- * worker has given a sign of life for as long as the lease says. A process of its own, so that a worker's restart costs no engine.
+ * Keeps the engines of one run according to its plan. It starts them, restarts those that die, and ends all of them if the plan is
+ * removed or no worker renews the lease in time. It is a separate process, so that a worker's restart ends no engine.
  */
 export async function keepEngines({ files, signal, log }: KeeperInput): Promise<void> {
   const kept = new Map<string, KeptEngine>()
@@ -72,7 +72,7 @@ async function isLeased(files: FleetFiles, { leaseMs }: FleetPlan, log: (line: s
 
 type Context = { files: FleetFiles; tell: () => Promise<void>; log: (line: string) => void }
 
-/** Ends what the plan no longer names, then starts what it names. */
+/** Ends the engines that the plan no longer names, then starts those that it names. */
 async function followPlan(kept: Map<string, KeptEngine>, plan: FleetPlan | null, context: Context): Promise<void> {
   const wanted = new Map(plan?.engines.map((one) => [one.name, one]))
   const over = [...kept].filter(([name, engine]) => wanted.get(name)?.generation !== engine.generation)
@@ -91,7 +91,7 @@ async function followPlan(kept: Map<string, KeptEngine>, plan: FleetPlan | null,
   }
 }
 
-/** Writes states one after another: two renames must not arrive in the wrong order. */
+/** Writes states one after another, so that two renames cannot arrive in the wrong order. */
 function createTeller(files: FleetFiles, kept: ReadonlyMap<string, KeptEngine>): () => Promise<void> {
   const keeper = identifyOnHost(process.pid)
   let writing: Promise<void> = Promise.resolve()
@@ -103,12 +103,12 @@ function createTeller(files: FleetFiles, kept: ReadonlyMap<string, KeptEngine>):
   }
 }
 
-/** How one process of an engine came to its end. */
+/** How one process of an engine ended. */
 type Life = { kind: 'ended' } | { kind: 'not-started'; why: string; isFinal: boolean } | { kind: 'died'; why: string }
 
-/** One engine in one generation: at most one process at a time. */
+/** One engine in one generation, with at most one process at a time. */
 class KeptEngine {
-  /** What the next process is started by. */
+  /** The plan for the next process. */
   plan: EnginePlan
   readonly generation: number
   state: EngineState
@@ -147,7 +147,7 @@ class KeptEngine {
     let failedStarts = 0
     let deaths = 0
     for (;;) {
-      // Its memory is a training job's.
+      // A training job uses its memory.
       while (this.plan.isAsleep === true && !signal.aborted) await pause(POLL_MS, signal)
       if (signal.aborted) break
       const startedMs = Date.now()
@@ -171,7 +171,7 @@ class KeptEngine {
     await this.#enter('ended', {})
   }
 
-  /** One process from its start to its end. */
+  /** Runs one process from its start to its end. */
   async #live(): Promise<Life> {
     const { signal } = this.#ending
     const { files } = this.#context
@@ -180,12 +180,13 @@ class KeptEngine {
     const port = Number(new URL(url).port)
     if (!(await this.#untilFree(port))) {
       if (signal.aborted) return { kind: 'ended' }
-      // Of an engine that had served it may be free again a little later.
+      // The port of an engine that had served may become free a little later.
       return { kind: 'not-started', why: portInUse(port), isFinal: this.state.starts === 1 }
     }
     await rotateLog(this.state.log)
     const from = (await stat(this.state.log).catch(() => null))?.size ?? 0
-    // Short, because a socket's path may have some hundred characters, and known, so that the next process finds what a killed one left.
+    // Short, because a socket's path is limited to about a hundred characters, and deterministic, so that the next process finds what a
+    // killed one left.
     const temporary = join(tmpdir(), `lh-${sha256Hex(join(files.directory, this.plan.name)).slice(0, 8)}`)
     await rm(temporary, { recursive: true, force: true })
     await makeDirectory(temporary)
@@ -223,7 +224,7 @@ class KeptEngine {
         const why = `It did not answer within ${seconds} s: raise policyServer.launch.startTimeoutS. Its last words:\n${await tailOf(this.state.log)}`
         return { kind: 'not-started', why, isFinal: true }
       } else if (hasServed && Date.now() - answeredMs > SILENT_MS) {
-        return { kind: 'died', why: `It lived and gave no answer for ${SILENT_MS / 60_000} minutes` }
+        return { kind: 'died', why: `It was alive but did not answer for ${SILENT_MS / 60_000} minutes` }
       }
       await Promise.race([ended, pause(hasServed ? ASK_EVERY_MS : POLL_MS, signal)])
     }
@@ -264,18 +265,18 @@ class KeptEngine {
   }
 }
 
-/** What a shell ends with. */
+/** Exit code of a shell for a program that is not found. */
 const NOT_FOUND = 127
 const NOT_EXECUTABLE = 126
 const BY_SIGNAL = 128
 
-/** Of the engine, which the shell around it reports as a status. */
+/** Returns the signal that ended the engine, which the shell around it reports as an exit status. */
 function signalOf({ code, signal }: EngineEnd): string | null {
   if (signal !== null || code === null || code <= BY_SIGNAL) return signal
   return Object.entries(constants.signals).find(([, number]) => number === code - BY_SIGNAL)?.[0] ?? null
 }
 
-/** The key of an engine is read by a shell around it. */
+/** Returns the engine's program: a shell that reads the key may wrap it. */
 function programOf([program = '', ...rest]: readonly string[]): string {
   return program === 'sh' ? (rest[3] ?? program) : program
 }
@@ -284,7 +285,7 @@ function portInUse(port: number): string {
   return `Another process on ${hostname()} listens on port ${port}: end that process (\`ss -ltnp 'sport = :${port}'\` names it), or choose another port in policyServer.launch.port`
 }
 
-/** One question, answered within seconds; never throws. */
+/** Sends one health check, with a limit of seconds. Never throws. */
 async function isWell(url: string, signal: AbortSignal): Promise<boolean> {
   try {
     const answer = await fetch(`${url}/health`, { signal: AbortSignal.any([signal, AbortSignal.timeout(HEALTH_MS)]) })

@@ -1,23 +1,23 @@
-/** Rows as Parquet, one group of rows after the other: memory holds a group, never the file. */
+/** Writes rows as Parquet, one row group after another, so that memory holds one group and never the whole file. */
 import { ByteWriter, ParquetWriter, type SchemaElement } from 'hyparquet-writer'
 import type { ScalarType, TableColumn, TableType, TableValue } from '../../contracts/exports.types.ts'
 import type { ExportSink } from './write-export.ts'
 
 export interface ParquetInput {
   columns: readonly TableColumn[]
-  /** Values in the order of the columns. */
+  /** Values in column order. */
   rows: AsyncIterable<readonly TableValue[]>
-  /** Kept in the file's footer. */
+  /** Stored in the file's footer. */
   metadata: Record<string, string>
 }
 
-/** A group is closed by whichever comes first; trajectories are a thousand times as large as rows of a table. */
+/** A row group is closed at the first limit that is reached. Trajectories are a thousand times larger than rows of a table. */
 const ROWS_OF_A_GROUP = 2_000
 const BYTES_OF_A_GROUP = 16_000_000
 
 /**
- * Equal rows give equal bytes: nothing in the file tells when or where it was made. At least one row: the library's file without a
- * group of rows is refused by Arrow's Rust code.
+ * Equal rows give equal bytes: the file contains neither a time nor a machine. Requires at least one row, because Arrow's Rust code
+ * refuses a file without a row group.
  */
 export async function writeParquet(sink: ExportSink, { columns, rows, metadata }: ParquetInput): Promise<void> {
   const parquet = new ParquetWriter({
@@ -56,7 +56,7 @@ const SCALARS: Record<ScalarType, Pick<SchemaElement, 'type' | 'converted_type'>
   time: { type: 'INT64', converted_type: 'TIMESTAMP_MILLIS' },
 }
 
-/** In preorder; lists in the three levels that the format's specification asks for. */
+/** Returns the schema in preorder. Lists have the three levels that the format's specification requires. */
 function schemaOf({ name, type }: TableColumn): SchemaElement[] {
   if (typeof type === 'string') return [{ name, ...SCALARS[type], repetition_type: 'OPTIONAL' }]
   if ('list' in type) {
@@ -87,7 +87,7 @@ function toParquet(value: TableValue, type: TableType): unknown {
       return BigInt(value as number)
     case 'time':
       return new Date(value as number)
-    // Lone surrogates have no UTF-8; the replacement character stands for them.
+    // A lone surrogate has no UTF-8 encoding and is replaced by the replacement character.
     case 'text':
       return (value as string).toWellFormed()
     case 'int32':
@@ -98,7 +98,7 @@ function toParquet(value: TableValue, type: TableType): unknown {
   }
 }
 
-/** About what it takes in memory. */
+/** Approximate size in memory. */
 function sizeOf(value: TableValue): number {
   if (typeof value === 'string') return value.length
   if (typeof value !== 'object' || value === null) return 8
@@ -106,7 +106,7 @@ function sizeOf(value: TableValue): number {
   return Object.values(value).reduce<number>((sum, entry: TableValue) => sum + sizeOf(entry), 8)
 }
 
-/** The library asks to be flushed after each group of rows, and waits. */
+/** The library requests a flush after each row group and awaits it. */
 function createWriter(sink: ExportSink): ByteWriter {
   const writer = new ByteWriter()
   const flush = async (): Promise<void> => {

@@ -80,7 +80,7 @@ describe('exported files', () => {
   test('what is no regular file is never replaced, not even with force: links, devices, directories', async () => {
     await symlink('/dev/null', path)
     for (const taken of [path, '/dev/null', root]) {
-      await assert.rejects(writeExportFile({ path: taken, force: true }, say('x')), /no regular file/)
+      await assert.rejects(writeExportFile({ path: taken, force: true }, say('x')), /not a regular file/)
     }
     assert.deepEqual(await beside(), ['out'])
   })
@@ -114,7 +114,7 @@ describe('exported files', () => {
     await writeFile(join(home, 'thesis.tex'), 'years')
     await assert.rejects(
       writeExportDirectory({ path: home, force: true }, async () => ({})),
-      /no directory that an export made/,
+      /was not made by an export/,
     )
     assert.deepEqual(await readdir(home), ['thesis.tex'])
   })

@@ -1,4 +1,4 @@
-/** Files that appear whole or not at all, and never in the place of another one unless that is asked for. */
+/** Writes files atomically, and replaces existing ones only on request. */
 import { createHash, randomUUID } from 'node:crypto'
 import { type FileHandle, link, lstat, mkdir, open, readdir, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
@@ -16,14 +16,14 @@ export interface WrittenFile {
 
 export interface ExportPlace {
   path: string
-  /** Whether an older export there is replaced. */
+  /** Whether an older export is replaced. */
   force: boolean
 }
 
-/** Texts are gathered until they are worth a write. */
+/** Text is buffered up to this size before a write. */
 const BUFFER_CHARS = 1 << 18
 
-/** @throws LonghaulError `Config.Invalid` where the path is taken */
+/** @throws LonghaulError `Config.Invalid` if the path is taken */
 export async function writeExportFile(
   { path, force }: ExportPlace,
   write: (sink: ExportSink) => Promise<void>,
@@ -42,26 +42,26 @@ export async function writeExportFile(
 }
 
 export interface ExportDirectory {
-  /** @param name path below the directory */
+  /** @param name path relative to the directory */
   write(name: string, write: (sink: ExportSink) => Promise<void>): Promise<WrittenFile>
 }
 
-/** In every exported directory, written last: a directory without it is none that may be replaced. */
+/** Written last into every exported directory. A directory without it may not be replaced. */
 const MARK = 'export.json'
-/** As `sha256sum -c` reads it. */
+/** In the format of `sha256sum -c`. */
 const SUMS = 'SHA256SUMS'
 
 export interface WrittenDirectory {
-  /** Beside the two that every exported directory has. */
+  /** Number of files, without the two that every exported directory has. */
   files: number
   bytes: number
-  /** Of `SHA256SUMS`, and so of everything in it. */
+  /** Hash of `SHA256SUMS`, which covers everything in it. */
   sha256: string
 }
 
 /**
- * A new directory of files; `fill` returns what `export.json` says of it.
- * @throws LonghaulError `Config.Invalid` where the path is taken
+ * Writes a new directory of files. `fill` returns the content of `export.json`.
+ * @throws LonghaulError `Config.Invalid` if the path is taken
  */
 export async function writeExportDirectory(
   { path, force }: ExportPlace,
@@ -104,19 +104,20 @@ async function requireFree(
   const found = await lstat(target).catch(ifAbsent)
   if (found === null) return
   if (kind === 'file') {
-    // A link, a device or a directory is no older export, whatever the user thinks it is.
-    if (!found.isFile()) throw taken(`Expected --out to name a new file; ${target} exists and is no regular file`)
+    // A link, a device or a directory is not an older export.
+    if (!found.isFile()) throw taken(`Expected --out to name a new file; ${target} exists and is not a regular file`)
     if (!force) throw taken(`${target} exists; --force replaces it`)
     return
   }
-  if (!found.isDirectory()) throw taken(`Expected --out to name a new directory; ${target} exists and is none`)
+  if (!found.isDirectory())
+    throw taken(`Expected --out to name a new directory; ${target} exists and is not a directory`)
   if ((await readdir(target)).length === 0) return
   if (!(await exists(join(target, MARK))))
-    throw taken(`${target} is not empty and no directory that an export made (it has no ${MARK}); name another`)
+    throw taken(`${target} is not empty and was not made by an export (it has no ${MARK}); name another`)
   if (!force) throw taken(`${target} exists; --force replaces it`)
 }
 
-/** In the same file system, so that it can be renamed. */
+/** Lies in the same file system, so that it can be renamed. */
 async function temporaryBeside(target: string): Promise<string> {
   await makeDirectory(dirname(target))
   return join(dirname(target), `.${basename(target).slice(0, 100)}.${randomUUID()}.partial`)
@@ -146,7 +147,7 @@ function createSink(handle: FileHandle): { sink: ExportSink; close(): Promise<Wr
     await handle.appendFile(data)
   }
   const flush = (): Promise<void> => {
-    // A lone surrogate has no UTF-8; the encoder writes the replacement character.
+    // A lone surrogate has no UTF-8 encoding, so the encoder writes the replacement character.
     const data = Buffer.from(text)
     text = ''
     return append(data)
@@ -170,7 +171,7 @@ function createSink(handle: FileHandle): { sink: ExportSink; close(): Promise<Wr
   }
 }
 
-/** A file that another process put there meanwhile stays, unless it may be replaced. */
+/** A file that another process created meanwhile is kept, unless it may be replaced. */
 async function place(temporary: string, target: string, force: boolean): Promise<void> {
   if (force) return rename(temporary, target)
   try {
@@ -178,17 +179,17 @@ async function place(temporary: string, target: string, force: boolean): Promise
   } catch (error) {
     const errno = errnoOf(error)
     if (errno === 'EEXIST') throw taken(`${target} exists; --force replaces it`)
-    // File systems without hard links.
+    // For file systems without hard links.
     if (errno !== 'EPERM' && errno !== 'ENOTSUP' && errno !== 'EOPNOTSUPP' && errno !== 'ENOSYS') throw error
     if (await exists(target)) throw taken(`${target} exists; --force replaces it`)
     await rename(temporary, target)
   }
 }
 
-/** Directories cannot be exchanged in one step everywhere: the older one steps aside, and is removed when the new one is there. */
+/** Not every system can exchange directories atomically. The older one is renamed first, and removed once the new one is in place. */
 async function placeDirectory(temporary: string, target: string, force: boolean): Promise<void> {
   try {
-    // Over nothing, or over an empty directory.
+    // Succeeds if nothing or an empty directory is there.
     await rename(temporary, target)
     return
   } catch (error) {

@@ -3,18 +3,18 @@ import { LonghaulError } from '../../contracts/errors.ts'
 
 export const PUBLIC_HUB = 'https://huggingface.co'
 
-/** A commit of a repository of the hub: a branch or tag may move under a published figure. */
+/** A commit id of a hub repository. Published figures need one, because a branch or tag may move. */
 export const COMMIT = /^[0-9a-f]{40}$/
 const REQUEST_TIMEOUT_MS = 120_000
 export const ATTEMPTS = 3
-/** Of one request: what a slow line brings well within the time limit. */
+/** Size of one range request, which a slow connection transfers well within the time limit. */
 export const RANGE_BYTES = 8 * 1024 * 1024
 
-/** Of an answer that is no range, unpacked: listings, small files, and files of hubs that serve no ranges. */
+/** Limit of an uncompressed answer without a range: listings, small files, and files of hubs without range support. */
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024
 
-/** A request that hangs, is refused for now or meets a broken server is made again; the last answer stands. Its body breaks off where it
- *  is longer than asked for. */
+/** Retries a request that hangs, is refused temporarily or meets a server error, and returns the last answer. The body fails if it
+ *  is longer than requested. */
 export async function patientFetch(...[url, init]: Parameters<typeof fetch>): Promise<Response> {
   const stop = init?.signal ?? null
   for (let attempt = 1; ; attempt += 1) {
@@ -44,18 +44,18 @@ function bounded(response: Response, init: RequestInit | undefined): Response {
       controller.enqueue(chunk)
     },
   })
-  // Callers read where a redirection has led to.
+  // Callers read the final address after redirects.
   return Object.defineProperty(new Response(response.body.pipeThrough(count), response), 'url', { value: response.url })
 }
 
-/** Whether another attempt may meet another answer. */
+/** Returns whether a retry may get another answer. */
 export function mayPass({ status }: Response): boolean {
   return status === 429 || status >= 500
 }
 
 /**
- * An answer that breaks off is asked for again.
- * @throws LonghaulError `Artifact.Unavailable` when it always does; HubApiError as the hub answered
+ * Reads a range. A truncated answer is requested again.
+ * @throws LonghaulError `Artifact.Unavailable` if every answer is truncated; HubApiError for other answers of the hub
  */
 export async function readRange(
   blob: Blob,
@@ -77,9 +77,9 @@ export async function readRange(
 }
 
 export interface HubPlace {
-  /** Null: the public hub. */
+  /** Null for the public hub. */
   hubUrl: string | null
-  /** A token of the hub, and the variable that it came from, for messages. */
+  /** A token for the hub, and the variable it was read from, for messages. */
   token: { variable: string; value: string | null }
 }
 
@@ -89,8 +89,8 @@ export interface Hub {
 }
 
 /**
- * The token goes to the hub alone: a file may lie on another host, whose address is signed.
- * @param send what makes the requests
+ * Connects to a hub. The token is sent only to the hub, because a file may be on another host with a signed address.
+ * @param send sends the requests
  */
 export function connectHub({ hubUrl, token }: HubPlace, send: typeof fetch = patientFetch): Hub {
   const url = (hubUrl ?? PUBLIC_HUB).replace(/\/$/, '')
@@ -107,7 +107,8 @@ export function connectHub({ hubUrl, token }: HubPlace, send: typeof fetch = pat
   }
 }
 
-/** The commit that a branch or a tag is now. @throws HubApiError as the hub answered; LonghaulError `Artifact.Unavailable` */
+/** Returns the commit that a branch or tag currently points to. @throws HubApiError for the hub's answer; LonghaulError
+ *  `Artifact.Unavailable` */
 export async function commitOf(
   hub: Hub,
   { kind, name, revision }: { kind: 'models' | 'datasets'; name: string; revision: string },

@@ -1,20 +1,20 @@
-/** Requests that write to a hub: large bodies that may take hours, and commits that are made once. */
+/** Requests that write to a hub: large bodies that may take hours, and commits that are sent only once. */
 import { ATTEMPTS, mayPass, patientFetch } from './requests.ts'
 
-/** Of an upload: no byte leaves, or no answer follows the last one. */
+/** Limit of silence during an upload: no byte is sent, or no answer follows the last one. */
 const SILENCE_MS = 120_000
-/** A commit of hundreds of large files is some work for the hub. */
+/** Committing hundreds of large files takes the hub a while. */
 const COMMIT_MS = 600_000
 
 export interface SenderInput {
-  /** Bytes of large files as they leave; negative for those that leave again. */
+  /** Number of bytes of large files as they are sent; negative for bytes that will be sent again. */
   onBytes: (count: number) => void
   signal: AbortSignal
 }
 
 /**
- * Bodies of files are sent again as a whole after a failure, and watched for silence instead of an end. A commit is sent once, because
- * an answer that is lost says nothing about the commit.
+ * Retries a failed file body from the start, and limits silence instead of the total time. A commit is sent once, because a lost answer
+ * says nothing about the commit.
  */
 export function createSender({ onBytes, signal }: SenderInput): typeof fetch {
   return (url, init) => {
@@ -36,7 +36,7 @@ async function sendBlob(
   for (let attempt = 1; ; attempt += 1) {
     let sent = 0
     const silence = new AbortController()
-    // Not cleared: it bounds the reading of the answer too.
+    // Not cleared, because it also limits the reading of the answer.
     const timer = setTimeout(() => silence.abort(new Error('nothing moved for two minutes')), SILENCE_MS).unref()
     const watched = watch(body, (count) => {
       sent += count
@@ -55,7 +55,7 @@ async function sendBlob(
   }
 }
 
-/** Says how much of a file was read, which the client of the hub leaves on disk. */
+/** Reports how much of a file was read. The hub's client streams the file from disk. */
 function watch(file: Blob, onRead: (count: number) => void): Blob {
   const count = (): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> =>
     new TransformStream({

@@ -89,8 +89,8 @@ const WRONG: [what: string, config: () => Promise<string>, says: RegExp][] = [
       ),
     /there is no user u/,
   ],
-  ['no YAML', async () => written('{'), /is no YAML/],
-  ['a server that is no address', async () => configOf('{ token: a }', 'server: nonsense'), /is no address/],
+  ['no YAML', async () => written('{'), /is not YAML/],
+  ['a server that is no address', async () => configOf('{ token: a }', 'server: nonsense'), /is not the address/],
   ['a proxy', async () => configOf('{ token: a }', 'server: https://a, proxy-url: http://p'), /proxy-url/],
   ['a password', async () => configOf('{ username: a }'), /auth-provider or a password/],
 ]

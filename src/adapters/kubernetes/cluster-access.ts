@@ -8,18 +8,19 @@ import { parse } from 'yaml'
 import { z } from 'zod'
 import { LonghaulError } from '../../contracts/errors.ts'
 
-/** What a request proves who it is with. */
+/** The credentials that authenticate a request. */
 export interface ClusterCredentials {
   cert?: string
   key?: string
   token?: string
 }
 
-/** How this process reaches a cluster: what `kubectl` would use here, read once; credentials are asked for again before they expire. */
+/** How this process reaches a cluster. The settings are those that `kubectl` would use here and are read once; credentials are
+ *  renewed before they expire. */
 export interface ClusterAccess {
-  /** Ends without a slash. */
+  /** Has no trailing slash. */
   server: string
-  /** Of the context; null where it names none. */
+  /** Namespace of the context; null if it names none. */
   namespace: string | null
   ca: string | undefined
   skipsVerification: boolean
@@ -27,11 +28,11 @@ export interface ClusterAccess {
   credentials(): Promise<ClusterCredentials>
 }
 
-/** Where a pod finds its own account. */
+/** Where a pod finds its service account. */
 const ACCOUNT = '/var/run/secrets/kubernetes.io/serviceaccount'
-/** Tokens of accounts are renewed in their file, an hour before they expire at the latest. */
+/** A kubelet renews a service account's token file at least an hour before the token expires. */
 const TOKEN_FILE_MS = 60_000
-/** Programs of clouds ask a server. */
+/** Credential programs of clouds query a server. */
 const PROGRAM_MS = 30_000
 
 const text = z.string().optional()
@@ -80,7 +81,8 @@ type ClusterEntry = z.infer<typeof CLUSTER>
 type UserEntry = z.infer<typeof USER>
 
 /**
- * The files that KUBECONFIG names, else `~/.kube/config`, else the account of the pod that this process runs in.
+ * Reads the files that KUBECONFIG names, otherwise `~/.kube/config`, otherwise the service account of the pod in which this process
+ * runs.
  * @throws LonghaulError `Config.Invalid`
  */
 export async function readClusterAccess(env: NodeJS.ProcessEnv = process.env): Promise<ClusterAccess> {
@@ -103,7 +105,7 @@ async function fromFiles(paths: readonly string[]): Promise<ClusterAccess> {
   const cluster = configs.flatMap(({ clusters }) => clusters ?? []).find(({ name }) => name === context.cluster)
   if (cluster === undefined) throw invalid(`${paths.join(', ')}: there is no cluster ${context.cluster}`)
   const user = configs.flatMap(({ users }) => users ?? []).find(({ name }) => name === context.user)
-  // Without one, the server would be asked without credentials, and its refusal would blame rights.
+  // Without a user, requests would carry no credentials, and the server's refusal would look like missing permissions.
   if (user === undefined && context.user !== '') {
     throw invalid(`${paths.join(', ')}: there is no user ${context.user}, which the context ${wanted} names`)
   }
@@ -111,7 +113,7 @@ async function fromFiles(paths: readonly string[]): Promise<ClusterAccess> {
   return { ...trust, namespace: context.namespace ?? null, credentials: credentialsOf(user?.user ?? {}) }
 }
 
-/** Paths in a file are relative to it. */
+/** Resolves paths in a kubeconfig relative to the file. */
 async function readConfig(path: string): Promise<z.infer<typeof CONFIG>> {
   const content = await readFile(path, 'utf8').catch((error: Error) => {
     throw invalid(`${path} cannot be read (${error.message})`)
@@ -120,7 +122,7 @@ async function readConfig(path: string): Promise<z.infer<typeof CONFIG>> {
   try {
     value = parse(content)
   } catch (error) {
-    throw invalid(`${path} is no YAML (${String(error).slice(0, 200)})`)
+    throw invalid(`${path} is not YAML (${String(error).slice(0, 200)})`)
   }
   const config = CONFIG.safeParse(value)
   if (!config.success) throw invalid(`${path}: ${z.prettifyError(config.error).slice(0, 300)}`)
@@ -139,7 +141,7 @@ async function readConfig(path: string): Promise<z.infer<typeof CONFIG>> {
 
 async function trustOf(cluster: ClusterEntry): Promise<Omit<ClusterAccess, 'namespace' | 'credentials'>> {
   const { server } = cluster
-  if (!URL.canParse(server)) throw invalid(`${JSON.stringify(server)} is no address of an API server`)
+  if (!URL.canParse(server)) throw invalid(`${JSON.stringify(server)} is not the address of an API server`)
   if (cluster['proxy-url'] !== undefined) throw invalid(`the cluster ${server} has a proxy-url, which is not supported`)
   return {
     server: server.replace(/\/$/, ''),
@@ -198,7 +200,7 @@ const ANSWER = z.object({
   }),
 })
 
-/** A program of a cloud, as `kubectl` asks it. */
+/** Returns credentials from a cloud's program, called as `kubectl` does. */
 function askedOf({
   apiVersion,
   command,
@@ -223,7 +225,7 @@ function askedOf({
       throw invalid(`${program} failed (${error.message.slice(0, 300)})`)
     })
     const answer = ANSWER.safeParse(jsonOf(stdout))
-    if (!answer.success) throw invalid(`${command}, which the kubeconfig names for credentials, printed none`)
+    if (!answer.success) throw invalid(`${command}, which the kubeconfig names for credentials, printed no credentials`)
     const { token, clientCertificateData: cert, clientKeyData: key, expirationTimestamp } = answer.data.status
     const ends = expirationTimestamp === undefined ? Number.POSITIVE_INFINITY : Date.parse(expirationTimestamp)
     const credentials = {
@@ -247,7 +249,9 @@ function jsonOf(content: string): unknown {
 async function accountOfPod(env: NodeJS.ProcessEnv): Promise<ClusterAccess> {
   const [host, port] = [env['KUBERNETES_SERVICE_HOST'], env['KUBERNETES_SERVICE_PORT']]
   if (host === undefined || port === undefined || !existsSync(`${ACCOUNT}/token`)) {
-    throw invalid('set KUBECONFIG to a file that names the cluster: there is no ~/.kube/config, and this is no pod')
+    throw invalid(
+      'set KUBECONFIG to a file that names the cluster: there is no ~/.kube/config, and this process does not run in a pod',
+    )
   }
   const token = rereadToken(`${ACCOUNT}/token`)
   return {
@@ -261,5 +265,5 @@ async function accountOfPod(env: NodeJS.ProcessEnv): Promise<ClusterAccess> {
 }
 
 function invalid(why: string): LonghaulError {
-  return new LonghaulError({ code: 'Config.Invalid', message: `Expected a way to the Kubernetes cluster: ${why}` })
+  return new LonghaulError({ code: 'Config.Invalid', message: `Expected access to the Kubernetes cluster: ${why}` })
 }

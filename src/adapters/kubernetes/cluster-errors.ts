@@ -2,10 +2,10 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
 import { remedyFor } from './remedies.ts'
 
-/** What an API server refused, in its own words. */
+/** A refusal by an API server, in the server's own words. */
 export class ClusterRefusal extends Error {
   readonly status: number
-  /** As `NotFound`, `AlreadyExists`, `Forbidden`; empty where something in between refused. */
+  /** For example `NotFound`, `AlreadyExists`, `Forbidden`; empty if a proxy in between refused. */
   readonly reason: string
 
   constructor(status: number, body: string) {
@@ -28,7 +28,7 @@ export function isRefused(error: unknown, ...statuses: number[]): error is Clust
   return error instanceof ClusterRefusal && statuses.includes(error.status)
 }
 
-/** Null where the server refused with one of the statuses: what is asked for is gone, or there already. */
+/** Returns null if the server refused with one of the statuses, which mean that the object is gone or already exists. */
 export async function unlessRefused<T>(statuses: readonly number[], asked: Promise<T>): Promise<T | null> {
   try {
     return await asked
@@ -43,7 +43,7 @@ export interface ClusterErrorContext {
   details: Record<string, string | number | boolean | null>
 }
 
-/** The one door from an error of a cluster to ours. */
+/** Maps every error of a cluster to a LonghaulError. */
 export function toClusterError(error: unknown, { doing, details }: ClusterErrorContext): LonghaulError {
   if (error instanceof LonghaulError) return error
   const said = sayingOf(error)
@@ -61,7 +61,7 @@ function codeOf(status: number | null, said: string): FailureCode {
   return status === 404 && said.startsWith('pods ') ? 'Sandbox.Lost' : 'Sandbox.EngineUnavailable'
 }
 
-/** Of a failed connection `fetch` says nothing but its cause does. */
+/** `fetch` describes a failed connection only in the error's cause. */
 function sayingOf(error: unknown): string {
   if (error instanceof ClusterRefusal) return `${error.message}${error.reason === '' ? '' : ` (${error.reason})`}`
   if (!(error instanceof Error)) return String(error)

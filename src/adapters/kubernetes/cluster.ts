@@ -3,16 +3,16 @@ import { type ClusterAccess, type ClusterCredentials, readClusterAccess } from '
 import { ClusterRefusal } from './cluster-errors.ts'
 import { ExecStream } from './exec-stream.ts'
 
-/** An API server takes its time where etcd does. */
+/** An API server is slow when etcd is slow. */
 const ANSWER_MS = 30_000
-/** Of an exec the kubelet and the container runtime have their part. */
+/** An exec also involves the kubelet and the container runtime. */
 const EXEC_MS = 60_000
-/** The newest first: servers before 1.30 know the second alone. */
+/** Newest first. Servers before 1.30 support only the second. */
 const EXEC_PROTOCOLS = ['v5.channel.k8s.io', 'v4.channel.k8s.io']
 
 export interface ClusterRequest {
   method?: 'GET' | 'POST' | 'DELETE'
-  /** As `/api/v1/namespaces/x/pods`, with its query. */
+  /** A path such as `/api/v1/namespaces/x/pods`, with its query. */
   path: string
   body?: object
   signal?: AbortSignal
@@ -28,21 +28,21 @@ export interface Cluster {
   namespace: string
   /** `/api/v1/namespaces/NAMESPACE/KIND` */
   pathOf(kind: string, name?: string): string
-  /** @throws ClusterRefusal, or what the connection failed with */
+  /** @throws ClusterRefusal, or the error of the connection */
   ask(request: ClusterRequest): Promise<unknown>
-  /** Runs a program in the one container of a pod, on the streams of the answer. @throws ClusterRefusal */
+  /** Runs a program in the only container of a pod, connected to the returned streams. @throws ClusterRefusal */
   exec(pod: string, command: readonly string[]): Promise<ExecStream>
   dispose(): void
 }
 
 interface ConnectClusterInput {
-  /** @default that of the context, else `default` */
+  /** @default the context's namespace, otherwise `default` */
   namespace?: string | null
-  /** @default what `kubectl` would use */
+  /** @default the settings that `kubectl` would use */
   access?: ClusterAccess
 }
 
-/** @throws LonghaulError `Config.Invalid` where no cluster is named; the first request meets it */
+/** @throws LonghaulError `Config.Invalid` if no cluster is configured. An unreachable cluster only fails the first request. */
 export async function connectCluster({ namespace, access }: ConnectClusterInput = {}): Promise<Cluster> {
   const reached = access ?? (await readClusterAccess())
   const place = namespace ?? reached.namespace ?? 'default'
@@ -79,7 +79,7 @@ export async function connectCluster({ namespace, access }: ConnectClusterInput 
       try {
         return await ExecStream.open(socket, EXEC_MS)
       } catch (error) {
-        // A refused upgrade has no status here. Asked for without one, the server refuses for the same reason, in words.
+        // A refused upgrade reports no status. The same request without an upgrade is refused for the same reason, with a description.
         await ask({ path, timeoutMs: EXEC_MS }).catch((refusal: unknown) => {
           if (refusal instanceof ClusterRefusal && refusal.status !== 400) throw refusal
         })
@@ -90,15 +90,15 @@ export async function connectCluster({ namespace, access }: ConnectClusterInput 
   }
 }
 
-/** One pool of connections for each set of credentials: certificates belong to connections, tokens to requests. */
+/** Keeps one connection pool per set of credentials, because certificates belong to connections and tokens to requests. */
 function createAgents({ ca, skipsVerification, serverName, credentials }: ClusterAccess) {
   let known: { agent: Agent; cert: string | undefined } | null = null
   const agentFor = ({ cert, key }: ClusterCredentials): Agent => {
     if (known !== null && known.cert === cert) return known.agent
-    // The old one ends with its last request.
+    // The old pool closes after its last request.
     void known?.agent.close().catch(() => undefined)
     const agent = new Agent({
-      // Of HTTP/2 a server would have to know web sockets.
+      // Over HTTP/2 a server would have to support web sockets.
       allowH2: false,
       connect: {
         rejectUnauthorized: !skipsVerification,

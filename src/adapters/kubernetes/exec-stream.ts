@@ -1,33 +1,34 @@
 import { Duplex } from 'node:stream'
 import type { WebSocket } from './cluster.ts'
 
-/** Channels of `v4.channel.k8s.io` and later: the first byte of each message. */
+/** Channels of `v4.channel.k8s.io` and later, given in the first byte of each message. */
 const [STDIN, STDOUT, STDERR, STATUS] = [0, 1, 2, 3]
-/** Servers read a message whole. */
+/** Servers read a message as a whole, so messages are limited. */
 const MAX_MESSAGE = 32 * 1024
-/** What may wait to be sent before a writer waits too. */
+/** Bytes that may wait to be sent before writers wait too. */
 const MAX_UNSENT = 1024 * 1024
-/** A web socket cannot be paused: what comes while its reader is paused is kept up to here, and the stream then ends. */
+/** A web socket cannot be paused. Input that arrives while the reader is paused is buffered up to this limit; beyond it the stream
+ *  is destroyed. */
 const MAX_UNREAD = 64 * 1024 * 1024
 const LOOK_MS = 5
 
-/** Input and output of a program that a kubelet started. It reads as the streams of Docker's engine do (`createDemultiplexer`), so that all
- *  that speaks to a runner, a relay or a grader speaks to either. */
+/** Input and output of a program that a kubelet started. It produces the multiplexed format of Docker's streams
+ *  (`createDemultiplexer`), so that clients of runners, relays and graders work with both. */
 export class ExecStream extends Duplex {
   readonly #socket: WebSocket
-  /** Of the program; null while it runs, and where the connection broke before the kubelet said so. */
+  /** Exit code of the program; null while it runs, and if the connection broke before the kubelet reported the code. */
   exitCode: number | null = null
 
   private constructor(socket: WebSocket) {
     super({ allowHalfOpen: false })
     this.#socket = socket
     socket.addEventListener('message', (event) => this.#receive(event))
-    // What has come may still be read; the stream is destroyed behind its end.
+    // Received data can still be read. The stream is destroyed after its end.
     socket.addEventListener('close', () => this.push(null))
     socket.addEventListener('error', () => undefined)
   }
 
-  /** Rejects where the server refuses, without its reason. */
+  /** Rejects if the server refuses, without the server's reason. */
   static open(socket: WebSocket, timeoutMs: number): Promise<ExecStream> {
     socket.binaryType = 'arraybuffer'
     const stream = new ExecStream(socket)
@@ -58,7 +59,7 @@ export class ExecStream extends Duplex {
   }
 
   override _read(): void {
-    // It comes by itself.
+    // Data is pushed as it arrives.
   }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, callback: (error?: Error | null) => void): void {
@@ -79,7 +80,7 @@ export class ExecStream extends Duplex {
   }
 }
 
-/** `Success`, or a failure whose causes name the exit code of the program. */
+/** Parses the status message: `Success`, or a failure whose causes contain the program's exit code. */
 function exitCodeOf(text: string): number | null {
   try {
     const { status, details } = JSON.parse(text) as {

@@ -13,7 +13,7 @@ interface ListedPod extends ListedSandbox {
   pod: Pod
 }
 
-/** Milliseconds since 1970. @param now @default the clock */
+/** Lists the pods of sandboxes. Times are milliseconds since 1970. @param now @default the clock */
 export async function listPods(
   cluster: Cluster,
   { now = Date.now(), signal }: { now?: number; signal?: AbortSignal } = {},
@@ -39,7 +39,7 @@ function stateOf(pod: Pod): ListedSandbox['state'] {
   return phase === 'Pending' ? 'created' : 'running'
 }
 
-/** Sandboxes that have their place, as `listHeld` tells those of an engine. */
+/** Lists the sandboxes that occupy a place, as `listHeld` does for an engine. */
 export async function listHeldPods(cluster: Cluster, namespaceId: string): Promise<Held[]> {
   const pods = await listPods(cluster)
   return pods.flatMap(({ episode, fence, request, name, state, namespaceId: owners }) =>
@@ -49,7 +49,7 @@ export async function listHeldPods(cluster: Cluster, namespaceId: string): Promi
   )
 }
 
-/** The pods of a namespace, for the reaper. */
+/** Gives the reaper access to the pods of a namespace. */
 export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
   return {
     async list({ now, signal }) {
@@ -78,7 +78,7 @@ export function resourcesOfCluster(cluster: Cluster): ResourceHolder {
   }
 }
 
-/** With all that runs in it, a second later at most. One that is gone counts as deleted. */
+/** Deletes a pod and, within a second, all of its processes. A pod that is gone counts as deleted. */
 export async function deletePod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<void> {
   const body = { kind: 'DeleteOptions', apiVersion: 'v1', gracePeriodSeconds: 1, propagationPolicy: 'Background' }
   const path = cluster.pathOf('pods', name)

@@ -17,13 +17,13 @@ import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
 import { blockOf, endOf, isRunning, isTakenAway, statusOfSandbox } from './pod-state.ts'
 import { ensureNetworkPolicy, ensureRunnerMap } from './runner-map.ts'
 
-/** What the operations of one namespace share. */
+/** The state that all operations of one namespace share. */
 export interface PodContext {
   cluster: Cluster
   hostId: string
   hostQueue: string
   namespaceId: string
-  /** Pods that start at once. */
+  /** Limits concurrent pod starts. */
   starting: Slots
   runners: RunnerPool
   relays: RelayPool
@@ -33,16 +33,16 @@ export interface PodContext {
   log(message: string, facts: Record<string, string | number>): void
 }
 
-/** A runner that does not answer by then is given up. */
+/** A runner that does not answer within this time is given up. */
 const READY_MS = 60_000
-/** A queue of the scheduler's: sandboxes end and make room. */
+/** How long a pod may wait in the scheduler's queue for other sandboxes to end. */
 const ROOM_MS = 10 * 60_000
-/** Images of real tasks are gigabytes from a registry. */
+/** Pulled images of real tasks are gigabytes in size. */
 const START_MS = 30 * 60_000
 /** Repacking a repository of gigabytes takes minutes on a slow disk. */
 const SCRUB_MS = 9 * 60_000
 
-/** Creates and starts a sandbox as a pod, or goes on where an earlier attempt of the same placement stopped. */
+/** Creates and starts a sandbox as a pod, or continues where an earlier attempt of the same placement stopped. */
 export async function openPod(
   context: PodContext,
   input: OpenSandboxInput,
@@ -78,7 +78,7 @@ export async function openPod(
         ...(input.allowedHosts === undefined ? {} : { allowedHosts: input.allowedHosts }),
       }
     } catch (error) {
-      // A cancelled attempt leaves it to the next one, which adopts it; any other pod can never be used.
+      // A cancelled attempt leaves its pod to the next attempt, which adopts it. After any other failure the pod can never be used.
       if (isNew && !signal.aborted) await deletePod(cluster, name).catch(() => undefined)
       throw error
     }
@@ -87,8 +87,8 @@ export async function openPod(
 
 const IDENTITY = [LABELS.project, LABELS.run, LABELS.episode, LABELS.role, LABELS.fence]
 
-/** @throws LonghaulError `Sandbox.JournalConflict` where the name belongs to something else; `Sandbox.Unsafe` where the cluster made of it
- *    something else; `Sandbox.Lost` where the pod of this placement has ended */
+/** @throws LonghaulError `Sandbox.JournalConflict` if the name belongs to something else; `Sandbox.Unsafe` if the cluster created a
+ *  deviating pod; `Sandbox.Lost` if the pod of this placement has ended */
 async function createOrAdopt(cluster: Cluster, asked: Pod): Promise<{ pod: Pod; isNew: boolean }> {
   const { name } = asked.metadata
   const made = await create(cluster, asked)
@@ -109,12 +109,12 @@ async function createOrAdopt(cluster: Cluster, asked: Pod): Promise<{ pod: Pod; 
   await deletePod(cluster, name)
   throw new LonghaulError({
     code: made === null ? 'Sandbox.Lost' : 'Sandbox.Unsafe',
-    message: 'The cluster made a pod that is not what was asked for; it was deleted before an agent ran in it',
+    message: 'The cluster created a pod that deviates from its specification; it was deleted before an agent ran in it',
     details: { name, deviations: deviations.join(', ') },
   })
 }
 
-/** Null where the name is taken. */
+/** Returns null if the name is taken. */
 async function create(cluster: Cluster, asked: Pod): Promise<Pod | null> {
   try {
     return (await cluster.ask({ method: 'POST', path: cluster.pathOf('pods'), body: asked })) as Pod
@@ -155,7 +155,7 @@ async function untilRunning(
   }
 }
 
-/** @throws LonghaulError `Sandbox.ImageMismatch`. Images that no registry knows have no digest to compare. */
+/** @throws LonghaulError `Sandbox.ImageMismatch`. Images without a registry digest are not compared. */
 function requireDigest(pod: Pod, { image, expectedDigest }: OpenSandboxInput): string {
   const id = statusOfSandbox(pod)?.imageID ?? ''
   const digest = /sha256:[0-9a-f]{64}/.exec(id)?.[0] ?? id
@@ -171,7 +171,7 @@ function requireDigest(pod: Pod, { image, expectedDigest }: OpenSandboxInput): s
   return digest
 }
 
-/** @returns the commit that patches are taken against */
+/** @returns the commit that patches are computed against */
 async function prepare(
   { cluster, runners }: PodContext,
   name: string,
@@ -182,7 +182,7 @@ async function prepare(
   const { tools, repoDir, limits, allowedHosts } = input
   const ask = { name, timeoutMs: READY_MS, signal }
   if (!isNew) {
-    // Prepared by an earlier attempt, an agent may have run in it: nothing of its image is trusted any more.
+    // An earlier attempt has prepared the pod, so an agent may have run in it and the image's programs are no longer trusted.
     const ready = await runners
       .request({ ...ask, line: encodeInit(null) })
       .then(parseReady)
@@ -201,11 +201,11 @@ function ignoreUnprepared(error: unknown): null {
   throw error
 }
 
-/** A program that the runner starts has no exit code here. */
+/** Prints the exit code, because a program that the runner starts does not return one here. */
 const SAYS_CODE = '/bin/sh -c "$1" scrub "$2"; echo "lh-scrub=$?"'
 
-/** Takes the history out of the pod's own repository: a cluster has no place for an image that is made once for all. In the jail, for a second
- *  attempt that comes late may meet the agent of the first. */
+/** Removes the history from the pod's own repository, because a cluster has no place for an image that is scrubbed once for all. It
+ *  runs in the jail, because a late second attempt may coincide with the agent of the first. */
 async function scrub(cluster: Cluster, name: string, { image, repoDir }: OpenSandboxInput): Promise<void> {
   const script = await readFile(new URL('../docker/sandbox/runner/scrub.sh', import.meta.url), 'utf8')
   const command = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', SAYS_CODE, 'lh', script, repoDir]

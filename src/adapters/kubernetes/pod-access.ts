@@ -10,14 +10,14 @@ import { deletePod } from './list-pods.ts'
 import type { Pod } from './pod-spec.ts'
 import { endOf, isNodeLost, isRunning, isTakenAway } from './pod-state.ts'
 
-/** Milliseconds that a small program may take to start in a pod, before the way to the pod counts as closed. */
+/** Milliseconds within which a small program must start in a pod. Otherwise the pod counts as unreachable. */
 const LOOK_MS = 15_000
 
 export function createClusterPulse(cluster: Cluster): EnginePulse {
   return createEnginePulse({ ping: () => cluster.ask({ path: '/version', timeoutMs: 8_000 }) })
 }
 
-/** Runners in pods. */
+/** Gives access to runners in pods. */
 export function createPodAccess({ cluster }: { cluster: Cluster }): RunnerAccess {
   const pulse = createClusterPulse(cluster)
   return {
@@ -29,7 +29,7 @@ export function createPodAccess({ cluster }: { cluster: Cluster }): RunnerAccess
   }
 }
 
-/** Null where it is gone. */
+/** Returns null if the pod is gone. */
 export async function readPod(cluster: Cluster, name: string, signal?: AbortSignal): Promise<Pod | null> {
   const path = cluster.pathOf('pods', name)
   const asked = cluster.ask({ path, ...(signal === undefined ? {} : { signal }) })
@@ -41,14 +41,15 @@ async function requireRunning(cluster: Cluster, name: string, cause: unknown, as
   try {
     const pod = await readPod(cluster, name)
     if (pod === null) throw sandboxError('Sandbox.Lost', { name, why: 'the pod is gone', cause })
-    // Its processes may still run there, where they reach nothing: the episode goes on elsewhere.
-    if (isTakenAway(pod)) throw sandboxError('Sandbox.Lost', { name, why: 'the cluster has taken the pod away', cause })
+    // Its processes may still run, but cannot reach anything. The episode continues in another sandbox.
+    if (isTakenAway(pod)) throw sandboxError('Sandbox.Lost', { name, why: 'the cluster has removed the pod', cause })
     if (!isRunning(pod)) throw endOf(pod, { name, cause, askedMs })
-    if (isNodeLost(pod)) throw sandboxError('Sandbox.Lost', { name, why: 'the node of the pod is not heard of', cause })
+    if (isNodeLost(pod))
+      throw sandboxError('Sandbox.Lost', { name, why: 'the node of the pod does not respond', cause })
   } catch (error) {
     throw toClusterError(error, { doing: 'looking at a pod', details: { name } })
   }
-  // The pod ends a moment before the kubelet says so, and a kubelet that does not answer may come back.
+  // The pod ends slightly before the kubelet reports it, and a silent kubelet may recover.
   if (
     cause instanceof RunnerStreamBroken ||
     isConnectionFailure(cause) ||
@@ -63,8 +64,9 @@ function isConnectionFailure(error: unknown): boolean {
 }
 
 /**
- * A runner that gives no answer in a pod that runs. Stopped, killed or starved by what runs beside it, unless something else explains
- * it: a cluster that was silent itself, or a way to the pod that is closed, which a further program of ours finds open or not.
+ * Attributes the silence of a runner whose pod still runs. The agent's processes have stopped, killed or starved the runner, unless
+ * there is another explanation: a cluster that was itself silent, or a pod that cannot be reached, which running another program in it
+ * shows.
  */
 async function judgeSilence(
   cluster: Cluster,
@@ -80,7 +82,7 @@ async function judgeSilence(
     const command = [`${RUNNER_FOLDER}/runner`, 'counts', '/sys/fs/cgroup']
     const { exitCode } = await runInPod(cluster, name, command, LOOK_MS)
     if (exitCode === 0) return sandboxError('Sandbox.Ended', { name, why, cause })
-    // A kubelet that starts anew takes some seconds, and loses no pod.
+    // A restarting kubelet takes some seconds and loses no pod.
     if (exitCode === null) return toClusterError(cause, { doing: 'reaching a pod', details: { name } })
     return lost
   } catch {
@@ -88,10 +90,11 @@ async function judgeSilence(
   }
 }
 
-/** What is kept of a program's words. */
+/** Limit on the output of a program that is kept. */
 const MAX_WORDS = 4096
 
-/** Runs a program as root of the pod, outside the jail: never what an agent can have changed. @throws where it does not end in time */
+/** Runs a program as root of the pod, outside the jail. It must not be a file that an agent could have changed. @throws if it does
+ *  not end in time */
 export async function runInPod(
   cluster: Cluster,
   name: string,
@@ -100,7 +103,7 @@ export async function runInPod(
 ): Promise<{ exitCode: number | null; words: string }> {
   const stream = await cluster.exec(name, command)
   const { promise, resolve, reject } = Promise.withResolvers<void>()
-  const timer = setTimeout(() => reject(new Error(`no end within ${timeoutMs} ms`)), timeoutMs)
+  const timer = setTimeout(() => reject(new Error(`not finished within ${timeoutMs} ms`)), timeoutMs)
   let words = ''
   stream.on(
     'data',

@@ -9,28 +9,28 @@ import { deletePod } from './list-pods.ts'
 import { openPod, type PodContext } from './open-pod.ts'
 import { createPodAccess } from './pod-access.ts'
 
-/** Where `infra/kubernetes/runner-seccomp.json` lies on the nodes, below the kubelet's folder of profiles. */
+/** Path of `infra/kubernetes/runner-seccomp.json` on the nodes, relative to the kubelet's folder of profiles. */
 export const SECCOMP_PROFILE = 'longhaul/runner.json'
 
 interface PodSandboxHostOptions {
   cluster: Cluster
-  /** Of the namespace: every worker that reaches it serves the same sandboxes. */
+  /** Identifies the namespace, because every worker that reaches it serves the same sandboxes. */
   hostId: string
   hostQueue: string
-  /** Identity of the Temporal namespace that owners live in. @default '' */
+  /** Identity of the Temporal namespace of the owners. @default '' */
   namespaceId?: string
-  /** Pods that start at once. @default 32 */
+  /** Maximum number of pods that start concurrently. @default 32 */
   maxStarting?: number
   /** The reaper removes a pod older than this, even while its owner runs. @default 6 hours */
   maxLifeMs?: number
-  /** RuntimeClass of pods whose recipe names none. @default the cluster's own */
+  /** RuntimeClass of pods whose recipe names none. @default the cluster's default */
   runtime?: string | null
   /** @default SECCOMP_PROFILE */
   seccompProfile?: string
-  /** Tests run elsewhere: see docs/cluster.md. */
+  /** Grades in another place, because pods run no tests: see docs/cluster.md. */
   grade: SandboxHost['grade']
   log?: RelayPoolOptions['log']
-  /** How the proxies of sandboxes reach the world. */
+  /** How the proxies of sandboxes resolve names and connect. */
   network?: Omit<RelayPoolOptions, 'exec' | 'log'>
 }
 
@@ -39,7 +39,7 @@ export interface PodSandboxHost extends SandboxHost {
   dispose(): void
 }
 
-/** Sandboxes of agents as pods of one namespace, with the runner, the journal and the wire format that containers have. */
+/** Runs agents' sandboxes as pods of one namespace, with the same runner, journal and wire format as containers. */
 export function createPodSandboxHost({
   cluster,
   hostId,

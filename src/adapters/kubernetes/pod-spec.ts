@@ -6,7 +6,7 @@ import { LABELS } from '../docker/container/labels.ts'
 import { leaseArguments } from '../docker/sandbox/open-sandbox.ts'
 import { RUNNER_FOLDER, runnerCommand } from '../docker/sandbox/runner-wire.ts'
 
-/** As far as pods are written and read here. */
+/** The fields of a pod that are written or read here. */
 export interface Pod {
   apiVersion: 'v1'
   kind: 'Pod'
@@ -52,7 +52,7 @@ export interface ContainerStatus {
   }
 }
 
-/** A node that is not heard of for this long has lost its pods; the cluster's own default is five minutes. */
+/** A node that has been silent for this long has lost its pods. The cluster's own default is five minutes. */
 const NODE_LOSS_S = 30
 
 interface PodSpecInput {
@@ -60,13 +60,13 @@ interface PodSpecInput {
   name: string
   /** ConfigMap with the runner, see `ensureRunnerMap`. */
   runnerMap: string
-  /** Where nodes keep the profile, below the kubelet's folder of profiles. */
+  /** Path of the profile on the nodes, relative to the kubelet's folder of profiles. */
   seccompProfile: string
   runtime: string | null
   labels: ContainerLabels
 }
 
-/** The full specification of a sandbox as a pod: no network for what runs in it, no account of the cluster, no volume but the runner's. */
+/** The full specification of a sandbox as a pod: no network for its processes, no service account, and only the runner's volume. */
 export function podSpec({ input, name, runnerMap, seccompProfile, runtime, labels }: PodSpecInput): Pod {
   const { limits, request = { cpus: limits.cpus, memoryMiB: limits.memoryMiB } } = input
   const facts = labelsOf(labels)
@@ -76,7 +76,7 @@ export function podSpec({ input, name, runnerMap, seccompProfile, runtime, label
     kind: 'Pod',
     metadata: {
       name,
-      // A label's value may be no id of ours: those are annotations, and what is asked for by them is here too.
+      // All facts are annotations, because ids are not valid label values. Facts that queries select by are labels too.
       labels: {
         [LABELS.project]: facts[LABELS.project] ?? '',
         [LABELS.role]: labels.role,
@@ -96,7 +96,7 @@ export function podSpec({ input, name, runnerMap, seccompProfile, runtime, label
       dnsPolicy: 'None',
       dnsConfig: { nameservers: ['127.0.0.1'] },
       terminationGracePeriodSeconds: 1,
-      // The kubelet ends it also where no worker is left.
+      // Makes the kubelet end the pod even if no worker is left.
       activeDeadlineSeconds: Math.ceil(labels.maxLifeMs / 1000),
       tolerations: ['not-ready', 'unreachable'].map((taint) => ({
         key: `node.kubernetes.io/${taint}`,
@@ -105,7 +105,7 @@ export function podSpec({ input, name, runnerMap, seccompProfile, runtime, label
         tolerationSeconds: NODE_LOSS_S,
       })),
       ...(runtimeClassName === null ? {} : { runtimeClassName }),
-      // The profile is the container's: where a node lacks it, the pod's own process must start, for the kubelet to say so.
+      // The profile is set on the container. If it is missing on a node, the pod itself must start so that the kubelet can report it.
       securityContext: {},
       volumes: [{ name: 'runner', configMap: { name: runnerMap, defaultMode: 0o555 } }],
       containers: [
@@ -114,7 +114,8 @@ export function podSpec({ input, name, runnerMap, seccompProfile, runtime, label
           image: input.image,
           imagePullPolicy: 'IfNotPresent',
           command: [...runnerCommand(...leaseArguments(input.leaseMs)), 'pod'],
-          // An exec begins there too, and the agent may have removed its repository; the runner is told where that is.
+          // An exec also starts in this directory, and the agent may have removed its repository. The runner is told where the
+          // repository is.
           workingDir: '/',
           resources: {
             requests: quantities({ ...limits, ...atMost(request, limits) }),
@@ -135,7 +136,7 @@ export function podSpec({ input, name, runnerMap, seccompProfile, runtime, label
   }
 }
 
-/** A request above its limit is refused. */
+/** The server refuses a request above its limit. */
 function atMost<T extends { cpus: number; memoryMiB: number }>(request: T, limits: T): T {
   return {
     ...request,
@@ -144,7 +145,7 @@ function atMost<T extends { cpus: number; memoryMiB: number }>(request: T, limit
   }
 }
 
-/** In the spelling that servers give back: another one would look like a pod that was changed. */
+/** Uses the spelling that servers return, because another spelling would look like a deviation. */
 function quantities({ cpus, memoryMiB, diskGiB }: { cpus: number; memoryMiB: number; diskGiB?: number }) {
   const milli = Math.round(cpus * 1000)
   return {
@@ -154,7 +155,7 @@ function quantities({ cpus, memoryMiB, diskGiB }: { cpus: number; memoryMiB: num
   }
 }
 
-/** Whole ones, in the largest unit that they are a multiple of. */
+/** Formats a whole number in the largest unit that divides it. */
 function mebibytes(amount: number): string {
   const units = ['Mi', 'Gi', 'Ti']
   let [left, unit] = [Math.max(1, Math.round(amount)), 0]
@@ -164,17 +165,18 @@ function mebibytes(amount: number): string {
 
 const MAX_PLAIN = 40
 
-/** Names of pods are lower-case and become host names; the hash keeps two ids apart that are spelled alike. */
+/** Returns a lower-case name, because pod names become host names. The hash distinguishes ids that would be spelled the same. */
 export function podName(parts: readonly (string | number)[]): string {
   const plain = ['lh', ...parts].join('-')
   const safe = plain.toLowerCase().replaceAll(/[^a-z0-9]+/g, '-')
   return `${safe.slice(0, MAX_PLAIN).replace(/-$/, '')}-${sha256Hex(plain).slice(0, 12)}`
 }
 
-/** What only the cluster can add: it has no say in what runs, as whom, and with what. */
+/** Fields that only the cluster adds. They do not affect which program runs, its user or its resources. */
 const ADDED_TO_CONTAINER = new Set(['terminationMessagePath', 'terminationMessagePolicy'])
 
-/** In which fields a created pod is not what was asked for: an admission webhook may add containers, volumes and capabilities. */
+/** Returns the fields in which a created pod deviates from the request, because an admission webhook may add containers, volumes and
+ *  capabilities. */
 export function podDeviations(asked: Pod, found: Pod): string[] {
   const deviations: string[] = []
   for (const field of ['initContainers', 'ephemeralContainers'] as const) {
@@ -183,7 +185,7 @@ export function podDeviations(asked: Pod, found: Pod): string[] {
   if (found.spec.containers.length !== 1) deviations.push('containers')
   const { containers: _, dnsConfig: __, tolerations: ___, activeDeadlineSeconds: ____, ...rest } = asked.spec
   for (const [field, value] of Object.entries(rest)) {
-    // A server leaves out what is false.
+    // A server omits fields that are false.
     if (!isDeepStrictEqual(found.spec[field] ?? false, value)) deviations.push(field)
   }
   const [wanted, is] = [asked.spec.containers[0], found.spec.containers[0]]

@@ -2,7 +2,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { NO_ISOLATION, sandboxError } from '../docker/sandbox/runner-pool.ts'
 import type { ContainerStatus, Pod } from './pod-spec.ts'
 
-/** Clocks of nodes and workers differ. */
+/** Tolerated difference between the clocks of nodes and workers. */
 const CLOCK_SLACK_MS = 2_000
 
 export function statusOfSandbox({ status }: Pod): ContainerStatus | undefined {
@@ -13,12 +13,12 @@ export function isRunning(pod: Pod): boolean {
   return pod.status?.phase === 'Running' && statusOfSandbox(pod)?.state?.running !== undefined && !isTakenAway(pod)
 }
 
-/** Deleted, evicted, preempted, drained, or on a node that is not heard of: none of it is the agent's doing. */
+/** Returns whether the pod was deleted, evicted, preempted or drained, or is on a silent node. The agent causes none of these. */
 export function isTakenAway({ metadata, status }: Pod): boolean {
   return metadata.deletionTimestamp !== undefined || hasCondition(status?.conditions, 'DisruptionTarget', 'True')
 }
 
-/** Whether the cluster has not heard of the pod's node for a while: it marks all pods there, which may still run. */
+/** Returns whether the pod's node has been silent for a while. The cluster then marks all of its pods, which may still run. */
 export function isNodeLost(pod: Pod): boolean {
   const hasStarted = statusOfSandbox(pod)?.state?.running !== undefined
   return pod.status?.reason === 'NodeLost' || (hasStarted && hasCondition(pod.status?.conditions, 'Ready', 'False'))
@@ -28,17 +28,17 @@ function hasCondition(conditions: NonNullable<Pod['status']>['conditions'], want
   return conditions?.some((condition) => condition.type === wanted && condition.status === status) ?? false
 }
 
-/** What a kubelet says of a pod that has filled what it may write; it evicts for nothing else that one pod does. */
+/** The kubelet's message for a pod that exceeded its disk limit, which is the only eviction that a single pod causes. */
 const DISK_LIMIT = /ephemeral[- ](?:local )?storage.*(?:exceed|limit)|exceed.*ephemeral[- ](?:local )?storage/i
-/** Of a container that a node has lost track of, as after its own restart. */
+/** End reasons of a container that its node has lost track of, for example after a restart of the node. */
 const UNKNOWN_ENDS = new Set(['ContainerStatusUnknown', 'Unknown', 'ContainerCannotRun'])
-/** What runtimes report where they do not know. */
+/** The exit code that runtimes report if they do not know it. */
 const UNKNOWN_CODE = 255
 
 /**
- * Why a pod that does not run has ended. The agent's own doing is what ended the first process from inside, and too much written;
- * whatever the cluster has done to the pod is its own.
- * @param askedMs when a request went out that its runner has not answered; null where none was under way
+ * Returns why a stopped pod has ended. The agent is responsible if the first process was ended from inside or if too much was written.
+ * The cluster is responsible for everything that it did to the pod.
+ * @param askedMs when the unanswered request was sent to the runner; null if none was under way
  */
 export function endOf(pod: Pod, { name, cause, askedMs }: { name: string; cause: unknown; askedMs: number | null }) {
   const { reason = '', message = '' } = pod.status ?? {}
@@ -56,29 +56,30 @@ export function endOf(pod: Pod, { name, cause, askedMs }: { name: string; cause:
   if (end.exitCode === NO_ISOLATION) return sandboxError('Sandbox.Unsafe', { name, why, cause })
   if (UNKNOWN_ENDS.has(end.reason ?? '') || end.exitCode === UNKNOWN_CODE)
     return sandboxError('Sandbox.Lost', { name, why, cause })
-  // By itself the first process ends with 0, when the lease runs out. Requests renew it, so a runner that still ran has kept it.
+  // The first process exits with 0 on its own only when the lease expires. Requests renew the lease, so a runner that was still serving
+  // has kept it.
   const isInside =
     end.exitCode !== 0 || (askedMs !== null && Date.parse(end.finishedAt ?? '') > askedMs + CLOCK_SLACK_MS)
   return sandboxError(isInside ? 'Sandbox.Ended' : 'Sandbox.Lost', { name, why, cause })
 }
 
 export interface StartBlock {
-  /** `waits`: for room on a node. */
+  /** `waits` means that the pod waits for room on a node. */
   kind: 'waits' | 'failed'
   error: LonghaulError
 }
 
-/** What registries say about a name that is not there, or not for us. */
+/** Messages of registries for a name that does not exist or is not accessible. */
 const MISSING =
   /not found|manifest unknown|does not exist|no match for platform|access denied|name unknown|InvalidImageName/i
 
-/** What keeps a pod from starting; null where it is on its way. */
+/** Returns what keeps a pod from starting; null while it is starting. */
 export function blockOf(pod: Pod, image: string): StartBlock | null {
   const { reason = '', message = '' } = statusOfSandbox(pod)?.state?.waiting ?? {}
   const said = `${reason}: ${message}`
   if (['ErrImagePull', 'ImagePullBackOff', 'InvalidImageName', 'ErrImageNeverPull'].includes(reason)) {
     const isMissing = MISSING.test(said)
-    // The kubelet tries again; a name that is not there stays away.
+    // The kubelet retries a failed pull, but a missing name stays missing.
     if (!isMissing && reason === 'ErrImagePull') return null
     return failed(
       isMissing ? 'Sandbox.ImageMissing' : 'Sandbox.PullFailed',

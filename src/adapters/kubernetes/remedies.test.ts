@@ -38,42 +38,42 @@ const NO_MATTER_OF_RIGHTS: [what: string, said: string, remedy: RegExp][] = [
   [
     'a LimitRange with a lower maximum',
     'pods "a" is forbidden: maximum memory usage per Container is 64Mi, but limit is 2Gi',
-    /→ ask for what the LimitRange of the namespace allows/,
+    /→ request what the LimitRange of the namespace allows/,
   ],
   [
     'a LimitRange with a ratio',
     'pods "a" is forbidden: cpu max limit to request ratio per Container is 1, but provided ratio is 4.000000',
-    /→ ask for what the LimitRange of the namespace allows/,
+    /→ request what the LimitRange of the namespace allows/,
   ],
   [
     'a quota that wants every pod to say what it asks for',
     'pods "a" is forbidden: failed quota: disk: must specify limits.ephemeral-storage for: sandbox',
-    /→ set what the quota of the namespace counts/,
+    /→ set the resources that the quota of the namespace counts/,
   ],
   [
     'a namespace without a quota where a resource needs one',
     'pods "a" is forbidden: insufficient quota to consume: requests.nvidia.com/gpu',
-    /→ have a ResourceQuota made in the namespace/,
+    /→ create a ResourceQuota in the namespace/,
   ],
   [
     'a namespace without a quota of the scope that a priority needs',
     'pods "a" is forbidden: insufficient quota to match these scopes: [{PriorityClass In [batch]}]',
-    /→ have a ResourceQuota made in the namespace/,
+    /→ create a ResourceQuota in the namespace/,
   ],
   [
     'a webhook that refuses',
     'admission webhook "policy.lab.example" denied the request: no pods on Fridays',
-    /→ let the named admission policy or webhook pass/,
+    /→ allow these pods in the named admission policy or webhook/,
   ],
   [
     'a policy that refuses',
     `pods "a" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'p' denied request: no pods on Fridays`,
-    /→ let the named admission policy or webhook pass/,
+    /→ allow these pods in the named admission policy or webhook/,
   ],
   [
     'a webhook that does not answer',
     'Internal error occurred: failed calling webhook "policy.lab.example": failed to call webhook: Post "https://x": dial tcp 10.0.0.1:443: connect: connection refused',
-    /→ mend the named admission webhook/,
+    /→ repair the named admission webhook/,
   ],
   [
     'a namespace on its way out',

@@ -1,12 +1,12 @@
-/** What a refusal of a cluster says, in the words of its server or of `kubectl`, and what its reader can do about it. */
+/** Recognises a refusal of a cluster by the words of its server or of `kubectl`, and tells the operator how to fix it. */
 
 interface Asker {
-  /** Recipe keys or variables that name the namespace, and what is asked for in it. */
+  /** Recipe keys or variables that name the namespace, and those that set resource requests. */
   namespace: string
   requests: string
-  /** The document that lists the rights of its account. */
+  /** The document that lists the permissions of the worker's account. */
   rights: string
-  /** What only this asker is refused for. */
+  /** Remedies for refusals that only this kind of worker receives. */
   own: readonly Remedy[]
 }
 
@@ -39,48 +39,48 @@ const ASKERS = {
       ],
       [
         /^(?:ErrImage|ImagePullBackOff|InvalidImageName)/,
-        'push the image where the nodes may pull it, or correct trainer.kubernetes.image',
+        'push the image to a registry that the nodes may pull from, or correct trainer.kubernetes.image',
       ],
       [
         /persistentvolumeclaim "[^"]*" not found/,
-        'make the claim in the namespace of the job, or correct trainer.kubernetes.claim',
+        'create the claim in the namespace of the job, or correct trainer.kubernetes.claim',
       ],
       [
         /serviceaccount "[^"]*" not found/,
-        'make the account in the namespace of the job, or correct trainer.kubernetes.serviceAccount',
+        'create the account in the namespace of the job, or correct trainer.kubernetes.serviceAccount',
       ],
     ],
   },
 } as const satisfies Record<string, Asker>
 
-/** The first that fits counts. @returns with an arrow before it; empty where nothing more can be said */
+/** Uses the first remedy that matches. @returns the remedy preceded by an arrow; empty if none matches */
 export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
   const { namespace, requests, rights, own } = ASKERS[worker]
   const remedies: readonly Remedy[] = [
     ...own,
     [/namespaces? "[^"]*" not found|is being terminated/, `create the namespace, or correct ${namespace}`],
-    [/exceeded quota/, `raise the quota of the namespace, or ask for less in ${requests}`],
-    // Where the cluster hands a resource out by quotas alone, as it often does with GPUs.
+    [/exceeded quota/, `raise the quota of the namespace, or request less in ${requests}`],
+    // Applies if the cluster grants a resource only by quotas, which is common for GPUs.
     [
       /insufficient quota to (?:consume|match these scopes)/,
-      `have a ResourceQuota made in the namespace for what the message names, or ask for none of it in ${requests}`,
+      `create a ResourceQuota in the namespace for the resource that the message names, or request none of it in ${requests}`,
     ],
-    // Admission refuses as `Forbidden` too, which is no matter of rights.
+    // Admission also answers `Forbidden`, although permissions are not the reason.
     [
       /failed quota: .*must specify/,
-      `set what the quota of the namespace counts in ${requests}, or let a LimitRange do it`,
+      `set the resources that the quota of the namespace counts in ${requests}, or let a LimitRange set them`,
     ],
     [
       /(?:minimum|maximum) [\w./-]+ usage per|limit to request ratio per/,
-      `ask for what the LimitRange of the namespace allows in ${requests}, or change it`,
+      `request what the LimitRange of the namespace allows in ${requests}, or change it`,
     ],
     [
       /admission webhook "[^"]*" denied|ValidatingAdmissionPolicy '[^']*'.* denied request/,
-      'let the named admission policy or webhook pass these pods, or use a namespace that it does not look at',
+      'allow these pods in the named admission policy or webhook, or use a namespace that it does not check',
     ],
     [
       /failed calling webhook/,
-      'mend the named admission webhook, or use a namespace that it does not look at: the cluster refuses all pods until it answers',
+      'repair the named admission webhook, or use a namespace that it does not check: the cluster refuses all pods until it answers',
     ],
     [
       /^(?!.*is forbidden: (?!User )).*\(Forbidden\)/s,
@@ -92,7 +92,7 @@ export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
     ],
     [
       /x509|certificate|tls(?! handshake timeout)|self-signed|SSL/i,
-      'the cluster and the kubeconfig that KUBECONFIG names do not trust each other: a certificate is of another authority or has expired',
+      'the cluster and the kubeconfig that KUBECONFIG names do not trust each other: a certificate is from another authority or has expired',
     ],
     [
       /ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|connection refused|no such host|no route to host/,

@@ -4,7 +4,7 @@ import { compileRunner, runnerParts } from '../docker/sandbox/runner-volume.ts'
 import { unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 
-/** Of a ConfigMap, by the server. */
+/** The server's size limit of a ConfigMap. */
 const MAX_BYTES = 1024 * 1024
 
 interface ConfigMap {
@@ -16,7 +16,7 @@ interface ConfigMap {
 const maps = new WeakMap<Cluster, Promise<string>>()
 const policies = new WeakMap<Cluster, Promise<void>>()
 
-/** One attempt for a cluster, made again where it failed. */
+/** Runs `make` once per cluster, and again after a failure. */
 function once<T>(known: WeakMap<Cluster, Promise<T>>, cluster: Cluster, make: () => Promise<T>): Promise<T> {
   const earlier = known.get(cluster)
   if (earlier !== undefined) return earlier
@@ -26,10 +26,10 @@ function once<T>(known: WeakMap<Cluster, Promise<T>>, cluster: Cluster, make: ()
   return made
 }
 
-/** The namespace's ConfigMap with the runner and its scripts, named by what they are made of. Sandboxes mount it read-only. The first
- *  caller makes it, once for a namespace.
+/** Ensures the namespace's ConfigMap with the runner and its scripts, named by the hash of their sources. Sandboxes mount it
+ *  read-only. The first caller creates it, once per namespace.
  *  @returns its name
- *  @throws LonghaulError `Stack.SetupFailed` without a C compiler; `Sandbox.Unsafe` where something else has its name */
+ *  @throws LonghaulError `Stack.SetupFailed` without a C compiler; `Sandbox.Unsafe` if another object has its name */
 export function ensureRunnerMap(cluster: Cluster): Promise<string> {
   return once(maps, cluster, () => makeRunnerMap(cluster))
 }
@@ -43,7 +43,7 @@ async function makeRunnerMap(cluster: Cluster): Promise<string> {
     if (bytes > MAX_BYTES) {
       throw new LonghaulError({
         code: 'Stack.SetupFailed',
-        message: `Expected the sandbox runner to fit into a ConfigMap of ${MAX_BYTES} bytes, it has ${bytes}: this machine's C library links programs that are too large`,
+        message: `Expected the sandbox runner to fit into a ConfigMap of ${MAX_BYTES} bytes, but it has ${bytes} bytes: this machine's C library links programs that are too large`,
       })
     }
     await create(cluster, name, {
@@ -53,13 +53,13 @@ async function makeRunnerMap(cluster: Cluster): Promise<string> {
     })
   }
   const made = there ?? (await read(cluster, name))
-  // The program is another one where another compiler made it; what it is made of is in the name.
+  // The program differs between compilers, so it is not compared. The name contains the hash of the sources.
   const isOurs = made?.immutable === true && made.binaryData?.['runner'] !== undefined
   const isWhole = Object.entries(scripts).every(([script, text]) => made?.data?.[script] === text)
   if (isOurs && isWhole && Object.keys(made.data ?? {}).length === Object.keys(scripts).length) return name
   throw new LonghaulError({
     code: 'Sandbox.Unsafe',
-    message: `The ConfigMap ${name} in the namespace ${cluster.namespace} is not what Longhaul made; delete it`,
+    message: `The ConfigMap ${name} in the namespace ${cluster.namespace} was not created by Longhaul; delete it`,
     details: { name },
   })
 }
@@ -75,12 +75,12 @@ async function create(cluster: Cluster, name: string, content: ConfigMap): Promi
   await createUnlessThere(cluster, 'configmaps', body)
 }
 
-/** Another worker may have been first. */
+/** Another worker may have created it first. */
 async function createUnlessThere(cluster: Cluster, kind: string, body: object): Promise<void> {
   await unlessRefused([409], cluster.ask({ method: 'POST', path: cluster.pathOf(kind), body }))
 }
 
-/** For pods of sandboxes, in both directions: what programs outside the runner's jail can reach, which no agent starts. */
+/** Denies traffic of sandbox pods in both directions. It affects programs outside the runner's jail, which agents cannot start. */
 const POLICY = 'longhaul-sandboxes'
 
 export function ensureNetworkPolicy(cluster: Cluster): Promise<void> {

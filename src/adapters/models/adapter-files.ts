@@ -5,26 +5,26 @@ import { runCommand } from '../../platform/run-command.ts'
 import type { PublishedFile } from './policy-files.ts'
 
 export interface ReadAdapterFilesInput {
-  /** Sealed directories of this machine. */
+  /** Sealed directories on this machine. */
   checkpoint: string
-  /** SHA-256 of its manifest; null where no record tells. */
+  /** SHA-256 of the checkpoint's manifest; null if no record states it. */
   checkpointSha256: string | null
   base: string
-  /** Where others have the base. */
+  /** The model and revision under which others find the base. */
   origin: { model: string; revision: string }
-  /** A directory to make, which the caller removes. */
+  /** The directory to create. The caller removes it. */
   target: string
-  /** An interpreter with the trainer's packages, and what it needs to find the trainer. */
+  /** A Python interpreter with the trainer's packages, and the environment it needs to import the trainer. */
   python: string
   environment: NodeJS.ProcessEnv
   signal: AbortSignal
 }
 
-/** Every tensor of the base is compared, from a disk. */
+/** The trainer compares every tensor of the base, read from disk. */
 const TIMEOUT_MS = 4 * 60 * 60_000
 
 /**
- * The adapters of a checkpoint in PEFT's layout.
+ * Returns the adapters of a checkpoint in PEFT's layout.
  * @throws LonghaulError `Config.Invalid` for a checkpoint without adapters of this base, `Artifact.Unavailable`, `Trainer.Failed`
  */
 export async function readAdapterFiles(input: ReadAdapterFilesInput): Promise<PublishedFile[]> {
@@ -58,11 +58,12 @@ export async function readAdapterFiles(input: ReadAdapterFilesInput): Promise<Pu
   )
 }
 
-/** Exit codes of `trainer/longhaul_trainer/failures.py`. */
+/** Maps the exit codes of `trainer/longhaul_trainer/failures.py`. */
 function refusal(exitCode: number | null, tail: string): LonghaulError {
   const [, message] = /^(?:input-unusable|output-unwritable|io-error): (.*)/m.exec(tail) ?? []
   return new LonghaulError({
     code: message === undefined ? 'Trainer.Failed' : exitCode === 66 ? 'Config.Invalid' : 'Artifact.Unavailable',
-    message: message ?? `Expected the trainer to read the adapters, it ended with ${exitCode}: ${tail.slice(-2000)}`,
+    message:
+      message ?? `Expected the trainer to read the adapters, but it exited with ${exitCode}: ${tail.slice(-2000)}`,
   })
 }

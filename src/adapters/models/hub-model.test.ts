@@ -107,14 +107,14 @@ const REFUSED: [
     { revision: '0'.repeat(40) },
     {
       code: 'Config.NotFound',
-      message: new RegExp(`revision 0{40}, the hub knows none; main is --revision ${REVISION}`),
+      message: new RegExp(`revision 0{40}, but the hub knows no such revision; main is --revision ${REVISION}`),
     },
   ],
   [
     'a branch that the repository has not',
     {},
     { revision: 'next' },
-    { code: 'Config.NotFound', message: /revision next, the hub knows none/ },
+    { code: 'Config.NotFound', message: /revision next, but the hub knows no such revision/ },
   ],
   [
     'another name',

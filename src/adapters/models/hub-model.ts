@@ -5,7 +5,7 @@ import { downloadFile, HubApiError, listFiles } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { connectHub, type Hub, type HubPlace, COMMIT, commitOf, RANGE_BYTES, readRange } from '../hub/requests.ts'
 
-/** Beside the weights; other files of a repository are not fetched, pickles least of all. */
+/** Files fetched beside the weights. Other files of a repository are not fetched, least of all pickles. */
 export const TEXTS: ReadonlySet<string> = new Set([
   'config.json',
   'generation_config.json',
@@ -20,35 +20,35 @@ export const TEXTS: ReadonlySet<string> = new Set([
   'model.safetensors.index.json',
 ])
 
-/** `token` may read the repository. */
+/** A model on a hub. `token` grants read access to the repository. */
 export interface HubModel extends HubPlace {
   /** `owner/name` */
   name: string
   /** Forty hexadecimal digits. */
   revision: string
-  /** A GGUF file of the repository instead of its safetensors. */
+  /** A GGUF file of the repository to use instead of its safetensors; null for safetensors. */
   file: string | null
 }
 
 interface ListedFile {
   path: string
   bytes: number
-  /** What the repository says the content is: SHA-256 of a large file, else the id of a Git blob. */
+  /** The repository's hash of the content: SHA-256 of a large file, otherwise the id of a Git blob. */
   oid: string
   isLarge: boolean
 }
 
 /**
- * Downloads what an import needs of a model into a directory, and checks each file against the repository's own hash.
+ * Downloads the files that an import needs of a model into a directory, and checks each against the repository's own hash.
  * @returns the directory, or the GGUF file in it
- * @throws LonghaulError `Config.Invalid` for a revision that may move or a repository without fitting files, `Config.NotFound` for an
- *   unknown model or revision or one that the token may not read, `Artifact.Unavailable`, `Artifact.Corrupt`
+ * @throws LonghaulError `Config.Invalid` for a revision that may move or a repository without suitable files; `Config.NotFound` for an
+ * unknown model or revision, or one that the token may not read; `Artifact.Unavailable`, `Artifact.Corrupt`
  */
 export async function downloadModel(input: {
   model: HubModel
   directory: string
   log: (line: string) => void
-  /** How far it is, in words. */
+  /** Called with a description of the progress. */
   onProgress?: ((text: string) => void) | undefined
   signal: AbortSignal
 }): Promise<string> {
@@ -111,7 +111,7 @@ function chooseFile(listed: readonly ListedFile[], model: HubModel, path: string
   const others = listed.filter((file) => file.path.endsWith('.gguf')).map((file) => file.path)
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `Expected --file to name a GGUF file of the repository, it has ${others.length === 0 ? 'none' : others.join(', ')}`,
+    message: `Expected --file to name a GGUF file of the repository, but it has ${others.length === 0 ? 'none' : others.join(', ')}`,
     details: { model: model.name, revision: model.revision, file: path },
   })
 }
@@ -131,7 +131,7 @@ async function download(
   if (blob === null || blob.size !== bytes) {
     throw damaged(model, path, `${bytes} bytes, as the repository lists it`, `${blob?.size ?? 0} bytes`)
   }
-  // As Git names the content of a file that it holds itself.
+  // Git's hash of a file that it stores itself.
   const hash = isLarge ? createHash('sha256') : createHash('sha1').update(`blob ${bytes}\0`)
   const target = await open(join(directory, basename(path)), 'wx')
   try {
@@ -218,8 +218,8 @@ async function explain(
       code: 'Config.NotFound',
       message:
         newest === null
-          ? `Expected a model named ${name} on the hub, it has none`
-          : `Expected ${name} to have the revision ${revision}, the hub knows none; main is --revision ${newest}`,
+          ? `Expected a model named ${name} on the hub, but it has none`
+          : `Expected ${name} to have the revision ${revision}, but the hub knows no such revision; main is --revision ${newest}`,
     }
   }
   const why = cause instanceof Error ? cause.message : String(cause)

@@ -7,7 +7,7 @@ import { sweepTempFiles, tempName } from '../../platform/temp-files.ts'
 import { downloadModel, type HubModel } from './hub-model.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
-/** What `longhaul_trainer import` writes into the policy as `longhaul.json`, and where it lies. */
+/** The record that `longhaul_trainer import` writes into the policy as `longhaul.json`, and the policy's directory. */
 export interface ImportRecord {
   schema: 'longhaul.import/1'
   source: { kind: 'hugging-face' | 'gguf'; origin: string | null; files: Record<string, string> }
@@ -29,32 +29,32 @@ export interface ImportRecord {
 }
 
 export interface ImportModelInput {
-  /** A directory or file, or a model of the hub. */
+  /** A local directory or file, or a model on the hub. */
   source: string | HubModel
-  /** The policy directory to make; it must not exist. */
+  /** The policy directory to create; it must not exist. */
   output: string
   chatFormat: ChatFormatName | null
-  /** Directory with the tokenizer, instead of the source's own. */
+  /** Directory of the tokenizer, instead of the source's own; null for the source's own. */
   tokenizer: string | null
-  /** An interpreter with the trainer's packages, and what it needs to find the trainer. */
+  /** A Python interpreter with the trainer's packages, and the environment it needs to import the trainer. */
   python: string
   environment: NodeJS.ProcessEnv
   log: (line: string) => void
-  /** How far it is, in words. */
+  /** Called with a description of the progress. */
   onProgress?: (text: string) => void
   signal: AbortSignal
 }
 
-/** Before each line in which the trainer says how far an import is. */
+/** Prefix of the trainer's progress lines. */
 const PROGRESS = 'progress: '
-/** A proof of a large model reads it twice, on a processor. */
+/** Verifying a large model reads it twice, on a CPU. */
 const TIMEOUT_MS = 24 * 60 * 60_000
-/** Beside the output, so that the disk is the one with room for it; swept of what dead importers left. */
+/** Lies beside the output, because that disk has room for the download. Importers remove what dead importers left there. */
 const DOWNLOADS = '.longhaul-downloads'
 
 /**
- * Makes a sealed policy directory of a model, or leaves nothing.
- * @throws LonghaulError `Config.*` for a source that cannot be had, with what to do; `Artifact.*`
+ * Creates a sealed policy directory from a model, or leaves nothing behind.
+ * @throws LonghaulError `Config.*` for a source that is not available, with what to do; `Artifact.*`
  */
 export async function importModel(input: ImportModelInput): Promise<ImportRecord> {
   const { source, output } = input
@@ -106,7 +106,7 @@ async function runImport(
   throw refusal(exitCode, tail, origin === null ? {} : { source: origin })
 }
 
-/** Exit codes of `trainer/longhaul_trainer/failures.py`. */
+/** Maps the exit codes of `trainer/longhaul_trainer/failures.py`. */
 function refusal(exitCode: number | null, tail: string, details: Record<string, string>): LonghaulError {
   const [, message] = /^(?:input-unusable|output-unwritable|io-error): (.*)/m.exec(tail) ?? []
   const isFull = /no space left|quota/i.test(message ?? '')
@@ -122,7 +122,8 @@ function refusal(exitCode: number | null, tail: string, details: Record<string, 
             : 'Artifact.Unavailable'
   return new LonghaulError({
     code,
-    message: message ?? `Expected the trainer to import the model, it ended with ${exitCode}: ${tail.slice(-2000)}`,
+    message:
+      message ?? `Expected the trainer to import the model, but it exited with ${exitCode}: ${tail.slice(-2000)}`,
     details,
   })
 }

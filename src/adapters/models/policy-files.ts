@@ -1,4 +1,5 @@
-/** What of a sealed policy goes to a hub: the model, each file proven by the manifest, and nothing that names this machine. */
+/** Selects what is published of a sealed policy: the model's files, each verified against the manifest, without anything that names
+ *  this machine. */
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { lstat, open, readFile } from 'node:fs/promises'
@@ -11,7 +12,7 @@ import { committedManifest } from '../trainer-job/job/policy-directory.ts'
 import { TEXTS } from './hub-model.ts'
 
 export interface PublishedFile {
-  /** Name in the repository. */
+  /** Path in the repository. */
   path: string
   bytes: number
   sha256: string
@@ -20,7 +21,7 @@ export interface PublishedFile {
 
 export interface PolicyFiles {
   files: PublishedFile[]
-  /** As the trainer exported the weights; null where the manifest does not say. */
+  /** The data type in which the trainer exported the weights; null if the manifest does not say. */
   dtype: string | null
   configJson: string
 }
@@ -28,27 +29,28 @@ export interface PolicyFiles {
 export interface ReadPolicyFilesInput {
   directory: string
   manifestSha256: string
-  /** Texts that must not go out, such as the token. */
+  /** Texts that must not be published, such as the token. */
   secrets: readonly string[]
   onProgress: (text: string) => void
   signal: AbortSignal
 }
 
-/** Log-probabilities for the pipeline's own checks: an importer would take them for weights. */
+/** Log-probabilities for the pipeline's own checks. An importer would mistake them for weights. */
 const OWN_TENSORS = new Set(['canary.safetensors', 'window.safetensors'])
-/** transformers writes there where a model was loaded from, and reads neither. */
+/** transformers writes the path a model was loaded from into these keys, and reads neither. */
 const ORIGIN_KEYS = new Set(['_name_or_path', 'name_or_path'])
 const PATH = /^(?:file:\/\/|~?\/[^/\s]+\/|[A-Za-z]:\\)[^\n]*$/
 const TOKEN = /\bhf_[A-Za-z0-9]{20,}\b/
 const INDEX = 'model.safetensors.index.json'
-/** A shorter word may stand in any text. */
+/** A shorter secret may occur in any text by chance. */
 const LEAST_SECRET = 8
-/** A header of safetensors that is longer describes no model. */
+/** A longer safetensors header describes no model. */
 const MOST_HEADER_BYTES = 100 * 2 ** 20
 
 /**
- * @throws LonghaulError `Artifact.Missing` for no directory, `Artifact.Corrupt` for one that is not what its manifest says,
- *   `Config.Invalid` for a text that names a path of this machine or a token
+ * Reads and verifies the files of a policy for publication.
+ * @throws LonghaulError `Artifact.Missing` if there is no directory, `Artifact.Corrupt` if it deviates from its manifest,
+ * `Config.Invalid` for a text that names a path of this machine or a token
  */
 export async function readPolicyFiles(input: ReadPolicyFilesInput): Promise<PolicyFiles> {
   const { directory, manifestSha256, onProgress, signal } = input
@@ -73,7 +75,8 @@ export async function readPolicyFiles(input: ReadPolicyFilesInput): Promise<Poli
   return { files, dtype: typeof manifest.dtype === 'string' ? manifest.dtype : null, configJson }
 }
 
-/** Weights and texts of the model. Others of a sealed directory stay: an attempt's file names hosts and paths. */
+/** Selects weights and texts of the model. Other files of a sealed directory are not published: an attempt's files name hosts and
+ *  paths. */
 export function isOfModel(path: string): boolean {
   return (
     TEXTS.has(path) || path === 'adapter_config.json' || (/^[\w.-]+\.safetensors$/.test(path) && !OWN_TENSORS.has(path))
@@ -123,7 +126,7 @@ function requireWhole(directory: string, files: readonly PublishedFile[]): void 
   throw corrupt(directory, `config.json, tokenizer.json and weights, found no ${missing ?? 'weights'}`)
 }
 
-/** The file itself, or a text without the places that transformers notes. */
+/** Returns the file itself, or its text without the origin paths that transformers writes. */
 async function withoutPlaces(
   file: PublishedFile & { content: { file: string } },
   secrets: readonly string[],
@@ -146,7 +149,7 @@ async function withoutPlaces(
   return { path, bytes: Buffer.byteLength(changed), sha256: sha256Hex(changed), content: { text: changed } }
 }
 
-/** Texts that a writer of safetensors adds to the tensors. */
+/** Reads the metadata texts that a writer of safetensors adds to the tensors. */
 async function metadataOf(path: string): Promise<unknown> {
   const file = await open(path, 'r')
   try {

@@ -11,18 +11,18 @@ export interface PublishTarget extends HubPlace {
   /** `owner/name` */
   name: string
   branch: string
-  /** Whether a repository that is made here is private; one that is there has to be it already. */
+  /** Whether a new repository is created private. An existing one must already be private then. */
   isPrivate: boolean
-  /** Whether a model of another policy may make room. */
+  /** Whether a model of another policy may be overwritten. */
   replaces: boolean
 }
 
-/** `longhaul.json` of a repository: which policy it holds. */
+/** `longhaul.json` of a repository, which states the policy it holds. */
 export interface PublishRecord {
   schema: 'longhaul.published/1'
   policy: string
   manifest_sha256: string
-  /** Of a LoRA policy its adapters may stand alone. */
+  /** A LoRA policy can be published as adapters alone. */
   kind: 'model' | 'adapter'
   files: Record<string, string>
 }
@@ -32,9 +32,9 @@ export const RECORD = 'longhaul.json'
 export interface PublishInput {
   target: PublishTarget
   record: PublishRecord
-  /** The record among them. */
+  /** Includes the record. */
   files: readonly PublishedFile[]
-  /** Whether the hub is only asked what would change. */
+  /** A dry run only asks the hub what would change. */
   isDry: boolean
   log: (line: string) => void
   onProgress: (text: string) => void
@@ -43,30 +43,30 @@ export interface PublishInput {
 
 export interface PublishResult {
   changed: boolean
-  /** Whether the repository was made, or would be. */
+  /** Whether the repository was created, or in a dry run would be. */
   created: boolean
-  /** What the branch stands at; null where a dry run found none. */
+  /** The branch's commit; null if a dry run found no branch. */
   commit: string | null
-  /** Files that were committed, or would be. */
+  /** Files that were committed, or in a dry run would be. */
   written: string[]
   removed: string[]
 }
 
-/** What stands on a branch. */
+/** The current content of a branch. */
 interface Found {
   exists: boolean
   isPrivate: boolean | null
-  /** Null where the branch is not there. */
+  /** Null if the branch does not exist. */
   head: string | null
-  /** Hash of the hub by path: SHA-256 of a large file, else the id of a Git blob. */
+  /** The hub's hash by path: SHA-256 of a large file, otherwise the id of a Git blob. */
   entries: Map<string, { oid: string; isLarge: boolean }>
   record: PublishRecord | null
 }
 
 /**
- * Makes a repository of a hub hold exactly these files of a model, by one commit or none. A repetition finds what is there: large files
- * that arrived before a cut are not sent again.
- * @throws LonghaulError `Config.*` for what the hub refuses and for a repository with another model, `Artifact.*`
+ * Makes a repository of a hub hold exactly these files of a model, in one commit or none. A retry does not send again the large files
+ * that arrived before an interruption.
+ * @throws LonghaulError `Config.*` if the hub refuses or the repository holds another model, `Artifact.*`
  */
 export async function publishModel(input: PublishInput): Promise<PublishResult> {
   const { target, record, files, isDry, log, signal } = input
@@ -120,7 +120,7 @@ async function look(hub: Hub, target: PublishTarget): Promise<Found> {
   return { exists: true, isPrivate: asked.private === true, head, entries, record }
 }
 
-/** Null for a file of that name that is another program's. */
+/** Returns null if a file of that name belongs to another program. */
 async function readRecord(hub: Hub, path: string): Promise<PublishRecord | null> {
   try {
     const record = await ask<PublishRecord | null>(hub, path)
@@ -131,7 +131,7 @@ async function readRecord(hub: Hub, path: string): Promise<PublishRecord | null>
   }
 }
 
-/** JSON of an address; null for none. @throws HubApiError as the hub answered */
+/** Requests JSON; returns null if the resource does not exist. @throws HubApiError for other answers of the hub */
 async function ask<T>(hub: Hub, path: string): Promise<T | null> {
   const response = await hub.fetch(`${hub.url}${path}`)
   if (response.ok) return (await response.json()) as T
@@ -149,12 +149,12 @@ async function listTree(hub: Hub, target: PublishTarget, revision: string): Prom
   return entries
 }
 
-/** A model of another program or another policy is overwritten only when that is asked for. */
+/** Refuses to overwrite a model of another program or another policy unless the caller asks for it. */
 function requireRoom({ name, branch, isPrivate, replaces }: PublishTarget, found: Found, record: PublishRecord): void {
   if (isPrivate && found.isPrivate === false) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Expected ${name} to be private, as --private asks, it is public: make it private in its settings, publish under another name, or leave out --private`,
+      message: `Expected ${name} to be private, as --private asks, but it is public: make it private in its settings, publish under another name, or leave out --private`,
     })
   }
   const isSame = found.record?.manifest_sha256 === record.manifest_sha256 && found.record.kind === record.kind
@@ -163,7 +163,7 @@ function requireRoom({ name, branch, isPrivate, replaces }: PublishTarget, found
   if (held === undefined && ![...found.entries.keys()].some(isModelFile)) return
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected ${name} to hold ${record.policy} or no model, its branch ${branch} holds ${held === undefined ? 'a model that was not published by this command' : `${found.record?.kind === 'adapter' ? 'adapters of ' : ''}${quoted(held)}`}: name another repository or --revision, or replace it with --replace`,
+    message: `Expected ${name} to hold ${record.policy} or no model, but its branch ${branch} holds ${held === undefined ? 'a model that was not published by this command' : `${found.record?.kind === 'adapter' ? 'adapters of ' : ''}${quoted(held)}`}: name another repository or --revision, or replace it with --replace`,
   })
 }
 
@@ -184,20 +184,20 @@ async function isThere(entries: Found['entries'], { path, sha256, content }: Pub
   return entry.oid === createHash('sha1').update(`blob ${bytes.length}\0`).update(bytes).digest('hex')
 }
 
-/** @returns the commit to build on */
+/** Creates repository and branch if they are missing. @returns the commit to build on */
 async function makeRoom(hub: Hub, target: PublishTarget, { exists, head }: Found): Promise<string> {
   if (head !== null) return head
   const { name, branch, isPrivate } = target
   const place = repositoryOf(hub, target)
   if (!exists) {
-    // The client's type asks for a token; ours goes with each request to the hub.
+    // The client's type requires a token; ours is added to each request to the hub.
     const options = { ...place, ...(isPrivate ? { visibility: 'private' as const } : {}) }
     await createRepo(options as Parameters<typeof createRepo>[0]).catch((error: unknown) => {
-      // The answer to an earlier attempt was lost.
+      // The answer to an earlier attempt was lost, so the repository already exists.
       if (!(error instanceof HubApiError && error.statusCode === 409)) throw error
     })
   }
-  // Without the files of `main`: a policy has a branch of its own.
+  // Created empty, without the files of `main`, because a policy has its own branch.
   if (branch !== 'main') await createBranch({ ...place, branch, empty: true })
   const made = await look(hub, target)
   if (made.head !== null) return made.head
@@ -246,14 +246,14 @@ async function commitFiles(hub: Hub, input: CommitInput): Promise<string> {
     }
   } catch (error) {
     if (!isCommitting || error instanceof HubApiError || signal.aborted) throw error
-    // The answer was lost, which says nothing about the commit.
+    // The answer was lost, which does not tell whether the commit succeeded.
     const found = await look(hub, target)
     if (found.head !== null && (await differing(found, input.files)).length === 0) return found.head
     throw error
   }
 }
 
-/** @throws LonghaulError `Artifact.Corrupt` for a commit that holds other bytes */
+/** Verifies that the commit holds the files. @throws LonghaulError `Artifact.Corrupt` for a commit with other bytes */
 async function requireArrived(
   hub: Hub,
   target: PublishTarget,
@@ -265,7 +265,7 @@ async function requireArrived(
     if (await isThere(entries, file)) continue
     throw new LonghaulError({
       code: 'Artifact.Corrupt',
-      message: `Expected the hub to hold ${file.path} as it was sent, its hash is another: publish again; if it stays so, a proxy on the way changes files`,
+      message: `Expected the hub to hold ${file.path} as it was sent, but its hash differs: publish again; if the hash still differs, a proxy on the way changes files`,
       details: { repository: target.name, commit },
     })
   }
@@ -284,7 +284,7 @@ async function explained<T>(hub: Hub, target: PublishTarget, signal: AbortSignal
       code,
       message,
       details: { repository: target.name, hub: hub.url, ...(status === null ? {} : { status }) },
-      // The cause of a failed upload names an address that is signed.
+      // The cause of a failed upload contains a signed address.
       ...(status !== null && !isHub ? {} : { cause }),
     })
   }
@@ -317,7 +317,7 @@ function explain(
     case 412:
       return {
         code: 'Artifact.Unavailable',
-        message: `Expected ${name} to stay as it was, its branch ${branch} got another commit meanwhile: publish again`,
+        message: `Expected ${name} to stay unchanged, but its branch ${branch} got another commit meanwhile: publish again`,
       }
     case 400:
     case 413:
@@ -337,7 +337,7 @@ function saidBy(cause: unknown): string {
   return typeof said === 'string' && said !== '' ? quoted(said) : 'it does not say why'
 }
 
-/** Never an address: that of a storage is signed. */
+/** Describes a cause without its address: a storage address is signed. */
 function reasonOf(cause: unknown): string {
   if (cause instanceof HubApiError) return `status ${cause.statusCode} from the storage`
   const inner: unknown = cause instanceof Error ? (cause.cause ?? cause) : cause
@@ -345,7 +345,7 @@ function reasonOf(cause: unknown): string {
   return typeof code === 'string' ? code : quoted(String(message).replaceAll(/https?:\S+/g, 'an address'))
 }
 
-/** Of a hub's own words: controls are written out. */
+/** Quotes the hub's own words with control characters escaped. */
 function quoted(text: string): string {
   return JSON.stringify(text.slice(0, 300))
 }

@@ -1,4 +1,4 @@
-/** A thread that parses what it is sent, one text after another. */
+/** A thread that parses the texts it receives, one after another. */
 import { parentPort } from 'node:worker_threads'
 
 import type { ParseAnswer, ParseTask } from './parser-pool.ts'
@@ -12,7 +12,7 @@ port.on('message', ({ name, input }: ParseTask) => {
   try {
     answer = { kind: 'parsed', result: (PARSERS[name] as (...input: unknown[]) => unknown)(...input) }
   } catch (error) {
-    // A text, a list or a map as long as the engine allows, which no honest log comes near.
+    // A text, a list or a map reached the engine's size limit, which no honest log comes near.
     answer = error instanceof RangeError ? { kind: 'too-large' } : { kind: 'failed', error }
   }
   // oxlint-disable-next-line unicorn/require-post-message-target-origin -- a thread's port has none

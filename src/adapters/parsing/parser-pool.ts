@@ -12,27 +12,28 @@ export type ParseAnswer =
   | { kind: 'too-large' }
   | { kind: 'failed'; error: unknown }
 
-/** Parsing took more time or memory than honest text takes: the fault of the text's author, not of the infrastructure. */
+/** Parsing took more time or memory than honest text needs. The author of the text is at fault, not the infrastructure. */
 export class ParserOverrun extends Error {}
 
 export interface ParserPoolOptions {
-  /** Texts that are parsed at once. @default 2 */
+  /** Maximum number of texts that are parsed concurrently. @default 2 */
   threads?: number
-  /** Of one text. Parsers take time in proportion to it: a log of the greatest length is read in a second or two.
+  /** Limit per text. Parse time is proportional to length, and a log of the maximum length takes a second or two.
    *  @default 60 s */
   deadlineMs?: number
-  /** Of one thread: its objects, not the input as it was sent. @default 256 MiB */
+  /** Limit per thread for its objects, not counting the input. @default 256 MiB */
   memoryMiB?: number
 }
 
 export interface ParserPool {
-  /** Parses in a thread: the event loop goes on, and what does not end or has no end is ended with its thread.
-   *  @throws ParserOverrun, or what the parser throws */
+  /** Parses in a thread. The event loop stays free, and a parse that exceeds a limit is killed with its thread.
+   *  @throws ParserOverrun, or the parser's own error */
   parse<Name extends ParserName>(name: Name, ...input: Parameters<Parsers[Name]>): Promise<ReturnType<Parsers[Name]>>
   dispose(): Promise<void>
 }
 
-/** Threads are started when needed and kept; a thread that has read a long text is replaced, for its memory would stay. */
+/** Creates a pool that starts threads on demand and keeps them. A thread that has read a long text is replaced, because it would
+ *  keep the memory. */
 export function createParserPool({
   threads = 2,
   deadlineMs = 60_000,
@@ -45,17 +46,17 @@ export function createParserPool({
 
   const started = (): Worker => {
     const thread = startThread(memoryMiB)
-    // One that dies while it waits is not asked again.
+    // A thread that dies while idle is not used again.
     thread.on('exit', () => idle.delete(thread))
     return thread
   }
   const take = async (): Promise<Worker> => {
     while (running.size >= threads) await new Promise<void>((resolve) => waiting.push(resolve))
-    if (disposed) throw new Error('The parsers were disposed of')
+    if (disposed) throw new Error('The parser pool is closed')
     const thread = idle.values().next().value ?? started()
     idle.delete(thread)
     running.add(thread)
-    // While it is at work the process waits for it.
+    // The process must not exit while the thread works.
     thread.ref()
     return thread
   }
@@ -68,7 +69,7 @@ export function createParserPool({
         const { task, transfer, bytes } = ownCopy(name, input)
         const answer = await answerOf(thread, { task, transfer, deadlineMs, memoryMiB })
         mayStay = bytes < LONG_BYTES
-        if (answer.kind === 'too-large') throw overrun(`more than a text or a list may hold`)
+        if (answer.kind === 'too-large') throw overrun(`a text or a list grew too large`)
         if (answer.kind === 'failed') throw answer.error
         return answer.result as ReturnType<Parsers[typeof name]>
       } finally {
@@ -87,7 +88,7 @@ export function createParserPool({
   }
 }
 
-/** After a longer text a thread is replaced. */
+/** A thread that has read a longer text is replaced. */
 const LONG_BYTES = 8 * 1024 * 1024
 
 function startThread(memoryMiB: number): Worker {
@@ -95,7 +96,7 @@ function startThread(memoryMiB: number): Worker {
   const thread = new Worker(new URL(`./parse-thread.${extension}`, import.meta.url), {
     resourceLimits: { maxOldGenerationSizeMb: memoryMiB, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 },
   })
-  // Without a listener the error of an idle thread would end the process.
+  // Without a listener, an error of an idle thread would end the process.
   thread.on('error', () => undefined)
   return thread
 }
@@ -109,14 +110,14 @@ interface AnswerInput {
 
 function answerOf(thread: Worker, { task, transfer, deadlineMs, memoryMiB }: AnswerInput): Promise<ParseAnswer> {
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => end(overrun(`not read within ${deadlineMs / 1000} s`)), deadlineMs)
+    const timer = setTimeout(() => end(overrun(`not parsed within ${deadlineMs / 1000} s`)), deadlineMs)
     const onMessage = (answer: ParseAnswer): void => {
       stop()
       resolve(answer)
     }
     const onError = (error: NodeJS.ErrnoException): void =>
       end(error.code === 'ERR_WORKER_OUT_OF_MEMORY' ? overrun(`more than ${memoryMiB} MiB`) : error)
-    const onExit = (): void => end(new Error(`A thread ended while it read foreign text (${task.name})`))
+    const onExit = (): void => end(new Error(`A thread ended while it parsed untrusted text (${task.name})`))
     const stop = (): void => {
       clearTimeout(timer)
       thread.off('message', onMessage).off('error', onError).off('exit', onExit)
@@ -131,10 +132,10 @@ function answerOf(thread: Worker, { task, transfer, deadlineMs, memoryMiB }: Ans
 }
 
 function overrun(what: string): ParserOverrun {
-  return new ParserOverrun(`Reading foreign text took too much: ${what}`)
+  return new ParserOverrun(`Parsing untrusted text exceeded a limit: ${what}`)
 }
 
-/** The task with a copy of each array of bytes: sent as they are, the whole memory behind them would go along. */
+/** Copies each byte array of the task, because sending it directly would send the whole buffer behind it. */
 function ownCopy(name: ParserName, input: unknown[]): { task: ParseTask; transfer: ArrayBuffer[]; bytes: number } {
   const transfer: ArrayBuffer[] = []
   let bytes = 0
@@ -156,7 +157,7 @@ function ownCopy(name: ParserName, input: unknown[]): { task: ParseTask; transfe
 
 let shared: ParserPool | undefined
 
-/** By the threads of this process. @throws ParserOverrun, or what the parser throws */
+/** Parses in the threads of this process. @throws ParserOverrun, or the parser's own error */
 export const parse: ParserPool['parse'] = (name, ...input) => {
   shared ??= createParserPool()
   return shared.parse(name, ...input)

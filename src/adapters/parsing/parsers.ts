@@ -8,7 +8,7 @@ import { isInconsistentLog } from '../../grading/log-signs.ts'
 import { patchSigns } from '../../grading/patch-signs.ts'
 import { judgeRun } from '../../grading/verdict.ts'
 
-/** What reads text of agents and their tests. Input and result are copied to a thread and back, so they are plain data. */
+/** Parsers of text that agents and their tests produce. Input and result are copied to a thread and back, so they must be plain data. */
 export const PARSERS = {
   commandSigns,
   gradeNamedLog,
@@ -23,7 +23,7 @@ export const PARSERS = {
 export type Parsers = typeof PARSERS
 export type ParserName = keyof Parsers
 
-/** As `gradeLog`, with the profile by its name. */
+/** Same as `gradeLog`, with the profile given by name. */
 function gradeNamedLog({
   profile,
   ...input

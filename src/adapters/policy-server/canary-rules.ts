@@ -1,12 +1,12 @@
 import { decodeSafetensors, type StoredTensor } from '../trainer-job/batch/safetensors.ts'
 
-/** Label positions with the trainer's log-probabilities under old and new weights, temperature 1. */
+/** Positions with the trainer's log-probabilities of their tokens under the old and the new weights, at temperature 1. */
 export interface Canary {
   rows: { ids: number[]; positions: CanaryPosition[] }[]
 }
 
 export interface CanaryPosition {
-  /** Inside the row, ≥ 1. */
+  /** Position within the row, ≥ 1. */
   index: number
   oldLogprob: number
   newLogprob: number
@@ -21,15 +21,15 @@ export interface CanaryFigures {
 
 export type CanaryVerdict = CanaryFigures & {
   /**
-   * `indistinguishable`: old and new differ by less than the engine's noise; only version and checksum speak then. `partial`: the
-   * answers lie between those of the old and the new weights.
+   * `indistinguishable`: old and new weights differ by less than the engine's noise, so only version and checksum can tell. `partial`:
+   * the answers lie between those of the old and the new weights.
    */
   kind: 'verified' | 'indistinguishable' | 'stale' | 'partial' | 'wrong'
 }
 
-/** Half-way between old and new weights. */
+/** Halfway between the old weights (0) and the new ones (1). */
 const LEAST_PROJECTION = 0.5
-/** What the projection on the new weights may be off by beside noise; and noise, in deviations. */
+/** Tolerance of the projection on the new weights besides noise, and the number of standard deviations of noise that is accepted. */
 const PROJECTION_MARGIN = 0.1
 const NOISE_DEVIATIONS = 3
 
@@ -51,11 +51,11 @@ export function judgeCanary({
     0,
   )
   const projection = movedSquare === 0 ? 0 : along / movedSquare
-  // Written so that NaN, too, is wrong.
+  // Written so that NaN counts as wrong too.
   const isClose = medianDifference <= tolerance
   const isTellable = Math.sqrt(movedSquare / Math.max(1, positions.length)) > tolerance
   if (!isTellable && isClose) return { kind: 'indistinguishable', medianDifference, projection }
-  // Independent noise of the size of the tolerance moves the projection by tolerance / ‖new − old‖.
+  // Independent noise as large as the tolerance moves the projection by tolerance / ‖new − old‖.
   const margin = Math.min(LEAST_PROJECTION, PROJECTION_MARGIN + (NOISE_DEVIATIONS * tolerance) / Math.sqrt(movedSquare))
   const isNew = isTellable && isClose && Math.abs(projection - 1) < margin
   if (isNew) return { kind: 'verified', medianDifference, projection }
@@ -65,17 +65,18 @@ export function judgeCanary({
 }
 
 export interface WindowFigures extends CanaryFigures {
-  /** Median of |with the rope − without it|: what a server that ignores it is off by. */
+  /** Median of |with the rope − without it|, which is the error of a server that ignores the rope. */
   medianStep: number
 }
 
-/** Of the way from the rope ignored to the rope read, what another factor, another length or a lossy engine may be off by. */
+/** Tolerated error, as a share of the step from the rope ignored to the rope applied. A slightly different factor or length, or a
+ *  lossy engine, stays within it. */
 const MOST_OF_STEP = 0.25
 
 /**
- * Whether a server reads the rope, at positions that the model was not trained with: `old` is the same weights without the rope.
- * Random tokens are unlikely ones, whose log-probabilities move more than a text's when an engine rounds, so the bound grows
- * with what is to be told apart.
+ * Judges whether a server applies the rope, at positions that the model was not trained on. `old` holds the same weights without the
+ * rope. Random tokens are unlikely, and an engine's rounding moves their log-probabilities more than those of a text, so the bound
+ * grows with the difference to be detected.
  */
 export function judgeWindow({
   served,
@@ -89,13 +90,13 @@ export function judgeWindow({
   const { medianDifference, projection } = judgeCanary({ served, positions, tolerance })
   const medianStep = median(positions.map(({ oldLogprob, newLogprob }) => Math.abs(newLogprob - oldLogprob)))
   const figures = { medianDifference, projection, medianStep }
-  // Written so that NaN, too, is wrong.
+  // Written so that NaN counts as wrong too.
   const isClose = medianDifference <= Math.max(tolerance, MOST_OF_STEP * medianStep)
   if (isClose && (projection > LEAST_PROJECTION || medianStep <= tolerance)) return { kind: 'read', ...figures }
   return { kind: projection < LEAST_PROJECTION ? 'ignored' : 'wrong', ...figures }
 }
 
-/** Throws a plain `Error` for a file that is no canary. */
+/** Throws a plain `Error` if the file is not a canary. */
 export function parseCanary(file: Uint8Array): Canary {
   const tensors = decodeSafetensors(file)
   const offsets = Array.from(new BigInt64Array(needed(tensors, 'row_offsets', 'I64')), Number)
@@ -125,7 +126,7 @@ export function parseCanary(file: Uint8Array): Canary {
 function needed(tensors: Map<string, StoredTensor>, name: string, dtype: string): ArrayBuffer {
   const tensor = tensors.get(name)
   if (tensor === undefined || tensor.dtype !== dtype) throw new Error(`no tensor ${name} of type ${dtype}`)
-  // A copy begins at offset 0, where every element type is aligned.
+  // The copy starts at offset 0, which is aligned for every element type.
   return new Uint8Array(tensor.bytes).buffer
 }
 

@@ -17,16 +17,16 @@ export const CANARY_FILE = 'canary.safetensors'
 export interface VerifyCanaryInput {
   client: Pick<PolicyClient, 'score'>
   policy: PolicyRef
-  /** Largest median difference of log-probabilities between server and trainer: about 1e-4 in fp32, 2e-2 in bf16 on a GPU. */
+  /** Largest accepted median difference of log-probabilities between server and trainer: about 1e-4 in fp32, 2e-2 in bf16 on a GPU. */
   tolerance: number
-  /** Canary rows scored at most; the file holds the wanted positions several times over. @default 16 */
+  /** Maximum number of canary rows to score. The file holds several times the required positions. @default 16 */
   maxRows?: number
   signal: AbortSignal
 }
 
 /**
- * Asks the server for the canary's log-probabilities and compares them with the trainer's: an answer of 200 proves nothing about
- * which weights gave it. A base policy has no canary: there is nothing to compare, and the result says so.
+ * Scores the canary on the server and compares the log-probabilities with the trainer's, because a status of 200 does not prove which
+ * weights answered. A base policy has no canary, and the result says so.
  * @throws LonghaulError `Model.CanaryMismatch` for wrong or stale weights, `Artifact.Corrupt` for a broken file, `Model.*`
  */
 export async function verifyCanary(input: VerifyCanaryInput): Promise<CanaryVerdict | { kind: 'no-canary' }> {
@@ -36,7 +36,7 @@ export async function verifyCanary(input: VerifyCanaryInput): Promise<CanaryVerd
   return verifyCanaryRows({ client, policy: policy.version, canary, tolerance, maxRows, signal })
 }
 
-/** The same for a canary at hand. @throws LonghaulError `Model.CanaryMismatch`, `Model.*` */
+/** The same for a canary in memory. @throws LonghaulError `Model.CanaryMismatch`, `Model.*` */
 export async function verifyCanaryRows({
   client,
   policy,
@@ -49,7 +49,7 @@ export async function verifyCanaryRows({
   const rows = canary.rows.filter(({ positions }) => positions.length > 0).slice(0, maxRows)
   for (const { ids, positions } of rows) {
     const scores = await client.score({ policy, ids }, signal)
-    // Scores begin at position 1: the first token has no prefix.
+    // Scores begin at position 1, because the first token has no prefix.
     served.push(...positions.map(({ index }) => scores[index - 1] ?? Number.NaN))
   }
   const verdict = judgeCanary({ served, positions: rows.flatMap(({ positions }) => positions), tolerance })
@@ -67,26 +67,26 @@ export async function verifyCanaryRows({
 }
 
 const MISMATCHES = {
-  stale: 'Expected the server to answer with the new weights, its answers are those of the old ones',
+  stale: 'Expected the server to answer with the new weights, but its answers are those of the old ones',
   partial:
-    'Expected the server to answer with the new weights, its answers lie between those of the old and the new ones: some weights were not loaded',
+    'Expected the server to answer with the new weights, but its answers lie between those of the old and the new ones: some weights were not loaded',
   wrong: 'Expected the server’s log-probabilities to be those of the trainer',
 } as const
 
 export interface VerifyWindowInput {
   client: Pick<PolicyClient, 'score'>
   policy: PolicyVersion
-  /** `window.safetensors` of the policy: it has a rope. */
+  /** `window.safetensors` of a policy with a rope. */
   path: string
   tolerance: number
   signal: AbortSignal
 }
 
 /**
- * Asks for log-probabilities beyond the positions that the model was trained with, and compares them with the trainer's. A server
- * that reads another config.json, or an engine that knows no rope, answers for another model from the first token on.
- * @throws LonghaulError `Model.CanaryMismatch` for a server that ignores the rope or has another, or whose longest row ends
- * before, `Artifact.Corrupt`, `Model.*`
+ * Scores tokens beyond the positions that the model was trained on, and compares the log-probabilities with the trainer's. A server
+ * that reads another config.json, or an engine without support for the rope, behaves as another model from the first token on.
+ * @throws LonghaulError `Model.CanaryMismatch` for a server that ignores the rope, has another one, or accepts too short rows;
+ * `Artifact.Corrupt`, `Model.*`
  */
 export async function verifyWindow(input: VerifyWindowInput): Promise<WindowFigures> {
   const { client, policy, path, tolerance, signal } = input
@@ -121,7 +121,7 @@ async function scoreWhole({
     if (!isLonghaulError(cause) || cause.code !== 'Model.ContextOverflow') throw cause
     throw new LonghaulError({
       code: 'Model.CanaryMismatch',
-      message: `Expected the server to take ${ids.length + 1} tokens, which the policy’s rope reaches, it takes fewer: ${cause.message}. ${START} for the recipe’s longest context`,
+      message: `Expected the server to accept ${ids.length + 1} tokens, which the policy’s rope covers, but it accepts fewer: ${cause.message}. ${START} for the recipe’s longest context`,
       details: { policy, ids: ids.length },
       cause,
     })

@@ -11,18 +11,18 @@ import { vllmDialect } from './vllm-dialect.ts'
 export interface PolicyClientOptions {
   kind: PolicyServerRecipe['kind']
   url: string
-  /** How new weights come to a vLLM or SGLang server. @default restart */
+  /** How a vLLM or SGLang server receives new weights. @default restart */
   publish?: PolicyServerRecipe['publish']
   timeouts?: PolicyServerTimeouts
-  /** Sent as a bearer token; read from the environment by the caller, never from a recipe. */
+  /** Sent as a bearer token. The caller reads it from the environment, never from a recipe. */
   apiKey?: string
   /** Called after each failed attempt that will be retried, so that the wait is visible. */
   onTransientError?: (error: LonghaulError) => void
 }
 
 /**
- * Token-in/token-out access to one server. Retries inside with jittered back-off; see `ServerConnectionOptions` for the limits.
- * @throws LonghaulError `Config.Invalid` for a kind that cannot prove tokens
+ * Creates token-in/token-out access to one server. It retries with jittered back-off; see `ServerConnectionOptions` for the limits.
+ * @throws LonghaulError `Config.Invalid` for a kind that cannot return token ids
  */
 export function createPolicyClient({ kind, publish = null, ...options }: PolicyClientOptions): PolicyClient {
   const dialect = dialectOf(kind, publish === 'reload')
@@ -50,7 +50,7 @@ export function createPolicyClient({ kind, publish = null, ...options }: PolicyC
   }
 }
 
-/** A lease that is not given back runs out by itself: a run that ends waits for a few tries at a server that restarts. */
+/** A lease that is not released expires on its own, so a run that ends waits only a few tries for a restarting server. */
 const RELEASE_MS = 10_000
 
 interface ProveInput<T> {
@@ -60,8 +60,8 @@ interface ProveInput<T> {
 }
 
 /**
- * Sends an exchange whose answer must be of the asked weights. A server whose answers name none is asked which it holds, before
- * and after each answer, from its first such answer on; that one is asked for again.
+ * Sends an exchange that the requested weights must answer. Once a server's answer has not named its weights, the server is asked which
+ * weights it holds before and after each answer, and that first answer is requested again.
  */
 function proveWeights(dialect: Dialect): <T>(input: ProveInput<T>) => Promise<T> {
   let isSilent = false

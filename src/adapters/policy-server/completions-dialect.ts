@@ -6,8 +6,8 @@ import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { fileURLToPath } from 'node:url'
 import { LonghaulError } from '../../contracts/errors.ts'
 
-/** What vLLM and the embedded server have in common: `/v1/completions` with token ids, `/tokenize`, `/v1/models`.
- *  @param leastTokens that the server samples where only scores are wanted */
+/** The part that vLLM and the embedded server share: `/v1/completions` with token ids, `/tokenize`, `/v1/models`.
+ *  @param leastTokens number of tokens that the server samples even if only scores are requested */
 export function completionsDialect({ leastTokens }: { leastTokens: 0 | 1 }): Omit<Dialect, 'load' | 'release'> {
   return {
     sample: (request) => ({
@@ -28,10 +28,10 @@ export function completionsDialect({ leastTokens }: { leastTokens: 0 | 1 }): Omi
   }
 }
 
-/** Every engine we know has it, in this form. */
+/** Every supported engine has this endpoint in this form. */
 export const tokenize: Dialect['tokenize'] = ({ policy, text }) => ({
   path: '/tokenize',
-  // Off by name: for a plain prompt engines add special tokens unless told not to.
+  // Switched off explicitly, because engines add special tokens to a plain prompt by default.
   body: { model: policy, prompt: text, add_special_tokens: false },
   policy,
   timeoutMs: SMALL_ANSWER_MS,
@@ -42,7 +42,8 @@ export function served(): Exchange<PolicyVersion[]> {
   return { path: '/v1/models', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readModels }
 }
 
-/** Keeps an episode on the server that holds its prefix: the names that the usual routers read; harmless elsewhere. */
+/** Keeps an episode on the server that holds its prefix. These headers are the ones that common routers read; other servers ignore
+ *  them. */
 export function affinityHeaders({ session }: Pick<SampleRequest, 'session'>): Record<string, string> {
   const value = encodeURIComponent(session)
   return { 'x-session-id': value, 'x-smg-routing-key': value }
@@ -75,7 +76,7 @@ export function completionBody({
     max_tokens: maxTokens,
     n: 1,
     ...decodingFields(sampling),
-    // Absent means what the server was configured to: a watermark is a bias.
+    // If absent, the server's configuration applies, and a watermark biases the samples.
     watermarking: false,
     seed,
     stop_token_ids: stopTokenIds,
@@ -83,27 +84,27 @@ export function completionBody({
     min_tokens: 0,
     stream: false,
     echo: false,
-    // The sampled token's own log-probability, no alternatives.
+    // Requests the sampled token's log-probability without alternatives.
     logprobs: 0,
     return_token_ids: true,
-    // Which weights sampled each stretch of the reply; without it an update in the middle of a reply would go unseen.
+    // Reports which weights sampled each part of the reply. Otherwise a weight update during the reply would go unnoticed.
     return_weight_versions: true,
-    // Special tokens inside a reply belong to what was sampled: the text must show them.
+    // Special tokens inside a reply were sampled, so the text must show them.
     skip_special_tokens: false,
     spaces_between_special_tokens: false,
     include_stop_str_in_output: false,
-    // Prefix caches never serve one version's states to another.
+    // Keeps prefix caches from serving one version's states to another.
     cache_salt: policy,
     request_id: randomUUID(),
   }
 }
 
-/** vLLM's label of weights before a request sets another one. */
+/** vLLM's label of the weights until a request sets another one. */
 export const FIRST_LABEL = 'default'
 
 /**
- * What says which weights answered: the name that the server was started under, or the label of the weights themselves. The caller
- * of a `witnessed` answer asks for the label before and after it: the answer may lack one, but not have another.
+ * What proves which weights answered: the name that the server was started under, or the label of the weights. The caller of a
+ * `witnessed` answer queries the label before and after it, so the answer may lack a label but must not have another one.
  */
 export type Proof = 'name' | 'label' | Witnessed
 
@@ -115,7 +116,7 @@ export interface ReadCompletionInput {
 }
 
 /**
- * Checks that the answer proves what it claims: ids, one log-probability each, the prompt it answered and the weights that did.
+ * Checks that an answer proves its origin: token ids, one log-probability per id, the prompt and the weights.
  * @throws LonghaulError `Model.NoTokenIds`, `Model.NotServed`, `Model.BadResponse`
  */
 export function readCompletion({ answer, request, proof = 'name' }: ReadCompletionInput): SampleResult {
@@ -136,7 +137,7 @@ export function readCompletion({ answer, request, proof = 'name' }: ReadCompleti
 function readLogprobs(choice: Record<string, unknown>, count: number): number[] {
   const logprobs = isObject(choice['logprobs']) ? choice['logprobs']['token_logprobs'] : undefined
   if (!Array.isArray(logprobs)) throw bad('logprobs.token_logprobs', { got: typeof logprobs })
-  if (logprobs.length !== count) throw bad('one log-probability an id', { ids: count, logprobs: logprobs.length })
+  if (logprobs.length !== count) throw bad('one log-probability per id', { ids: count, logprobs: logprobs.length })
   return logprobs.map(readLogprob)
 }
 
@@ -154,7 +155,7 @@ export function checkVersion({
 }): void {
   const labels = versionsOf(choice['weight_versions'])
   const model = isObject(answer) ? String(answer['model']) : ''
-  // A server with a served model name has a label of its own, which proves nothing unless it is one of our names.
+  // A server with a served model name also has a weight label, which proves nothing unless it is one of our names.
   const told =
     proof === 'name'
       ? [model, ...labels.filter((label) => /^v\d{6}-/.test(label))]
@@ -174,11 +175,11 @@ export function firstChoice(answer: unknown): Record<string, unknown> {
 export interface ScoringBodyInput {
   policy: string
   ids: number[]
-  /** vLLM samples at least one token; the embedded server need not. */
+  /** vLLM samples at least one token; the embedded server can sample none. */
   maxTokens: 0 | 1
 }
 
-/** Asks for the prompt's own log-probabilities. */
+/** Builds a request for the log-probabilities of the prompt. */
 export function scoringBody({ policy, ids, maxTokens }: ScoringBodyInput) {
   return {
     model: policy,
@@ -197,12 +198,12 @@ export function scoringBody({ policy, ids, maxTokens }: ScoringBodyInput) {
     return_token_ids: true,
     return_weight_versions: true,
     skip_special_tokens: false,
-    // A cached prefix would come without log-probabilities, or with those of other weights. vLLM refuses a slash here.
+    // A cached prefix would return no log-probabilities, or those of other weights. vLLM rejects a slash here.
     cache_salt: `${policy}-score`,
   }
 }
 
-/** One value for each of positions 1…n−1. @throws LonghaulError `Model.BadResponse`, `Model.NotServed` */
+/** Returns one value for each of the positions 1…n−1. @throws LonghaulError `Model.BadResponse`, `Model.NotServed` */
 export function readPromptLogprobs({
   answer,
   ids,
@@ -233,7 +234,7 @@ export function readPromptLogprobs({
   })
 }
 
-/** The server of `trainer/`: several versions side by side, leased by runs. */
+/** The server in `trainer/`, which serves several versions concurrently; runs lease them. */
 export const embeddedDialect: Dialect = {
   ...completionsDialect({ leastTokens: 0 }),
   async load({ policy, holder, leaseMs }, send) {
@@ -256,11 +257,11 @@ export const embeddedDialect: Dialect = {
 function checkLoaded(answer: unknown, version: string): null {
   const loaded = isObject(answer) ? answer['version'] : undefined
   if (loaded !== version)
-    throw bad('the loaded version to be the asked one', { asked: version, loaded: String(loaded) })
+    throw bad('the loaded version to be the requested one', { asked: version, loaded: String(loaded) })
   return null
 }
 
-/** @throws LonghaulError `Config.Invalid` for a policy that is not in the file system */
+/** @throws LonghaulError `Config.Invalid` for a policy that is not in the local file system */
 export function localPath(uri: string): string {
   if (uri.startsWith('file://')) return fileURLToPath(uri)
   throw new LonghaulError({

@@ -2,22 +2,22 @@ import type { PolicyRef, PolicyVersion, SampleRequest, SampleResult } from '../.
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 
-/** One question to a server: where it goes, what it says, how the answer is read. */
+/** One request to a server: its address, its body and the parser of its answer. */
 export interface Exchange<T> {
-  /** With its query, if it has one. */
+  /** Includes the query, if there is one. */
   path: string
-  /** Absent: GET. */
+  /** Absent for GET. */
   body?: object
-  /** Policy that the question names, or that must answer; null where it is about no policy. */
+  /** Policy that the request names, or that must answer; null if the request does not concern a policy. */
   policy: PolicyVersion | null
   headers?: Record<string, string>
-  /** For answers that are short and come at once. @default as long as a sample may take */
+  /** For answers that are short and immediate. @default the limit of a sample */
   timeoutMs?: number
   /** Reads a 200 answer. @throws LonghaulError */
   parse: (answer: unknown) => T
 }
 
-/** The version that the server holds is asked before and after the answer: the answer itself need not say it. */
+/** The server is asked for its version before and after the answer, so the answer itself need not name it. */
 export type Witnessed = 'witnessed'
 
 export interface LoadAsk {
@@ -26,36 +26,36 @@ export interface LoadAsk {
   leaseMs: number
 }
 
-/** Puts an exchange on the wire, with its retries. */
+/** Sends an exchange and retries it. */
 export type Send = <T>(exchange: Exchange<T>) => Promise<T>
 
 /**
- * The protocol of one kind of server. Builders only: nothing here opens a connection, so that a test can hold every request
- * against the server's own classes.
+ * The protocol of one kind of server. It only builds requests and opens no connection, so that a test can check every request against
+ * the server's own classes.
  */
 export interface Dialect {
-  /** @param proof what else says which weights answered. @default none but the answer */
+  /** @param proof further evidence of which weights answered. @default none, the answer must prove it */
   sample(request: SampleRequest, proof?: Witnessed): Exchange<SampleResult>
   tokenize(request: { policy: PolicyVersion; text: string }): Exchange<number[]>
   score(request: { policy: PolicyVersion; ids: number[] }, proof?: Witnessed): Exchange<number[]>
   /**
-   * The version that the server holds, to be asked before and after an answer that does not say which weights gave it; absent
-   * where answers always say it. A load aborts what is in flight, so an answer between two equal versions is of that version.
+   * Asks for the version that the server holds. Used before and after an answer that does not name its weights; absent if answers
+   * always name them. A load aborts requests in flight, so an answer between two equal versions comes from that version.
    */
   held?(send: Send): Promise<PolicyVersion>
   served(): Exchange<PolicyVersion[]>
-  /** Makes the server answer with the policy, or proves that it does already. Repeating it changes nothing. */
+  /** Makes the server serve the policy, or verifies that it already does. Idempotent. */
   load(ask: LoadAsk, send: Send): Promise<void>
-  /** Absent where a server knows no leases. */
+  /** Absent if the server has no leases. */
   release?(request: { holder: string }): Exchange<null>
 }
 
-/** A list, a prompt's ids, a lease: a server that takes longer for these is unhealthy. */
+/** Limit for lists, tokenization and leases: a server that takes longer for these is unhealthy. */
 export const SMALL_ANSWER_MS = 60_000
 
 /**
- * Every decoding field by the name that vLLM, SGLang and the embedded server share. One left out falls back to the engine's
- * default or to the model's generation config, which biases the distribution silently.
+ * Every decoding field, by the name that vLLM, SGLang and the embedded server share. An omitted field falls back to the engine's
+ * default or to the model's generation config, which silently biases the distribution.
  */
 export function decodingFields(sampling: SamplingOptions) {
   return {
@@ -69,7 +69,7 @@ export function decodingFields(sampling: SamplingOptions) {
   }
 }
 
-/** The error for a server that serves another policy, where servers are restarted and not reloaded. */
+/** The error for a server that serves another policy and must be restarted to change it. */
 export function notRestarted({
   kind,
   policy,
@@ -89,10 +89,10 @@ export function notRestarted({
   })
 }
 
-/** Begins the label of a server that reads new weights, or was cut off while it did. */
+/** Prefix of the label of a server that is loading new weights, or was interrupted while loading. */
 export const LOADING = 'loading-'
 
-/** No such route, or none for this client: the server has not begun what it was asked for. */
+/** The route does not exist or refuses this client, so the server has not started the request. */
 const NOT_BEGUN: readonly unknown[] = [401, 403, 404, 405]
 
 const RELOAD_FIXES = {
@@ -102,14 +102,15 @@ const RELOAD_FIXES = {
 
 interface ReloadSteps<Held> {
   kind: keyof typeof RELOAD_FIXES
-  /** What the server holds before it is touched. */
+  /** Returns what the server holds before anything is changed. */
   look: () => Promise<Held>
   reload: (held: Held) => Promise<void>
-  /** Takes back what preceded a reload that the server has not begun: it still has its weights. */
+  /** Undoes the steps before a reload that the server refused, so that it keeps serving its weights. */
   takeBack: (held: Held) => Promise<unknown>
 }
 
-/** @throws LonghaulError `Config.Invalid` where the server cannot reload; it serves what it served before then */
+/** Reloads the weights of a server. @throws LonghaulError `Config.Invalid` if the server cannot reload; it then still serves its old
+ *  weights */
 export async function reloadOrLeave<Held>({ kind, look, reload, takeBack }: ReloadSteps<Held>): Promise<void> {
   const explained = (error: unknown): unknown => {
     if (!isLonghaulError(error) || !NOT_BEGUN.includes(error.details['status'])) return error
@@ -118,7 +119,7 @@ export async function reloadOrLeave<Held>({ kind, look, reload, takeBack }: Relo
     return new LonghaulError({
       code: 'Config.Invalid',
       message:
-        `Expected the ${kind} server to read new weights in place (policyServer.publish: reload), it refuses ` +
+        `Expected the ${kind} server to read new weights in place (policyServer.publish: reload), but it refuses ` +
         `${String(error.details['url'])} with ${String(error.details['status'])}: ${fix}, or publish by restart (policyServer.publish: restart)`,
       cause: error,
     })
@@ -130,7 +131,7 @@ export async function reloadOrLeave<Held>({ kind, look, reload, takeBack }: Relo
     await reload(held)
   } catch (error) {
     const told = explained(error)
-    // Its failure hides no reason: the next attempt finds the server as a reload that broke off leaves it.
+    // A failure of the undo is ignored, because it would hide the reason. The next attempt handles the state of an interrupted reload.
     if (told !== error) await takeBack(held).catch(() => undefined)
     throw told
   }

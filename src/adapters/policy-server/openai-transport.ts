@@ -1,6 +1,6 @@
 /**
- * The only importer of `openai` and `undici`: one HTTP exchange with a policy server or a chat endpoint. What is asked, how
- * a reply is checked and when a request is repeated is decided by the callers.
+ * The only importer of `openai` and `undici`. It performs one HTTP exchange with a policy server or a chat endpoint. Callers build
+ * requests, check replies and decide about retries.
  */
 import { APIConnectionTimeoutError, APIError, OpenAI } from 'openai'
 import { Stream } from 'openai/core/streaming'
@@ -10,42 +10,42 @@ import { refuseCustomHeaders } from './refuse-custom-headers.ts'
 import { isObject } from './reply.ts'
 
 export interface TransportOptions {
-  /** Without a query; user and password become an `Authorization` header unless there is a key. */
+  /** Has no query. A user and password become an `Authorization` header unless there is a key. */
   base: URL
   /** Sent as a bearer token. */
   apiKey?: string | undefined
-  /** A longer answer is not read to its end. @default 256 MiB: a 131k-token answer with log-probabilities stays below */
+  /** Reading stops beyond this size. @default 256 MiB, more than a 131k-token answer with log-probabilities */
   maxAnswerBytes?: number | undefined
 }
 
 export interface HttpAsk {
-  /** Below the base, with its query. */
+  /** Relative to the base, including the query. */
   path: string
   headers: Record<string, string>
-  /** Sent as JSON; undefined: GET. */
+  /** Sent as JSON; undefined for GET. */
   body?: unknown
-  /** The body asks for server-sent events; a server that answers as a whole all the same is read as it answers. @default false */
+  /** The body requests server-sent events. A server that answers without a stream is accepted too. @default false */
   isStreamed?: boolean | undefined
-  /** The whole exchange, from connect to the last byte. */
+  /** Limit for the whole exchange, from connect to the last byte. */
   timeoutMs: number
   signal: AbortSignal
 }
 
-/** A status other than 200, or an error amid a stream. */
+/** A status other than 200, or an error inside a stream. */
 export interface HttpRefusal {
   status: number
   retryAfter: string | null
-  /** Where a redirect leads; none is followed, because the key would go along. */
+  /** Target of a redirect. Redirects are never followed, because the key would be sent along. */
   location: string | null
-  /** What the server says of its error, without the `{error}` around it; undefined where the body is not JSON. */
+  /** The server's error without its `{error}` wrapper; undefined if the body is not JSON. */
   error: unknown
   text: string
 }
 
-/** The events of a stream are those before its `[DONE]` or its end: whether that was too early only the caller knows. */
+/** The events of a stream up to its `[DONE]` or its end. Only the caller can tell whether the end came too early. */
 export type HttpAnswer = { text: string } | { events: unknown[] } | HttpRefusal
 
-/** No answer arrived: refused, reset, cut in the middle, too slow or too big. A repetition may help. */
+/** No complete answer arrived: refused, reset, truncated, too slow or too large. A retry may help. */
 export class HttpFault extends Error {
   constructor(message: string, cause?: unknown) {
     super(message, { cause })
@@ -53,26 +53,26 @@ export class HttpFault extends Error {
   }
 }
 
-/** @throws HttpFault, or the signal's reason when the caller cancels */
+/** @throws HttpFault, or the signal's reason if the caller cancels */
 export type Transport = (ask: HttpAsk) => Promise<HttpAnswer>
 
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024
 const CONNECT_MS = 10_000
 
-/** @throws LonghaulError `Config.Invalid` for a key, a proxy or an environment that cannot be used */
+/** @throws LonghaulError `Config.Invalid` if the key, a proxy or the environment is invalid */
 export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTES }: TransportOptions): Transport {
   refuseCustomHeaders(process.env)
   const client = new OpenAI({
     baseURL: `${base.origin}${base.pathname.replace(/\/$/, '')}`,
-    // The client insists on a key; the header below goes over it.
+    // The client requires a key. The header below overrides it.
     apiKey: requireHeaderText(apiKey) ?? 'none',
-    // Every other source of an option is a variable of the environment, meant for other programs.
+    // Other options would be read from environment variables that are meant for other programs.
     adminAPIKey: null,
     organization: null,
     project: null,
     webhookSecret: null,
     logLevel: 'off',
-    // Our own retries keep `Retry-After` and tell each failed try to the run's blockers.
+    // Our own retries honour `Retry-After` and report each failed try to the run's blockers.
     maxRetries: 0,
     defaultHeaders: {
       ...(apiKey === undefined || apiKey === '' ? { authorization: basicAuthorization(base) } : {}),
@@ -94,7 +94,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
       const response = await request.asResponse()
       if (!isStreamed || !isEventStream(response)) return await readAnswer(response)
       const events = await Array.fromAsync(Stream.fromSSEResponse(response, new AbortController(), client))
-      // The package takes a request that is given up for the end of its stream.
+      // The package treats an aborted request as the end of its stream.
       options.signal.throwIfAborted()
       return { events }
     } catch (error) {
@@ -103,7 +103,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
         throw new HttpFault(`no answer within ${timeoutMs} ms`)
       }
       if (error instanceof APIError && (isStreamed || error.status !== undefined)) return refusalOf(error)
-      // The package says no more of an event that it cannot read.
+      // The package reports nothing else about an event that it cannot parse.
       if (error instanceof SyntaxError) return { text: '' }
       throw faultOf(error, maxAnswerBytes)
     } finally {
@@ -122,7 +122,7 @@ function isEventStream({ status, headers }: Response): boolean {
   return status === 200 && headers.get('content-type')?.startsWith('text/event-stream') === true
 }
 
-/** An error amid a stream comes after the status 200: engines put the status that they mean into its `code`. */
+/** An error inside a stream follows the status 200. Engines put the intended status into its `code`. */
 function refusalOf({ status, headers, error, message }: APIError): HttpRefusal {
   const code: unknown = isObject(error) ? error['code'] : undefined
   const meant = typeof code === 'number' && code >= 400 && code < 600 ? code : 500
@@ -134,8 +134,8 @@ function hintsOf(headers: Headers | undefined): Pick<HttpRefusal, 'retryAfter' |
 }
 
 /**
- * `fetch` without its hidden limits: five minutes for headers and between two chunks would cut long samples, which send
- * nothing until they are done. In their place: no redirect, and no more bytes than allowed, before and after decompression.
+ * `fetch` without its hidden limits: five minutes for headers and between two chunks would abort long samples, which send nothing until
+ * they are done. Instead it follows no redirects and limits the bytes before and after decompression.
  */
 function boundedFetch(base: URL, maxBytes: number): typeof globalThis.fetch {
   const options = {
@@ -145,13 +145,13 @@ function boundedFetch(base: URL, maxBytes: number): typeof globalThis.fetch {
     maxResponseSize: maxBytes,
     allowH2: false,
   }
-  // A proxy cannot reach this machine's own addresses.
+  // A proxy cannot reach the loopback addresses of this machine.
   const dispatcher = isLoopback(base.hostname) ? new Agent(options) : proxyAgent(options)
   return async (url, init) => {
     const response = await fetch(url as string, {
       method: init?.method ?? 'GET',
       headers: [...new Headers(init?.headers)],
-      // The client has spelled both already.
+      // The client has already serialised both.
       body: (init?.body ?? null) as string | null,
       signal: init?.signal ?? null,
       redirect: 'manual',
@@ -178,7 +178,7 @@ function proxyAgent(options: EnvHttpProxyAgent.Options): EnvHttpProxyAgent {
   try {
     return new EnvHttpProxyAgent(options)
   } catch {
-    // Without the value and its error: proxies have passwords.
+    // The value and its error are omitted, because proxy addresses may contain passwords.
     throw new LonghaulError({
       code: 'Config.Invalid',
       message: 'Expected HTTP_PROXY and HTTPS_PROXY to be addresses such as http://proxy:3128',
@@ -190,7 +190,7 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host.endsWith('.localhost') || host === '[::1]' || /^127(\.\d+){3}$/.test(host)
 }
 
-/** The innermost cause is what the socket, the parser or the limit said. */
+/** The innermost cause is the message of the socket, the parser or the limit. */
 function faultOf(error: unknown, maxBytes: number): HttpFault {
   let root = error
   while (root instanceof Error && root.cause instanceof Error) root = root.cause
@@ -212,7 +212,7 @@ function basicAuthorization({ username, password }: URL): string | null {
   return `Basic ${Buffer.from(pair).toString('base64')}`
 }
 
-/** A header with a line break would be refused by an error that quotes it. */
+/** Checked here, because the error for a header with a line break would quote the key. */
 function requireHeaderText(apiKey: string | undefined): string | undefined {
   if (apiKey === undefined || apiKey === '') return undefined
   if (/^[\x21-\x7e]+$/.test(apiKey)) return apiKey

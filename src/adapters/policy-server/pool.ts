@@ -3,17 +3,17 @@ import type { PolicyClient, PolicyPool, PooledServer } from '../../contracts/pol
 import { sha256Hex } from '../../platform/hash.ts'
 
 interface PoolOptions {
-  /** How long servers are asked in turn while none answers. @default 0: each once */
+  /** How long servers are tried in turn while none answers. @default 0: each is tried once */
   unavailableTimeoutMs?: number
   /** @default Date.now */
   now?: () => number
 }
 
 /**
- * Several servers of the same policies as one. A session stays with one server, which holds its prefix; where that one does not
- * answer, the next in the session's own order is asked: the same seed gives the same tokens there. One that was silent is asked
- * last for a while, so that a session pays for its silence once. New weights go to all, and one server that cannot have them is an
- * error. Servers are never asked about each other: each is verified by itself.
+ * Presents several servers of the same policies as one. A session stays with the server that holds its prefix. If that server does not
+ * answer, the next in the session's own order is tried, which gives the same tokens for the same seed. A silent server is tried last
+ * for a while, so that a session waits for it only once. New weights go to every server, and a server that cannot load them is an
+ * error. Each server is verified on its own.
  */
 export function poolOf(
   servers: readonly PooledServer[],
@@ -25,7 +25,7 @@ export function poolOf(
     const all = orderFor(key, servers)
     return [...all.filter((server) => !isSilent(server)), ...all.filter(isSilent)]
   }
-  /** Only silence moves on to the next server: a refusal is an answer, and the caller must see one about the policy. */
+  /** Only silence moves on to the next server. A refusal is an answer, and the caller must see a refusal that concerns the policy. */
   const firstToAnswer = async <T>(
     inOrder: readonly PooledServer[],
     ask: (client: PolicyClient) => Promise<T>,
@@ -63,13 +63,13 @@ export function poolOf(
   }
 }
 
-/** Highest hash first: a server that comes or goes moves only its own sessions. */
+/** Rendezvous hashing, highest hash first: a server that is added or removed moves only its own sessions. */
 export function orderFor<T extends { url: string }>(key: string, servers: readonly T[]): T[] {
   const weight = ({ url }: T) => sha256Hex(`${key}\n${url}`)
   return [...servers].sort((a, b) => (weight(a) < weight(b) ? 1 : -1))
 }
 
-/** No further server is asked after this long: each may take as long again, and callers have their own limit. */
+/** No further server is tried after this time. Each may take as long again, and callers have their own limit. */
 const LAST_SERVER_AFTER_MS = 10 * 60_000
-/** A server that was silent; then its sessions come back to it. */
+/** How long a silent server is tried last. Afterwards its sessions return to it. */
 const ASKED_LAST_MS = 30_000

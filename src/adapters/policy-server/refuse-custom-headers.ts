@@ -1,7 +1,7 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 
 /**
- * The package `openai` adds the headers of this variable to every request of the process, whichever server it goes to.
+ * Refuses OPENAI_CUSTOM_HEADERS, whose headers the package `openai` adds to every request of the process, whatever the server.
  * @throws LonghaulError `Config.Invalid`; without the value, which may be a secret
  */
 export function refuseCustomHeaders(env: NodeJS.ProcessEnv): void {

@@ -2,26 +2,26 @@
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 
-/** Sampled log-probabilities are ≤ 0; rounding in the server's softmax may lift one a little above. */
+/** Sampled log-probabilities are ≤ 0, but rounding in the server's softmax may raise one slightly above. */
 const HIGHEST_LOGPROB = 1e-3
 
-/** vLLM writes minus infinity as this. */
+/** vLLM writes minus infinity as this value. */
 const LOWEST_LOGPROB = -9999
 
-/** A reply as the server tells it, from wherever its answer holds the parts. */
+/** A reply as reported by the server, independent of where its answer holds the parts. */
 export interface ToldReply {
   ids: unknown
-  /** The prompt that was answered. */
+  /** The prompt that the server says it answered. */
   echoed: unknown
   finishReason: unknown
   text: unknown
-  /** Called last, with ids that have passed. @throws LonghaulError `Model.BadResponse` unless there is one value an id */
+  /** Called last, with validated ids. @throws LonghaulError `Model.BadResponse` unless there is one value per id */
   readLogprobs: (ids: number[]) => number[]
 }
 
 /**
- * Checks ids, the prompt they answer, the ending, the text and one log-probability each. That the asked weights answered is for
- * the caller to check before.
+ * Checks the ids, the prompt, the finish reason, the text, and that there is one log-probability per id. The caller checks beforehand
+ * that the requested weights answered.
  * @throws LonghaulError `Model.NoTokenIds`, `Model.BadResponse`
  */
 export function readReply(
@@ -34,7 +34,7 @@ export function readReply(
   if (!isSameList(echoed, promptIds)) {
     throw bad('the answer to the prompt that was sent', { sent: promptIds.length, echoed: echoed.length })
   }
-  // `abort` and the like: the server gave the request up half-way (a pause, a reload).
+  // For example `abort`: the server gave up the request midway (a pause, a reload).
   if (finishReason !== 'stop' && finishReason !== 'length') {
     throw bad('a finished reply', { finish: String(finishReason) })
   }
@@ -43,7 +43,7 @@ export function readReply(
 }
 
 /**
- * Non-finite values come as null (JSON has no NaN) and stay NaN here: the batch writer drops and counts such tokens.
+ * Non-finite values arrive as null, because JSON has no NaN, and become NaN here. The batch writer drops and counts such tokens.
  * @throws LonghaulError `Model.BadResponse`
  */
 export function readLogprob(value: unknown): number {
@@ -53,7 +53,7 @@ export function readLogprob(value: unknown): number {
   return value
 }
 
-/** `[{version, start, end}]`, a stretch of the reply each. @throws LonghaulError `Model.BadResponse` */
+/** Parses `[{version, start, end}]`, one entry per part of the reply. @throws LonghaulError `Model.BadResponse` */
 export function versionsOf(spans: unknown): string[] {
   if (spans === null || spans === undefined) return []
   if (!Array.isArray(spans)) throw bad('weight_versions to be a list', { got: typeof spans })
@@ -64,18 +64,18 @@ export function versionsOf(spans: unknown): string[] {
   })
 }
 
-/** A server that answers with other weights than asked would poison every ratio of the batch. */
+/** The error for an answer of other weights than requested. Such an answer would corrupt every ratio of the batch. */
 export function answeredByAnother(asked: string, answered: string): LonghaulError {
   return new LonghaulError({
     code: 'Model.NotServed',
-    message: 'Expected the asked policy to answer, another one did',
+    message: 'Expected the requested policy to answer, but another one did',
     details: { asked, answered },
   })
 }
 
 const UNLABELLED = 'weights without a label'
 
-/** The answer does not say which weights gave it. */
+/** The error for an answer that does not name its weights. */
 export function unlabelled(asked: string): LonghaulError {
   return answeredByAnother(asked, UNLABELLED)
 }

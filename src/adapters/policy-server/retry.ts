@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LonghaulError } from '../../contracts/errors.ts'
 
-/** What one try came to: an answer, an error for the caller, or a reason to try again. */
+/** Outcome of one try: an answer, an error for the caller, or a reason to try again. */
 export type TryResult<T> =
   | { kind: 'done'; value: T }
   | { kind: 'failed'; error: Error }
@@ -9,7 +9,7 @@ export type TryResult<T> =
 
 export interface RetryOptions<T> {
   attempt: (tries: number) => Promise<TryResult<T>>
-  /** No new try starts after this long; the last error is thrown then. */
+  /** No new try starts after this time; the last error is thrown instead. */
   giveUpAfterMs: number
   signal: AbortSignal
   /** Called before each new attempt with the error of the last one. */
@@ -20,10 +20,10 @@ export interface RetryOptions<T> {
 
 const FIRST_DELAY_MS = 250
 const LONGEST_DELAY_MS = 10_000
-/** A longer `Retry-After` is cut to this, because the deadline is the caller's. */
+/** Upper bound on `Retry-After`, because the caller has a deadline. */
 const LONGEST_RETRY_AFTER_MS = 60_000
 
-/** Exponential back-off with full jitter, so that sixty episodes do not come back in step after a restart. */
+/** Retries with exponential back-off and full jitter, so that sixty episodes do not return in step after a restart. */
 export async function retryUntilDone<T>({
   attempt,
   giveUpAfterMs,
@@ -48,11 +48,11 @@ export function delayBefore(tries: number, afterMs: number | null, random: () =>
   const ceiling = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** (tries - 2))
   const jittered = ceiling * (0.5 + random() / 2)
   if (afterMs === null) return jittered
-  // `Retry-After` at the earliest, spread over a tenth: the server told all clients the same moment.
+  // Waits at least `Retry-After`, plus up to a tenth of it, because the server sends all clients the same value.
   return Math.min(LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)
 }
 
-/** `Retry-After`: seconds or an HTTP date. Null for anything else, and for moments that have passed. */
+/** Parses `Retry-After`: seconds or an HTTP date. Returns null for anything else and for times in the past. */
 export function parseRetryAfter(header: string | null, nowMs: number): number | null {
   if (header === null || header.trim() === '') return null
   const seconds = Number(header)
@@ -64,7 +64,7 @@ async function pause(ms: number, signal: AbortSignal): Promise<void> {
   try {
     await sleep(ms, undefined, { signal })
   } catch (error) {
-    // The timer wraps the reason of the abort; callers compare the reason itself.
+    // The timer wraps the reason of the abort, but callers compare the reason itself.
     if (signal.aborted) throw signal.reason
     throw error
   }

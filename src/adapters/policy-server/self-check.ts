@@ -16,28 +16,29 @@ export interface SelfCheckInput {
   policy: PolicyVersion
   /** Largest median difference of log-probabilities that rounding explains. */
   tolerance: number
-  /** Tokens looked at. @default 128 */
+  /** Number of tokens to check. @default 128 */
   tokens?: number
   signal: AbortSignal
 }
 
-/** Any text will do: what counts is that the server's own two answers about it agree. */
+/** Any text works, because only the agreement of the server's two answers about it matters. */
 const PROMPT = 'def solve(values):\n    '
 const MOST_TRIES = 16
-/** Temperatures of the draws. The first is the lowest that shows a difference; the higher ones are for a policy that is certain of every token. */
+/** Temperatures of the draws. The first is the lowest that shows a difference. The higher ones are for a policy that is certain of
+ *  every token. */
 const TEMPERATURES = [0.5, 2, 8] as const
-/** Positions that are drawn from at each temperature, the most uncertain first. */
+/** Number of positions that are sampled at each temperature, the most uncertain first. */
 const POSITIONS = 4
 const SLOPE_DRAWS = 12
-/** Temperatures of many draws, until one is found at which tokens are about as likely; at the flat one they are alike. */
+/** Temperatures for many draws, tried until tokens are about equally likely. At the flat temperature below they are. */
 const REACH_TEMPERATURES = [2, 8, 32] as const
-/** The highest that the embedded server takes. */
+/** The highest temperature that the embedded server accepts. */
 const FLAT_TEMPERATURE = 100
 const FLAT_DRAWS = 64
 const TOKENS_A_REQUEST = 32
 const REQUESTS_AT_ONCE = 16
 const MOST_REACH_REQUESTS = 128
-/** Nats: below it a probability is 1 but for the rounding of fp32. */
+/** In nats. Below this, a probability is 1 apart from fp32 rounding. */
 const LEAST_DOUBT = 1e-7
 
 const BIASES = {
@@ -48,12 +49,14 @@ const BIASES = {
 } as const
 
 /**
- * Whether a server samples from the policy's own distribution and says so truly, asked through the same requests that training
- * sends. Samples are scored again: a filter (top-k, top-p, a penalty, a logits processor) makes what was said of a sample larger
- * than its score. Draws of one position at another temperature show whether the temperature is heeded, and whether
- * log-probabilities are those after it: raw ones would hide a filter from the first check. A server whose draws show neither is
- * refused. A filter or another temperature whose log-probabilities are those of a server without it is seen by how likely many samples
- * are that a higher temperature draws.
+ * Checks that a server samples from the policy's own distribution and reports it truthfully, through the same requests that training
+ * sends.
+ * Samples are scored again: a filter (top-k, top-p, a penalty, a logits processor) makes the reported log-probability larger than the
+ * score.
+ * Draws at one position and another temperature show whether the temperature is applied and whether log-probabilities are reported
+ * after it; raw ones would hide a filter from the first check. A server whose draws show neither is refused.
+ * A filter or another temperature that does not show in the reported log-probabilities is detected by how likely many samples at a
+ * higher temperature are.
  * @throws LonghaulError `Model.Biased`, `Model.*`
  */
 export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures> {
@@ -76,7 +79,7 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
     })
   }
   const samples = judgeSamples({ pairs, tolerance })
-  // A problem ends the check: what comes later would cost the server hundreds of tokens more.
+  // The first problem ends the check, because later steps cost the server hundreds of tokens.
   const requireNone = (problem: string | null, figures: Partial<SelfCheckFigures>): void => {
     if (problem === null) return
     throw new LonghaulError({
@@ -97,7 +100,7 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
     }
     return judgeSlopes({ draws: [...draws.values()], temperature, tolerance })
   }
-  // A token that was unlikely and still drawn shows where the policy is uncertain.
+  // An unlikely token that was sampled marks a position where the policy is uncertain.
   const uncertain = positions.toSorted((one, other) => one.told - other.told).slice(0, POSITIONS)
   const slopes = await firstTelling(uncertain, drawAt)
   const { draws, slopeError } = slopes
@@ -125,7 +128,7 @@ export async function selfCheck(input: SelfCheckInput): Promise<SelfCheckFigures
   return figures
 }
 
-/** What comes before a sampled token, and what the server said of the token. */
+/** The tokens before a sampled token, and the log-probability reported for it. */
 interface Position {
   prefix: number[]
   told: number
@@ -168,7 +171,7 @@ async function reachOf(
   return { reach: null, problem: null }
 }
 
-/** vLLM takes none above 2. What only a higher one shows of such a server stays untold. */
+/** vLLM accepts no temperature above 2. What only a higher one would show remains unchecked for such a server. */
 function refusesTemperature(error: unknown): boolean {
   return isLonghaulError(error) && error.code === 'Config.Invalid' && /\btemperature\b/.test(error.message)
 }

@@ -6,9 +6,9 @@ import type { FailureCode } from '../../contracts/failure-codes.ts'
 import { isObject } from './reply.ts'
 
 export interface PolicyServerTimeouts {
-  /** One HTTP exchange that samples, scores or loads. @default 600000: a long sample on a busy server */
+  /** Limit of one HTTP exchange that samples, scores or loads. @default 600000, enough for a long sample on a busy server */
   requestMs?: number
-  /** No new try starts after this long; the caller's own retries take over. @default 300000 */
+  /** No new try starts after this time; the caller's own retries take over. @default 300000 */
   giveUpAfterMs?: number
 }
 
@@ -17,34 +17,34 @@ export interface ServerConnectionOptions {
   timeouts?: PolicyServerTimeouts
   /** Sent as a bearer token. */
   apiKey?: string | undefined
-  /** @default as the transport has it */
+  /** @default the transport's default */
   maxAnswerBytes?: number
   /** Called after each failed attempt that will be retried. */
   onTransientError?: ((error: LonghaulError) => void) | undefined
-  /** Requests carry the trace of their activity (`traceparent`): for servers of the operator's own. @default false */
+  /** Sends the activity's trace context (`traceparent`), for servers that the operator runs. @default false */
   sendsTrace?: boolean
 }
 
 export interface ServerAsk<T> {
   path: string
-  /** Absent: GET. */
+  /** Absent for GET. */
   body?: unknown
-  /** Policy that the request names; null where it names none. */
+  /** Policy that the request names; null if it names none. */
   policy: string | null
   headers?: Record<string, string>
-  /** The body asks for a stream; `parse` then gets the list of its events. @default false */
+  /** The body requests a stream; `parse` then receives the list of its events. @default false */
   isStreamed?: boolean
   /** @default the connection's `requestMs` */
   timeoutMs?: number
   signal: AbortSignal
-  /** Reads a 200 answer. @throws LonghaulError; `Model.BadResponse` is tried again */
+  /** Reads a 200 answer. @throws LonghaulError; `Model.BadResponse` is retried */
   parse: (answer: unknown) => T
 }
 
 export type ServerConnection = <T>(ask: ServerAsk<T>) => Promise<T>
 
 /**
- * Requests to one policy server. Every one may be repeated: samples are a function of their seed, loads and releases are
+ * Sends requests to one policy server. Every request may be repeated: samples are a function of their seed, loads and releases are
  * idempotent. @throws LonghaulError `Config.Invalid` for a malformed address
  */
 export function connectToServer({
@@ -80,7 +80,7 @@ export function connectToServer({
   }
 }
 
-/** The same seed gives the same answer: what is wrong four times will stay wrong. */
+/** The same seed gives the same answer, so an answer that is invalid four times stays invalid. */
 const MOST_BAD_ANSWERS = 4
 
 function read<T>(
@@ -127,32 +127,32 @@ function parseBase(url: string): URL {
 
 export interface Route {
   url: string
-  /** Policy that the request names; null where it names none. */
+  /** Policy that the request names; null if it names none. */
   policy: string | null
 }
 
-/** A bug in the server answers 500 for ever; a restart answers 502, 503 or nothing. Only the second is worth waiting for. */
+/** A bug in the server answers 500 forever. A restart answers 502, 503 or nothing, and only a restart is worth waiting for. */
 const MOST_INTERNAL_ERRORS = 4
 
-/** Turns an answer that is not 200 into a decision, most specific reason first. */
+/** Maps a status other than 200 to a decision, most specific reason first. */
 export function decideOnError(refusal: HttpRefusal, route: Route, tries: number): TryResult<never> {
   const { status } = refusal
   const fault = readFault(refusal)
-  // Waiting brings no credit.
+  // Credit does not return by waiting.
   if (status === 429 && fault.code === 'insufficient_quota') {
     return failed('Config.Invalid', 'an account with credit left')
   }
-  if (status === 429) return again('Model.RateLimited', 'the policy server to take a request, it is rate limited')
+  if (status === 429) return again('Model.RateLimited', 'the policy server to accept a request, but it is rate limited')
   if (status === 502 || status === 503 || status === 504) {
     return again('Model.Unavailable', 'the policy server to be ready')
   }
   if (status >= 500) {
-    const expected = 'the policy server to answer, it met an internal error'
+    const expected = 'the policy server to answer, but it reported an internal error'
     return tries < MOST_INTERNAL_ERRORS ? again('Model.Unavailable', expected) : failed('Model.Unavailable', expected)
   }
   if (status >= 300 && status < 400) {
     const target = (refusal.location ?? 'an unnamed address').slice(0, 200)
-    return failed('Config.Invalid', `the policy server's own address, this one redirects to ${target}`)
+    return failed('Config.Invalid', `the policy server's own address, but this one redirects to ${target}`)
   }
   if (isContextOverflow(fault)) return failed('Model.ContextOverflow', 'prompt and reply to fit into the context')
   if (status === 409 && fault.code === 'busy') return failed('Model.Busy', 'a free place on the policy server')
@@ -165,11 +165,11 @@ export function decideOnError(refusal: HttpRefusal, route: Route, tries: number)
   }
   if (status === 401 || status === 403) {
     const variables =
-      'LONGHAUL_POLICY_API_KEY, of a chat endpoint the variable that policyServer.chat.apiKeyVariable names'
+      'LONGHAUL_POLICY_API_KEY, or for a chat endpoint the variable that policyServer.chat.apiKeyVariable names'
     return failed('Config.Invalid', `the policy server to accept the key of this worker (${variables})`)
   }
   if (status === 404 && fault.isRouteMissing) {
-    return failed('Config.Invalid', 'a server that has this route, correct policyServer.url or policyServer.kind')
+    return failed('Config.Invalid', 'a server that has this route; correct policyServer.url or policyServer.kind')
   }
   return failed('Config.Invalid', 'the policy server to accept the request')
 
@@ -191,11 +191,11 @@ export function decideOnError(refusal: HttpRefusal, route: Route, tries: number)
 interface Fault {
   code: string | null
   message: string
-  /** The 404 of a path that does not exist there, not of a policy: it is another kind of server, or another base address. */
+  /** A 404 for the path and not for the policy: the server is of another kind or has another base address. */
   isRouteMissing: boolean
 }
 
-/** `{message, code}` (OpenAI, and older vLLM) or `{"detail": …}` (the web framework). */
+/** Reads `{message, code}` (OpenAI, and older vLLM) or `{"detail": …}` (the web framework). */
 function readFault({ error, text }: HttpRefusal): Fault {
   const told = isObject(error) ? error : {}
   const code = [told['code'], told['type']].find((word) => typeof word === 'string') ?? null
@@ -204,10 +204,10 @@ function readFault({ error, text }: HttpRefusal): Fault {
   return { code, message, isRouteMissing: NO_ROUTE.test(message.trim()) }
 }
 
-/** As FastAPI (vLLM, SGLang), llama.cpp and servers in Go (Ollama) say it. */
+/** The wording of FastAPI (vLLM, SGLang), llama.cpp and servers in Go (Ollama). */
 const NO_ROUTE = /^(?:file |404 page )?not found$/i
 
-/** As OpenAI, vLLM, SGLang, Anthropic, llama.cpp and Ollama say it. */
+/** Recognises the wording of OpenAI, vLLM, SGLang, Anthropic, llama.cpp and Ollama. */
 function isContextOverflow({ code, message }: Fault): boolean {
   return (
     code === 'context_length_exceeded' ||

@@ -16,10 +16,9 @@ import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
 /**
- * SGLang through its native `/generate`: the OpenAI endpoint returns no ids. Requests name no model, so what proves the weights
- * is `weight_version` in every answer: a server that answers with another one is refused, answer by answer.
- * Requests were held against SGLang 0.5.23.
- * @param reload whether new weights are read in place (`/update_weights_from_disk`) or by the operator's restart
+ * SGLang through its native `/generate`, because the OpenAI endpoint returns no ids. Requests name no model. The proof of the weights
+ * is `weight_version` in every answer, and an answer with another version is refused. Requests were verified against SGLang 0.5.23.
+ * @param reload whether new weights are loaded in place (`/update_weights_from_disk`) or by the operator's restart
  */
 export function sglangDialect({ reload }: { reload: boolean }): Dialect {
   return {
@@ -65,8 +64,8 @@ function served(): Exchange<PolicyVersion[]> {
 }
 
 /**
- * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,
- * and the next attempt starts over. Requests of other runs wait meanwhile; requests in flight are aborted and sampled again.
+ * Clears the label first and sets it last: after a failure in between, the server answers under a name that no client requests, and the
+ * next attempt starts over. Requests of other runs wait meanwhile. Requests in flight are aborted and sampled again.
  */
 async function reloadInPlace({ policy }: LoadAsk, send: Send): Promise<void> {
   const { version } = policy
@@ -85,7 +84,7 @@ async function reloadInPlace({ policy }: LoadAsk, send: Send): Promise<void> {
   })
   await send(goOn())
   const [now] = await send(served())
-  if (now !== version) throw bad('the loaded version to be the asked one', { asked: version, loaded: now ?? '' })
+  if (now !== version) throw bad('the loaded version to be the requested one', { asked: version, loaded: now ?? '' })
 }
 
 function relabel(version: string): Exchange<null> {
@@ -113,7 +112,7 @@ function readUpdated(answer: unknown): null {
   throw bad('the weights to be read from disk', { told: told.slice(0, 200) })
 }
 
-/** The body of `/generate`, every decoding field spelled: `--preferred-sampling-params` of a server fills what is left out. */
+/** The body of `/generate`. It sets every decoding field, because `--preferred-sampling-params` of a server fills in omitted ones. */
 export function generateBody(request: Omit<SampleRequest, 'session'>) {
   const { policy, promptIds, maxTokens, seed, sampling, stopTokenIds } = request
   return {
@@ -123,13 +122,13 @@ export function generateBody(request: Omit<SampleRequest, 'session'>) {
       min_new_tokens: 0,
       n: 1,
       ...decodingFields(sampling),
-      // Heeded by servers that were started with --enable-deterministic-inference.
+      // Effective on servers that were started with --enable-deterministic-inference.
       sampling_seed: seed,
       stop: [],
       stop_regex: [],
       stop_token_ids: stopTokenIds,
       ignore_eos: false,
-      // Special tokens inside a reply belong to what was sampled: the text must show them.
+      // Special tokens inside a reply were sampled, so the text must show them.
       skip_special_tokens: false,
       spaces_between_special_tokens: false,
       no_stop_trim: false,
@@ -137,13 +136,13 @@ export function generateBody(request: Omit<SampleRequest, 'session'>) {
       watermark: { enabled: false },
     },
     return_logprob: true,
-    // The reply's own, none of the prompt's.
+    // Log-probabilities of the reply only, not of the prompt.
     logprob_start_len: -1,
     top_logprobs_num: 0,
     return_text_in_logprobs: false,
     return_prompt_token_ids: true,
     stream: false,
-    // Prefix caches never serve one version's states to another.
+    // Keeps prefix caches from serving one version's states to another.
     cache_salt: policy,
     rid: randomUUID(),
   }
@@ -164,7 +163,7 @@ export function readGenerated({ answer, request }: ReadGeneratedInput): SampleRe
   return readReply({ ids, echoed, finishReason, text, readLogprobs }, request)
 }
 
-/** Asks for the prompt's own log-probabilities; the one token that is sampled besides is not looked at. */
+/** Builds a request for the prompt's log-probabilities. The one token that is also sampled is ignored. */
 export function scoreBody({ policy, ids }: { policy: string; ids: number[] }) {
   const body = generateBody({
     policy,
@@ -174,11 +173,11 @@ export function scoreBody({ policy, ids }: { policy: string; ids: number[] }) {
     sampling: NEUTRAL_SAMPLING,
     stopTokenIds: [],
   })
-  // A cached prefix would come without log-probabilities.
+  // A cached prefix would return no log-probabilities.
   return { ...body, logprob_start_len: 0, cache_salt: `${policy}-score` }
 }
 
-/** One value for each of positions 1…n−1. @throws LonghaulError `Model.BadResponse`, `Model.NotServed` */
+/** Returns one value for each of the positions 1…n−1. @throws LonghaulError `Model.BadResponse`, `Model.NotServed` */
 export function readScores({
   answer,
   ids,
@@ -195,7 +194,7 @@ export function readScores({
   })
 }
 
-/** What the server tells beside the text, once it is proven that the requested weights produced every part of the reply. */
+/** Returns the metadata of an answer, after proving that the requested weights produced every part of the reply. */
 function readMeta(answer: unknown, policy: string): Record<string, unknown> {
   const meta = isObject(answer) ? answer['meta_info'] : undefined
   if (!isObject(meta)) throw bad('meta_info', { got: typeof meta })
@@ -205,10 +204,10 @@ function readMeta(answer: unknown, policy: string): Record<string, unknown> {
   return meta
 }
 
-/** `[[log-probability, id, text], …]`: the ids must be those they stand beside. */
+/** Parses `[[log-probability, id, text], …]` and checks that each id matches the reply's. */
 function readPairs(list: unknown, ids: readonly number[]): unknown[] {
   if (!Array.isArray(list) || list.length !== ids.length) {
-    throw bad('one log-probability an id', { ids: ids.length, logprobs: Array.isArray(list) ? list.length : -1 })
+    throw bad('one log-probability per id', { ids: ids.length, logprobs: Array.isArray(list) ? list.length : -1 })
   }
   return list.map((pair: unknown, index) => {
     if (!Array.isArray(pair) || pair[1] !== ids[index]) throw bad('log-probabilities of the ids', { position: index })

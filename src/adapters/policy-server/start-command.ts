@@ -7,28 +7,28 @@ import { reloadableNames } from './vllm-dialect.ts'
 
 export interface StartCommandInput {
   kind: 'vllm' | 'sglang'
-  /** A policy's directory in the server's file system. */
+  /** The policy's directory in the server's file system. */
   directory: string
   version: PolicyVersion
-  /** Longest prompt and reply together, in tokens. */
+  /** Maximum length of prompt and reply together, in tokens. */
   context: number
-  /** What the trainer exports. */
+  /** The trainer's export format. */
   dtype: 'bfloat16' | 'float32'
   publish: 'restart' | 'reload'
-  /** Same seed, same tokens, independent of the batch. Costs speed; SGLang honours seeds only with it. */
+  /** The same seed gives the same tokens, whatever the batch. Costs speed. SGLang honours seeds only with it. */
   deterministic: boolean
   port: number
-  /** Address to listen on. One that other machines reach needs a key. @default 127.0.0.1 */
+  /** Address to listen on. An address that other machines can reach needs a key. @default 127.0.0.1 */
   host?: string
-  /** Name of the variable, in the environment of the server, that holds its key; null = no key. @default null */
+  /** Name of the variable in the server's environment that holds its key; null means no key. @default null */
   apiKeyVariable?: string | null
-  /** vLLM gives its GPU's memory away while a training job needs it. @default false */
+  /** vLLM releases its GPU memory while a training job needs it. @default false */
   sleeps?: boolean
-  /** What is run instead of `vllm` or, for SGLang, of `python`. @default null */
+  /** Program to run instead of `vllm` or, for SGLang, of `python`. @default null */
   program?: string | null
-  /** The operator's own flags, after these. @default none */
+  /** The operator's own flags, appended to these. @default none */
   more?: readonly string[]
-  /** The rope of the policy's config.json as the engines' overrides take it; null = it states none. @default null */
+  /** The rope of the policy's config.json in the form of the engines' overrides; null if it has none. @default null */
   overrides?: string | null
 }
 
@@ -38,9 +38,10 @@ export interface StartCommand {
 }
 
 /**
- * How a server is started so that it samples from the policy's own distribution and says so. Every flag here keeps a bias out;
- * speed, parallelism and memory are the operator's. No speculative decoding, quantised cache or logits processor belongs beside
- * them: each changes what is sampled. Flags were held against the parsers of vLLM 0.33.0 and SGLang 0.5.23.
+ * Builds the command that starts a server so that it samples from the policy's own distribution and reports it. Every flag here
+ * prevents a bias; the operator decides about speed, parallelism and memory. Speculative decoding, a quantised cache and logits
+ * processors must not be added, because each changes the samples. Flags were verified against the parsers of vLLM 0.33.0 and SGLang
+ * 0.5.23.
  */
 export function startCommand(input: StartCommandInput): StartCommand {
   const { kind, publish, host = LOOPBACK, apiKeyVariable = null } = input
@@ -65,25 +66,25 @@ function startVllm({
   return {
     environment: {
       ...(deterministic ? { VLLM_BATCH_INVARIANT: '1' } : {}),
-      // Opens the routes that read new weights; they are for an isolated port only.
+      // Enables the routes that load new weights, which require an isolated port.
       ...(publish === 'reload' ? { VLLM_SERVER_DEV_MODE: '1' } : {}),
     },
     command: [
       program ?? 'vllm',
       'serve',
       directory,
-      // A server that was not restarted after an update answers 404 instead of sampling from the old weights.
+      // Makes a server that was not restarted after an update answer 404 instead of sampling from the old weights.
       '--served-model-name',
       ...(publish === 'reload' ? reloadableNames(version) : [version]),
-      // The model's own top-k, top-p, penalties, stop ids and length cap stay out.
+      // Ignores the model's own top-k, top-p, penalties, stop ids and length cap.
       '--generation-config',
       'vllm',
-      // Of the distribution that was sampled from: with raw ones a filter could not be seen.
+      // Reports log-probabilities of the distribution that was sampled from. Raw ones would hide a filter.
       '--logprobs-mode',
       'processed_logprobs',
       '--max-model-len',
       String(context),
-      // The directory's config.json says the same; said here too, an engine that reads another form of it still has the rope.
+      // The directory's config.json states the same. Repeated here for an engine that expects another form of it.
       ...(overrides === null ? [] : ['--hf-overrides', overrides]),
       '--dtype',
       dtype,
@@ -91,7 +92,7 @@ function startVllm({
       'auto',
       '--seed',
       '0',
-      // Its memory comes from an allocator that can give it back; refused without a GPU.
+      // Uses an allocator that can release the memory. vLLM refuses this flag without a GPU.
       ...(sleeps ? ['--enable-sleep-mode'] : []),
       '--host',
       host,
@@ -113,7 +114,7 @@ function startSglang({
   overrides = null,
 }: StartCommandInput): StartCommand {
   return {
-    // Log-probabilities of the distribution that was sampled from, which is the default of today.
+    // Reports log-probabilities of the distribution that was sampled from, which is also the current default.
     environment: { SGLANG_RETURN_ORIGINAL_LOGPROB: '0' },
     command: [
       program ?? 'python',
@@ -121,7 +122,7 @@ function startSglang({
       'sglang.launch_server',
       '--model-path',
       directory,
-      // Stands in every answer: the proof of which weights gave it.
+      // Returned in every answer as proof of which weights produced it.
       '--weight-version',
       version,
       // The default, `model`, takes top-k, top-p and penalties from the model's directory.
@@ -145,7 +146,8 @@ function startSglang({
   }
 }
 
-/** A flag that is said twice holds with its last value. @throws LonghaulError `Config.Invalid` */
+/** Appends further flags of the engine. Refuses a flag that Longhaul sets, because the last value of a repeated flag wins. @throws
+ *  LonghaulError `Config.Invalid` */
 export function withFurtherFlags({ environment, command }: StartCommand, more: readonly string[]): StartCommand {
   const flagOf = (word: string): string | undefined => /^--[\w-]+/.exec(word)?.[0]
   const ours = new Set(command.map(flagOf))
@@ -159,13 +161,14 @@ const loopback = new BlockList()
 loopback.addSubnet('127.0.0.0', 8, 'ipv4')
 loopback.addAddress('::1', 'ipv6')
 
-/** A name other than `localhost` may lead to any address, so it is never taken for loopback. */
+/** A name other than `localhost` may resolve to any address, so it never counts as loopback. */
 export function isLoopback(host: string): boolean {
   const family = isIP(host)
   return family === 0 ? host === 'localhost' : loopback.check(host, family === 4 ? 'ipv4' : 'ipv6')
 }
 
-/** A client that reaches a server samples at the operator's cost, reads every prompt's cache, and changes the weights of one that reloads. */
+/** Requires a key for an address that other machines reach. A client there samples at the operator's cost, reads every prompt in the
+ *  cache, and changes the weights of a server that reloads. */
 function requireGuardedHost({
   kind,
   publish,
@@ -176,7 +179,7 @@ function requireGuardedHost({
   if (!/^[\w.:][\w.:-]*$/.test(host)) {
     throw invalid(`Expected --host to be an address or a name, got ${JSON.stringify(host)}: leave it out for loopback`)
   }
-  // Not repeated in the message: it may be the key itself.
+  // The message omits the value, which may be the key itself.
   if (apiKeyVariable !== null && !/^[A-Za-z_]\w*$/.test(apiKeyVariable)) {
     throw invalid(
       'Expected --api-key-variable to be the name of an environment variable, as LONGHAUL_POLICY_API_KEY, never the key itself',
@@ -185,7 +188,7 @@ function requireGuardedHost({
   if (isLoopback(host)) return
   if (kind === 'vllm' && publish === 'reload') {
     throw invalid(
-      `Expected a loopback address with --publish reload, got --host ${host}: vLLM asks for no key at the routes that change its weights. Keep 127.0.0.1 and lead workers there by a tunnel or a proxy that authenticates them, or publish by restart`,
+      `Expected a loopback address with --publish reload, got --host ${host}: vLLM asks for no key at the routes that change its weights. Keep 127.0.0.1 and connect workers through a tunnel or a proxy that authenticates them, or publish by restart`,
     )
   }
   if (apiKeyVariable === null) {
@@ -195,14 +198,15 @@ function requireGuardedHost({
   }
 }
 
-/** The key is taken from the environment when the server starts, so that neither this command nor its JSON holds it; an empty one ends the start. */
+/** Reads the key from the environment when the server starts, so that neither this command nor its JSON contains it. An empty key
+ *  aborts the start. */
 function withKey(
   { kind, apiKeyVariable }: { kind: StartCommandInput['kind']; apiKeyVariable: string },
   command: string[],
 ): string[] {
   const key = `"\${${apiKeyVariable}:?holds no key}"`
   const script = {
-    // Unlike a flag a variable stays out of the list of processes.
+    // Unlike a flag, a variable does not appear in the list of processes.
     vllm: `VLLM_API_KEY=${key}; export VLLM_API_KEY; exec "$@"`,
     sglang: `exec "$@" --api-key ${key}`,
   }[kind]
@@ -214,9 +218,9 @@ function invalid(message: string): LonghaulError {
 }
 
 /**
- * What the policy's own config.json says about its positions, for the start command.
- * @param configJson null where the directory cannot be read from here
- * @throws LonghaulError `Config.Invalid` for a context that the positions do not reach: engines refuse it, or answer nonsense there
+ * Returns what the policy's config.json says about its positions, for the start command.
+ * @param configJson null if the directory cannot be read from this machine
+ * @throws LonghaulError `Config.Invalid` for a context longer than the positions: engines refuse it, or answer nonsense there
  */
 export function startPositions({
   configJson,
@@ -252,8 +256,8 @@ function parsePositions(configJson: string, directory: string): Positions {
   }
 }
 
-/** @param hint what to do about it
- *  @throws LonghaulError `Config.Invalid` for a name that no run would ask for */
+/** @param hint how to fix it
+ *  @throws LonghaulError `Config.Invalid` for a name that no run would request */
 export function requireVersion(name: string, hint = ''): PolicyVersion {
   if (/^v\d{6}-[0-9a-f]{8}$/.test(name)) return name
   throw new LonghaulError({
@@ -262,7 +266,7 @@ export function requireVersion(name: string, hint = ''): PolicyVersion {
   })
 }
 
-/** One line for a shell. */
+/** Formats the command as one shell line. */
 export function spellCommand({ environment, command }: StartCommand): string {
   const assigned = Object.entries(environment).map(([name, value]) => `${name}=${shellWord(value)}`)
   return [...assigned, ...command.map(shellWord)].join(' ')

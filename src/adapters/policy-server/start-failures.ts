@@ -1,11 +1,12 @@
-/** Why an engine did not start, from the end of its log: what engines say there is long, and seldom what to do. */
+/** Explains from the end of an engine's log why the engine did not start. The engines' own errors are long and seldom say what to do. */
 interface StartFailure {
-  /** In the log; the last match counts, because engines repeat an error on its way up. Runs are bounded: a log may have lines of a megabyte. */
+  /** Matched in the log. The last match counts, because engines repeat an error as it propagates. Quantifiers are bounded, because a
+   *  log may have lines of a megabyte. */
   sign: RegExp
   explain: (match: RegExpMatchArray) => string
 }
 
-/** Most specific first: a failed import is also a failed engine. */
+/** Most specific first: a failed import also causes a failed engine. */
 const FAILURES: readonly StartFailure[] = [
   {
     sign: /error: unrecognized arguments: (.+)/,
@@ -76,8 +77,8 @@ const FAILURES: readonly StartFailure[] = [
 ]
 
 /**
- * @param signal that ended the process, if one did
- * @returns what happened and what to do, or null where the log has no known sign
+ * @param signal the signal that ended the process, if any
+ * @returns what happened and what to do, or null if no known failure matches
  */
 export function explainStart({ log, signal = null }: { log: string; signal?: string | null }): string | null {
   const text = signal === null ? log : `${log}\n${signal}`

@@ -25,11 +25,12 @@ import {
 } from './dialect.ts'
 
 /**
- * vLLM, whose requests were held against 0.33.0 and against a running 0.32.0.
- * Restarted for each policy, its name is the version (`--served-model-name`): a server that was not restarted answers 404.
- * With `reload` it reads new weights in place, which its development mode allows (`VLLM_SERVER_DEV_MODE=1`). Its name cannot
- * change then, so requests name none, and the label of the weights is the proof: in every answer from 0.33 on, asked before and
- * after it below.
+ * vLLM. Requests were verified against 0.33.0 and a running 0.32.0.
+ * Without `reload` the operator restarts the server for each policy and names it after the version (`--served-model-name`), so a server
+ * that was not restarted answers 404.
+ * With `reload` the server loads new weights in place, which requires its development mode (`VLLM_SERVER_DEV_MODE=1`). Its name cannot
+ * change then, so requests name no model. The proof is the label of the weights: every answer carries it from 0.33 on; for older
+ * versions it is queried before and after each answer.
  */
 export function vllmDialect({ reload }: { reload: boolean }): Dialect {
   const byName = completionsDialect({ leastTokens: 1 })
@@ -81,15 +82,16 @@ function label(): Exchange<PolicyVersion[]> {
   return { path: '/weight_info', policy: null, timeoutMs: SMALL_ANSWER_MS, parse: readLabel }
 }
 
-/** A name of its own: the weights change under it, so a run whose servers are restarted must not take it for a version. */
+/** Prefix of the name of a server that reloads. The weights change under that name, so a run that expects restarts must not take it
+ *  for a version. */
 const STARTED_WITH = 'started-with-'
 
-/** What a server that reloads is called: requests name none of them. */
+/** The names of a server that reloads. Requests use none of them. */
 export function reloadableNames(version: PolicyVersion): string[] {
   return ['policy', `${STARTED_WITH}${version}`]
 }
 
-/** No reload has begun since the start of a server with the first label: its weights are those of its name. */
+/** If the server still has the first label, no reload has begun since its start, and its weights are those of its name. */
 async function look(send: Send): Promise<{ label: string; version: PolicyVersion }> {
   const [told = ''] = await send(label())
   if (told !== FIRST_LABEL) return { label: told, version: told }
@@ -102,9 +104,10 @@ async function held(send: Send): Promise<PolicyVersion> {
 }
 
 /**
- * On a CPU vLLM packs the output head when it starts, and packs it again only when a reload brings a tensor for it. A policy with
- * tied embeddings has none: body and embeddings would be the new policy's and the head the old one's, by less than a bf16
- * canary's tolerance. @throws LonghaulError `Config.Invalid`
+ * Refuses policies with tied embeddings on a CPU. There vLLM packs the output head when it starts, and again only when a reload brings
+ * a tensor for it. A policy with tied embeddings has no such tensor: body and embeddings would be the new policy's and the head the old
+ * one's, and the difference would stay below a bf16 canary's tolerance.
+ * @throws LonghaulError `Config.Invalid`
  */
 async function requireReloadable({ policy }: LoadAsk, send: Send): Promise<void> {
   if (!(await hasTiedEmbeddings(policy))) return
@@ -118,7 +121,8 @@ async function requireReloadable({ policy }: LoadAsk, send: Send): Promise<void>
   })
 }
 
-/** The server reads the same directory at the same path. One that cannot be read from here is judged by its canary alone. */
+/** Reads config.json of the directory, which the server sees at the same path. If it cannot be read here, only the canary judges the
+ *  reload. */
 async function hasTiedEmbeddings({ uri }: PolicyRef): Promise<boolean> {
   try {
     const config: unknown = JSON.parse(await readFile(join(localPath(uri), 'config.json'), 'utf8'))
@@ -128,18 +132,18 @@ async function hasTiedEmbeddings({ uri }: PolicyRef): Promise<boolean> {
   }
 }
 
-/** Null where this version does not say it: its canary alone judges the reload then. */
+/** Returns null if this version does not report its device. Only the canary judges the reload then. */
 async function deviceOf(send: Send): Promise<string | null> {
   try {
     return await send({ path: '/server_info?config_format=json', policy: null, parse: readDevice })
   } catch (error) {
-    // The server refuses the request: it has no such route.
+    // The server refuses the request because it has no such route.
     if (isLonghaulError(error) && error.code === 'Config.Invalid') return null
     throw error
   }
 }
 
-/** A running 0.32.0 names it `device`; its class has `device_type` besides. */
+/** A running 0.32.0 names the field `device`; its class also has `device_type`. */
 function readDevice(answer: unknown): string | null {
   const config = isObject(answer) ? answer['vllm_config'] : undefined
   const device = isObject(config) ? config['device_config'] : undefined
@@ -147,7 +151,7 @@ function readDevice(answer: unknown): string | null {
   return typeof type === 'string' ? type : null
 }
 
-/** Labels of a server that holds no policy: no client requests them. */
+/** Prefix of the label of a server that holds no policy. No client requests such a label. */
 const ASLEEP = 'asleep-'
 
 function isWithoutWeights(label: string): boolean {
@@ -155,9 +159,9 @@ function isWithoutWeights(label: string): boolean {
 }
 
 /**
- * The label is cleared first and set last: after a failure in between the server answers under a name that no client requests,
- * and the next attempt starts over. Pausing empties the prefix cache; requests in flight are aborted and sampled again.
- * @param mayBeAsleep the memory of weights and cache may be given away: vLLM's own order is weights, reload, cache
+ * Clears the label first and sets it last: after a failure in between, the server answers under a name that no client requests, and the
+ * next attempt starts over. Pausing empties the prefix cache. Requests in flight are aborted and sampled again.
+ * @param mayBeAsleep whether the memory of weights and cache may have been released; vLLM's required order is weights, reload, cache
  */
 async function reloadInPlace(
   { policy }: LoadAsk,
@@ -167,7 +171,7 @@ async function reloadInPlace(
   const { version } = policy
   await send({ path: '/pause?mode=abort&clear_cache=true', body: {}, policy: null, parse: () => null })
   await send(relabel(`${LOADING}${version}`))
-  // A server that is awake ignores both.
+  // A server that is awake ignores both calls.
   if (mayBeAsleep) await send(wake('?tags=weights'))
   await send({
     path: '/collective_rpc',
@@ -179,12 +183,12 @@ async function reloadInPlace(
   await send(relabel(version))
   await send(goOn())
   const [now] = await send(label())
-  if (now !== version) throw bad('the loaded version to be the asked one', { asked: version, loaded: now ?? '' })
+  if (now !== version) throw bad('the loaded version to be the requested one', { asked: version, loaded: now ?? '' })
 }
 
 /**
- * Gives the memory of weights and cache away, for a training job on the same GPU; the process, its kernels and its graphs stay. Level 2
- * keeps no copy of the weights on the host: the next load reads others anyway. The label goes first, so that a server that was asleep
+ * Releases the memory of weights and cache for a training job on the same GPU. The process, its kernels and its graphs stay. Level 2
+ * keeps no copy of the weights on the host, because the next load reads new ones. The label is cleared first, so that a sleeping server
  * never counts as one that holds a policy.
  */
 export async function sleepUntilLoad(send: Send): Promise<void> {

@@ -71,7 +71,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     assert.ok(figures.tokens >= 64 && figures.draws >= 2, JSON.stringify(figures))
     assert.ok(figures.medianDifference < 1e-4)
     for (const [name, message] of [
-      ['top-k-20', /a filter, a penalty or another temperature is at work/],
+      ['top-k-20', /a filter, a penalty or another temperature is active/],
       ['top-k-20-raw', /raw ones/],
       ['ignore-temperature', /another temperature/],
     ] as const) {
@@ -134,7 +134,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     await load(wrong.client, older())
     await assert.rejects(verifyWindow({ ...asked, client: wrong.client, policy: older().version }), {
       code: 'Model.CanaryMismatch',
-      message: /take 769 tokens/,
+      message: /accept 769 tokens/,
     })
     assert.equal(url, first().url)
   })

@@ -5,7 +5,7 @@ import { readInputFile } from '../../platform/input-file.ts'
 
 export interface ReadPredictions {
   format: PredictionFormat
-  /** One for each id: the last, in the place of the first. */
+  /** One per task id. If an id occurs several times, its last prediction takes the position of its first. */
   predictions: Prediction[]
   duplicates: string[]
 }
@@ -17,9 +17,9 @@ interface Entry {
 }
 
 /**
- * Predictions in every format that a harness reads: `.json` with a list or with an object whose values count (mini-swe-agent's
+ * Reads predictions in every format that a harness reads: `.json` with a list, or with an object whose values count (mini-swe-agent's
  * `preds.json`), `.jsonl`, and SWE-rebench-V2's list of `instance_id` and `patch`.
- * @param model of V2's entries, which name none
+ * @param model for V2's entries, which name no model
  * @throws LonghaulError `Config.NotFound`, `Config.Invalid` with file, place and what to change
  */
 export async function readPredictions({
@@ -84,7 +84,7 @@ function fromSwebench(path: string, { value, place }: Entry): Prediction {
   return { taskId, model, patch: textOf(path, place, 'model_patch', value['model_patch']) }
 }
 
-/** V2's own script takes the gold patch where there is none: that would grade the data set, not a model. */
+/** V2's own script uses the gold patch if a patch is missing, which would grade the data set and not a model. */
 function fromV2(path: string, { value, place }: Entry, model: string): Prediction {
   const taskId = idOf(path, { value, place })
   if (!('patch' in value)) {
@@ -122,13 +122,13 @@ function invalid(file: string, place: string, message: string, cause?: unknown):
   return new LonghaulError({ code: 'Config.Invalid', message, details: { file, place }, cause })
 }
 
-/** How a file of predictions is laid out. */
+/** Layouts of a file of predictions. */
 export const PREDICTION_LAYOUTS = ['json', 'jsonl', 'preds', 'rebench-v2'] as const
 export type PredictionLayout = (typeof PREDICTION_LAYOUTS)[number]
 
 /**
- * A file that the official harnesses read: `json` a list, `jsonl` one object a line, `preds` the object of mini-swe-agent,
- * `rebench-v2` a list of ids and patches. Characters beyond ASCII are kept as they are; all of them read UTF-8.
+ * Writes a file that the official harnesses read: `json` is a list, `jsonl` has one object per line, `preds` is the object of
+ * mini-swe-agent, `rebench-v2` is a list of ids and patches. Non-ASCII characters are not escaped, because all harnesses read UTF-8.
  */
 export function writePredictions(predictions: readonly Prediction[], layout: PredictionLayout): string {
   const swebench = predictions.map(({ taskId, model, patch }) => ({
@@ -154,7 +154,7 @@ export function writePredictions(predictions: readonly Prediction[], layout: Pre
 
 const STRINGS_AND_WORDS = /"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/gs
 
-/** JSON as Python reads it: its writer puts NaN and Infinity where JSON has no word. Nothing here reads those fields. */
+/** Parses JSON as Python does: Python writes NaN and Infinity, which JSON lacks. The fields that hold them are not read here. */
 function parsePythonJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown

@@ -4,14 +4,15 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource } from '../../contracts/tasks.types.ts'
 
-/** Where this worker looks for what recipes name. */
+/** Where this worker looks for the files that recipes name. */
 export interface RecipePlaces {
   findFile: (path: string) => string
   findModel: (base: string) => string
 }
 
 /**
- * Refuses a new run whose files this worker lacks, with all of them at once: each would be found missing later, some after hours of gates.
+ * Refuses a new run whose files are missing on this worker, and lists all of them. Otherwise each would be found missing later, some
+ * after hours of gates.
  * @throws LonghaulError `Config.NotFound`
  */
 export async function checkPlaces(recipe: Recipe, kind: RunKind, places: RecipePlaces): Promise<void> {
@@ -41,7 +42,7 @@ export async function checkPlaces(recipe: Recipe, kind: RunKind, places: RecipeP
   })
 }
 
-/** A gate alone reads its one suite before anything else. */
+/** A gate is exempt, because it reads its only suite before anything else. */
 function sourcesOf({ data, evaluate }: Recipe, kind: RunKind): [string, SuiteSource][] {
   if (kind === 'gate') return []
   const further = Object.entries(evaluate.suites).map(([name, source]): [string, SuiteSource] => [

@@ -2,14 +2,14 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource } from '../../contracts/tasks.types.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
-/** A recipe before it has its file's name. */
+/** A recipe without its name, which its file provides. */
 export type Settings = Omit<Recipe, 'name'>
 
 export function problem(path: KeyPath, message: string, hint: string): RecipeProblem {
   return { rule: 'combination', path, message, hint, at: 'value' }
 }
 
-/** A first turn that fills the context leaves nothing to act in. */
+/** Requires room beyond the first turn, which could otherwise fill the context. */
 export function contextRoom(
   path: KeyPath,
   { context }: { context: number },
@@ -25,13 +25,13 @@ export function contextRoom(
   ]
 }
 
-/** Null where only reading the rows tells. */
+/** Returns null if the size is only known after reading the rows. */
 export function suiteSize(source: SuiteSource): number | null {
   if (source.kind === 'synthetic') return source.count
   return source.limit
 }
 
-/** In seconds. A replay may take as long as the episode; a last turn samples and runs one command. */
+/** In seconds. A replay may take as long as the episode. A last turn samples and runs one command. */
 export const MOST_S = { episode: 4 * 3_600, command: 1_800, trainingJob: 6 * 86_400 } as const
 
 export function timeLimits({ scaffold, rollout, trainer }: Settings): RecipeProblem[] {

@@ -1,4 +1,5 @@
-/** Settings that are each allowed and together impossible: refused at start, because a back end would ignore them in silence. */
+/** Settings that are valid on their own but impossible together. They are refused at the start, because a back end would silently
+ *  ignore them. */
 import type { OptimizerRecipe } from '../../contracts/recipe.types.ts'
 import { isProfile, scaffoldProfile } from '../../scaffold/profiles.ts'
 import { limitNames } from '../../domain/statistics/evaluation-limits.ts'
@@ -13,7 +14,7 @@ import type { TrackerRecipe } from '../../contracts/trackers.types.ts'
 import type { SamplingOptions } from '../../contracts/episodes.types.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 
-/** What the recipe's schema fills in. */
+/** The default of the recipe's schema. */
 const DEFAULT_LEASE_S = 3600
 
 type Check = (recipe: Settings) => RecipeProblem[]
@@ -97,7 +98,7 @@ function server({ policyServer, rft, reinforce, model, trainer }: Settings): Rec
   return problems
 }
 
-/** Without a rope the model's own config.json tells, which is read when the model is. */
+/** Without a rope the limit is in the model's own config.json, which is read together with the model. */
 function positions({ model: { rope }, rft, reinforce, evaluate }: Settings): RecipeProblem[] {
   if (rope === null) return []
   const reach = Math.trunc(rope.factor * rope.originalMax)
@@ -131,7 +132,7 @@ function evaluation({ evaluate, reinforce, rft, scaffold }: Settings): RecipePro
   for (const [name, limits] of Object.entries(evaluate.limits)) {
     const path = ['evaluate', 'limits', name]
     if (names.includes(name)) problems.push(...contextRoom(path, limits, maxTokensPerTurn))
-    else problems.push(problem(path, 'is nothing that this recipe evaluates', `known here: ${names.join(', ')}`))
+    else problems.push(problem(path, 'is not evaluated by this recipe', `known here: ${names.join(', ')}`))
   }
   if (evaluate.sampling === 'modelDefault' && evaluate.modelSampling === null) {
     problems.push(
@@ -216,7 +217,8 @@ function sandboxSizes({ sandbox }: Settings): RecipeProblem[] {
     )
 }
 
-/** Refused, because a sandbox without the network that the recipe's author intended would look like the agent's failure. */
+/** Refused, because an episode in a sandbox without the network that the recipe's author intended would look like a failure of the
+ *  agent. */
 function network({ sandbox }: Settings): RecipeProblem[] {
   const { network: kind, allow } = sandbox
   if (kind === 'proxy' && allow.length === 0) {
@@ -244,7 +246,7 @@ function curation({ data }: Settings): RecipeProblem[] {
     )
 }
 
-/** A branch moves under a published figure; only `split: newest` is meant to. */
+/** Requires a pinned commit, because a branch moves under a published figure. Only `split: newest` is meant to move. */
 function pinnedSplits({ data, evaluate }: Settings): RecipeProblem[] {
   const sources: [KeyPath, SuiteSource][] = [
     [['data', 'train'], data.train],
@@ -267,7 +269,7 @@ function pinnedSplits({ data, evaluate }: Settings): RecipeProblem[] {
 
 function demonstrations({ scaffold, rft, evaluate }: Settings): RecipeProblem[] {
   const { profile } = scaffold
-  // The look-up of a profile refuses one that does not exist.
+  // The look-up of the profile refuses one that does not exist.
   if (!isProfile(profile) || scaffoldProfile(profile).demonstration !== null) return []
   const wanted: KeyPath[] = [
     ...(rft?.demonstration === true ? [['rft', 'demonstration']] : []),
@@ -294,10 +296,10 @@ function schedules({ rft, reinforce }: Settings): RecipeProblem[] {
     )
 }
 
-/** What OpenAI's own interface has no field for: it can only be off. */
+/** Decoding options without a field in OpenAI's interface, which must therefore be off. */
 const UNKNOWN_TO_STANDARD = ['topK', 'minP', 'repetitionPenalty'] as const satisfies (keyof SamplingOptions)[]
 
-/** An endpoint that would not be found, or that would leave out in silence what the recipe asks for. */
+/** Refuses an endpoint that could not be reached, or that would silently ignore an option of the recipe. */
 function chatEndpoint({ policyServer, evaluate, rollout }: Settings): RecipeProblem[] {
   const { kind, url, chat } = policyServer
   if (kind !== 'chat') {

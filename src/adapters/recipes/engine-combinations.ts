@@ -2,7 +2,7 @@ import { isLoopback } from '../policy-server/start-command.ts'
 import { problem, type Settings } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
-/** What would start engines that no session reaches, or that an operator would have to end. */
+/** Refuses settings that would start engines without sessions, or engines that an operator would have to stop. */
 export function launchedEngines({
   policyServer,
   trainer,

@@ -4,13 +4,13 @@ import type { RecipeText } from './recipe-text.ts'
 
 type Issue = z.core.$ZodIssue
 
-/** Keys that people look for here, and what to say in their place. A map, because a key may be called `constructor`. */
+/** Keys that users try, with the correct key. A map and not an object, because a key may be called `constructor`. */
 const INSTEAD: ReadonlyMap<string, string> = new Map([
   ['name', 'a recipe is named by its file'],
   ['evaluate.quickEvery', 'reinforce.evaluateEvery says how often'],
 ])
 
-/** zod's issues in the words of a recipe's reader: one problem for each key. */
+/** Converts zod's issues into problems of a recipe, one for each key. */
 export function explainIssues(issues: readonly Issue[], value: unknown): RecipeProblem[] {
   const problems = issues.flatMap((issue) => {
     const path = issue.path.filter((key): key is string | number => typeof key !== 'symbol')
@@ -18,7 +18,7 @@ export function explainIssues(issues: readonly Issue[], value: unknown): RecipeP
     if (issue.code === 'unrecognized_keys') return issue.keys.map((key) => unknownKey([...path, key], value))
     return [wrongValue(issue, path, value)]
   })
-  // A number beyond two limits breaks two rules, which read alike.
+  // A number beyond two limits violates two rules with the same text.
   const texts = problems.map((problem) => JSON.stringify(problem))
   return problems.filter((_, index) => texts.indexOf(texts[index] ?? '') === index)
 }
@@ -32,7 +32,7 @@ function unknownKey(path: KeyPath, value: unknown): RecipeProblem {
   return { rule: 'unknown-key', path, message: 'is not a key of a recipe', hint, at: 'key' }
 }
 
-/** A name that the recipe's writer chose. */
+/** A name chosen by the recipe's author. */
 function invalidName({ issues }: z.core.$ZodIssueInvalidKey, path: KeyPath): RecipeProblem {
   const message = issues[0]?.message ?? 'expected another name'
   return { rule: 'range', path, message: `${message}, got ${show(path.at(-1))}`, hint: null, at: 'key' }
@@ -47,7 +47,7 @@ function wrongValue(issue: Issue, path: KeyPath, value: unknown): RecipeProblem 
   return { rule, path, message, hint: choiceHint(issue, got) ?? node?.description ?? null, at: 'value' }
 }
 
-/** A `kind` that chooses nothing: the schema at that path knows only one of the kinds. */
+/** An invalid `kind`: the schema at that path knows only one of the kinds. */
 function discriminators(issue: Issue): string | null {
   if (issue.code !== 'invalid_union' || !('options' in issue) || !Array.isArray(issue.options)) return null
   return `one of ${issue.options.map(String).join(', ')}`
@@ -139,7 +139,7 @@ function whereElse({ path }: RecipeProblem, label: string, overrides: Record<str
   return isIn(overrides, path) ? 'overrides' : `${label}:1:1`
 }
 
-/** True where the overrides themselves said it. */
+/** Returns true if the path was set by the overrides. */
 function isIn(overrides: Record<string, unknown>, path: RecipeProblem['path']): boolean {
   let here: unknown = overrides
   for (const key of path) {
@@ -149,7 +149,7 @@ function isIn(overrides: Record<string, unknown>, path: RecipeProblem['path']): 
   return path.length > 0
 }
 
-/** The candidate a person most likely meant; null where none is close. */
+/** Returns the candidate that the user most likely meant; null if none is close. */
 export function nearestName(name: string, candidates: readonly string[]): string | null {
   const wanted = name.toLowerCase()
   let best: { candidate: string; distance: number } | null = null
@@ -157,11 +157,11 @@ export function nearestName(name: string, candidates: readonly string[]): string
     const distance = editDistance(wanted, candidate.toLowerCase())
     if (best === null || distance < best.distance) best = { candidate, distance }
   }
-  // A third of the letters may be wrong: more is another word.
+  // Up to a third of the letters may differ; beyond that it is another word.
   return best !== null && best.distance <= Math.max(1, Math.floor(wanted.length / 3)) ? best.candidate : null
 }
 
-/** Insertions, deletions, substitutions and swapped neighbours. */
+/** Counts insertions, deletions, substitutions and swapped neighbours. */
 function editDistance(from: string, to: string): number {
   let older: number[] = []
   let previous = Array.from({ length: to.length + 1 }, (_, column) => column)
@@ -193,10 +193,10 @@ export type KeyPath = (string | number)[]
 export interface RecipeProblem {
   rule: 'syntax' | 'missing' | 'type' | 'range' | 'choice' | 'unknown-key' | 'combination'
   path: KeyPath
-  /** What was expected and what came, without the path. */
+  /** The expectation and the actual value, without the path. */
   message: string
   hint: string | null
-  /** Which key to point at: the value (default) or, for unknown keys, the key itself. */
+  /** Where to point: at the value (default) or, for unknown keys, at the key. */
   at: 'value' | 'key'
 }
 

@@ -17,19 +17,19 @@ import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 export interface LoadRecipeInput {
   /** File name without extension; part of run names. */
   name: string
-  /** YAML instead of the file; the name then only names it. */
+  /** YAML text used instead of the file; the name is then only a label. */
   text?: string
-  /** Searched in order. */
+  /** Directories that are searched in order. */
   dirs?: readonly string[]
-  /** Searched after them, so that a built-in recipe keeps its name. */
+  /** Searched after `dirs`, so that a built-in recipe keeps its name. */
   pushed?: PushedRecipes
-  /** Deep-merged over the file. */
+  /** Merged deeply over the file. */
   overrides?: Record<string, unknown>
 }
 
 export interface LoadedRecipe {
   recipe: Recipe
-  /** SHA-256 of the canonical JSON of the resolved recipe: comments, key order and spelled-out defaults change nothing. */
+  /** SHA-256 of the canonical JSON of the resolved recipe. Comments, key order and explicit defaults do not change it. */
   hash: string
   text: string
   /** Null for a recipe given as text. */
@@ -37,8 +37,8 @@ export interface LoadedRecipe {
 }
 
 /**
- * Reads, merges and checks a recipe; every key of the result is present.
- * @throws LonghaulError `Config.NotFound`; `Config.Invalid` with every problem at once, each with line, column and hint
+ * Reads, merges and checks a recipe. Every key of the result is present.
+ * @throws LonghaulError `Config.NotFound`; `Config.Invalid` with all problems, each with line, column and hint
  */
 export async function loadRecipe({
   name,
@@ -70,7 +70,7 @@ export async function loadRecipe({
   return { recipe, hash: canonicalHash(recipe), text: source.text, path: source.path }
 }
 
-/** As a person in the working directory would type it. */
+/** Returns the path as a user in the working directory would type it. */
 function shortPath(path: string): string {
   const short = relative(process.cwd(), path)
   return short.startsWith('..') ? path : short
@@ -79,8 +79,8 @@ function shortPath(path: string): string {
 const EXTENSION = '.yaml'
 
 /**
- * A recipe by name: the first of `dirs` that has `<name>.yaml`, then what was pushed under it.
- * @throws LonghaulError `Config.NotFound` with the names there are, `Config.Invalid` for a name that could leave the directory
+ * Finds a recipe by name: the first of `dirs` that contains `<name>.yaml`, then the recipe pushed under that name.
+ * @throws LonghaulError `Config.NotFound` with the existing names, `Config.Invalid` for a name that could leave the directory
  */
 async function findRecipe({
   name,
@@ -116,7 +116,7 @@ export async function recipeNames(dirs: readonly string[]): Promise<string[]> {
   return [...new Set(names.map((file) => file.slice(0, -EXTENSION.length)))].toSorted()
 }
 
-/** What fits into a workflow's input, which a recipe given as text is part of. */
+/** The limit of a workflow's input, which contains a recipe given as text. */
 const MAX_RECIPE_BYTES = 1024 * 1024
 
 /** @throws LonghaulError `Config.NotFound`, `Config.Invalid` with the reason */
@@ -129,7 +129,7 @@ function notThere(error: unknown): null {
   throw error
 }
 
-/** Mappings merge key by key; everything else, lists included, replaces what was there. Neither argument changes. */
+/** Mappings merge key by key; every other value, including lists, replaces the old one. The arguments are not modified. */
 function mergeOverrides(base: unknown, overrides: unknown): unknown {
   if (!isMapping(base) || !isMapping(overrides)) return overrides
   const merged = new Map(Object.entries(base))
@@ -144,7 +144,7 @@ function isMapping(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Only the fields that decide decoding; a published file says much more. */
+/** Only the fields that affect decoding; a published file contains more. */
 const generationConfig = z.object({
   temperature: z.number().nullish(),
   top_p: z.number().nullish(),
@@ -154,8 +154,8 @@ const generationConfig = z.object({
 })
 
 /**
- * The decoding that a base model publishes in its `generation_config.json`, with neutral values for what it leaves out.
- * @returns null where the base is not a directory with such a file
+ * Reads the decoding options in a base model's `generation_config.json`, with neutral values for missing ones.
+ * @returns null if the base is not a directory with such a file
  */
 async function readModelSampling({
   base,
@@ -174,7 +174,7 @@ async function readModelSampling({
     ...NEUTRAL_SAMPLING,
     temperature: temperature ?? NEUTRAL_SAMPLING.temperature,
     topP: top_p ?? NEUTRAL_SAMPLING.topP,
-    // Hugging Face writes 0 for "off", servers want −1.
+    // Hugging Face uses 0 for "off", servers use −1.
     topK: top_k === undefined || top_k === null || top_k === 0 ? NEUTRAL_SAMPLING.topK : top_k,
     minP: min_p ?? NEUTRAL_SAMPLING.minP,
     repetitionPenalty: repetition_penalty ?? NEUTRAL_SAMPLING.repetitionPenalty,

@@ -3,14 +3,14 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { recipeKeys } from '../../contracts/keys.ts'
 import { requireRecipeName } from './recipe-name.ts'
 
-/** A recipe that was pushed under a name: the same text on every control worker, for ever. */
+/** A recipe that was pushed under a name. Every control worker sees the same text, which never changes. */
 interface PushedRecipe {
   schema: 'longhaul.pushed-recipe/1'
   name: string
   text: string
 }
 
-/** Where names that no folder of a worker has are looked up. */
+/** Where names are looked up that no folder of a worker has. */
 export interface PushedRecipes {
   read(name: string): Promise<string | null>
   names(): Promise<string[]>
@@ -24,9 +24,9 @@ export function pushedRecipes(store: ArtifactStore): PushedRecipes {
 }
 
 /**
- * Stores a checked recipe under a name. A name means one text: a run, a schedule and a report that name it mean the same for ever.
- * @returns whether it was stored now; false where the same text was pushed before
- * @throws LonghaulError `Config.Invalid` for a name that another text or a built-in recipe has
+ * Stores a checked recipe under a name. A name permanently means one text, so that runs, schedules and reports that name it stay valid.
+ * @returns whether it was stored now; false if the same text was pushed before
+ * @throws LonghaulError `Config.Invalid` for a name that belongs to another text or to a built-in recipe
  */
 export async function pushRecipe(
   store: ArtifactStore,

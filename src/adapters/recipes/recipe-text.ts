@@ -11,18 +11,18 @@ import {
 } from 'yaml'
 import type { KeyPath, RecipeProblem, TextPosition } from './explain-issues.ts'
 
-/** YAML that remembers where its keys stand. */
+/** YAML text with the positions of its keys. */
 export interface RecipeText {
   value: unknown
   syntax: (RecipeProblem & { position: TextPosition })[]
   lines: string[]
-  /** Null where the text says nothing of the path, nor of anything above it. */
+  /** Null if the text contains neither the path nor any of its parents. */
   locate(path: KeyPath, at: 'value' | 'key'): TextPosition | null
 }
 
 export function parseRecipeText(text: string): RecipeText {
   const counter = new LineCounter()
-  // What the parser would warn of on stderr is a problem with a line, or an unknown key.
+  // Warnings are silenced: what the parser would print to stderr is reported as a problem with a line, or as an unknown key.
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, merge: false, logLevel: 'error' })
   const position = (offset: number): TextPosition => {
     const { line, col } = counter.linePos(offset)
@@ -53,7 +53,7 @@ interface Fault {
   offset: number
 }
 
-/** An empty file is an empty mapping: then the missing keys are named one by one. */
+/** An empty file counts as an empty mapping, so that the missing keys are reported one by one. */
 function readValue(document: Document): { value: unknown; faults: Fault[] } {
   const faults = [...document.errors, ...document.warnings].map((error) => ({
     message: describeSyntax(error),
@@ -73,7 +73,7 @@ function readValue(document: Document): { value: unknown; faults: Fault[] } {
       ? { value, faults: [] }
       : refuse('expected keys with values, such as seed: 1')
   } catch (error) {
-    // Aliases that multiply, and aliases of what is not there; both are found only when the value is built.
+    // Excessive aliases and undefined aliases are found only when the value is built.
     if (error instanceof RangeError) return refuse(TOO_DEEP)
     const message = error instanceof Error ? error.message : String(error)
     return refuse(message.startsWith('Excessive alias') ? 'expected fewer aliases' : message)
@@ -82,24 +82,24 @@ function readValue(document: Document): { value: unknown; faults: Fault[] } {
 
 const TOO_DEEP = 'expected less nesting'
 
-/** The parser reports its own exhausted stack as an error of the text. */
+/** The parser reports its own stack overflow as an error of the text. */
 function isTooDeep({ errors }: Document): boolean {
   return errors.some(({ message }) => message.includes('call stack'))
 }
 
-/** Some of the parser's sentences are for programmers. */
+/** Replaces those of the parser's messages that are meant for programmers. */
 function describeSyntax({ code, message }: YAMLError): string {
   if (code === 'MULTIPLE_DOCS') return 'expected one document, and a second one begins here'
   return message.includes('call stack') ? TOO_DEEP : message
 }
 
-/** What YAML allows and a checked value cannot hold. */
+/** Finds constructs that YAML allows but a checked value cannot represent. */
 function findForbidden(document: Document): { message: string; node: unknown } | null {
   let found: { message: string; node: unknown } | null = null
   visit(document, {
     Pair: (_, { key }) => {
       if (!isScalar(key) || key.value !== '__proto__') return undefined
-      // A check that copies an object would lose this key in silence.
+      // A check that copies an object would silently lose this key.
       found = { message: 'no key may be called __proto__', node: key }
       return visit.BREAK
     },
@@ -118,7 +118,7 @@ function offsetOf(document: Document, path: KeyPath, at: 'value' | 'key'): numbe
   let keyOffset: number | null = null
   for (const [depth, key] of path.entries()) {
     const found = childOf(node, key)
-    // A missing key is reported where it belongs: at the mapping that should hold it.
+    // A missing key is reported at the mapping that should contain it.
     if (found === null) return keyOffset
     keyOffset = found.keyOffset ?? keyOffset
     node = found.node

@@ -4,7 +4,7 @@ import { isReservedStage } from '../../domain/statistics/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
-/** What the recipe's schema fills in. */
+/** The default of the recipe's schema. */
 const DEFAULT_DELTA = 1e-6
 
 const at = (...rest: KeyPath): KeyPath => ['reinforce', ...rest]
@@ -103,7 +103,7 @@ function expertProblems({ rft }: Settings, { experts, groupSize }: ReinforceReci
   return []
 }
 
-/** What an algorithm would ignore, or is no longer itself with. */
+/** Refuses settings that an algorithm would ignore, or that would make it another algorithm. */
 function lossProblems(reinforce: ReinforceRecipe): RecipeProblem[] {
   const { loss, advantage, stages } = reinforce
   const problems: RecipeProblem[] = []
@@ -159,7 +159,7 @@ function lossProblems(reinforce: ReinforceRecipe): RecipeProblem[] {
   return problems
 }
 
-/** DPO reads pairs and a reference policy: no ratio, no advantage, nothing of the sampler. */
+/** DPO reads pairs and a reference policy. It uses neither ratios nor advantages nor data of the sampler. */
 function preferenceProblems(reinforce: ReinforceRecipe): RecipeProblem[] {
   const { loss, advantage, filter, oldLogprobs, stepRewards, experts, stages } = reinforce
   const problems: RecipeProblem[] = []

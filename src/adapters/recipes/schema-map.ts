@@ -7,7 +7,7 @@ export interface SchemaNode {
   type?: string
   description?: string
   properties?: Record<string, SchemaNode>
-  /** What every key of a mapping with names of its reader's own holds. */
+  /** Schema of the values of a mapping with user-defined keys. */
   additionalProperties?: SchemaNode | boolean
   items?: SchemaNode | SchemaNode[]
   anyOf?: SchemaNode[]
@@ -24,16 +24,16 @@ export interface SchemaNode {
   format?: string
 }
 
-/** What editors check a recipe with; draft 7 is what YAML language servers know. */
+/** The schema for editors. YAML language servers support draft 7. */
 export function recipeJsonSchema(): SchemaNode {
   return z.toJSONSchema(recipeFileSchema, { io: 'input', target: 'draft-7' }) as SchemaNode
 }
 
-/** Its name wherever it lies: in `schemas`, or beside the recipes of a user. */
+/** The file's name in `schemas` and beside a user's recipes. */
 export const SCHEMA_FILE = 'recipe.schema.json'
 export const SCHEMA_TITLE = 'Longhaul recipe'
 
-/** The generated file, byte for byte. Its `$id` is relative to where it lies, so it names that very file and needs no network. */
+/** Text of the generated file. Its `$id` is relative to its location, so it identifies exactly that file and needs no network. */
 export function recipeSchemaText(): string {
   const { $schema, ...rest } = recipeJsonSchema() as SchemaNode & { $schema?: string }
   return `${JSON.stringify({ $schema, $id: SCHEMA_FILE, title: SCHEMA_TITLE, ...rest }, null, 2)}\n`
@@ -41,7 +41,7 @@ export function recipeSchemaText(): string {
 
 let known: SchemaNode | null = null
 
-/** What the schema says about a key; null for a path it does not know. `value` chooses among alternatives by their `kind`. */
+/** Returns the schema of a key; null for an unknown path. `value` selects among alternatives by their `kind`. */
 export function schemaAt(path: KeyPath, value: unknown): SchemaNode | null {
   known ??= recipeJsonSchema()
   let node: SchemaNode | null = known
@@ -54,7 +54,7 @@ export function schemaAt(path: KeyPath, value: unknown): SchemaNode | null {
   return node
 }
 
-/** Names allowed in the mapping at `path`. */
+/** Names that are allowed in the mapping at `path`. */
 export function keysAt(path: KeyPath, value: unknown): string[] {
   const node = schemaAt(path, value)
   const here = path.reduce<unknown>((at, key) => (at as Record<string | number, unknown> | undefined)?.[key], value)
@@ -83,7 +83,7 @@ function alternatives(node: SchemaNode, value: unknown): SchemaNode[] {
   return kind !== undefined && chosen.length > 0 ? chosen : options
 }
 
-/** "an integer ≥ 1", "one of cpu, cuda", "an integer ≥ 1, or null". */
+/** For example "an integer ≥ 1", "one of cpu, cuda", "an integer ≥ 1, or null". */
 export function describeExpectation(node: SchemaNode): string {
   const options = node.anyOf ?? node.oneOf
   if (options !== undefined) {

@@ -1,7 +1,7 @@
 import { problem, type Settings } from './combination.ts'
 import type { RecipeProblem } from './explain-issues.ts'
 
-/** A launcher that cannot start so many ranks, ranks that sequences cannot be cut over, savings that save nothing. */
+/** Refuses a launcher that cannot start so many ranks, ranks that sequences cannot be split over, and offloading that saves nothing. */
 export function trainerShape({ trainer }: Settings): RecipeProblem[] {
   const problems: RecipeProblem[] = []
   const ranks = trainer.nodes * trainer.ranksPerNode
@@ -63,11 +63,11 @@ export function trainerShape({ trainer }: Settings): RecipeProblem[] {
   return problems
 }
 
-/** The last of two equal options counts for Slurm, in the long form and the short one. */
+/** The last of two equal options takes effect in Slurm, in the long form and the short one. */
 const OURS_IN_SLURM =
   /^(--(dependency|job-name|comment|requeue|nodes|output|open-mode|signal|time|array)(=|$)|-[dJNota])/
 
-/** Options of a launcher that is not the one would be ignored in silence. */
+/** Refuses options of a launcher that is not selected, because they would be silently ignored. */
 function launcherOptions(trainer: Settings['trainer']): RecipeProblem[] {
   const named = ['docker', 'slurm', 'kubernetes'] as const
   const unused = named.filter((name) => trainer[name] !== null && trainer.launcher !== name)

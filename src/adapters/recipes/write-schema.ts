@@ -1,4 +1,4 @@
-/** Writes `schemas/recipe.schema.json`: `node src/adapters/recipes/write-schema.ts`. A test fails when it is out of date. */
+/** Writes `schemas/recipe.schema.json`: `node src/adapters/recipes/write-schema.ts`. A test fails if it is out of date. */
 import { writeFile } from 'node:fs/promises'
 import { recipeSchemaText } from './schema-map.ts'
 

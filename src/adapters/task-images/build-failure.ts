@@ -4,18 +4,18 @@ import type { BuildStage } from '../../contracts/task-images.types.ts'
 
 interface BuildFailureInput {
   stage: BuildStage
-  /** What was expected and what came, and how to fix it. */
+  /** What was expected, what happened, and how to fix it. */
   message: string
   details?: Record<string, string | number>
   cause?: unknown
 }
 
-/** The one error of a build; its stage is what a user looks for first. */
+/** Creates the error of a failed build. It names the stage, which users look for first. */
 export function buildFailure({ stage, message, details = {}, cause }: BuildFailureInput): LonghaulError {
   return new LonghaulError({ code: 'Image.BuildFailed', message, details: { stage, ...details }, cause })
 }
 
-/** As programs, their libraries, Git, Node and the engine say it. */
+/** Matches the messages of programs, their libraries, Git, Node and the engine. */
 const FULL = /no space left on device|out of disk ?space|disk quota exceeded|\b(ENOSPC|EDQUOT)\b|\[Errno (28|122)\]/i
 
 export function saysDiskFull(said: string): boolean {
@@ -24,15 +24,15 @@ export function saysDiskFull(said: string): boolean {
 
 interface DiskFullInput {
   stage: BuildStage
-  /** What reported it, of any number of lines. */
+  /** The error's text, of any number of lines. */
   said: string
-  /** The engine's own disk, or this host's directory for what goes into it. */
+  /** The full disk: the engine's own, or that of this host's directory for temporary files. */
   of: 'engine' | 'host'
   log?: string
   cause?: unknown
 }
 
-/** Neither the task nor its environment is the cause, and another attempt would not help. */
+/** The error for a full disk. Neither the task nor its environment is the cause, and a retry would not help. */
 export function diskFull({ stage, said, of, log, cause }: DiskFullInput): LonghaulError {
   const line = said.split('\n').find((text) => FULL.test(text)) ?? said
   const [where, fix] =

@@ -4,7 +4,7 @@ import { dirname } from 'node:path'
 import { finished } from 'node:stream/promises'
 import { makeDirectory } from '../../platform/files.ts'
 
-/** The output of a build: whole in a file of the user's cache, and its end for an error's text. */
+/** The output of a build. The user's cache holds the complete file, and the end is used in errors. */
 export interface BuildLog {
   path: string
   line(text: string): void

@@ -1,6 +1,6 @@
 /**
- * From a task without an image to one that the graders take: base, Python, environment and task are four layers, each named by the
- * hash of what it is made of, so that tasks share what they have in common and nothing is built twice.
+ * Builds a task's image for the graders in four layers: base, Python, environment and task. Each is named by the hash of its inputs, so
+ * that tasks share common layers and nothing is built twice.
  */
 import { spawn } from 'node:child_process'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -25,7 +25,7 @@ import type { PackageSettings } from './package-settings.ts'
 import type { Repository } from './repository.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
-/** Raised by hand where these scripts change what an image holds. */
+/** Increase this by hand when a change of these scripts changes an image's content. */
 export const BUILDER = 1
 
 export interface TaskImageBuilder {
@@ -35,9 +35,9 @@ export interface TaskImageBuilder {
   pythons: readonly HostPython[]
   settings: PackageSettings
   network: 'bridge' | 'host'
-  /** Logs lie below it. */
+  /** Contains the directory of logs. */
   cacheDir: string
-  /** Of layers: two tasks never make the same one at a time. */
+  /** Serialises builds of a layer, so that two tasks never make the same one concurrently. */
   layers: KeyedQueue
   log: (line: string) => void
   signal: AbortSignal
@@ -47,14 +47,14 @@ export interface BuildTaskImageInput {
   task: Task
   environment: TaskEnvironment
   repository: Repository
-  /** Only looks whether the image is there. */
+  /** Only checks whether the image exists. */
   findOnly: boolean
 }
 
 const LABEL = 'longhaul.task-image'
 
 /**
- * @returns null where the image is not there and is not to be built
+ * @returns null if the image does not exist and is not to be built
  * @throws LonghaulError `Image.BuildFailed` with its stage
  */
 export async function buildTaskImage(
@@ -110,7 +110,7 @@ export async function buildTaskImage(
     await makeTask({ builder, input, tags, steps, record, below: environmentTag, file })
     return await finish(builder, input, { tag, environmentTag, did: 'built', started, record, log: path })
   } catch (error) {
-    // The file has the whole output.
+    // The file contains the complete output.
     if (isLonghaulError(error) && error.code === 'Image.BuildFailed') error.details['log'] ??= path
     throw error
   } finally {
@@ -122,7 +122,7 @@ function hashOf(...parts: string[]): string {
   return sha256OfParts(String(BUILDER), ...parts).slice(0, 24)
 }
 
-/** The requirement files of a release's commit that a mirror lacks are taken from the base commit, and that is said. */
+/** If a mirror lacks the requirement files of a release's commit, those of the base commit are used and recorded as a deviation. */
 async function usableSetupCommit({ task, environment, repository }: BuildTaskImageInput, deviations: string[]) {
   const { packages, setupCommit } = environment
   const isRead = packages === 'requirements.txt' || packages === 'environment.yml'
@@ -151,7 +151,7 @@ interface Finished {
   log: string | null
 }
 
-/** The name that the graders use leads to the image of this content, also where it led to an older one. */
+/** Makes the graders' name point to the image of this content, even if it pointed to an older one. */
 async function finish(
   { engine }: TaskImageBuilder,
   { task }: BuildTaskImageInput,
@@ -183,7 +183,7 @@ function splitImage(image: string): [repo: string, tag: string] {
   return [repo, tag]
 }
 
-/** What an image says of its build; null where it is none of ours, or is not there. */
+/** Reads what an image records about its build; null if the image does not exist or was not built by Longhaul. */
 export async function readRecord(engine: Engine, image: string): Promise<TaskImageRecord | null> {
   if (!(await imageExists({ engine, image }))) return null
   const { Config } = await engine.docker.getImage(image).inspect()
@@ -197,7 +197,7 @@ export async function readRecord(engine: Engine, image: string): Promise<TaskIma
 
 // Python ------------------------------------------------------------------------------------------------------------------------
 
-/** What `conda activate` does to a shell, and nothing else of conda: the harnesses' scripts call no more of it. */
+/** Reproduces `conda activate`, the only part of conda that the harnesses' scripts use. */
 const CONDA_SCRIPT = `conda() {
   if [ "\${1-}" != activate ]; then
     echo "conda: this image has an imitation that knows activate, not \${1-}" >&2
@@ -221,7 +221,8 @@ const CONDA_FILES: Record<string, string> = {
   '/root/.bashrc': `source ${CONDA}/etc/profile.d/conda.sh && conda activate testbed\n`,
 }
 
-/** What conda's channels give beside a Python of that age; newer ones refuse old packages, older ones the new index. */
+/** The tools that conda's channels install beside a Python of that age. Newer ones refuse old packages, and older ones do not
+ *  support the new index. */
 const TOOLS: [minor: number, packages: string[]][] = [
   [5, ['pip==20.3.4', 'setuptools==50.3.2', 'wheel==0.37.1']],
   [6, ['pip==21.2.4', 'setuptools==58.0.4', 'wheel==0.37.1']],
@@ -289,7 +290,7 @@ async function makePython({ builder, python, tag, file }: MakePython): Promise<v
   })
 }
 
-/** The last attempt at applying a patch needs `patch`; everything else works without it. */
+/** Only the last attempt at applying a patch needs `patch`, so it is optional. */
 const MISSING_PROGRAMS = `for program in bash git tar; do
   command -v "$program" >/dev/null || { echo "missing: $program"; missing=1; }
 done
@@ -308,7 +309,7 @@ function condaFiles(): Promise<Buffer> {
   ])
 }
 
-/** Where it lies on the host: an interpreter and its libraries know their own path. */
+/** Python is put at the same path as on the host, because an interpreter and its libraries contain their own path. */
 function putPython({ prefix }: HostPython) {
   const path = prefix.slice(1)
   const excluded = [
@@ -342,7 +343,7 @@ function putPython({ prefix }: HostPython) {
   }
 }
 
-/** The engine bounds the same transfer at half of it. */
+/** The engine limits the same transfer to half of this. */
 const TAR_TIMEOUT_MS = 10 * 60_000
 
 function tarOf(args: string[]): NodeJS.ReadableStream {
@@ -388,7 +389,7 @@ async function makeEnvironment({ builder, tag, below, script, file, what, log }:
         kind: 'script',
         stage: 'environment',
         script,
-        fix: 'The packages of the environment could not be installed: the log says which; pin or leave it out in install_config, or mend the way to the package registry',
+        fix: 'The packages of the environment could not be installed: the log says which; pin or leave it out in install_config, or repair the connection to the package registry',
       },
     ],
   })
@@ -399,7 +400,7 @@ async function notesOf(engine: Engine, image: string): Promise<string[]> {
   return JSON.parse((Config.Labels as Record<string, string> | null)?.[NOTES] ?? '[]') as string[]
 }
 
-/** The engine reads such a line as a Dockerfile: quotes and variables are escaped. */
+/** The engine parses such a line as a Dockerfile, so quotes and variables are escaped. */
 function labelChange(label: string, value: unknown): string {
   return `LABEL ${label}=${JSON.stringify(JSON.stringify(value)).replaceAll('$', '\\$')}`
 }
@@ -420,7 +421,7 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
     ].join('\n'),
     preInstall: [begin, ...preInstall].join('\n'),
     install: [begin, ...(isV2 ? install.map(tolerated) : install)].join('\n'),
-    // Offline, an installation in an environment of its own finds here what it builds with.
+    // An offline installation in an isolated environment finds its build requirements here.
     wheels: [
       begin,
       `mkdir -p ${WHEELS}`,
@@ -429,8 +430,8 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
       'rm -f /tmp/build-requires',
       `printf '[global]\\nfind-links = ${WHEELS}\\n' > /etc/pip.conf`,
     ].join('\n'),
-    // What the installation changed is no part of an agent's work. V2's images stand at the base commit itself. With the date of
-    // the base commit equal content has an equal commit, and the history runs forward.
+    // Changes by the installation do not count as the agent's work. V2's images are at the base commit itself. With the base commit's
+    // date, equal content has an equal commit and the history stays in order.
     commit: isV2
       ? 'true'
       : [
@@ -449,7 +450,7 @@ function taskScripts({ repoDir, baseCommit, gradingProfile }: Task, { preInstall
   }
 }
 
-/** V2 runs each command for itself and goes on where one fails. */
+/** V2 runs each command on its own and continues after a failure. */
 function tolerated(command: string): string {
   const [first = ''] = command.trim().split('\n')
   const note = `${NOTE}a command of the installation failed, which its harness passes over: ${first.slice(0, 200)}`
@@ -458,7 +459,7 @@ function tolerated(command: string): string {
 
 const WHEELS = '/opt/longhaul/wheels'
 
-/** What a front end of pip would install before it builds the repository; the old way's two packages are always among it. */
+/** Lists what pip's front end would install before it builds the repository. It always includes the two packages of the legacy build. */
 const BUILD_REQUIRES = `requires = []
 try:
     try:
@@ -473,7 +474,7 @@ print("\\n".join(dict.fromkeys([*requires, "setuptools", "wheel"])))`
 
 type Tags = Awaited<ReturnType<Repository['tags']>>
 
-/** As git keeps references that it has packed. */
+/** Git's format of packed references. */
 function refsText(tags: Tags): string {
   return tags.map(({ id, ref }) => `${id} ${ref}\n`).join('')
 }
@@ -529,14 +530,14 @@ async function makeTask({ builder, input, tags, steps, record, below, file }: Ma
                 kind: 'script' as const,
                 stage: 'pre-install' as const,
                 script: steps.preInstall,
-                fix: 'A command before the installation failed: its reason is below; correct pre_install of install_config, or mend the network',
+                fix: 'A command before the installation failed: its reason is below; correct pre_install of install_config, or repair the network',
               },
             ]),
         {
           kind: 'script',
           stage: 'install',
           script: steps.install,
-          fix: 'The installation of the repository failed: its reason is below; correct install of install_config, pin what it needs in pip_packages, or mend the way to the package registry',
+          fix: 'The installation of the repository failed: its reason is below; correct install of install_config, pin what it needs in pip_packages, or repair the connection to the package registry',
         },
         {
           kind: 'script',
@@ -564,7 +565,7 @@ async function makeTask({ builder, input, tags, steps, record, below, file }: Ma
   await requireRepository(engine, task, record.tag)
 }
 
-/** The same look that a gate takes; an image that fails it is not kept under its name. */
+/** Performs the same check as a gate. An image that fails does not keep its name. */
 async function requireRepository(engine: Engine, task: Task, tag: string): Promise<void> {
   try {
     await checkRepository({ engine, image: tag, repoDir: task.repoDir, commit: task.baseCommit })

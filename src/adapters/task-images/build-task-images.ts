@@ -18,33 +18,33 @@ import { makeDirectory } from '../../platform/files.ts'
 export interface BuildTaskImagesInput {
   engine: Engine
   tasks: readonly { task: Task; row: unknown }[]
-  /** A directory of mirrors and bundles, or the beginning of addresses. */
+  /** A directory of mirrors and bundles, or a prefix of addresses. */
   repositories: string
-  /** Image to build on. @default one of Longhaul's own, made here */
+  /** Image to build on. @default one of Longhaul's own, which is made here */
   base: string | null
-  /** Of the building containers. @default the engine's bridge, else the host's */
+  /** Network of the build containers. @default the engine's bridge, otherwise the host's */
   network: 'bridge' | 'host' | null
-  /** Tasks at a time. */
+  /** Number of tasks that are built concurrently. */
   jobs: number
   cacheDir: string
   log: (line: string) => void
-  /** As a task begins to be looked for or built; a task may begin twice. */
+  /** Called when a task's look-up or build begins. It may be called twice for a task. */
   onStart?: (taskId: string) => void
-  /** As each task ends. */
+  /** Called when a task has ended. */
   onResult: (result: BuiltTaskImage | FailedTaskImage) => void
   signal: AbortSignal
   env?: NodeJS.ProcessEnv
 }
 
-/** A whole suite may be ahead. */
+/** Another builder may build a whole suite first. */
 const LOCK_TIMEOUT_MS = 24 * 60 * 60_000
 
 type Result = BuiltTaskImage | FailedTaskImage
 
 /**
- * Images of all tasks that have none, one builder of a host at a time. A task that cannot be built does not stop the others, and what
- * is there waits for no builder.
- * @throws LonghaulError where nothing can be built at all
+ * Builds the missing images of all tasks, with one builder per host at a time. A failed task does not stop the others, and existing
+ * images do not wait for a builder.
+ * @throws LonghaulError if nothing can be built at all
  */
 export async function buildTaskImages(input: BuildTaskImagesInput): Promise<Result[]> {
   const { cacheDir, signal, log, tasks } = input
@@ -63,7 +63,7 @@ export async function buildTaskImages(input: BuildTaskImagesInput): Promise<Resu
   return tasks.flatMap((one, at) => found[at] ?? built[missing.indexOf(one)] ?? [])
 }
 
-/** Both rounds share what they open. */
+/** Both rounds share the opened repositories and builders. */
 function createAttempt(input: BuildTaskImagesInput) {
   const { jobs, signal, onResult } = input
   const builder = lazy(() => createBuilder(input))
@@ -82,7 +82,7 @@ function createAttempt(input: BuildTaskImagesInput) {
           input.onStart?.(one.task.taskId)
           const work = { input, one, builder, repositoryOf, findOnly }
           const first = await buildOne(work)
-          // The layers that were made are kept, so the second time is shorter.
+          // Finished layers are kept, so the second attempt is shorter.
           const result = first?.did === 'failed' && first.isOfEngine ? await buildOne(work) : first
           if (result !== null) onResult(result)
           return result
@@ -91,7 +91,7 @@ function createAttempt(input: BuildTaskImagesInput) {
     )
 }
 
-/** Made once, and not for a suite whose images are all there. */
+/** Creates the value on first use, which is never for a suite whose images all exist. */
 function lazy<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined
   return () => (made ??= make())
@@ -102,7 +102,7 @@ async function createBuilder(input: BuildTaskImagesInput): Promise<TaskImageBuil
   const base = await ensureBase(input).catch((cause: unknown) => {
     signal.throwIfAborted()
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw buildFailure({ stage: 'base', message: `The base image could not be had: ${reason}`, cause })
+    throw buildFailure({ stage: 'base', message: `The base image is not available: ${reason}`, cause })
   })
   const network = input.network ?? ((await hasBridge(engine)) ? 'bridge' : 'host')
   const pythons = [...(await listHostPythons(input.env)), ...(input.base === null ? [DEBIAN_PYTHON] : [])]
@@ -110,7 +110,7 @@ async function createBuilder(input: BuildTaskImagesInput): Promise<TaskImageBuil
   return { engine, base, pythons, settings, network, cacheDir, layers: createKeyedQueue(), log, signal }
 }
 
-/** Of the release that the base image is made of; the last one that is looked at. */
+/** The Python of the base image's Debian release, which is considered last. */
 const DEBIAN_PYTHON: HostPython = { kind: 'image', version: '3.11.2', prefix: '/usr', build: 'Debian 12' }
 
 async function ensureBase({ engine, base, cacheDir, log, signal }: BuildTaskImagesInput): Promise<string> {
@@ -140,7 +140,7 @@ interface BuildOneInput {
   findOnly: boolean
 }
 
-/** What cannot be found for a reason is tried again to be built, and fails there. */
+/** If the look-up fails for a reason, a build is tried and fails with that reason. */
 async function buildOne(one: BuildOneInput): Promise<Result | null> {
   const { input, builder, repositoryOf, findOnly } = one
   const { task, row } = one.one
@@ -180,13 +180,13 @@ async function buildOne(one: BuildOneInput): Promise<Result | null> {
   }
 }
 
-/** What no stage has put into words: files that this process writes. */
+/** Wraps errors that no stage has described, such as those of files that this process writes. */
 function ofHost(cause: unknown): LonghaulError {
   const said = cause instanceof Error ? cause.message : String(cause)
   return saysDiskFull(said) ? diskFull({ stage: 'source', said, of: 'host', cause }) : toLonghaulError(cause)
 }
 
-/** The image that the row names is there and was not built by this command: a published one counts more than ours. */
+/** Returns the image that the row names if it exists and this command did not build it: a published image takes precedence over ours. */
 async function foreignImage(engine: Engine, task: Task): Promise<BuiltTaskImage | null> {
   const facts = await imageFacts({ engine, image: task.image })
   if (facts === null || (await readRecord(engine, task.image)) !== null) return null

@@ -1,4 +1,4 @@
-/** From what a harness says about an environment to the script that makes it with pip in a virtual environment. */
+/** Converts a harness's description of an environment into a script that makes it with pip in a virtual environment. */
 import { parse } from 'yaml'
 import type { TaskEnvironment } from '../../contracts/task-images.types.ts'
 import { shellQuote } from '../../platform/shell-quote.ts'
@@ -6,7 +6,7 @@ import { buildFailure } from './build-failure.ts'
 import { NOTE } from './layer.ts'
 import type { Repository } from './repository.ts'
 
-/** As the harness and its images call them. */
+/** The paths that the harness and its images use. */
 export const CONDA = '/opt/miniconda3'
 export const ENVIRONMENT = `${CONDA}/envs/testbed`
 export const ACTIVATE = `source ${CONDA}/bin/activate\nconda activate testbed`
@@ -19,7 +19,7 @@ interface EnvironmentScriptInput {
   repo: string
 }
 
-/** @throws LonghaulError `Image.BuildFailed` where the repository lacks the file that lists the packages */
+/** @throws LonghaulError `Image.BuildFailed` if the repository lacks the file with the packages */
 export async function environmentScript(input: EnvironmentScriptInput): Promise<string> {
   const { pipPackages, pins } = input.environment
   const chosen = [...pipPackages, ...pins.map((pin) => pin.package)]
@@ -36,8 +36,9 @@ export async function environmentScript(input: EnvironmentScriptInput): Promise<
 }
 
 /**
- * tox-current-env starts the environment's interpreter through a link in `.tox`. One of conda finds its packages all the same; one of
- * a virtual environment takes itself for the Python that it was made of. So that Python is shown the packages too.
+ * tox-current-env starts the environment's interpreter through a link in `.tox`. A conda interpreter finds its packages in spite of
+ * that, but one of a virtual environment behaves as the Python that it was made from. The packages are therefore made visible to that
+ * Python too.
  */
 const LINKED_INTERPRETER = [
   'packages="$(python -c \'import site; print(site.getsitepackages()[0])\')"',
@@ -58,7 +59,7 @@ async function listedPackages(input: EnvironmentScriptInput): Promise<string[]> 
   return installOneByOne(words(packages).flatMap(condaPackage))
 }
 
-/** Unlike the harness's own script, an entry with a comparison needs no quotes of its own. */
+/** Unlike in the harness's own script, an entry with a comparison needs no quotes of its own. */
 function pipWord(entry: string): string {
   const plain = entry.trim().replace(/^(['"])(.*)\1$/, '$2')
   return /\s/.test(plain) ? plain : shellQuote(plain)
@@ -66,7 +67,7 @@ function pipWord(entry: string): string {
 
 const EXCLUDED = ['-e .', '#', '.[test']
 
-/** Byte for byte what swebench 4.1.0 makes of the file: one level of files that it names comes first. */
+/** Produces exactly the bytes that swebench 4.1.0 makes of the file, with one level of included files expanded first. */
 async function requirements({ environment, repository, repo }: EnvironmentScriptInput): Promise<string> {
   const { requirementFiles, setupCommit } = environment
   const { path, text } = await firstFile(repository, setupCommit, requirementFiles, `requirements of ${repo}`)
@@ -94,7 +95,7 @@ async function firstFile(repository: Repository, commit: string, paths: readonly
   })
 }
 
-/** Packages of conda's own file, then those that it leaves to pip. */
+/** Returns the packages of conda's own file, then those that it leaves to pip. */
 async function condaFile({ environment, repository, repo }: EnvironmentScriptInput): Promise<string[]> {
   const { environmentFiles, setupCommit } = environment
   const { path, text } = await firstFile(repository, setupCommit, environmentFiles, `environment of ${repo}`)
@@ -127,7 +128,7 @@ const PIP_NAMES: Record<string, string> = {
 }
 const NOT_OF_PIP = new Set(['python', 'pip', 'conda'])
 
-/** `name=1.2` of conda is pip's `name==1.2.*`. */
+/** conda's `name=1.2` is pip's `name==1.2.*`. */
 export function condaPackage(entry: string): string[] {
   const plain = entry
     .trim()
@@ -140,12 +141,12 @@ export function condaPackage(entry: string): string[] {
   return [`${PIP_NAMES[name.toLowerCase()] ?? name}${version}`]
 }
 
-/** As a shell splits them, without anything else that a shell does. */
+/** Splits words like a shell, without its other expansions. */
 function words(text: string): string[] {
   return [...text.matchAll(/'([^']*)'|"([^"]*)"|(\S+)/g)].map(([, one, two, three]) => one ?? two ?? three ?? '')
 }
 
-/** Together where pip can; else each alone, and what the registry does not have is named and left out. */
+/** Installs the packages together if pip can, otherwise one by one. Packages that the registry lacks are skipped and recorded. */
 function installOneByOne(packages: string[]): string[] {
   if (packages.length === 0) return []
   const all = packages.map(shellQuote).join(' ')

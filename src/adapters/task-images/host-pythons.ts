@@ -1,4 +1,4 @@
-/** The Pythons that a host offers: directories that are named, `uv python`, pyenv, conda, and Debian's own in the base image. */
+/** Finds the Pythons of a host: in configured directories, `uv python`, pyenv, conda, and Debian's own in the base image. */
 import { existsSync, readdirSync, realpathSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
@@ -10,7 +10,7 @@ interface Place {
   prefix: string
 }
 
-/** Prefixes where a Python may lie, those first that are asked for by name. */
+/** Prefixes that may contain a Python, explicitly configured ones first. */
 function candidates(env: NodeJS.ProcessEnv): Place[] {
   const home = env['HOME'] ?? homedir()
   const named = (env['LONGHAUL_PYTHONS'] ?? '').split(delimiter).filter((path) => path !== '')
@@ -41,7 +41,7 @@ function children(directory: string): string[] {
   }
 }
 
-/** Those that run here and have their modules, each prefix once. */
+/** Lists those that run here and have their modules, each prefix once. */
 export async function listHostPythons(env: NodeJS.ProcessEnv = process.env): Promise<HostPython[]> {
   const seen = new Set<string>()
   const places = candidates(env).flatMap(({ kind, prefix }) => {
@@ -55,7 +55,7 @@ export async function listHostPythons(env: NodeJS.ProcessEnv = process.env): Pro
   return found.filter((python) => python !== null)
 }
 
-/** A virtual environment is refused: its files lie elsewhere. */
+/** A virtual environment is refused, because its files are elsewhere. */
 const SCRIPT = [
   'import sys',
   'v = sys.version_info',
@@ -76,7 +76,7 @@ async function inspect({ kind, prefix }: Place): Promise<HostPython | null> {
   return exitCode === 0 && isOwn === 'True' ? { kind, version, prefix, build } : null
 }
 
-/** The newest patch release of the first kind that has the version; null where there is none. */
+/** Returns the newest patch release of the version, from the first kind that has one; null if none has. */
 export function choosePython(pythons: readonly HostPython[], version: string): HostPython | null {
   const fitting = pythons.filter((python) => python.version.startsWith(`${version}.`))
   const [first] = fitting

@@ -1,4 +1,4 @@
-/** One layer of a task's image: a container of the layer below, in which steps run one after the other, committed at the end. */
+/** Makes one layer of a task's image: runs steps in a container of the layer below and commits it at the end. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Container } from 'dockerode'
 import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
@@ -16,7 +16,7 @@ import { type PackageSettings, SETTINGS_DIR } from './package-settings.ts'
 
 export type LayerStep =
   | { kind: 'script'; stage: BuildStage; script: string; fix: string }
-  /** A tar, unpacked into a directory. */
+  /** A tar that is unpacked into a directory. */
   | { kind: 'put'; stage: BuildStage; path: string; tar: () => Buffer | NodeJS.ReadableStream }
 
 export interface LayerInput {
@@ -26,33 +26,33 @@ export interface LayerInput {
   steps: readonly LayerStep[]
   settings: PackageSettings
   network: 'bridge' | 'host'
-  /** Dockerfile instructions that the commit applies: labels, environment, directory; with what the steps noted. */
+  /** Dockerfile instructions that the commit applies: labels, environment, directory. Receives the notes of the steps. */
   changes: (notes: string[]) => string[]
   log: BuildLog
   signal: AbortSignal
 }
 
-/** Compilers and test suites' requirements take minutes; what hangs must end. */
+/** Compiling and installing a test suite's requirements takes minutes. A step that hangs is ended after this. */
 const STEP_TIMEOUT_MS = 60 * 60_000
-/** The reaper removes the container of a builder that was killed after this long. */
+/** After this time the reaper removes the container of a killed builder. */
 const MAX_LIFE_MS = 6 * STEP_TIMEOUT_MS
 const MEMORY_BYTES = 8 * 1024 ** 3
 const PROCESSES = 4096
-/** What package managers need of root's rights. */
+/** The capabilities that package managers need. */
 const CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'FSETID', 'KILL', 'SETFCAP', 'SETGID', 'SETUID', 'SYS_CHROOT']
 
-/** Labels of the building container, and the same emptied for the image: every container of it would inherit them. */
+/** Labels of the build container. They are cleared in the image, because every container of the image would inherit them. */
 const OWN_LABELS = [LABELS.project, LABELS.role, LABELS.created, LABELS.maxLifeMs]
 const WITHOUT_OWN_LABELS = OWN_LABELS.map((label) => `LABEL ${label}=""`)
 
-/** Begins a line of output that goes into the record: where the image differs from what it imitates. */
+/** Prefix of output lines that are recorded: where the image differs from the one it imitates. */
 export const NOTE = 'longhaul: '
 
-/** @throws LonghaulError `Image.BuildFailed` at the stage of the step that failed */
+/** @throws LonghaulError `Image.BuildFailed` with the stage of the step that failed */
 export async function makeLayer(input: LayerInput): Promise<void> {
   const { engine, tag, steps, log, signal } = input
   const notes: string[] = []
-  // Of a killed build; the lock of the host says that no other builds now.
+  // A container with this name is left from a killed build, because the host's lock excludes other builders.
   const name = `lh-layer-${sha256Hex(tag).slice(0, 16)}`
   await removeContainer({ engine, name })
   let stage: BuildStage = steps[0]?.stage ?? 'base'
@@ -89,7 +89,7 @@ export async function makeLayer(input: LayerInput): Promise<void> {
   }
 }
 
-/** An engine under load leaves requests without an answer: nothing that the task or its environment did. */
+/** The error for an engine that fails under load, which neither the task nor its environment caused. */
 function engineFailure(stage: BuildStage, cause: unknown): LonghaulError {
   if (isLonghaulError(cause)) return cause
   const said = cause instanceof Error ? cause.message : String(cause)
@@ -113,7 +113,7 @@ async function createBuilder({ engine, below, network, settings }: LayerInput, n
     name,
     Image: below,
     Entrypoint: [],
-    // The engine's own helper reaps; without it the shell waits for what its children leave.
+    // The engine's init helper reaps zombies. Without it the shell waits for orphaned processes.
     Cmd: ['/bin/sh', '-c', 'while :; do sleep 3600; done'],
     User: '0:0',
     WorkingDir: '/',
@@ -127,11 +127,11 @@ async function createBuilder({ engine, below, network, settings }: LayerInput, n
       Memory: MEMORY_BYTES,
       MemorySwap: MEMORY_BYTES,
       PidsLimit: PROCESSES,
-      // A quarter of what others weigh: a build yields to sandboxes and graders.
+      // A quarter of the default weight, so that a build yields to sandboxes and graders.
       CpuShares: 256,
       LogConfig: { Type: 'none', Config: {} },
       Tmpfs: { [SETTINGS_DIR]: 'rw,noexec,nosuid,nodev,size=16m,mode=0700' },
-      // Caches of installers stay out of the image; pip 18 breaks where it is told to have none.
+      // Keeps installers' caches out of the image. pip 18 breaks if its cache is disabled.
       Mounts: [{ Type: 'volume', Target: '/root/.cache', Source: '' }],
       Binds: [...settings.directories].map(([inside, outside]) => `${outside}:${inside}:ro`),
     },
@@ -152,14 +152,14 @@ async function startBuilder(container: Container, { below }: LayerInput): Promis
   }
 }
 
-/** Into memory: an archive that the engine unpacks would lie in the image below the mount. */
+/** Writes into memory. An archive that the engine unpacks would end up in the image below the mount. */
 async function laySettings(container: Container, input: LayerInput): Promise<void> {
   const { settings, log } = input
   const entries = [...settings.files].map(([name, body]) => ({ name, body, mode: 0o600 }))
   entries.push({ name: 'secrets', body: Buffer.from(settings.secrets.join('\n')), mode: 0o600 })
   const tar = await packFiles(entries)
   const exec = await container.exec({
-    // Counted: engines cut the output of a stream whose input is closed, so tar would wait for more.
+    // The length is given, because engines truncate the output when the input is closed, so tar cannot rely on its end.
     Cmd: ['/bin/sh', '-c', `head -c ${tar.length} | tar -x -C ${SETTINGS_DIR} -f -`],
     User: '0:0',
     WorkingDir: '/',
@@ -230,7 +230,7 @@ async function execScript(container: Container, { script, environment, onLine, s
     Cmd: ['/bin/bash', '-c', script],
     User: '0:0',
     WorkingDir: '/',
-    // Of this process alone: a commit keeps the container's own environment.
+    // Set for this process only, because a commit keeps the container's own environment.
     Env: Object.entries({ ...BUILD_ENVIRONMENT, ...environment }).map(([name, value]) => `${name}=${value}`),
     AttachStdout: true,
     AttachStderr: true,
@@ -292,7 +292,7 @@ async function exitCodeOf(exec: Inspectable, signal: AbortSignal): Promise<numbe
   }
 }
 
-/** Installers write where they fetched from into more places than one would look at. */
+/** Installers write their source's address into unexpected places. */
 async function requireNoSecrets(container: Container, input: LayerInput): Promise<void> {
   if (input.settings.secrets.length === 0) return
   const found: string[] = []

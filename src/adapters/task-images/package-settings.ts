@@ -1,28 +1,28 @@
 /**
- * How this user reaches package registries: pip's variables and files, proxies, certificates. A build gets them in its processes'
- * environment and in memory, never in a file of the image, and no log or record has their values.
+ * The user's settings for package registries: pip's variables and files, proxies, certificates. A build receives them in the
+ * environment of its processes and in memory, never in a file of the image. No log or record contains their values.
  */
 import { existsSync, readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 
 export interface PackageSettings {
-  /** Of every process of a build. */
+  /** Set for every process of a build. */
   environment: Record<string, string>
-  /** Laid into memory under `SETTINGS_DIR`. */
+  /** Written into memory under `SETTINGS_DIR`. */
   files: Map<string, Uint8Array>
-  /** Directories of wheels on this machine that the build reads, by where it sees them. */
+  /** Local directories of wheels, by the path at which the build sees them. */
   directories: Map<string, string>
-  /** What no image may hold: passwords and tokens. */
+  /** Passwords and tokens, which no image may contain. */
   secrets: string[]
-  /** Text with every value that identifies a registry or a user taken out. */
+  /** Removes every value that identifies a registry or a user from a text. */
   redact(text: string): string
 }
 
-/** A file system in memory while a build runs. */
+/** An in-memory file system that exists during a build. */
 export const SETTINGS_DIR = '/run/longhaul-build'
 
-/** Of pip's options those that say where packages come from; the others would change what is built. */
+/** Those of pip's options that say where packages come from. The others would change what is built. */
 const PIP_OPTIONS = [
   'index-url',
   'extra-index-url',
@@ -92,7 +92,7 @@ export function readPackageSettings(env: NodeJS.ProcessEnv = process.env): Packa
   return { environment, files, directories, secrets, redact: redactor([...addresses, ...secrets]) }
 }
 
-/** The files first, in pip's order; variables count more. */
+/** Reads the files first, in pip's order; variables take precedence. */
 function pipOptions(env: NodeJS.ProcessEnv): Map<string, string> {
   const options = new Map<string, string>()
   const home = env['HOME'] ?? homedir()
@@ -104,7 +104,7 @@ function pipOptions(env: NodeJS.ProcessEnv): Map<string, string> {
     join(env['XDG_CONFIG_HOME'] ?? join(home, '.config'), 'pip/pip.conf'),
     own ?? '',
   ]
-  // As pip: this name switches its files off.
+  // In pip, this name disables its files.
   for (const place of own === '/dev/null' ? [] : places) {
     for (const [option, value] of pipFile(place)) options.set(option, value)
   }
@@ -115,7 +115,7 @@ function pipOptions(env: NodeJS.ProcessEnv): Map<string, string> {
   return options
 }
 
-/** Options of `[global]` and `[install]`; a value may go on over indented lines. */
+/** Reads the options of `[global]` and `[install]`. A value may continue on indented lines. */
 export function pipFile(path: string): Map<string, string> {
   const options = new Map<string, string>()
   if (!isFile(path)) return options
@@ -144,7 +144,7 @@ export function pipFile(path: string): Map<string, string> {
   return options
 }
 
-/** A directory of this machine is shown to the build; an address stays what it is. */
+/** A local directory is mounted into the build; an address is kept. */
 function wheels(word: string, show: (directory: string) => string): string {
   const path = word.replace(/^file:\/\//, '')
   return path.startsWith('/') && existsSync(path) && statSync(path).isDirectory() ? show(path) : word
@@ -152,7 +152,7 @@ function wheels(word: string, show: (directory: string) => string): string {
 
 function passwordsOf(address: string): string[] {
   const [, user = '', password = ''] = /:\/\/([^/@:\s]*)(?::([^/@\s]*))?@/.exec(address) ?? []
-  // A token may stand as the user's name.
+  // The token may be in the user name.
   const words = password === '' ? [user] : [password]
   return words.flatMap((word) => (word === '' ? [] : [word, decoded(word)]))
 }

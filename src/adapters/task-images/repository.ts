@@ -1,4 +1,4 @@
-/** Where the histories of repositories come from: a mirror, a bundle or an address; read with git, never run. */
+/** Reads the histories of repositories from a mirror, a bundle or an address, with git and without running their code. */
 import { existsSync, statSync } from 'node:fs'
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { join, resolve } from 'node:path'
@@ -8,49 +8,49 @@ import { type CommandResult, runCommand } from '../../platform/run-command.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
-/** Histories of hundreds of megabytes on a slow line or disk. */
+/** Allows histories of hundreds of megabytes on a slow connection or disk. */
 const CLONE_TIMEOUT_MS = 60 * 60_000
 const READ_TIMEOUT_MS = 10 * 60_000
 
 export interface OpenRepositoryInput {
   /** As `owner/name`. */
   repo: string
-  /** A directory of mirrors and bundles, or the beginning of addresses. @default the public host of the data sets */
+  /** A directory of mirrors and bundles, or a prefix of addresses. @default the public host of the data sets */
   repositories: string
-  /** Where copies of addresses and bundles are kept. */
+  /** Directory for copies of addresses and bundles. */
   cacheDir: string
   log: (line: string) => void
   signal: AbortSignal
 }
 
 export interface Repository {
-  /** Where it lies, for messages. */
+  /** Its location, for messages. */
   place: string
   /** @throws LonghaulError `Image.BuildFailed` at the stage `source` */
   requireCommit(commit: string): Promise<void>
   hasCommit(commit: string): Promise<boolean>
-  /** Text of a file at a commit; null where there is none. */
+  /** Returns a file's text at a commit; null if it does not exist. */
   read(commit: string, path: string): Promise<string | null>
-  /** Tags of the commit and its ancestors that are no younger than it: installations read their version there. */
+  /** Tags of the commit and its ancestors that are not newer than the commit. Installations read their version from tags. */
   tags(commit: string): Promise<Tag[]>
-  /** Writes a pack with the commit, its ancestors, these tags and nothing else into a folder `objects/pack`. @returns the path
-   *  without its ending */
+  /** Writes a pack with exactly the commit, its ancestors and these tags into a folder `objects/pack`.
+   *  @returns the path without its extension */
   pack(input: { commit: string; tags: readonly Tag[]; folder: string }): Promise<string>
 }
 
 interface Tag {
   /** As `refs/tags/v1` */
   ref: string
-  /** Of the tag's own object where it has one. */
+  /** Id of the tag object if there is one, otherwise of the commit. */
   id: string
 }
 
-/** Where the data sets' repositories are public. */
+/** The public host of the data sets' repositories. */
 export const PUBLIC_REPOSITORIES = 'https://github.com'
 
 /**
- * Git writes a pack beside its own objects before it moves it. In a directory of objects of the pack's own nothing is written into
- * the mirror, which may be read-only or on another file system.
+ * Git writes a pack beside its own objects before it moves it. A separate object directory keeps it from writing into the mirror, which
+ * may be read-only or on another file system.
  */
 const PACK = [
   'cd "$1"',
@@ -118,7 +118,7 @@ export async function openRepository(input: OpenRepositoryInput): Promise<Reposi
   }
 }
 
-/** Names that a mirror or a bundle of a repository may have, in the order in which they count. */
+/** Names that a mirror or a bundle of a repository may have, in order of precedence. */
 export function mirrorNames(repo: string): string[] {
   return [repo.replace('/', '__'), repo].flatMap((name) => [name, `${name}.git`, `${name}.bundle`])
 }
@@ -162,7 +162,7 @@ async function cloneOf(input: OpenRepositoryInput): Promise<string> {
   return copy
 }
 
-/** Whole under its name or not there: an interrupted clone leaves nothing that a later build takes for a repository. */
+/** Clones atomically, so that an interrupted clone leaves nothing that a later build takes for a repository. */
 async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: string }): Promise<void> {
   const { from, copy, log, signal, repo } = input
   if (existsSync(copy)) return
@@ -194,7 +194,7 @@ async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: stri
   })
 }
 
-/** Its commits name parents that it does not have: what is cut from it would be broken. */
+/** Refuses a shallow copy: its commits name missing parents, so a pack of it would be broken. */
 async function refuseShallow(git: string, repo: string): Promise<void> {
   const { stdout } = await runGit(git, ['rev-parse', '--is-shallow-repository'])
   if (stdout.trim() !== 'true') return
@@ -204,7 +204,7 @@ async function refuseShallow(git: string, repo: string): Promise<void> {
   })
 }
 
-/** Reads alone: no hooks, no lazy fetches, no replaced objects. */
+/** Runs git for reading only: no hooks, no lazy fetches, no replaced objects. */
 function runGit(directory: string, args: string[], timeoutMs = READ_TIMEOUT_MS): Promise<CommandResult> {
   return runCommand({
     command: 'git',

@@ -1,6 +1,6 @@
 /**
- * TensorBoard's event files: frames of TFRecord around protobuf `Event` messages, as
- * tensorflow/core/lib/io/record_writer.h and tensorflow/core/util/event.proto state them.
+ * TensorBoard's event files: TFRecord frames around protobuf `Event` messages, as defined in tensorflow/core/lib/io/record_writer.h and
+ * tensorflow/core/util/event.proto.
  */
 import type { TrackedPoint } from '../../contracts/trackers.types.ts'
 
@@ -18,12 +18,12 @@ export function crc32c(bytes: Uint8Array): number {
   return (crc ^ 0xffff_ffff) >>> 0
 }
 
-/** A file that holds its own CRCs would have weak ones without it. */
+/** Masks a CRC, because CRCs over data that contains CRCs are weak. */
 function masked(crc: number): number {
   return (((crc >>> 15) | (crc << 17)) + 0xa282_ead8) >>> 0
 }
 
-/** Length (8 bytes), its CRC, the data, its CRC; little-endian. */
+/** Format: length (8 bytes), its CRC, the data, its CRC; little-endian. */
 function frameRecord(data: Uint8Array): Buffer {
   const frame = Buffer.alloc(12 + data.length + 4)
   frame.writeBigUInt64LE(BigInt(data.length))
@@ -33,14 +33,15 @@ function frameRecord(data: Uint8Array): Buffer {
   return frame
 }
 
-/** Some points as one or more frames. */
+/** Points encoded as one or more frames. */
 export interface EventFrames {
   bytes: Buffer
-  /** Points in them. */
+  /** Number of points in the frames. */
   points: number
 }
 
-/** One frame for the file's version, then one for the points of each record and step. Values become single precision: the format has no other. */
+/** Encodes one frame for the file's version, then one for the points of each record and step. Values become single precision, the
+ *  only precision of the format. */
 export function eventFrames(points: readonly TrackedPoint[]): EventFrames[] {
   const [first] = points
   if (first === undefined) return []
@@ -60,7 +61,7 @@ export function eventFrames(points: readonly TrackedPoint[]): EventFrames[] {
   return frames
 }
 
-/** `wall_time` in seconds, then its other fields. */
+/** Encodes `wall_time` in seconds, then the other fields. */
 function event(atMs: number, fields: readonly Buffer[]): Buffer {
   const time = Buffer.alloc(9)
   time[0] = (1 << 3) | 1
@@ -88,7 +89,7 @@ function float(field: number, value: number): Buffer {
   return bytes
 }
 
-/** Base 128, least significant first; a whole number ≥ 0. */
+/** Encodes an integer ≥ 0 in base 128, least significant digit first. */
 function digits(value: number): Buffer {
   const bytes: number[] = []
   let rest = value

@@ -2,25 +2,25 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { MlflowRecipe } from '../../contracts/trackers.types.ts'
 import { z } from 'zod'
 
-/** One exchange with a tracking server, to its last byte. */
+/** Limit of one exchange with a tracking server, up to its last byte. */
 const ANSWER_MS = 10_000
-/** A page of a metric's history takes a hundredth of it. */
+/** A page of a metric's history takes a hundredth of this. */
 const MOST_BYTES = 16 * 1024 * 1024
 
 export interface MlflowRequest<T> {
   method: 'GET' | 'POST'
-  /** Below `/api/2.0/mlflow/`. */
+  /** Path below `/api/2.0/mlflow/`. */
   path: string
-  /** Of a GET its query. */
+  /** For a GET this becomes the query. */
   body: Record<string, unknown>
   answer: z.ZodType<T>
 }
 
-/** The server's own word for what is wrong. */
+/** The server's own error. */
 const REFUSAL = z.object({ error_code: z.string().nullish(), message: z.string().nullish() })
 
 export class MlflowRefusal extends LonghaulError {
-  /** As `RESOURCE_DOES_NOT_EXIST`; empty where the server gave none. */
+  /** For example `RESOURCE_DOES_NOT_EXIST`; empty if the server gave none. */
   readonly word: string
 
   constructor(word: string, message: string, isPassing: boolean) {
@@ -30,8 +30,8 @@ export class MlflowRefusal extends LonghaulError {
 }
 
 /**
- * One request of MLflow's REST API. Redirections are not followed: they would carry the token along.
- * @throws LonghaulError `Tracker.Unavailable` where a repetition may help, else `Tracker.Refused`; `Config.Invalid` without the token
+ * Sends one request of MLflow's REST API. Redirects are not followed, because they would send the token along.
+ * @throws LonghaulError `Tracker.Unavailable` if a retry may help, otherwise `Tracker.Refused`; `Config.Invalid` without the token
  */
 export async function askMlflow<T>(
   { url, tokenVariable }: MlflowRecipe,
@@ -94,7 +94,7 @@ function understood<T>(url: string, path: string, text: string, answer: z.ZodTyp
 function rubbish(url: string, what: string): LonghaulError {
   return new LonghaulError({
     code: 'Tracker.Refused',
-    message: `Expected MLflow's REST API at ${url}, got something else (${what}): see whether trackers[].url is the tracking server's own address`,
+    message: `Expected MLflow's REST API at ${url}, got something else (${what}): check that trackers[].url is the tracking server's own address`,
   })
 }
 
@@ -102,8 +102,8 @@ function refused(url: string, status: number, text: string): MlflowRefusal {
   const said = REFUSAL.safeParse(parseJson(text))
   const word = said.data?.error_code ?? ''
   const why = [word, oneLine(said.data?.message ?? '')].filter((part) => part !== '').join(': ')
-  const hint = status === 401 || status === 403 ? '; see whether trackers[].tokenVariable names a valid token' : ''
-  // A proxy, or another program: MLflow names what it does not find.
+  const hint = status === 401 || status === 403 ? '; check that trackers[].tokenVariable names a valid token' : ''
+  // The answer comes from a proxy or another program, because MLflow names what it does not find.
   if (word === '' && status >= 400 && status < 500 && hint === '' && status !== 408 && status !== 429) {
     return new MlflowRefusal(word, rubbish(url, `status ${status}`).message, false)
   }
@@ -127,7 +127,7 @@ function parseJson(text: string): unknown {
   }
 }
 
-/** The code of the system where it gave one: `fetch failed` says nothing. */
+/** Returns the system's error code if there is one, because `fetch failed` says nothing. */
 function reasonOf(error: unknown): string {
   for (let link: unknown = error; link instanceof Error; link = link.cause) {
     const { code } = link as { code?: unknown }

@@ -4,9 +4,9 @@ import { askMlflow, MlflowRefusal } from './mlflow-requests.ts'
 import type { SendOptions, Tracker } from './tracker.types.ts'
 import { z } from 'zod'
 
-/** MLflow takes no more metrics in one request. */
+/** MLflow accepts no more metrics in one request. */
 const MOST_AT_ONCE = 1000
-/** Identifies a run of one artifact store: `<run>/<first execution>`. */
+/** Tag that identifies a run of one artifact store: `<run>/<first execution>`. */
 const IDENTITY = 'longhaul.id'
 
 const EXPERIMENT = z.object({
@@ -26,7 +26,7 @@ const NOTHING = z.object({})
 type MlflowRun = z.infer<typeof RUN>
 type Ask = <T>(method: 'GET' | 'POST', path: string, body: Record<string, unknown>, answer: z.ZodType<T>) => Promise<T>
 
-/** By its REST API, so that no Python package is needed. */
+/** Uses the REST API, so that no Python package is needed. */
 export function mlflowTracker(recipe: MlflowRecipe, env: NodeJS.ProcessEnv): Tracker {
   return {
     name: `mlflow ${recipe.url} (${recipe.experiment})`,
@@ -57,7 +57,7 @@ function toMetric({ metric, value, step, atMs }: TrackedPoint): Record<string, u
   return { key: metric, value, timestamp: atMs, step }
 }
 
-/** Null where there is none and none is to be made. */
+/** Returns null if there is none and none is to be created. */
 async function findExperiment(
   ask: Ask,
   { experiment: name, url }: MlflowRecipe,
@@ -83,11 +83,12 @@ async function findExperiment(
   }
   const make = async (): Promise<string | null> =>
     isDry ? null : (await ask('POST', 'experiments/create', { name }, MADE_EXPERIMENT)).experiment_id
-  // Another sender may make it between both questions.
+  // Another sender may create it between the two requests.
   return orElse('RESOURCE_DOES_NOT_EXIST', () => orElse('RESOURCE_ALREADY_EXISTS', there, make), there)
 }
 
-/** MLflow runs of this run: several where two senders created one at once and the second has not removed its own yet. */
+/** Finds the MLflow runs of this run. There are several if two senders created one concurrently and the second has not deleted its
+ *  own yet. */
 async function findRuns(ask: Ask, experiment: string, run: TrackedRun): Promise<MlflowRun[]> {
   const body = {
     experiment_ids: [experiment],
@@ -101,7 +102,7 @@ async function findRuns(ask: Ask, experiment: string, run: TrackedRun): Promise<
 
 type SettleId = SendOptions['settleId']
 
-/** The one that was settled on; another where a person has deleted that. Null where there is none. */
+/** Returns the run that senders settled on, or another if a user has deleted that one. Null if there is none. */
 async function chosen(runs: readonly MlflowRun[], settleId: SettleId, own = runs[0]): Promise<MlflowRun | null> {
   if (own === undefined) return null
   const settled = await settleId(own.info.run_id)
@@ -124,7 +125,7 @@ async function makeRun(ask: Ask, experiment: string, run: TrackedRun, settleId: 
     tags: [...facts, { key: IDENTITY, value: identityOf(run) }],
   }
   const { run: made } = await ask('POST', 'runs/create', body, MADE_RUN)
-  // Before the look: the one that was settled on is then among what is found.
+  // Settled before the search, so that the settled run is among the results.
   await settleId(made.info.run_id)
   const first = (await chosen(await findRuns(ask, experiment, run), settleId, made)) ?? made
   if (first.info.run_id !== made.info.run_id) await ask('POST', 'runs/delete', { run_id: made.info.run_id }, NOTHING)
@@ -132,9 +133,9 @@ async function makeRun(ask: Ask, experiment: string, run: TrackedRun, settleId: 
 }
 
 /**
- * The points that MLflow lacks, in order. It shows the highest step of each metric, and points of a metric are sent in order: where
- * steps only rise, every point up to that step is there. Metrics of other policies than the last one may fall, so their whole
- * history is read.
+ * Returns the points that MLflow lacks, in order. MLflow reports the highest step of each metric, and points of a metric are sent in
+ * order, so for metrics with rising steps every point up to that step is present. Steps of metrics of earlier policies may fall, so
+ * their whole history is read.
  */
 async function missing(ask: Ask, { info, data }: MlflowRun, points: readonly TrackedPoint[]): Promise<TrackedPoint[]> {
   const shown = new Map((data?.metrics ?? []).map(({ key, step }) => [key, step]))
@@ -159,13 +160,13 @@ async function readHistory(ask: Ask, runId: string, metric: string): Promise<Set
     if (page !== null) body['page_token'] = page
     const answer: z.infer<typeof HISTORY> = await ask('GET', 'metrics/get-history', body, HISTORY)
     for (const { step, timestamp } of answer.metrics ?? []) seen.add(`${step} ${timestamp}`)
-    // An empty token, or the same one again, is the end: a server that repeats itself costs one more page.
+    // An empty token, or the same one again, is the end. A server that repeats itself costs one more page.
     page = (answer.next_page_token ?? '') === page ? null : answer.next_page_token || null
   } while (page !== null)
   return seen
 }
 
-/** What a person has set by hand stays. */
+/** Keeps what a user has set by hand. */
 async function finish(ask: Ask, { info }: MlflowRun, { isReported, points }: TrackedRun): Promise<void> {
   if (!isReported || info.status !== 'RUNNING') return
   await ask('POST', 'runs/update', { run_id: info.run_id, status: 'FINISHED', end_time: points.at(-1)?.atMs }, NOTHING)

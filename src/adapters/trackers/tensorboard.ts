@@ -8,9 +8,9 @@ import { eventFrames } from './event-file.ts'
 import type { Tracker } from './tracker.types.ts'
 
 /**
- * One event file for each run. Its bytes follow from the run's points alone, and later readings of a run only append points: so a file
- * that holds a part is completed where that part ends, by any number of senders at once, and a TensorBoard that has the file open sees
- * the rest. A file that holds anything else is replaced.
+ * Writes one event file for each run. Its bytes depend only on the run's points, and later readings of a run only append points. A file
+ * that holds a prefix is therefore completed, by any number of senders concurrently, and a TensorBoard that has the file open sees the
+ * rest. A file with any other content is replaced.
  */
 export function tensorboardTracker({ directory }: TensorboardRecipe): Tracker {
   return {
@@ -31,7 +31,7 @@ export function tensorboardTracker({ directory }: TensorboardRecipe): Tracker {
         if (signal.aborted) throw error
         throw new LonghaulError({
           code: 'Tracker.Unavailable',
-          message: `TensorBoard: the event file ${path} cannot be written (${errnoOf(error) ?? String(error)}): see that the directory is there and that this user may write to it`,
+          message: `TensorBoard: the event file ${path} cannot be written (${errnoOf(error) ?? String(error)}): check that the directory exists and that this user may write to it`,
           cause: error,
         })
       }
@@ -39,7 +39,7 @@ export function tensorboardTracker({ directory }: TensorboardRecipe): Tracker {
   }
 }
 
-/** TensorBoard reads every file whose name has `tfevents` in it, in the order of the names. */
+/** TensorBoard reads every file whose name contains `tfevents`, in the order of the names. */
 function eventFilePath(directory: string, { run, id, points }: TrackedRun): string {
   const seconds = Math.floor((points[0]?.atMs ?? 0) / 1000)
   return join(directory, run, `events.out.tfevents.${seconds}.longhaul${id === '' ? '' : `.${id.slice(0, 8)}`}`)
@@ -54,7 +54,7 @@ async function readIfThere(path: string): Promise<Buffer | null> {
   }
 }
 
-/** Where the bytes that are there end, at the least in the middle of a frame; null where they are of something else. */
+/** Returns where the existing bytes end, possibly in the middle of a frame; null if they have other content. */
 function sharedEnd(there: Buffer, whole: Buffer): number | null {
   const shorter = Math.min(there.length, whole.length)
   return there.subarray(0, shorter).equals(whole.subarray(0, shorter)) ? shorter : null
@@ -69,7 +69,7 @@ function pointsAfter(frames: ReturnType<typeof eventFrames>, end: number): numbe
   return count
 }
 
-/** By position and never by appending: two senders write the same bytes to the same places. */
+/** Writes by position and never appends, because two senders write the same bytes to the same positions. */
 async function complete(path: string, whole: Buffer, end: number): Promise<void> {
   if (end === 0) return replace(path, whole)
   const file = await open(path, 'r+')

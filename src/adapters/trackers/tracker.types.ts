@@ -1,18 +1,19 @@
 import type { TrackedRun } from '../../contracts/trackers.types.ts'
 
 export interface SendOptions {
-  /** Says what is missing and writes nothing. */
+  /** Reports what is missing and writes nothing. */
   isDry: boolean
   signal: AbortSignal
-  /** Called as points arrive, also by a sending that fails later. */
+  /** Called as points arrive, even if sending fails later. */
   onSent(points: number): void
-  /** For trackers that give ids themselves: the id that all senders of this run use there, ours only if it is the first. */
+  /** For trackers that assign ids themselves. Returns the id that all senders of this run use, which is the given one only if it was
+   *  the first. */
   settleId(id: string): Promise<string>
 }
 
-/** Takes what it lacks of a run: a run that was sent before is sent again at no cost and without a second value. */
+/** Receives the points of a run that it lacks. Sending a run again costs nothing and creates no duplicates. */
 export interface Tracker {
-  /** For people; holds no secret. */
+  /** Name for messages, without secrets. */
   name: string
   /** @throws LonghaulError `Tracker.*`, `Config.Invalid` */
   send(run: TrackedRun, options: SendOptions): Promise<void>

@@ -9,10 +9,10 @@ import { sha256Hex } from '../../platform/hash.ts'
 import { programPath, runCommand } from '../../platform/run-command.ts'
 import type { Tracker } from './tracker.types.ts'
 
-/** 20,000 rows take ten seconds of one core; beyond this the package hangs. Sendings of workers end long before. */
+/** 20,000 rows take ten seconds of one core. Beyond this the package hangs. Sendings by workers end long before. */
 const WRITING_MS = 300_000
 const PROGRAM = fileURLToPath(new URL('./write-wandb.py', import.meta.url))
-/** What `write-wandb.py` ends with where its interpreter lacks the package. */
+/** Exit code of `write-wandb.py` if its interpreter lacks the package. */
 const WITHOUT_PACKAGE = 3
 
 interface Row {
@@ -32,7 +32,8 @@ interface WandbJob {
   rows: Row[]
 }
 
-/** Says which points the file beside it holds. One that does not fit its file, after a crash between both, is as good as none. */
+/** Records which points the file beside it contains. A mark that does not match its file, after a crash between the two writes, is
+ *  ignored. */
 interface Mark {
   schema: 'longhaul.wandb/1'
   points: number
@@ -41,8 +42,8 @@ interface Mark {
 }
 
 /**
- * One offline run of the package `wandb` for each run, written by that package in a process of its own: the format of its files is
- * the package's. A file that lacks points is written anew as a whole and replaced in one step, so every point is in it once.
+ * Writes one offline run of the package `wandb` for each run, by that package in its own process, because the package defines the file
+ * format. A file that lacks points is rewritten completely and replaced atomically, so every point is in it once.
  */
 export function wandbTracker(recipe: WandbRecipe, env: NodeJS.ProcessEnv): Tracker {
   return {
@@ -58,7 +59,7 @@ export function wandbTracker(recipe: WandbRecipe, env: NodeJS.ProcessEnv): Track
 }
 
 interface Place {
-  /** Of all runs. */
+  /** Directory of all runs. */
   parent: string
   folder: string
   id: string
@@ -114,7 +115,7 @@ async function write({ recipe, env, run, place, signal }: WriteInput): Promise<v
     signal.throwIfAborted()
     await rename(written, place.file)
     await rename(marked, place.mark)
-    // `wandb sync` leaves both beside a file that it has uploaded: it passes over the file from then on, or goes on where it ended.
+    // `wandb sync` leaves both beside a file that it has uploaded. It would skip the file from then on, or continue where it stopped.
     for (const mark of ['synced', 'syncstate']) await rm(`${place.file}.${mark}`, { force: true })
   } catch (error) {
     if (signal.aborted || error instanceof LonghaulError) throw error
@@ -124,7 +125,7 @@ async function write({ recipe, env, run, place, signal }: WriteInput): Promise<v
   }
 }
 
-/** @returns a folder on the same file system, whose name `wandb sync` does not take for a run */
+/** @returns a folder on the same file system with a name that `wandb sync` does not take for a run */
 async function makeFolders({ parent, folder }: Place): Promise<string> {
   try {
     await makeDirectory(folder)
@@ -154,7 +155,8 @@ async function runPackage(input: Omit<WriteInput, 'place'> & { id: string; work:
     command: python,
     args: ['-I', PROGRAM, path],
     cwd: work,
-    // Nothing of the worker's environment: variables of the package would change where it writes and whom it asks.
+    // Inherits nothing from the worker's environment, because the package's variables change where it writes and which server it
+    // contacts.
     env: { PATH: env['PATH'] ?? process.env['PATH'], HOME: work, WANDB_ERROR_REPORTING: 'false' },
     timeoutMs: WRITING_MS,
     graceMs: 1_000,
@@ -182,11 +184,11 @@ async function oneFile(folder: string, name: string): Promise<string> {
   }
   throw new LonghaulError({
     code: 'Tracker.Refused',
-    message: `Expected the package wandb to write ${name}, got no such file: see whether its version is one that docs/training.md names`,
+    message: `Expected the package wandb to write ${name}, got no such file: check that its version is one that docs/training.md names`,
   })
 }
 
-/** All points of a record at one step are one row. */
+/** All points of a record at one step form one row. */
 function rowsOf(points: readonly TrackedPoint[]): Row[] {
   const rows: Row[] = []
   for (const { metric, step, value, atMs } of points) {
@@ -201,7 +203,7 @@ function rowsOf(points: readonly TrackedPoint[]): Row[] {
 function unwritable(path: string, error: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Tracker.Unavailable',
-    message: `Weights & Biases: the offline run ${path} cannot be written (${errnoOf(error) ?? String(error)}): see that the directory is there and that this user may write to it`,
+    message: `Weights & Biases: the offline run ${path} cannot be written (${errnoOf(error) ?? String(error)}): check that the directory exists and that this user may write to it`,
     cause: error,
   })
 }

@@ -220,7 +220,7 @@ test('Kubernetes: pods that cannot start are told with their reason, and the Job
   await cluster.setPods([{ status: { containerStatuses: [{ state: { waiting } }] } }])
   await assert.rejects(
     runJob({ job, launcher: kubernetes(), attempt: 1, signal: new AbortController().signal, blockedMs: 0 }),
-    { code: 'Trainer.Unavailable', message: /cannot start it, taken back: ImagePullBackOff: Back-off pulling image/ },
+    { code: 'Trainer.Unavailable', message: /cannot start it, withdrawn: ImagePullBackOff: Back-off pulling image/ },
   )
   assert.deepEqual(await cluster.jobs(), [])
 })

@@ -5,20 +5,20 @@ import { connect as connectTls } from 'node:tls'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { type DialOptions, dialPublic, EgressFailed, EgressRefused } from '../egress/open-upstream.ts'
 
-/** All of one exchange: a receiver that takes longer is asked again by the next attempt. */
+/** Limit of one exchange. The next attempt repeats it. */
 const ANSWER_MS = 15_000
 
-/** Hosts inside the operator's own network that may receive alarms, as `host` or `host:port` with commas between. */
+/** Hosts inside the operator's own network that may receive alarms, as `host` or `host:port`, separated by commas. */
 export const INSIDE_VARIABLE = 'LONGHAUL_ALARM_HOSTS'
 
 export interface PostWebhookInput {
-  /** http or https. It may hold a token: no error and no log says any of it. */
+  /** http or https. It may contain a token, so no error and no log includes any part of it. */
   url: string
-  /** Name of the variable that holds the address: what errors say instead. */
+  /** Name of the variable that holds the address, which errors show instead of the address. */
   urlVariable: string
-  /** Null: not signed. */
+  /** Null for unsigned messages. */
   secret: string | null
-  /** The same for each attempt at the same message. */
+  /** The same for every attempt at one message. */
   id: string
   body: string
 }
@@ -33,9 +33,9 @@ export interface PostWebhookOptions extends DialOptions {
 }
 
 /**
- * Posts JSON, signed as standardwebhooks.com says: `webhook-signature: v1,<base64 of HMAC-SHA256 over id.timestamp.body>`. Only public
- * addresses are dialled but where the operator names a host, and redirections are not followed: a receiver decides nothing here.
- * @throws LonghaulError `Alarm.Refused`: sending it again cannot help; `Alarm.Unavailable`: it may
+ * Posts JSON, signed as in standardwebhooks.com: `webhook-signature: v1,<base64 of HMAC-SHA256 over id.timestamp.body>`. Connects only
+ * to public addresses, except for hosts that the operator names, and follows no redirects, so that a receiver controls nothing here.
+ * @throws LonghaulError `Alarm.Refused` if a retry cannot help; `Alarm.Unavailable` if it may
  */
 export async function postWebhook(
   { url, urlVariable, secret, id, body }: PostWebhookInput,
@@ -70,7 +70,8 @@ export async function postWebhook(
   }
 }
 
-/** Base64 of HMAC-SHA256. A secret that begins with `whsec_` is base64 behind it, as receivers' libraries expect; any other is its own bytes. */
+/** Returns the base64 of HMAC-SHA256. After the prefix `whsec_` the secret is base64, as receivers' libraries expect; any other
+ *  secret is used as its bytes. */
 export function signWebhook({
   secret,
   id,
@@ -86,7 +87,7 @@ export function signWebhook({
   return createHmac('sha256', key).update(`${id}.${timestamp}.${body}`).digest('base64')
 }
 
-/** @throws LonghaulError `Config.Invalid`, which says nothing of the value */
+/** @throws LonghaulError `Config.Invalid`, without the value */
 export function parseWebhookUrl(url: string, urlVariable: string): URL {
   const parsed = URL.parse(url)
   if (parsed !== null && /^https?:$/.test(parsed.protocol) && parsed.username === '' && parsed.password === '') {
@@ -128,7 +129,7 @@ async function post(url: URL, { headers, body, signal, options }: Posting): Prom
       request.on('upgrade', () => reject(new Error('the server changed the protocol')))
       request.end(body)
     })
-    // The status is enough: the body, of any length, is not read.
+    // The status suffices, so the body is not read.
     response.on('error', () => undefined)
     return response.statusCode ?? 0
   } finally {
@@ -141,7 +142,7 @@ function secured(socket: Socket, host: string): Socket {
   return connectTls({ socket, ...(isIP(host) === 0 ? { servername: host } : {}) })
 }
 
-/** Looking up a name and dialling have ends of their own, which may come later than this one. */
+/** The look-up and the connection have their own limits, which may be longer than this one. */
 function withEnd<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   const ended = new Promise<never>((_, reject) => {
     if (signal.aborted) reject(signal.reason as Error)
@@ -156,25 +157,25 @@ function answered(status: number, urlVariable: string): LonghaulError {
   if (mayPass) return unavailable(urlVariable, `status ${status}`)
   return new LonghaulError({
     code: 'Alarm.Refused',
-    message: `The receiver of alarms in ${urlVariable} answered with status ${status}${status >= 300 && status < 400 ? ', and redirections are not followed' : ''}: see whether the address, the secret and the template are those that it expects`,
+    message: `The receiver of alarms in ${urlVariable} answered with status ${status}${status >= 300 && status < 400 ? ', and redirections are not followed' : ''}: check that the address, the secret and the template are those that it expects`,
   })
 }
 
 function refusedAddress(urlVariable: string): LonghaulError {
   return new LonghaulError({
     code: 'Alarm.Refused',
-    message: `The receiver of alarms in ${urlVariable} is no public address: name its host in ${INSIDE_VARIABLE} of the control workers, as host or host:port, if alarms may go there`,
+    message: `The receiver of alarms in ${urlVariable} has no public address: name its host in ${INSIDE_VARIABLE} of the control workers, as host or host:port, if alarms may go there`,
   })
 }
 
 function unavailable(urlVariable: string, reason: string): LonghaulError {
   return new LonghaulError({
     code: 'Alarm.Unavailable',
-    message: `The receiver of alarms in ${urlVariable} did not take one: ${reason}`,
+    message: `The receiver of alarms in ${urlVariable} did not accept one: ${reason}`,
   })
 }
 
-/** A code alone: messages of the network name addresses, and a cause would travel into histories. */
+/** Returns only a code, because network messages contain addresses, and a cause would be stored in histories. */
 function reasonOf(error: unknown): string {
   for (let link: unknown = error; link instanceof Error; link = link.cause) {
     const { code } = link as { code?: unknown }

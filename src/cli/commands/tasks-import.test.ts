@@ -93,7 +93,7 @@ test('a file of rows that a recipe names: no row, and an id twice, are refused w
   await writeFile(place('no-row.jsonl'), '\n')
   await assert.rejects(loadTasks({ kind: 'rows', path: place('twice.jsonl'), limit: null }), {
     code: 'Task.Invalid',
-    message: /Expected an id of its own, got that of line 1: leave one of the two rows out .*row=line 3/,
+    message: /Expected a unique id, got that of line 1: leave one of the two rows out .*row=line 3/,
   })
   await assert.rejects(loadTasks({ kind: 'rows', path: place('no-row.jsonl'), limit: null }), {
     code: 'Config.Invalid',

@@ -14,7 +14,7 @@ export function paperFilters(): SuiteFilter[] {
   ]
 }
 
-/** What a recipe's `data.filters` ask for, apart by whether the rows alone can tell or tasks must have been run. */
+/** Splits a recipe's `data.filters` into those that rows alone can decide and those that need test runs. */
 export function recipeFilters(filters?: DataRecipe['filters']): { fromRows: SuiteFilter[]; fromRuns: SuiteFilter[] } {
   if (filters === undefined) return { fromRows: [], fromRuns: [] }
   const { hiddenNames, maxFiles, maxLines, dropLlmScore, flakyTrials } = filters
@@ -32,7 +32,7 @@ export function recipeFilters(filters?: DataRecipe['filters']): { fromRows: Suit
 }
 
 /**
- * A filter as people write it, for instance `files<=7` or `created>=2025-01-01`.
+ * Parses a filter as users write it, for instance `files<=7` or `created>=2025-01-01`.
  * @throws LonghaulError `Config.Invalid` for anything else
  */
 export function readFilter(text: string): SuiteFilter {

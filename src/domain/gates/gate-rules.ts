@@ -2,7 +2,7 @@ import type { AuditVerdict } from '../../contracts/audit.types.ts'
 import type { VerdictKind } from '../../contracts/episodes.types.ts'
 import type { FlippingTest, GateCheck, GateOutcome } from '../../contracts/gates.types.ts'
 
-/** What the rules read of one grading. */
+/** The part of a grading that the rules read. */
 export interface GradedCheck {
   check: GateCheck
   /** From 1. */
@@ -11,42 +11,43 @@ export interface GradedCheck {
   reason: string | null
   /** Status of each listed test that did not pass. */
   notPassed: Readonly<Record<string, string>>
-  /** Of the gold patch; absent for the empty one, and in records of versions without audits. */
+  /** Audit of the gold patch; absent for the empty one, and in records of versions without audits. */
   audit?: AuditVerdict
 }
 
-/** A check that failed this often and never passed is not repeated any more. */
+/** A check that failed this often and never passed is not repeated. */
 const GIVE_UP_AFTER = 3
 
-/** Gradings of the empty patch that prove FAIL_TO_PASS. */
+/** Number of gradings of the empty patch that prove FAIL_TO_PASS. */
 const EMPTY_PROOF = 3
 
 /**
- * How often each patch is graded. That tests are deterministic is shown by the gold patch, as often as the recipe asks. The empty one
- * has another question, whether they fail without the repair, and answers it in three runs that agree: the same tests run in the
- * same image, so what is chance in them shows itself in the gold runs.
+ * Returns how often each patch is graded. The gold patch shows that tests are deterministic, so it is graded as often as the recipe
+ * says. The empty patch only shows that the tests fail without the repair, for which three agreeing runs suffice: the same tests run in
+ * the same image, so randomness in them shows in the gold runs.
  */
 export function gateRepeats(repeats: number): Record<GateCheck, number> {
   return { gold: repeats, empty: Math.min(repeats, EMPTY_PROOF) }
 }
 
 /**
- * A check holds when the gold patch resolves the task, and when the empty one does not: the tests of the data set are laid over the
- * unrepaired repository, as every harness does with an empty prediction, and some of those that should begin to pass fail.
+ * Returns whether a check holds: the gold patch must resolve the task, and the empty one must not. For the empty patch the data set's
+ * tests run on the unrepaired repository, as every harness does with an empty prediction, and some of those that should begin to pass
+ * must fail.
  */
 export function isGateCheckOk({ check, verdict }: Pick<GradedCheck, 'check' | 'verdict'>): boolean {
   return verdict === (check === 'gold' ? 'resolved' : 'unresolved')
 }
 
-/** A task whose own solution the audit does not confirm could never be paid. */
+/** A task whose own solution is not confirmed by the audit could never be rewarded. */
 function isAudited({ check, audit }: GradedCheck): boolean {
   return check !== 'gold' || audit?.outcome === 'agrees'
 }
 
 /**
- * The next check that says something new; null where the gate of the task is decided.
- * @param stopAtFirst one failed check refuses the task: enough where no reader asks why
- * @param needsAudit rewards that no audit confirms are not paid. Default: they are
+ * Returns the next check that adds information; null if the gate of the task is decided.
+ * @param stopAtFirst refuses the task after one failed check, if no reader needs all reasons
+ * @param needsAudit rewards without a confirming audit are not paid. Default: they are paid
  */
 export function nextGateCheck({
   checks,
@@ -61,9 +62,9 @@ export function nextGateCheck({
 }): { check: GateCheck; repeat: number } | null {
   const failed = checks.filter((check) => !isGateCheckOk(check) || (needsAudit && !isAudited(check)))
   if (stopAtFirst && failed.length > 0) return null
-  // A patch that does not apply never will.
+  // A patch that does not apply will never apply.
   if (failed.some(({ check, reason }) => check === 'gold' && reason === 'patch-rejected')) return null
-  // Nor does a row whose tests have no audit ever get one.
+  // A row whose tests the audit does not support will never get one.
   if (needsAudit && checks.some(({ audit }) => audit?.outcome === 'unsupported')) return null
   const isHopeless = (['gold', 'empty'] as const).some((name) => {
     const failures = failed.filter(({ check }) => check === name).length
@@ -79,7 +80,8 @@ export function nextGateCheck({
   return null
 }
 
-/** Every repeat of both checks must hold, and agree: one differing run shows flaky tests, and flaky tests give no signal. */
+/** Requires that every repeat of both checks holds and that repeats agree. One differing run reveals flaky tests, which give no
+ *  signal. */
 export function judgeGate({
   checks,
   repeats,
@@ -87,7 +89,7 @@ export function judgeGate({
 }: {
   checks: readonly GradedCheck[]
   repeats: number
-  /** As for `nextGateCheck`. */
+  /** As in `nextGateCheck`. */
   needsAudit?: boolean
 }): {
   outcome: GateOutcome
@@ -138,12 +140,13 @@ export function judgeGate({
   return { outcome: 'passed', reason: null, flips }
 }
 
-/** With the gold patch every difference counts. Without it a test may fail in one way or another; only a test that may pass is flaky. */
+/** With the gold patch every difference counts as flaky. Without it a test may fail in different ways, so only a test that sometimes
+ *  passes is flaky. */
 function isCoin({ check, statuses }: FlippingTest): boolean {
   return check === 'gold' || Object.hasOwn(statuses, 'PASSED')
 }
 
-/** Listed tests that did not end alike in every graded repeat. */
+/** Listed tests whose result differs between graded repeats. */
 function flippingTests(checks: readonly GradedCheck[]): FlippingTest[] {
   const graded = checks.filter(({ verdict }) => verdict !== 'could-not-grade')
   const [first] = graded

@@ -5,9 +5,9 @@ const MISSING_NAMES = [
 ]
 
 /**
- * Names that tests missed and that only the gold patch introduces: no agent could guess them from the statement. A name that
- * also stands in unchanged or removed lines of the patch, or in none of it, was not introduced by it.
- * @param log of the tests, run without the gold patch
+ * Returns names that tests missed and that only the gold patch introduces, which no agent could guess from the statement. A name that
+ * also occurs in unchanged or removed lines of the patch, or nowhere in it, was not introduced by it.
+ * @param log output of the tests without the gold patch
  */
 export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string }): string[] {
   const missed = new Set(
@@ -20,7 +20,7 @@ export function hiddenNames({ log, goldPatch }: { log: string; goldPatch: string
   return [...missed].filter((name) => added.has(name) && !known.has(name))
 }
 
-/** The lines of a log that `hiddenNames` reads, each once: all that needs to be kept of it. */
+/** Returns the distinct log lines that `hiddenNames` reads. Nothing else of the log must be stored. */
 export function missedNameLines(log: string): string[] {
   if (!MISSING_NAMES.some((pattern) => log.search(pattern) >= 0)) return []
   const lines = log.split('\n').filter((line) => MISSING_NAMES.some((pattern) => line.search(pattern) >= 0))

@@ -5,19 +5,19 @@ import { compareText } from '../hash-order.ts'
 import { hiddenNames } from './hidden-names.ts'
 import { instant } from '../instant.ts'
 
-/** A task with what filters read beside it. */
+/** A task together with the data that filters read. */
 export interface FilterableTask {
   task: Pick<Task, 'taskId' | 'createdAt' | 'goldPatch' | 'failToPass' | 'passToPass'>
-  /** The row's `meta`, null where it has none. */
+  /** The row's `meta`; null if it has none. */
   meta: Record<string, unknown> | null
 }
 
 export type Evidence = ReadonlyMap<string, TaskEvidence>
 
-/** `lacking`: the task does not have what the filter reads. Nothing is kept on trust. */
+/** `lacking` means that the task lacks the data that the filter reads. Such a task is never kept. */
 type Decision = 'keep' | 'drop' | 'lacking'
 
-/** Applies filters in order, and counts what each did to what was left by those before it. */
+/** Applies filters in order, and counts the effect of each on what the earlier ones left. */
 export function applyFilters<T extends FilterableTask>(
   tasks: readonly T[],
   filters: readonly SuiteFilter[],
@@ -34,8 +34,8 @@ export function applyFilters<T extends FilterableTask>(
 }
 
 /**
- * Tasks grouped by the set of filters that they fail, with each filter applied to every task. The counts above cannot say this,
- * because each filter there sees only what earlier ones left. The class that fails none is kept, in any order of filters.
+ * Groups tasks by the set of filters that they fail, applying each filter to every task. The counts above cannot show this, because
+ * each filter there only sees what earlier ones left. The class that fails no filter is kept, whatever the order of filters.
  * @returns the largest class first
  */
 export function classifyTasks(
@@ -101,7 +101,8 @@ function filesOf(patch: string, meta: FilterableTask['meta']): number {
     : patch.split('\n').filter((line) => line.startsWith('diff --git ')).length
 }
 
-/** Lines added and removed; the hunk headers say which lines are content, so that a removed `-- x` is no file name. */
+/** Counts added and removed lines. Hunk headers determine which lines are content, so that a removed `-- x` is not taken for a file
+ *  name. */
 export function changedLines(patch: string): number {
   let lines = 0
   let [source, target] = [0, 0]
@@ -125,11 +126,11 @@ function byScore(scores: unknown, drop: number): Decision {
   return values.length === 0 ? 'lacking' : keepIf(!values.includes(drop))
 }
 
-/** A test that is missing from a run disagrees with one that is there. */
+/** A test that is missing from one run counts as a disagreement. */
 function agrees(tests: readonly string[], known: TaskEvidence | undefined, trials: number): Decision {
   const { goldRuns = [], gold } = known ?? {}
   if (goldRuns.length === 0 && gold !== undefined) {
-    // One run that differs is enough to know; that they agree takes all of them.
+    // One differing run is enough to decide; agreement needs all runs.
     if (gold.flipping.length > 0) return 'drop'
     return gold.runs < trials ? 'lacking' : 'keep'
   }

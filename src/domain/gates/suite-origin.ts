@@ -5,15 +5,16 @@ import { recipeFilters, showFilter } from './filter-words.ts'
 
 export interface OriginInput {
   source: SuiteSource
-  /** The record of the import, where the suite was imported from a published data set. */
+  /** The record of the import, if the suite was imported from a published data set. */
   imported: ImportedSuite | null
-  /** What was read, where the source is a file of rows; null = not known. */
+  /** The file that was read, if the source is a file of rows; null if unknown. */
   file: RowsFile | null
-  /** The recipe's own filters, where they were applied to rows. */
+  /** The recipe's own filters, if they were applied to rows. */
   curation: DataRecipe['filters'] | undefined
 }
 
-/** Data set, revision and filters of a suite in a few words. Paths of the machine are no part of it: a file is its name and its hash. */
+/** Describes data set, revision and filters of a suite in a few words. It contains no local paths: a file is identified by its name
+ *  and hash. */
 export function originOf({ source, imported, file, curation }: OriginInput): SuiteOrigin {
   const schema = 'longhaul.suite-origin/1'
   switch (source.kind) {

@@ -1,13 +1,13 @@
 import type { Task } from '../../contracts/tasks.types.ts'
 import { compareText, type HashText } from '../hash-order.ts'
 
-/** What makes two rows the same problem. */
+/** The property by which two rows are the same problem. */
 export type Sameness = 'id' | 'commit' | 'statement'
 
-/** A training task that is evaluated too. */
+/** A training task that is also evaluated. */
 export interface Overlap {
   taskId: string
-  /** The evaluated one: which suite holds it and its id there. */
+  /** The suite that holds the evaluated task. */
   suite: string
   as: string
   same: Sameness[]
@@ -22,12 +22,12 @@ interface Keys {
   statement: string | null
 }
 
-/** As git shows a commit in short; anything shorter could be any commit. */
+/** Git's short form of a commit. A shorter prefix would be ambiguous. */
 const SHORT_COMMIT = 7
 
 /**
- * Every training task that an evaluated suite holds too: by id, by repository and base commit (the same repair in the same tree),
- * or by statement. Spelling hides nothing: case, a repository's address, a shortened commit and white space do not count.
+ * Finds every training task that an evaluated suite also holds: by id, by repository and base commit (the same repair in the same
+ * tree), or by statement. Case, the form of a repository's address, shortened commits and white space are ignored.
  * @returns by training task, then by suite in the given order
  */
 export function findOverlap({
@@ -52,7 +52,7 @@ export function findOverlap({
 
 interface Index {
   byId: Map<string, string[]>
-  /** Repository and the commit's first digits lead to whole commits. */
+  /** Maps repository and the first digits of the commit to complete commits. */
   byCommit: Map<string, { commit: string; taskId: string }[]>
   byStatement: Map<string, string[]>
 }
@@ -86,12 +86,12 @@ function keysOf({ taskId, repo, baseCommit, statement }: ComparedTask, hash: Has
     id: taskId.trim().toLowerCase(),
     repo: repositoryName(repo),
     commit: baseCommit.trim().toLowerCase(),
-    // Many rows have no statement at all: nothing is the same as nothing.
+    // Many rows have no statement, and two missing statements are not equal.
     statement: words === '' ? null : hash(words),
   }
 }
 
-/** `owner/name` of `https://github.com/Owner/Name.git`, `git@github.com:owner/name` and `owner__name`. */
+/** Returns `owner/name` for `https://github.com/Owner/Name.git`, `git@github.com:owner/name` and `owner__name`. */
 function repositoryName(repo: string): string {
   const path = repo
     .trim()

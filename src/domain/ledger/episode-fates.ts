@@ -17,23 +17,23 @@ export type DropReason =
   | GroupDropReason
   | RftDropReason
   | 'zero-advantage'
-  /** No sibling of the other outcome was left for it. */
+  /** No sibling with the other outcome was left to pair it with. */
   | 'unpaired'
-  /** A limit ended it, and the recipe filters those. */
+  /** A limit ended it, and the recipe filters such episodes. */
   | 'overlong'
-  /** Kept by the rules, left over by the recipe's step limit. */
+  /** The rules kept it, but the recipe's step limit left it out. */
   | 'over-step-limit'
   /** Every token it could have trained on was masked. */
   | 'no-loss-token'
 
-/** What becomes of one episode of a training iteration. Exactly one of these, decided from records alone. */
+/** The fate of one episode of a training iteration: exactly one of these, decided from records alone. */
 export type EpisodeFate =
   /** `pair`: the chosen episode of its pair, whose advantage is 1; that of the rejected one is −1. */
   | { kind: 'train'; episode: string; advantage: number | null; pair?: string }
   | { kind: 'dropped'; episode: string; reason: DropReason }
   | { kind: 'excluded'; episode: string; reason: ExclusionReason }
 
-/** One task's episodes as the batch manifest and the groups file tell them. */
+/** The episodes of one task, as the batch manifest and the groups file describe them. */
 export interface ScoredGroup {
   taskId: string
   /** Valid siblings in index order. */
@@ -50,13 +50,14 @@ export interface ReinforceSelection {
 }
 
 export interface SelectForReinforceInput {
-  /** Every episode of the iteration, any order. */
+  /** Every episode of the iteration, in any order. */
   records: readonly EpisodeRecord[]
   reward: RewardRule
   group: GroupRule
 }
 
-/** Scores the groups of an iteration and decides every episode. Groups by task id, episodes by index: the input order changes nothing. */
+/** Scores the groups of an iteration and decides every episode. Groups are ordered by task id and episodes by index, so the input
+ *  order does not matter. */
 export function selectForReinforce({ records, reward, group }: SelectForReinforceInput): ReinforceSelection {
   const groups: ScoredGroup[] = []
   const fates: EpisodeFate[] = []
@@ -135,7 +136,7 @@ function memberOf({ episode, ...facts }: ValidEpisode, rule: RewardRule): GroupM
   return { episode, outcome, reward }
 }
 
-/** Cut off by a limit: whether it was on its way is not known. */
+/** A limit cut the episode off, so it is unknown whether it would have succeeded. */
 function isOverlong(record: ValidEpisode | undefined): boolean {
   switch (record?.disposition) {
     case 'turn-limit':

@@ -1,7 +1,7 @@
 import type { Disposition, EpisodeRecord, PolicyDisposition, VerdictKind } from '../../contracts/episodes.types.ts'
 import { assertNever } from '../../contracts/errors.ts'
 
-/** Endings that are the policy's own doing: they train, and they count in every mean. */
+/** Endings caused by the policy itself. They are used for training and count in every mean. */
 export function isPolicyDisposition(disposition: Disposition): disposition is PolicyDisposition {
   switch (disposition) {
     case 'submitted':
@@ -19,7 +19,7 @@ export function isPolicyDisposition(disposition: Disposition): disposition is Po
   }
 }
 
-/** An episode with a reward: it ended by the policy's doing and was graded. */
+/** An episode with a reward: the policy ended it and it was graded. */
 export type ValidEpisode = EpisodeRecord & {
   disposition: PolicyDisposition
   verdict: Exclude<VerdictKind, 'could-not-grade'>
@@ -29,7 +29,7 @@ export function isValidEpisode(record: EpisodeRecord): record is ValidEpisode {
   return isPolicyDisposition(record.disposition) && (record.verdict === 'resolved' || record.verdict === 'unresolved')
 }
 
-/** Why an episode has no reward. Facts about us, never about the policy. */
+/** Why an episode has no reward. The reasons concern infrastructure and operators, never the policy. */
 export type ExclusionReason = 'infra' | 'cancelled' | 'stale' | 'could-not-grade'
 
 /** Null for a valid episode. */
@@ -40,7 +40,8 @@ export function exclusionOf(record: EpisodeRecord): ExclusionReason | null {
   return 'could-not-grade'
 }
 
-/** The verdict of an episode that reached no grader. Lost work is not judged; work that was never submitted is an empty patch. */
+/** The verdict of an episode that reached no grader. A lost episode is not judged; an episode without a submission counts as an
+ *  empty patch. */
 export function ungradedVerdict(disposition: Disposition): { verdict: VerdictKind | null; reason: string | null } {
   if (!isPolicyDisposition(disposition)) return { verdict: null, reason: null }
   if (disposition === 'submitted') return { verdict: 'could-not-grade', reason: 'not-graded' }

@@ -6,14 +6,15 @@ import { type ExclusionReason, exclusionOf, isValidEpisode } from './episode-rul
 import { compareText } from '../hash-order.ts'
 import { type Unpaid, unpaidOf } from '../rewards/payment.ts'
 
-/** What finally became of one episode. */
+/** The final fate of one episode. */
 export type LedgerEntry = (
   | { episode: string; fate: 'trained'; batch: string }
   | { episode: string; fate: 'dropped'; because: DropReason }
   | { episode: string; fate: 'excluded'; because: ExclusionReason }
   | { episode: string; fate: 'evaluated'; in: string }
 ) & {
-  /** Resolved officially and not paid: an audit, a sign or the lack of an audit says otherwise. Absent in ledgers of earlier versions. */
+  /** Why an officially resolved episode is not paid: an audit, a sign of hacking, or the lack of an audit. Absent in ledgers of
+   *  earlier versions. */
   unpaid?: Unpaid
 }
 
@@ -33,7 +34,7 @@ export interface LedgerTotals {
   evaluated: number
   dropped: Partial<Record<DropReason, number>>
   excluded: Partial<Record<ExclusionReason, number>>
-  /** Resolved officially and not paid; absent where there is none. */
+  /** Officially resolved episodes that are not paid; absent if there are none. */
   unpaid?: Partial<Record<Unpaid, number>>
 }
 
@@ -51,7 +52,7 @@ export interface TrainingLedgerInput extends LedgerHead {
   unpaid?: ReadonlyMap<string, Unpaid>
 }
 
-/** What is resolved in these records and not paid. Recipes of before there were audits say nothing of it. */
+/** Returns the resolved episodes in these records that are not paid. Recipes older than audits define none. */
 export function unpaidIn(
   records: readonly EpisodeRecord[],
   { grading }: { grading?: GradingRecipe },
@@ -65,7 +66,7 @@ export function unpaidIn(
   return found
 }
 
-/** @throws LonghaulError `Ledger.Mismatch` when an episode that should train is in no batch */
+/** @throws LonghaulError `Ledger.Mismatch` if an episode that should train is in no batch */
 export function buildTrainingLedger({ fates, batchOf, unpaid, ...head }: TrainingLedgerInput): Ledger {
   return closeLedger(
     head,

@@ -8,13 +8,13 @@ export type LedgerMismatch =
   | { kind: 'duplicated'; episode: string; times: number }
   | { kind: 'unknown-episode'; episode: string }
   | { kind: 'in-two-batches'; episode: string; batches: string[] }
-  /** The ledger says that it trained there; the batch does not hold it. */
+  /** The ledger says that the batch trained it, but the batch does not contain it. */
   | { kind: 'not-in-batch'; episode: string; batch: string }
-  /** The batch holds it; the ledger says otherwise. */
+  /** The batch contains it, but the ledger says otherwise. */
   | { kind: 'trained-unledgered'; episode: string; batch: string }
-  /** The rules, applied to the records again, say something else. */
+  /** Applying the rules to the records again gives another fate. */
   | { kind: 'other-fate'; episode: string; ledger: string; derived: string }
-  /** The batch holds it as an expert; no ledger says that fine-tuning kept it. */
+  /** The batch contains it as an expert, but no ledger says that fine-tuning kept it. */
   | { kind: 'expert-not-kept'; episode: string; batch: string }
   | { kind: 'totals'; stage: string; iteration: number }
 
@@ -23,13 +23,13 @@ export interface VerifyLedgerInput {
   ledgers: readonly Ledger[]
   /** Every episode record that these ledgers should account for. */
   records: readonly Pick<EpisodeRecord, 'episode'>[]
-  /** What the batch manifests hold. */
+  /** The content of the batch manifests. */
   batches: readonly { key: string; episodes: readonly string[]; experts?: readonly string[] }[]
   /** Ledgers built again from the records; null skips that comparison. */
   derived: readonly Ledger[] | null
 }
 
-/** Every way in which the ledger fails to add up, sorted; empty = each episode is accounted for exactly once. */
+/** Returns every way in which the ledger does not add up, sorted. Empty means that each episode is accounted for exactly once. */
 export function verifyLedger({ ledgers, records, batches, derived }: VerifyLedgerInput): LedgerMismatch[] {
   const entries = ledgers.flatMap((ledger) => ledger.entries)
   return [
@@ -75,7 +75,7 @@ function batchMembership(entries: readonly LedgerEntry[], batches: VerifyLedgerI
   return mismatches
 }
 
-/** Kept by the rules: trained on, or left over by the step limit. */
+/** The rules kept it: it was trained on, or left out by the step limit. */
 function expertsNotKept(ledgers: readonly Ledger[], batches: VerifyLedgerInput['batches']): LedgerMismatch[] {
   const fineTuned = ledgers.filter(({ stage }) => purposeOf(stage).kind === 'rft').flatMap(({ entries }) => entries)
   const kept = new Set(
@@ -94,7 +94,7 @@ function fates(entries: readonly LedgerEntry[], derived: readonly Ledger[]): Led
   const expected = new Map(derived.flatMap((ledger) => ledger.entries).map((entry) => [entry.episode, tell(entry)]))
   return entries.flatMap((entry) => {
     const wanted = expected.get(entry.episode)
-    // An episode that the derivation does not know is `unknown-episode` already.
+    // An episode that the derivation does not know is already reported as `unknown-episode`.
     if (wanted === undefined || wanted === tell(entry)) return []
     return [{ kind: 'other-fate' as const, episode: entry.episode, ledger: tell(entry), derived: wanted }]
   })

@@ -23,7 +23,7 @@ export function groupAdvantages({ rewards, delta, scale = 'groupStd' }: GroupAdv
     })
   }
   const center = mean(rewards)
-  // Rounding in the mean would give equal rewards tiny advantages, and a group without signal would train.
+  // Rounding in the mean would give equal rewards tiny advantages, and a group without a signal would be trained on.
   if (rewards.every((reward) => reward === rewards[0])) return rewards.map(() => 0)
   const divisor = scale === 'none' ? 1 : standardDeviation(rewards) + delta
   return rewards.map((reward) => (reward - center) / divisor)

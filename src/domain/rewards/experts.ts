@@ -9,14 +9,14 @@ export interface TaskExperts {
 
 export interface SelectExpertsInput {
   groups: readonly ScoredGroup[]
-  /** The fates of the episodes of fine-tuning, by task and index. */
+  /** The fates of the fine-tuning episodes, by task and index. */
   fineTuned: readonly { taskId: string; fate: EpisodeFate }[]
   rule: Pick<ExpertRecipe, 'below'>
 }
 
 /**
- * Tasks that the policy solves too seldom, each with the episodes that fine-tuning kept of it. A group that infrastructure made too
- * small says nothing about the policy. @see AHPO, arXiv 2510.08540 eq. 6
+ * Selects tasks that the policy solves too seldom, each with the episodes that fine-tuning kept for it. A group that lost episodes to
+ * infrastructure says nothing about the policy. @see AHPO, arXiv 2510.08540 eq. 6
  */
 export function selectExperts({ groups, fineTuned, rule }: SelectExpertsInput): TaskExperts[] {
   return groups.flatMap(({ taskId, members, dropped }) => {

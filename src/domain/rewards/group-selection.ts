@@ -13,18 +13,19 @@ export interface GroupMember {
 }
 
 export interface GroupRule {
-  /** `outcome`: groups whose outcomes are all equal go; `shaped`: only the spread of the shaped reward decides. */
+  /** `outcome` drops groups whose outcomes are all equal; with `shaped` only the spread of the shaped reward decides. */
   on: 'outcome' | 'shaped'
   alsoZeroAdvantage: boolean
-  /** Near-equal rewards give huge advantages: a spread below this carries noise, not signal. */
+  /** Nearly equal rewards give huge advantages, so a smaller spread than this is noise and not a signal. */
   minGroupStd: number
   minGroupSize: number
   delta: number
   /** @default groupStd */
   scale?: 'groupStd' | 'none'
-  /** `filter`: an episode that a limit ended stays a member of its group and does not train (DAPO, arXiv 2503.14476). @default keep */
+  /** With `filter`, an episode that a limit ended stays a member of its group but is not trained on (DAPO, arXiv 2503.14476).
+   *  @default keep */
   overlong?: 'keep' | 'filter'
-  /** Successes are paired with failures, instead of having advantages. */
+  /** Successes are paired with failures and have no advantages. */
   pairs?: true
 }
 
@@ -38,7 +39,7 @@ type GroupSelection =
   | { kind: 'kept'; std: number; members: SelectedMember[] }
   | { kind: 'dropped'; reason: GroupDropReason; std: number }
 
-/** Below this an advantage moves no weight and would only count in N. */
+/** A smaller advantage moves no weight and would only count in N. */
 const ZERO_ADVANTAGE = 1e-8
 
 export function groupRuleOf({ filter, advantage, minGroupSize, overlong, loss }: ReinforceRecipe): GroupRule {
@@ -82,7 +83,7 @@ function hasOneOutcome(members: readonly GroupMember[]): boolean {
 }
 
 function decideMember(episode: string, advantage: number, rule: GroupRule): SelectedMember {
-  // An advantage of exactly 0 has no gradient and is always dropped; the switch also drops those near 0.
+  // An advantage of exactly 0 has no gradient and is always dropped. The switch also drops those near 0.
   const isZero = rule.alsoZeroAdvantage ? Math.abs(advantage) < ZERO_ADVANTAGE : advantage === 0
   return isZero ? { kind: 'dropped', episode, reason: 'zero-advantage' } : { kind: 'kept', episode, advantage }
 }
@@ -92,14 +93,15 @@ export type RftDropReason = 'unresolved' | Unpaid | 'over-task-limit'
 type RftSelection = { kind: 'kept'; episode: string } | { kind: 'dropped'; episode: string; reason: RftDropReason }
 
 interface SelectForRftInput {
-  /** Valid episodes of the whole iteration, any order. */
+  /** Valid episodes of the whole iteration, in any order. */
   episodes: readonly ValidEpisode[]
-  /** Successes of one task that may train; null = all of them, as the paper does. */
+  /** Maximum number of successes of one task that may train; null for no limit, as in the paper. */
   maxPerTask: number | null
   unaudited: UnauditedRewards
 }
 
-/** Keeps what the hidden tests confirmed and an audit too, and nothing puts in doubt. Of too many successes the lowest indices stay, so that the choice repeats. */
+/** Keeps successes that hidden tests and an audit confirmed and that no sign puts in doubt. If there are too many, those with the
+ *  lowest indices stay, so that the choice is repeatable. */
 export function selectForRft({ episodes, maxPerTask, unaudited }: SelectForRftInput): RftSelection[] {
   const keptOfTask = new Map<string, number>()
   return [...episodes]

@@ -1,15 +1,15 @@
 /**
- * Trajectories of each mini-batch: K = max(1, round(n / batch)), half up, near-equal, the larger ones first. Nothing is
- * thrown away and nothing is padded. Empty for no trajectories.
+ * Returns the number of trajectories in each mini-batch: K = max(1, round(n / batch)) with halves rounded up, in nearly equal parts,
+ * larger ones first. Nothing is dropped or padded. Empty for no trajectories.
  */
 export function splitIntoMinibatches({ trajectories, batch }: { trajectories: number; batch: number }): number[] {
   if (trajectories === 0) return []
-  // More parts than trajectories cannot be: a mini-batch without a row has no loss.
+  // There cannot be more parts than trajectories, because a mini-batch without a row has no loss.
   const parts = Math.min(trajectories, Math.max(1, Math.floor(trajectories / batch + 0.5)))
   return splitEvenly({ count: trajectories, parts })
 }
 
-/** Parts that differ by at most one, the larger first. */
+/** Returns parts that differ by at most one, larger ones first. */
 export function splitEvenly({ count, parts }: { count: number; parts: number }): number[] {
   const smaller = Math.floor(count / parts)
   const larger = count % parts
@@ -17,8 +17,8 @@ export function splitEvenly({ count, parts }: { count: number; parts: number }):
 }
 
 /**
- * Trajectories of each mini-batch in the given order, as many as hold up to `budget` loss tokens, one at least (C3PO,
- * arXiv 2506.14731). The trainer divides by the budget, so a mini-batch that fills it less makes a smaller step.
+ * Returns the number of trajectories in each mini-batch, in the given order: as many as have up to `budget` loss tokens together, and
+ * at least one (C3PO, arXiv 2506.14731). The trainer divides by the budget, so a mini-batch that fills less of it makes a smaller step.
  */
 export function splitByTokens({ lossTokens, budget }: { lossTokens: readonly number[]; budget: number }): number[] {
   const sizes: number[] = []
@@ -49,11 +49,11 @@ export interface PlanJobsInput {
   epochs: number
   /** Optimizer steps of one training job; null = one job for everything. */
   stepsPerJob: number | null
-  /** Optimizer steps at most; null = what the data gives. */
+  /** Maximum optimizer steps; null for as many as the data gives. */
   maxSteps: number | null
 }
 
-/** The same in whole pairs: two trajectories stay in one mini-batch. */
+/** The same for whole pairs: both trajectories stay in one mini-batch. */
 export function planPairs(input: PlanJobsInput): JobPlan {
   const plan = planJobs({ ...input, trajectories: input.trajectories / 2, batch: input.batch / 2 })
   const jobs = plan.jobs.map((job) => ({ ...job, minibatches: job.minibatches.map((pairs) => 2 * pairs) }))
@@ -69,15 +69,15 @@ export interface PlannedJob {
 
 export interface JobPlan {
   jobs: PlannedJob[]
-  /** Steps of all jobs: what the learning-rate schedule counts to. */
+  /** Steps of all jobs, over which the learning-rate schedule runs. */
   totalSteps: number
-  /** Trajectories of the shuffled order that train; the rest fell to `maxSteps`. */
+  /** Number of trajectories of the shuffled order that train; `maxSteps` left out the rest. */
   trained: number
 }
 
 /**
- * Cuts an epoch into jobs. Every job repeats its own file `epochs` times, so that an episode stays in one batch; a job is
- * therefore a slice of mini-batches, never of epochs.
+ * Splits an epoch into jobs. Every job repeats its own file `epochs` times, so that an episode stays in one batch. A job is therefore a
+ * slice of mini-batches and never of epochs.
  */
 export function planJobs({ trajectories, batch, epochs, stepsPerJob, maxSteps }: PlanJobsInput): JobPlan {
   const all = splitIntoMinibatches({ trajectories, batch })

@@ -7,8 +7,8 @@ export interface TrajectoryPair {
 }
 
 /**
- * Pairs of one group, each episode in one at most: the successes with the highest reward against the failures with the lowest, in index
- * order where rewards are equal. What is left over on the longer side has no pair. @see DPO, arXiv 2305.18290 section 4
+ * Pairs the episodes of one group, each at most once: the successes with the highest rewards with the failures with the lowest, in
+ * index order for equal rewards. Episodes left over on the longer side have no pair. @see DPO, arXiv 2305.18290 section 4
  */
 export function pairMembers(members: readonly GroupMember[]): TrajectoryPair[] {
   const chosen = members.filter(({ outcome }) => outcome === 1).sort((a, b) => b.reward - a.reward)

@@ -7,8 +7,9 @@ export type Unpaid = 'suspected-hack' | 'audit-void' | 'unaudited'
 export type Payment = 'paid' | 'unresolved' | Unpaid
 
 /**
- * What a verdict is worth. The official verdict says what upstream's harness would say; only what an audit agrees with is paid. A
- * resolved verdict without an audit, as records of earlier versions have it, is unaudited, like one whose tests no audit can run.
+ * Returns what a verdict is paid. The official verdict is what upstream's harness would say, and it is paid only if an audit agrees. A
+ * resolved verdict without an audit, as in records of earlier versions, counts as unaudited, like one whose tests the audit does not
+ * support.
  */
 export function paymentOf(
   { verdict, suspectedHack, audit }: Pick<EpisodeRecord, 'verdict' | 'suspectedHack' | 'audit'>,
@@ -26,7 +27,7 @@ export function paymentOf(
   }
 }
 
-/** Null where a resolved episode is paid, and for every other. */
+/** Returns why a resolved episode is not paid; null for all other episodes. */
 export function unpaidOf(
   record: Pick<EpisodeRecord, 'verdict' | 'suspectedHack' | 'audit'>,
   unaudited: UnauditedRewards,
@@ -35,7 +36,7 @@ export function unpaidOf(
   return payment === 'paid' || payment === 'unresolved' ? null : payment
 }
 
-/** Recipes stored before there were audits do not have the key: what was paid by them was paid on the official verdict alone. */
+/** Recipes older than audits lack this key; they were paid by the official verdict alone. */
 export function unauditedRewardsOf({ grading }: Partial<Pick<Recipe, 'grading'>>): UnauditedRewards {
   return grading?.unauditedRewards ?? 'allow'
 }

@@ -1,6 +1,6 @@
 import { mean } from '../statistics/moments.ts'
 
-/** A held-out score after an iteration of a stage; iteration 0 = before its first. */
+/** A held-out score after an iteration of a stage; iteration 0 is before its first. */
 export interface IterationScore {
   iteration: number
   passAt1: number
@@ -8,16 +8,17 @@ export interface IterationScore {
 
 export interface Plateau {
   plateau: boolean
-  /** Mean score of the last window − that of the window before; null while one of them has no evaluation. */
+  /** Mean score of the last window minus that of the window before; null if one of them has no evaluation. */
   gain: number | null
-  /** Evaluations in each. */
+  /** Number of evaluations in each window. */
   last: number
   before: number
 }
 
 /**
- * Whether scores have stopped rising: the mean over the last `window` iterations against the mean over as many before. Means, not
- * bests: the best of several noisy scores rises by luck alone. Never before both windows have an evaluation.
+ * Finds out whether scores have stopped rising: compares the mean of the last `window` iterations with the mean of as many before.
+ * Means are used because the best of several noisy scores rises by luck alone. There is no plateau before both windows have an
+ * evaluation.
  */
 export function findPlateau({
   scores,

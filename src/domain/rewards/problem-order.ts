@@ -7,15 +7,15 @@ export interface DrawProblemsInput {
   stage: string
   /** From 1. */
   iteration: number
-  /** Problems of each iteration; a pool smaller than this is drawn whole every time. */
+  /** Problems per iteration. A smaller pool is drawn completely every time. */
   count: number
   hash: HashText
 }
 
 /**
- * Problems of one iteration: the pool is shuffled by hash, handed out without replacement, and shuffled anew for the next
- * pass. A task never appears twice in one iteration: where an iteration spans two passes, a task that it already holds
- * keeps its place at the front of the queue for the next one.
+ * Draws the problems of one iteration: the pool is shuffled by hash, handed out without replacement, and shuffled again for the next
+ * pass. A task never appears twice in one iteration. If an iteration spans two passes, a task that it already contains moves to the
+ * front of the queue for the next iteration.
  */
 export function drawProblems({ iteration, ...input }: DrawProblemsInput): string[] {
   const passes = shuffledPasses(input)
@@ -29,7 +29,7 @@ interface Draw {
   pool: readonly string[]
   count: number
   passes: Iterator<string, never>
-  /** Tasks of the open pass that an earlier iteration had to leave, in order. */
+  /** Tasks of the open pass that an earlier iteration had to skip, in order. */
   held: readonly string[]
 }
 
@@ -45,7 +45,7 @@ function drawOnce({ pool, count, passes, held }: Draw): { drawn: string[]; held:
   return { drawn: [...drawn], held: left }
 }
 
-/** The pool for ever, each pass in its own order. */
+/** Yields the pool endlessly, each pass in its own order. */
 function* shuffledPasses({
   pool,
   recipeSeed,

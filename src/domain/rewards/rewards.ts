@@ -4,15 +4,15 @@ import type { EpisodeRecord, PolicyDisposition, VerdictKind } from '../../contra
 import type { Recipe, ReinforceRecipe, ReinforceStageRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { paymentOf, unauditedRewardsOf } from './payment.ts'
 
-/** What one stage pays: the recipe's reward with the stage's numbers put in. */
+/** The reward of one stage: the recipe's reward with the stage's numbers. */
 export interface RewardRule {
   pass: number
   fail: number
   unsubmitted: number
   penalty: TurnPenaltyRule
-  /** In tokens of the episode's context; null = they cost nothing. @default null */
+  /** In tokens of the episode's context; null means no penalty. @default null */
   context?: ContextPenaltyRule | null
-  /** Whether a resolved verdict is paid that no audit could look at. */
+  /** Whether a resolved verdict is paid if no audit could check it. */
   unaudited: UnauditedRewards
 }
 
@@ -25,23 +25,23 @@ export interface TurnPenaltyRule {
   min: number
 }
 
-/** The same line over tokens: free up to `start`, `min` at `end`, where the context is full. */
+/** The same linear penalty over tokens: free up to `start`, `min` at `end`, where the context is full. */
 export type ContextPenaltyRule = TurnPenaltyRule
 
 export interface RewardInput {
   rule: RewardRule
   verdict: Exclude<VerdictKind, 'could-not-grade'>
-  /** A suspected hack is paid as a failure, regardless of the tests, and so is a verdict that its audit contradicts. */
+  /** A suspected hack is paid as a failure, regardless of the tests. So is a verdict that its audit contradicts. */
   suspectedHack: boolean
   audit?: NonNullable<EpisodeRecord['audit']>
   disposition: PolicyDisposition
   /** |τ|: number of actions, format errors included. */
   turns: number
-  /** Of prompts, replies and observations together; needed where the rule has a context penalty. */
+  /** Tokens of prompts, replies and observations together; required if the rule has a context penalty. */
   contextTokens?: number | null
 }
 
-/** A list, so that step-level or verifier rewards can join without a new shape. */
+/** A list, so that step-level or verifier rewards can be added without a new type. */
 export interface RewardComponent {
   name: 'verdict' | 'turn-penalty' | 'context-penalty'
   value: number
@@ -50,7 +50,7 @@ export interface RewardComponent {
 export interface Reward {
   /** Sum of the components. */
   reward: number
-  /** 1 = the hidden tests passed by a repair, and the success is paid; what filters on `outcome` read. */
+  /** 1 if the hidden tests passed by a repair and the success is paid; filters on `outcome` read this. */
   outcome: 0 | 1
   components: RewardComponent[]
 }
@@ -61,7 +61,7 @@ export function rewardRuleOf(
   unaudited: UnauditedRewards,
 ): RewardRule {
   const { pass, fail, unsubmitted, turnPenalty } = reward
-  // Recipes stored by an older version do not have the key.
+  // Recipes stored by an older version lack this key.
   const contextPenalty = reward.contextPenalty ?? null
   const { context } = stage
   return {
@@ -76,7 +76,7 @@ export function rewardRuleOf(
   }
 }
 
-/** What a stage of a stored recipe pays; null for a stage that pays nothing: fine-tuning and evaluations. */
+/** Returns the reward rule of a stored recipe's stage; null for fine-tuning and evaluations, which have no reward. */
 export function stageRewardRule(
   { reinforce, grading }: Pick<Recipe, 'reinforce'> & Partial<Pick<Recipe, 'grading'>>,
   stage: string,
@@ -88,7 +88,7 @@ export function stageRewardRule(
 }
 
 /**
- * Final reward of one valid episode, eq. 3. Lost and ungraded episodes have no reward: they never come here.
+ * Computes the final reward of one valid episode, eq. 3. Lost and ungraded episodes have no reward and must not be passed.
  * @throws LonghaulError `Config.Invalid`   @see arXiv 2508.03501 §3.1, §4.3
  */
 export function rewardOf(input: RewardInput): Reward {
@@ -111,12 +111,12 @@ export function rewardOf(input: RewardInput): Reward {
   }
 }
 
-/** Grows with how full the context is, however many turns filled it. @throws LonghaulError `Config.Invalid` */
+/** Grows with the fill level of the context, however many turns filled it. @throws LonghaulError `Config.Invalid` */
 function contextPenalty({ rule, contextTokens }: { rule: ContextPenaltyRule; contextTokens: number | null }): number {
   if (contextTokens === null) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: 'Expected a count of context tokens for reward.contextPenalty, the policy server gave none',
+      message: 'Expected a count of context tokens for reward.contextPenalty, but the policy server reported none',
     })
   }
   return linearPenalty(rule, contextTokens)

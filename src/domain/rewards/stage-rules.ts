@@ -1,4 +1,4 @@
-/** Rollouts of one task so far, valid ones only: an infra episode is not an attempt. */
+/** Valid rollouts of one task so far; an infra episode is not an attempt. */
 export interface TaskRecord {
   taskId: string
   resolved: number
@@ -16,7 +16,7 @@ export interface Reselection {
   dropped: { taskId: string; reason: 'solved-often' | 'never-solved' | 'unseen' }[]
 }
 
-/** The harder pool of a later stage: success means that the tests passed, pooled over every rollout of the earlier stage. */
+/** Selects the harder pool of a later stage. Success means that the tests passed, pooled over every rollout of the earlier stage. */
 export function reselectPool({ pool, records, rule }: ReselectInput): Reselection {
   const recordOf = new Map(records.map((record) => [record.taskId, record]))
   const limit = asFraction(rule.dropSuccessAtLeast)
@@ -45,10 +45,10 @@ interface Fraction {
 }
 
 const LARGEST_DENOMINATOR = 20
-/** "0.6667" in a recipe means two thirds: four written digits are never further away than this. */
+/** "0.6667" in a recipe means two thirds. Four digits never differ from the fraction by more than this. */
 const ROUNDING = 5.01e-5
 
-/** Compared as integers: 2 of 3 must count as two thirds however the recipe rounds it. */
+/** Fractions are compared as integers, because 2 of 3 must count as two thirds however the recipe rounds it. */
 function asFraction(rate: number): Fraction {
   for (let denominator = 1; denominator <= LARGEST_DENOMINATOR; denominator++) {
     const numerator = Math.round(rate * denominator)

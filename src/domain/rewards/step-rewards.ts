@@ -1,20 +1,20 @@
 import type { StepRewardRecipe } from '../../contracts/recipe.types.ts'
 import { type GroupAdvantagesInput, groupAdvantages } from './advantages.ts'
 
-/** What the records say about one turn, as far as it is paid at once. */
+/** The facts about one turn that its reward depends on. */
 export interface TurnFacts {
-  /** The reply held no runnable command. */
+  /** The reply contained no runnable command. */
   formatError: boolean
   /** A limit ended the command: time, output or processes. */
   stopped: boolean
 }
 
-/** The reward of each turn by itself, never above 0. */
+/** Returns the reward of each turn on its own, which is never above 0. */
 export function stepRewards(turns: readonly TurnFacts[], { formatError, stoppedCommand }: StepRewardRecipe): number[] {
   return turns.map((turn) => (turn.formatError ? formatError : 0) + (turn.stopped ? stoppedCommand : 0))
 }
 
-/** Sums of equal rewards differ by this much when they are added in another order. */
+/** Sums of equal rewards can differ by this much if they are added in another order. */
 const ROUNDING = 1e-9
 
 export interface StepAdvantagesInput {
@@ -26,9 +26,9 @@ export interface StepAdvantagesInput {
 }
 
 /**
- * Advantage of each turn over the same turn of its siblings. G is what a turn and all later ones earn: (G − mean) / (std + delta) over the
- * siblings that have a turn of that index, 0 where it is the only one or all agree.
- * @see GiGPO, arXiv 2505.10978 eq. 7: undiscounted, with the turn's index in the place of the anchor state, which records do not have
+ * Returns the advantage of each turn over the same turn of its siblings. With G as the sum of the rewards of a turn and all later ones,
+ * it is (G − mean) / (std + delta) over the siblings that have a turn with that index, and 0 if there is only one or all agree.
+ * @see GiGPO, arXiv 2505.10978 eq. 7: undiscounted, with the turn's index in place of the anchor state, which records lack
  */
 export function stepAdvantages({ rewards, delta, scale = 'groupStd' }: StepAdvantagesInput): number[][] {
   const returns = rewards.map(returnsOf)
@@ -48,7 +48,7 @@ function advantagesOf(input: GroupAdvantagesInput): number[] {
   return rewards.length < 2 || agree ? rewards.map(() => 0) : groupAdvantages(input)
 }
 
-/** The return of each turn: its reward and those of all later turns. */
+/** Returns the return of each turn: its reward plus those of all later turns. */
 function returnsOf(rewards: readonly number[]): number[] {
   const result = [...rewards]
   for (let turn = result.length - 2; turn >= 0; turn--) result[turn] = (result[turn] ?? 0) + (result[turn + 1] ?? 0)

@@ -1,16 +1,16 @@
 import type { AlarmLimits, TrainingAlarm } from '../../contracts/training.types.ts'
 
 export interface FindAlarmsInput {
-  /** One object an optimizer step, by the trainer's own metric names. */
+  /** One object per optimizer step, with the trainer's own metric names. */
   steps: readonly Record<string, unknown>[]
   limits: AlarmLimits
   kind: 'rft' | 'dapo'
-  /** Of the stage's first optimizer step, nats a token; null where it is not known. */
+  /** Entropy of the stage's first optimizer step, in nats per token; null if unknown. */
   firstEntropy: number | null
 }
 
 type Basis = Pick<FindAlarmsInput, 'limits' | 'kind' | 'firstEntropy'>
-/** A limit of undefined is that of a recipe which was stored before there was one. */
+/** An undefined limit belongs to a recipe that was stored before the limit existed. */
 type Bound = {
   metric: string
   limit: (basis: Basis) => number | null | undefined
@@ -19,7 +19,7 @@ type Bound = {
 }
 
 const BOUNDS: readonly Bound[] = [
-  // Gap between sampler and trainer: steps of fine-tuning have none of these.
+  // Gap between sampler and trainer, which fine-tuning steps do not have.
   { metric: 'k1', limit: ({ limits }) => limits.kl, side: 'above', absolute: true },
   { metric: 'k3', limit: ({ limits }) => limits.kl, side: 'above', absolute: true },
   { metric: 'abs_dlogp_max', limit: ({ limits }) => limits.logprobGap, side: 'above' },
@@ -30,11 +30,11 @@ const BOUNDS: readonly Bound[] = [
   { metric: 'chi2', limit: ({ limits }) => limits.chi2, side: 'above' },
   { metric: 'tis_capped', limit: ({ limits }) => limits.capped, side: 'above' },
   { metric: 'masked_frac', limit: ({ limits }) => limits.masked, side: 'above' },
-  // How training itself fares, in every stage.
+  // State of the training itself, in every stage.
   { metric: 'grad_norm', limit: ({ limits }) => limits.gradNorm, side: 'above' },
   { metric: 'entropy', limit: ({ limits }) => limits.entropy, side: 'below' },
   { metric: 'entropy', limit: shareOfFirstEntropy, side: 'below' },
-  // The loss of reinforcement is a surrogate around zero: its size says nothing.
+  // The loss of reinforcement is a surrogate around zero, so its size says nothing.
   { metric: 'loss', limit: ({ limits, kind }) => (kind === 'rft' ? limits.fineTuningLoss : null), side: 'above' },
 ]
 
@@ -47,16 +47,16 @@ function shareOfFirstEntropy({ limits: { entropyShare }, firstEntropy }: Basis):
 }
 
 /**
- * Figures of a job's optimizer steps outside their limits: sampler and trainer have drifted apart, or training itself goes astray.
- * A figure that a step does not have raises nothing; one that is no finite number does.
+ * Finds figures of a job's optimizer steps outside their limits: sampler and trainer have drifted apart, or the training itself is
+ * unstable. A missing figure raises no alarm; a non-finite number does.
  */
 export function findAlarms({ steps, ...basis }: FindAlarmsInput): TrainingAlarm[] {
   return steps.flatMap((metrics, index) => BOUNDS.flatMap((bound) => judge(bound, metrics, index, basis)))
 }
 
 /**
- * The first step at which sampler and trainer are no longer the same model: the policy that was trained so is not to be used.
- * Null where there is none.
+ * Returns the first step at which sampler and trainer are no longer the same model, so that the trained policy must not be used. Null
+ * if there is none.
  */
 export function findDivergence({ steps, ...basis }: FindAlarmsInput): TrainingAlarm | null {
   return steps.flatMap((metrics, index) => judge(DIVERGED, metrics, index, basis))[0] ?? null
@@ -73,7 +73,7 @@ function judge(bound: Bound, metrics: Record<string, unknown>, index: number, ba
   return isFine ? [] : [{ step: index + 1, metric, value: Number.isFinite(value) ? value : null, limit, side }]
 }
 
-/** One line for people: the first alarm and how many more there are. */
+/** Formats the first alarm and the number of further ones in one line. */
 export function formatAlarms(alarms: readonly TrainingAlarm[]): string {
   const [first, ...others] = alarms
   if (first === undefined) return 'no alarm'

@@ -1,10 +1,10 @@
 import type { TokenUsage } from '../../contracts/policy.types.ts'
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
 
-/** What of an attempt costs money. */
+/** The facts of an attempt that determine its cost. */
 export interface PaidFacts {
   usage: TokenUsage | null
-  /** First prompt and last observation, Unix ms; null where it never got that far. */
+  /** First prompt and last observation, Unix ms; null if it never got that far. */
   startedMs: number | null
   endedMs: number | null
 }
@@ -13,10 +13,10 @@ const MILLION = 1_000_000
 const HOUR_MS = 3_600_000
 
 /**
- * Money for each attempt, in order. Tokens at their price: cached ones at theirs, or as other input where none is given or the
- * server does not say which were cached. Machines for as long as any attempt ran, shared out by the attempts' own time, so that
- * the attempts of an evaluation add up to what was paid.
- * @returns null for an attempt without token counts, where tokens have a price
+ * Returns the cost of each attempt, in order. Tokens are counted at their price; cached ones at their own, or as other input if there
+ * is no such price or the server does not report cached tokens. Machines are paid while any attempt runs, and their cost is divided in
+ * proportion to the attempts' own time, so that the attempts of an evaluation add up to the total.
+ * @returns null for an attempt without token counts, if tokens have a price
  */
 export function attemptCosts(facts: readonly PaidFacts[], prices: PriceRecipe): (number | null)[] {
   const share = machineShare(facts, prices)
@@ -34,7 +34,7 @@ function tokenCost(usage: TokenUsage | null, price: PriceRecipe['perMillionToken
   return (input + usage.completionTokens * price.output) / MILLION
 }
 
-/** What all machines together cost in so many milliseconds. */
+/** The cost of all machines together for so many milliseconds. */
 export function rentOf(ms: number, prices: PriceRecipe): number {
   return (ms / HOUR_MS) * perHourOf(prices)
 }
@@ -43,7 +43,7 @@ function perHourOf({ machines }: PriceRecipe): number {
   return machines.reduce((sum, machine) => sum + machine.count * machine.perHour, 0)
 }
 
-/** Money for each millisecond of an attempt. */
+/** The machine cost per millisecond of an attempt. */
 function machineShare(facts: readonly PaidFacts[], prices: PriceRecipe): number {
   const perHour = perHourOf(prices)
   const attemptsMs = facts.reduce((sum, attempt) => sum + durationMs(attempt), 0)

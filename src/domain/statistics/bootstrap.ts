@@ -32,8 +32,8 @@ export interface Interval {
 export const BOOTSTRAP_DRAWS = 10_000
 
 /**
- * Percentile interval of the mean by resampling clusters, then tasks in them, then attempts at them. Sorted first, so that the
- * order of the input changes nothing. Where all tasks share one cluster, tasks are the outer level.
+ * Returns the percentile interval of the mean by resampling clusters, then tasks in them, then attempts at them. The input is sorted
+ * first, so that its order does not matter. If all tasks share one cluster, tasks are the outer level.
  * @returns null for no tasks
  */
 export function bootstrapInterval(input: BootstrapInput<ClusteredOutcomes>): Interval | null {
@@ -41,8 +41,8 @@ export function bootstrapInterval(input: BootstrapInput<ClusteredOutcomes>): Int
 }
 
 /**
- * The same for the mean of after − before, resampling clusters and then tasks. A task's difference is one observation: its spread
- * over tasks holds the luck of the attempts already, and drawing attempts again would count that twice.
+ * The same for the mean of after − before, resampling clusters and then tasks. A task's difference is one observation. Its spread over
+ * tasks already includes the randomness of attempts, and drawing attempts again would count that twice.
  */
 export function pairedBootstrapInterval(input: BootstrapInput<PairedOutcomes>): Interval | null {
   const tasks = input.tasks.map(({ taskId, cluster, before, after }) => {
@@ -95,7 +95,7 @@ function pick<T>(items: readonly T[], random: Random): T {
   return items[Math.floor(random() * items.length)] as T
 }
 
-/** Linear between order statistics, in NumPy's order of operations, so that not even the last digit differs. */
+/** Interpolates linearly between order statistics, in NumPy's order of operations, so that not even the last digit differs. */
 function quantile(sorted: Float64Array, share: number): number {
   const at = share * (sorted.length - 1)
   const part = at - Math.floor(at)
@@ -104,7 +104,7 @@ function quantile(sorted: Float64Array, share: number): number {
   return part < 0.5 ? below + (above - below) * part : above - (above - below) * (1 - part)
 }
 
-/** Uniform numbers in [0, 1), the same for the same seed on every machine (mulberry32). For resampling, never for secrets. */
+/** Returns uniform numbers in [0, 1), the same for the same seed on every machine (mulberry32). For resampling, never for secrets. */
 export function seededRandom(seed: number): () => number {
   let state = seed >>> 0
   return () => {

@@ -1,25 +1,25 @@
 import type { JudgedScore } from '../../contracts/activities.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 
-/** Share of the attempts that were asked for which gave a verdict. Below the caller's limit no number says anything. */
+/** Returns the share of requested attempts that produced a verdict. Below the caller's limit, scores are not meaningful. */
 export function gradedShare({ tasks, attempts }: Pick<EvaluationRecord, 'tasks' | 'attempts'>): number {
   const graded = tasks.reduce((sum, { outcomes }) => sum + outcomes.length, 0)
   return graded / Math.max(1, tasks.length * attempts)
 }
 
-/** What a workflow passes on of an evaluation: its score, and the little that rules about it need. */
+/** The part of an evaluation that a workflow passes on: its score, and the few facts that rules about it need. */
 export function judgedScore(record: EvaluationRecord): JudgedScore {
   return { ...record.score, evidence: { interval: record.interval, graded: gradedShare(record) } }
 }
 
-/** Whether two evaluations played the same tasks, and what else differs. */
+/** Whether two evaluations played the same tasks, and how else they differ. */
 export interface Comparability {
-  /** Tasks of both sides whose rows differ: the same id, another task. */
+  /** Tasks of both sides whose rows differ: the same id but another task. */
   otherRows: string[]
   /** Tasks that only one side planned. */
   onlyBefore: string[]
   onlyAfter: string[]
-  /** Settings that differ, in words: the difference may be theirs. */
+  /** Settings that differ, in words, because they may explain the difference. */
   warnings: string[]
 }
 
@@ -37,7 +37,7 @@ export function checkComparability(before: EvaluationRecord, after: EvaluationRe
   }
 }
 
-/** Of a suite's hash: enough to tell two apart. */
+/** Displayed digits of a suite's hash, enough to distinguish two suites. */
 const SHOWN = 12
 
 function differingSettings(before: EvaluationRecord, after: EvaluationRecord): string[] {

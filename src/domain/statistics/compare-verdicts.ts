@@ -6,23 +6,24 @@ import { type Comparison, compareEvaluations } from './comparison.ts'
 export interface RejudgedPatch {
   taskId: string
   repo: string
-  /** Null: there was no verdict at first. */
+  /** Null if there was no first verdict. */
   before: VerdictKind | null
   kind: VerdictKind
 }
 
-/** What another grading changes: nothing was sampled, so every patch is its own pair. */
+/** The effect of another grading. Nothing was sampled again, so every patch is its own pair. */
 export interface VerdictComparison {
-  /** Patches with a verdict both times. */
+  /** Number of patches with a verdict both times. */
   patches: number
-  /** Patches that one of the gradings could not judge: on neither side of the difference. */
+  /** Number of patches that one of the gradings could not judge; they count on neither side. */
   unpaired: number
   comparison: Comparison
 }
 
 /**
- * First verdicts against new ones, as two evaluations of the same attempts: a patch without a verdict on one side is left out of both.
- * @returns null where no patch has two verdicts
+ * Compares first verdicts with new ones, as two evaluations of the same attempts. A patch without a verdict on one side is left out of
+ * both.
+ * @returns null if no patch has two verdicts
  */
 export function compareVerdicts(all: readonly RejudgedPatch[]): VerdictComparison | null {
   const paired = all.filter(({ before, kind }) => isJudged(before) && isJudged(kind))

@@ -33,7 +33,7 @@ export interface Comparison {
   before: PassAt1
   after: PassAt1
   difference: Difference
-  /** The same by what was paid; null where a side was evaluated by a version without audits. */
+  /** The same by paid outcomes; null if one side was evaluated by a version without audits. */
   audited: { before: PassAt1; after: PassAt1; difference: Difference } | null
   /** Exact test on the discordant tasks; null unless every task has one attempt on each side. */
   mcnemar: McNemar | null
@@ -41,19 +41,19 @@ export interface Comparison {
   better: number
   worse: number
   same: number
-  /** What changed, largest change first. */
+  /** The changed tasks, largest change first. */
   flips: ComparedTask[]
-  /** After − before; null where a side has no such records. */
+  /** After − before; null if a side has no such records. */
   effort: {
     turns: Difference | null
     sampledTokens: Difference | null
     promptTokens: Difference | null
     wallSeconds: Difference | null
-    /** Money, where both sides have prices in one currency. */
+    /** Cost, if both sides have prices in one currency. */
     cost: Difference | null
   }
   power: PowerHint | null
-  /** Tasks of only one side; and tasks of both that one side could not score. Left out of everything above. */
+  /** Tasks of only one side, and tasks of both that one side could not score. They are left out of everything above. */
   onlyBefore: string[]
   onlyAfter: string[]
   unscored: string[]
@@ -64,16 +64,16 @@ export interface CompareInput {
   after: readonly EvaluatedTask[]
   /** @default 0.95 */
   level?: number
-  /** @default 1: fixed, so that the same records give the same interval */
+  /** @default 1, fixed so that the same records give the same interval */
   seed?: number
   draws?: number
-  /** Costs are compared only then. @default false */
+  /** Costs are compared only if true. @default false */
   isSameCurrency?: boolean
-  /** What the difference should be told apart from, for the power hint. @default 0 */
+  /** The value that the difference should be distinguished from, for the power hint. @default 0 */
   line?: number
 }
 
-/** Compares two evaluations task by task. A difference needs both sides, so everything else is left out and listed. */
+/** Compares two evaluations task by task. A difference needs both sides, so all other tasks are left out and listed. */
 export function compareEvaluations(input: CompareInput): Comparison {
   const { before, after, level = 0.95, seed = 1, draws = BOOTSTRAP_DRAWS, line = 0 } = input
   const { shared, ...left } = pairTasks(before, after)

@@ -7,26 +7,26 @@ import type { Interval } from './bootstrap.ts'
 export interface DatedOutcomes extends TaskOutcomes {
   /** The cluster of the interval. */
   repo: string
-  /** ISO date or time; null = unknown. */
+  /** ISO date or time; null if unknown. */
   createdAt: string | null
 }
 
-/** A part of an evaluation by when its tasks came into being. */
+/** The part of an evaluation whose tasks were created in one period. */
 export interface DatedScore extends TaskMean {
   interval: Interval
 }
 
 export interface ContaminationSplit {
-  /** The policy may have read these tasks' fixes in training. */
+  /** Tasks whose fixes the policy may have seen in training. */
   before: DatedScore | null
-  /** Created on or after the cut-off: cannot have been read. */
+  /** Tasks created on or after the cut-off, whose fixes it cannot have seen. */
   after: DatedScore | null
   unknown: DatedScore | null
 }
 
 /**
- * The same score on both sides of a policy's knowledge cut-off; dates that name no zone are UTC. A flag, not a proof: older tasks
- * may also just be easier.
+ * Computes the score on each side of a policy's knowledge cut-off; dates without a time zone are UTC. A difference is a hint and not a
+ * proof, because older tasks may also just be easier.
  * @param cutoff ISO date
  */
 export function splitByCutoff({

@@ -16,30 +16,30 @@ import { paymentOf, unpaidOf } from '../rewards/payment.ts'
 import { scoreInterval } from './score-interval.ts'
 import { meanOverTasks, passAt1, passAtK, passHatK, type TaskMean } from './statistics.ts'
 
-/** Fixed, so that a report that is made again shows the same interval. */
+/** Fixed, so that a recomputed report shows the same interval. */
 export const INTERVAL_SEED = 1
 
-/** What one episode left behind. */
+/** The facts about one episode. */
 export interface AttemptFacts {
   record: EpisodeRecord
-  /** Null where it was never graded. */
+  /** Null if it was never graded. */
   verdict: VerdictRecord | null
-  /** First prompt to last observation; null where it never got that far. */
+  /** First prompt to last observation; null if it never got that far. */
   wallMs: number | null
   /** Unix ms of the first prompt. */
   startedMs: number | null
 }
 
 export interface SummaryInput {
-  /** Every task of the plan: one that gave no outcome is counted, never dropped in silence. */
+  /** Every task of the plan. A task without an outcome is counted and never silently dropped. */
   planned: readonly Pick<EvaluatedTask, 'taskId' | 'repo' | 'rowHash' | 'createdAt'>[]
-  /** k: attempts asked for at each task. */
+  /** k: attempts requested for each task. */
   attempts: number
-  /** All episodes, lost and replaced ones too, in index order within a task. */
+  /** All episodes, including lost and replaced ones, in index order within a task. */
   facts: readonly AttemptFacts[]
-  /** Null: nothing is said about money. */
+  /** Null if the summary contains no costs. */
   prices: PriceRecipe | null
-  /** Null: the recipe is older than audits, and nothing is said about them. */
+  /** Null if the recipe is older than audits, so the summary contains none. */
   unaudited: UnauditedRewards | null
 }
 
@@ -47,7 +47,7 @@ type Summary = Omit<EvaluationRecord, 'schema' | 'run' | 'name' | 'stage' | 'sui
   score: Omit<StageScore, 'name' | 'policy'>
 }
 
-/** Everything an evaluation says, from its attempts: over those with a verdict, and as official harnesses count. */
+/** Computes all figures of an evaluation from its attempts: over those with a verdict, and as official harnesses count. */
 export function summarizeAttempts({ planned, attempts, facts, prices, unaudited }: SummaryInput): Summary {
   const costs = prices === null ? null : costOf(facts, prices)
   const tasks = evaluatedTasks(planned, attempts, facts, { costs, unaudited })
@@ -85,7 +85,7 @@ export function summarizeAttempts({ planned, attempts, facts, prices, unaudited 
       ({ record }) => record.verdictReason ?? '',
     ),
     infra: lost.length - couldNotGrade,
-    // Records of before the flag existed have none.
+    // Records older than the flag lack it.
     suspectedHacks: facts.filter(({ record }) => record.suspectedHack).length,
     couldNotGrade,
     ...effort(tasks, facts),
@@ -129,7 +129,7 @@ function evaluatedTasks(
   })
 }
 
-/** Asked for, begun and without an outcome. What an operator cancelled was taken back, and is no attempt. */
+/** Requested and begun but without an outcome. An attempt that an operator cancelled was withdrawn and does not count. */
 function isLost({ record }: AttemptFacts): boolean {
   return !isValidEpisode(record) && record.disposition !== 'cancelled'
 }
@@ -139,8 +139,8 @@ function toClustered({ taskId, repo, outcomes }: EvaluatedTask): ClusteredOutcom
 }
 
 /**
- * Official harnesses know no lost attempt: an attempt without a verdict is unresolved, also where another attempt replaced it, and
- * every planned task counts.
+ * Official harnesses have no concept of a lost attempt: an attempt without a verdict is unresolved, even if another attempt replaced
+ * it, and every planned task counts.
  */
 function officialScore(
   tasks: readonly EvaluatedTask[],
@@ -152,13 +152,13 @@ function officialScore(
     return { taskId, cluster, outcomes: [...outcomes, ...Array<0>(task.lost + (task.replaced ?? 0)).fill(0)] }
   })
   const { mean, sem } = passAt1(filled)
-  // With nothing lost it is the same sample: no need to resample it again.
+  // If nothing was lost, it is the same sample and need not be resampled.
   const isWhole = tasks.every(({ lost, replaced = 0 }) => lost + replaced === 0)
   const found = isWhole ? null : scoreInterval({ tasks: filled, seed: INTERVAL_SEED })
   return { passAt1: mean, sem, interval: found?.interval ?? graded, tasks: filled.length, attempts }
 }
 
-/** What was paid of the same attempts, and why the rest of what is resolved was not. */
+/** The paid part of the same attempts, and why other resolved ones were not paid. */
 function auditedScore(
   tasks: readonly EvaluatedTask[],
   facts: readonly AttemptFacts[],
@@ -172,7 +172,7 @@ function auditedScore(
   const { mean, sem } = passAt1(scored)
   const resolved = facts.filter(({ record }) => isValidEpisode(record) && record.verdict === 'resolved')
   const differences = resolved.flatMap(({ record }) => differenceOf(record, unaudited))
-  // With nothing unpaid it is the same sample.
+  // If nothing is unpaid, it is the same sample.
   const interval =
     differences.length === 0 ? ofScore : (scoreInterval({ tasks: scored, seed: INTERVAL_SEED })?.interval ?? null)
   const paid = resolved.length - differences.length
@@ -251,7 +251,7 @@ function effort(tasks: readonly EvaluatedTask[], facts: readonly AttemptFacts[])
   }
 }
 
-/** Over the attempts that tell; null where none does. */
+/** Mean over the attempts with a value; null if none has one. */
 function meanOfKnown(values: readonly (readonly (number | null)[])[]): TaskMean | null {
   const known = values.map((ofTask) => ofTask.filter((value) => value !== null))
   return known.some((ofTask) => ofTask.length > 0) ? meanOverTasks(known) : null
@@ -265,7 +265,7 @@ function sum(values: readonly number[]): number {
   return values.reduce((total, value) => total + value, 0)
 }
 
-/** By key in order of text, so that the same facts give the same bytes. */
+/** Sorted by key, so that the same facts give the same bytes. */
 function countBy<T, K extends string>(
   items: readonly T[],
   key: (item: T) => K,

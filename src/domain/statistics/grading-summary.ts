@@ -6,7 +6,7 @@ import { passAt1 } from './statistics.ts'
 
 export interface JudgedPatch {
   taskId: string
-  /** The cluster: tasks of one repository are alike. */
+  /** The cluster, because tasks of one repository are similar. */
   repo: string
   kind: VerdictKind
 }
@@ -18,12 +18,12 @@ export interface MissingTask {
 }
 
 export interface GradingScores {
-  /** Null where nothing was graded. */
+  /** Null if nothing was graded. */
   graded: GradingScore | null
   official: GradingScore | null
 }
 
-/** Both denominators: patches with a verdict, and everything that an official harness would count. */
+/** Computes both scores: over patches with a verdict, and over everything that an official harness would count. */
 export function scoreGrading(patches: readonly JudgedPatch[], missing: readonly MissingTask[]): GradingScores {
   const graded = patches.filter(({ kind }) => kind !== 'could-not-grade')
   const counted = [...patches, ...missing.map((task) => ({ ...task, kind: 'unresolved' as const }))]

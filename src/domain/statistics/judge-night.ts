@@ -1,15 +1,15 @@
-/** One evaluation against an earlier one: the rules of `longhaul compare`, for a workflow that has to decide by itself. */
+/** Compares one evaluation with an earlier one by the rules of `longhaul compare`, for a workflow that decides without an operator. */
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { ComparedTaskCounts, NightOutcome, NightVerdict } from '../../contracts/nights.types.ts'
 import { checkComparability, gradedShare } from './comparability.ts'
 import { compareEvaluations } from './comparison.ts'
 
 export interface NightRules {
-  /** Loss of pass@1 that is allowed. */
+  /** Permitted loss of pass@1. */
   margin: number
-  /** Share of such intervals that hold the true difference. */
+  /** Share of such intervals that contain the true difference. */
   confidence: number
-  /** Below this share of graded attempts on either side nothing is judged. */
+  /** Minimum share of graded attempts on either side; below it nothing is judged. */
   minGraded: number
 }
 
@@ -18,7 +18,7 @@ export interface JudgedNight extends Pick<NightVerdict, 'outcome' | 'statement' 
   common: string[]
 }
 
-/** How bounds stand to a margin: a regression is proven, excluded, or neither. The only place that says so. */
+/** Compares an interval with a margin: a regression is proven, excluded, or neither. This is the only place with that rule. */
 export function decideRegression(
   { low, high }: { low: number; high: number },
   margin: number,
@@ -27,7 +27,8 @@ export function decideRegression(
   return low >= -margin ? 'excluded' : 'open'
 }
 
-/** Tasks that only one side has, or whose rows differ, are left out and counted: a month may have changed between two nights. */
+/** Tasks of only one side, and tasks whose rows differ, are left out and counted, because the month may have changed between two
+ *  nights. */
 export function judgeNight(before: EvaluationRecord, after: EvaluationRecord, rules: NightRules): JudgedNight {
   const { otherRows, onlyBefore, onlyAfter, warnings } = checkComparability(before, after)
   const changed = new Set(otherRows)

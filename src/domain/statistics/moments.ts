@@ -1,4 +1,4 @@
-/** 0 for an empty list: callers say n beside every mean. */
+/** 0 for an empty list. Callers report n beside every mean. */
 export function mean(values: readonly number[]): number {
   if (values.length === 0) return 0
   return values.reduce((sum, value) => sum + value, 0) / values.length

@@ -4,7 +4,8 @@ import { compareText } from '../hash-order.ts'
 
 export type Pair = [EvaluatedTask, EvaluatedTask]
 
-/** Pairs by task id. A difference needs both sides: tasks of one side, and tasks that a side could not score, are listed apart. */
+/** Pairs tasks by id. A difference needs both sides, so tasks of one side, and tasks that a side could not score, are listed
+ *  separately. */
 export function pairTasks(
   before: readonly EvaluatedTask[],
   after: readonly EvaluatedTask[],

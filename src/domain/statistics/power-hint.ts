@@ -4,34 +4,35 @@ import { normalQuantile } from './special-functions.ts'
 import { countResolved } from './statistics.ts'
 
 export interface PowerHintInput {
-  /** After and before of each task. */
+  /** After and before for each task. */
   tasks: readonly PairedOutcomes[]
-  /** The difference to tell apart from: 0, or the regression that is allowed, as a negative number. */
+  /** The value to distinguish the difference from: 0, or the permitted regression as a negative number. */
   line: number
   level: number
-  /** Chance that a real difference of this size is found. @default 0.8 */
+  /** Probability of finding a real difference of this size. @default 0.8 */
   power?: number
 }
 
-/** What more work would show. An estimate for planning, never a verdict. */
+/** What more work would show. It is an estimate for planning and never a verdict. */
 export interface PowerHint {
   power: number
-  /** Smallest true distance from the line that these tasks and attempts would show. */
+  /** Smallest true distance from the line that these tasks and attempts would detect. */
   smallest: number
   /**
-   * Attempts a task and side that would settle a true difference as large as the observed one; null where no number would,
-   * because the tasks themselves differ too much for so few of them.
+   * Attempts per task and side that would settle a true difference as large as the observed one; null if no number would, because the
+   * tasks themselves differ too much for so few of them.
    */
   attempts: number | null
-  /** True with one attempt: luck and tasks cannot be told apart then, so `attempts` assumes that all spread is luck. */
+  /** True with one attempt: the randomness of attempts and tasks cannot be separated then, so `attempts` assumes that all spread
+   *  comes from attempts. */
   attemptsAtLeast: boolean
-  /** Tasks that would settle it with the attempts there are; null for no difference at all. */
+  /** Number of tasks that would settle it with the present attempts; null for no difference at all. */
   tasks: number | null
 }
 
 /**
- * The standard error of the mean difference is √((between + within / k) / n): attempts shrink only the second part. Each part is
- * estimated from the attempts there are.
+ * The standard error of the mean difference is √((between + within / k) / n), so more attempts only shrink the second part. Each part
+ * is estimated from the existing attempts.
  */
 export function hintPower({ tasks, line, level, power = 0.8 }: PowerHintInput): PowerHint | null {
   if (tasks.length < 2) return null
@@ -55,7 +56,7 @@ export function hintPower({ tasks, line, level, power = 0.8 }: PowerHintInput): 
   }
 }
 
-/** Mean variance of a task's difference that its attempts alone explain; null where some side has one attempt. */
+/** Mean variance of a task's difference that its attempts alone explain; null if some side has one attempt. */
 function varianceByLuck(tasks: readonly PairedOutcomes[]): number | null {
   if (tasks.some(({ before, after }) => before.length < 2 || after.length < 2)) return null
   return mean(tasks.map(({ before, after }) => varianceOfRate(before) + varianceOfRate(after)))

@@ -4,7 +4,7 @@ import { betaQuantile, normalQuantile, logGamma } from './special-functions.ts'
 interface Proportion {
   successes: number
   trials: number
-  /** Share of such intervals that hold the true rate, such as 0.95. */
+  /** Share of such intervals that contain the true rate, such as 0.95. */
   level: number
 }
 
@@ -16,7 +16,7 @@ export function wilsonInterval({ successes, trials, level }: Proportion): Interv
   const widened = 1 + (z * z) / trials
   const centre = (rate + (z * z) / (2 * trials)) / widened
   const half = (z / widened) * Math.sqrt((rate * (1 - rate)) / trials + (z * z) / (4 * trials * trials))
-  // At the ends it is 0 or 1 exactly, up to rounding.
+  // At the extremes the bound is exactly 0 or 1, apart from rounding.
   return { low: successes === 0 ? 0 : centre - half, high: successes === trials ? 1 : centre + half }
 }
 
@@ -30,16 +30,16 @@ export function exactInterval({ successes, trials, level }: Proportion): Interva
   }
 }
 
-/** Tasks that only one of two policies resolved, one attempt each. The others say nothing about a difference. */
+/** Number of tasks that only one of two policies resolved, with one attempt each. The other tasks say nothing about a difference. */
 interface Discordant {
   onlyBefore: number
   onlyAfter: number
 }
 
 export interface McNemar extends Discordant {
-  /** Two-sided: the chance of a split at least this uneven if both were equally good. */
+  /** Two-sided: the probability of a split at least this uneven if both were equally good. */
   exact: number
-  /** Counts the observed split half: less conservative, still close to its level (Fagerland et al. 2013). */
+  /** Counts the observed split half, which is less conservative and still close to its level (Fagerland et al. 2013). */
   midP: number
 }
 
@@ -54,7 +54,7 @@ export function testMcNemar({ onlyBefore, onlyAfter }: Discordant): McNemar {
   return { onlyBefore, onlyAfter, exact, midP }
 }
 
-/** C(pairs, count) / 2^pairs, by logarithms: the binomials themselves overflow. */
+/** C(pairs, count) / 2^pairs, computed with logarithms because the binomials themselves overflow. */
 function chanceOf(count: number, pairs: number): number {
   const logBinomial = logGamma(pairs + 1) - logGamma(count + 1) - logGamma(pairs - count + 1)
   return Math.exp(logBinomial - pairs * Math.LN2)

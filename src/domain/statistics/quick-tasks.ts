@@ -1,6 +1,6 @@
-/** Evaluations inside a stage may play fewer tasks than those between stages: what is compared then is compared on these. */
+/** Evaluations inside a stage may play fewer tasks than those between stages. Comparisons between them use these tasks only. */
 
-/** @param quick the recipe's; null or absent (in recipes of before it existed) = all */
+/** @param quick the recipe's list; null or absent (in older recipes) means all */
 export function onlyQuick<T extends { taskId: string }>(
   tasks: readonly T[],
   quick: readonly string[] | null | undefined,

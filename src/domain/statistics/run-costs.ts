@@ -2,22 +2,22 @@ import type { LostWork, RunCosts, Spent, StageCosts, Amount } from '../../contra
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
 import { attemptCosts, rentOf } from './attempt-cost.ts'
 
-/** A part of the work, in seconds; null where no record tells. */
+/** A part of the work, in seconds; null if no record states it. */
 export interface PaidPart {
   seconds: number | null
-  /** Why another one had to follow; null for the one that counts. */
+  /** Why another one had to follow; null for the part that counts. */
   lostBecause: string | null
 }
 
-/** What of one episode was paid for. */
+/** The paid work of one episode. */
 export interface EpisodeSpent {
   stage: string
   iteration: number
   suite: string | null
   taskId: string
-  /** `lost`: no verdict that counts. `open`: it has no last record. */
+  /** `lost`: no verdict that counts. `open`: it has no last record yet. */
   outcome: 'resolved' | 'unresolved' | 'lost' | 'open'
-  /** Why it is lost; null for the others. */
+  /** Why it is lost; null for all others. */
   because: string | null
   sandboxes: PaidPart[]
   gradings: PaidPart[]
@@ -40,15 +40,15 @@ export interface RunCostsInput {
   prices: PriceRecipe | null
   device: RunCosts['device']
   episodes: readonly EpisodeSpent[]
-  /** `seconds` are of its devices. */
+  /** `seconds` are those of its devices. */
   trainers: readonly TrainerSpent[]
-  /** Gradings of the gates that this run made itself. */
+  /** Gradings that this run's own gates made. */
   gates: readonly PaidPart[]
 }
 
 const GATE = 'gate'
 
-/** Everything a run was paid for, by stage: what failed too. Each record is counted in one stage and once. */
+/** Sums everything that a run paid for, by stage and including failures. Each record is counted once, in one stage. */
 export function sumCosts({ prices, device, episodes, trainers, gates }: RunCostsInput): RunCosts {
   const machines = machineMoney(prices, episodes, trainers)
   const names = new Set([...episodes, ...trainers].map(({ stage }) => stage))
@@ -82,7 +82,7 @@ function beginning({ episodes, trainers }: StageInput): number {
   return starts.reduce((a, b) => Math.min(a, b), Infinity)
 }
 
-/** Machines are rented while an iteration is played, from its first prompt to its last observation, and while a trainer is at work. */
+/** Machines are rented while an iteration is played, from its first prompt to its last observation, and while a trainer runs. */
 function machineMoney(
   prices: PriceRecipe | null,
   episodes: readonly EpisodeSpent[],
@@ -172,7 +172,7 @@ function perTask(spent: Spent, resolved: number, isPriced: boolean): StageCosts[
   }
 }
 
-/** A lost episode with all of its sandboxes and gradings; of the others what had to be done again. */
+/** A lost episode counts with all of its sandboxes and gradings; other episodes count with the work that had to be repeated. */
 function lostWork({ episodes, trainers, gradings }: StageInput): LostWork[] {
   const kept = episodes.filter(({ outcome }) => outcome !== 'lost')
   const ofEpisodes = new Set(episodes.flatMap((episode) => episode.gradings))
@@ -243,8 +243,7 @@ function wholeOf(stages: readonly StageCosts[], episodes: readonly EpisodeSpent[
   }
 }
 
-/** Sums that keep what their records do not tell. */
-/** Of no record: nothing was spent. */
+/** The sum of no records: nothing was spent. Sums also count the parts whose records state no value. */
 export const NOTHING: Amount = { total: 0, told: 0, unknown: 0 }
 
 export function amountOf(value: number | null): Amount {
@@ -265,7 +264,7 @@ export function sumKnown(values: readonly (number | null)[]): Amount {
   return addAmounts(values.map(amountOf))
 }
 
-/** Something that went on from one moment to another, ms since 1970. */
+/** A time span in ms since 1970. */
 export interface Interval {
   of: string
   startedMs: number
@@ -273,8 +272,8 @@ export interface Interval {
 }
 
 /**
- * Milliseconds for each name, shared equally where several go on at once: together they are the time in which anything went on, so
- * that no machine is paid twice for one second.
+ * Returns milliseconds for each name; concurrent ones share the time equally. Their sum is the time in which anything ran, so that no
+ * second of a machine is paid twice.
  */
 export function shareTime(intervals: readonly Interval[]): Map<string, number> {
   const shares = new Map<string, number>()

@@ -2,7 +2,7 @@ import type { Interval } from './bootstrap.ts'
 import { exactInterval } from './proportions.ts'
 import { studentQuantile } from './special-functions.ts'
 
-/** Sums over graded tasks, of the share of resolved attempts of each: all that a score of a rollout under way needs. */
+/** Sums over graded tasks of each task's share of resolved attempts. The score of a rollout in progress needs nothing else. */
 export interface ScoreSums {
   tasks: number
   attempts: number
@@ -12,7 +12,7 @@ export interface ScoreSums {
 
 export const NO_SCORE: ScoreSums = { tasks: 0, attempts: 0, sum: 0, squares: 0 }
 
-/** @param sign −1 takes a task away that is played again */
+/** @param sign −1 removes a task that is played again */
 export function addTask(
   sums: ScoreSums,
   { resolved, valid }: { resolved: number; valid: number },
@@ -29,8 +29,8 @@ export function addTask(
 }
 
 /**
- * pass@1 so far with its interval: exact for one attempt a task, Student's t over tasks for several. Reports add a bootstrap, so theirs
- * may be wider.
+ * Returns pass@1 so far with its interval: exact for one attempt per task, Student's t over tasks for several. Reports add a bootstrap,
+ * so their interval may be wider.
  * @returns null before the first graded task
  */
 export function scoreSoFar(sums: ScoreSums, level = 0.95): (Interval & { mean: number; tasks: number }) | null {
@@ -41,7 +41,7 @@ export function scoreSoFar(sums: ScoreSums, level = 0.95): (Interval & { mean: n
     return { mean, tasks, ...exactInterval({ successes: Math.round(sum), trials: tasks, level }) }
   }
   const tail = (1 - level) / 2
-  // Rounding may leave a trace of a spread that is none.
+  // Rounding may leave a tiny spread where there is none.
   const spread = Math.max(0, squares - (sum * sum) / tasks)
   if (tasks === 1 || spread < 1e-9) {
     const missed = 1 - tail ** (1 / tasks)

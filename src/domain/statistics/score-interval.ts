@@ -13,14 +13,14 @@ import { countResolved } from './statistics.ts'
 
 export interface ScoreInterval {
   interval: Interval
-  /** The part that resampling alone gives. */
+  /** The interval from resampling alone. */
   bootstrap: Interval
 }
 
 /**
- * The interval that reports show and that thresholds read. A percentile bootstrap alone is too narrow for few tasks, and has no
- * width at all when every task went the same way: three of three would "prove" a score of 1. So it is widened to what holds for
- * small samples: one attempt a task to the exact binomial interval, several attempts to Student's t over tasks.
+ * Returns the interval that reports show and thresholds read. A percentile bootstrap alone is too narrow for few tasks, and has no
+ * width if every task went the same way: three of three would "prove" a score of 1. It is therefore widened to an interval that is
+ * valid for small samples: the exact binomial interval for one attempt per task, Student's t over tasks for several.
  * @returns null for no tasks
  */
 export function scoreInterval({ level = 0.95, ...input }: BootstrapInput<ClusteredOutcomes>): ScoreInterval | null {
@@ -39,8 +39,8 @@ export function scoreInterval({ level = 0.95, ...input }: BootstrapInput<Cluster
 }
 
 /**
- * The interval of after − before. One attempt a side is widened to the exact interval of how discordant tasks split, so that it
- * never proves what McNemar's exact test does not.
+ * Returns the interval of after − before. With one attempt per side it is widened to the exact interval of the split of discordant
+ * tasks, so that it never proves what McNemar's exact test does not.
  * @returns null for no tasks
  */
 export function differenceInterval({ level = 0.95, ...input }: BootstrapInput<PairedOutcomes>): Interval | null {
@@ -57,7 +57,7 @@ export function differenceInterval({ level = 0.95, ...input }: BootstrapInput<Pa
   return widest(bootstrap, small)
 }
 
-/** Given how many tasks differ, which side each fell on is Binomial. */
+/** Given how many tasks differ, the number on each side is binomial. */
 function splitInterval({
   tasks,
   discordant,
@@ -74,9 +74,9 @@ function splitInterval({
 }
 
 /**
- * Student's t for a mean of independent values. Without any spread t has no width: then the interval leaves room for the share
- * of unlike tasks that a sample of this size may well miss, (1 − share)^n = (1 − level) / 2.
- * @param range what a value can be at all; null = anything, and no width without spread
+ * Student's t for a mean of independent values. Without any spread t has no width; the interval then leaves room for the share of
+ * unlike tasks that a sample of this size may well miss, (1 − share)^n = (1 − level) / 2.
+ * @param range possible range of a value; null for unbounded, with no width without spread
  */
 export function meanInterval({
   values,

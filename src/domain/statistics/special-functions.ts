@@ -1,4 +1,4 @@
-/** What closed-form intervals need and JavaScript lacks. Compared with SciPy to 1e-9 in `reference-statistics.test.ts`. */
+/** Functions for closed-form intervals that JavaScript lacks. Compared with SciPy to 1e-9 in `reference-statistics.test.ts`. */
 
 /** Lanczos, g = 7, nine terms: about 15 digits for x > 0. */
 const LANCZOS = [
@@ -15,17 +15,17 @@ export function logGamma(x: number): number {
   return 0.5 * Math.log(2 * Math.PI) + (shifted + 0.5) * Math.log(base) - base + Math.log(series)
 }
 
-/** Smallest number that still divides: keeps the continued fraction from a division by nothing. */
+/** Smallest number that can still be divided by. It keeps the continued fraction from dividing by zero. */
 const TINY = 1e-300
 const CONVERGED = 1e-16
-/** It converges in about √max(a, b) terms: enough for a hundred million. */
+/** It converges in about √max(a, b) terms, so this suffices for a hundred million. */
 const MOST_TERMS = 20_000
 
 /** I_x(a, b): the distribution function of Beta(a, b), for a, b > 0 and 0 ≤ x ≤ 1. */
 export function regularizedBeta({ x, a, b }: { x: number; a: number; b: number }): number {
   if (x <= 0) return 0
   if (x >= 1) return 1
-  // The fraction converges fast on this side only; the other follows by symmetry.
+  // The fraction converges quickly on this side only; the other side follows by symmetry.
   if (x > (a + 1) / (a + b + 2)) return 1 - regularizedBeta({ x: 1 - x, a: b, b: a })
   const front = Math.exp(logGamma(a + b) - logGamma(a) - logGamma(b) + a * Math.log(x) + b * Math.log1p(-x)) / a
   return front * betaFraction(x, a, b)
@@ -64,7 +64,7 @@ export function studentQuantile({ probability, freedom }: { probability: number;
   return Math.sqrt((freedom * share) / (1 - share))
 }
 
-/** Beyond this the series of the error function has nothing left to add. */
+/** Beyond this the series of the error function adds nothing. */
 const FARTHEST = 9
 
 /** The z that a standard normal variable stays below with this probability, 0 < probability < 1. */

@@ -6,7 +6,7 @@ export interface TaskOutcomes {
   outcomes: readonly (0 | 1)[]
 }
 
-/** Mean of one number a task, and its standard error clustered by task (0 for one task). */
+/** Mean of one number per task, and its standard error clustered by task (0 for one task). */
 export interface TaskMean {
   mean: number
   sem: number
@@ -15,22 +15,22 @@ export interface TaskMean {
 
 export interface PassAt1 {
   mean: number
-  /** The error that is printed: over runs where there are runs, else over tasks; `semOver` says which. */
+  /** The error that is printed: over runs if possible, otherwise over tasks; `semOver` says which. */
   sem: number
   /** `runs`: every task has the same number k ≥ 2 of attempts, as leaderboards print it. */
   semOver: 'runs' | 'tasks'
-  /** Sd over the k runs / √k; null for k = 1 or unequal k. Leaves out which tasks were drawn. */
+  /** Sd over the k runs / √k; null for k = 1 or unequal k. It ignores the randomness of the drawn tasks. */
   runSem: number | null
-  /** Sd of the task means / √tasks, divisor n − 1: clustered by task, so it covers the drawing of tasks too. */
+  /** Sd of the task means / √tasks, divisor n − 1: clustered by task, so it includes the randomness of the drawn tasks. */
   taskSem: number
   tasks: number
-  /** Attempts counted, over all tasks. */
+  /** Number of counted attempts over all tasks. */
   attempts: number
 }
 
 /**
  * Mean over tasks of the share resolved, so that a task that lost an attempt weighs as much as the others. A task that lost all
- * of them has no share: the caller counts it.
+ * attempts has no share, and the caller counts it.
  */
 export function passAt1(all: readonly TaskOutcomes[]): PassAt1 {
   const tasks = all.filter(({ outcomes }) => outcomes.length > 0)
@@ -54,21 +54,21 @@ function semOverRuns(tasks: readonly TaskOutcomes[]): number | null {
   return standardError(Array.from({ length: runs }, (_, run) => mean(tasks.map(({ outcomes }) => outcomes[run] ?? 0))))
 }
 
-/** Mean over tasks of any number, such as turns: attempts of one task are one observation. Tasks without a value are left out. */
+/** Mean over tasks of any number, such as turns. Attempts of one task are one observation. Tasks without a value are left out. */
 export function meanOverTasks(values: readonly (readonly number[])[]): TaskMean {
   const means = values.filter((ofTask) => ofTask.length > 0).map(mean)
   return { mean: mean(means), sem: standardError(means), tasks: means.length }
 }
 
 /**
- * Chance that at least one of k attempts resolves, unbiased: 1 − C(n−c, k) / C(n, k), averaged over tasks.
- * @returns null when a task has fewer than k attempts (undefined there)   @see arXiv 2107.03374
+ * Probability that at least one of k attempts resolves, unbiased: 1 − C(n−c, k) / C(n, k), averaged over tasks.
+ * @returns null if a task has fewer than k attempts (undefined there)   @see arXiv 2107.03374
  */
 export function passAtK({ tasks, k }: { tasks: readonly TaskOutcomes[]; k: number }): TaskMean | null {
   return averageOverTasks(tasks, k, (attempts, resolved) => 1 - drawAll(attempts - resolved, attempts, k))
 }
 
-/** Chance that all of k attempts resolve: C(c, k) / C(n, k), averaged over tasks; null as in `passAtK`. */
+/** Probability that all of k attempts resolve: C(c, k) / C(n, k), averaged over tasks; null as in `passAtK`. */
 export function passHatK({ tasks, k }: { tasks: readonly TaskOutcomes[]; k: number }): TaskMean | null {
   return averageOverTasks(tasks, k, (attempts, resolved) => drawAll(resolved, attempts, k))
 }
@@ -99,7 +99,7 @@ export interface FlakyTask {
   attempts: number
 }
 
-/** Tasks that the same policy both resolved and did not: those nearest to one half first, where chance is largest. */
+/** Tasks that the same policy sometimes resolved and sometimes did not, those nearest to one half first, where randomness is largest. */
 export function flakyTasks(tasks: readonly TaskOutcomes[]): FlakyTask[] {
   const centre = ({ resolved, attempts }: FlakyTask): number => Math.abs(resolved / attempts - 0.5)
   return tasks
@@ -109,10 +109,10 @@ export function flakyTasks(tasks: readonly TaskOutcomes[]): FlakyTask[] {
 }
 
 export interface PairedDifference extends TaskMean {
-  /** Tasks where the share went up, and where it went down. */
+  /** Number of tasks whose share went up, and down. */
   better: number
   worse: number
-  /** Tasks that only one side has: left out, because a difference needs both. */
+  /** Tasks of only one side, which are left out because a difference needs both. */
   unpaired: number
 }
 

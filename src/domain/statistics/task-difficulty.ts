@@ -11,7 +11,7 @@ import { type Reselection, type ReselectInput, reselectPool, type TaskRecord } f
 export interface PlayedTask {
   record: EpisodeRecord
   rowHash: string
-  /** Of the recipe that the episode was played by. */
+  /** From the recipe that the episode was played with. */
   unaudited: UnauditedRewards
 }
 
@@ -19,12 +19,12 @@ export interface PlayedTask {
 export interface TaskDifficulty {
   taskId: string
   rowHash: string
-  /** Graded attempts; what infrastructure lost is none. */
+  /** Graded attempts; those lost to infrastructure do not count. */
   attempts: number
-  /** Attempts that were paid: tests passed, not by a suspected hack, and an audit agreed. */
+  /** Paid attempts: tests passed, no suspected hack, and an audit agreed. */
   resolved: number
   rate: number
-  /** Wilson's, 95 %; all of 0 … 1 without an attempt. */
+  /** Wilson's interval, 95 %; 0 … 1 without an attempt. */
   interval: Interval
   /** Episodes without an outcome. */
   lost: number
@@ -34,7 +34,7 @@ export interface TaskDifficulty {
 
 const LEVEL = 0.95
 
-/** One entry for each task and row, by task id. The same episode given twice counts once; repeats under other ids all count. */
+/** Returns one entry for each task and row, by task id. The same episode given twice counts once; repeats under other ids all count. */
 export function mergeAttempts(played: readonly PlayedTask[]): TaskDifficulty[] {
   const unique = [...new Map(played.map((one) => [one.record.episode, one])).values()]
   const groups = Map.groupBy(unique, ({ record, rowHash }) => `${record.taskId}\n${rowHash}`)
@@ -59,7 +59,7 @@ function describeGroup(group: readonly PlayedTask[]): TaskDifficulty {
   }
 }
 
-/** Success of a curation rule: the tests passed and that is paid, not the shaped reward. */
+/** Success for a curation rule: the tests passed and the success is paid, whatever the shaped reward. */
 function isSolved({ record, unaudited }: PlayedTask): boolean {
   return paymentOf(record, unaudited) === 'paid'
 }
@@ -68,7 +68,7 @@ function byTask(a: TaskDifficulty, b: TaskDifficulty): number {
   return compareText(a.taskId, b.taskId) || compareText(a.rowHash, b.rowHash)
 }
 
-/** What a later stage's rule reads. */
+/** The records that a later stage's rule reads. */
 export function taskRecordsOf(records: readonly EpisodeRecord[], unaudited: UnauditedRewards): TaskRecord[] {
   const played = records.map((record) => ({ record, rowHash: '', unaudited }))
   return mergeAttempts(played).map(({ taskId, resolved, attempts }) => ({ taskId, resolved, attempts }))
@@ -76,7 +76,7 @@ export function taskRecordsOf(records: readonly EpisodeRecord[], unaudited: Unau
 
 export type CurationDecision = 'kept' | Reselection['dropped'][number]['reason']
 
-/** The rule for each entry by itself: two rows under one id are two tasks. */
+/** Applies the rule to each entry separately, because two rows with one id are two tasks. */
 export function curate(
   tasks: readonly TaskDifficulty[],
   rule: ReselectInput['rule'],

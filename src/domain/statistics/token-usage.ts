@@ -4,9 +4,9 @@ import type { TokenUsage } from '../../contracts/policy.types.ts'
 type CountedAction = Pick<ActionRecord, 'promptDelta' | 'ids' | 'chat'>
 
 /**
- * Tokens read and written over all samples of an episode: each sample reads the whole conversation before it. Ids are counted, a chat
- * endpoint's own counts are summed; nothing is estimated.
- * @returns null where an endpoint reported no counts; `cachedTokens` null where it did not report those
+ * Counts tokens read and written over all samples of an episode, each of which reads the whole conversation before it. Ids are counted,
+ * a chat endpoint's own counts are summed, and nothing is estimated.
+ * @returns null if an endpoint reported no counts; `cachedTokens` is null if it did not report those
  */
 export function usageOf(actions: readonly CountedAction[]): TokenUsage | null {
   let context = 0
@@ -24,12 +24,12 @@ export function usageOf(actions: readonly CountedAction[]): TokenUsage | null {
   return total
 }
 
-/** A server of tokens does not say what its prefix cache saved. */
+/** A token server does not report what its prefix cache saved. */
 function countIds(context: number, ids: readonly number[]): TokenUsage {
   return { promptTokens: context, cachedTokens: null, completionTokens: ids.length }
 }
 
-/** Tokens of the context after the last of these turns; null where an endpoint did not count. */
+/** Number of context tokens after the last of these turns; null if an endpoint did not report counts. */
 export function contextOf(actions: readonly CountedAction[]): number | null {
   const last = actions.at(-1)
   if (last?.chat !== undefined) {

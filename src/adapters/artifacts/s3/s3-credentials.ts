@@ -1,4 +1,4 @@
-/** The only importer of the AWS packages: keys by the chain that every S3 program of this machine uses. */
+/** The only importer of the AWS packages. It obtains keys through the chain that every S3 program on this machine uses. */
 import { defaultProvider } from '@aws-sdk/credential-provider-node'
 import { needsPerson } from './s3-errors.ts'
 
@@ -8,13 +8,14 @@ export interface S3Credentials {
   sessionToken?: string
 }
 
-/** @param options `renew`: what was given before has expired, whatever it says itself */
+/** @param options `renew` means that the previous credentials were refused as expired, whatever their stated expiry */
 export type CredentialSource = (options: { renew: boolean }) => Promise<S3Credentials>
 
-/** A metadata service that does not answer must not hold up a worker for longer than its store may. */
+/** A silent metadata service must not delay a worker for longer than its store may. */
 const ANSWER_MS = 15_000
 
-/** Variables, profile files with SSO and assumed roles, web identity, container and instance roles, in the order of the AWS SDKs. */
+/** Tries variables, profile files with SSO and assumed roles, web identity, container and instance roles, in the order of the AWS
+ *  SDKs. */
 export function credentialChain(): CredentialSource {
   const provide = defaultProvider({ timeout: 2_000, maxRetries: 2 })
   return async ({ renew }) => {
@@ -34,7 +35,7 @@ export function credentialChain(): CredentialSource {
   }
 }
 
-/** The chain names places, never values. The cause stays out: it may hold the answer of a metadata service. */
+/** The chain's message names sources and never values. The cause is omitted, because it may contain the answer of a metadata service. */
 function firstLine(cause: unknown): string {
   return (cause instanceof Error ? cause.message : String(cause)).split('\n')[0]?.slice(0, 200) ?? ''
 }

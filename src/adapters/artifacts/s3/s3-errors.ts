@@ -3,35 +3,35 @@ import { textOf } from './s3-xml.ts'
 
 type Facts = Record<string, string | number | boolean | null>
 
-/** The store is away, or says that it will be back: worth another try. */
+/** The store is unreachable or reports a temporary failure, so a retry may succeed. */
 export function unavailable(message: string, details: Facts = {}): LonghaulError {
   return new LonghaulError({ code: 'Artifact.Unavailable', message, details })
 }
 
-/** No retry helps until an operator changes something. A run under way waits for that as for any outage. */
+/** No retry helps until an operator changes something. A run in progress waits for that as it does during an outage. */
 export function needsPerson(message: string, details: Facts = {}): LonghaulError {
   return unavailable(message, { ...details, operator: true })
 }
 
 interface NoS3Input {
-  /** Origin of its address. */
+  /** Origin of the server's address. */
   server: string
   got: string
   facts?: Facts
 }
 
-/** A web server, a proxy or a page to sign in answers in its place. */
+/** The error for an answer that is not from S3, but from a web server, a proxy or a login page. */
 export function noS3({ server, got, facts = {} }: NoS3Input): LonghaulError {
   return needsPerson(
-    `Expected an S3 server at ${server}, got ${got}: correct AWS_ENDPOINT_URL_S3, or see what stands in between`,
+    `Expected an S3 server at ${server}, got ${got}: correct AWS_ENDPOINT_URL_S3, or check for a proxy in between`,
     facts,
   )
 }
 
-const UNKNOWN_AUTHORITY = 'is of an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS'
+const UNKNOWN_AUTHORITY = 'is from an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS'
 const NO_TLS = 'speaks no TLS: write http:// in AWS_ENDPOINT_URL_S3, or the port that does'
 
-/** What ends a TLS handshake until an operator changes something, by the code of Node. */
+/** TLS handshake failures that only an operator can fix, by Node's error code. */
 const TLS_FAULTS: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: 'has a certificate that has expired: renew it',
   CERT_NOT_YET_VALID: 'has a certificate that is not valid yet: compare the clocks',
@@ -46,13 +46,13 @@ const TLS_FAULTS: Readonly<Record<string, string>> = {
 }
 
 interface FailedConnectionInput {
-  /** Of Node, or a text. */
+  /** Node's error code, or a text. */
   got: string
   server: string
   facts: Facts
 }
 
-/** @returns whether another try may succeed without an operator, beside the error */
+/** @returns the error, and whether a retry may succeed without an operator */
 export function failedConnection({ got, server, facts }: FailedConnectionInput): {
   error: LonghaulError
   mayPass: boolean
@@ -67,7 +67,7 @@ export function failedConnection({ got, server, facts }: FailedConnectionInput):
   return { error: unavailable(message, { ...facts, server }), mayPass: true }
 }
 
-/** The error with which a worker refuses to start, instead of waiting for an operator. */
+/** Converts an error into the one with which a worker refuses to start, because a start does not wait for an operator. */
 export function asStartError(error: unknown): unknown {
   if (!isLonghaulError(error) || error.details['operator'] !== true) return error
   return new LonghaulError({ code: 'Config.Invalid', message: error.message, cause: error })
@@ -76,7 +76,7 @@ export function asStartError(error: unknown): unknown {
 const BODY_CHARACTERS = 4_000
 const TEXT_CHARACTERS = 200
 
-/** Code and message of an answer: the rest of it may repeat the request, its signature and the name of the key. */
+/** Returns code and message of an answer. The rest of it may repeat the request, its signature and the name of the key. */
 export function readRefusal(body: Uint8Array): { code: string; message: string } {
   const xml = Buffer.from(body.subarray(0, BODY_CHARACTERS)).toString('utf8')
   return {
@@ -87,21 +87,21 @@ export function readRefusal(body: Uint8Array): { code: string; message: string }
 
 interface RefusalInput {
   status: number
-  /** Empty where the answer holds no error document of S3. */
+  /** Empty if the answer holds no S3 error document. */
   code: string
   message: string
   store: string
   key: string
   region: string
   server: string
-  /** S3 describes each error, except to HEAD. */
+  /** S3 describes every error, except in answers to HEAD. */
   hasText: boolean
 }
 
-/** The error for an answer that repetition does not change. */
+/** The error for an answer that a retry does not change. */
 export function refusalOf({ status, code, message, store, key, region, server, hasText }: RefusalInput): LonghaulError {
   const facts = { store, key, status, code }
-  if (hasText && code === '') return noS3({ server, got: `${status} without an error of S3`, facts })
+  if (hasText && code === '') return noS3({ server, got: `${status} without an S3 error document`, facts })
   const said = message === '' ? code : `${code}: ${message}`
   if (code === 'NoSuchBucket')
     return needsPerson(
@@ -120,8 +120,8 @@ export function refusalOf({ status, code, message, store, key, region, server, h
     )
   if ((status >= 300 && status < 400) || code === 'AuthorizationHeaderMalformed')
     return needsPerson(
-      `Expected the bucket of the artifact store in region ${region}, it is elsewhere (${said}): set AWS_REGION`,
+      `Expected the bucket of the artifact store in region ${region}, but it is elsewhere (${said}): set AWS_REGION`,
       facts,
     )
-  return needsPerson(`Expected the artifact store to accept a request, it answered ${status} (${said})`, facts)
+  return needsPerson(`Expected the artifact store to accept a request, but it answered ${status} (${said})`, facts)
 }

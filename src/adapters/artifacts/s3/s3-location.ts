@@ -1,20 +1,20 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { checkKey } from '../store-rules.ts'
 
-/** Where a bucket is and how its addresses are formed. */
+/** Where a bucket is, and how its addresses are formed. */
 export interface S3Location {
   bucket: string
   /** Empty, or ending with a slash. */
   prefix: string
   region: string
-  /** Of the bucket: requests go to `<base>/<encoded key>`. */
+  /** Base address of the bucket: requests go to `<base>/<encoded key>`. */
   base: string
 }
 
 const SCHEME = /^([A-Za-z][A-Za-z0-9+.-]{0,30}):\/\//
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/
 
-/** True for `s3://…`; false for a directory. @throws LonghaulError `Config.Invalid` for any other address */
+/** Returns true for `s3://…` and false for a directory. @throws LonghaulError `Config.Invalid` for any other address */
 export function namesBucket(text: string): boolean {
   const scheme = SCHEME.exec(text)?.[1]
   if (scheme === undefined) return false
@@ -23,9 +23,9 @@ export function namesBucket(text: string): boolean {
 }
 
 /**
- * `s3://bucket/prefix`, with the endpoint and region from the variables that every S3 program reads. Without an endpoint it is
- * Amazon's own; with one the bucket is part of the path, as other servers expect it.
- * @throws LonghaulError `Config.Invalid`; never with the text in it, which may hold a key by mistake
+ * Parses `s3://bucket/prefix`, with the endpoint and region from the variables that every S3 program reads. Without an endpoint the
+ * address is Amazon's. With one, the bucket is part of the path, as other servers expect it.
+ * @throws LonghaulError `Config.Invalid`; never with the text in it, which may contain a key by mistake
  */
 export function parseS3Location(text: string, env: NodeJS.ProcessEnv = process.env): S3Location {
   const rest = text.slice('s3://'.length).replace(/\/+$/, '')
@@ -43,7 +43,7 @@ export function parseS3Location(text: string, env: NodeJS.ProcessEnv = process.e
 function baseOf({ bucket, region, endpoint }: { bucket: string; region: string; endpoint: string | null }): string {
   if (endpoint === null) {
     const host = `s3.${region}.amazonaws.com${region.startsWith('cn-') ? '.cn' : ''}`
-    // A certificate covers one label below the host.
+    // A wildcard certificate covers only one label below the host.
     return bucket.includes('.') ? `https://${host}/${bucket}` : `https://${bucket}.${host}`
   }
   let url: URL
@@ -56,7 +56,7 @@ function baseOf({ bucket, region, endpoint }: { bucket: string; region: string; 
   return `${url.origin}${url.pathname.replace(/\/$/, '')}/${bucket}`
 }
 
-/** Each segment as the signature wants it: everything but unreserved characters as %XX. */
+/** Encodes each segment as the signature requires: everything except unreserved characters as %XX. */
 export function encodeKey(key: string): string {
   return key.split('/').map(encodeText).join('/')
 }

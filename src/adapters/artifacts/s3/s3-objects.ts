@@ -1,4 +1,4 @@
-/** Objects of a bucket: written if absent, read whole, removed. Long ones in parts. */
+/** Objects of a bucket: create if absent, read, remove. Long objects are transferred in parts. */
 import { createHash } from 'node:crypto'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { createSlots } from '../../../platform/limiter.ts'
@@ -6,9 +6,9 @@ import { unavailable } from './s3-errors.ts'
 import type { S3Answer, SendS3 } from './s3-requests.ts'
 import { escapeXml, listedTexts, textOf, textsOf, unescapeXml } from './s3-xml.ts'
 
-/** What one request carries: at the least rate of `s3-requests.ts` it takes 16 seconds. Also the step of reading. */
+/** Size of one request's body, and of one ranged read. At the minimum rate of `s3-requests.ts` it takes 16 seconds. */
 export const PART_BYTES = 16 * 2 ** 20
-/** Parts that are sent at once; each is held in memory. */
+/** Number of parts that are sent concurrently; each is held in memory. */
 const PARTS_AT_ONCE = 4
 const MAX_PARTS = 10_000
 
@@ -20,25 +20,25 @@ export interface CreateObjectInput {
   name: string
   bytes: Uint8Array
   sha256: string
-  /** Distinguishes this write from one of the same bytes by another writer. */
+  /** Distinguishes this write from another writer's write of the same bytes. */
   writer: string
 }
 
 export interface StoredObject {
   bytes: Buffer
-  /** As its writer said it; null for an object that is not ours. */
+  /** As stated by its writer; null for an object that Longhaul did not write. */
   sha256: string | null
   writer: string | null
 }
 
 export interface Objects {
-  /** `created`: false where the name was taken, perhaps by a try of ours whose answer was lost. */
+  /** `created` is false if the name was taken, possibly by our own try whose answer was lost. */
   create(input: CreateObjectInput): Promise<{ created: boolean; lost: number }>
-  /** As `create` sends long objects, whatever the length: the server alone says whether the name is taken. */
+  /** Sends in parts like `create` does for long objects, whatever the length. Only the server decides whether the name is taken. */
   createInParts(input: CreateObjectInput): Promise<{ created: boolean; lost: number }>
   get(name: string): Promise<StoredObject | null>
   removeAll(names: readonly string[]): Promise<void>
-  /** Ends uploads below a prefix that were begun before `before`: parts of them are paid for and never listed. */
+  /** Aborts uploads below a prefix that began before `before`. Their parts are billed and never listed. */
   endUnfinished(input: { prefix: string; before: Date }): Promise<number>
 }
 
@@ -80,15 +80,18 @@ export function createObjects(send: SendS3): Objects {
       const answer = await send({
         method: 'POST',
         query: { delete: '' },
-        // The one request that S3 refuses without a checksum of its own.
+        // The only request for which S3 requires a checksum.
         headers: { 'content-md5': createHash('md5').update(body).digest('base64'), 'content-type': 'application/xml' },
         body,
       })
       const failed = textOf(answer.body.toString('utf8'), 'Error')
       if (failed === null) return
-      throw unavailable(`Expected the artifact store to remove objects, it says ${textOf(failed, 'Code') ?? 'no'}`, {
-        key: textOf(failed, 'Key'),
-      })
+      throw unavailable(
+        `Expected the artifact store to remove objects, but it says ${textOf(failed, 'Code') ?? 'no'}`,
+        {
+          key: textOf(failed, 'Key'),
+        },
+      )
     },
     async endUnfinished({ prefix, before }) {
       const answer = await send({ method: 'GET', query: { uploads: '', prefix } })
@@ -106,7 +109,7 @@ export function createObjects(send: SendS3): Objects {
   }
 }
 
-/** Null where there is no such object. */
+/** Returns null if the object does not exist. */
 async function readRange(
   send: SendS3,
   { name, from, etag = null }: { name: string; from: number; etag?: string | null },
@@ -119,13 +122,13 @@ async function readRange(
     isWhole: ({ headers, body }) => body.length === rangeLength(headers, body.length),
   })
   if (answer.status === 404) return null
-  // An empty object has no first byte.
+  // An empty object has no first byte, so S3 refuses the range.
   if (answer.status === 416) return { ...answer, body: Buffer.alloc(0) }
   if (answer.status !== TAKEN) return answer
-  throw unavailable('Expected an object of the artifact store to stay as it is while it is read', { key: name })
+  throw unavailable('Expected an object of the artifact store not to change while it is read', { key: name })
 }
 
-/** Of `bytes 0-9/18`; a server without ranges sends everything and says none. */
+/** Parses `bytes 0-9/18`. A server without ranges sends the whole object and omits the header. */
 function rangeLength(headers: Headers, otherwise: number): number {
   const [, first, last] = /^bytes (\d{1,20})-(\d{1,20})\//.exec(headers.get('content-range') ?? '') ?? []
   return first === undefined || last === undefined ? otherwise : Number(last) - Number(first) + 1
@@ -145,11 +148,12 @@ async function createLong(send: SendS3, input: CreateObjectInput): Promise<{ cre
       details: { key: name, bytes: bytes.byteLength },
     })
   const head = await send({ method: 'HEAD', key: name, expected: [404] })
-  // Not for safety: the parts of a name that is taken need not be sent.
+  // Only an optimisation: if the name is taken, the parts need not be sent.
   return head.status === 404 ? createInParts(send, input) : { created: false, lost: head.lost }
 }
 
-/** All parts, then one conditional request that makes the object: until then there is none, and after a failure no part stays. */
+/** Sends all parts, then one conditional request that creates the object. Until then there is no object, and a failure leaves no
+ *  parts. */
 async function createInParts(
   send: SendS3,
   { name, bytes, sha256, writer }: CreateObjectInput,
@@ -163,7 +167,8 @@ async function createInParts(
   })
   const written = textOf(begun.body.toString('utf8'), 'UploadId')
   const id = written === null ? null : unescapeXml(written)
-  if (id === null) throw unavailable('Expected the artifact store to begin an upload, it named none', { key: name })
+  if (id === null)
+    throw unavailable('Expected the artifact store to begin an upload, but it returned no upload id', { key: name })
   try {
     const etags = await sendParts(send, { name, id, bytes, count })
     const parts = etags.map(
@@ -175,23 +180,23 @@ async function createInParts(
       query: { uploadId: id },
       headers: { 'if-none-match': '*', 'content-type': 'application/xml' },
       body: Buffer.from(`<CompleteMultipartUpload>${parts.join('')}</CompleteMultipartUpload>`),
-      // 404: the upload is over, which an answer that was lost has said.
+      // 404: the upload has ended, and the answer that said so was lost.
       expected: [TAKEN, 404],
     })
     const isMade = done.status === 200 && !done.body.includes('<Error>')
     if (isMade) return { created: true, lost: done.lost }
     if (done.status === 200)
-      throw unavailable('Expected the artifact store to finish an upload, it did not', { key: name })
+      throw unavailable('Expected the artifact store to finish an upload, but it did not', { key: name })
     await abort(send, name, id)
     return { created: false, lost: done.lost + (done.status === 404 ? 1 : 0) }
   } catch (error) {
-    // Its failure says nothing that the first one does not, and a sweep ends what stays.
+    // A failure of the abort adds no information, and a later sweep aborts the upload.
     await abort(send, name, id).catch(() => undefined)
     throw error
   }
 }
 
-/** One failed part stops those that have not begun; those on their way are awaited, so that none arrives after the abort. */
+/** A failed part stops those that have not begun. Parts in flight are awaited, so that none arrives after the abort. */
 async function sendParts(
   send: SendS3,
   { name, id, bytes, count }: { name: string; id: string; bytes: Uint8Array; count: number },

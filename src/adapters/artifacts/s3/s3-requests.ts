@@ -1,4 +1,5 @@
-/** The only importer of `aws4fetch`: signed requests to one bucket, each with its deadline, repeated while the store is away. */
+/** The only importer of `aws4fetch`. It sends signed requests to one bucket, each with a deadline, and retries while the store is
+ *  unavailable. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { AwsV4Signer } from 'aws4fetch'
 import { isLonghaulError, type LonghaulError } from '../../../contracts/errors.ts'
@@ -10,15 +11,15 @@ import { encodeKey, encodeText, type S3Location } from './s3-location.ts'
 
 export interface S3Request {
   method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE'
-  /** With the prefix of the store; empty for the bucket itself. */
+  /** Includes the prefix of the store; empty for the bucket itself. */
   key?: string
-  /** An empty value is a bare name, as in `?uploads`. */
+  /** An empty value gives a bare name, as in `?uploads`. */
   query?: Record<string, string>
   headers?: Record<string, string>
   body?: Uint8Array
-  /** Statuses beside 2xx that are answers to the caller and not failures. */
+  /** Statuses other than 2xx that are answers and not failures. */
   expected?: readonly number[]
-  /** False for an answer that must have been cut, though its length is what it says: it is asked for again. */
+  /** Returns false for an answer that must have been truncated although its length is correct. It is requested again. */
   isWhole?: (answer: Pick<S3Answer, 'headers' | 'body'>) => boolean
 }
 
@@ -26,7 +27,7 @@ export interface S3Answer {
   status: number
   headers: Headers
   body: Buffer
-  /** Requests before this one whose answer was lost: what they did is not known. */
+  /** Number of earlier tries whose answer was lost, so that their effect is unknown. */
   lost: number
 }
 
@@ -35,25 +36,25 @@ export type SendS3 = (request: S3Request) => Promise<S3Answer>
 export interface S3RequestsOptions {
   location: S3Location
   credentials: CredentialSource
-  /** For messages. */
+  /** Used in messages. */
   store: string
-  /** Whether what an operator must change is waited for like an outage, or said at once. @default false */
+  /** Whether a fault that an operator must fix is waited for like an outage or thrown at once. @default false */
   waitsForOperator?: boolean
-  /** After this long one operation gives up. @default 40_000: activities of a minute then fail with the store's name */
+  /** Limit of one operation including retries. @default 40_000, so that activities of a minute fail with the store's name */
   giveUpAfterMs?: number
-  /** One try of an operation without a body. @default 10_000 */
+  /** Limit of one try of an operation without a body. @default 10_000 */
   answerMs?: number
   onTransientError?: (error: LonghaulError) => void
 }
 
 const FIRST_PAUSE_MS = 100
 const LONGEST_PAUSE_MS = 5_000
-/** Below this a connection is not slow but broken; added to the time of a try by its bytes. */
+/** A connection below this rate counts as broken. The limit of a try grows with its bytes at this rate. */
 const LEAST_BYTES_PER_SECOND = 2 ** 20
-/** Sockets of a process: a run with 100 episodes writes their turns side by side. */
+/** Maximum sockets of a process. A run with 100 episodes writes their turns concurrently. */
 const REQUESTS_AT_ONCE = 64
 const RETRIED = new Set([408, 425, 429, 500, 502, 503, 504])
-/** Statuses after which another try may succeed. */
+/** Statuses after which a retry may succeed. */
 const RETRIED_CODES = new Set([
   'RequestTimeout',
   'SlowDown',
@@ -68,7 +69,7 @@ const EXPIRED_CODES = new Set(['ExpiredToken', 'TokenRefreshRequired'])
 type Outcome =
   | { answer: S3Answer }
   | { retry: LonghaulError; afterMs?: number; isLost: boolean }
-  /** An operator must change something; `expired`: unless other credentials are there by now. */
+  /** An operator must change something. `expired` means that renewed credentials may help. */
   | { refused: LonghaulError; expired: boolean }
 
 /** @throws LonghaulError `Artifact.Unavailable` */
@@ -87,7 +88,7 @@ export function createS3Requests({
 
   const sign = async (request: S3Request, given: S3Credentials): Promise<Awaited<ReturnType<AwsV4Signer['sign']>>> => {
     const { body = new Uint8Array() } = request
-    // One day of keys: the map would grow by one entry a day and credential.
+    // Each entry holds one day's key of a credential, so the map would grow daily.
     if (signingKeys.size > 8) signingKeys.clear()
     const signed = await new AwsV4Signer({
       ...given,
@@ -98,7 +99,7 @@ export function createS3Requests({
       region: location.region,
       cache: signingKeys,
     }).sign()
-    // Not signed: proxies change it. A compressed answer would have another length than the stored bytes.
+    // Not signed, because proxies change it. A compressed answer would differ in length from the stored bytes.
     signed.headers.set('accept-encoding', 'identity')
     return signed
   }
@@ -137,7 +138,7 @@ export function createS3Requests({
         const noBucket = response.status === 404 && readRefusal(body).code === 'NoSuchBucket'
         if (response.ok && request.isWhole?.({ headers: response.headers, body }) === false)
           return {
-            retry: unavailable('Expected a whole answer of the artifact store, got a part of one', facts),
+            retry: unavailable('Expected a complete answer from the artifact store, got a truncated one', facts),
             isLost: true,
           }
         if (!noBucket) return { answer: { status: response.status, headers: response.headers, body, lost: tries.lost } }
@@ -165,7 +166,7 @@ export function createS3Requests({
       }
       const error = 'refused' in outcome ? outcome.refused : outcome.retry
       if ('refused' in outcome && !waitsForOperator) throw error
-      // An operator may have renewed what a role or a file gives.
+      // An operator may have renewed the credentials of a role or a file.
       renewed ||= 'refused' in outcome
       onTransientError(error)
       if ('retry' in outcome && outcome.isLost) lost += 1
@@ -198,7 +199,7 @@ interface Deadline {
   stop(): void
 }
 
-/** The beginning of an answer and its body have a deadline each. */
+/** Sets one deadline for the beginning of an answer and another for its body. */
 function startDeadline(ms: number): Deadline {
   const controller = new AbortController()
   const arm = (after: number) => setTimeout(() => controller.abort(), Math.max(1, after))
@@ -226,13 +227,13 @@ function judgeRefusal(
   const { store, key } = facts
   if (RETRIED.has(status) || RETRIED_CODES.has(refusal.code)) {
     const said = refusal.code === '' ? '' : ` ${refusal.code}`
-    const retry = unavailable(`Expected the artifact store to answer, it says ${status}${said}`, { store, key })
+    const retry = unavailable(`Expected the artifact store to answer, but it says ${status}${said}`, { store, key })
     return { retry, ...retryAfter(response.headers.get('retry-after')), isLost: status >= 500 || status === 408 }
   }
   return { refused: refusalOf({ status, ...refusal, ...facts }), expired: EXPIRED_CODES.has(refusal.code) }
 }
 
-/** Seconds only, and no longer than a pause of ours would ever be. */
+/** Reads seconds only, limited to our own longest pause. */
 function retryAfter(text: string | null): { afterMs?: number } {
   const seconds = Number(text ?? Number.NaN)
   return seconds > 0 ? { afterMs: Math.min(seconds * 1000, LONGEST_PAUSE_MS) } : {}

@@ -25,20 +25,21 @@ import { asStartError, noS3, unavailable } from './s3-errors.ts'
 export interface S3StoreOptions {
   location: S3Location
   send: SendS3
-  /** Where weights are brought to; null for commands that only read records. @default null */
+  /** Where weights are cached; null for commands that only read records. @default null */
   place?: LocalWeights | null
 }
 
-/** The longest key that S3 takes, with the prefix of the store. */
+/** The longest key that S3 accepts, including the prefix of the store. */
 const MAX_KEY_BYTES = 1_024
-/** Reads of one object whose bytes do not match the hash that was stored with it: a proxy may cut an answer, a disk may not. */
+/** Reads of one object whose bytes do not match its stored hash, before it counts as corrupt. A proxy may truncate an answer, but a
+ *  disk must not. */
 const HASH_TRIES = 3
-/** Puts of one object that is there for the put and gone for the read that follows. */
+/** Tries of a put that is refused because the object exists while the next read does not find it. */
 const PUT_TRIES = 5
 
 /**
- * Artifacts as objects of a bucket. Put-if-absent is `If-None-Match: *`, which the server decides for all writers at once. The hash
- * of the bytes goes with each object as metadata and is checked when it is read, so that half an answer is seen whatever the key.
+ * Stores artifacts as objects of a bucket. Put-if-absent uses `If-None-Match: *`, which the server decides for all writers. The hash of
+ * the bytes is stored with each object as metadata and checked on read, which detects truncated answers for every key.
  */
 export function createS3Store({ location, send, place = null }: S3StoreOptions): ArtifactStore {
   const { bucket, prefix } = location
@@ -61,13 +62,13 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
     for (let tries = 1; ; tries++) {
       const object = await objects.get(name)
       if (object === null) return null
-      // Objects that another program put there have no hash of ours; references and records still prove them.
+      // Objects that another program wrote have no hash of ours; references and records still verify them.
       if (object.sha256 === null || object.sha256 === sha256Hex(object.bytes)) return object
       if (tries === HASH_TRIES) throw corrupt(key, 'content differs from the hash that was stored with it')
     }
   }
 
-  /** True when this call wrote the object, also where the answer to the write was lost. */
+  /** Returns true if this call wrote the object, even if the answer to the write was lost. */
   const create = async (key: string, bytes: Uint8Array): Promise<boolean> => {
     const writer = randomUUID()
     const { created, lost } = await objects.create({ name: nameOf(key), bytes, sha256: sha256Hex(bytes), writer })
@@ -80,12 +81,12 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
     for (let tries = 1; tries <= PUT_TRIES; tries++) {
       if (await create(key, bytes)) return ref
       const stored = await read(key)
-      // Removed in between.
+      // The object was removed in between.
       if (stored === null) continue
       if (sha256Hex(stored) === ref.sha256) return ref
       throw conflict(ref, stored)
     }
-    throw unavailable('Expected the artifact store to hold the object for which it refuses a put', { key })
+    throw unavailable('Expected the artifact store to return an object whose put it refuses', { key })
   }
 
   const readRecord = async <T extends object>(key: string): Promise<T | null> => {
@@ -97,7 +98,7 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
     const { body } = await send({
       method: 'GET',
       query: { 'list-type': '2', 'encoding-type': 'url', ...query },
-      // Half a page would hide keys.
+      // A truncated page would hide keys.
       isWhole: ({ body: xml }) => xml.includes('</ListBucketResult>'),
     })
     return body.toString('utf8')
@@ -144,7 +145,7 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
     async list(below) {
       const keys: string[] = []
       for await (const page of pages(below)) keys.push(...page)
-      // S3 orders by bytes, the directory by UTF-16: they differ beyond U+FFFF.
+      // S3 orders by UTF-8 bytes and the directory store by UTF-16, which differ beyond U+FFFF.
       return keys.sort()
     },
     listPage,
@@ -186,9 +187,9 @@ export interface CheckBucketInput {
 }
 
 /**
- * Tries the guarantee that records rest on before anything is written: of two writers of one key the second is refused. A
- * server that does not know `If-None-Match` lets both through, and two hosts would play one turn.
- * @throws LonghaulError `Config.Invalid` credentials, bucket, region or a server without conditional writes; `Artifact.Unavailable`
+ * Tests, before anything is written, the guarantee that records depend on: of two writers of one key, the second is refused. A server
+ * without `If-None-Match` accepts both, and two hosts would run the same turn.
+ * @throws LonghaulError `Config.Invalid` for credentials, bucket, region or a server without conditional writes; `Artifact.Unavailable`
  */
 export async function checkBucket({ location, send }: CheckBucketInput): Promise<void> {
   const objects = createObjects(send)
@@ -201,7 +202,7 @@ export async function checkBucket({ location, send }: CheckBucketInput): Promise
       const second = await objects.create(input('second'))
       const found = await stored()
       if (found !== 'first' && found !== 'second' && second.created) {
-        throw noS3({ server: new URL(location.base).origin, got: 'other bytes than were stored there' })
+        throw noS3({ server: new URL(location.base).origin, got: 'other bytes than those stored there' })
       }
       if (second.created) throw unconditional('it accepted a second put of one key')
       if (found === null) throw unconditional('it refused the first put as well')
@@ -209,7 +210,7 @@ export async function checkBucket({ location, send }: CheckBucketInput): Promise
       const inParts = await objects.createInParts(input('third'))
       if (inParts.created || (await stored()) !== 'first') throw unconditional('it accepted a second put in parts')
     } finally {
-      // Records are never removed by workers: credentials that may not remove are no fault.
+      // Workers never remove records, so missing permission to remove is not an error.
       await objects.removeAll([name]).catch(() => undefined)
     }
   } catch (error) {

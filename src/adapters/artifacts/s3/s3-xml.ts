@@ -1,9 +1,9 @@
 /**
- * The few answers of S3 that are XML. Elements are found by their names, which texts cannot imitate because they are escaped, so an
- * answer of any length is read in one pass.
+ * Parses the few XML answers of S3. Elements are found by name, which text content cannot imitate because it is escaped, so an answer
+ * of any length is read in one pass.
  */
 
-/** Texts of every element of this name, in order. Elements of one name do not nest in what S3 answers. */
+/** Returns the texts of all elements of this name, in order. In S3's answers, elements of one name do not nest. */
 export function textsOf(xml: string, name: string): string[] {
   const [open, close] = [`<${name}>`, `</${name}>`]
   const texts: string[] = []
@@ -22,8 +22,8 @@ export function textOf(xml: string, name: string): string | null {
 }
 
 /**
- * How keys and prefixes of a listing were written: URL-encoded where the answer says so, for that was asked (some servers write a space
- * as a plus), else as XML.
+ * Returns the decoder for keys and prefixes of a listing. They are URL-encoded if the answer says so, as requested (some servers write
+ * a space as a plus), and otherwise plain XML.
  */
 export function listedTexts(xml: string): (text: string) => string {
   return textOf(xml, 'EncodingType') === 'url'

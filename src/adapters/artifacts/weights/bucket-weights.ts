@@ -1,4 +1,4 @@
-/** Policies and checkpoints of a bucket: blobs, and one record for each version that is claimed when all of its blobs are there. */
+/** Policies and checkpoints in a bucket: blobs, and one record per version, which is claimed after all of its blobs are stored. */
 import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -11,22 +11,22 @@ import { checkKey, missingArtifact } from '../store-rules.ts'
 import { bytesOfTree, holdsTree, readFromTree, storeTree, type TreeFile, writeTree } from './stored-tree.ts'
 import { createWeightsCache, type WeightsCache, type WeightsPlace } from './weights-cache.ts'
 
-/** Both parts in one record: two hosts that train the same job can never give one of them each. */
+/** Both parts are in one record, so that two hosts that train the same job can never contribute one part each. */
 interface WeightsRecord {
   schema: 'longhaul.weights/1'
   policy: PolicyRef
   trees: { policy: TreeFile[]; checkpoint: TreeFile[] | null }
 }
 
-/** Where weights lie on this machine. */
+/** Where weights are stored on this machine. */
 export interface LocalWeights extends WeightsPlace {
-  /** True where an operator named the directory: one that other machines see under the same path. */
+  /** True if an operator chose the directory, which other machines see under the same path. */
   isShared: boolean
 }
 
 export interface BucketWeightsOptions {
   store: Omit<ArtifactStore, 'path' | 'weights'>
-  /** Null for commands that only read: they have no place for weights. */
+  /** Null for commands that only read, which store no weights. */
   place: LocalWeights | null
 }
 
@@ -35,7 +35,7 @@ export interface BucketWeights {
   weights: WeightStore
 }
 
-/** Versions whose records are in memory: they never change. */
+/** Number of version records kept in memory; they never change. */
 const REMEMBERED = 32
 
 export function createBucketWeights({ store, place }: BucketWeightsOptions): BucketWeights {
@@ -63,7 +63,7 @@ export function createBucketWeights({ store, place }: BucketWeightsOptions): Buc
     if (cache !== null) return cache
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Expected a worker to read weights: this command has no place for those of ${store.locate('policies')}`,
+      message: `Expected a worker to read weights: this command has no directory for those of ${store.locate('policies')}`,
     })
   }
   const path = (key: string): string => here().path(checkKey(key))
@@ -84,7 +84,8 @@ export function createBucketWeights({ store, place }: BucketWeightsOptions): Buc
     })
   }
 
-  /** Batches: few files, each read whole and checked by the hash that was stored with it. Its manifest names the others. */
+  /** Downloads a batch, which has few files. Each is read whole and checked against the hash stored with it. Its manifest lists the
+   *  others. */
   const bringFolder = (folder: string, signal: AbortSignal | undefined): Promise<void> =>
     here().bring({
       key: checkKey(folder),
@@ -155,7 +156,7 @@ export function createBucketWeights({ store, place }: BucketWeightsOptions): Buc
         if (place?.isShared === true) return
         throw new LonghaulError({
           code: 'Config.Invalid',
-          message: `Expected LONGHAUL_WEIGHTS to name a directory that ${program} sees under the same path: the artifact store is ${store.locate('policies')}, and weights are brought from it to a directory of the trainer worker`,
+          message: `Expected LONGHAUL_WEIGHTS to name a directory that ${program} sees under the same path: the artifact store is ${store.locate('policies')}, and weights are downloaded from it to a directory of the trainer worker`,
         })
       },
     },

@@ -1,4 +1,5 @@
-/** A directory of files as blobs by hash: what two policies share is stored once, and a transfer that was cut goes on where it was. */
+/** A directory stored as blobs by hash. Content that two policies share is stored once, and an interrupted transfer continues where
+ *  it stopped. */
 import { open, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
@@ -8,23 +9,23 @@ import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { checkKey, corrupt } from '../store-rules.ts'
 
-/** Size of a blob. Each blob in flight is in memory; a store sends it in parts. */
+/** Size of a blob. Each blob in flight is held in memory, and a store sends it in parts. */
 const BLOB_BYTES = 64 * 2 ** 20
 const BLOBS_AT_ONCE = 2
-/** Files up to this size are compared by their bytes where they are found on this machine, larger ones by their length. */
+/** Existing local files up to this size are compared by their bytes, larger ones by their length. */
 const SMALL_BYTES = 2 ** 20
 const MANIFEST = 'MANIFEST.json'
 
 export interface TreeFile {
   path: string
   bytes: number
-  /** SHA-256 of each blob, in order: all of BLOB_BYTES but the last. None for an empty file. */
+  /** SHA-256 of each blob, in order. All blobs but the last have BLOB_BYTES; an empty file has none. */
   blobs: string[]
 }
 
 type Blobs = Pick<ArtifactStore, 'put' | 'get' | 'listPage'>
 
-/** Stores every file of a committed directory. @throws LonghaulError `Artifact.Corrupt` for a file that is not what its manifest says */
+/** Stores every file of a committed directory. @throws LonghaulError `Artifact.Corrupt` for a file that deviates from its manifest */
 export async function storeTree(
   store: Blobs,
   { directory, signal }: { directory: string; signal?: AbortSignal | undefined },
@@ -51,7 +52,7 @@ async function storeFile(store: Blobs, path: string, signal: AbortSignal | undef
       const { bytesRead } = await file.read(content, 0, bytes, from)
       if (bytesRead !== bytes) throw corrupt(path, 'it became shorter while it was read')
       const sha256 = sha256Hex(content)
-      // Asked first: a put of what is there would read all of it to compare.
+      // Checked first, because a put of an existing key would read all of it to compare.
       const { keys } = await store.listPage({ prefix: blobKey(sha256), limit: 1 })
       if (keys.length === 0) await store.put(blobKey(sha256), content)
       return sha256
@@ -62,7 +63,7 @@ async function storeFile(store: Blobs, path: string, signal: AbortSignal | undef
   }
 }
 
-/** Writes the files of a tree below a directory, each blob checked by its hash. @throws LonghaulError `Artifact.*` */
+/** Writes the files of a tree below a directory and verifies the hash of each blob. @throws LonghaulError `Artifact.*` */
 export async function writeTree(
   store: Blobs,
   { files, directory, signal }: { files: readonly TreeFile[]; directory: string; signal?: AbortSignal | undefined },
@@ -83,7 +84,7 @@ export async function writeTree(
   }
 }
 
-/** One file of a tree, in memory: for small ones. */
+/** Reads one file of a tree into memory; meant for small files. */
 export async function readFromTree(store: Blobs, { path, bytes: size, blobs }: TreeFile): Promise<Buffer> {
   const parts = await eachBlob(size, undefined, ({ at, bytes }) => blobAt(store, { path, blobs, at, bytes }))
   return Buffer.concat(parts)
@@ -94,11 +95,11 @@ async function blobAt(
   { path, blobs, at, bytes }: { path: string; blobs: readonly string[]; at: number; bytes: number },
 ): Promise<Uint8Array> {
   const sha256 = blobs[at]
-  if (sha256 === undefined) throw corrupt(path, `no blob ${at} of it is known`)
+  if (sha256 === undefined) throw corrupt(path, `blob ${at} is not recorded`)
   return store.get({ key: blobKey(sha256), sha256, bytes })
 }
 
-/** Whether a directory of this machine has the files: made by it, or brought before. */
+/** Returns whether a local directory has the files, because it was made or downloaded here. */
 export async function holdsTree(directory: string, files: readonly TreeFile[]): Promise<boolean> {
   for (const { path, bytes, blobs } of files) {
     const file = join(directory, path)
@@ -122,7 +123,7 @@ interface Piece {
   bytes: number
 }
 
-/** After a failure no further piece begins, and those on their way have ended before it is thrown. */
+/** After a failure no further blob begins, and the error is thrown after those in flight have ended. */
 async function eachBlob<T>(
   size: number,
   signal: AbortSignal | undefined,
@@ -150,7 +151,7 @@ async function eachBlob<T>(
   return ends.flatMap((end) => (end.status === 'fulfilled' ? [end.value] : []))
 }
 
-/** What the manifest says, for the files that it lists. */
+/** Returns the manifest's hashes of the files that it lists. */
 async function hashesOf(directory: string): Promise<Map<string, string>> {
   const file = await open(join(directory, MANIFEST), 'r')
   try {

@@ -9,11 +9,11 @@ import { createKeyedQueue, createSlots } from '../../../platform/limiter.ts'
 import { TEMP_DIRECTORY } from '../store-rules.ts'
 
 export interface WeightsPlace {
-  /** Made when it is first needed. One for each store. */
+  /** Created on first use. Each store has its own. */
   directory: string
-  /** All directories together; what is in use stays, even beyond it. */
+  /** Limit of all directories together. Directories in use are kept even beyond it. */
   limitBytes: number
-  /** After this long without a sign a user is dead. @default ten minutes */
+  /** A user without a sign of life for this long counts as dead. @default ten minutes */
   leaseMs?: number
 }
 
@@ -21,30 +21,30 @@ export interface BringInput {
   key: string
   bytes: number
   isWhole(directory: string): Promise<boolean>
-  /** Writes everything below a directory that is there and empty. */
+  /** Writes the content into an existing empty directory. */
   fill(directory: string): Promise<void>
 }
 
 export interface WeightsCache {
   path(key: string): string
-  /** Directories of these keys are not removed while the work goes on, and for `afterMs` after it. */
+  /** Keeps the directories of these keys until the work ends, and for `afterMs` after it. */
   hold<T>(input: { keys: readonly string[]; afterMs?: number }, work: () => Promise<T>): Promise<T>
-  /** To be called while the key is held. */
+  /** May only be called while the key is held. */
   bring(input: BringInput): Promise<void>
-  /** Removes what was not used for longest until `bytes` more fit. */
+  /** Evicts the least recently used directories until `bytes` more fit. */
   makeRoom(bytes: number): Promise<void>
 }
 
 const LEASES = '.leases'
 const LEAST_RENEW_MS = 1_000
-/** A trainer may be writing a directory that nothing holds yet; its files change at least this often. */
+/** A trainer may be writing a directory that has no lease yet; its files change at least this often. */
 const YOUNG_MS = 60 * 60_000
-/** Whose folders are directories of weights; others, such as batches, are known by their leases. */
+/** Folders that contain directories of weights. Others, such as batches, are known by their leases. */
 const PARENTS = ['policies', 'checkpoints']
 
 /**
- * In use is what has a lease: a file whose time lies ahead, renewed while the work goes on. All processes of the machine take one
- * lock to change leases and to remove, so that nothing goes between the look at a directory and its use.
+ * A directory is in use if it has a lease: a file whose time lies in the future, renewed while the work continues. All processes of the
+ * machine take one lock to change leases and to remove, so that no directory disappears between its check and its use.
  */
 export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 * 60_000 }: WeightsPlace): WeightsCache {
   const temp = join(root, TEMP_DIRECTORY)
@@ -62,7 +62,7 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
   const locked = async <T>(work: () => Promise<T>): Promise<T> => {
     made ??= make()
     await made.catch(() => (made = null))
-    // Callers of this process queue in memory, so that the lock is polled for other processes only.
+    // Callers in this process queue in memory, so that polling for the lock only concerns other processes.
     return inLine.use(() => withDirectoryLock({ path: join(root, '.lock') }, work))
   }
 
@@ -70,7 +70,7 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
     const until = Date.now() + forMs
     await locked(async () => {
       for (const key of keys) {
-        // Another user's may be longer.
+        // Another user's lease may last longer.
         if ((await leasedUntil(leaseOf(key))) >= until) continue
         await (await open(leaseOf(key), 'a')).close()
         await utimes(leaseOf(key), until / 1000, until / 1000)
@@ -140,9 +140,9 @@ export function createWeightsCache({ directory: root, limitBytes, leaseMs = 10 *
           await fill(staging)
           await makeDirectory(dirname(final))
           await locked(async () => {
-            // Another process was first.
+            // Another process was faster.
             if (await isWhole(final)) return
-            // The directory is incomplete or another host's: its files are never mixed with these.
+            // The directory is incomplete or comes from another host. Its files are never mixed with these.
             if (await exists(final)) await remove(key)
             await rename(staging, final)
           })
@@ -161,7 +161,7 @@ function asCacheError(error: unknown, directory: string): unknown {
   return new LonghaulError({
     code: 'Artifact.OutOfDisk',
     message:
-      'Expected room for weights on this machine: free some, let fewer stay (LONGHAUL_WEIGHTS_GIB), or name a directory with more (LONGHAUL_WEIGHTS)',
+      'Expected room for weights on this machine: free some, keep fewer (LONGHAUL_WEIGHTS_GIB), or name a directory with more (LONGHAUL_WEIGHTS)',
     details: { directory, errno },
     cause: error,
   })
@@ -186,7 +186,7 @@ async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
-/** Files may go while they are counted: another process removes, and a trainer tidies up. */
+/** Files may disappear while they are counted: another process evicts, and a trainer cleans up. */
 async function sizeOf(path: string): Promise<{ bytes: number; changedMs: number }> {
   const found = await stat(path).catch(() => null)
   if (found === null) return { bytes: 0, changedMs: 0 }

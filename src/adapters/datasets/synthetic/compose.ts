@@ -13,13 +13,13 @@ interface SourceModule {
   path: string
   /** Import path. */
   name: string
-  /** Right functions, in file order; the target is among them in one module. */
+  /** The correct functions, in file order. In one module the target is among them. */
   functions: FunctionSpec[]
-  /** As committed: with the wrong line. */
+  /** The lines as committed, which include the wrong line. */
   lines: string[]
 }
 
-/** Where the wrong line is and what it should be; known to gold patch and scripted solver, never to the agent. */
+/** Position and correct content of the wrong line. Known to the gold patch and the scripted solver, never to the agent. */
 interface TargetLine {
   path: string
   /** 1-based line of the target's `def`. */
@@ -33,10 +33,10 @@ interface TargetLine {
 export interface ComposedTask {
   packageName: string
   modules: SourceModule[]
-  /** The right function. */
+  /** The correct function. */
   target: FunctionSpec
   targetLine: TargetLine
-  /** 1 names file and function, 2 the function, 3 only its words. */
+  /** Level 1 names file and function, level 2 the function, level 3 only the wanted result. */
   level: 1 | 2 | 3
   statement: string
 }
@@ -46,7 +46,7 @@ interface Pair {
   noun: string
 }
 
-/** Draws everything about a task from its source. Deterministic: same source, same task, on every machine. */
+/** Derives a whole task from its source. Deterministic: the same source gives the same task on every machine. */
 export function composeTask({ family, seed, split, index }: SyntheticSource): ComposedTask {
   const random = randomFrom(`${family}/${seed}/${split}/${index}`)
   const level = random.pick([1, 2, 3] as const)
@@ -82,13 +82,13 @@ export function composeTask({ family, seed, split, index }: SyntheticSource): Co
   }
 }
 
-/** A quarter of all names belongs to evaluation: no target or neighbour of one split ever occurs in the other. */
+/** A quarter of all names is reserved for evaluation, so that no target or neighbour of one split ever occurs in the other. */
 export function splitOf({ verb, noun }: Pair): 'train' | 'eval' {
   const [byte = 0] = createHash('sha256').update(`${verb}_${noun}`).digest()
   return byte % 4 === 0 ? 'eval' : 'train'
 }
 
-/** The target first, then a decoy with its verb, one with its noun, and six others. */
+/** Returns the target first, then a decoy with its verb, one with its noun, and six others. */
 function drawPairs(random: Random, split: 'train' | 'eval'): Pair[] {
   const pairs: Pair[] = []
   const add = (pair: Pair): void => {
@@ -117,7 +117,7 @@ function drawFunction(random: Random, pair: Pair): FunctionSpec {
   }
 }
 
-/** Distinct within a module: two lines with equal operands could not be told apart by their words. */
+/** Parameter names are distinct within a module, because two lines with equal operands could not be distinguished by their words. */
 function nameParameters(random: Random, functions: FunctionSpec[]): void {
   const names = random.sample(PARAMETERS, 2 * functions.length)
   for (const [position, spec] of functions.entries()) {
@@ -125,7 +125,7 @@ function nameParameters(random: Random, functions: FunctionSpec[]): void {
   }
 }
 
-/** The same function with another operator of its family or, for three of four constants, another number. */
+/** Returns the same function with another operator of its family or, for three of four constants, with another number. */
 function drawWrong(random: Random, target: FunctionSpec): FunctionSpec {
   if (target.kind === 'constant' && random.unit() < 0.75) {
     const other = 2 + random.below(97)
@@ -160,7 +160,7 @@ function stateIssue(level: 1 | 2 | 3, packageName: string, target: FunctionSpec,
   return `${packageName}: ${target.verb} ${target.noun} is wrong. We expect ${wanted}.`
 }
 
-/** Reproducible choices: the same name gives the same sequence on every machine and Node version. */
+/** Reproducible random choices: the same name gives the same sequence on every machine and Node version. */
 export interface Random {
   /** Uniform in [0, 1). */
   unit(): number
@@ -171,7 +171,8 @@ export interface Random {
   sample<T>(items: readonly T[], count: number): T[]
 }
 
-/** Generator sfc32 (public domain, period > 2^64), seeded with the SHA-256 of a name, so that neighbouring names share nothing. */
+/** The generator sfc32 (public domain, period > 2^64), seeded with the SHA-256 of a name, so that sequences of similar names are
+ *  unrelated. */
 export function randomFrom(name: string): Random {
   const digest = createHash('sha256').update(name).digest()
   let a = digest.readInt32LE(0)

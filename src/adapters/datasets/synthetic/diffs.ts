@@ -5,11 +5,11 @@ const CONTEXT_LINES = 3
 export interface LineChanges {
   path: string
   before: readonly string[]
-  /** As many lines as before: lines are changed, none comes or goes, and no new line equals an old one beside it. */
+  /** The same number of lines as before. Lines only change, and no new line equals an adjacent old one. */
   after: readonly string[]
 }
 
-/** The diff that Git prints when lines of a file change. Files end with a newline. Nothing where nothing changed. */
+/** Returns the diff that Git prints when lines of a file change. Files end with a newline. Returns nothing without changes. */
 export function lineChangesDiff({ path, before, after }: LineChanges): string {
   const changed = before.flatMap((line, index) => (line === after[index] ? [] : [index + 1]))
   if (changed.length === 0) return ''
@@ -22,7 +22,7 @@ export function lineChangesDiff({ path, before, after }: LineChanges): string {
   ])
 }
 
-/** Changes whose context touches share a hunk. */
+/** Changes with overlapping context share a hunk. */
 function inHunks(changed: number[]): number[][] {
   const hunks: number[][] = []
   for (const line of changed) {
@@ -58,13 +58,13 @@ function hunk({ before, after, lines }: Hunk): string[] {
   return [`@@ -${range} +${range} @@${sectionHeading(before.slice(0, first - 1))}`, ...body]
 }
 
-/** Git repeats the last line above the hunk that starts like a definition. */
+/** Git repeats the last line above the hunk that looks like a definition. */
 function sectionHeading(above: readonly string[]): string {
   const heading = above.findLast((line) => /^[A-Za-z_$]/.test(line))
   return heading === undefined ? '' : ` ${heading.slice(0, 80).trimEnd()}`
 }
 
-/** The diff that adds a file. */
+/** Returns the diff that adds a file. */
 export function newFileDiff({ path, lines }: { path: string; lines: readonly string[] }): string {
   return joinLines([
     `diff --git a/${path} b/${path}`,
@@ -77,7 +77,7 @@ export function newFileDiff({ path, lines }: { path: string; lines: readonly str
   ])
 }
 
-/** Lines as a text file. */
+/** Joins lines into the text of a file. */
 export function joinLines(lines: readonly string[]): string {
   return lines.map((line) => `${line}\n`).join('')
 }

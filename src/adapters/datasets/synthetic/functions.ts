@@ -8,7 +8,7 @@ export interface FunctionSpec {
   kind: FunctionKind
   /** Symbol of its operator. */
   operator: string
-  /** Second operand of the kind `constant`; drawn for every function, used by that kind alone. */
+  /** Second operand of the kind `constant`. It is drawn for every function but used only by that kind. */
   constant: number
   parameters: string[]
   hasDocstring: boolean
@@ -21,7 +21,7 @@ export function functionName({ verb, noun }: Pick<FunctionSpec, 'verb' | 'noun'>
 
 export interface FunctionText {
   lines: string[]
-  /** Index in `lines` of the one line that holds operator and constant. */
+  /** Index in `lines` of the line with the operator and the constant. */
   decisiveLine: number
 }
 
@@ -40,12 +40,12 @@ function bodyLines({ kind, operator, constant, parameters }: FunctionSpec): stri
   return [`    return ${first} ${operator} ${second}`]
 }
 
-/** What the issue says that the function should return. */
+/** The wanted result, as the issue describes it. */
 export function wantedResult({ kind, operator, constant, phrase }: FunctionSpec): string {
   return operatorOf(kind, operator).phrases[phrase].replaceAll('{k}', String(constant))
 }
 
-/** Arguments of the hidden tests: chosen so that no two operators of a family agree on all of them. */
+/** Arguments of the hidden tests, chosen so that no two operators of a family agree on all of them. */
 export function testArguments(kind: FunctionKind): number[][] {
   if (kind === 'constant') return [[3], [10], [41]]
   return [
@@ -56,7 +56,7 @@ export function testArguments(kind: FunctionKind): number[][] {
   ]
 }
 
-/** The right result, as a Python literal. */
+/** The correct result as a Python literal. */
 export function expectedLiteral(spec: FunctionSpec, values: number[]): string {
   const [first = 0, second = spec.constant] = values
   return pythonLiteral(operatorOf(spec.kind, spec.operator).evaluate(first, second))

@@ -2,16 +2,16 @@ import { randomFrom, type Random } from './compose.ts'
 import type { SyntheticSource } from '../../../contracts/tasks.types.ts'
 import { ENDINGS, ROOTS, type Split } from './stems.ts'
 
-/** Which kind of name was changed in one place only. */
+/** The kind of name that was changed in only one place. */
 export type RenamedKind = 'function' | 'field' | 'keyword'
 
-/** A function that can be called with small whole numbers. */
+/** A function that can be called with small integers. */
 export interface CalledFunction {
   name: string
   lines: string[]
-  /** Uses the renamed thing: fails until the new name is there. */
+  /** It uses the renamed name, so it fails until it uses the new one. */
   isStale: boolean
-  /** Calls and their results, as Python; the visible test checks the first, hidden ones all. */
+  /** Calls and their results, as Python. The visible test checks the first, hidden tests check all. */
   checks: { call: string; result: number }[]
   /** Class of the home module that the calls construct. */
   constructs: string | null
@@ -23,35 +23,35 @@ export interface RenamedModule {
   /** Import path. */
   name: string
   functions: CalledFunction[]
-  /** As it should be. */
+  /** The correct lines. */
   right: string[]
-  /** As committed: with the old name where the module is stale. */
+  /** The lines as committed, which use the old name if the module is stale. */
   lines: string[]
   /** 1-based numbers of the lines that use the old name. */
   staleLines: number[]
 }
 
-/** A package in which a name was changed where it is defined and not everywhere where it is used. */
+/** A package in which a name was changed at its definition but not at all of its uses. */
 export interface RenamedTask {
   packageName: string
-  /** Defines the renamed thing. */
+  /** The module that defines the renamed name. */
   home: RenamedModule
-  /** In order of their paths, the home among them. */
+  /** In order of their paths, including the home module. */
   modules: RenamedModule[]
   kind: RenamedKind
   oldName: string
   newName: string
-  /** 1 tells both names and the file, 2 the old name, 3 neither, and two files are stale. */
+  /** Level 1 states both names and the file, level 2 the old name. Level 3 states neither, and two files are stale. */
   level: 1 | 2 | 3
   statement: string
 }
 
-/** The thing that was renamed, as seen by a module that uses it. */
+/** The renamed name as seen by a module that uses it. */
 interface Renamed {
   kind: RenamedKind
   oldName: string
   newName: string
-  /** Of the function with the keyword, or of the class with the field. */
+  /** The function with the keyword, or the class with the field. */
   owner: string
   /** Second field of the class. */
   otherField: string
@@ -61,11 +61,11 @@ interface Renamed {
 interface Drawing {
   random: Random
   stem(): string
-  /** Two stems as one name. */
+  /** Two stems joined into one name. */
   pair(): string
 }
 
-/** Draws everything about a task from its source. Deterministic: same source, same task, on every machine. */
+/** Derives a whole task from its source. Deterministic: the same source gives the same task on every machine. */
 export function composeRenamed({ family, seed, split, index }: SyntheticSource): RenamedTask {
   const random = randomFrom(`${family}/${seed}/${split}/${index}`)
   const drawing = drawNames(random, split)
@@ -75,7 +75,7 @@ export function composeRenamed({ family, seed, split, index }: SyntheticSource):
   const [homeName, staleName, otherName] = [drawing.stem(), drawing.stem(), drawing.stem()]
   const prefix = drawing.stem()
   const oldName = `${prefix}_${drawing.stem()}`
-  // Half of all new names share their first half with the old one, so that half a name does not tell which is meant.
+  // Half of all new names share their first half with the old name, so that half a name is not enough to identify it.
   const newName = random.unit() < 0.5 ? `${prefix}_${drawing.stem()}` : drawing.pair()
   const defined = drawHome(drawing, { kind, oldName, newName })
 
@@ -100,7 +100,7 @@ export function composeRenamed({ family, seed, split, index }: SyntheticSource):
   }
 }
 
-/** Every stem of a task is drawn once: two names never look alike by chance. */
+/** Every stem of a task is drawn once, so that two names never look alike by chance. */
 function drawNames(random: Random, split: Split): Drawing {
   const drawn = new Set<string>()
   const stem = (): string => {
@@ -118,7 +118,7 @@ interface ModuleSource {
   functions: CalledFunction[]
   /** Lines before the functions. */
   head: string[]
-  /** Blocks that no test calls: a class. */
+  /** Blocks that no test calls, such as a class. */
   blocks?: string[][]
   stale?: { oldName: string; newName: string }
 }
@@ -144,7 +144,7 @@ function assemble({
   }
 }
 
-/** Two numbers and what a helper makes of them: each form tells its arguments apart. */
+/** Helpers of two numbers. The result of each depends on the order of its arguments. */
 const HELPERS: ((k: number) => { text(a: string, b: string): string; evaluate(a: number, b: number): number })[] = [
   (k) => ({ text: (a, b) => `${a} + ${b} * ${k}`, evaluate: (a, b) => a + b * k }),
   (k) => ({ text: (a, b) => `${a} * ${k} - ${b}`, evaluate: (a, b) => a * k - b }),
@@ -159,7 +159,7 @@ function drawHelper(drawing: Drawing, name: string, second: string, comment: str
   return { lines, evaluate: form.evaluate }
 }
 
-/** The module that defines the renamed thing and two others, of which one may have been renamed everywhere. */
+/** Draws the module that defines the renamed name, and two others, one of which may have been renamed everywhere. */
 function drawHome(
   drawing: Drawing,
   { kind, oldName, newName }: Pick<Renamed, 'kind' | 'oldName' | 'newName'>,
@@ -194,7 +194,7 @@ function drawHome(
   return { source: { head: [], functions }, renamed: { kind, oldName, newName, owner, otherField, evaluate } }
 }
 
-/** A module with two functions that use the renamed thing and one that does not. */
+/** Draws a module with two functions that use the renamed name and one that does not. */
 function drawUser(
   drawing: Drawing,
   { renamed, homeModule, isStale }: { renamed: Renamed; homeModule: string; isStale: boolean },
@@ -203,7 +203,7 @@ function drawUser(
   const users = random.sample([...USES], 2).map((use) => drawUse(drawing, renamed, use, isStale))
   const plainName = pair()
   const plain = drawHelper(drawing, plainName, drawing.stem(), '')
-  // An import of a name that is gone breaks the whole module.
+  // An import of a missing name breaks the whole module.
   const isPlainStale = isStale && renamed.kind === 'function'
   const checks = numberChecks(plainName, plain.evaluate)
   const unrelated = { name: plainName, lines: plain.lines, isStale: isPlainStale, checks, constructs: null }
@@ -230,7 +230,7 @@ interface Use {
   evaluate(access: (second: number) => number, second: number, k: number): number
 }
 
-/** Ways to use it, one to three lines each. */
+/** Ways to use the name, of one to three lines each. */
 const USES: readonly Use[] = [
   {
     body: ({ first, k, second, access }) => [`    return ${access(first, second)} + ${k}`],
@@ -278,7 +278,7 @@ function drawUse(drawing: Drawing, renamed: Renamed, use: Use, isStale: boolean)
   return { name, lines, isStale, checks, constructs: kind === 'field' ? owner : null }
 }
 
-/** The first below every constant of the family, the second above; so both branches are taken. */
+/** The first is below every constant of the family and the second above, so both branches are taken. */
 const ARGUMENTS = [
   [7, 1],
   [3, 23],

@@ -1,12 +1,12 @@
 export type FunctionKind = 'arithmetic' | 'comparison' | 'choice' | 'constant' | 'guard'
 
-/** A Python value of the family: a number, a truth value or a pair. */
+/** A Python value of the family: a number, a boolean or a pair. */
 export type PythonValue = number | boolean | readonly [number, number]
 
 export interface Operator {
-  /** As written in Python. */
+  /** The operator in Python. */
   symbol: string
-  /** Two ways to say the wanted result. Never by parameter name: the code has to be read before it can be changed. */
+  /** Two phrasings of the wanted result. They avoid parameter names, so that the code must be read before it can be changed. */
   phrases: readonly [string, string]
   evaluate(first: number, second: number): PythonValue
 }
@@ -107,7 +107,7 @@ const choice: Operator[] = [
   },
 ]
 
-/** The constant stands for the second argument; `{k}` in a phrase is its value. */
+/** The constant takes the place of the second argument; `{k}` in a phrase is its value. */
 const constant: Operator[] = [
   {
     symbol: '+',
@@ -126,7 +126,7 @@ const constant: Operator[] = [
   },
 ]
 
-/** `if first OP second: return second`, else the first. */
+/** `if first OP second: return second`, otherwise the first. */
 const guard: Operator[] = [
   {
     symbol: '>',
@@ -146,8 +146,8 @@ const guard: Operator[] = [
 export const OPERATORS: Record<FunctionKind, readonly Operator[]> = { arithmetic, comparison, choice, constant, guard }
 
 /**
- * One entry is one share of the draw. `guard` has only two operators, so that guessing solves half of its tasks: it stays
- * rare to keep the chance floor of the family low.
+ * Each entry has an equal chance in the draw. `guard` has only two operators, so guessing solves half of its tasks. It is rare to keep
+ * the success rate of guessing in the family low.
  */
 export const KIND_SHARES: readonly FunctionKind[] = [
   'arithmetic',
@@ -170,7 +170,7 @@ export function operatorOf(kind: FunctionKind, symbol: string): Operator {
   return operator
 }
 
-/** Exact for the arguments of the tests (5^17 < 2^53); `**` may round. */
+/** Exact for the arguments of the tests (5^17 < 2^53), while `**` may round. */
 function integerPower(base: number, exponent: number): number {
   let power = 1
   for (let index = 0; index < exponent; index += 1) power *= base

@@ -5,8 +5,8 @@ import { deflateSync } from 'node:zlib'
 const CONFIG = '[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n'
 
 /**
- * A repository as a tar: working tree and `.git`, on branch `main`, clean. Names are relative to its root, everything belongs
- * to root, times are zero; equal input gives equal bytes.
+ * Packs a repository into a tar: a clean working tree and `.git`, on branch `main`. Names are relative to its root, all files belong to
+ * root, and times are zero, so equal input gives equal bytes.
  */
 export async function repositoryTar(files: RepositoryFile[], tree: CommittedTree): Promise<Uint8Array> {
   const contents = new Map<string, Uint8Array>()
@@ -17,7 +17,7 @@ export async function repositoryTar(files: RepositoryFile[], tree: CommittedTree
   contents.set('.git/refs/heads/main', Buffer.from(`${tree.commit}\n`))
   contents.set('.git/index', indexFile(files.map(({ path, content }) => indexEntry(path, content, tree))))
 
-  // Git does not take a directory without these two for a repository, even if they are empty.
+  // Git only recognises a directory as a repository if these directories exist, even if they are empty.
   const directories = new Set(['.git/objects/info/', '.git/objects/pack/', '.git/refs/tags/'])
   for (const path of [...contents.keys(), ...directories]) for (const parent of parents(path)) directories.add(parent)
   return packTar([...[...directories].toSorted().map(directoryEntry), ...[...contents].map(fileEntry)])
@@ -53,8 +53,8 @@ const FIXED_BYTES = 62
 const REGULAR_FILE = 0o100644
 
 /**
- * `.git/index`, version 2. Times and inode stay zero: Git then compares contents once and finds the files unchanged
- * on any file system. Sizes must be right: Git takes a different size for a change without reading the file.
+ * Builds `.git/index`, version 2. Times and inode are zero, so Git compares contents once and finds the files unchanged on any file
+ * system. Sizes must be correct, because Git treats a different size as a change without reading the file.
  */
 function indexFile(entries: IndexEntry[]): Uint8Array {
   const header = Buffer.alloc(12)
@@ -68,7 +68,7 @@ function indexFile(entries: IndexEntry[]): Uint8Array {
 
 function entryBytes({ path, id, size }: IndexEntry): Buffer {
   const name = Buffer.from(path)
-  // One to eight zero bytes, so that the name is terminated and the next entry is aligned.
+  // One to eight zero bytes terminate the name and align the next entry.
   const length = Math.floor((FIXED_BYTES + name.length + 8) / 8) * 8
   const entry = Buffer.alloc(length)
   entry.writeUInt32BE(REGULAR_FILE, 24)
@@ -79,7 +79,7 @@ function entryBytes({ path, id, size }: IndexEntry): Buffer {
   return entry
 }
 
-/** A file of the repository: plain, not executable. */
+/** A file of the repository: regular, not executable. */
 export interface RepositoryFile {
   path: string
   content: string
@@ -87,7 +87,7 @@ export interface RepositoryFile {
 
 interface GitObject {
   id: string
-  /** Loose object file: zlib stream of header and content. */
+  /** Loose object file: a zlib stream of header and content. */
   stored: Uint8Array
 }
 
@@ -104,7 +104,7 @@ interface TreeEntry {
   id: string
 }
 
-/** One commit of the given files, without parent. Ids are Git's own (SHA-1), computed without Git. */
+/** Creates one commit of the given files, without a parent. Ids are Git's own (SHA-1), computed without Git. */
 export function commitFiles(files: RepositoryFile[], message: string): CommittedTree {
   const objects = new Map<string, GitObject>()
   const blobs = new Map<string, string>()
@@ -138,7 +138,7 @@ function gitObject(type: string, content: Uint8Array): GitObject {
   const whole = Buffer.concat([Buffer.from(`${type} ${content.length}\0`), content])
   return {
     id: createHash('sha1').update(whole).digest('hex'),
-    // Stored, not compressed: compressors differ between builds of zlib, and the archive must not.
+    // Stored without compression, because compressors differ between builds of zlib and the archive must not.
     stored: deflateSync(whole, { level: 0 }),
   }
 }
@@ -152,7 +152,7 @@ function treeContent(entries: TreeEntry[]): Uint8Array {
   )
 }
 
-/** Author and time are fixed: an id that depends on the clock would make every build another task. */
+/** Author and time are fixed, because an id that depends on the clock would make every build another task. */
 const SIGNATURE = 'Longhaul <longhaul@localhost> 1735689600 +0000'
 
 function commitText(tree: string, message: string): string {

@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 
 /**
- * Names of the family `half-renamed`: made-up stems of two syllables, so that a policy has to copy every one of them letter by
- * letter and can know none. Training and evaluation have stems of their own.
+ * Names of the family `half-renamed`: invented stems of two syllables, so that a policy has to copy every one of them letter by letter
+ * and cannot know any. Training and evaluation use separate stems.
  */
 const ONSETS = 'bdfgklmnprstvz'.split('')
 const VOWELS = 'aeiou'.split('')
 export const ENDINGS = ['', 'l', 'n', 'r', 's']
 
-/** Roots that are words of Python, of its library, of the scaffold's texts, or of no polite company. */
+/** Excluded roots: words of Python, of its library and of the scaffold's texts, and offensive words. */
 const LEFT_OUT = new Set(
   [
     'bare base begi bise dago data date dele deli demo done dune fago file fina fine five fuka gave give gone goto kike kimi late leve like line live made make mode modu mole more move name nazi neve node none nose note nume page',
@@ -20,10 +20,11 @@ const SYLLABLES = ONSETS.flatMap((onset) => VOWELS.map((vowel) => onset + vowel)
 
 export type Split = 'train' | 'eval'
 
-/** All roots of a split, in order; each root belongs to one. */
+/** All roots of each split, in order; each root belongs to one split. */
 export const ROOTS: Readonly<Record<Split, readonly string[]>> = rootsBySplit()
 
-/** A quarter of all roots belongs to evaluation; a stem goes with its root, so no name of one split contains one of the other. */
+/** A quarter of all roots is reserved for evaluation. A stem belongs to its root's split, so no name of one split contains a name of
+ *  the other. */
 function rootsBySplit(): Record<Split, string[]> {
   const roots: Record<Split, string[]> = { train: [], eval: [] }
   for (const first of SYLLABLES) {

@@ -7,7 +7,7 @@ import { composeRenamed, type CalledFunction, type RenamedTask } from './half-re
 import { commitFiles, type RepositoryFile, repositoryTar } from './repository-tar.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** What the generator of each family knows about a task, for scripted solvers and tests. */
+/** The generator's own description of a task, by family, for scripted solvers and tests. */
 interface ComposedByFamily {
   'one-wrong-line': ComposedTask
   'half-renamed': RenamedTask
@@ -15,12 +15,12 @@ interface ComposedByFamily {
 
 export interface SynthesizedTask<F extends SyntheticFamily = 'one-wrong-line'> {
   row: SweRebenchRow
-  /** Working tree and `.git` for the root of the repository; deterministic. */
+  /** Working tree and `.git` for the root of the repository. Deterministic. */
   repoTar(): Promise<Uint8Array>
   composed: ComposedByFamily[F]
 }
 
-/** What a family adds to a row. */
+/** The part of a row that depends on the family. */
 interface FamilyTask<C> {
   composed: C
   packageName: string
@@ -30,7 +30,7 @@ interface FamilyTask<C> {
   tests: HiddenTests
   /** Level and kind, for tables. */
   facts: { level: number; kind: string }
-  /** Part of the task's id; the first family came without one. */
+  /** Part of the task's id. The first family has no prefix. */
   idPrefix: string
 }
 
@@ -39,12 +39,13 @@ const FAMILIES: { [F in SyntheticFamily]: (source: SyntheticSource) => FamilyTas
   'half-renamed': halfRenamed,
 }
 
-/** `-B` and no cache: the grader needs no traces of its own run. Long paths are never cut, so ids stay whole. */
+/** `-B` and no cache, so that the test run leaves no files behind for the grader. Long paths are never truncated, so ids stay
+ *  complete. */
 const TEST_COMMAND = 'python3 -B -m pytest -rA -p no:cacheprovider'
 
 const CREATED_AT = '2025-01-01T00:00:00'
 
-/** One task of a family, as a row of the SWE-rebench schema. Same source, same row, same repository. */
+/** Generates one task of a family as a row of the SWE-rebench schema. The same source gives the same row and repository. */
 export function synthesizeTask<F extends SyntheticFamily>(source: SyntheticSource & { family: F }): SynthesizedTask<F> {
   const { composed, packageName, statement, files, goldPatch, tests, facts, idPrefix } = FAMILIES[source.family](source)
   const tree = commitFiles(files, `Add ${packageName}`)
@@ -70,7 +71,7 @@ export function synthesizeTask<F extends SyntheticFamily>(source: SyntheticSourc
     environment: '',
     license_name: 'MIT',
     docker_image: null,
-    // The commit names the content: another seed with the same index is another image.
+    // The commit identifies the content: another seed with the same index is another image.
     image_name: `longhaul/synthetic:${taskId}-${tree.commit.slice(0, 12)}`,
     meta: { synthetic: source, ...facts },
   }
@@ -85,7 +86,7 @@ interface SuiteRequest<F extends SyntheticFamily> {
   offset: number
 }
 
-/** `count` tasks from index `offset` on. */
+/** Generates `count` tasks from index `offset` on. */
 export function synthesizeSuite<F extends SyntheticFamily = 'one-wrong-line'>({
   family = 'one-wrong-line' as F,
   seed,
@@ -134,7 +135,7 @@ function halfRenamed(source: SyntheticSource): FamilyTask<RenamedTask> {
   }
 }
 
-/** What running the visible tests leaves behind. */
+/** Files that a run of the visible tests leaves behind. */
 const IGNORED = ['__pycache__/', '.pytest_cache/']
 
 function repositoryFiles(
@@ -157,9 +158,9 @@ interface HiddenTests {
 }
 
 /**
- * One file with a test for each function: one import of the package and one collection, so that grading stays cheap. Names follow from
- * the task's seed by a hash and from nothing in the repository: no rule that a policy learns from the repository predicts them, so no
- * file of the agent's can take their place.
+ * Writes one file with a test for each function, with one import of the package and one collection, so that grading stays cheap. Names
+ * are a hash of the task's seed and independent of the repository, so that no rule learned from the repository predicts them, and no
+ * file of the agent can take their place.
  */
 function hiddenTests({ modules, target }: ComposedTask, source: SyntheticSource): HiddenTests {
   const path = `tests/test_${nameOf(source, 'file')}.py`
@@ -193,7 +194,7 @@ function testLines(source: SyntheticSource, spec: FunctionSpec): string[] {
   return [`def ${testName(source, spec)}():`, ...checks]
 }
 
-/** The same for the other family: a test for each function, its imports inside, so that a broken module fails its own tests alone. */
+/** The same for the other family. Each test contains its own imports, so that a broken module only fails its own tests. */
 function hiddenRenamedTests(composed: RenamedTask, source: SyntheticSource): HiddenTests {
   const path = `tests/test_${nameOf(source, 'file')}.py`
   const hidden = (name: string): string => nameOf(source, name)
@@ -208,7 +209,7 @@ function calledFunctions({ modules }: RenamedTask): { module: string; called: Ca
   return modules.flatMap(({ name, functions }) => functions.map((called) => ({ module: name, called })))
 }
 
-/** Visible tests check one call of each function, hidden ones both. */
+/** Visible tests check one call of each function, hidden tests check both. */
 function renamedTests(composed: RenamedTask, which: 'visible' | 'hidden', named: (name: string) => string): string[] {
   const tests = calledFunctions(composed).map(({ module, called: { name, checks, constructs } }) => [
     `def test_${named(name)}():`,

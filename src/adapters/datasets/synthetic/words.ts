@@ -1,4 +1,4 @@
-/** Vocabulary of the synthetic repositories: everyday words of business software, none of which says what is wrong. */
+/** Vocabulary of the synthetic repositories: everyday words of business software that do not reveal what is wrong. */
 
 /** First half of a function name. */
 export const VERBS = [
@@ -162,7 +162,7 @@ export const PACKAGES = [
   'tundra',
 ] as const
 
-/** Parameter names, distinct within a module: equal ones would make two lines look alike. */
+/** Parameter names. They are distinct within a module, because equal names would make two lines look alike. */
 export const PARAMETERS = [
   'a',
   'b',

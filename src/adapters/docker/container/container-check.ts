@@ -2,7 +2,7 @@ import type { ContainerCreateOptions, ContainerInspectInfo, MountSettings } from
 
 import type { EngineFacts } from '../engine/engine.ts'
 
-/** One way in which a created container is not what was asked for. */
+/** One difference between a created container and its specification. */
 export interface Deviation {
   field: string
   wanted: string
@@ -11,27 +11,27 @@ export interface Deviation {
 
 export interface ContainerCheckInput {
   spec: ContainerCreateOptions
-  /** What the engine says it created. */
+  /** The container as the engine describes it. */
   found: ContainerInspectInfo
   facts: EngineFacts
 }
 
 type Fields = Record<string, unknown>
 
-/** What every engine hides from a container or makes read-only by default; a missing one opens the host's kernel. */
+/** Paths that every engine hides or makes read-only by default. If one is missing, the container can reach the host's kernel. */
 const MASKED = ['/proc/kcore', '/proc/keys', '/proc/timer_list', '/sys/firmware']
 const READ_ONLY = ['/proc/bus', '/proc/fs', '/proc/irq', '/proc/sys', '/proc/sysrq-trigger']
 
-/** Set by engines on their own; checked apart or without effect here. */
+/** Fields that engines set on their own. They are checked separately or have no effect here. */
 const ENGINE_OWN = ['MaskedPaths', 'ReadonlyPaths', 'Runtime', 'ConsoleSize', 'Isolation', 'ContainerIDFile']
 
-/** The profiles that engines name as their built-in one. */
+/** The names that engines use for their built-in profile. */
 const BUILT_IN_SECCOMP = ['default', 'builtin']
 
 /**
- * Compares a created container with its specification. Requests get lost on their way (a tool that rewrites them, an engine
- * that ignores a field it does not know, a limit that the kernel does not have), so what counts is what the engine has stored:
- * every field that was asked for must be there, and nothing that was not asked for may be.
+ * Compares a created container with its specification. Requests get lost: a proxy may rewrite them, an engine ignores unknown fields,
+ * and a kernel may not support a limit. Only the settings that the engine has stored count. Every requested field must be present, and
+ * no other field may be set.
  */
 export function deviationsOf({ spec, found, facts }: ContainerCheckInput): Deviation[] {
   const wantedHost = (spec.HostConfig ?? {}) as Fields
@@ -50,14 +50,14 @@ export function describeDeviations(deviations: readonly Deviation[]): string {
 }
 
 function compare(field: string, wanted: unknown, found: unknown, facts: EngineFacts): Deviation | null {
-  // A kernel that does not count swap has the memory limit alone; engines then store "no limit" for the sum.
+  // A kernel that does not account for swap enforces only the memory limit. Engines then store "no limit" for the sum.
   if (field === 'MemorySwap' && facts.unenforced.includes('swap') && found === -1) return null
   const canonical = CANONICAL[field] ?? ((value: unknown) => value)
   const [left, right] = [wanted, found].map((value) => JSON.stringify(isNothing(value) ? null : canonical(value)))
   return left === right ? null : deviation(field, wanted, found)
 }
 
-/** Engines spell the same thing differently: order, case, prefixes. */
+/** Normalises the engines' different spellings: order, case, prefixes. */
 const CANONICAL: Record<string, (value: unknown) => unknown> = {
   CapAdd: capabilities,
   CapDrop: capabilities,
@@ -71,7 +71,7 @@ const CANONICAL: Record<string, (value: unknown) => unknown> = {
   LogConfig: (value) => (value as { Type: string }).Type,
 }
 
-/** Without what is empty, as some engines send it back and some do not. */
+/** Drops empty fields, which some engines return and others omit. */
 function plainMount(mount: MountSettings): [string, unknown][] {
   const filled = ([, value]: [string, unknown]): boolean => !isNothing(value)
   const options = Object.entries(mount.VolumeOptions ?? {}).map(([name, value]): [string, unknown] => [
@@ -103,7 +103,7 @@ function topLevel(spec: ContainerCreateOptions, found: ContainerInspectInfo): (D
   ]
 }
 
-/** As the engine has made them of what was asked for: each of those, read-only as asked, and no other. */
+/** Compares the mounts that the engine made with the requested ones: all of them must exist, read-only if requested, and no others. */
 function mounts(wanted: readonly MountSettings[], found: ContainerInspectInfo['Mounts']): Deviation | null {
   const asked = wanted.map(({ Type, Source, Target, ReadOnly }) => [Type, Source, Target, ReadOnly !== true].join(' '))
   const made = found.map((mount) => [mount.Type, mount.Name, mount.Destination, mount.RW].join(' '))
@@ -137,7 +137,7 @@ function nothing(field: string, found: unknown): Deviation | null {
   return isNothing(found) ? null : deviation(field, null, found)
 }
 
-/** Unset, in any of the ways in which engines write that. */
+/** Returns whether a field is unset, in any of the ways in which engines write that. */
 function isNothing(value: unknown): boolean {
   if (value === undefined || value === null || value === false || value === 0 || value === '') return true
   return typeof value === 'object' && Object.keys(value).length === 0
@@ -147,7 +147,7 @@ function deviation(field: string, wanted: unknown, found: unknown): Deviation {
   return { field, wanted: show(wanted), found: show(found) }
 }
 
-/** Short, because it becomes part of Temporal histories. */
+/** Kept short, because it becomes part of Temporal histories. */
 function show(value: unknown): string {
   const text = typeof value === 'string' ? value : isNothing(value) ? 'nothing' : JSON.stringify(value)
   return text.length > 120 ? `${text.slice(0, 119)}…` : text

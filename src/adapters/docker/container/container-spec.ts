@@ -11,14 +11,15 @@ interface ContainerSpecInput {
   command: string[]
   workingDir: string
   limits: SandboxLimits
-  /** Processors of the host's pool, as `0,3`: programs inside count these, not the machine's. */
+  /** Processors from the host's pool, as `0,3`. Programs inside count these instead of the machine's. */
   cpuset: string
   labels: ContainerLabels
-  /** `restricted`: the agent's, almost none. `grading`: what official scripts and audits use of the engine's own set. */
+  /** `restricted` is for agents and drops almost everything. `grading` keeps what official scripts and audits use of the engine's
+   *  default set. */
   capabilities: 'restricted' | 'grading'
-  /** Of an agent's container: where its runner comes from, see `ensureRunnerVolume`. @default no mount at all */
+  /** Volume with the runner of an agent's container, see `ensureRunnerVolume`. @default no mount */
   runnerVolume?: string
-  /** Whether the main process has a standard input, for a client that attaches. @default false */
+  /** Whether the main process has a standard input for a client that attaches. @default false */
   stdin?: boolean
 }
 
@@ -30,23 +31,24 @@ export interface ContainerLabels {
   leaseMs: number
   maxLifeMs: number
   owner: string
-  /** Execution of the owner; absent where the owner is no workflow. */
+  /** Run id of the owner’s workflow execution; absent if the owner is not a workflow. */
   ownerRun?: string | undefined
-  /** Identity of the Temporal namespace that knows the owner; empty where the owner is no workflow. */
+  /** Identity of the Temporal namespace that knows the owner; empty if the owner is not a workflow. */
   namespaceId: string
   host: string
   imageDigest: string
-  /** What the sandbox asks its host for; absent for containers that wait for no place. */
+  /** What the sandbox requests from its host; absent for containers that are not subject to admission. */
   request?: { cpus: number; memoryMiB: number } | undefined
 }
 
-/** What package managers need, proved by the tests; everything else is dropped. The last one is the runner's alone: kernels ask for
- *  it of who maps root into a user namespace. */
+/** The capabilities that package managers need, as the tests prove; all others are dropped. Only the runner has SETFCAP: kernels
+ *  require it of a process that maps root into a user namespace. */
 export const AGENT_CAPABILITIES = ['CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'SETUID', 'SETGID', 'KILL', 'SETFCAP']
 
 /**
- * The engine's own set without what neither gold patches nor official scripts use: raw sockets (a grader has no network), device nodes (its
- * control group forbids them), capabilities of files and processes, the audit log. A row that needs one fails its gate.
+ * The engine's default set without what neither gold patches nor official scripts use: raw sockets (a grader has no network), device
+ * nodes (the control group forbids them), capabilities of files and processes, the audit log. A row that needs one of these fails its
+ * gate.
  */
 const GRADER_CAPABILITIES = [
   'CHOWN',
@@ -60,14 +62,14 @@ const GRADER_CAPABILITIES = [
   'NET_BIND_SERVICE',
 ]
 
-/** The full specification of a container (sandboxes get no network, no devices, no engine socket, and no mount but the runner's). */
+/** The full specification of a container. Sandboxes get no network, no devices, no engine socket, and only the runner's mount. */
 export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreateOptions {
   const { engine, name, image, command, workingDir, limits, cpuset, capabilities } = input
   const memory = limits.memoryMiB * 1024 * 1024
   return {
     name,
     Image: image,
-    // The image's own entry point could start anything before the runner.
+    // Clears the image's entry point, which could start another program before the runner.
     Entrypoint: [],
     Cmd: command,
     WorkingDir: workingDir,
@@ -76,8 +78,8 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
     User: 'root',
     Tty: false,
     OpenStdin: input.stdin ?? false,
-    // With mode `none` the engine still sets up a network of its own, in a process of 70 MB for each container: 0.18 of the 0.40
-    // CPU-seconds that a container costs. Without it runc alone gives the same namespace with nothing but loopback.
+    // With network mode `none` the engine still sets up a network, in a process of 70 MB for each container, which takes 0.18 of the
+    // 0.40 CPU-seconds that a container costs. With the network disabled, runc alone creates the same namespace with only loopback.
     NetworkDisabled: true,
     Labels: { ...labelsOf(input.labels), [LABELS.cpus]: cpuset },
     HostConfig: hostConfig({
@@ -100,7 +102,7 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
         ...fileSizeLimit(limits),
       ],
       OomScoreAdj: 500,
-      // The runner is the first process itself.
+      // The runner itself is the init process.
       ...(input.runnerVolume === undefined ? initHelper(engine) : { Mounts: [runnerMount(input.runnerVolume)] }),
       ...(limits.runtime === undefined ? {} : { Runtime: limits.runtime }),
       ...(limits.diskGiB !== undefined && mayLimitDisk(engine) ? { StorageOpt: { size: `${limits.diskGiB}G` } } : {}),
@@ -130,14 +132,14 @@ function ownSeccomp({ seccompProfile, runnerSeccomp }: Engine, hasRunner: boolea
   return profile === null ? [] : [`seccomp=${profile}`]
 }
 
-/** One file alone may not fill the disk either; unlike the limit on all of them every host can hold this one. */
+/** Keeps a single file from filling the disk. Unlike the limit on the total size, every host can enforce this one. */
 function fileSizeLimit({ diskGiB }: SandboxLimits): { Name: string; Soft: number; Hard: number }[] {
   if (diskGiB === undefined) return []
   const bytes = diskGiB * 1024 ** 3
   return [{ Name: 'fsize', Soft: bytes, Hard: bytes }]
 }
 
-/** The engine knows `CgroupnsMode`; the client's types do not. */
+/** The engine supports `CgroupnsMode`; the client's types do not. */
 function hostConfig(config: Docker.HostConfig & { CgroupnsMode: 'private' }): Docker.HostConfig {
   return config
 }
@@ -161,20 +163,21 @@ export function labelsOf(labels: ContainerLabels): Record<string, string> {
   }
 }
 
-/** Engines that answered that they cannot count what a container writes. */
+/** Engines that have refused to limit what a container writes. */
 const refusing = new WeakSet<Engine>()
 
-/** Drivers that count by themselves. The snapshots of containerd (`overlayfs`, the default of fresh engines from 29) do not. */
+/** Storage drivers that always support the limit. containerd's snapshotter (`overlayfs`, the default of fresh engines from 29) does
+ *  not. */
 const COUNTING = ['btrfs', 'zfs', 'devicemapper']
 
-/** overlay2 counts per container only on xfs mounted with project quotas; whether it is, only the engine can say. */
+/** overlay2 limits a container only on xfs mounted with project quotas. Only the engine knows whether that is the case. */
 export function mayLimitDisk(engine: Engine): boolean {
   const { storageDriver, backingFilesystem } = engine.facts
   if (refusing.has(engine)) return false
   return COUNTING.includes(storageDriver) || (storageDriver === 'overlay2' && backingFilesystem === 'xfs')
 }
 
-/** @returns whether the refusal was about the disk limit: the caller leaves it out from now on */
+/** @returns whether the refusal was about the disk limit; if so, the caller omits that limit from now on */
 export function noteDiskLimitRefused(engine: Engine, error: unknown): boolean {
   const text = error instanceof Error ? error.message : ''
   if (!/storage-opt|pquota|quota/i.test(text)) return false

@@ -6,16 +6,16 @@ import { LonghaulError } from '../../../contracts/errors.ts'
 
 type State = ContainerInspectInfo['State']
 
-/** Orders that reach a container through its engine: nothing inside can give one. */
+/** API calls that reach a container through its engine. No process inside can make one. */
 const ORDERS: ReadonlySet<string> = new Set(['kill', 'stop', 'restart', 'pause', 'unpause', 'destroy'])
 
-/** More than the clocks of this process and a loaded engine differ by. */
+/** Larger than the difference between the clocks of this process and a loaded engine. */
 const CLOCK_SLACK_MS = 2_000
 
 /**
- * Whether a container that does not run was ended by what ran inside it: the engine saw its first process end and had no order for it.
- * An engine that restarted since, or that dropped its events, saw no end: such an end is not the container's doing.
- * @param askedMs when a request went out that its runner has not answered; null where none was under way
+ * Returns whether a stopped container was ended by a process inside it: the engine saw the first process exit and recorded no API call
+ * that ended it. If the engine has restarted or dropped its events since, it saw no exit, and the container is not blamed.
+ * @param askedMs when the unanswered request was sent to the runner; null if none was under way
  */
 export async function endedFromInside(
   engine: Engine,
@@ -25,12 +25,13 @@ export async function endedFromInside(
   const { state } = container
   const actions = await actionsSince(engine, container.id, Date.parse(state.StartedAt))
   if (!actions.includes('die') || actions.some((action) => ORDERS.has(action))) return false
-  // By itself the first process ends with 0, when the lease runs out. Requests renew it, so a runner that still ran has kept it.
+  // The first process exits with 0 on its own only when the lease expires. Requests renew the lease, so a runner that was still serving
+  // has kept it.
   if (state.ExitCode !== 0) return true
   return askedMs !== null && Date.parse(state.FinishedAt) > askedMs + CLOCK_SLACK_MS
 }
 
-/** Whether a container that runs has been left alone from outside since a moment, and since it was made never started anew. */
+/** Returns whether a running container has received no API call since a moment, and has never been restarted. */
 export async function wasLeftAlone(
   engine: Engine,
   container: { id: string; state: State },
@@ -41,13 +42,13 @@ export async function wasLeftAlone(
   return !actions.some((action) => ORDERS.has(action))
 }
 
-/** Its processes have died with an earlier start, and only an order starts a container. */
+/** If the container was restarted, its processes died with the earlier start, and only an API call restarts it. */
 function wasStartedAgain({ FinishedAt: finished }: State): boolean {
   return Date.parse(finished) > 0
 }
 
-/** Whether a stopped container may be started again: disk and journal are intact, only the processes are gone. A restart of the
- *  engine or the machine ends the main process by a signal. When the lease expires the main process exits with 0: such a
+/** Returns whether a stopped container may be started again: disk and journal are intact, only the processes are gone. A restart of
+ *  the engine or the machine ends the main process by a signal. After an expired lease the main process exits with 0, and the
  *  sandbox stays ended. */
 export function mayStartAgain({ Status: status, ExitCode: exitCode }: State): boolean {
   return status === 'exited' && exitCode !== 0
@@ -55,22 +56,22 @@ export function mayStartAgain({ Status: status, ExitCode: exitCode }: State): bo
 
 export async function startOnce(container: Container): Promise<void> {
   await container.start().catch((error: unknown) => {
-    // 304: a concurrent attempt has started it.
+    // 304: a concurrent attempt has started it already.
     if (!isStatus(error, 304)) throw error
   })
 }
 
-/** What the engine says of a container since a moment, in order. It keeps its last few hundred events and forgets them when it ends. */
+/** Returns the container's events since a moment, in order. The engine keeps its last few hundred events and loses them when it exits. */
 async function actionsSince(engine: Engine, id: string, sinceMs: number): Promise<string[]> {
   const now = Date.now()
   const stream = await engine.docker.getEvents({
     since: Math.max(0, Math.floor((sinceMs - CLOCK_SLACK_MS) / 1000)),
-    // An end in the past: the engine sends what it has and closes.
+    // With an end in the past the engine sends the stored events and closes the stream.
     until: Math.ceil(now / 1000),
     filters: { container: [id] },
   })
   let text = ''
-  // Requests for events have no deadline of their own.
+  // The client sets no deadline for event streams.
   const late = setTimeout(() => (stream as Readable).destroy(new Error('no events within 20 s')), 20_000)
   try {
     for await (const chunk of stream) text += String(chunk)
@@ -87,12 +88,12 @@ async function actionsSince(engine: Engine, id: string, sinceMs: number): Promis
 
 const GIB = 1024 ** 3
 
-/** What honest work may fill: a full disk after more than this is the agent's own doing. */
+/** More than honest work writes: if the disk is full and the container wrote more than this, the agent filled it. */
 const LARGE_BYTES = GIB
 
 /**
- * What a runner says of its sandbox, judged by what the host sees of it. A turn whose processes are gone was ended from inside, unless
- * the container was started anew; a full disk is the host's, unless this container has filled a good part of it.
+ * Checks a runner's report of a loss against what the host observes. If a turn's processes are gone, the container was ended from
+ * inside, unless it was restarted. A full disk is the host's fault, unless this container has filled a large part of it.
  */
 export async function attributeLoss(engine: Engine, name: string, error: unknown): Promise<unknown> {
   if (!(error instanceof LonghaulError) || !isAnswer(error)) return error
@@ -103,21 +104,21 @@ export async function attributeLoss(engine: Engine, name: string, error: unknown
       const { State: state } = await container.inspect()
       return wasStartedAgain(state) ? as('Sandbox.Lost', error) : error
     }
-    // Their types do not have what is only told on request.
+    // The client's types lack a field that the engine returns only on request.
     const { SizeRw: written = 0, HostConfig: settings } = (await container.inspect({
       size: true,
     } as ContainerInspectOptions)) as ContainerInspectInfo & { SizeRw?: number }
     const limit = /^(\d+)g$/i.exec(settings.StorageOpt?.['size'] ?? '')?.[1]
     const large = limit === undefined ? LARGE_BYTES : Math.min(LARGE_BYTES, (Number(limit) * GIB) / 2)
-    // Negative where the engine could not measure it: a tree deeper than any path, which no honest program makes.
+    // Negative if the engine could not measure it: the tree is deeper than any path, which no honest program makes.
     return written < 0 || written >= large ? as('Sandbox.Ended', error) : error
   } catch {
-    // An engine that cannot be asked rules nothing out.
+    // If the engine cannot be asked, no cause is ruled out.
     return error.code === 'Sandbox.Ended' ? as('Sandbox.Lost', error) : error
   }
 }
 
-/** Whether the runner itself said so, and not the connection to it. */
+/** Returns whether the runner itself reported the error; otherwise the connection failed. */
 function isAnswer({ details }: LonghaulError): boolean {
   return 'answer' in details
 }

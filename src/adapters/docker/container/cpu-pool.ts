@@ -1,18 +1,18 @@
-/** The processors of one host, handed out so that programs inside count what they were given and neighbours share evenly. */
+/** Distributes the processors of one host among containers, so that programs inside see their share and neighbours share evenly. */
 export interface CpuPool {
-  /** The least used processors, as the engine writes them (`0,3`). Asked again for a name it answers the same. */
+  /** Returns the least used processors in the engine's syntax (`0,3`). Repeated calls with the same name return the same processors. */
   take(name: string, cpus: number): string
-  /** An adopted container brings its processors. */
+  /** Records the processors of an adopted container. */
   keep(name: string, cpuset: string): void
   give(name: string): void
 }
 
-/** How many processors a limit pins: rounded up to whole ones, and at most as many as the machine has. */
+/** Returns how many processors a limit pins: rounded up, and at most as many as the machine has. */
 export function pinnedCpus(limit: number, available: number): number {
   return Math.max(1, Math.min(Math.ceil(limit), available))
 }
 
-/** Counts live in memory only: they decide balance, never a right, and begin anew with the worker. */
+/** Counts live only in memory. They balance load and grant nothing, so they may start anew with the worker. */
 export function createCpuPool({ cpus: available }: { cpus: number }): CpuPool {
   const held = new Map<string, string>()
 

@@ -11,20 +11,20 @@ import { flattenWrittenFolder } from './written-folder.ts'
 interface CreateContainerInput {
   engine: Engine
   spec: ContainerCreateOptions
-  /** Further preparation of a new container before its start; it runs while the container is inspected. */
+  /** Further preparation of a new container before its start. It runs while the container is inspected. */
   equip?: () => Promise<void>
 }
 
 interface CreatedContainer {
   container: Container
-  /** Present where an earlier attempt had created it already. */
+  /** Present if an earlier attempt has already created the container. */
   existing: ContainerInspectInfo | null
 }
 
-/** Creates a container or adopts the one that an earlier attempt created under the same deterministic name. Either way the
- *  engine is asked what it really holds, and a container that is not what the specification says is removed at once.
- *  @throws LonghaulError `Sandbox.ImageMissing`; `Sandbox.RuntimeMissing`; `Sandbox.JournalConflict` where the name belongs
- *    to something else; `Sandbox.Unsafe` where the new one deviates, `Sandbox.Lost` where the adopted one does */
+/** Creates a container, or adopts the one that an earlier attempt created under the same deterministic name. In both cases the
+ *  engine is asked for the actual settings, and a container that deviates from the specification is removed at once.
+ *  @throws LonghaulError `Sandbox.ImageMissing`; `Sandbox.RuntimeMissing`; `Sandbox.JournalConflict` if the name belongs
+ *  to something else; `Sandbox.Unsafe` if the new container deviates, `Sandbox.Lost` if the adopted one does */
 export async function createOrAdopt({ engine, spec, equip }: CreateContainerInput): Promise<CreatedContainer> {
   const name = spec.name ?? ''
   for (let attempt = 1; ; attempt += 1) {
@@ -38,7 +38,7 @@ export async function createOrAdopt({ engine, spec, equip }: CreateContainerInpu
       throw unsafe(name, deviations)
     }
     const existing = await inspectExisting(engine, name)
-    // It went away between the two requests, or another attempt reserved the name and is still creating it.
+    // It was removed between the two requests, or another attempt has reserved the name and is still creating it.
     if (existing === null) {
       if (attempt >= MAX_ATTEMPTS) throw neverFree(name)
       await sleep(RETRY_MS)
@@ -55,11 +55,11 @@ const RETRY_MS = 100
 
 interface Created {
   container: Container
-  /** What was asked for in the end: an engine that cannot count what is written is asked again without that limit. */
+  /** The specification that was finally used: if the engine cannot limit what is written, the request is repeated without that limit. */
   spec: ContainerCreateOptions
 }
 
-/** Null where the name is taken. */
+/** Returns null if the name is taken. */
 async function create(engine: Engine, spec: ContainerCreateOptions): Promise<Created | null> {
   try {
     return { container: await engine.docker.createContainer(spec), spec }
@@ -95,7 +95,7 @@ function requireSameOwner(name: string, wanted: Record<string, string>, found: R
   })
 }
 
-/** What the attempt that created it may have asked for: another time, another host process, other processors of the pool. */
+/** Takes over the settings in which an earlier attempt may differ: creation time, host process, processors of the pool. */
 function asAdopted(spec: ContainerCreateOptions, existing: ContainerInspectInfo): ContainerCreateOptions {
   const wanted = spec.HostConfig?.CpusetCpus ?? ''
   const found = existing.Config.Labels[LABELS.cpus] ?? ''
@@ -106,14 +106,14 @@ function asAdopted(spec: ContainerCreateOptions, existing: ContainerInspectInfo)
   return { ...spec, Labels: identity, HostConfig: host }
 }
 
-/** An unsafe adopted container is removed although it holds an episode's work: the episode is placed again and replays its turns. */
+/** Removes an unsafe adopted container although it holds an episode's work. The episode is placed again and replays its turns. */
 async function requireSafe(engine: Engine, spec: ContainerCreateOptions, found: ContainerInspectInfo): Promise<void> {
   const deviations = deviationsOf({ spec, found, facts: engine.facts })
   if (deviations.length === 0) return
   await removeContainer({ engine, name: found.Id })
   throw new LonghaulError({
     code: 'Sandbox.Lost',
-    message: 'An earlier attempt left a container that is not what the specification says; it was removed',
+    message: 'An earlier attempt left a container that deviates from its specification; it was removed',
     details: { name: spec.name ?? '', deviations: describeDeviations(deviations) },
   })
 }
@@ -121,13 +121,15 @@ async function requireSafe(engine: Engine, spec: ContainerCreateOptions, found: 
 function unsafe(name: string, deviations: Deviation[]): LonghaulError {
   return new LonghaulError({
     code: 'Sandbox.Unsafe',
-    message: 'The engine created a container that is not what was asked for; it was removed before anything ran in it',
+    message:
+      'The engine created a container that deviates from its specification; it was removed before anything ran in it',
     details: { name, deviations: describeDeviations(deviations) },
   })
 }
 
 /**
- * Before the first container: whether the engine lists the runtime. Newer engines also take the name or the path of a shim, which no list has.
+ * Called before the first container. Checks that the engine lists the runtime. Newer engines also accept the name or path of a shim,
+ * which no list contains.
  * @throws LonghaulError `Sandbox.RuntimeMissing`
  */
 export async function requireRuntime(engine: Pick<Engine, 'docker' | 'host'>, runtime: string): Promise<void> {
@@ -173,12 +175,12 @@ interface RemoveContainerInput {
   name: string
 }
 
-/** Milliseconds before each further attempt at a removal. */
+/** Milliseconds before each retry of a removal. */
 const REMOVAL_PAUSES = [100, 400, 1600]
 
 /**
- * Removes a container, running or not, with its volumes. One that is gone or being removed counts as removed. An engine fails where
- * its own files of a container full of processes are still being written: it is asked again, for the next answer is another one.
+ * Removes a container, running or not, with its volumes. A container that is gone or being removed counts as removed. The engine fails
+ * while it still writes its own files for a container full of processes, so the request is retried.
  */
 export async function removeContainer({ engine, name }: RemoveContainerInput): Promise<void> {
   const remove = (): Promise<void> =>

@@ -1,29 +1,29 @@
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** Labels of everything Longhaul creates in an engine (they cannot change after creation). */
+/** Labels of everything that Longhaul creates in an engine. They cannot change after creation. */
 export const LABELS = {
   project: 'longhaul.project',
   run: 'longhaul.run',
   episode: 'longhaul.episode',
   role: 'longhaul.role',
-  /** Placement of the episode: the fence at creation. */
+  /** Placement number of the episode, which is the fence at creation. */
   fence: 'longhaul.fence',
   /** Milliseconds since 1970. */
   created: 'longhaul.created',
   leaseMs: 'longhaul.lease-ms',
-  /** After this long the reaper removes it, even while its owner runs. */
+  /** The reaper removes the resource at this age, even if its owner still runs. */
   maxLifeMs: 'longhaul.max-life-ms',
   owner: 'longhaul.owner',
   host: 'longhaul.host',
-  /** Execution of the owner that created it. */
+  /** Run id of the workflow execution that created it. */
   ownerRun: 'longhaul.owner-run',
-  /** Identity of the Temporal namespace that knows the owner; absent where the owner is no workflow. Two stacks share an
-   *  engine, and a workflow that one server does not know may be alive on the other. */
+  /** Identity of the Temporal namespace that knows the owner; absent if the owner is not a workflow. Two stacks can share an engine,
+   *  and a workflow that one server does not know may be alive on the other. */
   namespaceId: 'longhaul.namespace-id',
   image: 'longhaul.image-digest',
-  /** What the sandbox asks its host for, as `0.5/2048`: processors and MiB. */
+  /** What the sandbox requests from its host, as `0.5/2048`: processors and MiB. */
   request: 'longhaul.request',
-  /** Processors that the container is pinned to. */
+  /** Processors to which the container is pinned. */
   cpus: 'longhaul.cpus',
 } as const
 
@@ -32,7 +32,7 @@ export const PROJECT = 'longhaul'
 /** For the list filters of the Engine API. */
 export const PROJECT_FILTER = `${LABELS.project}=${PROJECT}`
 
-/** Labels as facts. A number that no label says is infinite: what we do not know must never look overdue. */
+/** Parsed labels. A number without a label is infinite, because a resource of unknown age must never look overdue. */
 export interface LabelFacts {
   run: string
   episode: string
@@ -42,7 +42,7 @@ export interface LabelFacts {
   ownerRun: string
   namespaceId: string
   host: string
-  /** Null where the label is absent or unreadable: the container holds no place. */
+  /** Null if the label is absent or unreadable: the container then occupies no place. */
   request: { cpus: number; memoryMiB: number } | null
   ageMs: number
   leaseMs: number
@@ -82,11 +82,11 @@ function readRequest(text: string): LabelFacts['request'] {
 
 const MAX_LENGTH = 120
 
-/** A name the engine accepts, equal for equal parts. Characters that are not allowed, and length, cost a hash suffix,
- *  so that two different ids never share a container. */
+/** Returns a name that the engine accepts, equal for equal parts. Invalid characters or excessive length add a hash suffix, so that
+ *  two different ids never share a container. */
 export function containerName(parts: readonly (string | number)[]): string {
   const plain = ['lh', ...parts].join('-')
-  // A slash is how ids are built, not a rare character: it alone needs no hash.
+  // Ids contain slashes by construction, so a slash alone needs no hash.
   const safe = plain.replaceAll('/', '-').replaceAll(/[^A-Za-z0-9_.-]/g, '_')
   if (safe === plain.replaceAll('/', '-') && safe.length <= MAX_LENGTH) return safe
   const hash = sha256Hex(plain).slice(0, 12)

@@ -1,11 +1,11 @@
 import type { Engine } from '../engine/engine.ts'
 import { type LabelFacts, PROJECT_FILTER, LABELS, readLabels } from './labels.ts'
 
-/** A container of ours as its labels tell it. */
+/** One of our containers, described by its labels. */
 export interface ListedSandbox extends LabelFacts {
   name: string
   containerId: string
-  /** `agent`, `grader`, `gate`, or `build` for the moment that an image is made. */
+  /** `agent`, `grader`, `gate`, or `build` while an image is made. */
   role: string
   isRunning: boolean
   state: 'created' | 'running' | 'ended'
@@ -37,7 +37,7 @@ export async function listSandboxes(input: ListSandboxesInput): Promise<ListedSa
   }))
 }
 
-/** A paused or restarting one lives; one that is being removed has ended. */
+/** A paused or restarting container counts as alive; one that is being removed has ended. */
 function stateOf(state: string): ListedSandbox['state'] {
   if (state === 'created') return 'created'
   return state === 'exited' || state === 'dead' || state === 'removing' ? 'ended' : 'running'

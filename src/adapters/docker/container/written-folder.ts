@@ -7,20 +7,20 @@ import type { Engine } from '../engine/engine.ts'
 
 const run = promisify(execFile)
 
-/** An engine holds a descriptor and a buffer for each level of a folder that it removes. Honest trees have a few dozen levels, and
- *  no path has more than 2,048. */
+/** When it removes a folder, an engine holds a descriptor and a buffer for each level. Honest trees have a few dozen levels, and no
+ *  path has more than 2,048. */
 const MAX_LEVELS = 500
 const FIND_MS = 30_000
-/** A gibibyte of a sandbox may hold 65,536 folders. */
+/** A sandbox may hold 65,536 folders for each gibibyte. */
 const DELETE_MS = 120_000
 const STOP_MS = 10_000
 
-/** Where overlay2 keeps what a container has written; undefined with other drivers. */
+/** Returns where overlay2 stores what a container has written; undefined for other drivers. */
 export function writtenFolderOf({ GraphDriver: graph }: ContainerInspectInfo): string | undefined {
   return (graph.Data as Record<string, string> | null)?.['UpperDir']
 }
 
-/** Whether this is the engine's own machine, and its files may be read here. */
+/** Returns whether this process runs on the engine's machine and may read its files. */
 export function mayRead(directory: string): Promise<boolean> {
   return access(directory, constants.R_OK | constants.X_OK).then(
     () => true,
@@ -29,9 +29,9 @@ export function mayRead(directory: string): Promise<boolean> {
 }
 
 /**
- * Takes folders within folders that no engine can remove out of a container that is about to be removed. Thousands of levels cost the
- * engine all of its descriptors, so that it serves no container for that time, and the container stays. The container is ended first:
- * its processes could go on. Does nothing where the engine's files cannot be reached from here.
+ * Flattens deeply nested folders of a container that is about to be removed. Thousands of levels exhaust the engine's descriptors: it
+ * then serves no container during the removal, and the removal fails. The container is killed first, because its processes could keep
+ * nesting. Does nothing if the engine's files cannot be reached.
  */
 export async function flattenWrittenFolder(engine: Engine, name: string): Promise<void> {
   const container = engine.docker.getContainer(name)
@@ -50,7 +50,8 @@ async function isDeep(directory: string): Promise<boolean> {
   return (await find(directory, ['-print', '-quit'], FIND_MS)) !== ''
 }
 
-/** Of GNU and by its own names: it walks trees of any depth with few descriptors. What goes meanwhile makes it end with 1. */
+/** GNU find, addressed by its own name: it walks trees of any depth with few descriptors. It exits with 1 if entries disappear
+ *  meanwhile. */
 async function find(directory: string, action: string[], timeout: number): Promise<string> {
   const args = [directory, '-xdev', '-mindepth', String(MAX_LEVELS), ...action]
   const settings = { timeout, env: { PATH: process.env['PATH'], LC_ALL: 'C' } }

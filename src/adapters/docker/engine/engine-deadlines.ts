@@ -1,6 +1,6 @@
 import type Docker from 'dockerode'
 
-/** What `dial` of the client takes, as far as it is read here; its types leave it open. */
+/** The options of the client's `dial` that are read here; the client does not type them. */
 export interface DialOptions {
   path: string
   hijack?: boolean
@@ -9,19 +9,19 @@ export interface DialOptions {
 
 type DialCallback = (error: unknown, answer?: unknown) => void
 
-/** Measured on loaded engines: create and start may take tens of seconds, everything else less. */
+/** Measured on loaded engines: create and start may take tens of seconds, all other requests less. */
 const ANSWER_MS = 60_000
-/** An engine under load answers a ping within a second or two; one that takes longer counts as silent. */
+/** An engine under load answers a ping within two seconds. An engine that takes longer than this counts as silent. */
 const PING_MS = 8_000
-/** Archives and commits of a repository move hundreds of megabytes. */
+/** Archives and commits of a repository transfer hundreds of megabytes. */
 const TRANSFER_MS = 5 * 60_000
-/** Images of real tasks are gigabytes from a registry. */
+/** Pulled images of real tasks are gigabytes in size. */
 const IMAGE_MS = 30 * 60_000
 
 /**
- * Bounds every request to the engine: its client has no deadlines of its own, and a frozen engine still accepts connections.
- * The callers bound three kinds themselves: `wait` lasts as long as the container, an upgraded exec stream as long as the
- * sandbox, and events come until the subscriber closes the stream.
+ * Bounds every request to the engine, because its client has no deadlines and a frozen engine still accepts connections. Callers bound
+ * three kinds themselves: `wait` lasts as long as the container, an upgraded exec stream as long as the sandbox, and events come until
+ * the subscriber closes the stream.
  */
 export function boundEngineRequests(
   docker: Docker,
@@ -42,12 +42,12 @@ export function boundEngineRequests(
   }
 }
 
-/** With the code that Node gives to a connection that ran out of time: a silent engine counts as unreachable. */
+/** Uses Node's code for a connection that timed out, so that a silent engine counts as unreachable. */
 function tooLate(path: string, limitMs: number, cause: unknown): Error {
   return Object.assign(new Error(`no answer to ${path} within ${limitMs / 1000} s`, { cause }), { code: 'ETIMEDOUT' })
 }
 
-/** In milliseconds; null where the caller has a bound of its own. */
+/** Returns milliseconds, or null if the caller sets its own bound. */
 export function limitOfRequest({ path, hijack }: DialOptions): number | null {
   if (hijack === true || /^\/(containers\/[^/]+\/wait|events)/.test(path)) return null
   if (path.startsWith('/_ping')) return PING_MS

@@ -1,7 +1,7 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { FailureCode } from '../../../contracts/failure-codes.ts'
 
-/** HTTP status of an engine's refusal, null for anything else (a broken connection, say). */
+/** HTTP status of an engine's refusal; null for any other error, such as a broken connection. */
 export function statusOf(error: unknown): number | null {
   const status = (error as { statusCode?: unknown } | null)?.statusCode
   return typeof status === 'number' ? status : null
@@ -12,7 +12,7 @@ export function isStatus(error: unknown, ...statuses: number[]): boolean {
   return status !== null && statuses.includes(status)
 }
 
-/** 404: it is gone. 409 on removal: another process is removing it already. */
+/** 404: the resource is gone. 409 on removal: another process is already removing it. */
 export function ignoreGone(error: unknown): void {
   if (!isStatus(error, 404, 409)) throw error
 }
@@ -22,16 +22,16 @@ export interface EngineErrorContext {
   details: Record<string, string | number | boolean | null>
 }
 
-/** What Node says of a connection that did not come about or broke; a missing file has no `syscall: 'connect'`. */
+/** Node's codes for a connection that failed or broke. A missing file does not have `syscall: 'connect'`. */
 const BROKEN_CONNECTION = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT'])
 
-/** Whether the engine refused, fell silent or was unreachable; any other failure is not the engine's. */
+/** Returns whether the engine refused, was silent or was unreachable. Other failures are not the engine's. */
 function isEngineFailure(error: unknown): boolean {
   const { code, syscall } = (error ?? {}) as { code?: unknown; syscall?: unknown }
   return statusOf(error) !== null || syscall === 'connect' || BROKEN_CONNECTION.has(String(code))
 }
 
-/** Work that asks the engine and does other things too: failures of the engine get their code, all others stay as they are. */
+/** Runs work that asks the engine among other things. Engine failures are mapped to their codes; other errors pass unchanged. */
 export async function throughEngine<T>(context: EngineErrorContext, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
@@ -40,13 +40,13 @@ export async function throughEngine<T>(context: EngineErrorContext, work: () => 
   }
 }
 
-/** A full disk has one code for every operation: apart from disk limits of containers the engine has one disk. */
+/** A full disk has the same code for every operation: apart from containers' disk limits, the engine has one disk. */
 function codeOf(status: number | null, reason: string): FailureCode {
   if (/no space left on device|disk quota exceeded/i.test(reason)) return 'Sandbox.OutOfDisk'
   return status === 404 ? 'Sandbox.Lost' : 'Sandbox.EngineUnavailable'
 }
 
-/** The one door from an engine error to ours. No status means that the connection failed, not the request. */
+/** Maps every engine error to a LonghaulError. An error without a status means that the connection failed, not the request. */
 export function toSandboxError(error: unknown, { doing, details }: EngineErrorContext): LonghaulError {
   if (error instanceof LonghaulError) return error
   const status = statusOf(error)

@@ -1,29 +1,30 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface EnginePulse {
-  /** Last answer, ms since 1970, where a question has gone unanswered since; null while the engine answers. */
+  /** Time of the last answer, ms since 1970, if a later ping went unanswered; null while the engine answers. */
   silentSinceMs(): number | null
-  /** Whether the engine, or this process, has been silent for long at some time since then, while `work` lasted. */
+  /** Returns whether the engine, or this process, was silent for long at some time since then while `work` ran. */
   wasSilentSince(ms: number): boolean
-  /** Asks the engine every few seconds while `work` lasts; several may overlap. */
+  /** Pings the engine every few seconds while `work` runs; calls may overlap. */
   during<T>(work: () => Promise<T>): Promise<T>
-  /** Asks at once, then every second until it answers. @returns whether it does by then, ms since 1970. @throws the signal's reason */
+  /** Pings at once, then every second until the engine answers. @returns whether it answers by then, ms since 1970. @throws the
+   *  signal's reason */
   answersBy(untilMs: number, signal: AbortSignal): Promise<boolean>
 }
 
 const EVERY_MS = 5_000
 const AGAIN_MS = 1_000
-/** When a ping or a timer takes longer, the machine is overloaded, and so are its sandboxes. */
+/** If a ping or a timer takes longer, the machine is overloaded, and so are its sandboxes. */
 const LONG_MS = 10_000
 
 interface EnginePulseOptions {
-  /** Rejects after a deadline of its own where no answer comes. */
+  /** Rejects after its own deadline if no answer arrives. */
   ping: () => Promise<unknown>
 }
 
 /**
- * Tells a slow command from an engine that has stopped answering (frozen, swapped out, gone): to the caller that waits for
- * the command the two look alike. The engine is pinged only while a caller waits.
+ * Distinguishes a slow command from an engine that has stopped answering (frozen, swapped out, gone), which look alike to the caller
+ * that waits for the command. The engine is pinged only while a caller waits.
  */
 export function createEnginePulse({ ping }: EnginePulseOptions): EnginePulse {
   let waiting = 0
@@ -72,7 +73,7 @@ export function createEnginePulse({ ping }: EnginePulseOptions): EnginePulse {
     async during(work) {
       waiting += 1
       if (waiting === 1) {
-        // Without callers there were no pings: silence is counted from here.
+        // Without callers there were no pings, so silence is counted from now.
         if (!isSilent) lastAnswerMs = Date.now()
         lastTickMs = Date.now()
         timer = setInterval(() => void ask(), EVERY_MS)

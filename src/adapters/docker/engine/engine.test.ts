@@ -13,7 +13,7 @@ const REFUSED = [
   {
     name: 'Podman 4.3.1 behind its Docker-compatible socket',
     version: { Version: '4.3.1', ApiVersion: '1.41', Components: [{ Name: 'Podman Engine' }, { Name: 'Conmon' }] },
-    says: /Expected a Docker engine: Podman does not tell .*docs\/sandboxes\.md.*podman=4\.3\.1/,
+    says: /Expected a Docker engine: Podman does not report .*docs\/sandboxes\.md.*podman=4\.3\.1/,
   },
   {
     name: 'Docker 20.10.9, whose system call profile breaks current C libraries',

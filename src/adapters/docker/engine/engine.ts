@@ -3,7 +3,7 @@ import Docker from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { boundEngineRequests } from './engine-deadlines.ts'
 
-/** The newest Engine API this adapter was written against; an older engine is spoken to in its own version. */
+/** The newest Engine API this adapter was written against. An older engine is addressed in its own version. */
 const NEWEST_API = '1.47'
 /** Below this an engine's default seccomp profile breaks current C libraries (clone3). */
 const OLDEST_ENGINE = '20.10.10'
@@ -11,7 +11,7 @@ const OLDEST_ENGINE = '20.10.10'
 interface ConnectEngineInput {
   /** `unix:///path`, `tcp://host:port`, … @default DOCKER_HOST, else the default socket */
   host?: string
-  /** How long the engine may take to answer the first question. @default 10_000 */
+  /** How long the engine may take to answer the first request. @default 10_000 */
   timeoutMs?: number
 }
 
@@ -21,19 +21,20 @@ export interface Engine {
   host: string
   version: string
   apiVersion: string
-  /** Whether the engine brings its own init helper; without it a container's main process must reap by itself. */
+  /** Whether the engine ships an init helper. Without one, a container's main process must reap zombies itself. */
   hasInit: boolean
   cpus: number
-  /** Of the machine that containers run on. */
+  /** Memory of the machine that runs the containers. */
   memoryMiB: number
   facts: EngineFacts
-  /** Profile of system calls that containers bring along; null where the engine's own is as good. */
+  /** Seccomp profile that we pass to containers; null if the engine's own profile is as good. */
   seccompProfile: string | null
-  /** The same for containers with a runner: it may make one user namespace and enter it, and takes both from what it starts. */
+  /** The seccomp profile of containers with a runner. The runner may create and enter one user namespace; it denies both calls to
+   *  the commands it starts. */
   runnerSeccomp: string
 }
 
-/** Asks `/version` once without a version in the path: 20.10 speaks at most 1.41, newer engines refuse old ones.
+/** Asks `/version` once without a version in the path, because 20.10 speaks at most 1.41 and newer engines refuse old versions.
  *  @throws LonghaulError `Sandbox.EngineUnavailable` */
 export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineInput = {}): Promise<Engine> {
   const address = host ?? process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock'
@@ -43,7 +44,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     const version = (await withDeadline(docker.version(), timeoutMs)) as EngineVersion
     requireSupported(version, address)
     const apiVersion = olderOf(NEWEST_API, version.ApiVersion)
-    // The client has the field but its types do not.
+    // The client has this field, but its types do not.
     Object.assign(docker.modem, { version: `v${apiVersion}` })
     const info = (await withDeadline(docker.info(), timeoutMs)) as EngineInfo
     const hasInit = Boolean(info.InitBinary)
@@ -57,7 +58,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
       apiVersion,
       hasInit,
       cpus: info.NCPU ?? 1,
-      // Where the engine states no memory, memory keeps no sandbox out.
+      // If the engine reports no memory size, admission does not limit memory.
       memoryMiB: info.MemTotal === undefined ? Number.POSITIVE_INFINITY : info.MemTotal / 1024 ** 2,
       facts,
       seccompProfile: isGood ? null : JSON.stringify(profile),
@@ -88,19 +89,19 @@ function withDeadline<T>(answer: Promise<T>, timeoutMs: number): Promise<T> {
 
 function dockerOptions(address: string): Docker.DockerOptions {
   if (address.startsWith('unix://')) return { socketPath: address.slice('unix://'.length), host: undefined }
-  // The client reads certificates and TLS settings beside DOCKER_HOST from the environment by itself.
+  // The client itself reads certificates and TLS settings beside DOCKER_HOST from the environment.
   if (address === process.env['DOCKER_HOST']) return {}
   const url = new URL(address.includes('//') ? address : `tcp://${address}`)
   return { host: url.hostname, port: Number(url.port || 2375), protocol: url.port === '2376' ? 'https' : 'http' }
 }
 
 function requireSupported({ Version: version, Components: parts }: EngineVersion, host: string): void {
-  // Its answers about a created container lack most of what is compared: a sandbox that cannot be inspected is not started.
+  // Podman's description of a created container lacks most of the compared fields. A sandbox that cannot be inspected must not start.
   if (parts?.some(({ Name }) => Name === 'Podman Engine') === true) {
     throw new LonghaulError({
       code: 'Sandbox.EngineUnavailable',
       message:
-        'Expected a Docker engine: Podman does not tell enough of a container to check that it is safe (docs/sandboxes.md)',
+        'Expected a Docker engine: Podman does not report enough about a container to check that it is safe (docs/sandboxes.md)',
       details: { podman: version, host },
     })
   }
@@ -112,10 +113,10 @@ function requireSupported({ Version: version, Components: parts }: EngineVersion
   })
 }
 
-/** From here on the built-in profile forbids what ours does; see `seccomp/README.md`. */
+/** From this version on, the built-in profile forbids what ours forbids; see `seccomp/README.md`. */
 const GOOD_SECCOMP = '23.0.0'
 
-/** As Docker writes them: `includes` and `excludes` say which containers and machines a rule is for. */
+/** Docker's format: `includes` and `excludes` select the containers and machines that a rule applies to. */
 export interface SeccompProfile {
   defaultAction: string
   defaultErrnoRet: number
@@ -137,7 +138,7 @@ export async function readSeccompProfile(): Promise<SeccompProfile> {
 
 const CLONE_NEWUSER = 0x1000_0000
 
-/** User namespaces alone; the runner forbids both calls to everything that it starts. */
+/** Calls for user namespaces only. The runner denies both to every process that it starts. */
 const RUNNER_CALLS = [
   { names: ['unshare'], action: 'SCMP_ACT_ALLOW', args: [{ index: 0, value: CLONE_NEWUSER, op: 'SCMP_CMP_EQ' }] },
   { names: ['setns'], action: 'SCMP_ACT_ALLOW', args: [{ index: 1, value: CLONE_NEWUSER, op: 'SCMP_CMP_EQ' }] },
@@ -156,20 +157,20 @@ function compareVersions(a: string, b: string): number {
   return 0
 }
 
-/** What the engine's kernel and settings enforce, from its own answer to `/info`. */
+/** What the engine’s kernel and settings enforce, as reported by `/info`. */
 export interface EngineFacts {
-  /** Name of the seccomp profile that containers get by default; null where there is none. */
+  /** Name of the default seccomp profile of containers; null if there is none. */
   seccomp: string | null
   cgroupVersion: 1 | 2
-  /** Limits that this kernel does not enforce, also where a container requests them. */
+  /** Limits that this kernel does not enforce, even if a container requests them. */
   unenforced: ('memory' | 'swap' | 'pids' | 'cpuset' | 'cpu')[]
   defaultRuntime: string
   storageDriver: string
-  /** File system below the storage driver; null where the engine does not tell. */
+  /** File system below the storage driver; null if the engine does not report it. */
   backingFilesystem: string | null
 }
 
-/** The fields that are read; engines differ in the rest. */
+/** The fields that are read. Engines differ in the rest. */
 export interface EngineInfo {
   InitBinary?: string
   NCPU?: number
@@ -198,7 +199,7 @@ export function engineFacts(info: EngineInfo): EngineFacts {
   return {
     seccomp: seccompProfile(info.SecurityOptions ?? []),
     cgroupVersion: info.CgroupVersion === '2' ? 2 : 1,
-    // Only an explicit "no" counts: an engine may report nothing about a limit that it enforces.
+    // Only an explicit "no" counts, because an engine may omit a limit that it enforces.
     unenforced: (Object.keys(limits) as (keyof typeof limits)[]).filter((name) => limits[name] === false),
     defaultRuntime: info.DefaultRuntime ?? '',
     storageDriver: info.Driver ?? '',
@@ -206,25 +207,25 @@ export function engineFacts(info: EngineInfo): EngineFacts {
   }
 }
 
-/** `name=seccomp,profile=default` (20.10) or `…,profile=builtin` (newer); absent where the kernel has no seccomp. */
+/** `name=seccomp,profile=default` (20.10) or `…,profile=builtin` (newer); absent if the kernel has no seccomp. */
 function seccompProfile(options: string[]): string | null {
   const option = options.find((text) => text.startsWith('name=seccomp'))
   if (option === undefined) return null
   return /profile=([^,]+)/.exec(option)?.[1] ?? 'default'
 }
 
-/** Where an engine keeps its images, and what they must be made for. */
+/** Where an engine keeps its images, and the architecture they must have. */
 interface EnginePlace {
-  /** Stays the same over restarts; tells two engines of one machine apart. */
+  /** Stays the same across restarts. Distinguishes two engines of one machine. */
   id: string
   rootDir: string
-  /** As images spell it: `amd64`, `arm64`. */
+  /** In the spelling of images: `amd64`, `arm64`. */
   architecture: string
 }
 
 const places = new WeakMap<Engine, Promise<EnginePlace>>()
 
-/** Asked once: none of it changes while an engine is the same. */
+/** Asked once, because none of it changes during an engine's life. */
 export function enginePlace(engine: Engine): Promise<EnginePlace> {
   const known = places.get(engine)
   if (known !== undefined) return known
@@ -239,7 +240,7 @@ async function askPlace({ docker, host }: Engine): Promise<EnginePlace> {
   return { id: info.ID ?? host, rootDir: info.DockerRootDir ?? '', architecture: imageName(info.Architecture ?? '') }
 }
 
-/** The engine reports what the kernel calls the machine. */
+/** Translates the kernel's name of the architecture, which the engine reports. */
 function imageName(machine: string): string {
   if (machine === 'x86_64') return 'amd64'
   return machine === 'aarch64' ? 'arm64' : machine

@@ -3,7 +3,7 @@ import type { Duplex } from 'node:stream'
 import type { Container } from 'dockerode'
 
 export interface ExecStream {
-  /** The connection itself; never half-closed, because closing its input makes engines cut the output. */
+  /** The connection itself. It is never half-closed, because engines truncate the output when the input is closed. */
   socket: Duplex
 }
 
@@ -18,7 +18,7 @@ export async function openExec({ container, command, user }: OpenExecInput): Pro
   const exec = await container.exec({
     Cmd: command,
     User: user,
-    // The default is the container's directory, and the agent may have removed that.
+    // The default is the container's working directory, which the agent may have removed.
     WorkingDir: '/',
     AttachStdin: true,
     AttachStdout: true,
@@ -28,7 +28,7 @@ export async function openExec({ container, command, user }: OpenExecInput): Pro
   return { socket: await exec.start({ hijack: true, stdin: true }) }
 }
 
-/** The input and output of the main process, also before it runs. */
+/** Attaches to the input and output of the main process, even before it runs. */
 export async function attach(container: Container): Promise<Duplex> {
   const stream = await container.attach({ stream: true, stdin: true, stdout: true, stderr: true, hijack: true })
   return stream as Duplex
@@ -36,8 +36,8 @@ export async function attach(container: Container): Promise<Duplex> {
 
 export type StreamKind = 'stdout' | 'stderr'
 
-/** Splits the engine's multiplexed stream (8-byte header: kind, three zeros, big-endian length) into its payloads, in
- *  order of arrival. A chunk may hold several frames or a part of one. */
+/** Splits the engine's multiplexed stream (8-byte header: kind, three zeros, big-endian length) into its payloads, in order of
+ *  arrival. A chunk may hold several frames or part of one. */
 export function createDemultiplexer(onPayload: (kind: StreamKind, payload: Buffer) => void): (chunk: Buffer) => void {
   let header = Buffer.alloc(0)
   let left = 0

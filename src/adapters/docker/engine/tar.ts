@@ -1,13 +1,13 @@
 import { packTar, type TarEntry } from 'modern-tar'
 
 export interface FileToPack {
-  /** Relative to the directory it is put into; directories end in `/`. */
+  /** Relative to the target directory; directories end in `/`. */
   name: string
   body?: Uint8Array
   mode: number
 }
 
-/** A tar of root-owned files. Times are fixed so that equal content gives equal bytes. */
+/** Packs root-owned files into a tar. Times are fixed, so that equal content gives equal bytes. */
 export async function packFiles(files: FileToPack[]): Promise<Buffer> {
   const entries = files.map(({ name, body, mode }): TarEntry => {
     const common = { mode, uid: 0, gid: 0, mtime: new Date(0) }

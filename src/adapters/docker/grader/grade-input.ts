@@ -3,30 +3,30 @@ import { readScript } from '../sandbox/runner-files.ts'
 import { type FileToPack, packFiles } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 
-/** A longer file is uploaded: a shell that must read it as text would take longer than the engine. */
+/** A longer file is uploaded, because the shell would take longer to read it as text than the engine takes for an upload. */
 export const MAX_INLINE_BYTES = 64 * 1024
 
-/** What `printf %s` gives back as it is. */
+/** Text that `printf %s` prints unchanged. */
 const PLAIN = /^[\t\n\x20-\x7e]*$/
 
-/** Main process of a grading container. It reads its script from stdin: an upload of any size costs the engine 57 ms of CPU.
- *  Some versions of `head` read beyond the requested bytes of a pipe, so nothing may follow the script. */
+/** Command of a grading container's main process. It reads its script from stdin, because an upload of any size costs the engine 57
+ *  ms of CPU. Some versions of `head` read beyond the requested bytes of a pipe, so nothing may follow the script. */
 export function gradeCommand(seconds: number): string[] {
   return ['/bin/sh', '-c', 'read -r lh_bytes && eval "$(head -c "$lh_bytes")"', 'grade', String(seconds)]
 }
 
 export interface GradeInput {
-  /** For the main process's input. */
+  /** Written to the main process's stdin. */
   text: string
-  /** To be uploaded before the start; null where all files are short. */
+  /** Uploaded before the start; null if all files are short. */
   archive: Buffer | null
 }
 
-/** What separates the parts of an answer: no process inside may know them before they are sent. That of the audit leaves the
- *  container, and the memory of its shell, before the official steps begin. */
+/** Random separators between the parts of an answer. No process inside may know them before they are sent. The audit's mark is gone
+ *  from the container, and from the memory of its shell, before the official steps begin. */
 export interface GradeMarks {
   official: string
-  /** Null: no audit. */
+  /** Null without an audit. */
   audit: string | null
 }
 
@@ -35,7 +35,7 @@ export async function encodeGradeInput(files: readonly FileToPack[], marks: Grad
     String((body?.length ?? 0) > MAX_INLINE_BYTES),
   )
   const scripts = await Promise.all([...(marks.audit === null ? [] : ['audit.sh']), 'grade.sh'].map(readScript))
-  // A torn patch or script must not be judged.
+  // A truncated patch or script must not be judged.
   const making = [...folders(small), ...small.flatMap(writing)].map((line) => `${line} || exit 1`)
   const assigned = [`lh_mark=${marks.official}`, ...(marks.audit === null ? [] : [`lh_audit_mark=${marks.audit}`])]
   const text = [...assigned, 'umask 022', ...making, ...scripts].join('\n')
@@ -48,7 +48,7 @@ export async function encodeGradeInput(files: readonly FileToPack[], marks: Grad
 function folders(files: readonly FileToPack[]): string[] {
   const own = files.filter(({ body }) => body === undefined).map(({ name }) => shellQuote(`/${name}`))
   const parents = new Set(files.map(({ name }) => `/${name.split('/').slice(0, -1).join('/')}`))
-  // Those of every image.
+  // Every image has the root directory.
   parents.delete('/')
   parents.delete('/tmp')
   return [`mkdir -p -m 700 ${own.join(' ')}`, `mkdir -p ${[...parents].map(shellQuote).join(' ')}`]

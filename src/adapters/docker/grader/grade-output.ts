@@ -7,18 +7,19 @@ import { MAX_LOG_BYTES } from '../../artifacts/stored-log.ts'
 import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
 import type { GradeMarks } from './grade-input.ts'
 
-/** Two logs and what stands between them. */
+/** Limit for two logs and the lines between them. */
 const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
-/** A patch, what `audit.py` said and the last words of errors, each cut inside. */
+/** Limit for the patch, the output of `audit.py` and the last lines of errors, each of which is truncated inside the container. */
 const MAX_AUDIT_BYTES = 2 * 16 * 1024 * 1024 + 8192
-/** Before an answer the main process writes nothing: only graded code does, and it could keep this process busy for as long as it runs. */
+/** Limit for output before an answer. The main process itself writes nothing then. Only graded code does, and it could keep this
+ *  process busy for as long as it runs. */
 const MAX_STRAY_BYTES = 1024 * 1024
 
 export interface GradeOutput {
-  /** Kind, exit code and, where the kernel tells, bytes of memory. */
+  /** Kind, exit code and, if the kernel reports it, bytes of memory. */
   words: string[]
   log: Buffer
-  /** Standard error where it was kept apart, else empty. */
+  /** Standard error if it was captured separately, otherwise empty. */
   errors: Buffer
 }
 
@@ -33,21 +34,21 @@ export interface AuditOutput {
 }
 
 export interface GradingAnswer extends GradeOutput {
-  /** Null where none was asked for. */
+  /** Null if no audit was requested. */
   audit: AuditOutput | null
-  /** When the answer was complete, by a monotonic clock of this process; no clock in the container is read. */
+  /** When the answer was complete, by a monotonic clock of this process. No clock in the container is trusted. */
   atMs: number
 }
 
 export interface GradingStream {
-  /** Null where the container ended, or the connection, before the answer was whole. */
+  /** Null if the container or the connection ended before the answer was complete. */
   answer: Promise<GradingAnswer | null>
-  /** The audit's part as soon as it is there. */
+  /** The audit's answer, as soon as it has arrived. */
   audit(): AuditOutput | null
   close(): void
 }
 
-/** Attaches to a grading container that is about to start, and gives it its input. */
+/** Attaches to a grading container that is about to start, and writes its input. */
 export async function attachGrading(container: Container, input: string, marks: GradeMarks): Promise<GradingStream> {
   const socket: Duplex = await attach(container)
   const { promise: answer, resolve, reject } = Promise.withResolvers<GradingAnswer | null>()
@@ -55,7 +56,7 @@ export async function attachGrading(container: Container, input: string, marks: 
   const demultiplex = createDemultiplexer((kind, payload) => {
     if (kind === 'stderr') return
     const output = reader.read(payload)
-    if (output === 'too-long') reject(endedByTests('The grading container sent more than its logs may hold'))
+    if (output === 'too-long') reject(endedByTests('The grading container sent more output than its logs may hold'))
     else if (output !== null) resolve(output)
   })
   socket.on('data', demultiplex)
@@ -65,9 +66,8 @@ export async function attachGrading(container: Container, input: string, marks: 
 }
 
 /**
- * Finds the answers in what the main process writes: that of the audit where one was asked for, then that of the official steps.
- * The first of each counts: the audit's is sent before any code of the patch has run as root, and none that comes later can take
- * its place.
+ * Finds the answers in the main process's output: the audit's, if requested, then that of the official steps. Only the first of each
+ * counts. The audit's answer is sent before any code of the patch has run as root, so no later one can replace it.
  */
 export function createGradeReader({ official, audit: auditMark }: GradeMarks): {
   read: (payload: Buffer) => GradingAnswer | 'too-long' | null
@@ -101,13 +101,13 @@ const NOTHING = Buffer.alloc(0)
 interface Parts {
   words: string[]
   parts: Buffer[]
-  /** What came behind them in the same payload. */
+  /** The bytes that followed the parts in the same payload. */
   rest: Buffer
 }
 
 /**
- * A line with the mark and some words, then each part with a line of the mark behind it. The evaluation is hostile code that may
- * write to the same stream, but it does not know the mark, and it is ended before the mark is written: what comes earlier is not kept.
+ * Reads a line with the mark and some words, then each part followed by a line with the mark. The evaluation is hostile code that may
+ * write to the same stream. It does not know the mark, and it is killed before the mark is written. Earlier output is discarded.
  */
 function createPartsReader({ mark, parts, maxBytes }: { mark: string; parts: number; maxBytes: number }) {
   const head = Buffer.from(`\nlh1 ${mark} `)
@@ -118,7 +118,7 @@ function createPartsReader({ mark, parts, maxBytes }: { mark: string; parts: num
   let begun = false
   let ends = 0
   return (payload: Buffer): Parts | 'too-long' | null => {
-    // A mark may be cut by the border of two payloads: what could be its beginning is looked at again.
+    // A payload boundary may split a mark, so the end of the earlier payloads is searched again.
     const [seam, joined] = begun ? seamOf(chunks, payload, tail.length - 1) : [0, Buffer.concat([...chunks, payload])]
     if (!begun) {
       const start = joined.indexOf(head)
@@ -137,7 +137,7 @@ function createPartsReader({ mark, parts, maxBytes }: { mark: string; parts: num
   }
 }
 
-/** The last bytes of what came before, with a payload behind them. */
+/** Returns the last `wanted` bytes of the earlier payloads, joined with the new payload. */
 function seamOf(chunks: readonly Buffer[], payload: Buffer, wanted: number): [seam: number, joined: Buffer] {
   let before: Buffer = NOTHING
   for (const chunk of chunks.toReversed()) {
@@ -147,7 +147,7 @@ function seamOf(chunks: readonly Buffer[], payload: Buffer, wanted: number): [se
   return [before.length, Buffer.concat([before, payload])]
 }
 
-/** How often `what` ends behind `from`. */
+/** Counts the occurrences of `what` that end after `from`. */
 function count(text: Buffer, what: Buffer, from: number): number {
   let found = 0
   for (let at = text.indexOf(what); at !== -1; at = text.indexOf(what, at + what.length)) {
@@ -172,7 +172,7 @@ function split(answer: Buffer, { head, tail, parts }: { head: Buffer; tail: Buff
   }
 }
 
-/** Graded code runs as root beside its reporter: code that ends or floods the reporter ends its own grading. */
+/** Graded code runs as root beside the reporter, so code that kills or floods the reporter ends its own grading. */
 export function endedByTests(message: string): LonghaulError {
   return new LonghaulError({ code: 'Grading.Ended', message })
 }

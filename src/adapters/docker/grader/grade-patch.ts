@@ -26,16 +26,16 @@ import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts
 import type { FileToPack } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 
-/** Beyond the deadline inside: start, apply and a machine under load. */
+/** Slack beyond the deadline inside the container: start, apply and a loaded machine. */
 export const GRADING_SLACK_MS = 60_000
 
-/** Beyond the limit of the audited tests: `tree.py` waits a minute for `audit.py` to keep it, and takes the tree back. */
+/** Slack beyond the limit of the audited tests: `tree.py` waits a minute for `audit.py` to save the tree, and then restores it. */
 const AUDIT_SLACK_MS = 90_000
 
 const DEFAULT_PATCH_PATH = '/tmp/patch.diff'
 
-/** Runs the evaluation in a fresh container whose main process is the grading itself: no exec, and no process that could
- *  outlive it. The container is removed before this returns.
+/** Runs the evaluation in a fresh container whose main process is the grading itself. There is no exec, and no process can outlive
+ *  the grading. The container is removed before this returns.
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed` */
 export async function runGradingContainer(
   context: SandboxContext,
@@ -81,14 +81,14 @@ export async function runGradingContainer(
   }, signal)
 }
 
-/** Graded code may write as much as an agent. A container that cannot be watched is graded all the same. */
+/** Graded code may write as much as an agent. If the container cannot be watched, it is graded anyway. */
 async function watchDisk({ disks, log }: SandboxContext, name: string): Promise<void> {
   await disks.add(name).catch((error: unknown) => {
     log('disk watch: not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
   })
 }
 
-/** Null where the container was not ended for what it wrote. */
+/** Returns null if the container was not killed for what it wrote. */
 function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | null {
   try {
     disks.requireWithin(name)
@@ -99,7 +99,7 @@ function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | n
 }
 
 function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest: string) {
-  // Several patches of one episode may be graded at once, and one task gated by two runs: both are part of the name.
+  // Several patches of one episode may be graded concurrently, and two runs may gate the same task, so both are part of the name.
   const what = createHash('sha256')
     .update(`${input.run}\0`)
     .update(input.patch)
@@ -124,7 +124,7 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
       role: input.role,
       fence: 1,
       leaseMs: input.leaseMs,
-      // Nothing renews it. Its own deadline ends it, and after that no activity waits for it.
+      // The lease is never renewed. The container's own deadline ends it, after which no activity waits for it.
       maxLifeMs: Math.max(input.leaseMs, gradingTimeoutMs(input) + context.gradingSlackMs),
       owner: input.owner,
       ownerRun: input.ownerRun,
@@ -135,7 +135,7 @@ function gradingSpec(context: SandboxContext, input: GradeRunInput, imageDigest:
   })
 }
 
-/** Grading keeps nothing between attempts: what an earlier one left is removed, never adopted. */
+/** Grading keeps nothing between attempts, so a container of an earlier attempt is removed and never adopted. */
 async function createAnew(engine: Engine, spec: ReturnType<typeof gradingSpec>): Promise<Container> {
   const first = await createOrAdopt({ engine, spec })
   if (first.existing === null) return first.container
@@ -166,12 +166,12 @@ async function gradeFiles(input: GradeRunInput): Promise<FileToPack[]> {
   ]
 }
 
-/** The audit has a limit of its own; its parts around the tests are the slack's. */
+/** The audited tests have their own limit. The slack covers the audit's other steps. */
 function gradingTimeoutMs({ timeoutMs, audit }: GradeRunInput): number {
   return timeoutMs + (audit === undefined || audit.tests === null ? 0 : audit.tests.timeoutMs + AUDIT_SLACK_MS)
 }
 
-/** Empty without an audit; the scripts are there only where the audit runs tests. */
+/** Returns no files without an audit, and the scripts only if the audit runs tests. */
 async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: GradeRunInput): Promise<FileToPack[]> {
   if (audit === undefined) return []
   const files: FileToPack[] = [{ name: '.lh/audit/', mode: 0o700 }, textFile('.lh/audit/patch', patchPath)]
@@ -194,7 +194,7 @@ async function auditFiles({ audit, patchPath = DEFAULT_PATCH_PATH, repoDir }: Gr
     textFile('.lh/audit/test.diff', testPatch),
     textFile('.lh/audit/spec.json', JSON.stringify(spec)),
     textFile('.lh/audit/tree.py', tree),
-    // Packed it is no longer than what is written by the shell.
+    // Compressed, it is short enough for the shell to write.
     textFile('.lh/audit/audit.py', packed(script)),
   ]
 }
@@ -210,7 +210,7 @@ async function answerInTime(
   stream: GradingStream,
   { timeoutMs, signal }: { timeoutMs: number; signal: AbortSignal },
 ): Promise<GradingAnswer> {
-  // An abort during the start has no listener yet, and a signal that is aborted already calls none.
+  // An abort during the start has no listener yet, and an already aborted signal fires no event.
   signal.throwIfAborted()
   const { promise: interrupted, resolve, reject } = Promise.withResolvers<'overdue'>()
   const onAbort = (): void => reject(signal.reason as Error)
@@ -227,11 +227,11 @@ async function answerInTime(
   throw await withoutResult(engine, container)
 }
 
-/** Tells an engine that is gone from a container that is gone. */
+/** Distinguishes a lost engine from a lost container. */
 async function withoutResult(engine: Engine, container: Container): Promise<LonghaulError> {
   const message = 'The grading container ended without a result'
   const { Id: id, State: state } = await container.inspect()
-  // The stream ends a moment before the engine has noticed the end; a stream that breaks while the container runs is the engine's.
+  // The stream ends shortly before the engine notices the exit. If the stream breaks while the container runs, the engine is at fault.
   const seen = state.Running ? await endOf(container) : state
   const isOwnDoing = seen !== null && (await endedFromInside(engine, { id, state: seen }, 0))
   return isOwnDoing ? endedByTests(message) : failed(message)
@@ -247,8 +247,8 @@ async function endOf(container: Container): Promise<ContainerInspectInfo['State'
 }
 
 /**
- * The deadline inside did not hold. A container that still runs has tests that ended their own watch (they are root there): they are
- * over their limit like any others. One that was paused, or an engine that does not answer, says nothing about them.
+ * Handles a container that did not end by its own deadline. If it still runs, its tests, which are root there, have killed their own
+ * watchdog, so they are over their limit like any others. A paused container or a silent engine says nothing about the tests.
  */
 async function overdue(container: Container, stream: GradingStream, timeoutMs: number): Promise<GradingAnswer> {
   const { State: state } = await container.inspect()
@@ -271,7 +271,7 @@ function stalled(container: string, timeoutMs: number): LonghaulError {
 }
 
 /**
- * What the container says of itself is looked at, and none of it is a time: once the patch is applied its code is root there.
+ * Maps the container's answer to a result. No time in it is trusted, because the patched code is root in the container.
  * @param startMs before the container ran, by the clock of the answer
  * @internal exported for its test
  */
@@ -285,7 +285,7 @@ export function toResult(
 ): GradeRunResult {
   const [kind, code = '', peak = ''] = words
   const unknown = (): LonghaulError =>
-    endedByTests(`The grading container left no result that is known: ${words.join(' ').slice(0, 200)}`)
+    endedByTests(`The grading container returned an unknown result: ${words.join(' ').slice(0, 200)}`)
   if (!isCount(code, 255)) throw unknown()
   const isPeak = isCount(peak, 2 * facts.machine.memoryMiB * 1024 * 1024)
   const common = {
@@ -296,7 +296,7 @@ export function toResult(
     ...(audit === null ? {} : { audit: toAudit(audit, startMs) }),
   }
   if (kind === 'ran') return { kind, exitCode: Number(code), ...common }
-  // A limit that has not passed here has not passed there; clocks of two machines differ by less than a hundredth.
+  // A limit that has not passed on this clock has not passed in the container: the two clocks drift by less than a hundredth.
   if (kind === 'timed-out' && atMs - startMs >= 0.99 * timeoutMs) return { kind, ...common }
   if (kind === 'did-not-apply') return { kind: 'patch-did-not-apply', exitCode: Number(code), ...common }
   throw unknown()
@@ -319,7 +319,7 @@ const AUDIT_KINDS: readonly AuditRun['kind'][] = [
 function toAudit({ words, patch, result, errors, atMs }: AuditOutput, startMs: number): AuditRun {
   const kind = AUDIT_KINDS.find((known) => known === words[0])
   if (kind === undefined || words.length !== 1) {
-    throw failed(`The grading container left no audit that is known: ${words.join(' ').slice(0, 200)}`)
+    throw failed(`The grading container returned an unknown audit: ${words.join(' ').slice(0, 200)}`)
   }
   return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Math.round(atMs - startMs) }
 }

@@ -1,10 +1,10 @@
-/** What came out of a container under the name of a file: hostile until proven plain. */
+/** A file read out of a container. Its content is hostile, and `refused` means that it was not a plain file. */
 export type ArchivedFile =
-  /** `isWhole` is false where the file is longer than was allowed; the bytes are its beginning then. */
+  /** `isWhole` is false if the file is longer than allowed; `bytes` is then its beginning. */
   { kind: 'file'; bytes: Buffer; isWhole: boolean } | { kind: 'refused'; reason: string }
 
 export interface ReadArchivedFileInput {
-  /** A tar stream of one file, as the engine's archive request answers. */
+  /** A tar stream of one file, as the engine's archive endpoint returns it. */
   stream: AsyncIterable<Uint8Array | string>
   /** The only name that is accepted. */
   name: string
@@ -12,12 +12,12 @@ export interface ReadArchivedFileInput {
 }
 
 const BLOCK = 512
-/** Extended attributes of one file; a larger header is hostile. */
+/** Limit for the extended attributes of one file; a larger header is hostile. */
 const MAX_EXTENDED_BYTES = 64 * 1024
 
 /**
- * Reads one regular file out of a tar stream and nothing else: no other name, no link, device, pipe, directory or sparse map,
- * no second entry, never more than `maxBytes` in memory, even if a header claims more. It never writes to a disk.
+ * Reads one regular file out of a tar stream. Refuses any other name, links, devices, pipes, directories, sparse maps and a second
+ * entry. Never holds more than `maxBytes` in memory, even if a header claims more, and never writes to a disk.
  */
 export async function readArchivedFile({ stream, name, maxBytes }: ReadArchivedFileInput): Promise<ArchivedFile> {
   const source = createByteSource(stream)
@@ -37,7 +37,7 @@ export async function readArchivedFile({ stream, name, maxBytes }: ReadArchivedF
         continue
       }
       if (entry.type !== '0' && entry.type !== '\0') return refused(`its type is ${JSON.stringify(entry.type)}`)
-      if (entry.name !== name) return refused('its name is another')
+      if (entry.name !== name) return refused('it has another name')
       const size = longSize !== null && longSize >= 0 ? longSize : entry.size
       const bytes = await source.take(Math.min(size, maxBytes))
       if (bytes.length < Math.min(size, maxBytes)) return refused('it ends early')
@@ -62,11 +62,11 @@ function parseHeader(header: Buffer): { name: string; type: string; size: number
     const end = field.indexOf(0)
     return field.subarray(0, end < 0 ? length : end).toString()
   }
-  // The sum counts its own eight bytes as blanks.
+  // The checksum treats its own eight bytes as blanks.
   const sum = header.reduce((total, byte, index) => total + (index >= 148 && index < 156 ? 32 : byte), 0)
   if (Number.parseInt(text(148, 8).trim(), 8) !== sum) return null
   const sizeText = text(124, 12).trim()
-  // Sizes in base 256 are for files beyond 8 GiB without an extended header: never a log.
+  // Base-256 sizes are for files beyond 8 GiB without an extended header, which a log never is.
   if (!/^[0-7]*$/.test(sizeText)) return null
   const prefix = text(345, 155)
   const name = text(0, 100)
@@ -77,7 +77,7 @@ function parseHeader(header: Buffer): { name: string; type: string; size: number
   }
 }
 
-/** Records `LENGTH KEY=VALUE\n`. Times and attributes are ignored; a record that renames, links or maps is refused. */
+/** Parses records `LENGTH KEY=VALUE\n`. Times and attributes are ignored; a record that renames, links or maps is refused. */
 function parseExtended(body: Buffer): { size: number | null } | string {
   let size: number | null = null
   for (let at = 0; at < body.length; ) {
@@ -97,9 +97,9 @@ function parseExtended(body: Buffer): { size: number | null } | string {
 }
 
 interface ByteSource {
-  /** Exactly that many bytes, fewer only at the end of the stream. */
+  /** Returns exactly `count` bytes, or fewer at the end of the stream. */
   take(count: number): Promise<Buffer>
-  /** Stops the sender: what is left is not wanted. */
+  /** Stops the sender; the remaining bytes are discarded. */
   end(): Promise<void>
 }
 

@@ -8,7 +8,7 @@ import { makeDirectory } from '../../../platform/files.ts'
 
 interface BuildRootFilesystemInput {
   recipe: BaseImageRecipe
-  /** Must not exist; left behind for the caller to remove. */
+  /** Must not exist before the call. The caller removes it afterwards. */
   folder: string
   /** Gzip-compressed tar to write. */
   archive: string
@@ -31,7 +31,7 @@ export async function buildRootFilesystem(input: BuildRootFilesystemInput): Prom
   await run({
     log,
     signal,
-    // A private mount namespace: debootstrap mounts /proc into the folder, and a killed build must not leave it there.
+    // debootstrap mounts /proc into the folder. In a private mount namespace, a killed build leaves no mount behind.
     command: ['unshare', '--mount', '--propagation', 'private', 'debootstrap', `--variant=${recipe.variant}`],
     args: [`--include=${recipe.packages.join(',')}`, recipe.suite, folder],
   })
@@ -53,7 +53,7 @@ async function slim(recipe: BaseImageRecipe, folder: string): Promise<void> {
     command: ['sh', '-c', `rm -rf ${globs}`],
     args: ['slim', folder],
   })
-  // debootstrap copies these from the building machine; an image must not carry them.
+  // debootstrap copies these files from the building machine; the image must not contain them.
   await writeFile(join(folder, 'etc/resolv.conf'), '')
   await writeFile(join(folder, 'etc/hostname'), 'localhost\n')
   for (const directory of recipe.directories) await makeDirectory(join(folder, directory))
@@ -66,10 +66,10 @@ interface RunInput {
   signal: AbortSignal | undefined
 }
 
-/** Minutes on a good line; a mirror that stalls in the middle would hold it for ever. */
+/** A build takes minutes with a good connection. A stalled mirror would hold it forever. */
 const BUILD_TIMEOUT_MS = 30 * 60_000
 
-/** Lines of debootstrap that mark progress; the hundreds between them would drown it. */
+/** The lines of debootstrap that mark progress, which hundreds of other lines would hide. */
 const MILESTONE =
   /^I: (Retrieving InRelease|Resolving dep|Extracting|Installing core|Unpacking required|Configuring required|Unpacking the base|Configuring the base|Base system)/
 
@@ -110,21 +110,21 @@ function failed(message: string, cause?: unknown): LonghaulError {
   return new LonghaulError({ code: 'Stack.SetupFailed', message, cause })
 }
 
-/** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
+/** The path works from a checkout (`src/`) and from the package (`dist/`), because `infra/` lies beside both. */
 const RECIPES = new URL('../../../../infra/images/', import.meta.url)
 
-/** `debian-base`: of synthetic tasks. `task-base`: of tasks whose images are built here, with compilers and locales. */
+/** `debian-base` is for synthetic tasks. `task-base` has compilers and locales, and is for tasks whose images are built here. */
 export type BaseImageName = 'debian-base' | 'task-base'
 
-/** What the base image is made of; its hash is the image's tag, so a change makes a new image. */
+/** The inputs of a base image. Their hash is the image's tag, so every change makes a new image. */
 interface BaseImageRecipe {
   suite: string
   variant: string
   packages: string[]
-  /** Globs below the root that are emptied after the installation. */
+  /** Globs, relative to the root, of what is removed after the installation. */
   remove: string[]
   directories: string[]
-  /** Raise it by hand when a change of the build script changes the result. */
+  /** Raise this by hand when a change of the build script changes the result. */
   revision: number
 }
 
@@ -132,7 +132,7 @@ export interface BaseImageIdentity {
   recipe: BaseImageRecipe
   hash: string
   tag: string
-  /** Name of the archive in the cache, without its ending. */
+  /** Name of the archive in the cache, without its extension. */
   archive: string
 }
 

@@ -16,22 +16,22 @@ import { makeDirectory } from '../../../platform/files.ts'
 
 export interface EnsureBaseImageInput {
   engine: Engine
-  /** Directory that keeps the file system archive by recipe hash, shared by all engines of the machine. */
+  /** Directory that caches the file system archive by recipe hash, shared by all engines of the machine. */
   cacheDir: string
   log: (line: string) => void
   signal?: AbortSignal
-  /** @default `debian-base`, of all synthetic task images */
+  /** @default `debian-base`, the base of all synthetic task images */
   name?: BaseImageName
 }
 
 export interface EnsureBaseImageResult {
   tag: string
-  /** What had to be done. */
+  /** The work that was necessary. */
   did: 'nothing' | 'imported' | 'built'
 }
 
-/** The base of task images, without a registry: debootstrap once per machine, import once per engine.
- *  Safe to interrupt and to repeat: everything is made under a temporary name and renamed when complete.
+/** Ensures the base of task images without a registry: debootstrap runs once per machine, the import once per engine. Safe to
+ *  interrupt and to repeat, because everything is made under a temporary name and renamed when complete.
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<EnsureBaseImageResult> {
   const identity = await readBaseImageRecipe(input.name)
@@ -43,11 +43,11 @@ export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<Ensu
   })
 }
 
-/** Images of workers bring archives of base images here, so that a sandbox host needs neither root nor debootstrap. */
+/** Worker images ship archives of base images here, so that a sandbox host needs neither root nor debootstrap. */
 const SHIPPED = new URL('../../../../infra/built/', import.meta.url)
 
 /**
- * Makes the archive without an engine. Images of workers are built on the archive and contain it.
+ * Makes the archive without an engine. Worker images are built on the archive and contain it.
  * @internal for `infra/images`
  */
 export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: string; name: string; tag: string }> {
@@ -58,7 +58,7 @@ export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: st
 
 type ArchiveInput = Omit<EnsureBaseImageInput, 'engine'>
 
-/** Holds the lock of the archive: one process builds it, the others of this cache wait. */
+/** Holds the archive's lock: one process builds the archive, and others that share the cache wait. */
 async function withArchive<T>(
   input: ArchiveInput,
   identity: BaseImageIdentity,
@@ -78,7 +78,7 @@ async function ensureArchive(input: ArchiveInput, identity: BaseImageIdentity, a
   const started = Date.now()
   const temporary = `${archive}.new`
   const folder = join(input.cacheDir, `${identity.archive}.rootfs`)
-  // We hold the lock, so a folder found here is left from a killed build.
+  // This process holds the lock, so an existing folder was left by a killed build.
   await rm(folder, { recursive: true, force: true })
   try {
     await buildRootFilesystem({

@@ -1,13 +1,14 @@
-/** Containers that make an image or look into one: they run nothing of a task, reach no network and may do little. */
+/** Containers that make or inspect an image. They run none of the task's code, have no network and few capabilities. */
 import type Docker from 'dockerode'
 import { LABELS, PROJECT } from '../container/labels.ts'
 
-/** By these the reaper finds one that its maker left behind. */
+/** The reaper finds an abandoned build container by these labels. */
 export function buildLabels(): Record<string, string> {
   return { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) }
 }
 
-/** For commits: the build container's own labels would be inherited by every container of the image, also by foreign ones. */
+/** Clears the build container's labels in commits. Every container of the image would otherwise inherit them, even containers that
+ *  are not ours. */
 export const WITHOUT_BUILD_LABELS = [LABELS.project, LABELS.role, LABELS.created].map((label) => `LABEL ${label}=""`)
 
 export interface BuildContainerInput {
@@ -15,7 +16,7 @@ export interface BuildContainerInput {
   image: string
   command: string[]
   user: string
-  /** Kept of all that root may do. */
+  /** The capabilities that the container keeps. */
   capabilities: string[]
   processes: number
   memoryBytes: number

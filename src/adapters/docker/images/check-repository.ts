@@ -16,19 +16,19 @@ export interface CheckRepositoryInput {
   engine: Engine
   image: string
   repoDir: string
-  /** Where the repository has to stand. */
+  /** The commit that the repository must have checked out. */
   commit: string
 }
 
 const HOME = '/.lh-check'
-/** git reads a few objects; the rest is for a machine under load. */
+/** git reads only a few objects; the rest is slack for a loaded machine. */
 const TIMEOUT_MS = 2 * 60_000
 const MEMORY_BYTES = 1024 ** 3
-/** A gate begins many tasks at once; their gradings wait for places of their own. */
+/** Limits the checks of a gate that starts many tasks at once. Gradings are admitted separately. */
 const slots = createSlots(2)
 
 /**
- * Looks into an image, in a container that runs nothing of the task: is its repository at the task's commit?
+ * Checks that an image's repository is at the task's commit, in a container that runs none of the task's code.
  * @returns HEAD of the repository
  * @throws LonghaulError `Sandbox.ImageUnsuitable` with what was found
  */
@@ -62,7 +62,7 @@ async function check(input: CheckRepositoryInput): Promise<string> {
   }
 }
 
-/** The engine refuses a container whose first program is not there: the image's fault, not the engine's. */
+/** The engine refuses to start a container whose program does not exist, which is the image's fault and not the engine's. */
 async function startChecker(container: Container, { image, repoDir }: CheckRepositoryInput): Promise<void> {
   try {
     await container.start()
@@ -80,7 +80,7 @@ async function startChecker(container: Container, { image, repoDir }: CheckRepos
 function explain(code: number): string {
   switch (code) {
     case 3:
-      return 'The image has no repository of its own where the task says'
+      return 'The image has no repository of its own at the task’s path'
     case 5:
       return 'The repository in the image does not have the task’s commit'
     case 6:
@@ -97,7 +97,7 @@ function createChecker({ engine, image, repoDir, commit }: CheckRepositoryInput,
       name,
       image,
       command: ['/bin/sh', '-c', script, repoDir, commit],
-      // By number: an image without accounts has no root by name.
+      // By number, because an image without accounts cannot resolve the name root.
       user: '0:0',
       capabilities: ['DAC_OVERRIDE'],
       processes: 64,

@@ -3,23 +3,23 @@ import { isStatus } from '../engine/engine-errors.ts'
 import { enginePlace, type Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from './image-keeper.ts'
 
-/** Between the agent's container and the grader's an image has neither for a moment; this is much longer. */
+/** An image has no container for a moment between the agent's and the grader's. This protects it for much longer than that. */
 const LEASE_MS = 15 * 60_000
 
 export interface EvictImagesInput {
   engine: Engine
   keeper: ImageKeeper
-  /** Watermark: below this many free bytes images are removed until it is reached. */
+  /** Watermark: while fewer bytes are free, images are removed. */
   minFreeBytes: number
-  /** Null where the engine's disk cannot be seen from here. @default the file system of the engine's data */
+  /** Null if the engine's disk is not visible to this process. @default the file system of the engine's data */
   freeBytes?: () => Promise<number | null>
   now?: number
   signal: AbortSignal
 }
 
-/** Removes task images that were not needed for longest, while the disk is too full. Never one that a container has, one used
- *  in the last quarter of an hour, or one that Longhaul did not bring here.
- *  @returns the removed ones */
+/** Removes the least recently used task images while the disk is too full. Keeps images that have a container, images used in the
+ *  last quarter of an hour, and images that Longhaul did not bring here.
+ *  @returns the removed images */
 export async function evictImages(input: EvictImagesInput): Promise<string[]> {
   const { engine, keeper, minFreeBytes, now = Date.now(), signal } = input
   const freeBytes = input.freeBytes ?? (() => engineFreeBytes(engine))
@@ -40,13 +40,13 @@ export async function evictImages(input: EvictImagesInput): Promise<string[]> {
 function evict(input: { engine: Engine; keeper: ImageKeeper; image: string; before: number }): Promise<boolean> {
   const { engine, keeper, image, before } = input
   return keeper.withImage(image, async (uses) => {
-    // Read again under the lock: it may have been asked for since.
+    // Read again under the lock, because another process may have requested the image since.
     const use = await uses.read(image)
     if (use === null || use.usedAtMs > before) return false
     const users = await engine.docker.listContainers({ all: true, filters: { ancestor: [image] } })
     if (users.length > 0) return false
     try {
-      // Not by force: what the engine knows to be in use stays.
+      // Without force, so that the engine keeps images that are in use.
       await engine.docker.getImage(image).remove()
     } catch (error) {
       if (isStatus(error, 409)) return false
@@ -59,7 +59,7 @@ function evict(input: { engine: Engine; keeper: ImageKeeper; image: string; befo
   })
 }
 
-/** Free bytes where the engine keeps its images; null for an engine whose disk is not this machine's. */
+/** Returns the free bytes where the engine stores its images; null if the engine runs on another machine. */
 export async function engineFreeBytes(engine: Engine): Promise<number | null> {
   if (!engine.host.startsWith('unix://')) return null
   const { rootDir } = await enginePlace(engine)

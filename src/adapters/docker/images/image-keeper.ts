@@ -7,21 +7,21 @@ import { sha256Hex } from '../../../platform/hash.ts'
 import { createKeyedQueue } from '../../../platform/limiter.ts'
 import { makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 
-/** Longer than an image may take to come, shorter than an activity that waits for it. */
+/** Longer than an image takes to arrive, and shorter than an activity that waits for it. */
 export const LOCK_TIMEOUT_MS = 60 * 60_000
 
 interface ImageKeeperOptions {
   engine: Engine
-  /** Shared by all workers of the machine: locks and last uses lie there. */
+  /** Shared by all workers of the machine. Contains locks and the times of last use. */
   cacheDir: string
 }
 
-/** The images of one engine, each pulled or built by one process of the machine at a time. */
+/** Manages the images of one engine. At any time, one process of the machine pulls or builds a given image. */
 export interface ImageKeeper {
-  /** Notes the use, and makes the image where it is missing. Concurrent callers share one build or pull, which the
-   *  cancellation of one caller does not end. */
+  /** Records the use, and makes the image if it is missing. Concurrent callers share one build or pull, which goes on when one of
+   *  them is cancelled. */
   ensure(input: { image: string; make: (signal: AbortSignal) => Promise<void>; signal: AbortSignal }): Promise<void>
-  /** Runs `work` while no process of this machine builds or removes the image. */
+  /** Runs `work` while no other process of this machine builds or removes the image. */
   withImage<T>(image: string, work: (uses: ImageUses) => Promise<T>): Promise<T>
   uses(): Promise<ImageUses>
   /** Aborts the builds and pulls in progress. */
@@ -45,7 +45,7 @@ export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): Ima
     const lock = { path: join(folder, `${imageKey(image)}.lock`), timeoutMs: LOCK_TIMEOUT_MS, signal: closing.signal }
     return withDirectoryLock(lock, async () => work(await uses()))
   }
-  // The lock tells processes apart, not callers within one.
+  // The lock excludes other processes but not other callers in this process.
   const withImage = <T>(image: string, work: (known: ImageUses) => Promise<T>): Promise<T> =>
     turns.run(image, () => locked(image, work))
 
@@ -57,7 +57,7 @@ export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): Ima
       const shared =
         making.get(image) ??
         withImage(image, async (known) => {
-          // Noted first, so that an image that is about to be used is not evicted.
+          // Recorded first, so that the image is not evicted before it is used.
           await known.note({ image, usedAtMs: Date.now() })
           if (!(await imageExists({ engine, image }))) await make(closing.signal)
         }).finally(() => making.delete(image))
@@ -80,7 +80,7 @@ async function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void
   }
 }
 
-/** When an image was last needed. Engines do not know that, and a worker's memory does not survive it. */
+/** When an image was last needed. Engines do not record that, and a worker's memory does not survive a restart. */
 interface ImageUse {
   image: string
   /** Milliseconds since 1970. */
@@ -91,12 +91,12 @@ interface ImageUses {
   note(use: ImageUse): Promise<void>
   /** Null for an image that was never needed here. */
   read(image: string): Promise<ImageUse | null>
-  /** Longest unused first. */
+  /** Least recently used first. */
   list(): Promise<ImageUse[]>
   forget(image: string): Promise<void>
 }
 
-/** One small file an image: several workers of a host write side by side, and each write is whole or not there. */
+/** Stores one small file per image. Writes are atomic, because several workers of a host write concurrently. */
 function createImageUses({ directory }: { directory: string }): ImageUses {
   const pathOf = (image: string): string => join(directory, `${imageKey(image)}.json`)
   return {
@@ -118,7 +118,7 @@ function imageKey(image: string): string {
   return sha256Hex(image).slice(0, 32)
 }
 
-/** An unreadable file names no image and so evicts none. */
+/** An unreadable file names no image and therefore causes no eviction. */
 async function readUse(path: string): Promise<ImageUse | null> {
   try {
     const { image, usedAtMs } = JSON.parse(await readFile(path, 'utf8')) as Partial<ImageUse>

@@ -5,7 +5,7 @@ import { createSlots } from '../../../platform/limiter.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** More commits at once make the engine slower, not faster (measured on 2 cores). */
+/** More concurrent commits slow the engine down (measured on 2 cores). */
 const buildSlots = createSlots(4)
 
 interface ImageInput {
@@ -17,20 +17,20 @@ export async function imageExists({ engine, image }: ImageInput): Promise<boolea
   return (await imageDigest({ engine, image })) !== null
 }
 
-/** Registry digest where the image has one, else its content id; null where the engine has no such image. */
+/** Returns the registry digest if the image has one, otherwise its content id; null if the engine does not have the image. */
 export async function imageDigest(input: ImageInput): Promise<string | null> {
   return (await imageFacts(input))?.digest ?? null
 }
 
 interface ImageFacts {
-  /** Registry digest where the image has one, else its content id. */
+  /** Registry digest if the image has one, otherwise its content id. */
   digest: string
-  /** Every digest a registry knows it by; none for an image that was made here. */
+  /** Every registry digest of the image; empty for an image that was made here. */
   registryDigests: string[]
   architecture: string
 }
 
-/** Null where the engine has no such image. */
+/** Returns null if the engine does not have the image. */
 export async function imageFacts({ engine, image }: ImageInput): Promise<ImageFacts | null> {
   try {
     const facts = await engine.docker.getImage(image).inspect()
@@ -59,7 +59,7 @@ interface BuildTaskImageResult {
   digest: string
 }
 
-/** A task image without starting a container: the archive is put into a created one, which is committed and removed. */
+/** Builds a task image without running a container: the archive is put into a created container, which is committed and removed. */
 export async function buildTaskImage(input: BuildTaskImageInput): Promise<BuildTaskImageResult> {
   return buildSlots.use(async () => {
     const { engine, base, tag, repoTar, labels, repoDir = '/testbed' } = input
@@ -88,7 +88,7 @@ function imageChanges(repoDir: string, labels: Record<string, string>): string[]
   return [`WORKDIR ${repoDir}`, ...WITHOUT_BUILD_LABELS, ...own]
 }
 
-/** Named by the tag, so that what a killed build left behind is found and replaced by the next one. */
+/** Named after the tag, so that the next build finds and replaces what a killed build left behind. */
 async function createBuildContainer({ engine, base, tag }: { engine: Engine; base: string; tag: string }) {
   const name = `lh-build-${sha256Hex(tag).slice(0, 16)}`
   const create = () =>
@@ -108,7 +108,7 @@ async function createBuildContainer({ engine, base, tag }: { engine: Engine; bas
   }
 }
 
-/** Task images are published for it alone; another one would run under emulation, several times slower. */
+/** Task images are published for this platform only. Under emulation an image runs several times slower. */
 const PLATFORM = 'linux/amd64'
 
 interface PullImageInput {
@@ -119,12 +119,12 @@ interface PullImageInput {
   signal: AbortSignal
 }
 
-/** Pulls an image from its registry. The next pull continues an interrupted one: the engine keeps whole layers.
- *  @throws LonghaulError `Sandbox.ImageMissing` where the registry has no such image, `Sandbox.PullFailed` for the rest */
+/** Pulls an image from its registry. A pull continues an interrupted one, because the engine keeps complete layers.
+ *  @throws LonghaulError `Sandbox.ImageMissing` if the registry does not have the image, `Sandbox.PullFailed` otherwise */
 export async function pullImage({ engine, image, log, signal }: PullImageInput): Promise<void> {
   const started = Date.now()
   log(`pulling ${image}`)
-  // Without a tag the engine would pull every one there is.
+  // Without a tag the engine would pull every tag.
   const reference = /[:@][^/]*$/.test(image) ? image : `${image}:latest`
   try {
     const progress = await engine.docker.pull(reference, { platform: PLATFORM, abortSignal: signal })
@@ -143,12 +143,12 @@ interface FindImageInput extends ImageInput {
 }
 
 /**
- * Whether a registry has an image, by the engine's question: it reaches what its pulls would reach. Null where the answer is another
- * one: too many questions, no credentials (a registry that hides an image answers so too), no network.
+ * Asks through the engine whether a registry has an image, so that the answer applies to the engine's pulls. Returns null if the
+ * registry gives no clear answer: rate limit, no credentials (a registry that hides an image answers the same), no network.
  */
 export async function registryHasImage({ engine, image, signal }: FindImageInput): Promise<boolean | null> {
   const { promise, resolve, reject } = Promise.withResolvers<void>()
-  // The client's own method cannot be ended.
+  // The client's own method for this request cannot be aborted.
   engine.docker.modem.dial(
     {
       path: `/distribution/${image}/json`,
@@ -163,13 +163,13 @@ export async function registryHasImage({ engine, image, signal }: FindImageInput
     return true
   } catch (error) {
     signal.throwIfAborted()
-    // An engine that does not know the question says 404 too.
+    // An engine that does not know this endpoint also answers 404.
     const isAnswer = isStatus(error, 404) && !/page not found/i.test(String(error))
     return isAnswer ? false : null
   }
 }
 
-/** What registries and engines say about a name that is not there, or not for us. */
+/** Messages of registries and engines for a name that does not exist or is not accessible. */
 const MISSING = /not found|manifest unknown|does not exist|no matching manifest|pull access denied|name unknown/i
 
 function pullFailed(image: string, cause: unknown): LonghaulError {
@@ -188,11 +188,11 @@ function pullFailed(image: string, cause: unknown): LonghaulError {
 interface RequireImageInput {
   engine: Engine
   image: string
-  /** What the task was gated with. Images that were built on a host have no digest of a registry, and are not compared. */
+  /** The digest that the task was gated with. Images built on a host have no registry digest and are not compared. */
   expectedDigest?: string | undefined
 }
 
-/** The image as it must be before anything is run in it: there, of this machine's kind, and the very bytes that were asked for.
+/** Requires the image to exist, to match this machine's architecture and to have the expected digest, before anything runs in it.
  *  @returns its digest
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.ImageMismatch` */
 export async function requireImage({ engine, image, expectedDigest }: RequireImageInput): Promise<string> {
@@ -203,7 +203,7 @@ export async function requireImage({ engine, image, expectedDigest }: RequireIma
   }
   const { architecture } = await enginePlace(engine)
   if (facts.architecture !== architecture) {
-    // It might run under emulation, many times slower: its time-outs and crashes would say nothing about a patch.
+    // It might run under emulation, many times slower. Its time-outs and crashes would then say nothing about a patch.
     throw mismatch('Expected an image for this machine', { image, wanted: architecture, found: facts.architecture })
   }
   const { digest, registryDigests } = facts

@@ -16,25 +16,25 @@ import { sha256Hex } from '../../../platform/hash.ts'
 export interface ScrubbedImageInput {
   engine: Engine
   keeper: ImageKeeper
-  /** What a task's row names; it stays as it is, for the grader. */
+  /** The image named by the task's row. It stays unchanged, because the grader uses it. */
   image: string
   digest: string
   repoDir: string
   signal: AbortSignal
 }
 
-/** Below the name of every image that was made from another one for agents. */
+/** Repository name of every image that was derived for agents. */
 const REPOSITORY = 'longhaul/scrubbed'
 const HOME = '/.lh-scrub'
-/** Repacking a repository of gigabytes takes minutes on a slow disk. The reaper leaves build containers alone for as long. */
+/** Repacking a repository of gigabytes takes minutes on a slow disk. The reaper spares build containers for the same time. */
 const TIMEOUT_MS = 9 * 60_000
 const MEMORY_BYTES = 4 * 1024 ** 3
 
 /**
- * The image that agents get: the same files and the same HEAD, but a repository without any other history. Made once per
- * image digest and engine by one process of the machine; concurrent callers wait for it. It is kept like a task's image:
- * the longest unused one goes when the disk is full.
- * @throws LonghaulError `Sandbox.ImageUnsuitable` where there is no repository, or something of its history is left
+ * Returns the image for agents, which has the same files and the same HEAD but a repository without other history. One process of the
+ * machine makes it once per image digest and engine, and concurrent callers wait for it. It is evicted like a task's image, least
+ * recently used first, when the disk is full.
+ * @throws LonghaulError `Sandbox.ImageUnsuitable` if there is no repository, or if some of its history is left
  */
 export async function scrubbedImage(input: ScrubbedImageInput): Promise<string> {
   const script = await readFile(new URL('../sandbox/runner/scrub.sh', import.meta.url))
@@ -47,7 +47,7 @@ export async function scrubbedImage(input: ScrubbedImageInput): Promise<string> 
 async function makeScrubbed(input: ScrubbedImageInput & { script: Buffer; tag: string }): Promise<void> {
   const { engine, tag, script } = input
   const name = `lh-scrub-${sha256Hex(tag).slice(0, 16)}`
-  // A killed attempt may have left a container of this name.
+  // A killed attempt may have left a container with this name.
   await removeContainer({ engine, name })
   const container = await createScrubber(input, name)
   try {
@@ -71,7 +71,7 @@ function scriptFile(body: Buffer) {
   return { name: '.lh-scrub/scrub.sh', body, mode: 0o700 }
 }
 
-/** The script's words are kept where they can be read after a failure; a clean image keeps nothing of it. */
+/** The script's errors are kept so that they can be read after a failure. A clean image contains nothing of the script. */
 const RUN = `/bin/sh ${HOME}/scrub.sh "$0" 2>${HOME}/errors && rm -rf ${HOME}`
 
 async function createScrubber({ engine, image, repoDir }: ScrubbedImageInput, name: string): Promise<Container> {
@@ -98,7 +98,7 @@ async function createScrubber({ engine, image, repoDir }: ScrubbedImageInput, na
   }
 }
 
-/** Without the caller's signal: others may wait for the same image. */
+/** Ignores the caller's signal, because other callers may wait for the same image. */
 async function exitCode(container: Container): Promise<number> {
   const deadline = AbortSignal.timeout(TIMEOUT_MS)
   const { StatusCode: code } = (await container.wait({ abortSignal: deadline })) as { StatusCode: number }
@@ -113,7 +113,7 @@ async function requireClean({ image, repoDir }: ScrubbedImageInput, container: C
 interface HistoryKept {
   image: string
   repoDir: string
-  /** The exit code of `scrub.sh`; null where the engine did not report it. */
+  /** The exit code of `scrub.sh`; null if the engine did not report it. */
   exitCode: number | null
   reason: string
 }
@@ -123,8 +123,8 @@ export function historyKept({ image, repoDir, exitCode, reason }: HistoryKept): 
     code: 'Sandbox.ImageUnsuitable',
     message:
       exitCode === 3
-        ? 'The image has no repository of its own where the task says'
-        : 'The history of the repository in the image could not be taken out',
+        ? 'The image has no repository of its own at the task’s path'
+        : 'The history of the repository in the image could not be removed',
     details: { image, repository: repoDir, exitCode, reason },
   })
 }

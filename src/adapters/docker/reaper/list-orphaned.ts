@@ -4,7 +4,7 @@ import type { Engine } from '../engine/engine.ts'
 import { type LabelFacts, PROJECT_FILTER, readLabels } from '../container/labels.ts'
 import { listSandboxes } from '../container/list-sandboxes.ts'
 
-/** A container, network or volume of ours in the engine: its owner or the reaper must remove it. */
+/** A container, network or volume of ours in the engine, which its owner or the reaper must remove. */
 export interface OrphanedResource extends OrphanedResourceFacts, LabelFacts {
   id: string
   name: string
@@ -12,12 +12,12 @@ export interface OrphanedResource extends OrphanedResourceFacts, LabelFacts {
 
 export interface ListOrphanedResourcesInput {
   engine: Engine
-  /** Milliseconds since 1970, by a clock that does not jump. */
+  /** Milliseconds since 1970, by a monotonic clock. */
   now: number
   signal: AbortSignal
 }
 
-/** Containers first: networks and volumes become free with them. */
+/** Containers come first, because their removal frees networks and volumes. */
 export async function listOrphanedResources(input: ListOrphanedResourcesInput): Promise<OrphanedResource[]> {
   const containers = await listContainers(input)
   const [networks, volumes] = await Promise.all([listNetworks(input), listVolumes(input)])
@@ -29,7 +29,7 @@ async function listContainers({ engine, now, signal }: ListOrphanedResourcesInpu
   return Promise.all(
     sandboxes.map(async (sandbox): Promise<OrphanedResource> => {
       const end = sandbox.state === 'ended' ? await endOf(engine, sandbox.containerId, { now, signal }) : NOT_ENDED
-      // The lease loop is the main process of an agent's container, and exits with 0 when the lease expires.
+      // The lease loop is the main process of an agent's container and exits with 0 when the lease expires.
       const endedByLease = sandbox.role === 'agent' && end.exitCode === 0
       return { ...sandbox, kind: 'container', id: sandbox.containerId, endedForMs: end.forMs, endedByLease }
     }),
@@ -45,7 +45,7 @@ async function endOf(
 ): Promise<{ forMs: number | null; exitCode: number | null }> {
   try {
     const { State: state } = await engine.docker.getContainer(id).inspect({ abortSignal: signal })
-    // A container that the engine lost track of has no end time; its age stands in.
+    // A container that the engine lost track of has no end time, so its creation time is used.
     const ended = Date.parse(state.FinishedAt)
     return { forMs: Number.isFinite(ended) && ended > 0 ? now - ended : null, exitCode: state.ExitCode }
   } catch (error) {
@@ -67,7 +67,7 @@ async function listNetworks({ engine, now, signal }: ListOrphanedResourcesInput)
 
 async function listVolumes({ engine, now, signal }: ListOrphanedResourcesInput): Promise<OrphanedResource[]> {
   const answer = await engine.docker.listVolumes({ filters: { label: [PROJECT_FILTER] }, abortSignal: signal })
-  // An engine without volumes says null.
+  // The API returns null if the engine has no volumes.
   const volumes = (answer.Volumes as typeof answer.Volumes | null) ?? []
   return volumes.map(({ Name, Labels: labels }) => ({
     ...readLabels(labels, now),

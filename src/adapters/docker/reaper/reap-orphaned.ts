@@ -13,15 +13,15 @@ import type { Engine } from '../engine/engine.ts'
 import { type OrphanedResource, listOrphanedResources } from './list-orphaned.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
-/** Answers what became of the owners of resources. */
+/** Looks up the state of the owners of resources. */
 export interface OwnerRegistry {
-  /** Null where the server cannot be asked. Never rejects. */
+  /** Null if the server cannot be reached. Never rejects. */
   stateOf(workflowId: string, signal: AbortSignal): Promise<OwnerState | null>
-  /** Whether the execution has placed the episode anew after this placement. Never rejects; false in doubt. */
+  /** Returns whether the execution has placed the episode again after this placement. Never rejects; false in doubt. */
   hasPlacementAfter(placement: { episode: string; fence: number; ownerRun: string }): Promise<boolean>
 }
 
-/** Where resources of ours are: an engine, the namespace of a cluster. */
+/** A system that holds our resources: a Docker engine, or a namespace of a cluster. */
 export interface ResourceHolder {
   list(input: { now: number; signal: AbortSignal }): Promise<OrphanedResource[]>
   remove(resource: OrphanedResource, signal: AbortSignal): Promise<'removed' | 'in-use' | { error: string }>
@@ -38,14 +38,14 @@ export interface ReapOrphanedInput {
   holder: ResourceHolder
   reaper: Reaper
   owners: OwnerRegistry
-  /** Says what it would do and touches nothing. @default false */
+  /** Reports what it would remove, and removes nothing. @default false */
   isDryRun?: boolean
-  /** Milliseconds since 1970, by a clock that does not jump. @default the clock */
+  /** Milliseconds since 1970, by a monotonic clock. @default the clock */
   now?: number
   signal: AbortSignal
 }
 
-/** More removals at once make an engine slower, not faster. */
+/** More concurrent removals slow an engine down. */
 const AT_ONCE = 6
 
 export interface ReapedThing {
@@ -60,12 +60,12 @@ export interface ReapedThing {
 export interface ReapReport {
   removed: (ReapedThing & { why: RemoveReason })[]
   kept: (ReapedThing & { why: KeepReason })[]
-  /** Overdue, but the engine did not remove it; the next sweep tries again. */
+  /** Overdue resources that the engine failed to remove; the next sweep tries again. */
   failed: (ReapedThing & { why: RemoveReason; error: string })[]
 }
 
-/** Removes orphaned resources with their volumes. Considers only those with our project label. Two reapers may run at once:
- *  a resource that is already gone counts as removed. */
+/** Removes orphaned resources with their volumes. Considers only resources with our project label. Two reapers may run concurrently,
+ *  because a resource that is already gone counts as removed. */
 export async function reapOrphaned(input: ReapOrphanedInput): Promise<ReapReport> {
   const { holder, isDryRun = false, now = Date.now(), signal } = input
   const report: ReapReport = { removed: [], kept: [], failed: [] }
@@ -85,19 +85,19 @@ export async function reapOrphaned(input: ReapOrphanedInput): Promise<ReapReport
     else if (end === 'in-use') report.kept.push({ ...thing, why: 'in-use' })
     else report.failed.push({ ...thing, why, error: end.error })
   }
-  // Concurrently and the oldest first, so that a worker that is soon killed again has removed as much as possible.
+  // Concurrent and oldest first, so that a worker that is soon killed again removes as much as possible.
   const slots = createSlots(AT_ONCE)
   const oldestFirst = resources.toSorted((one, other) => other.ageMs - one.ageMs)
   const handleAll = async (isNow: (resource: OrphanedResource) => boolean): Promise<void> => {
     await Promise.all(oldestFirst.filter(isNow).map((resource) => slots.use(() => handle(resource))))
   }
   await handleAll(({ kind }) => kind === 'container')
-  // Containers that still exist would keep them in use.
+  // Existing containers would keep networks and volumes in use.
   await handleAll(({ kind }) => kind !== 'container')
   return report
 }
 
-/** Each owner is asked once a sweep. */
+/** Each owner is looked up once per sweep. */
 function createDecider({ reaper, owners, signal }: ReapOrphanedInput, resources: OrphanedResource[]) {
   const states = new Map<string, Promise<OwnerState | null>>()
   const stateOf = (owner: string): Promise<OwnerState | null> => {
@@ -139,7 +139,7 @@ async function remove(
   } catch (error) {
     signal.throwIfAborted()
     if (isStatus(error, 404)) return 'removed'
-    // 403: a network with members; 409: a volume with users.
+    // 403: the network has members; 409: the volume has users.
     if (kind !== 'container' && isStatus(error, 403, 409)) return 'in-use'
     return { error: error instanceof Error ? error.message : String(error) }
   }

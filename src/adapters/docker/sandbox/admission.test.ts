@@ -48,7 +48,7 @@ test('sandboxes are admitted while the sum of what they ask for fits, and the ne
   for (const key of ['a', 'b', 'c', 'd']) await open(key)
   const fifth = open('e')
   assert.equal(await isPending(fifth), true)
-  assert.deepEqual(waits, ['a place for 0.5 CPU and 2 GiB: 4 sandboxes hold what this host has, 4 CPU and 8 GiB'])
+  assert.deepEqual(waits, ['a place for 0.5 CPU and 2 GiB: 4 sandboxes occupy this host’s 4 CPU and 8 GiB'])
   admission.give('container of b')
   assert.deepEqual(await fifth, { name: 'container of e' })
 })

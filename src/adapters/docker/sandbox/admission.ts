@@ -1,30 +1,31 @@
 import type { Engine } from '../engine/engine.ts'
 import { listSandboxes } from '../container/list-sandboxes.ts'
 
-/** What a sandbox asks for, and what a host has for all of them. */
+/** The resources that a sandbox requests, or that a host offers to all of its sandboxes. */
 export interface Resources {
   cpus: number
   memoryMiB: number
 }
 
-/** A sandbox that has its place. */
+/** A sandbox that occupies a place on the host. */
 export interface Held {
-  /** Episode and placement: an open that is tried again finds its place. */
+  /** Episode and placement, so that a retried open finds the place it already has. */
   key: string
   request: Resources
-  /** Of the container; null while it is being opened. */
+  /** Container name; null while the container is being opened. */
   name: string | null
 }
 
 interface AdmissionOptions {
-  /** What the sandboxes of this host may ask for together. */
+  /** Resources that the sandboxes of this host may request in total. */
   capacity: Resources
-  /** Sandboxes that the engine knows to be alive. */
+  /** Lists the sandboxes that the engine reports as alive. */
   list: () => Promise<Held[]>
-  /** How often the engine is asked at most, and while a sandbox waits at least: others end by their lease or by the reaper, and other
-   *  workers of this host open some too. @default 5_000 */
+  /** Shortest interval between two queries of the engine, and the polling interval while a sandbox waits. Sandboxes also end by
+   *  their lease or by the reaper, and other workers of this host open sandboxes too, so the local state alone is not enough.
+   *  @default 5_000 */
   resyncMs?: number
-  /** @default the process's clock */
+  /** Milliseconds. @default the process's clock */
   now?: () => number
 }
 
@@ -32,25 +33,26 @@ interface AdmitInput<T> {
   key: string
   request: Resources
   signal: AbortSignal
-  /** Opens the sandbox, once it has its place. */
+  /** Opens the sandbox after it has been admitted. */
   open: () => Promise<T>
-  /** Goes around the wait where there is one, and tells what is missing. */
+  /** Wraps the wait, if there is one. `why` names the missing resources. */
   whileWaiting: (wait: () => Promise<void>, why: string) => Promise<void>
 }
 
 /**
- * Admits sandboxes while what they ask for fits, first come first served, as a cluster's scheduler does with pods: requests are added
- * up, limits are not. One that asks for more than the whole host has is admitted alone.
+ * Admits sandboxes, first come first served, while the sum of their requests fits the capacity. As with pods in a cluster's scheduler,
+ * requests are summed and limits are not. A sandbox that requests more than the whole host has is admitted only when the host is empty.
  */
 export interface Admission {
   admit<T extends { name: string }>(input: AdmitInput<T>): Promise<T>
-  /** The sandbox of that name is gone. */
+  /** Releases the place of the sandbox with that container name. */
   give(name: string): void
-  /** What is held now, after a look at the engine. Where the engine does not answer, as of the last look, and why. */
+  /** Queries the engine and returns the places that are occupied. If the engine does not answer, returns the last known state and
+   *  the reason. */
   look(): Promise<AdmissionLook>
-  /** How much of the host is held, from 0; past 1 where it is overbooked. Asks nothing. */
+  /** The occupied fraction of the host: 0 is empty, more than 1 is overbooked. Does not query the engine. */
   share(): number
-  /** Sandboxes that wait for a place. */
+  /** Number of sandboxes that wait for a place. */
   waiting(): number
   dispose(): void
 }
@@ -97,7 +99,7 @@ export function createAdmission({
     return asked.cpus <= capacity.cpus && asked.memoryMiB <= capacity.memoryMiB
   }
 
-  /** What the engine knows counts, except for sandboxes that are being opened: it does not know those yet. */
+  /** The engine's list replaces the local state, except for sandboxes that are being opened: the engine does not list those yet. */
   const resync = async (): Promise<void> => {
     askedAtMs = now()
     const alive = await list()
@@ -119,12 +121,12 @@ export function createAdmission({
       if (place < 0) return
       waiting.splice(place, 1)
       reject(signal.reason as Error)
-      // It may have been the first, and too large for what the next one needs.
+      // The cancelled request may have been first in the queue and too large to admit, while the next one fits.
       pump()
     }
     waiting.push(waiter)
     signal.addEventListener('abort', leave, { once: true })
-    // An engine that does not answer now is asked again in a moment.
+    // If the engine does not answer, the next tick of the interval asks again.
     timer ??= setInterval(() => void resync().catch(() => undefined), resyncMs).unref()
     try {
       await whileWaiting(() => promise, describe(entry.request, capacity, held.size))
@@ -135,13 +137,13 @@ export function createAdmission({
 
   return {
     async admit({ key, request, signal, open, whileWaiting }) {
-      // Sandboxes opened before this process count too.
+      // Sandboxes that were opened before this process started count too.
       known ??= resync().catch((error: unknown) => {
         known = null
         throw error
       })
       await known
-      // Beside the opening, which does not wait for it.
+      // Not awaited: opening a sandbox does not depend on this refresh.
       if (now() - askedAtMs > resyncMs) void resync().catch(() => undefined)
       signal.throwIfAborted()
       if (!held.has(key)) await take({ key, request, name: null }, { signal, whileWaiting })
@@ -151,7 +153,7 @@ export function createAdmission({
         if (entry !== undefined) entry.name = opened.name
         return opened
       } catch (error) {
-        // The next look at the engine finds a container that it created all the same.
+        // If the engine created a container in spite of the error, the next resync lists it.
         held.delete(key)
         pump()
         throw error
@@ -180,7 +182,7 @@ export function createAdmission({
   }
 }
 
-/** In thousandths of a processor: requests as 0.1 add up to whole ones. */
+/** Sums thousandths of a processor, because ten requests of 0.1 must add up to exactly 1. */
 function sum(requests: readonly Resources[]): Resources {
   return {
     cpus: requests.reduce((total, { cpus }) => total + Math.round(cpus * 1000), 0) / 1000,
@@ -189,14 +191,14 @@ function sum(requests: readonly Resources[]): Resources {
 }
 
 function describe(request: Resources, capacity: Resources, sandboxes: number): string {
-  return `a place for ${show(request)}: ${sandboxes} sandboxes hold what this host has, ${show(capacity)}`
+  return `a place for ${show(request)}: ${sandboxes} sandboxes occupy this host’s ${show(capacity)}`
 }
 
 function show({ cpus, memoryMiB }: Resources): string {
   return `${Number(cpus.toFixed(3))} CPU and ${Number((memoryMiB / 1024).toFixed(2))} GiB`
 }
 
-/** Sandboxes that hold a place on this machine, whichever worker of the same Temporal namespace opened them. */
+/** Lists the sandboxes that occupy a place on this machine, including those opened by other workers of the same Temporal namespace. */
 export async function listHeld({ engine, namespaceId }: { engine: Engine; namespaceId: string }): Promise<Held[]> {
   const sandboxes = await listSandboxes({ engine })
   return sandboxes.flatMap(({ episode, fence, request, name, state, namespaceId: owners }) =>
@@ -206,7 +208,7 @@ export async function listHeld({ engine, namespaceId }: { engine: Engine; namesp
   )
 }
 
-/** An episode has one place for each of its placements. */
+/** Each placement of an episode has its own place. */
 export function placeKey(episode: string, placement: number): string {
   return `${episode}#${placement}`
 }

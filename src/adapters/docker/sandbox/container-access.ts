@@ -6,7 +6,7 @@ import type { Engine } from '../engine/engine.ts'
 import { CONNECT_COMMAND, RunnerStreamBroken, createConnection, openRunnerExec } from './runner-connection.ts'
 import { NO_ISOLATION, type RunnerAccess, type RunnerSilence, sandboxError } from './runner-pool.ts'
 
-/** Runners in containers of an engine. */
+/** Gives access to runners in containers of a Docker engine. */
 export function createContainerAccess({ engine }: { engine: Engine }): RunnerAccess {
   const pulse = createEnginePulse({ ping: () => engine.docker.ping() })
   return {
@@ -20,7 +20,7 @@ export function createContainerAccess({ engine }: { engine: Engine }): RunnerAcc
   }
 }
 
-/** Returns where another connection may succeed, and throws otherwise. */
+/** Returns if another connection may succeed; throws otherwise. */
 async function requireRunning(engine: Engine, name: string, cause: unknown, askedMs: number | null): Promise<void> {
   if (cause instanceof LonghaulError) throw cause
   if (isStatus(cause, 404)) throw sandboxError('Sandbox.Lost', { name, why: 'the container is gone', cause })
@@ -47,8 +47,8 @@ async function requireRunning(engine: Engine, name: string, cause: unknown, aske
 }
 
 /**
- * Attributes the silence of a runner whose container runs. The agent's processes have stopped, killed or starved it, unless the host saw
- * another cause: an order for the container, or an engine or a machine that was silent itself.
+ * Attributes the silence of a runner whose container still runs. The agent's processes have stopped, killed or starved the runner,
+ * unless the host observed another cause: an API call on the container, or an engine or a machine that was itself silent.
  */
 async function judgeSilence(
   engine: Engine,

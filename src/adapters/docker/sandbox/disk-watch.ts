@@ -7,14 +7,15 @@ import { mayRead, writtenFolderOf } from '../container/written-folder.ts'
 import type { Engine } from '../engine/engine.ts'
 
 /**
- * Counts from the host what containers have written, where the engine cannot (`mayLimitDisk`), and kills one that is past its limit.
- * It reads overlay2's upper directories, so it needs the engine's own machine and the right to read there, which is root.
+ * Measures from the host what containers have written, for engines that cannot limit it (`mayLimitDisk`), and kills a container that
+ * exceeds its limit. It reads overlay2's upper directories, so it must run on the engine's machine with permission to read them, which
+ * in practice is root.
  */
 export interface DiskWatch {
-  /** From now on, by the limits that the container was created with; a second call changes nothing. */
+  /** Starts to watch a container, with the limits it was created with. A second call changes nothing. */
   add(name: string): Promise<void>
   remove(name: string): void
-  /** @throws LonghaulError `Sandbox.DiskLimit` for a container that was killed for what it wrote */
+  /** @throws LonghaulError `Sandbox.DiskLimit` if the container was killed for exceeding its disk limit */
   requireWithin(name: string): void
   dispose(): void
 }
@@ -22,18 +23,18 @@ export interface DiskWatch {
 export interface DiskWatchOptions {
   engine: Engine
   log(message: string, facts: Record<string, string | number>): void
-  /** How often free space is read: one call for all containers. @default 2000 */
+  /** How often free space is read. One call covers all containers. @default 2000 */
   everyMs?: number
 }
 
-/** What ext4 makes room for by itself: one inode for 16 KiB. */
+/** ext4 by default reserves one inode for every 16 KiB. */
 const FILES_PER_GIB = 65_536
 const GIB = 1024 ** 3
-/** A container that hides what it writes among what others remove is found by then. */
+/** Upper bound on the time between two counts. Free space alone misses a container that writes while other containers remove as much. */
 const COUNT_AT_LEAST_EVERY_MS = 30_000
-/** A count that takes longer is given up: it would be out of date when it is done. */
+/** A count that takes longer is aborted, because its result would be outdated. */
 const COUNT_TIMEOUT_MS = 30_000
-/** The pause after a count, as a multiple of the time it took: a host with a slow disk must not count all the time. */
+/** The pause after a count, as a multiple of the count's duration, so that a host with a slow disk does not count all the time. */
 const REST = 5
 
 interface Amount {
@@ -45,9 +46,9 @@ interface Watched {
   name: string
   directory: string
   limit: Amount
-  /** Of the last count. */
+  /** From the last count. */
   written: Amount
-  /** What the file system held then. */
+  /** What the file system held at the last count. */
   held: Amount
   countedAtMs: number
 }
@@ -84,7 +85,7 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
     schedule(Math.max(everyMs, REST * (performance.now() - begun)))
   }
 
-  /** This container may have written everything that the file system has gained since the last count. */
+  /** Assumes the worst: this container alone wrote everything that the file system has gained since the last count. */
   const mayHavePassed = async (one: Watched): Promise<boolean> => {
     const now = await heldBy(one.directory)
     if (now === null) {
@@ -112,9 +113,9 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
     Object.assign(one, { held, written, countedAtMs: Date.now() })
     if (written.bytes <= one.limit.bytes && written.files <= one.limit.files) return
     watched.delete(one.name)
-    // Noted before the kill: a request that waits for this sandbox then fails with the reason.
+    // Recorded before the kill, so that a request that waits for this sandbox fails with the reason.
     exceeded.set(one.name, { written, limit: one.limit })
-    log('disk watch: past its limit, killed', { sandbox: one.name, ...written })
+    log('disk watch: killed a container that exceeded its limit', { sandbox: one.name, ...written })
     await engine.docker.getContainer(one.name).kill({ signal: 'SIGKILL' })
   }
 
@@ -151,7 +152,7 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
       const { written, limit } = found
       throw new LonghaulError({
         code: 'Sandbox.DiskLimit',
-        message: `Expected a sandbox to write at most ${limit.bytes} bytes and ${limit.files} files, found ${written.bytes} bytes and ${written.files} files: it was ended`,
+        message: `Expected a sandbox to write at most ${limit.bytes} bytes and ${limit.files} files, found ${written.bytes} bytes and ${written.files} files: it was killed`,
         details: { name },
       })
     },
@@ -162,12 +163,12 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
   }
 }
 
-/** Whether this process can read what containers of overlay2 write. @param dataRoot of the engine */
+/** Returns whether this process can read what containers of overlay2 write. @param dataRoot the engine's data directory */
 export function mayCountBelow(dataRoot: string): Promise<boolean> {
   return mayRead(`${dataRoot}/overlay2`)
 }
 
-/** Null where the directory is gone, as it is with its container. */
+/** Returns null if the directory is gone because its container was removed. */
 async function heldBy(directory: string): Promise<Amount | null> {
   try {
     const { bsize, blocks, bfree, files, ffree } = await statfs(directory)
@@ -178,7 +179,7 @@ async function heldBy(directory: string): Promise<Amount | null> {
   }
 }
 
-/** By `du`, which counts hard links once and stays on the file system. Null where the directory is gone. */
+/** Counts with `du`, which counts hard links once and stays on the file system. Returns null if the directory is gone. */
 async function countBelow(directory: string): Promise<Amount | null> {
   const [bytes, files] = [await total(['--block-size=1'], directory), await total(['--inodes'], directory)]
   return bytes === null || files === null ? null : { bytes, files }
@@ -187,9 +188,9 @@ async function countBelow(directory: string): Promise<Amount | null> {
 async function total(options: string[], directory: string): Promise<number | null> {
   const args = ['-s', '-x', ...options, '--', directory]
   const settings = { timeout: COUNT_TIMEOUT_MS, env: { PATH: process.env['PATH'], LC_ALL: 'C' } }
-  // At the priority of the sandboxes: below it, a busy host gives the count no time and the limit does not hold.
+  // Runs at the same priority as the sandboxes. At a lower priority, a busy host would starve the count and the limit would not hold.
   const { stdout } = await run('du', args, settings).catch((error: { stdout?: string; killed?: boolean }) => {
-    // Files that go while they are counted make it end with 1, after the sum.
+    // If files disappear during the count, `du` exits with 1 after it has printed the sum.
     if (error.killed === true || error.stdout === undefined) throw error
     return { stdout: error.stdout }
   })
@@ -198,17 +199,17 @@ async function total(options: string[], directory: string): Promise<number | nul
 }
 
 /**
- * One line for each file without a name, however many descriptors lead to it. `-L` looks at the file behind a descriptor. A file in
- * memory is on another device than the container's root.
+ * Prints one line for each unlinked file, however many descriptors refer to it. `-L` follows a descriptor to its file. Files in memory
+ * are skipped, because their device differs from that of the container's root.
  */
 const COUNT_UNLINKED = `device=$1; shift
 find -L "$@" -mindepth 1 -maxdepth 1 -type f -links 0 -printf '%D %i %b\\n' 2>/dev/null |
   awk -v device="$device" '$1 == device && !seen[$2]++ { blocks += $3; files += 1 } END { printf "%.0f %d\\n", blocks * 512, files }'`
 
 /**
- * What the processes of a container hold open or mapped on its disk though no name leads to it: such a file takes room until the last of
- * them closes it, and a count of the container's folders misses it. Files that wait in the queue of a socket are missed here too.
- * @param first process of the container, as this host numbers it; where the engine numbers them otherwise nothing is counted
+ * Counts unlinked files on the container's disk that its processes hold open or mapped. Such a file occupies space until its last
+ * descriptor is closed, and a count of directories misses it. Files in flight in the queue of a socket are still missed.
+ * @param first the PID of the container's first process on this host. If the engine uses another PID namespace, nothing is counted.
  */
 async function countUnlinked(first: number): Promise<Amount> {
   const nothing = { bytes: 0, files: 0 }
@@ -218,7 +219,7 @@ async function countUnlinked(first: number): Promise<Amount> {
   const folders: string[] = []
   for (const pid of await readdir('/proc')) {
     if (!/^\d+$/.test(pid) || (await readlink(`/proc/${pid}/ns/pid`).catch(() => null)) !== space) continue
-    // Threads may have descriptors of their own.
+    // Threads can have file descriptors of their own.
     const threads = await readdir(`/proc/${pid}/task`).catch(() => [])
     folders.push(`/proc/${pid}/map_files`, ...threads.map((thread) => `/proc/${pid}/task/${thread}/fd`))
   }

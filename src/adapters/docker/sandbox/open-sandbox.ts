@@ -13,10 +13,10 @@ import { ensureRunnerVolume } from './runner-volume.ts'
 import { scrubbedImage } from '../images/scrubbed-image.ts'
 import { type SandboxContext, limitsOnHost } from './sandbox-context.ts'
 
-/** Engines under load take their time; a sandbox that is not ready by then is given up. */
+/** An engine under load is slow to start a container. A sandbox that is not ready after this time is given up. */
 const READY_TIMEOUT_MS = 60_000
 
-/** Creates, equips and starts a sandbox, or goes on where an earlier attempt of the same placement stopped. */
+/** Creates, equips and starts a sandbox, or continues where an earlier attempt of the same placement stopped. */
 export async function createSandboxContainer(
   context: SandboxContext,
   input: OpenSandboxInput,
@@ -69,7 +69,7 @@ export async function createSandboxContainer(
   }, signal)
 }
 
-/** Of a sandbox with a runner, in an engine or a cluster. */
+/** Builds the labels of a sandbox with a runner, in a Docker engine or a cluster. */
 export function sandboxLabels(
   input: OpenSandboxInput,
   { hostId, namespaceId, maxLifeMs }: Pick<SandboxContext, 'hostId' | 'namespaceId' | 'maxLifeMs'>,
@@ -91,7 +91,8 @@ export function sandboxLabels(
   }
 }
 
-/** Synthesised repositories have one commit; any other is given to agents without its history. The grader's stays as it is. */
+/** Returns the image for an agent. Images of real repositories are stripped of their history first. Synthesised repositories have
+ *  only one commit, and the grader uses the original image. */
 async function imageForAgent(
   { engine, keeper }: SandboxContext,
   input: OpenSandboxInput & { digest: string; signal: AbortSignal },
@@ -99,12 +100,12 @@ async function imageForAgent(
   return input.scrubHistory === true ? scrubbedImage({ engine, keeper, ...input }) : input.image
 }
 
-/** Episode ids begin with their run; once is enough in a name. */
+/** Shortens an episode id for a name: the id begins with the run, which the name already contains. */
 export function withoutRun({ run, episode }: { run: string; episode: string }): string {
   return episode.startsWith(`${run}/`) ? episode.slice(run.length + 1) : episode
 }
 
-/** A running one is adopted, a created or stopped one is started; one whose lease ran out has ended for good. */
+/** A running sandbox is adopted, and a created or stopped one is started. A sandbox whose lease has expired is never started again. */
 function requireUsable(name: string, existing: ContainerInspectInfo | null): void {
   if (existing === null || existing.State.Running || existing.State.Status === 'created') return
   if (mayStartAgain(existing.State)) return
@@ -115,7 +116,7 @@ function requireUsable(name: string, existing: ContainerInspectInfo | null): voi
   })
 }
 
-/** Rounds of ten seconds; short leases (tests) get three shorter rounds. */
+/** Splits a lease into rounds of ten seconds. Short leases, which tests use, get three shorter rounds. */
 export function leaseArguments(leaseMs: number): [seconds: string, rounds: string] {
   const seconds = Math.max(1, Math.min(10, Math.floor(leaseMs / 3000)))
   return [String(seconds), String(Math.max(1, Math.ceil(leaseMs / 1000 / seconds)))]

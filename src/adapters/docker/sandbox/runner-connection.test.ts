@@ -84,7 +84,7 @@ test('the longest line, state and body that may be: taken', async () => {
 const HOSTILE: [string, (Buffer | string)[], RegExp][] = [
   ['a body of 2.4 GB', [done('=', 2_400_000_000), '\n'], /the body is too long/],
   ['one byte more than was asked for', [done('=', 60, 41), '\n'], /the body is too long/],
-  ['lengths whose sum only is short', [done('=', 200, -150), '\n'], /a length is no number/],
+  ['lengths whose sum only is short', [done('=', 200, -150), '\n'], /a length is not a number/],
   ['a state of 29 MB', [done(29_000_000, 0), '\n'], /the state is too long/],
   ['a state one byte too long', [done(MAX_STATE_BYTES + 1, 0), '\n'], /the state is too long/],
   ['a patch of 1 GB', ['lh1 ID patch 1000000000 0\n'], /the body is too long/],
@@ -96,8 +96,8 @@ const HOSTILE: [string, (Buffer | string)[], RegExp][] = [
   ['an open file without an end', [done('=', 0), 'x'.repeat(40_000)], /a line is too long/],
   ['an end that comes too late', [done('=', 0), `${'x'.repeat(MAX_LINE_BYTES + 1)}\n`], /a line is too long/],
   ['no mark', ['HTTP/1.1 200 OK\n'], /no mark/],
-  ['a length in words', ['lh1 ID done 0 exit 1 1 0 0 0 = many 0 3.tok\n\n'], /a length is no number/],
-  ['no length at all', ['lh1 ID ready\n'], /a length is no number/],
+  ['a length in words', ['lh1 ID done 0 exit 1 1 0 0 0 = many 0 3.tok\n\n'], /a length is not a number/],
+  ['no length at all', ['lh1 ID ready\n'], /a length is not a number/],
 ]
 
 for (const [name, parts, refusal] of HOSTILE) {

@@ -13,12 +13,13 @@ import {
   RUNNER_FOLDER,
 } from './runner-wire.ts'
 
-/** The connection broke or the runner died before it answered: the journal knows what happened, so ask again. */
+/** The connection broke, or the runner died, before the answer arrived. The command may have run: the caller asks again and the
+ *  journal tells. */
 export class RunnerStreamBroken extends Error {}
 
-/** One stream to the runner of one sandbox: one request, one answer, never two at once. */
+/** One stream to the runner of one sandbox. It carries one request at a time. */
 export interface RunnerConnection {
-  /** @param maxBodyBytes an answer that announces a longer body is not read
+  /** @param maxBodyBytes an answer that announces a longer body is rejected before the body is read
    *  @throws RunnerStreamBroken */
   ask(request: string | Buffer, maxBodyBytes: number): Promise<RunnerReply>
   readonly isOpen: boolean
@@ -32,13 +33,13 @@ interface Pending {
   reject: (error: Error) => void
 }
 
-/** The user of the runner, which nothing else in a sandbox can be. The engine starts our connection as it. */
+/** The runner's user. No other process in a sandbox can have it; the engine starts our exec as this user. */
 const RUNNER_USER = '65432:65432'
 
-/** What leads to the runner from an exec. */
+/** The command that connects an exec to the runner. */
 export const CONNECT_COMMAND: string[] = [`${RUNNER_FOLDER}/runner`, 'connect']
 
-/** An exec of the runner's user in a container. */
+/** Opens an exec as the runner's user in a container. */
 export async function openRunnerExec({ docker }: Engine, name: string, command: string[]): Promise<Duplex> {
   const { socket } = await openExec({ container: docker.getContainer(name), command, user: RUNNER_USER })
   return socket
@@ -46,12 +47,12 @@ export async function openRunnerExec({ docker }: Engine, name: string, command: 
 
 export interface AttachRunnerInput {
   container: Container
-  /** Sent with the connection, which saves a round trip; the first `ask` of the same request gets its answer. */
+  /** Sent together with the connection, which saves a round trip. The first `ask` with the same request receives its answer. */
   request: string
 }
 
-/** The runner of a container that is about to start, on the container's own streams. Only its creator may
- *  attach: every attached client receives every answer. */
+/** Connects to the runner of a container that is about to start, over the container's own streams. Only the creator of the container
+ *  may attach, because every attached client receives every answer. */
 export async function attachRunner({ container, request }: AttachRunnerInput): Promise<RunnerConnection> {
   const connection = createConnection(await attach(container))
   const answer = connection.ask(request, 0)
@@ -71,7 +72,7 @@ export async function attachRunner({ container, request }: AttachRunnerInput): P
   }
 }
 
-/** @param socket in the form that Docker's engine gives to streams, see `createDemultiplexer` */
+/** @param socket in the format of Docker's multiplexed streams, see `createDemultiplexer` */
 export function createConnection(socket: Duplex): RunnerConnection {
   const reader = createReplyReader()
   let pending: Pending | null = null
@@ -95,13 +96,13 @@ export function createConnection(socket: Duplex): RunnerConnection {
     const refusal = reader.push(payload, (reply) => {
       const waiting = pending
       if (waiting === null || reply.id !== waiting.id || !answersRequest(waiting.request, reply.words)) {
-        return end('the runner answered a question that was not asked')
+        return end('the runner sent an answer without a request')
       }
       pending = null
       reader.allow(0)
       waiting.resolve(reply)
     })
-    if (refusal !== null) end(`the runner answered out of form (${refusal})`)
+    if (refusal !== null) end(`the runner sent an invalid answer (${refusal})`)
   })
   socket.on('data', demultiplex)
   socket.on('error', (error) => end(error.message))
@@ -115,7 +116,7 @@ export function createConnection(socket: Duplex): RunnerConnection {
     ask(request, maxBodyBytes) {
       if (!open) return Promise.reject(new RunnerStreamBroken('the stream is closed'))
       if (pending !== null) return Promise.reject(new Error('a runner answers one request at a time'))
-      // Random for each request: an answer to another request, earlier or guessed, is ignored.
+      // A random id for each request, so that an answer to an earlier or a guessed request is ignored.
       const id = randomBytes(12).toString('hex')
       return new Promise((resolve, reject) => {
         pending = { id, request, resolve, reject }
@@ -127,30 +128,30 @@ export function createConnection(socket: Duplex): RunnerConnection {
   }
 }
 
-/** Why bytes from a runner are not an answer. */
+/** Why bytes from a runner are not a valid answer. */
 export type ReplyRefusal =
   | 'no mark'
   | 'a word is unknown'
   | 'a line is too long'
-  | 'a length is no number'
+  | 'a length is not a number'
   | 'the state is too long'
   | 'the body is too long'
 
 export interface ReplyReader {
-  /** Calls `onReply` with each answer that is whole now.
-   *  @returns null, or why the stream is of no use any more */
+  /** Calls `onReply` with each answer that is complete.
+   *  @returns null, or the reason why the stream can no longer be used */
   push(payload: Buffer, onReply: (reply: RunnerReply) => void): ReplyRefusal | null
-  /** How long the body of what comes next may be. @default 0 */
+  /** Limits the body of the next answer. @default 0 */
   allow(maxBodyBytes: number): void
 }
 
-/** Room for the two lines of an answer whose length is not announced. */
+/** Limit for the two header lines of an answer, whose length is not announced. */
 const MAX_UNANNOUNCED_BYTES = 2 * (MAX_LINE_BYTES + 1)
 
 /**
  * Collects payloads until an answer is complete. Commands never write to this stream, but processes that run as root in the sandbox
- * can. So lengths are compared with the request before a byte is buffered: a hostile runner costs the worker no more memory
- * than an honest one, in one buffer, however small its payloads are.
+ * can. Announced lengths are therefore compared with the request's limits before a byte is buffered. A hostile runner costs the worker
+ * no more memory than an honest one, however small its payloads are.
  */
 export function createReplyReader(): ReplyReader {
   let buffer = Buffer.alloc(0)
@@ -203,7 +204,7 @@ interface ParseReplyInput {
   maxBodyBytes: number
 }
 
-/** A whole answer, or how many bytes are needed before another look is worth it. */
+/** Returns a complete answer, or the number of bytes at which parsing is worth another try. */
 function parseReply({
   buffer,
   lastState,
@@ -214,7 +215,7 @@ function parseReply({
   const [mark, id = '', ...words] = head.text.split(' ')
   if (mark !== 'lh1') return 'no mark'
   const { lines, stateBytes, bodyBytes } = sizeOfReply(words)
-  if (!isCount(stateBytes ?? 0) || !isCount(bodyBytes)) return 'a length is no number'
+  if (!isCount(stateBytes ?? 0) || !isCount(bodyBytes)) return 'a length is not a number'
   if (!isKnownReply(words)) return 'a word is unknown'
   if ((stateBytes ?? 0) > MAX_STATE_BYTES) return 'the state is too long'
   if (bodyBytes > maxBodyBytes) return 'the body is too long'
@@ -230,7 +231,7 @@ function parseReply({
   }
 }
 
-/** The line that begins there, without its end; or how many bytes are needed before another look is worth it. */
+/** Returns the line that begins at `start`, without its newline, or the number of bytes at which parsing is worth another try. */
 function takeLine(buffer: Buffer, start: number): { text: string; end: number } | number | 'a line is too long' {
   const end = buffer.subarray(start, start + MAX_LINE_BYTES + 1).indexOf('\n')
   if (end >= 0) return { text: buffer.subarray(start, start + end).toString(), end: start + end + 1 }

@@ -3,7 +3,7 @@ import type { FileToPack } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 import { readFile } from 'node:fs/promises'
 
-/** The engine writes this file only where it manages the network, and tests open sockets on `localhost`. */
+/** The engine writes this file only if it manages the network, and tests open sockets on `localhost`. */
 export const HOSTS_FILE: FileToPack = {
   name: 'etc/hosts',
   body: Buffer.from('127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost ip6-loopback\n'),
@@ -14,7 +14,7 @@ export interface SandboxSettings {
   tools: ToolSettings
   repoDir: string
   cpus: number
-  /** Port on loopback where a proxy leads outside; null without a network. */
+  /** Loopback port of the proxy; null without a network. */
   proxyPort: number | null
 }
 
@@ -27,7 +27,7 @@ export function settingsText({ tools, repoDir }: SandboxSettings): string {
   ].join('\n')
 }
 
-/** Set for every command: no pager, no prompt, no progress bar, and thread pools of the size of the CPU share. */
+/** Environment of every command: no pager, no prompt, no progress bar, and thread pools sized to the CPU share. */
 export function environmentText({ cpus, proxyPort }: SandboxSettings): string {
   const threads = String(Math.max(1, Math.floor(cpus)))
   const fixed = {
@@ -43,14 +43,14 @@ export function environmentText({ cpus, proxyPort }: SandboxSettings): string {
     GIT_TERMINAL_PROMPT: '0',
     LANG: 'C.UTF-8',
   }
-  // Some runtimes count the host's processors and would start a thread for each.
+  // Some runtimes size their thread pool by the processors of the host.
   const pools = ['OMP', 'OPENBLAS', 'MKL', 'NUMEXPR', 'RAYON'].map((pool) => `${pool}_NUM_THREADS`)
   const sized = [...pools, 'LOKY_MAX_CPU_COUNT', 'PYTEST_XDIST_AUTO_NUM_WORKERS', 'GOMAXPROCS']
   const all = [...Object.entries(fixed), ...sized.map((name) => [name, threads] as const), ...proxyVariables(proxyPort)]
   return `${all.map(([name, value]) => `export ${name}=${shellQuote(value)}`).join('\n')}\n`
 }
 
-/** Programs read one spelling or the other. */
+/** Programs read either the upper-case or the lower-case spelling. */
 function proxyVariables(port: number | null): [name: string, value: string][] {
   if (port === null) return []
   const values = {
@@ -68,7 +68,7 @@ export function textFile(name: string, text: string): FileToPack {
   return { name, body: Buffer.from(text), mode: 0o600 }
 }
 
-/** Files beside the runner, each with the parts that it is made of. */
+/** The scripts beside the runner, each with the source files it is concatenated from. */
 const SCRIPTS = {
   'snapshot.sh': ['snapshot.sh'],
   'command.sh': ['command.sh'],
@@ -78,7 +78,7 @@ const SCRIPTS = {
   'reset.sh': ['reset.sh'],
 } as const
 
-/** Text by file name. */
+/** Returns the scripts' text by file name. */
 export async function runnerScripts(): Promise<Record<string, string>> {
   const texts = Object.entries(SCRIPTS).map(async ([name, parts]) => [name, await joined(parts)] as const)
   return Object.fromEntries(await Promise.all(texts))
@@ -96,6 +96,6 @@ export async function readScript(name: string): Promise<string> {
 
 async function joined(names: readonly string[]): Promise<string> {
   const text = (await Promise.all(names.map(readScript))).join('\n')
-  // `tools.sh` is read by every call of a tool.
+  // Comments are removed because every tool call reads `tools.sh`.
   return text.replaceAll(/^ *#.*\n/gm, '')
 }

@@ -13,26 +13,26 @@ import {
   parseTurn,
 } from './runner-wire.ts'
 
-/** git on a big repository may take its time. */
+/** git can be slow on a large repository. */
 const CAPTURE_TIMEOUT_MS = 180_000
 /** Of processors, for one capture or one hash of a tree: what Git takes for about 3 GB of new files. */
 const GIT_CPU_MS = 60_000
 const STATE_TIMEOUT_MS = 60_000
-/** Above what grading accepts: it only keeps a hostile patch out of memory, of which many sandboxes share one. */
+/** Larger than grading accepts. The limit only protects the worker's memory, which many sandboxes share, from a hostile patch. */
 const MAX_PATCH_BYTES = 8 * 1024 * 1024
-/** TERM to KILL takes 5 s in the sandbox; the rest is for a machine under load. */
+/** The sandbox waits 5 s between TERM and KILL; the rest is slack for an overloaded machine. */
 const OUTER_SLACK_MS = 45_000
 
 interface RunnerOperationsInput {
   runners: RunnerPool
   relays: RelayPool
   log(message: string, facts: Record<string, string | number>): void
-  /** Gives an operation on an open sandbox its name, and its failures their code. */
+  /** Runs an operation on an open sandbox. Adds the operation's name to failures and maps them to their codes. */
   around<T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T>
   beforeTurn?: (name: string) => Promise<void>
 }
 
-/** What a runner does, wherever its sandbox is. */
+/** The operations that a runner offers, independent of where its sandbox runs. */
 export function createRunnerOperations({
   runners,
   relays,
@@ -48,7 +48,7 @@ export function createRunnerOperations({
       }),
     renew: (sandbox, signal) =>
       around('renewing a lease', sandbox.name, signal, async () => {
-        // The runner renews with every request; this one only reports.
+        // The runner renews the lease on every request, so this request only queries the state.
         await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
       }),
     initialState: (sandbox, signal) =>
@@ -81,7 +81,8 @@ async function runTurn(
 ): Promise<TurnResult> {
   const { name, allowedHosts } = sandbox
   const line = encodeTurn(request)
-  // The network was opened with the sandbox. Where it cannot be opened again, the agent has broken it or the engine reports an error.
+  // The network was opened with the sandbox. If it cannot be opened again, either the agent has broken it or the engine reports an
+  // error.
   if (allowedHosts !== undefined) {
     await relays.ensure({ name, allowedHosts }).catch((error: unknown) => {
       log('sandbox network: not open', { sandbox: name, why: error instanceof Error ? error.message : String(error) })

@@ -6,15 +6,15 @@ import type { RunnerConnection } from './runner-connection.ts'
 import type { RunnerReply } from './runner-wire.ts'
 import { createKeyedQueue } from '../../../platform/limiter.ts'
 
-/** After so many failed connections to its runner a sandbox is given up. */
+/** A sandbox is given up after this many failed connections to its runner. */
 const MAX_CONNECTIONS_PER_REQUEST = 4
 
 export interface RunnerRequest {
   /** Container name. */
   name: string
-  /** One line, with what follows it where the request has a payload. */
+  /** One line, followed by the payload if the request has one. */
   line: string | Buffer
-  /** No answer within this time: the container is killed, for nothing else ends a command there for certain. */
+  /** If no answer arrives within this time, the container is killed: nothing else is certain to end a command in it. */
   timeoutMs: number
   /** An answer with a longer body is refused before it is read. @default 0 */
   maxBodyBytes?: number
@@ -22,20 +22,19 @@ export interface RunnerRequest {
 }
 
 export interface TimedReply extends RunnerReply {
-  /** How long a runner was asked, by a clock of this process that never jumps. Connections that were opened anew, and callers that
-   *  went first, are not in it. */
+  /** How long the runner took, by a monotonic clock of this process. Reconnections and the wait for earlier callers are excluded. */
   tookMs: number
 }
 
-/** What holds the sandboxes, as far as their runners need it: an engine of containers, a cluster of pods. */
+/** What the pool needs from the system that holds the sandboxes: a Docker engine with containers, or a cluster with pods. */
 export interface RunnerAccess {
-  /** By an exec, as another worker would. */
+  /** Connects by an exec, as another worker would. */
   connect(name: string): Promise<RunnerConnection>
-  /** Called after a connection failed. Returns where another connection may succeed, and throws a LonghaulError otherwise. */
+  /** Called after a connection failed. Returns if another connection may succeed; throws a LonghaulError otherwise. */
   requireRunning(name: string, cause: unknown, askedMs: number | null): Promise<void>
-  /** The error for a runner that gives no answer. It blames the agent's processes unless the host saw another cause. */
+  /** Returns the error for a runner that does not answer. It blames the agent's processes unless the host observed another cause. */
   judgeSilence(silence: RunnerSilence): Promise<LonghaulError>
-  /** Ends a sandbox with all that runs in it. One that is gone counts as ended. */
+  /** Ends a sandbox and all of its processes. A sandbox that is already gone counts as ended. */
   kill(name: string): Promise<void>
   pulse: EnginePulse
 }
@@ -47,14 +46,14 @@ export interface RunnerSilence {
   cause: unknown
 }
 
-/** The resident runners of this process, one connection a sandbox, opened when needed. */
+/** The resident runners that this process talks to, with one connection per sandbox, opened on demand. */
 export interface RunnerPool {
-  /** @throws LonghaulError `Sandbox.Ended` where the container or its runner was ended from inside, as far as the host can see;
-   *  else `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
+  /** @throws LonghaulError `Sandbox.Ended` if, as far as the host can tell, the container or its runner was ended from inside;
+   *  otherwise `Sandbox.Lost`, `Sandbox.EngineUnavailable`; the reason of `signal` when it aborts */
   request(request: RunnerRequest): Promise<TimedReply>
-  /** A connection that the caller has made to a container that is about to start. */
+  /** Hands over a connection that the caller has made to a container that is about to start. */
   hold(name: string, connection: RunnerConnection): void
-  /** Cuts the connection as a network would: what runs in the sandbox goes on. */
+  /** Drops the connection, as a network failure would. Commands in the sandbox continue. */
   disconnect(name: string): void
   dispose(): void
 }
@@ -85,7 +84,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
     const beganMs = Date.now()
     let waitedMs = 0
     for (let attempt = 1; ; attempt += 1) {
-      /** Since when a runner has been asked; null where none could be. */
+      /** When the runner was first asked; null if no connection succeeded. */
       let askedMs: number | null = null
       try {
         const connection = await connectionOf(name)
@@ -115,7 +114,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
     const sinceMs = Date.now()
     signal.addEventListener('abort', onAbort, { once: true })
     const answer = access.pulse.during(() => askUntilAnswered(request))
-    // After an interruption no caller waits for `answer`: its rejection is ignored.
+    // After an interruption no caller awaits `answer`, so its rejection must be handled here.
     answer.catch(() => undefined)
     try {
       return await Promise.race([answer, interrupted])
@@ -123,7 +122,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
       disconnect(name)
       if (!(error instanceof RunnerOverdue)) throw error
       const why = `no answer within ${timeoutMs} ms, so the container was killed`
-      // Asked before our own kill counts among the orders that the container got.
+      // Judged before our own kill appears among the API calls on the container.
       const failure = await access.judgeSilence({ name, why, sinceMs, cause: error })
       await access.kill(name)
       throw failure
@@ -139,7 +138,7 @@ export function createRunnerPool(access: RunnerAccess): RunnerPool {
       connections.set(name, connection)
     },
     request(request) {
-      // A connection carries one request at a time; callers of the same sandbox wait for each other.
+      // A connection carries one request at a time, so callers of the same sandbox queue here.
       return queue.run(request.name, () => answerInTime(request))
     },
     dispose() {
@@ -155,7 +154,7 @@ const MESSAGES = {
   'Sandbox.Lost': 'The sandbox is lost',
   'Sandbox.Ended': 'The sandbox was ended from inside',
   'Sandbox.Unsafe':
-    'The runner could not set itself apart from the commands of agents; nothing was run (docs/sandboxes.md)',
+    'The runner could not isolate itself from the agents’ commands; nothing was run (docs/sandboxes.md)',
 } as const
 
 /** Exit code of a runner that the kernel or the engine does not let isolate itself from the commands that it runs. */

@@ -16,15 +16,16 @@ import { RUNNER_FOLDER } from './runner-wire.ts'
 import { packFiles } from '../engine/tar.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** `infra/` lies beside `src/` in a checkout and beside `dist/` in the package: the same three steps up. */
+/** The path works from a checkout (`src/`) and from the package (`dist/`), because `infra/` lies beside both. */
 const SOURCES = new URL('../../../../infra/runner/', import.meta.url)
-/** Images of workers bring the program here, so that a sandbox host needs no compiler. */
+/** Worker images ship the compiled program here, so that a sandbox host needs no compiler. */
 const SHIPPED = new URL('../../../../infra/built/', import.meta.url)
-/** Written last: a volume without it was left half filled. */
+/** Written last: a volume without this file was only partly filled. */
 const COMPLETE = 'complete'
 /**
- * Instead of the project's: what has that is removed with its owner, and this one has none.
- * @internal exported for the judge of chaos runs, which tells these volumes from others
+ * Used instead of the project's label. The reaper removes resources with the project's label together with their owner, and this volume
+ * has no owner.
+ * @internal exported for the audit of chaos runs, which tells these volumes from others
  */
 export const RUNNER_LABEL = 'longhaul.runner'
 const COMPILERS = ['cc', 'gcc', 'clang']
@@ -35,12 +36,12 @@ const known = new WeakMap<Engine['docker'], Promise<string>>()
 
 export interface EnsureRunnerVolumeInput {
   engine: Engine
-  /** Any image that the engine has; no program of it runs. */
+  /** Any image that the engine has; none of its programs run. */
   image: string
 }
 
-/** The engine's volume with the runner and its scripts, named by what they are made of. Sandboxes mount it read-only, so what
- *  starts first in them is never the agent's, also when they start again. The first caller fills it, once for an engine.
+/** Ensures the engine's volume with the runner and its scripts, named by the hash of its content. Sandboxes mount it read-only, so
+ *  the first process of a sandbox is never the agent's, even after a restart. The first caller fills the volume, once per engine.
  *  @returns its name
  *  @throws LonghaulError `Stack.SetupFailed` without a C compiler */
 export async function ensureRunnerVolume(input: EnsureRunnerVolumeInput): Promise<string> {
@@ -78,15 +79,15 @@ async function ensure({ engine, image }: EnsureRunnerVolumeInput): Promise<strin
     await container.putArchive(await packFiles(files), { path: RUNNER_FOLDER })
     return name
   } finally {
-    // Without its volumes: this one stays.
+    // Removes no volumes, because the one just filled must stay.
     await container.remove({ force: true }).catch(ignoreGone)
   }
 }
 
 export interface RunnerParts {
-  /** Says what it is made of. */
+  /** Contains the hash of the content. */
   name: string
-  /** Text by file name; the program is `runner` beside them. */
+  /** Text by file name. The compiled program is stored beside them as `runner`. */
   scripts: Record<string, string>
 }
 
@@ -95,13 +96,13 @@ export async function runnerParts(): Promise<RunnerParts> {
   return { name: `longhaul-runner-${hashOf({ ...sources, ...scripts })}`, scripts }
 }
 
-/** Nothing that an image has at that path belongs into the volume. */
+/** Without this flag the engine would copy into the volume what the image has at the mount path. */
 const NO_COPY = { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } }
 
 async function isComplete(container: Container): Promise<boolean> {
   try {
     const answer = await container.infoArchive({ path: `${RUNNER_FOLDER}/${COMPLETE}` })
-    // The body is empty, and an unread body keeps the process alive.
+    // The body is empty, but an unread body keeps the process alive.
     ;(answer as unknown as Readable).resume()
     return true
   } catch (error) {
@@ -120,15 +121,12 @@ function hashOf(files: Record<string, string>): string {
   return sha256Hex(JSON.stringify([arch(), FLAGS, files])).slice(0, 12)
 }
 
-/**
- * What the program is called that is made of these sources on a machine of this kind.
- * @internal for `infra/images`, which ships it
- */
+/** Returns the file name of the program built from these sources for this machine's architecture. */
 export async function builtRunnerName(): Promise<string> {
   return `runner-${hashOf(await readSources())}`
 }
 
-/** One static program: images have other C libraries, or none.
+/** Compiles one static program, because images have other C libraries or none.
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function compileRunner(): Promise<Buffer> {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-runner-'))

@@ -10,23 +10,23 @@ import type {
 import { type SandboxSettings, environmentText, settingsText } from './runner-files.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** Where every sandbox finds the runner and its scripts: a read-only mount, which nothing inside can cover or rename. */
+/** Mount point of the runner and its scripts in every sandbox. The mount is read-only, and no process inside can cover or rename it. */
 export const RUNNER_FOLDER = '/.lh-runner'
 
-/** First process of a sandbox: it ends, and the sandbox with it, after so many rounds of so many seconds without a request. */
+/** Command of a sandbox's first process. It exits, and ends the sandbox, after `rounds` rounds of `seconds` seconds without a request. */
 export function runnerCommand(seconds: string, rounds: string): string[] {
   return [`${RUNNER_FOLDER}/runner`, 'init', seconds, rounds]
 }
 
 /**
- * Every line that a worker and the runner of a sandbox exchange, as the names of its fields in order. The other side is
- * `infra/runner`: `answer_turn` and its neighbours read requests; `reply_record`, `tell_ready` and `tell_with_body` write answers.
+ * Defines every line that a worker and a sandbox's runner exchange, as field names in order. The counterpart is `infra/runner`:
+ * `answer_turn` and its neighbours read requests; `reply_record`, `tell_ready` and `tell_with_body` write answers.
  */
 const REQUESTS = {
   turn: ['turn', 'fence', 'token', 'timeoutMs', 'maxOutputBytes', 'hash', 'after', 'command'],
   capture: ['mode', 'startCommit', 'maxBytes', 'after', 'cpuMs'],
   tree: ['startCommit', 'after', 'cpuMs'],
-  /** Only the verb: asks whether the sandbox is ready. */
+  /** The verb alone asks whether the sandbox is ready. */
   init: ['repoDir', 'settings', 'environment'],
 } as const
 
@@ -49,7 +49,7 @@ const REPLIES = {
   tree: ['bodyBytes'],
 } as const
 
-/** Answers of one word and free text: the request was not carried out. */
+/** Answers of one word and free text. They mean that the request was not carried out. */
 const REFUSALS = ['uncaptured', 'fenced', 'behind', 'conflict', 'full', 'lost', 'unsuitable', 'error']
 
 type Verb = keyof typeof REQUESTS
@@ -61,7 +61,7 @@ function requestLine<V extends Verb>(verb: V, fields: Record<(typeof REQUESTS)[V
   return `${[verb, ...REQUESTS[verb].map((name) => named[name])].join(' ')}\n`
 }
 
-/** Null for an answer of another kind. */
+/** Returns null for an answer of another kind. */
 function fieldsOf<K extends Kind>(kind: K, words: readonly string[]): FieldsOf<(typeof REPLIES)[K]> | null {
   if (words[0] !== kind) return null
   return Object.fromEntries(REPLIES[kind].map((name, index) => [name, words[index + 1] ?? ''])) as FieldsOf<
@@ -73,7 +73,7 @@ function isKind(word: string | undefined): word is Kind {
   return word !== undefined && Object.hasOwn(REPLIES, word)
 }
 
-/** The shell cannot hold a NUL; the turn runs this instead, so that it is journaled and answered like any other. */
+/** A shell cannot hold a NUL byte. The turn runs this command instead, so that it is journaled and answered like any other turn. */
 const NUL_REFUSAL = "echo 'The command holds a NUL byte and was not run.' >&2; false"
 
 export function encodeTurn(request: TurnRequest): string {
@@ -110,7 +110,7 @@ function encodeMark(mark: TurnMark | null): string {
   return mark === null ? '-' : `${mark.turn}.${mark.token}`
 }
 
-/** Asks for what a sandbox needs before its first turn, or only whether that is there. */
+/** With settings, initialises a sandbox before its first turn; with null, only asks whether it is initialised. */
 export function encodeInit(settings: SandboxSettings | null): string {
   if (settings === null) return 'init\n'
   const escaped = (text: string): string => escapeBytes(Buffer.from(text))
@@ -121,7 +121,7 @@ export function encodeInit(settings: SandboxSettings | null): string {
   })
 }
 
-/** Printable ASCII but for `\` and `@` as it is, every other byte as `\0ooo`, which any shell's `printf %b` restores. */
+/** Keeps printable ASCII except `\` and `@`, and writes every other byte as `\0ooo`, which `printf %b` of any shell restores. */
 export function escapeBytes(bytes: Buffer): string {
   let text = ''
   for (const byte of bytes) {
@@ -131,30 +131,30 @@ export function escapeBytes(bytes: Buffer): string {
   return text
 }
 
-/** One answer of the runner: its first line in words, and what follows it. */
+/** One answer of the runner: the words of its first line, and the payload. */
 export interface RunnerReply {
-  /** Of the request that it answers. */
+  /** Id of the request that it answers. */
   id: string
   words: string[]
   openFile: string
-  /** Whole also where the runner left it out because this connection had it already; empty where an answer has none. */
+  /** Complete even if the runner omitted it because this connection already had it; empty if the answer has no state. */
   state: Buffer
   body: Buffer
 }
 
-/** A line of an answer: longer than any path that git quotes byte by byte. */
+/** Limit for a line of an answer: longer than any path that git quotes byte by byte. */
 export const MAX_LINE_BYTES = 32 * 1024
-/** What a shell hands to the next turn. The sandbox keeps the state before where it would be more. */
+/** Limit for the shell state that one turn passes to the next. If the state would be larger, the sandbox keeps the previous one. */
 export const MAX_STATE_BYTES = 64 * 1024
-/** The sandbox sends a hash in place of a longer listing; the state follows either. */
+/** The sandbox sends a hash in place of a longer listing. The state follows in both cases. */
 export const MAX_TREE_BYTES = 8 * 1024 * 1024 + MAX_STATE_BYTES
 
-/** In place of the state's size: the same as in the answer before. */
+/** Stands in place of the state's size if the state equals that of the previous answer. */
 const SAME_STATE = '='
 
 export interface ReplySize {
   lines: number
-  /** Null: the state that was sent last. */
+  /** Null if the state is the one that was sent last. */
   stateBytes: number | null
   bodyBytes: number
 }
@@ -166,10 +166,10 @@ const REASONS: readonly string[] = [
   'output-limit',
   'process-limit',
 ] satisfies TurnResult['reason'][]
-/** No turn lasts longer. */
+/** Upper bound on the duration of a turn. */
 const LONGEST_MINUTES = 24 * 60
 const MAX_WINDOW_TOP = 1_000_000_000
-/** Upper bound of the stated output size: the sandbox stops a command some time after it has written 64 MiB. */
+/** Upper bound on the stated output size. The sandbox stops a command soon after it has written 64 MiB. */
 const MAX_OUTPUT_BYTES = 1024 ** 4
 
 const upTo =
@@ -177,7 +177,7 @@ const upTo =
   (word: string): boolean =>
     /^\d{1,13}$/.test(word) && Number(word) <= most
 
-/** What a field may hold, by its name; sizes are judged by `sizeOfReply`. */
+/** Valid values of fields, by field name. `sizeOfReply` validates sizes. */
 const BOUNDS: Readonly<Partial<Record<(typeof REPLIES)[Kind][number], (word: string) => boolean>>> = {
   startCommit: (word) => /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/.test(word),
   exitCode: upTo(255),
@@ -190,7 +190,7 @@ const BOUNDS: Readonly<Partial<Record<(typeof REPLIES)[Kind][number], (word: str
   lostFiles: upTo(MAX_WINDOW_TOP),
 }
 
-/** Whether each word of an answer is one that the runner may say. An answer with another one is no answer of ours. */
+/** Returns whether every word of an answer is valid. The runner never sends an answer with an invalid word. */
 export function isKnownReply(words: readonly string[]): boolean {
   const [kind, ...values] = words
   if (!isKind(kind)) return REFUSALS.includes(kind ?? '')
@@ -201,7 +201,7 @@ export function isKnownReply(words: readonly string[]): boolean {
   return done === null || Number(done.headBytes) + Number(done.tailBytes) <= Number(done.outputBytes)
 }
 
-/** What identifies the answer to this request: the turn and its token. */
+/** Matches an answer to its request by the turn and the request's token. */
 export function answersRequest(request: string | Buffer, words: readonly string[]): boolean {
   const done = fieldsOf('done', words)
   if (done === null) return true
@@ -210,7 +210,7 @@ export function answersRequest(request: string | Buffer, words: readonly string[
   return verb === 'turn' && done.turnAndToken === `${field('turn')}.${field('token')}`
 }
 
-/** How much follows a first line. */
+/** Returns how many bytes follow a first line. */
 export function sizeOfReply(words: readonly string[]): ReplySize {
   const [kind] = words
   const fields: Partial<Record<string, string>> = isKind(kind) ? (fieldsOf(kind, words) ?? {}) : {}
@@ -237,7 +237,7 @@ export function parseReady(reply: RunnerReply): ReadyReply {
   return { startCommit: fields.startCommit, state: parseState(reply, fields) }
 }
 
-/** @param wallMs how long the worker has waited for it; the time by the runner's own clock is ignored */
+/** @param wallMs how long the worker waited for the answer; the runner's own clock is not trusted */
 export function parseTurn(reply: RunnerReply, wallMs: number): TurnResult {
   const fields = fieldsOf('done', reply.words)
   if (fields === null) throw refusal(reply)
@@ -249,7 +249,7 @@ export function parseTurn(reply: RunnerReply, wallMs: number): TurnResult {
   ]
   const stopped = reason === 'timeout' || reason === 'output-limit' || reason === 'process-limit'
   return {
-    // The status of a shell that we stopped ourselves says nothing.
+    // The exit status of a shell that the runner itself stopped is meaningless.
     exitCode: stopped ? null : Number(fields.exitCode),
     reason: reason as TurnResult['reason'],
     head: reply.body.subarray(0, headBytes),
@@ -267,17 +267,17 @@ export function parseCapture(reply: RunnerReply): PatchCapture {
   if (patch !== null) return { patch: reply.body, lostFiles: Number(patch.lostFiles) }
   const [kind, ...reason] = reply.words
   if (kind !== 'uncaptured') throw refusal(reply)
-  // The agent broke its own repository, or filled it: there is no patch, and that is the agent's doing.
+  // The agent broke or filled its own repository. There is no patch, and the agent is responsible.
   return { patch: new Uint8Array(), lostFiles: 0, failure: reason.join(' ') }
 }
 
-/** Hash of the repository's content and of the shell's state: equal in two sandboxes that hold the same world. */
+/** Returns the hash of the repository's content and the shell's state. Two sandboxes with equal hashes are in the same state. */
 export function parseTree(reply: RunnerReply): string {
   if (fieldsOf('tree', reply.words) === null) throw refusal(reply)
   return sha256Hex(reply.body)
 }
 
-/** `#umask`, `#directory`, then `export -p`. */
+/** Parses `#umask`, `#directory`, then `export -p`. */
 function parseState(
   { state, openFile }: RunnerReply,
   { windowTop, submitted }: { windowTop: string; submitted: string },
@@ -301,7 +301,7 @@ function refusal({ words }: RunnerReply): LonghaulError {
     return new LonghaulError({ code: 'Sandbox.Fenced', message: 'A newer owner has taken this sandbox over', details })
   }
   if (kind === 'behind') {
-    const message = 'The sandbox has not seen the turns that come before this request'
+    const message = 'The sandbox has not run the turns before this request'
     return new LonghaulError({ code: 'Sandbox.Behind', message, details: { world: rest.join(' ') } })
   }
   if (kind === 'conflict') {
@@ -309,11 +309,11 @@ function refusal({ words }: RunnerReply): LonghaulError {
     return new LonghaulError({ code: 'Sandbox.JournalConflict', message, details })
   }
   if (kind === 'full') {
-    const message = 'The disk of the sandbox is full: the turn was not run, for its result could not be kept'
+    const message = 'The disk of the sandbox is full: the turn was not run, because its result could not be stored'
     return new LonghaulError({ code: 'Sandbox.OutOfDisk', message, details })
   }
   if (kind === 'lost') {
-    const message = 'The turn was claimed, but what ran it is gone without a result'
+    const message = 'The turn was started, but its process is gone and left no result'
     return new LonghaulError({ code: 'Sandbox.Ended', message, details })
   }
   if (kind === 'unsuitable') {

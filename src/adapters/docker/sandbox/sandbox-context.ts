@@ -7,35 +7,35 @@ import type { RelayPool } from './relay/relay-pool.ts'
 import type { RunnerPool } from './runner-pool.ts'
 import type { Slots } from '../../../platform/limiter.ts'
 
-/** What the operations of one host share. */
+/** The state that all sandbox operations of one host share. */
 export interface SandboxContext {
   engine: Engine
-  /** Of the images that are made for agents. */
+  /** Keeper of the images that are made for agents. */
   keeper: ImageKeeper
-  /** Name of the machine and its start, written into labels. */
+  /** Identifies the machine and its boot; written into labels. */
   hostId: string
   hostQueue: string
-  /** Identity of the Temporal namespace that owners live in; empty where owners are no workflows. */
+  /** Identity of the Temporal namespace of the owners; empty if owners are not workflows. */
   namespaceId: string
-  /** Containers that start at once: more make engines time out, not faster. */
+  /** Limits concurrent container starts, because more make the engine time out. */
   starting: Slots
-  /** Containers that grade at once, each for as long as its tests run. Not those of `starting`: tests that never end would keep
-   *  every sandbox of this host from being opened. */
+  /** Limits concurrent grading containers, each of which holds its slot while its tests run. Separate from `starting`: tests that
+   *  hang would otherwise keep every sandbox of this host from opening. */
   grading: Slots
-  /** How long a grading container may be silent after its own deadline. */
+  /** How long a grading container may stay silent after its own deadline. */
   gradingSlackMs: number
   runners: RunnerPool
   relays: RelayPool
   cpus: CpuPool
-  /** Of agents' containers and of those that grade. */
+  /** Watches agents' containers and grading containers. */
   disks: DiskWatch
   log(message: string, facts: Record<string, string | number>): void
-  /** OCI runtime of this host where a recipe names none. */
+  /** OCI runtime of this host for recipes that name none. */
   runtime: string | null
   maxLifeMs: number
 }
 
-/** A recipe's own choice of runtime comes before the host's. */
+/** Applies the host's runtime unless the recipe names one. */
 export function limitsOnHost({ runtime }: SandboxContext, limits: SandboxLimits): SandboxLimits {
   return runtime === null || limits.runtime !== undefined ? limits : { ...limits, runtime }
 }

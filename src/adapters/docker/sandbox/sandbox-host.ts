@@ -20,19 +20,19 @@ import { createSlots } from '../../../platform/limiter.ts'
 
 interface DockerSandboxHostOptions {
   engine: Engine
-  /** Machine and its start; written into labels. */
+  /** Identifies the machine and its boot; written into labels. */
   hostId: string
   hostQueue: string
-  /** Shared with the preparation and eviction of images. @default one of its own below the temporary folder */
+  /** Shared with the preparation and eviction of images. @default a separate one in the temporary folder */
   keeper?: ImageKeeper
-  /** Identity of the Temporal namespace that owners live in; without it a container is only ended by its maximum life.
+  /** Identity of the Temporal namespace of the owners. Without it, only its maximum life ends a container.
    *  @default '' */
   namespaceId?: string
-  /** Containers that start at once. @default 4 */
+  /** Maximum number of containers that start concurrently. @default 4 */
   maxStarting?: number
-  /** Containers that grade at once. @default 4 */
+  /** Maximum number of containers that grade concurrently. @default 4 */
   maxGrading?: number
-  /** How long a grading container may be silent after its own deadline. @default GRADING_SLACK_MS */
+  /** How long a grading container may stay silent after its own deadline. @default GRADING_SLACK_MS */
   gradingSlackMs?: number
   /** The reaper removes a container older than this, even while its owner runs. @default 6 hours */
   maxLifeMs?: number
@@ -40,13 +40,13 @@ interface DockerSandboxHostOptions {
   runtime?: string | null
   /** Logs refused connections of sandboxes with a network. @default not logged */
   log?: RelayPoolOptions['log']
-  /** How the proxies of sandboxes reach the world. @default the host's name server and TCP */
+  /** How the proxies of sandboxes resolve names and connect. @default the host's name server and TCP */
   network?: Omit<RelayPoolOptions, 'exec' | 'log'>
 }
 
 export interface DockerSandboxHost extends SandboxHost {
   readonly context: SandboxContext
-  /** Ends the connections of this process; sandboxes go on and are found again by any later host. */
+  /** Closes the connections of this process. Sandboxes keep running, and any later host finds them again. */
   dispose(): void
 }
 
@@ -96,14 +96,14 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     try {
       return await work()
     } catch (error) {
-      // A cancelled caller must see its own reason, not a failure of the engine.
+      // A cancelled caller must receive its own reason and not an engine failure.
       if (signal?.aborted === true && error === signal.reason) throw error
       disks.requireWithin(name)
       throw toSandboxError(error, { doing, details: { name } })
     }
   }
 
-  /** For operations on an open sandbox: a loss is attributed to the agent or to the host. */
+  /** Wraps operations on an open sandbox, and attributes a loss to the agent or to the host. */
   const inside = <T>(doing: string, name: string, signal: AbortSignal, work: () => Promise<T>): Promise<T> =>
     named(doing, name, signal, async () => {
       try {
@@ -126,7 +126,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       relays,
       log,
       around: inside,
-      // Again, for a sandbox that another process opened.
+      // Called before every turn, because another process may have opened the sandbox.
       beforeTurn: (name) => disks.add(name),
     }),
     close: ({ name }) =>

@@ -5,9 +5,9 @@ import type { Trajectory } from './trajectory.ts'
 export interface TensorRow {
   trajectory: Trajectory
   advantage: number | null
-  /** Of each turn, where turns have their own. */
+  /** One advantage per turn, if turns have rewards of their own. */
   turnAdvantages?: readonly number[]
-  /** Of an expert's row: in the place of its advantage. No policy of the batch sampled it, so it has no log-probabilities. */
+  /** Weight of an expert's row, which replaces its advantage. No policy of the batch sampled the row, so it has no log-probabilities. */
   expertWeight?: number
   /** Index into the manifest's table of trajectories. */
   table: number
@@ -15,23 +15,23 @@ export interface TensorRow {
 
 export interface EncodedTensors {
   bytes: Uint8Array
-  /** What the manifest says about the file. */
+  /** The tensors as the manifest describes them. */
   tensors: Record<string, { dtype: TensorType; shape: number[] }>
 }
 
 export interface EncodeTensorsInput {
   rows: readonly TensorRow[]
-  /** Versions in the manifest's order. */
+  /** Policy versions in the manifest's order. */
   policies: readonly string[]
   withAdvantages: boolean
-  /** False where they were sampled after another prompt than the row's. */
+  /** False if the tokens were sampled after a prompt other than the row's. */
   withLogprobs: boolean
 }
 
-/** The policy version of context tokens: no policy sampled them. */
+/** The policy version of context tokens, which no policy sampled. */
 const NOT_SAMPLED = -1
 
-/** All rows end to end, in the tensor order that the reader demands: 8-byte numbers, then 4-byte ones, then bytes. */
+/** Concatenates all rows, in the tensor order that the reader requires: 8-byte numbers, then 4-byte ones, then bytes. */
 export function encodeTensors({ rows, policies, withAdvantages, withLogprobs }: EncodeTensorsInput): EncodedTensors {
   const tokens = rows.reduce((sum, { trajectory }) => sum + trajectory.ids.length, 0)
   const offsets = new BigInt64Array(rows.length + 1)

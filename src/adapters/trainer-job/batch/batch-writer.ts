@@ -9,7 +9,7 @@ import type { Trajectory } from './trajectory.ts'
 export const BATCH_FILE = 'batch.safetensors'
 export const BATCH_MANIFEST = 'batch.json'
 
-/** What the batch's job must know beside the batch; stored with it so that a job needs only the batch's reference. */
+/** The job's further input, stored with the batch so that a job needs only the batch's reference. */
 export const JOB_PLAN = 'plan.json'
 
 export interface JobPlanRecord {
@@ -17,74 +17,74 @@ export interface JobPlanRecord {
   totalSteps: number
 }
 
-/** A trajectory with its place in the batch. */
+/** A trajectory and its position in the batch. */
 export interface BatchRow {
   trajectory: Trajectory
-  /** Id of its group. */
+  /** Id of the trajectory's group. */
   group: string
-  /** Position among the group's valid siblings; null for an expert, which is none of them. */
+  /** Position among the group's valid siblings; null for an expert, which is not a sibling. */
   member: number | null
   /** Null in a fine-tuning batch, and for an expert. */
   advantage: number | null
-  /** Only of an expert: a success of another policy, whose tokens have this weight and no ratio. */
+  /** Set only for an expert, which is a success of another policy. Its tokens have this weight and no ratio. */
   expertWeight?: number
-  /** Of each turn, where turns have rewards of their own: the trajectory's with its turn's. */
+  /** The advantage of each turn, if turns have rewards of their own: the trajectory's advantage combined with the turn's. */
   turnAdvantages?: readonly number[]
 }
 
 export interface BatchGroup {
   id: string
   taskId: string
-  /** Every valid sibling, also of dropped groups: the trainer computes the advantages again from these. */
+  /** Rewards of all valid siblings, including those of dropped groups, because the trainer recomputes the advantages from them. */
   rewards: number[]
   outcomes: (0 | 1)[]
   infra: number
   dropped: GroupDropReason | null
-  /** Of each valid sibling, the reward of each turn. */
+  /** For each valid sibling, the reward of each turn. */
   stepRewards?: readonly (readonly number[])[]
 }
 
-/** How advantages came from the groups' rewards. */
+/** How the advantages were computed from the groups' rewards. */
 export interface BatchAdvantage {
   /** @default groupStd */
   scale?: 'groupStd' | 'none'
   delta: number
   filter: 'outcome' | 'shaped'
-  /** Of a turn's own advantage. Absent: turns have none. */
+  /** Weight of a turn's own advantage; absent if turns have none. */
   stepWeight?: number
-  /** Rows lie in pairs, chosen before rejected, with 1 and −1 for advantages. */
+  /** Rows come in pairs, chosen before rejected, with advantages 1 and −1. */
   pairs?: true
 }
 
 export interface WriteBatchInput {
   store: ArtifactStore
-  /** Directory of the two files, `runKeys.batch(…)`. */
+  /** Directory of both files, `runKeys.batch(…)`. */
   directory: string
   kind: 'rft' | 'dapo'
   run: string
   iteration: number
-  /** In shuffled order (`orderByHash` of `episodeMaterial`); mini-batches are cut from it as it stands. */
+  /** In shuffled order (`orderByHash` of `episodeMaterial`). Mini-batches are consecutive slices of it. */
   rows: readonly BatchRow[]
-  /** Trajectories of each mini-batch, in order; they add up to the rows. */
+  /** Number of trajectories in each mini-batch, in order; their sum is the number of rows. */
   minibatches: readonly number[]
   groups: readonly BatchGroup[]
-  /** Policies that sampled, with their manifests. */
+  /** Policies that sampled the batch, with their manifests. */
   policies: readonly { version: string; manifestSha256: string }[]
   tokenizerSha256: string
   vocabSize: number
-  /** The stage's context: no row may be longer. */
+  /** The stage's context length; no row may be longer. */
   maxRowTokens: number
   sampling: SamplingOptions
-  /** Optimizer steps of all jobs of this stage or iteration: what a decaying learning rate counts to. */
+  /** Optimizer steps of all jobs of this stage or iteration, over which a learning-rate schedule decays. */
   totalSteps: number
   /** Null in a fine-tuning batch. */
   advantage: BatchAdvantage | null
 }
 
 /**
- * Writes `batch.safetensors`, then `batch.json`, which proves it by hash: a manifest never exists without its file. The bytes
- * depend on content only, so a repetition is acknowledged and anything else conflicts. The file is built in memory: 17 bytes
- * a token, so about 60 million tokens a GiB.
+ * Writes `batch.safetensors`, then `batch.json`, which contains its hash, so that a manifest never exists without its file. The bytes
+ * depend only on the content: repeating the call succeeds, and other content conflicts. The file is built in memory with 17 bytes per
+ * token, or about 60 million tokens per GiB.
  * @returns reference of `batch.json`
  * @throws LonghaulError `Batch.Empty`, `Trainer.BatchRefused`
  */
@@ -136,7 +136,7 @@ function countAll({ rows, groups }: WriteBatchInput) {
   }
 }
 
-/** One row a trajectory: the history only grows, so a turn never needs a row of its own. */
+/** One row per trajectory. The history only grows, so a turn needs no row of its own. */
 function describeMinibatches({ rows, minibatches }: WriteBatchInput) {
   let first = 0
   return minibatches.map((size) => {
@@ -166,7 +166,7 @@ function describeGroups(groups: readonly BatchGroup[]) {
     }))
 }
 
-/** Delta belongs to the standard deviation, so it goes with it. */
+/** Delta is added to the standard deviation, so it is present only with that scale. */
 function describeAdvantage({ scale = 'groupStd', delta, filter, stepWeight, pairs }: BatchAdvantage) {
   if (pairs === true) return { pairs: 'outcome', filter }
   const steps = stepWeight === undefined ? {} : { step_weight: stepWeight }
@@ -203,7 +203,7 @@ function samplingOf({ temperature, topP, topK, minP, repetitionPenalty }: Sampli
 
 function checkRows({ rows, minibatches, kind, maxRowTokens }: WriteBatchInput): void {
   const placed = minibatches.reduce((total, size) => total + size, 0)
-  if (placed !== rows.length) throw refuse('mini-batches to hold every row', { rows: rows.length, placed })
+  if (placed !== rows.length) throw refuse('mini-batches that contain every row', { rows: rows.length, placed })
   if (new Set(rows.map(idOf)).size !== rows.length) throw refuse('each episode once', { rows: rows.length })
   for (const row of rows) {
     const { lossTokens, ids } = row.trajectory
@@ -211,7 +211,7 @@ function checkRows({ rows, minibatches, kind, maxRowTokens }: WriteBatchInput): 
     const isExpert = row.expertWeight !== undefined
     if (isExpert && kind === 'rft') throw refuse('experts in dapo batches only', { episode })
     if (kind === 'dapo' && !isExpert && row.trajectory.hasOtherPrompt)
-      throw refuse('rows that begin as they were sampled', { episode })
+      throw refuse('rows that begin with the prompt they were sampled with', { episode })
     if (lossTokens === 0) throw refuse('a token to train on in every row', { episode })
     if (ids.length > maxRowTokens)
       throw refuse('rows within the context', { episode, tokens: ids.length, maxRowTokens })

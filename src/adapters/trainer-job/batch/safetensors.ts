@@ -1,4 +1,4 @@
-/** The safetensors container: a length, a JSON header, then the arrays without gaps. Little-endian, as every machine here is. */
+/** The safetensors container: a length, a JSON header, then the arrays without gaps, little-endian. */
 
 export type TensorType = 'I64' | 'I32' | 'F32' | 'U8'
 export type TensorArray = BigInt64Array | Int32Array | Float32Array | Uint8Array
@@ -10,11 +10,11 @@ export interface Tensor {
   data: TensorArray
 }
 
-/** Readers map the data straight into memory, and the first array holds 8-byte numbers. */
+/** Readers map the data directly into memory, and the first array holds 8-byte numbers. */
 const ALIGNMENT = 64
 const LENGTH_BYTES = 8
 
-/** Bytes of a file with the tensors in the given order; wider types first, or the narrower ones would break their alignment. */
+/** Encodes the tensors in the given order. Wider types must come first, because narrower ones would break their alignment. */
 export function encodeSafetensors(tensors: readonly Tensor[]): Uint8Array {
   const header: Record<string, { dtype: TensorType; shape: number[]; data_offsets: [number, number] }> = {}
   let at = 0
@@ -41,7 +41,7 @@ export interface StoredTensor {
   bytes: Uint8Array
 }
 
-/** Tensors by name. Throws a plain `Error` for a file that is none: callers say which artifact is broken. */
+/** Returns the tensors by name. Throws a plain `Error` for an invalid file, and the caller adds which artifact is broken. */
 export function decodeSafetensors(file: Uint8Array): Map<string, StoredTensor> {
   const view = new DataView(file.buffer, file.byteOffset, file.byteLength)
   const headerBytes = file.byteLength < LENGTH_BYTES ? -1 : Number(view.getBigUint64(0, true))

@@ -1,24 +1,25 @@
 import type { ActionRecord, EpisodeRecord } from '../../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 
-/** One episode as the trainer sees it: token ids as they were sampled, in one growing row. Arrays run over all tokens. */
+/** One episode as the trainer sees it: the sampled token ids in one growing row. Arrays cover all tokens. */
 export interface Trajectory {
   record: EpisodeRecord
   ids: Int32Array
-  /** 1 = trained on. Always 0 at the first token, which nothing predicts. */
+  /** 1 means trained on. Always 0 at the first token, which nothing predicts. */
   lossMask: Uint8Array
-  /** Natural log at the sampling temperature; 0 where not sampled. */
+  /** Natural log at the sampling temperature; 0 for tokens that were not sampled. */
   logprobs: Float32Array
-  /** Version of each sampled token; null for context. One entry a token would be wasteful: runs of equal versions. */
+  /** Policy version of each sampled token, null for context, as runs of equal versions to save memory. */
   versions: VersionRun[]
-  /** Where the samples of each turn lie in the row. */
+  /** Position of each turn's samples in the row. */
   turns: TurnSpan[]
   sampledTokens: number
-  /** Sampled but not trained on: format-error turns of a fine-tuning batch, and tokens without a finite log-probability. */
+  /** Number of sampled tokens that are not trained on: format-error turns of a fine-tuning batch, and tokens without a finite
+   *  log-probability. */
   maskedTokens: number
   lossTokens: number
   droppedNonfinite: number
-  /** The log-probabilities belong to another first prompt: true for its ids, wrong as numbers given this row. */
+  /** The ids were sampled after another first prompt, so the log-probabilities are not those of this row. */
   hasOtherPrompt: boolean
 }
 
@@ -36,20 +37,20 @@ export interface AssembleTrajectoryInput {
   record: EpisodeRecord
   /** Every action of the episode, turn 0 first. */
   actions: readonly ActionRecord[]
-  /** False: a turn that broke the command format stays as context and gets no loss. */
+  /** If false, a turn that broke the command format stays as context and gets no loss. */
   trainFormatErrors: boolean
-  /** Replaces the first prompt, as when a demonstration was shown while sampling and is left out of training. */
+  /** Replaces the first prompt, for example to leave out of training a demonstration that was shown while sampling. */
   firstPrompt?: readonly number[]
 }
 
-/** vLLM writes −9999 where it means −∞. */
+/** vLLM writes −9999 for −∞. */
 const LOWEST_LOGPROB = -9000
 const HIGHEST_LOGPROB = 1e-3
 
 /**
- * Token ids are those of the records, never derived from text; the mask comes from lengths, never from ids, because a policy
- * may sample a pad or end token as content.
- * @throws LonghaulError `Trainer.BatchRefused` where the records contradict each other
+ * Assembles a trajectory. Token ids come from the records and are never derived from text. The mask is derived from lengths and never
+ * from ids, because a policy may sample a pad or end token as content.
+ * @throws LonghaulError `Trainer.BatchRefused` if the records contradict each other
  */
 export function assembleTrajectory({
   record,
@@ -106,7 +107,7 @@ export function assembleTrajectory({
   }
 }
 
-/** Records hold null where the server sent NaN or an infinity: JSON has neither. */
+/** Records hold null if the server sent NaN or an infinity, which JSON cannot represent. */
 function isUsable(logprob: number | null): logprob is number {
   return logprob !== null && logprob > LOWEST_LOGPROB && logprob <= HIGHEST_LOGPROB
 }
@@ -127,14 +128,14 @@ function checkActions(record: EpisodeRecord, actions: readonly ActionRecord[]): 
       })
     }
     if (action.ids.length !== action.logprobs.length) {
-      throw refuse('one log-probability an id', {
+      throw refuse('one log-probability per id', {
         episode,
         turn,
         ids: action.ids.length,
         logprobs: action.logprobs.length,
       })
     }
-    // The first token of a row has no label position; a first prompt can never be empty.
+    // The first token of a row has no label position, so the first prompt must not be empty.
     if (turn === 0 && action.promptDelta.length === 0) throw refuse('a first prompt', { episode })
   }
 }

@@ -4,7 +4,7 @@ import { errnoOf, makeDirectory, writeFileAtomically } from '../../../platform/f
 import type { HostProcess } from '../../../platform/processes.ts'
 import type { Attempt } from '../launchers/launcher.types.ts'
 
-/** What the trainer said about its end; it outranks the process status. */
+/** The trainer's own report of its end. It takes precedence over the process status. */
 interface ExitReport {
   code: number
   class: string
@@ -16,7 +16,7 @@ export function attemptDirectory(jobDirectory: string, fence: number): string {
   return join(jobDirectory, 'attempts', String(fence))
 }
 
-/** Highest claimed fence; 0 when none is. */
+/** The highest claimed fence; 0 if none is claimed. */
 export async function highestFence(jobDirectory: string): Promise<number> {
   const specs = await namesIn(jobDirectory)
   const leases = await namesIn(join(jobDirectory, 'leases'))
@@ -27,7 +27,7 @@ export async function highestFence(jobDirectory: string): Promise<number> {
   return Math.max(0, ...fences.filter((fence) => fence !== undefined).map(Number))
 }
 
-/** Creating the spec file is the claim: of two launchers with the same fence one gets false. */
+/** Claims a fence by creating the spec file. Of two launchers with the same fence, one gets false. */
 export async function claimFence(input: {
   jobDirectory: string
   fence: number
@@ -50,7 +50,7 @@ export async function claimFence(input: {
   }
 }
 
-/** The end of an attempt that will never begin. What the trainer itself says stays. */
+/** Records the end of an attempt that will never begin. A report by the trainer itself is not overwritten. */
 export async function withdrawClaim(input: { jobDirectory: string; fence: number; message: string }): Promise<void> {
   const { jobDirectory, fence, message } = input
   const report: ExitReport = { code: EX_UNAVAILABLE, class: NOT_LAUNCHED, message }
@@ -61,10 +61,10 @@ export async function withdrawClaim(input: { jobDirectory: string; fence: number
   }
 }
 
-/** Written in place of the report that a trainer did not leave. */
+/** Class of the report that a launcher writes for a trainer that never started. */
 export const NOT_LAUNCHED = 'not-launched'
 
-/** As the trainer says it of itself. */
+/** The exit code that a trainer uses for the same condition. */
 const EX_UNAVAILABLE = 69
 
 function exitPath(jobDirectory: string, fence: number): string {
@@ -75,12 +75,12 @@ export function specPath(jobDirectory: string, fence: number): string {
   return join(jobDirectory, `spec.${fence}.json`)
 }
 
-/** When the fence was claimed, ms since 1970; null when it was not by a launcher. */
+/** When the fence was claimed, ms since 1970; null if no launcher claimed it. */
 export async function claimedAt(jobDirectory: string, fence: number): Promise<number | null> {
   return (await stat(specPath(jobDirectory, fence)).catch(() => null))?.mtimeMs ?? null
 }
 
-/** The process that holds the fence, as it wrote itself; null before it did. */
+/** The process that holds the fence, as it recorded itself; null before it has. */
 export async function leaseHolder(jobDirectory: string, fence: number): Promise<HostProcess | null> {
   const lease = await readJson(join(jobDirectory, 'leases', `${fence}.json`))
   if (lease === null || typeof lease['pid'] !== 'number' || typeof lease['host'] !== 'string') return null
@@ -108,7 +108,7 @@ async function readJson(path: string): Promise<Record<string, unknown> | null> {
     const value: unknown = JSON.parse(await readFile(path, 'utf8'))
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
   } catch (error) {
-    // Being written: there is no answer yet.
+    // The file is still being written.
     if (error instanceof SyntaxError || errnoOf(error) === 'ENOENT') return null
     throw error
   }
@@ -123,7 +123,7 @@ async function namesIn(directory: string): Promise<string[]> {
   }
 }
 
-/** What a launcher must know to find its attempt again: a process, a container, a job number. Null before it was written. */
+/** What a launcher stored to find its attempt again: a process, a container, a job number. Null if nothing is stored yet. */
 export async function readHandle<T>({ job, fence }: Attempt): Promise<T | null> {
   try {
     return JSON.parse(await readFile(handlePath(job.jobDirectory, fence), 'utf8')) as T

@@ -3,19 +3,19 @@ import { errnoOf } from '../../../platform/files.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import type { FailureCode } from '../../../contracts/failure-codes.ts'
 
-/** One line of progress.jsonl, as far as the pipeline reads it. */
+/** The fields of a progress.jsonl line that the pipeline reads. */
 export interface TrainerProgress {
   seq: number
   fence: number
   event: string
   phase: string
-  /** ms since 1970 at which the trainer last did something other than beat. */
+  /** When the trainer last did something other than send a heartbeat, ms since 1970. */
   lastProgressMs: number
   globalStep: number | null
   loss: number | null
 }
 
-/** Reads what was appended since the last call; a torn last line waits for its end, a broken one is skipped. */
+/** Reads the lines appended since the last call. An incomplete last line is read later, and an invalid line is skipped. */
 export function tailProgress(path: string): () => Promise<TrainerProgress[]> {
   let offset = 0
   let rest = ''
@@ -67,20 +67,20 @@ function parseLine(line: string): TrainerProgress[] {
   ]
 }
 
-/** How an attempt ended. A null code: killed, or gone without a report. */
+/** How an attempt ended. A null code means that it was killed or left no report. */
 export interface AttemptEnd {
   code: number | null
   message: string
-  /** What we ended it for; without it the code says what happened. */
+  /** Why the pipeline ended the attempt; otherwise the code tells what happened. */
   failure?: FailureCode
 }
 
-/** Another launcher's attempt is the newer one: nothing failed, the caller looks again. */
+/** Another launcher holds a newer fence. Nothing failed, and the caller looks again. */
 export const FENCED = 76
-/** It was told to stop and did. */
+/** The trainer stopped on request. */
 export const STOPPED = 75
 
-/** The trainer's exit codes in the pipeline's words; anything else, signals too, is infrastructure and is tried again. */
+/** Maps the trainer's exit codes to failure codes. Every other end, including by a signal, counts as infrastructure and is retried. */
 const CODES: Readonly<Record<number, FailureCode>> = {
   64: 'Trainer.BadSpec',
   65: 'Trainer.BatchRefused',

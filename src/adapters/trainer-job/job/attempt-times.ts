@@ -1,18 +1,18 @@
-/** When the attempts of a training job began and ended, from what they wrote. */
+/** When the attempts of a training job began and ended, according to their files. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { JobAttemptTime } from '../../../contracts/costs.types.ts'
 import { errnoOf } from '../../../platform/files.ts'
 import { NOT_LAUNCHED } from './attempt-files.ts'
 
-/** The text of an attempt's files; null for one that is not there. */
+/** The text of an attempt's files; null for a missing file. */
 export interface AttemptTexts {
   fence: number
   progress: string | null
   exit: string | null
 }
 
-/** In order of fences. An attempt whose launch was refused is none. */
+/** Attempts in the order of their fences, without those whose launch was refused. */
 export function attemptTimes(attempts: readonly AttemptTexts[]): JobAttemptTime[] {
   return attempts
     .toSorted((a, b) => a.fence - b.fence)
@@ -24,7 +24,7 @@ export function attemptTimes(attempts: readonly AttemptTexts[]): JobAttemptTime[
     })
 }
 
-/** Of a job on this machine. */
+/** Reads the times of a job whose files are on this machine. */
 export async function readAttemptTimes(jobDirectory: string): Promise<JobAttemptTime[]> {
   const directory = join(jobDirectory, 'attempts')
   const names = (await unlessAbsent(readdir(directory))) ?? []
@@ -50,7 +50,7 @@ async function unlessAbsent<T>(reading: Promise<T>): Promise<T | null> {
   }
 }
 
-/** Ascending; the last line of a killed trainer may be torn. */
+/** Returns the times in ascending order. The last line of a killed trainer may be incomplete. */
 function timesOf(progress: string): number[] {
   const times = progress.split('\n').flatMap((line) => {
     const time = parse(line)?.['t']

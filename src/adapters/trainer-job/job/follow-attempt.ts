@@ -13,26 +13,27 @@ export interface FollowAttemptInput {
   fence: number
   onProgress?: (progress: TrainerProgress) => void
   signal: AbortSignal
-  /** True for a reason that ends only the caller (a worker shutdown): the trainer goes on and is found again. @default never */
+  /** Returns true for an abort reason that ends only the caller (a worker shutdown). The trainer then continues and is found again.
+   *  @default never */
   mayOutlive?: (reason: unknown) => boolean
-  /** How long a scheduler may let it wait, from its claim. @default QUEUE_MS */
+  /** Maximum time in the scheduler's queue, counted from the claim. @default QUEUE_MS */
   queueMs?: number
-  /** How long a job may be there that its scheduler cannot start. @default BLOCKED_MS */
+  /** Maximum time for which the scheduler may be unable to start the job. @default BLOCKED_MS */
   blockedMs?: number
 }
 
-/** A week in the queue of a cluster: then a person has to look. */
+/** After a week in a cluster's queue, an operator has to look. */
 export const QUEUE_MS = 7 * 86_400_000
 
-/** A registry or an admission hook may be away for a moment; what lasts longer is reported, and tried again as a new attempt. */
+/** A registry or an admission hook may be unavailable for a moment. A longer outage is reported, and a new attempt is started. */
 export const BLOCKED_MS = 5 * 60_000
 
 const SETTLE_POLL_MS = 500
 
 /**
- * Watches one attempt until it ends, hangs, runs out of time or is aborted. A hung or late one is stopped and counts as failed.
- * Stall is measured by our clock from the moment its last progress was seen, so that clocks need not agree, and not while it
- * waits in a queue, where it has said nothing yet.
+ * Watches one attempt until it ends, hangs, exceeds its time or is aborted. An attempt that hangs or exceeds its time is stopped and
+ * counts as failed. Stalls are measured by this process's clock from the moment its last progress was seen, so that clocks need not
+ * agree. Time in a queue does not count, because the trainer has reported nothing yet.
  */
 export async function followAttempt(input: FollowAttemptInput): Promise<AttemptEnd> {
   const { launcher, job, fence, onProgress, signal, mayOutlive, queueMs = QUEUE_MS, blockedMs = BLOCKED_MS } = input
@@ -42,7 +43,7 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
   let seenAt = startedAt
   let blockedAt: number | null = null
   for (;;) {
-    // Order matters: what is dead now had written everything before this read.
+    // The order matters: a process that is dead now had written everything before the read below.
     const state = await lookOrTrust(input)
     for (const progress of await readProgress()) {
       onProgress?.(progress)
@@ -72,7 +73,8 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
   }
 }
 
-/** A scheduler that does not answer for a while ends nothing: the progress file still says how the job fares. */
+/** Asks the launcher. If a scheduler does not answer for a while, the attempt continues, because its progress file still shows its
+ *  state. */
 async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promise<AttemptState> {
   try {
     return await launcher.look({ job, fence })
@@ -96,16 +98,16 @@ function notStarted(queueMs: number): AttemptEnd {
   const hours = Math.round(queueMs / 3_600_000)
   return {
     code: null,
-    message: `not started by its scheduler for ${hours} h, taken back`,
+    message: `not started by its scheduler for ${hours} h, withdrawn`,
     failure: 'Trainer.NotStarted',
   }
 }
 
 function blocked(why: string): AttemptEnd {
-  return { code: null, message: `its scheduler cannot start it, taken back: ${why}`, failure: 'Trainer.Unavailable' }
+  return { code: null, message: `its scheduler cannot start it, withdrawn: ${why}`, failure: 'Trainer.Unavailable' }
 }
 
-/** What the trainer reported by itself while it was being stopped: a rank that misses another one names it. */
+/** Returns the trainer's own report if it wrote one while being stopped: a rank that misses another one names it. */
 async function lastWord({ job, fence }: FollowAttemptInput, why: string): Promise<AttemptEnd | null> {
   const report = await exitReport(job.jobDirectory, fence)
   if (report === null || report.code === STOPPED) return null
@@ -128,13 +130,13 @@ async function endOf(
   return { code, message: `the trainer is ${state.how}, without a report${seeLog}` }
 }
 
-/** No launcher may start the next attempt while this one might still write. */
+/** Stops the attempt for certain. No launcher may start the next attempt while this one might still write. */
 async function stopSurely({ launcher, job, fence }: FollowAttemptInput): Promise<void> {
   const attempt: Attempt = { job, fence }
   if (await launcher.stop(attempt, job.limits.graceMs)) return
   throw new LonghaulError({
     code: 'Trainer.Unavailable',
-    message: 'Expected the trainer to be gone after it was killed, it is still there',
+    message: 'Expected the trainer to be gone after it was killed, but it is still running',
     details: { job: job.jobId, fence },
   })
 }

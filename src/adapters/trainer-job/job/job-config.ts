@@ -14,18 +14,18 @@ export interface JobConfigInput {
   stage: string
   optimizerInit: 'fresh' | 'carry'
   totalSteps: number
-  /** Manifest of the policy that the loss's KL is to; null where it has none. @default null */
+  /** Hash of the manifest of the KL reference policy; null if the loss has no KL. @default null */
   referenceSha256?: string | null
 }
 
-/** Bumped when the meaning of an objective changes: the job key then changes with it. */
+/** Increase it when the meaning of an objective changes, which changes the job key. */
 const LOSS_VERSION = 1
 
-/** Bounds of the corrections; recipes choose only the kind. */
+/** Bounds of the corrections. Recipes choose only the kind. */
 const TIS_CAP = 2.0
 const ICEPOP_RANGE = [0.5, 5.0]
 
-/** The trainer's words. */
+/** The trainer's names. */
 const CORRECTIONS = {
   none: 'none',
   tis: 'tis',
@@ -36,9 +36,9 @@ const CORRECTIONS = {
 const ALGORITHMS = { grpo: 'grpo', drGrpo: 'dr_grpo', gspo: 'gspo', cispo: 'cispo' } as const
 
 /**
- * config.json: everything that changes the result of a job and nothing else, because its bytes are part of the job's key. Only
- * fields that the mode uses are there: the trainer refuses a switch that it would ignore.
- * @throws LonghaulError `Config.Invalid` when the recipe has no such stage
+ * Builds config.json. It holds everything that changes the result of a job and nothing else, because its bytes are part of the job's
+ * key. Only the fields of the mode are present, because the trainer refuses a switch that it would ignore.
+ * @throws LonghaulError `Config.Invalid` if the recipe has no such stage
  */
 export function jobConfig(input: JobConfigInput): Record<string, unknown> {
   const { recipe, kind, stage, optimizerInit, totalSteps, referenceSha256 = null } = input
@@ -108,10 +108,10 @@ function objectiveFields(
   { clip }: ReinforceStageRecipe,
 ): Record<string, unknown> {
   const correction = CORRECTIONS[loss.behaviourCorrection]
-  // Recipes stored by an older version do not have the key.
+  // Recipes stored by an older version lack this key.
   const mask = loss.sequenceMask ?? null
   return {
-    // Every switch is spelled out below; the profile only names the family.
+    // Every switch is set explicitly below; the profile only names the family.
     profile: correction === 'none' && loss.dualClip === null && mask === null ? 'paper' : 'safe',
     prox: oldLogprobs === 'trainer' ? 'recompute' : 'behaviour',
     correction,
@@ -124,14 +124,14 @@ function objectiveFields(
   }
 }
 
-/** What names no default is left out, so that jobs of recipes without it keep their keys. */
+/** Omits fields with their default value, so that jobs of recipes without them keep their keys. */
 function algorithmFields(
   { algorithm, entropy }: LossRecipe,
   { context }: ReinforceStageRecipe,
 ): Record<string, unknown> {
   return {
     ...(algorithm === undefined || algorithm === 'dpo' ? {} : { algorithm: ALGORITHMS[algorithm] }),
-    // No trajectory can have more loss tokens than its context holds.
+    // No trajectory has more loss tokens than its context.
     ...(algorithm === 'drGrpo' ? { length: context } : {}),
     ...(entropy === 0 ? {} : { entropy_coef: entropy }),
   }
@@ -141,12 +141,12 @@ function klField(loss: LossRecipe, referenceSha256: string | null): Record<strin
   return loss.kl === 0 ? {} : { kl: pullOf(loss, referenceSha256) }
 }
 
-/** The KL to the reference policy, as the trainer's spec has it. */
+/** The KL term to the reference policy, in the format of the trainer's spec. */
 function pullOf({ kl }: LossRecipe, referenceSha256: string | null): Record<string, unknown> {
   return { coef: kl === 0 ? 0 : kl.coefficient, reference_sha256: referenceSha256 }
 }
 
-/** A default that was there before the switch is left out, so that the keys of older jobs stay what they were. */
+/** Omits defaults that are older than their switch, so that older jobs keep their keys. */
 function optimizerFields(optim: OptimizerRecipe): Record<string, unknown> {
   const { name, lr, betas, eps, weightDecay, gradClip, states } = optim
   const moments = states === 'float32' ? {} : { states }
@@ -162,7 +162,7 @@ function scheduleFields(
   totalSteps: number,
 ): Record<string, unknown> {
   if (schedule === 'constant') return { kind: schedule, warmup_steps: warmupSteps }
-  // A tiny data set may have fewer steps than its warm-up: then there is nothing left to decay, and the ramp is cut.
+  // A tiny data set may have fewer steps than its warm-up. Then nothing is left to decay, and the warm-up is shortened.
   return { kind: schedule, warmup_steps: Math.min(warmupSteps, totalSteps - 1), total_steps: totalSteps, end_lr: endLr }
 }
 

@@ -10,15 +10,15 @@ import { JOB_PLAN, type JobPlanRecord } from '../batch/batch-writer.ts'
 import { jobConfig, reinforceStage } from './job-config.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** A job as launchers run it: everything but attempt and fence, which each launch adds. */
+/** A job for a launcher: everything except attempt and fence, which each launch adds. */
 export interface LaunchedJob {
-  /** SHA-256 over the hashes of what goes in: the job's identity. */
+  /** SHA-256 over the hashes of the inputs, which identifies the job. */
   key: string
   jobId: string
   /** spec.json without `attempt` and `fence`. */
   spec: Record<string, unknown>
   jobDirectory: string
-  /** Holds everything that the job reads and writes. */
+  /** Directory that contains everything the job reads and writes. */
   artifactRoot: string
   layout: { nodes: number; ranksPerNode: number; device: 'cpu' | 'cuda' }
   limits: { timeoutMs: number; stallMs: number; graceMs: number }
@@ -28,7 +28,7 @@ export interface LaunchedJob {
 export interface PreparedJob extends LaunchedJob {
   checkpoint: { directory: string; uri: string }
   policy: { directory: string; uri: string; version: string }
-  /** Optimizer steps in the input, and those that this job adds. */
+  /** Optimizer steps before this job, and the steps that this job adds. */
   globalStep: number
   steps: number
 }
@@ -37,18 +37,18 @@ export interface PrepareJobInput {
   store: ArtifactStore
   recipe: Recipe
   job: TrainingJobInput
-  /** CPU threads of the trainer. @default the trainer's own choice */
+  /** Number of CPU threads of the trainer. @default the trainer's own choice */
   threads?: number
-  /** The policy that the loss's KL is to; needed where the recipe has one. @default null */
+  /** The KL reference policy; required if the recipe has one. @default null */
   reference?: PolicyRef | null
 }
 
-/** Time to save an inner checkpoint after SIGTERM before the process group is killed. */
+/** Time to save an inner checkpoint after SIGTERM, before the process group is killed. */
 const GRACE_S = 30
 
 /**
- * Stores config.json in the job's directory and describes the job. Repeatable: the same recipe, batch and policy give the same
- * key, directory and version.
+ * Stores config.json in the job's directory and describes the job. Idempotent: the same recipe, batch and policy give the same key,
+ * directory and version.
  * @throws LonghaulError `Config.Invalid`, `Artifact.*`
  */
 export async function prepareJob({
@@ -106,7 +106,7 @@ export async function prepareJob({
   }
 }
 
-/** Where a job runs, and for how long. */
+/** Returns where a job runs and its time limits. */
 export function placeOf({
   nodes,
   ranksPerNode,
@@ -120,25 +120,25 @@ export function placeOf({
   }
 }
 
-/** Hashes of file bytes only, so that no canonical form of JSON is shared between the two languages. */
+/** Hashes the files' bytes only, so that Python and TypeScript need not share a canonical form of JSON. */
 export function jobKey({ input, batch, config }: { input: string; batch: string; config: string }): string {
   return sha256Hex(`longhaul-step/1\n${input}\n${batch}\n${config}\n`)
 }
 
 function jobInput({ uri, manifestSha256, checkpointUri, checkpointSha256 }: PolicyRef) {
-  // The checkpoint holds fp32 weights and the optimizer; the exported policy is rounded and is no continuation.
+  // The checkpoint holds fp32 weights and the optimizer. The exported policy is rounded, so training cannot continue from it.
   if (checkpointUri !== null && checkpointSha256 !== null) {
     return { kind: 'checkpoint', uri: checkpointUri, manifest_sha256: checkpointSha256 }
   }
   return { kind: 'hf', uri, manifest_sha256: manifestSha256 }
 }
 
-/** The published policy: log-probabilities are those of the weights that servers have. */
+/** The directory of the published policy, because the KL compares with the weights that servers hold. */
 function referenceDirectory({ uri, manifestSha256 }: PolicyRef) {
   return { uri, manifest_sha256: manifestSha256 }
 }
 
-/** The optimizer is carried within fine-tuning and within reinforcement, never from one objective into the other. */
+/** The optimizer state is carried within fine-tuning and within reinforcement, never from one objective to the other. */
 function optimizerInit(recipe: Recipe, { kind, stage, iteration, slice, policy }: TrainingJobInput): 'fresh' | 'carry' {
   if (policy.checkpointUri === null) return 'fresh'
   if (slice > 0) return 'carry'
@@ -172,7 +172,7 @@ export function directoryOf(key: string): string {
   return key.slice(0, key.lastIndexOf('/'))
 }
 
-/** How a job is computed, for its spec. */
+/** How a job is executed, in the format of its spec. */
 export function executionOf(trainer: TrainerRecipe, threads: number | undefined): Record<string, unknown> {
   return {
     device: trainer.device,

@@ -15,23 +15,24 @@ import { sha256Hex, sha256OfFile } from '../../../platform/hash.ts'
 export const MANIFEST = 'MANIFEST.json'
 export const COMMITTED = 'COMMITTED'
 
-/** Without these a directory can be neither sampled from nor trained. */
+/** Required for both sampling and training. */
 const CONFIG = 'config.json'
 const NEEDED = [CONFIG, 'tokenizer.json']
 
 export interface ImportBasePolicyInput {
   store: ArtifactStore
-  /** A Hugging Face model directory. */
+  /** Directory of a Hugging Face model. */
   directory: string
-  /** Stated in the policy's config.json, so that every reader of the policy has it; null: as the model states it itself. @default null */
+  /** Written into the policy's config.json, so that every reader of the policy sees it; null keeps the model's own rope. @default null */
   rope?: Rope | null
 }
 
 /**
- * Copies a model directory into the store as an immutable policy and writes its reference. The version is the hash of the
- * manifest, so the same weights are the same policy wherever they were copied from, and a repetition finds what is there. With a
- * rope it is another model and another version.
- * @throws LonghaulError `Config.NotFound` no such directory, `Config.Invalid` no model in it, or none that can have the rope
+ * Copies a model directory into the store as an immutable policy and writes its reference. The version is the hash of the manifest: the
+ * same weights are the same policy wherever they were copied from, and repeating the import finds the existing policy. With a rope the
+ * result is another model and another version.
+ * @throws LonghaulError `Config.NotFound` if the directory does not exist, `Config.Invalid` if it holds no model or the model cannot
+ * have the rope
  */
 export async function importBasePolicy({ store, directory, rope = null }: ImportBasePolicyInput): Promise<PolicyRef> {
   const source = await checkModelDirectory(resolve(directory))
@@ -58,17 +59,17 @@ export async function importBasePolicy({ store, directory, rope = null }: Import
   return writePolicyRef({ store, ref: await store.weights.keep({ policy: ref }) })
 }
 
-/** Publishes a reference: resolvable by its version from then on. Idempotent. */
+/** Publishes a reference, so that the policy can be resolved by its version. Idempotent. */
 export async function writePolicyRef({ store, ref }: { store: ArtifactStore; ref: PolicyRef }): Promise<PolicyRef> {
   return (await store.claimRecord(policyKeys.ref(ref.version), ref)).record
 }
 
-/** True when the directory's marker names this manifest and the manifest has these bytes. */
+/** Returns true if the directory's marker names this manifest and the manifest has that hash. */
 export async function isCommitted(directory: string, manifestSha256: string): Promise<boolean> {
   return (await committedManifest(directory))?.sha256 === manifestSha256
 }
 
-/** Manifest of a committed directory; null when it is absent, never committed or torn. */
+/** Returns the manifest of a committed directory; null if it is absent, not committed or incomplete. */
 export async function committedManifest(
   directory: string,
 ): Promise<{ sha256: string; manifest: Record<string, unknown> } | null> {
@@ -109,13 +110,14 @@ async function checkModelDirectory(directory: string): Promise<string> {
   })
 }
 
-/** The command that makes a base policy which the project describes and does not ship: the file MAKE beside its directory. */
+/** Returns the command that makes a base policy that the project describes and does not ship. It is read from the file MAKE beside
+ *  the directory. */
 async function howToMake(directory: string): Promise<string | null> {
   const text = await readFile(join(dirname(directory), 'MAKE'), 'utf8').catch(() => null)
   return text === null ? null : text.trim()
 }
 
-/** Files of a policy that differ from the source's, by path. */
+/** New contents of the policy's files that differ from the source, by path. */
 type Rewritten = Record<string, Buffer>
 
 async function configWithRope(directory: string, rope: Rope): Promise<Rewritten> {
@@ -142,7 +144,7 @@ interface ListedFile {
   sha256: string
 }
 
-/** The manifest of the trainer's own directories: sorted names, sizes and hashes, nothing about time or place. */
+/** Builds a manifest in the trainer's format: sorted names, sizes and hashes, without times or locations. */
 async function describeDirectory(
   directory: string,
   rewritten: Rewritten,
@@ -161,7 +163,8 @@ async function describeDirectory(
   return { bytes: Buffer.from(`${JSON.stringify(manifest, null, 1)}\n`), files }
 }
 
-/** Files below a directory; links are followed, because hub caches are made of them. Hidden names and old seals are left out. */
+/** Lists the files below a directory. Links to files are followed, because hub caches consist of them. Hidden names and old seals
+ *  are skipped. */
 async function listFiles(root: string, below: string): Promise<string[]> {
   const paths: string[] = []
   for (const name of await readdir(join(root, below))) {
@@ -169,7 +172,7 @@ async function listFiles(root: string, below: string): Promise<string[]> {
     if (name.startsWith('.') || path === MANIFEST || path === COMMITTED) continue
     const isDirectory = (await stat(join(root, path))).isDirectory()
     if (!isDirectory) paths.push(path)
-    // A linked directory may point back up; only real ones are walked.
+    // A linked directory may point back up, so only real directories are walked.
     else if ((await lstat(join(root, path))).isDirectory()) paths.push(...(await listFiles(root, path)))
   }
   return paths
@@ -177,7 +180,7 @@ async function listFiles(root: string, below: string): Promise<string[]> {
 
 interface CopyInput {
   source: string
-  /** In the store's temporary directory, which is swept when its writer dies. */
+  /** A directory in the store's temporary directory, which is removed after its writer has died. */
   staging: string
   final: string
   files: readonly ListedFile[]
@@ -186,7 +189,8 @@ interface CopyInput {
   manifestSha256: string
 }
 
-/** Staging in the same file system, everything synced, one rename, marker last: a cut leaves nothing that looks like a policy. */
+/** Copies atomically: staging in the same file system, everything synced, one rename, the marker last. An interrupted copy never
+ *  looks like a policy. */
 async function copyCommitted(input: CopyInput): Promise<void> {
   const { source, staging, final, files, rewritten, manifest, manifestSha256 } = input
   try {
@@ -196,7 +200,8 @@ async function copyCommitted(input: CopyInput): Promise<void> {
       const own = rewritten[path]
       if (own === undefined) {
         await copyFile(join(source, path), target)
-        // A copy keeps the rights of its source, and safetensors keeps files to their owner: trainer and servers may be other users.
+        // A copy keeps its source's permissions, and safetensors restricts files to their owner. Trainer and servers may run as other
+        // users.
         await chmod(target, 0o666 & ~process.umask())
         await syncPath(target)
       } else await writeSynced(target, own)
@@ -213,7 +218,8 @@ async function copyCommitted(input: CopyInput): Promise<void> {
   }
 }
 
-/** A taken name is the same content, because it is the content's hash: cut before its marker, or another importer's. */
+/** The name is the content's hash, so an existing directory has the same content: an importer was interrupted before the marker, or
+ *  another one is running. */
 async function renameUnlessTaken(staging: string, final: string): Promise<void> {
   try {
     await rename(staging, final)
@@ -235,7 +241,7 @@ async function writeSynced(path: string, data: Uint8Array | string): Promise<voi
 function changed(directory: string, file: string): LonghaulError {
   return new LonghaulError({
     code: 'Config.Invalid',
-    message: 'Expected model.base to stay as it is while it is imported, a file changed',
+    message: 'Expected model.base not to change while it is imported, but a file changed',
     details: { directory, file },
   })
 }

@@ -5,7 +5,7 @@ import { type Positions, readPositions } from './rope-statement.ts'
 import { directoryWeights } from '../../artifacts/directory-store.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 
-/** What a batch must say about the model it was sampled from. */
+/** What a batch must state about the model that sampled it. */
 export interface PolicyFacts {
   /** SHA-256 of `tokenizer.json`. */
   tokenizerSha256: string
@@ -13,13 +13,13 @@ export interface PolicyFacts {
   positions: Positions
 }
 
-/** Written by `longhaul models import`: where the policy came from and what was found in it. */
+/** Written by `longhaul models import`. Records where the policy came from and what the import found in it. */
 const IMPORT_RECORD = 'longhaul.json'
 
-/** Where the files of a policy are read. */
+/** The store that holds the policy's files. */
 type Files = Pick<WeightStore, 'readFile'>
 
-/** The chat format that the import of a model found; null for a directory that was not imported, or whose record is not ours. */
+/** Returns the chat format that the model's import detected; null if the directory was not imported or its record has another format. */
 export async function readImportedChatFormat(
   policy: PolicyRef,
   files: Files = directoryWeights,
@@ -35,7 +35,7 @@ export async function readImportedChatFormat(
   }
 }
 
-/** @throws LonghaulError `Artifact.Corrupt` when the directory is no Hugging Face model directory */
+/** @throws LonghaulError `Artifact.Corrupt` if the directory is not a Hugging Face model directory */
 export async function readPolicyFacts(policy: PolicyRef, files: Files = directoryWeights): Promise<PolicyFacts> {
   const [tokenizer, config] = await Promise.all([
     readNeeded(files, policy, 'tokenizer.json'),
@@ -50,7 +50,7 @@ export async function readPolicyFacts(policy: PolicyRef, files: Files = director
 async function readNeeded(files: Files, policy: PolicyRef, name: string): Promise<Uint8Array> {
   const path = `${policy.uri}/${name}`
   const bytes = await files.readFile({ policy, part: 'policy', name }).catch((cause: unknown) => {
-    // A bucket that is away says so itself.
+    // An unavailable bucket already throws its own error.
     if (isLonghaulError(cause)) throw cause
     throw broken(path, 'cannot be read', cause)
   })

@@ -4,20 +4,20 @@ import type { ModelRecipe } from '../../../contracts/recipe.types.ts'
 
 export type Rope = NonNullable<ModelRecipe['rope']>
 
-/** What a model's config.json says of its positions. */
+/** The position settings in a model's config.json. */
 export interface Positions {
-  /** Null: the positions that it was trained with, unscaled or scaled in another way than YaRN's. */
+  /** Null if the positions are those of training, unscaled or scaled by a method other than YaRN. */
   rope: Rope | null
-  /** Longest row, in tokens; null where it does not say. */
+  /** Maximum row length in tokens; null if it is not stated. */
   window: number | null
 }
 
 type Json = Record<string, unknown>
 
-/** What transformers takes for a config that names none. */
+/** The default of transformers for a config without a theta. */
 const DEFAULT_THETA = 10_000
 
-/** Node parses numbers and keeps their spelling, which TypeScript's library does not know: 1e-06 and 4.0 stay what they are. */
+/** Node can keep the spelling of numbers (1e-06, 4.0) while parsing, which TypeScript's library types lack. */
 const exact = JSON as unknown as {
   parse(text: string, reviver: (key: string, value: unknown, context: { source?: string }) => unknown): Json
   rawJSON(text: string): unknown
@@ -30,10 +30,10 @@ export function readPositions(configJson: string): Positions {
 }
 
 /**
- * The model's config.json with the rope stated in it, in both forms that engines read: transformers 5 knows `rope_parameters`,
- * engines before it `rope_scaling` beside `rope_theta`. The policy's directory is the one place that sampler and trainer read it
- * from. A config that states it already comes back as it is.
- * @throws LonghaulError `Config.Invalid` where the model states another rope, or has fewer positions than `originalMax`
+ * Writes the rope into the model's config.json, in both forms that engines read: transformers 5 reads `rope_parameters`, older engines
+ * read `rope_scaling` beside `rope_theta`. The policy's directory is the only place where sampler and trainer read it. A config that
+ * already states this rope is returned unchanged.
+ * @throws LonghaulError `Config.Invalid` if the model states another rope, or has fewer positions than `originalMax`
  */
 export function stateRope(configJson: string, rope: Rope): string {
   const plain = JSON.parse(configJson) as Json
@@ -41,7 +41,7 @@ export function stateRope(configJson: string, rope: Rope): string {
   const known = yarnOf(plain)
   if (stated !== null && (known === null || !isDeepStrictEqual(known, rope))) {
     throw invalid(
-      `Expected the model’s config.json to state no rope, or that of model.rope (${spell(rope)}), it states ${JSON.stringify(stated)}: leave out model.rope, or take a model directory without it`,
+      `Expected the model’s config.json to state no rope, or that of model.rope (${spell(rope)}), but it states ${JSON.stringify(stated)}: leave out model.rope, or take a model directory without it`,
     )
   }
   const native = numberOf(plain['max_position_embeddings'])
@@ -56,8 +56,8 @@ export function stateRope(configJson: string, rope: Rope): string {
 }
 
 /**
- * What an engine's flag says again of a config.json that states a rope, as JSON of one line; null where there is none. Numbers
- * keep their spelling.
+ * Returns the rope of a config.json as one line of JSON for an engine's override flag; null if it states none. Numbers keep their
+ * spelling.
  * @throws SyntaxError
  */
 export function spellOverrides(configJson: string): string | null {
@@ -77,7 +77,7 @@ export function spellOverrides(configJson: string): string | null {
 function withRope(config: Json, rope: Rope, stated: Json): Json {
   const theta = objectOf(config['rope_parameters'])?.['rope_theta'] ?? config['rope_theta'] ?? DEFAULT_THETA
   const scaling = {
-    // Betas and the attention factor of a model that states this rope itself.
+    // Betas and the attention factor of a model that already states this rope.
     ...Object.fromEntries(Object.entries(stated).filter(([name]) => name !== 'type' && name !== 'rope_theta')),
     rope_type: rope.type,
     factor: exact.rawJSON(Number.isInteger(rope.factor) ? `${rope.factor}.0` : String(rope.factor)),
@@ -92,17 +92,17 @@ function withRope(config: Json, rope: Rope, stated: Json): Json {
   }
 }
 
-/** Positions that the rope reaches. */
+/** Number of positions that the rope covers. */
 export function windowOf({ factor, originalMax }: Rope): number {
   return Math.trunc(factor * originalMax)
 }
 
-/** For a line of text, as `yarn × 4 from 32768`. */
+/** Formats the rope for messages, as `yarn × 4 from 32768`. */
 export function spell({ type, factor, originalMax }: Rope): string {
   return `${type} × ${factor} from ${originalMax}`
 }
 
-/** Null: positions as they are. */
+/** Null if positions are not scaled. */
 function scalingOf(config: Json): Json | null {
   for (const name of ['rope_parameters', 'rope_scaling']) {
     const found = objectOf(config[name])

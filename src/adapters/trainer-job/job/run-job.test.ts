@@ -290,7 +290,7 @@ describe('training job', { skip: withoutPython }, () => {
       await assert.rejects(start(job, { attempt }), {
         code: 'Trainer.Unavailable',
         retryable: true,
-        message: /trainer on another host is at work.*host=another-host/,
+        message: /trainer on another host is running.*host=another-host/,
       })
     }
     assert.deepEqual(attemptsOf(job), ['1'])
@@ -329,7 +329,7 @@ describe('training job', { skip: withoutPython }, () => {
       onProgress: ({ event }) => event === 'opt_step' && controller.abort(new Error('cancelled')),
     })
     try {
-      await assert.rejects(running, { code: 'Trainer.Unavailable', retryable: true, message: /still there/ })
+      await assert.rejects(running, { code: 'Trainer.Unavailable', retryable: true, message: /still running/ })
     } finally {
       assert.equal(await launcher.stop({ job, fence: 1 }, 0), true)
     }

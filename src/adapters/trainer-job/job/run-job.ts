@@ -29,30 +29,30 @@ export interface RunJobResult {
   policy: PolicyRef
   /** Optimizer steps of this job. */
   steps: number
-  /** Of the last optimizer step. */
+  /** Loss of the last optimizer step. */
   loss: number
-  /** One object an optimizer step: the fields of `opt_step` in the trainer’s progress file. */
+  /** One object per optimizer step with the fields of `opt_step` in the trainer’s progress file. */
   metrics: Record<string, unknown>[]
 }
 
-/** In a checkpoint: one line an optimizer step. */
+/** File in a checkpoint with one line per optimizer step. */
 const METRICS = 'metrics.jsonl'
 
 const POLL_MS = 250
-/** Poll interval while another launcher works on the job. */
+/** Maximum poll interval while another launcher runs the job. */
 const MOST_POLL_MS = 2_000
 
 /**
- * Runs a training job to its end, or finds it: committed output is returned, a living trainer is followed, a dead one is
- * continued under the next fence. Never starts a second writer on a guess; where one starts anyway the lower fence stops itself.
- * On abort the trainer is stopped and the signal's reason thrown.
+ * Runs a training job to its end. Committed output is returned, a running trainer is followed, and a dead one is continued under the
+ * next fence. It never deliberately starts a second writer. If a second one starts anyway, the writer with the lower fence stops
+ * itself. On abort the trainer is stopped and the signal's reason is thrown.
  * @throws LonghaulError `Trainer.*`
  */
 export function runJob(input: RunJobInput): Promise<RunJobResult> {
   return runUntilCommitted(input, readCommitted)
 }
 
-/** The same for any job. @param readResult null while what the job makes is not committed */
+/** The same for any kind of job. @param readResult returns null until the job's output is committed */
 export async function runUntilCommitted<Job extends LaunchedJob, Result>(
   input: RunJobInput<Job>,
   readResult: (job: Job) => Promise<Result | null>,
@@ -72,7 +72,7 @@ export async function runUntilCommitted<Job extends LaunchedJob, Result>(
   }
 }
 
-/** Null where there is nothing to follow yet; the caller looks again. */
+/** Returns null if there is no attempt to follow yet; the caller looks again. */
 async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): Promise<AttemptEnd | null> {
   const { job, launcher, attempt } = input
   const newest = await newestAttempt(input, claims)
@@ -86,7 +86,7 @@ async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): 
       throw new LonghaulError({
         code: 'Trainer.Unavailable',
         message:
-          'Expected to be the only launcher of the job: a trainer on another host is at work and cannot be asked',
+          'Expected to be the only launcher of the job: a trainer on another host is running and cannot be queried',
         details: { job: job.jobId, host: newest.host },
       })
     case 'over': {
@@ -99,7 +99,8 @@ async function runAttempt(input: RunJobInput<LaunchedJob>, claims: ClaimWatch): 
   }
 }
 
-/** Withdraws the claim of a refused launch, so that no launcher waits for its attempt. Any other failure leaves the claim open. */
+/** Withdraws the claim of a refused launch, so that no launcher waits for its attempt. After any other failure the claim stays open,
+ *  because the attempt may be running. */
 async function launchOrWithdraw(launcher: Launcher, attempt: Attempt): Promise<void> {
   try {
     await launcher.launch(attempt)
@@ -113,12 +114,12 @@ async function launchOrWithdraw(launcher: Launcher, attempt: Attempt): Promise<v
 
 type NewestAttempt = { fence: number } & ({ kind: 'over' | 'alive' | 'starting' } | { kind: 'unknown'; host: string })
 
-/** Whether a claim without an attempt is young enough that its launcher may still be at it. */
+/** Returns whether a claim without an attempt is so recent that its launcher may still be starting it. */
 type ClaimWatch = (fence: number) => boolean
 
 /**
- * By our own clock, from the moment at which the claim was first seen: file times are another machine's. A launcher that dies
- * between claim and launch costs the next one this wait, once.
+ * Measures a claim's age by this process's clock from when the claim was first seen, because file times come from another machine. If a
+ * launcher dies between claim and launch, the next one waits this long once.
  */
 function watchClaims({ launchMs }: Launcher): ClaimWatch {
   const seenAt = new Map<number, number>()
@@ -131,8 +132,8 @@ function watchClaims({ launchMs }: Launcher): ClaimWatch {
 }
 
 /**
- * From the newest claim down. A claim that was never launched says nothing about the attempt before it, which may be running: its
- * launcher was slow, and the next one died or was refused the resources that this attempt holds.
+ * Searches from the newest claim downwards. A claim that was never launched says nothing about the previous attempt, which may be
+ * running: its launcher was slow, and the next launcher died or was refused the resources that this attempt holds.
  */
 async function newestAttempt(
   { job, launcher }: RunJobInput<LaunchedJob>,
@@ -147,12 +148,12 @@ async function newestAttempt(
     if (report?.class === NOT_LAUNCHED) continue
     if (report !== null || state.kind === 'over') break
     if (state.kind === 'absent') {
-      // Its trainer was at work, and its launcher has forgotten it since.
+      // The attempt's trainer had started, but its launcher no longer knows it.
       if ((await leaseHolder(jobDirectory, fence)) !== null) break
       if (mayBeLaunching(fence)) return { kind: 'starting', fence }
       continue
     }
-    // The file system is shared, so silence there is the only sign; fences keep a wrong guess harmless.
+    // On a shared file system, silence is the only sign of death. Fences make a wrong guess harmless.
     const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
     if (!isSilent) return { ...state, fence }
     break
@@ -160,7 +161,7 @@ async function newestAttempt(
   return { kind: 'over', fence: newest }
 }
 
-/** Both outputs of this very job, or null. */
+/** Returns both outputs of exactly this job, or null. */
 async function readCommitted(job: PreparedJob): Promise<RunJobResult | null> {
   const [checkpoint, policy] = await Promise.all([
     committedManifest(job.checkpoint.directory),
@@ -182,9 +183,9 @@ async function readCommitted(job: PreparedJob): Promise<RunJobResult | null> {
 }
 
 /**
- * What was kept of this very job, by whichever host was first; null where nothing is. Its figures come from the checkpoint that is
- * kept: another host's trainer may have come to others.
- * @throws LonghaulError `Artifact.Conflict` when another job's weights have its version
+ * Returns the stored output of exactly this job, from whichever host stored it first; null if there is none. The figures are read from
+ * the stored checkpoint, because another host's trainer may have computed different ones.
+ * @throws LonghaulError `Artifact.Conflict` if the version holds the weights of another job
  */
 export async function readKept({ weights }: ArtifactStore, job: PreparedJob): Promise<RunJobResult | null> {
   const policy = await weights.kept(job.policy.version)
@@ -198,7 +199,7 @@ export async function readKept({ weights }: ArtifactStore, job: PreparedJob): Pr
   }
   throw new LonghaulError({
     code: 'Artifact.Conflict',
-    message: 'Expected the weights of a version to be of one training job, they are of another',
+    message: 'Expected the weights of a version to come from one training job, but they come from another',
     details: { policy: policy.version, job: job.key, stored: key },
   })
 }

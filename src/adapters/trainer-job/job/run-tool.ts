@@ -7,12 +7,12 @@ export interface ToolResult {
   stderr: string
 }
 
-/** Schedulers answer within seconds, or are so busy that asking again later is better. */
+/** Schedulers answer within seconds, or are so busy that a later retry is better. */
 export const TOOL_DEADLINE_MS = 60_000
 
 /**
- * Runs a scheduler's command to its end; a code other than 0 is for the caller to judge.
- * @throws LonghaulError `Trainer.Unavailable` when it is not there or does not end
+ * Runs a scheduler's command to its end. The caller judges a non-zero exit code.
+ * @throws LonghaulError `Trainer.Unavailable` if the program is missing or does not end
  */
 export function runTool(tool: string, args: string[], input = ''): Promise<ToolResult> {
   return new Promise((resolve, reject) => {
@@ -26,20 +26,21 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
         else reject(unavailable(tool, whyNoEnd(tool, error), error, { refused: code === 'ENOENT' }))
       },
     )
-    // A tool that ends without reading says why by its code.
+    // A tool that exits without reading its input reports the reason by its exit code.
     child.stdin?.on('error', () => undefined)
     child.stdin?.end(input)
   })
 }
 
-/** Runs it and refuses any code but 0. @throws LonghaulError `Trainer.Unavailable`, with `refused` where it surely did nothing */
+/** Runs a command and refuses every non-zero exit code. @throws LonghaulError `Trainer.Unavailable`, with `refused` if the command
+ *  certainly had no effect */
 export async function askTool(tool: string, args: string[], input = ''): Promise<string> {
   const { code, stdout, stderr } = await runTool(tool, args, input)
   if (code === 0) return stdout
   throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused: !isUncertain(stderr) })
 }
 
-/** The request may have arrived nevertheless, and may have been carried out. */
+/** Returns whether the request may have arrived and been carried out in spite of the error. */
 export function isUncertain(stderr: string): boolean {
   return UNCERTAIN.test(stderr)
 }

@@ -13,10 +13,10 @@ import { sha256Hex } from '../../../platform/hash.ts'
 
 const WINDOW_FILE = 'window.safetensors'
 
-/** Log-probabilities of a policy with a rope, beyond the positions that it was trained with. */
+/** Log-probabilities of a policy with a rope, at positions beyond those of training. */
 export interface WindowFile {
   path: string
-  /** When a job had made it; ms since 1970. Null: it came with the policy. */
+  /** When a job made the file, ms since 1970; null if the policy already contains it. */
   madeAtMs: number | null
 }
 
@@ -28,28 +28,28 @@ export interface WindowJobInput {
   store: ArtifactStore
   trainer: TrainerRecipe
   policy: PolicyRef
-  /** CPU threads of the trainer. @default the trainer's own choice */
+  /** Number of CPU threads of the trainer. @default the trainer's own choice */
   threads?: number
 }
 
-/** Null: the policy states no rope that stretches anything. `job`: what has to run before there is a file. */
+/** Returns null if the policy has no rope that extends its positions, and `job` if the file must be made first. */
 export async function findWindow(input: WindowJobInput): Promise<WindowFile | { job: WindowJob } | null> {
   const { rope } = (await readPolicyFacts(input.policy)).positions
   if (rope === null || windowOf(rope) - 1 <= rope.originalMax) return null
-  // What a training job exported has its own.
+  // A policy that a training job exported contains the file.
   const path = join(fileURLToPath(input.policy.uri), WINDOW_FILE)
   if (await exists(path)) return { path, madeAtMs: null }
   const job = windowJob(input)
   return (await readWindow(job)) ?? { job }
 }
 
-/** Null while it is not committed. */
+/** Returns null until the file is committed. */
 export async function readWindow({ directory, key }: WindowJob): Promise<WindowFile | null> {
   if ((await committedManifest(directory))?.manifest['key'] !== key) return null
   return { path: join(directory, WINDOW_FILE), madeAtMs: (await stat(join(directory, COMMITTED))).mtimeMs }
 }
 
-/** One for each policy, whichever runs publish it. */
+/** There is one job per policy, shared by all runs that publish it. */
 function windowJob({ store, trainer, policy, threads }: WindowJobInput): WindowJob {
   const { version, uri, manifestSha256 } = policy
   const key = sha256Hex(`longhaul-window/1\n${manifestSha256}\n`)

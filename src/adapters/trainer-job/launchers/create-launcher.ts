@@ -6,7 +6,7 @@ import type { Launcher } from './launcher.types.ts'
 import { createProcessLauncher, type TrainerCommand } from './process-launcher.ts'
 import { createSlurmLauncher } from './slurm-launcher.ts'
 
-/** The launcher that a recipe asks for. Processes share one, which remembers its children. */
+/** Creates the launcher that a recipe names. The kinds `process` and `torchrun` share one launcher, because it remembers its children. */
 export function createLauncher(command: TrainerCommand): (trainer: TrainerRecipe) => Launcher {
   const local = createProcessLauncher(command)
   return (trainer) => {

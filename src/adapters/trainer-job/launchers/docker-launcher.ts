@@ -7,7 +7,8 @@ import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 
-/** `docker ps --filter label=longhaul.trainer.job` lists them. Not the labels of sandboxes, which are swept by lease. */
+/** `docker ps --filter label=longhaul.trainer.job` lists them. They differ from the labels of sandboxes, which the reaper removes by
+ *  lease. */
 const LABEL = { job: 'longhaul.trainer.job', key: 'longhaul.trainer.key', fence: 'longhaul.trainer.fence' } as const
 const NOT_FOUND = 404
 const NOT_RUNNING = 304
@@ -15,13 +16,14 @@ const CONFLICT = 409
 
 export interface DockerLauncherInput {
   options: DockerLauncherRecipe
-  /** Only its environment is taken: the interpreter is the container's. */
+  /** Only its environment is used; the container has its own interpreter. */
   command: TrainerCommand
   /** @default the engine of DOCKER_HOST */
   connect?: () => Promise<Engine>
 }
 
-/** A container on this machine's engine, named by the job: a second launch collides on the name. Ends stay readable until the next. */
+/** Runs jobs in containers of this machine's engine. The container is named after the job, so that a second launch conflicts. Ended
+ *  containers are kept until the next launch, so that their exit can be read. */
 export function createDockerLauncher({ options, command, connect = connectEngine }: DockerLauncherInput): Launcher {
   let engine: Promise<Engine> | null = null
   const docker = async (): Promise<Docker> => {
@@ -37,7 +39,7 @@ export function createDockerLauncher({ options, command, connect = connectEngine
     isElsewhere: false,
     pollMs: 500,
     settleMs: 0,
-    // Four requests to the engine: look, removal of an ended container, creation, start.
+    // Four requests to the engine: look, remove an ended container, create, start.
     launchMs: 4 * 60_000,
     async launch(attempt) {
       const client = await docker()
@@ -46,7 +48,7 @@ export function createDockerLauncher({ options, command, connect = connectEngine
         const container = await client.createContainer(trainerContainer({ options, command, attempt }))
         await container.start()
       } catch (cause) {
-        // An engine that answers has said no; one that does not may still do it.
+        // An engine that answered has refused. An engine that did not answer may still start the container.
         const refused = (cause as { statusCode?: number }).statusCode !== undefined
         throw unavailable('Expected to start the container of a training job', cause, { refused })
       }
@@ -64,7 +66,7 @@ export function createDockerLauncher({ options, command, connect = connectEngine
   }
 }
 
-/** Everything that the job reads and writes lies below the artifact root, at the same path inside. */
+/** Everything that the job reads and writes lies below the artifact root, which has the same path inside the container. */
 export function trainerContainer(input: {
   options: DockerLauncherRecipe
   command: TrainerCommand
@@ -79,7 +81,7 @@ export function trainerContainer(input: {
     Entrypoint: [],
     Cmd: [options.python, ...trainerArguments(attempt)],
     WorkingDir: job.jobDirectory,
-    // Files in the store belong to the worker's user; this home is writable for that user.
+    // Files in the store belong to the worker's user, and this home is writable for that user.
     User: `${uid}:${gid}`,
     Env: Object.entries({
       OMP_WAIT_POLICY: 'PASSIVE',
@@ -93,11 +95,11 @@ export function trainerContainer(input: {
     HostConfig: {
       Binds: [`${job.artifactRoot}:${job.artifactRoot}`, ...options.mounts.map((path) => `${path}:${path}:ro`)],
       ShmSize: options.shmGiB * 1024 ** 3,
-      // Ranks of one machine speak through loopback; nothing outside is needed.
+      // The ranks of one machine communicate over loopback and need no other network.
       NetworkMode: 'none',
       SecurityOpt: ['no-new-privileges:true'],
       CapDrop: ['ALL'],
-      // The job writes into the store, and caches into its home.
+      // The job writes only into the store and into its home.
       ReadonlyRootfs: true,
       Tmpfs: { '/tmp': 'rw,exec,nosuid,nodev,mode=1777' },
       RestartPolicy: { Name: 'no' },
@@ -107,7 +109,8 @@ export function trainerContainer(input: {
   }
 }
 
-/** The container of a lower fence is an earlier attempt's, which holds the name; that of a higher one has replaced this one. */
+/** A container with a lower fence belongs to an earlier attempt that holds the name; one with a higher fence has replaced this
+ *  attempt. */
 async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
   const found = await inspect(client, attempt)
   if (found === null || fenceOf(found) < attempt.fence) return { kind: 'absent', how: 'gone with its container' }
@@ -127,7 +130,7 @@ async function removeEnded(client: Docker, attempt: Attempt): Promise<void> {
   if (found === null) return
   if (found.State.Running || fenceOf(found) > attempt.fence) {
     throw unavailable(
-      `Expected no other attempt in container ${nameOf(attempt)}, attempt ${fenceOf(found)} has it`,
+      `Expected no other attempt in container ${nameOf(attempt)}, but attempt ${fenceOf(found)} has it`,
       undefined,
       {
         refused: true,
@@ -149,7 +152,7 @@ function nameOf({ job }: Attempt): string {
   return `longhaul-${job.jobId}`
 }
 
-/** Null where the engine answered with one of the codes. @throws LonghaulError `Trainer.Unavailable` */
+/** Returns null if the engine answered with one of the codes. @throws LonghaulError `Trainer.Unavailable` */
 async function ignoring<T>(codes: number[], work: Promise<T>): Promise<T | null> {
   try {
     return await work

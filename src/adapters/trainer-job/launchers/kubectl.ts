@@ -1,21 +1,22 @@
-/** Questions to a cluster through `kubectl`, with the worker's own credentials, and what to do about its refusals. */
+/** Requests to a cluster through `kubectl` with the worker's own credentials, and advice for its refusals. */
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { remedyFor } from '../../kubernetes/remedies.ts'
 import { isUncertain, runTool, type ToolResult } from '../job/run-tool.ts'
 
 export interface KubectlInput {
-  /** In errors: `create Job x in namespace y`. */
+  /** Names the request in errors: `create Job x in namespace y`. */
   purpose: string
   args: string[]
   input?: string
 }
 
-/** Runs it to its end; a code other than 0 is for the caller to judge. @throws LonghaulError `Trainer.Unavailable` when it cannot be run */
+/** Runs kubectl to its end. The caller judges a non-zero exit code. @throws LonghaulError `Trainer.Unavailable` if kubectl cannot be
+ *  run */
 export function runKubectl({ args, input }: Omit<KubectlInput, 'purpose'>): Promise<ToolResult> {
   return runTool('kubectl', args, input)
 }
 
-/** @throws LonghaulError `Trainer.Unavailable` for any code but 0, with `refused` where the cluster surely did nothing */
+/** @throws LonghaulError `Trainer.Unavailable` for every non-zero exit code, with `refused` if the request certainly had no effect */
 export async function askKubectl(input: KubectlInput): Promise<string> {
   const { code, stdout, stderr } = await runKubectl(input)
   if (code === 0) return stdout

@@ -153,13 +153,13 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     const refused = 'pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=1, limited: cpu='
     const event = (limit: number) => ({ lastTimestamp: '2026-01-01T00:00:00Z', message: `${refused}${limit}` })
     api.events = [event(2)]
-    const raise = 'raise the quota of the namespace, or ask for less in trainer.kubernetes'
+    const raise = 'raise the quota of the namespace, or request less in trainer.kubernetes'
     assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: `${refused}2 → ${raise}` })
     api.events = [event(4)]
     assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'what is used will be free')
     const waiting = { reason: 'ImagePullBackOff', message: 'no such image' }
     api.pods = [{ status: { containerStatuses: [{ state: { waiting } }] } }]
-    const push = 'push the image where the nodes may pull it, or correct trainer.kubernetes.image'
+    const push = 'push the image to a registry that the nodes may pull from, or correct trainer.kubernetes.image'
     assert.deepEqual(await launcher.look(first), {
       kind: 'alive',
       blockedBy: `ImagePullBackOff: no such image → ${push}`,

@@ -11,27 +11,27 @@ export interface KubernetesLauncherInput {
   options: KubernetesLauncherRecipe
 }
 
-/** What is read of a Job's or JobSet's status. */
+/** The fields that are read of the status of a Job or JobSet. */
 interface Found {
   metadata?: { uid?: string; labels?: Record<string, string>; deletionTimestamp?: string }
   status?: {
-    /** Pods of a Job that have started. */
+    /** Number of the Job's pods that have started. */
     ready?: number
     replicatedJobsStatus?: { ready?: number }[]
     conditions?: { type?: string; status?: string; reason?: string; message?: string }[]
   }
 }
 
-/** Of a Job and of a JobSet: both say so in a condition. */
+/** Conditions with which a Job or a JobSet reports its end. */
 const ENDED = new Set(['Complete', 'Completed', 'Failed'])
 
-/** A Job, or a JobSet for several nodes, through `kubectl` with the worker's own credentials. */
+/** Runs a Job, or a JobSet for several nodes, through `kubectl` with the worker's own credentials. */
 export function createKubernetesLauncher({ options }: KubernetesLauncherInput): Launcher {
   return {
     isElsewhere: true,
     pollMs: 10_000,
     settleMs: 15_000,
-    // Five commands: look, removal of a dead attempt and the last look at it, creation of policy and Job.
+    // Five commands: look, remove a dead attempt and verify that it is gone, create policy and Job.
     launchMs: 5 * TOOL_DEADLINE_MS + GONE_MS + 15_000,
     async launch(attempt) {
       await refusedIfItFails(async () => {
@@ -54,7 +54,7 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
     },
     async stop(attempt, graceMs) {
       const found = await find(options, attempt)
-      // The name may be another attempt's by now: a launcher that stood still must not end the trainer that replaced its own.
+      // The name may belong to another attempt by now: a launcher that was suspended must not end the trainer that replaced its own.
       if (found !== null && fenceOf(found) !== attempt.fence) return true
       if (found !== null && !(await remove({ options, attempt, found, graceMs }))) return false
       await openNetwork(options, attempt)
@@ -63,12 +63,12 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
   }
 }
 
-/** The object of a lower fence is an earlier attempt's, which holds the name; that of a higher one has replaced this one. */
+/** An object with a lower fence belongs to an earlier attempt that holds the name; one with a higher fence has replaced this attempt. */
 function stateOf(found: Found, { fence }: Attempt): AttemptState {
   if (fenceOf(found) > fence) return { kind: 'over', code: null, how: 'replaced in Kubernetes' }
   if (fenceOf(found) < fence) return { kind: 'absent', how: 'unknown to Kubernetes' }
   const end = endOf(found)
-  // The pod's code is not asked for: exit.json outranks it, and torchrun makes every failure a 1.
+  // The pod's exit code is not read, because exit.json takes precedence and torchrun turns every failure into 1.
   return end === null
     ? { kind: 'alive' }
     : { kind: 'over', code: null, how: `${end.type} for Kubernetes (${end.reason ?? ''} ${end.message ?? ''})` }
@@ -104,7 +104,7 @@ async function find(options: KubernetesLauncherRecipe, attempt: Attempt): Promis
   throw kubectlRefusal(`look for ${resourceOf(attempt)} in the namespace ${options.namespace}`, stderr)
 }
 
-/** Steps before the attempt itself: where one fails, it surely was not launched, however the step ended. */
+/** Runs the steps before the attempt itself. If one of them fails, the attempt was certainly not launched, whatever the failure. */
 async function refusedIfItFails(steps: () => Promise<void>): Promise<void> {
   try {
     await steps()
@@ -114,27 +114,27 @@ async function refusedIfItFails(steps: () => Promise<void>): Promise<void> {
   }
 }
 
-/** A living attempt keeps the name, and one that is newer; a dead one loses it. */
+/** Deletes a dead attempt that holds the name. Refuses if a running or newer attempt holds it. */
 async function freeTheName(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
   const found = await find(options, attempt)
   if (found === null) return
   if (fenceOf(found) > attempt.fence || endOf(found) === null) {
     throw new LonghaulError({
       code: 'Trainer.Unavailable',
-      message: `Expected no other attempt under the name ${kubernetesName(attempt)}, attempt ${fenceOf(found)} has it`,
+      message: `Expected no other attempt under the name ${kubernetesName(attempt)}, but attempt ${fenceOf(found)} has it`,
       details: { fence: attempt.fence },
     })
   }
-  // It goes with its pods first.
+  // The deletion waits for the attempt's pods.
   if (await remove({ options, attempt, found, graceMs: 0 })) return
   throw new LonghaulError({
     code: 'Trainer.Unavailable',
-    message: `Expected the ended attempt ${fenceOf(found)} to leave the name ${kubernetesName(attempt)}: Kubernetes has not deleted it within ${GONE_MS / 1000} s`,
+    message: `Expected the ended attempt ${fenceOf(found)} to release the name ${kubernetesName(attempt)}: Kubernetes has not deleted it within ${GONE_MS / 1000} s`,
     details: { fence: attempt.fence },
   })
 }
 
-/** Before any pod runs. All attempts of a job ask for the same one, so that one that is there already is right. */
+/** Creates the network policy before any pod runs. All attempts of a job use the same one, so an existing policy is correct. */
 async function closeNetwork(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
   const input = JSON.stringify(jobNetworkPolicy({ options, attempt }))
   const { code, stderr } = await runKubectl({ args: ['create', '-f', '-'], input })
@@ -143,7 +143,8 @@ async function closeNetwork(options: KubernetesLauncherRecipe, attempt: Attempt)
   throw kubectlRefusal(purpose, stderr)
 }
 
-/** After the last pod; the policy of a job that ended by itself stays beside its Job, and goes with it by the label longhaul/job. */
+/** Deletes the network policy after the last pod. The policy of a job that ended on its own stays with its Job and is deleted by the
+ *  label longhaul/job. */
 async function openNetwork(options: KubernetesLauncherRecipe, attempt: Attempt): Promise<void> {
   const policy = `networkpolicy.networking.k8s.io/${networkPolicyName(attempt)}`
   await runKubectl({
@@ -151,21 +152,22 @@ async function openNetwork(options: KubernetesLauncherRecipe, attempt: Attempt):
   })
 }
 
-/** From the end of the grace to the moment at which Kubernetes has forgotten a pod. */
+/** From the end of the grace period until Kubernetes has removed a pod. */
 const GONE_MS = 60_000
 const GONE_POLL_MS = 1_000
 
 interface RemoveInput {
   options: KubernetesLauncherRecipe
   attempt: Attempt
-  /** What has the attempt's name. */
+  /** The object that holds the attempt's name. */
   found: Found
   graceMs: number
 }
 
 /**
- * In the foreground: the object is there until its pods are gone. We wait by asking for it, since kubectl's own wait needs the right
- * to list and watch, is silent without it, and would have to fit a tool's deadline. True once it is gone.
+ * Deletes in the foreground, so that the object exists until its pods are gone, and polls for the object. kubectl's own wait requires
+ * the right to list and watch, is silent without it, and would have to fit into a tool's deadline. Returns true once the object is
+ * gone.
  */
 async function remove({ options, attempt, found, graceMs }: RemoveInput): Promise<boolean> {
   await askKubectl({
@@ -181,7 +183,7 @@ async function remove({ options, attempt, found, graceMs }: RemoveInput): Promis
     ],
   })
   for (const until = Date.now() + graceMs + GONE_MS; ; await sleep(GONE_POLL_MS)) {
-    // A slow answer is old by the time it comes: one that was asked for after the deadline counts.
+    // The last query starts after the deadline, because a slow answer describes an earlier moment.
     const isLast = Date.now() > until
     const named = await find(options, attempt)
     if (named === null || named.metadata?.uid !== found.metadata?.uid) return true

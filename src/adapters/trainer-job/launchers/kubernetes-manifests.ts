@@ -3,18 +3,19 @@ import { trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 
-/** One port for all: each job has a network name of its own. */
+/** All jobs use the same port, because each job has its own network name. */
 const PORT = 29_400
 const NODES = 'node'
-/** Compiled kernels of a job take some hundred megabytes. */
+/** Compiled kernels of a job take a few hundred megabytes. */
 const SCRATCH_GIB = 16
 
-/** Name of the Job or JobSet: the job's own, so that a second launch collides. Valid DNS label, ≤ 40 characters. */
+/** Name of the Job or JobSet. It is derived from the job, so that a second launch conflicts. A valid DNS label of at most 40
+ *  characters. */
 export function kubernetesName({ job }: Attempt): string {
   return `longhaul-${job.jobId}`
 }
 
-/** A Job for one node; a JobSet for several, which gives each pod a name that the others can reach. */
+/** A Job for one node. Several nodes need a JobSet, which gives each pod a name that the others can reach. */
 export function kubernetesManifest(input: {
   options: KubernetesLauncherRecipe
   attempt: Attempt
@@ -28,7 +29,7 @@ export function kubernetesManifest(input: {
     kind: 'JobSet',
     metadata,
     spec: {
-      // An attempt ends as a whole; the pipeline starts the next one under a higher fence.
+      // An attempt ends as a whole, and the pipeline starts the next one under a higher fence.
       failurePolicy: { maxRestarts: 0 },
       network: { enableDNSHostnames: true, publishNotReadyAddresses: true },
       replicatedJobs: [{ name: NODES, replicas: 1, template: { spec: jobSpec(input, nodes) } }],
@@ -37,9 +38,9 @@ export function kubernetesManifest(input: {
 }
 
 /**
- * Who may speak with the pods of a job: each other, and of several nodes with the cluster's names. The store where ranks meet, and
- * the connections between them, ask for no key. Of one node ranks speak over loopback, which no policy touches. All attempts
- * of a job share it, so it is there before the first pod is.
+ * Restricts the network of a job's pods to each other and, with several nodes, to the cluster's DNS. Neither the store where ranks meet
+ * nor the connections between ranks are authenticated. Ranks on one node use loopback, which no policy affects. All attempts of a job
+ * share the policy, so it exists before the first pod.
  */
 export function jobNetworkPolicy(input: {
   options: KubernetesLauncherRecipe
@@ -66,7 +67,7 @@ export function networkPolicyName(attempt: Attempt): string {
   return `${kubernetesName(attempt)}-ranks`
 }
 
-/** Pods of the system's namespace, which every cluster labels by its name. */
+/** Selects pods of the system namespace, which every cluster labels by its name. */
 const CLUSTER_DNS = { namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'kube-system' } } }
 const DNS_PORTS = ['UDP', 'TCP'].map((protocol) => ({ protocol, port: 53 }))
 
@@ -85,19 +86,19 @@ function jobSpec(
       metadata: { labels: labelsOf(attempt) },
       spec: {
         restartPolicy: 'Never',
-        // Of the pod, not of the Job: it counts from the node on, so that a place in the queue costs nothing of it.
+        // Set on the pod and not on the Job, so that the time counts from the assignment to a node and excludes the queue.
         activeDeadlineSeconds: Math.ceil((job.limits.timeoutMs + job.limits.graceMs) / 1000),
         terminationGracePeriodSeconds: Math.ceil(job.limits.graceMs / 1000),
         ...(options.serviceAccount === null ? {} : { serviceAccountName: options.serviceAccount }),
         automountServiceAccountToken: false,
-        // Addresses of other services are nothing that a job needs.
+        // A job needs no addresses of other services.
         enableServiceLinks: false,
         securityContext: {
           runAsNonRoot: true,
           runAsUser: options.runAsUser,
           runAsGroup: options.runAsGroup,
           fsGroup: options.runAsGroup,
-          // A claim of terabytes is not walked at each start.
+          // Avoids walking a volume of terabytes at every start.
           fsGroupChangePolicy: 'OnRootMismatch',
           seccompProfile: { type: 'RuntimeDefault' },
         },
@@ -129,18 +130,18 @@ function trainerContainer(input: { options: KubernetesLauncherRecipe; attempt: A
   return {
     name: 'trainer',
     image: options.image,
-    // Kubernetes itself fills in `$(NAME)`; no shell stands between it and the trainer, so TERM arrives.
+    // Kubernetes itself expands `$(NAME)`. No shell runs between it and the trainer, so TERM reaches the trainer.
     command: [options.python, ...trainerArguments(attempt, rendezvous)],
     workingDir: job.jobDirectory,
-    // The last lines of a trainer that ends badly stay with the pod, where the launcher reads them.
+    // Keeps the last log lines of a failed trainer with the pod, where the launcher reads them.
     terminationMessagePolicy: 'FallbackToLogsOnError',
     env: [
       { name: 'OMP_WAIT_POLICY', value: 'PASSIVE' },
-      // Compiled kernels and caches go there: the image is read-only, and its user may have no home.
+      // Compiled kernels and caches are written there, because the image is read-only and its user may have no home.
       { name: 'HOME', value: '/tmp' },
       { name: 'LONGHAUL_LAUNCHER_HANDLE', value: job.jobId },
       ...Object.entries(traceVariables()).map(([name, value]) => ({ name, value })),
-      // Set by Kubernetes in indexed Jobs too; named here so that the command may use it.
+      // Kubernetes also sets this in indexed Jobs. It is declared here so that the command may refer to it.
       {
         name: 'JOB_COMPLETION_INDEX',
         valueFrom: { fieldRef: { fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']" } },

@@ -1,6 +1,6 @@
 /**
- * What the cluster says about pods of a training job: why they do not start, how they ended. It is shown to people, and decides no more
- * than that waiting is useless; an account that may not read pods or events hears nothing.
+ * Reports why the pods of a training job do not start and how they ended. The reports are shown to operators and only decide that
+ * further waiting is useless. An account that may not read pods or events gets no report.
  */
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { remedyFor } from '../../kubernetes/remedies.ts'
@@ -32,11 +32,11 @@ interface Event {
 export interface PodQuestion {
   options: KubernetesLauncherRecipe
   attempt: Attempt
-  /** Of the Job or JobSet: an earlier one of this name has left its events. */
+  /** Uid of the Job or JobSet, because an earlier one of the same name has left its events. */
   uid: string
 }
 
-/** Why no pod can start however long it is waited for, and what to do; null while one runs, or waits for its place. */
+/** Returns why no pod can ever start, and what to do; null while one runs or waits in a queue. */
 export async function whatBlocks(question: PodQuestion): Promise<string | null> {
   const said = await saidOfPods(question)
   return said === null ? null : `${said}${remedyFor(said, 'trainer')}`
@@ -52,13 +52,13 @@ async function saidOfPods(question: PodQuestion): Promise<string | null> {
       if (BLOCKING.has(reason)) return `${reason}: ${message}`
     }
     const scheduled = status?.conditions?.find(({ type }) => type === 'PodScheduled')
-    // Nodes come free; a claim that does not exist comes from a person.
+    // Nodes become free on their own. A missing claim must be created by an operator.
     if (/persistentvolumeclaim .* not found/.test(scheduled?.message ?? '')) return scheduled?.message ?? null
   }
   return null
 }
 
-/** `exit 137, OOMKilled` and the last words, of the first pod that ended badly; empty where none is left. */
+/** Returns, as `exit 137, OOMKilled`, the exit and the last log lines of the first pod that failed; empty if no pod is left. */
 export async function howPodsEnded(question: PodQuestion): Promise<string> {
   for (const { status } of (await podsOf(question)) ?? []) {
     for (const { state } of status?.containerStatuses ?? []) {
@@ -72,7 +72,7 @@ export async function howPodsEnded(question: PodQuestion): Promise<string> {
 
 const LAST_WORDS = 1_000
 
-/** They may end by themselves, when a registry comes back, and then the pod starts; none of them is a place in a queue. */
+/** These states may end, for example when a registry recovers, and the pod then starts. None of them is a place in a queue. */
 const BLOCKING = new Set([
   'CreateContainerConfigError',
   'CreateContainerError',
@@ -88,7 +88,7 @@ async function podsOf({ options, attempt }: PodQuestion): Promise<Pod[] | null> 
   return list<Pod>(options, ['pods', '--selector', labels])
 }
 
-/** A Job makes its pods by itself, and says in an event what the cluster has against them. */
+/** A Job creates its pods itself and reports a refusal by the cluster in an event. */
 async function refusalOfPods({ options, uid }: PodQuestion): Promise<string | null> {
   const events = await list<Event>(options, [
     'events',
@@ -97,18 +97,18 @@ async function refusalOfPods({ options, uid }: PodQuestion): Promise<string | nu
   ])
   const newest = events?.toSorted((a, b) => (a.lastTimestamp ?? '').localeCompare(b.lastTimestamp ?? '')).at(-1)
   const message = newest?.message ?? null
-  // What others use they give back: that is a queue.
+  // Other jobs release the quota that they use, so this is a queue.
   return message !== null && message.includes('exceeded quota') && mayFitLater(message) ? null : message
 }
 
-/** @returns null where the account may not ask, or hears nothing */
+/** @returns null if the account lacks the permission or kubectl fails */
 async function list<T>({ namespace }: KubernetesLauncherRecipe, what: string[]): Promise<T[] | null> {
   const args = ['get', ...what, '--namespace', namespace, '--output', 'json']
   const answer = await runKubectl({ args }).catch(() => null)
   return answer?.code === 0 ? (JSON.parse(answer.stdout) as { items: T[] }).items : null
 }
 
-/** Of `exceeded quota: q, requested: cpu=4, used: cpu=1, limited: cpu=2`: whether the whole quota would be enough. */
+/** Returns, for `exceeded quota: q, requested: cpu=4, used: cpu=1, limited: cpu=2`, whether the whole quota would suffice. */
 export function mayFitLater(message: string): boolean {
   const amounts = (word: string): Map<string, number> => {
     const text = new RegExp(`${word}: (\\S+?)(?:, |$)`).exec(message)?.[1] ?? ''
@@ -120,7 +120,7 @@ export function mayFitLater(message: string): boolean {
 
 const SUFFIXES = ['', 'k', 'M', 'G', 'T', 'P', 'E']
 
-/** A number of Kubernetes: `500m`, `16Gi`, `2k`. */
+/** Parses a Kubernetes quantity: `500m`, `16Gi`, `2k`. */
 function quantity(text: string): number {
   const [, digits = '', suffix = ''] = /^([\d.]+)(.*)$/.exec(text) ?? []
   if (suffix === 'm') return Number(digits) / 1000

@@ -1,20 +1,20 @@
 import { specPath } from '../job/attempt-files.ts'
 import type { Attempt } from './launcher.types.ts'
 
-/** Beyond torchrun's own 30 s: an inner checkpoint takes longer, and our grace ends the wait anyway. */
+/** Added to torchrun's own 30 s, because an inner checkpoint takes longer. Our grace period ends the wait anyway. */
 const SHUTDOWN_MARGIN_S = 15
 
-/** How the nodes of one job find each other; absent on one machine. */
+/** How the nodes of one job find each other; absent for a single machine. */
 export interface Rendezvous {
-  /** `host:port`, a shell expression where the launcher's script evaluates it. */
+  /** `host:port`, or a shell expression that the launcher's script evaluates. */
   endpoint: string
-  /** Rank of the node, a number or a shell expression. */
+  /** Rank of the node: a number or a shell expression. */
   nodeRank: string
 }
 
 /**
- * Arguments of Python for one node. One rank is a plain process. Several are started by torchrun, which never restarts one:
- * an attempt ends as a whole and the next one resumes from the last commit.
+ * Python's arguments for one node. A single rank is a plain process. torchrun starts several ranks and never restarts one, because an
+ * attempt ends as a whole and the next one resumes from the last commit.
  */
 export function trainerArguments({ job, fence }: Attempt, rendezvous: Rendezvous | null = null): string[] {
   const step = ['-m', 'longhaul_trainer', 'step', '--spec', specPath(job.jobDirectory, fence)]
@@ -22,11 +22,11 @@ export function trainerArguments({ job, fence }: Attempt, rendezvous: Rendezvous
   if (nodes * ranksPerNode === 1) return step
   return [
     '-m',
-    // On one machine ours, because torchrun's meeting point listens on all interfaces and takes pickles.
+    // On one machine our own launcher is used, because torchrun's rendezvous listens on all interfaces and accepts pickles.
     ...(rendezvous === null ? ['longhaul_trainer.parallel.launch'] : ['torch.distributed.run', `--nnodes=${nodes}`]),
     `--nproc-per-node=${ranksPerNode}`,
     '--max-restarts=0',
-    // Ranks write to the job's log. Without this torchrun makes a directory for logs, and leaves it where it is killed.
+    // Ranks write to the job's log. Otherwise torchrun creates a log directory and leaves it behind when it is killed.
     '--log-dir=/dev/null',
     `--shutdown-timeout=${Math.ceil(job.limits.graceMs / 1000) + SHUTDOWN_MARGIN_S}`,
     ...(rendezvous === null

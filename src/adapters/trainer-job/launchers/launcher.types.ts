@@ -1,35 +1,35 @@
 import type { LaunchedJob } from '../job/job-spec.ts'
 
-/** One attempt at one job: another process finds it again by the same values. The caller has claimed the fence. */
+/** One attempt at one job. Another process finds it by the same values. The caller has claimed the fence. */
 export interface Attempt {
   job: LaunchedJob
   fence: number
 }
 
 export type AttemptState =
-  /** It runs or waits for its place in a queue. `blockedBy`: why it cannot start, where no queue is the reason. */
+  /** It runs or waits in a queue. `blockedBy` is set if it cannot start for a reason other than a queue. */
   | { kind: 'alive'; blockedBy?: string }
-  /** The launcher knows no such attempt: it was never launched, or the launcher that claimed it is starting it now. */
+  /** The launcher knows no such attempt: it was never launched, or its launcher is starting it now. */
   | { kind: 'absent'; how: string }
-  /** Gone for good. `code` is what the launcher saw; the trainer's own report outranks it. */
+  /** Ended for good. `code` is what the launcher saw; the trainer's own report takes precedence. */
   | { kind: 'over'; code: number | null; how: string }
-  /** On another machine that cannot be asked from here. */
+  /** On another machine that this one cannot query. */
   | { kind: 'unknown'; host: string }
 
-/** Where training jobs run. Nothing is remembered between calls that a new process would need. */
+/** Where training jobs run. A launcher keeps no state that a new process would need. */
 export interface Launcher {
-  /** False: a job needs this machine's processors, so one waits for the other. */
+  /** False if a job uses this machine's processors, so that jobs run one at a time. */
   readonly isElsewhere: boolean
-  /** How often `look` may be asked. */
+  /** Minimum interval between calls of `look`. */
   readonly pollMs: number
-  /** A report on a shared file system shows late on another machine. */
+  /** Delay until a report on a shared file system is visible on another machine. */
   readonly settleMs: number
-  /** From the claim of a fence to the moment from which `look` finds its attempt, at the longest: the deadlines of `launch`. */
+  /** Maximum time from the claim of a fence until `look` finds its attempt, which is the sum of the deadlines in `launch`. */
   readonly launchMs: number
-  /** @throws LonghaulError `Trainer.Unavailable` when it cannot be started now; with `refused: true` where it surely was not */
+  /** @throws LonghaulError `Trainer.Unavailable` if it cannot be started now; with `refused: true` if it was certainly not started */
   launch(attempt: Attempt): Promise<void>
-  /** @throws LonghaulError `Trainer.Unavailable` when the scheduler or engine does not answer: never a guess */
+  /** @throws LonghaulError `Trainer.Unavailable` if the scheduler or engine does not answer; it never guesses */
   look(attempt: Attempt): Promise<AttemptState>
-  /** TERM, and KILL after `graceMs`. True once it is surely gone. */
+  /** Sends TERM, and KILL after `graceMs`. Returns true once the attempt is certainly gone. */
   stop(attempt: Attempt, graceMs: number): Promise<boolean>
 }

@@ -12,7 +12,7 @@ import { makeDirectory } from '../../../platform/files.ts'
 export interface TrainerCommand {
   /** Python interpreter of the trainer's environment. */
   python: string
-  /** Added to the launcher's own environment; PYTHONPATH when the package is not installed there. */
+  /** Added to the launcher's own environment. Contains PYTHONPATH if the package is not installed there. */
   env?: Record<string, string>
 }
 
@@ -21,12 +21,12 @@ interface ProcessEnd {
   signal: string | null
 }
 
-/** A claimed fence without a process: the launcher died in between, or the interpreter is still starting. */
+/** Bounds the wait for a claimed fence without a process: the launcher died in between, or the interpreter is still starting. */
 const START_WAIT_MS = 15_000
 
-/** A process of this machine, with torchrun around it where the job has several ranks. */
+/** Runs a process on this machine, under torchrun if the job has several ranks. */
 export function createProcessLauncher(command: TrainerCommand): Launcher {
-  /** Exit statuses of trainers that this process started; it cannot read those of another process's children. */
+  /** Exit statuses of trainers that this process started. It cannot read those of another process's children. */
   const ends = new Map<string, Promise<ProcessEnd>>()
   return {
     isElsewhere: false,
@@ -57,7 +57,7 @@ export function createProcessLauncher(command: TrainerCommand): Launcher {
   }
 }
 
-/** The handle names the parent, torchrun where there is one; the lease names the first rank, and stands in for a lost handle. */
+/** The handle names the parent, which is torchrun if it is used. The lease names the first rank and replaces a lost handle. */
 async function identityOf(attempt: Attempt): Promise<HostProcess | null> {
   return (await readHandle<HostProcess>(attempt)) ?? leaseHolder(attempt.job.jobDirectory, attempt.fence)
 }
@@ -72,8 +72,8 @@ function nameOf({ job, fence }: Attempt): string {
 }
 
 /**
- * Starts one attempt in its own session, so that neither a worker's restart nor its death ends it. Output goes to a file for
- * the same reason.
+ * Starts one attempt in its own session, so that neither a restart nor the death of the worker ends it. For the same reason its output
+ * goes to a file.
  */
 async function launchTrainer(
   { python, env = {} }: TrainerCommand,
@@ -119,7 +119,7 @@ function startedPid(child: ChildProcess, python: string): Promise<number> {
       reject(
         new LonghaulError({
           code: 'Trainer.Unavailable',
-          message: 'Expected to start the trainer’s Python',
+          message: 'Expected the trainer’s Python to start',
           details: { python, refused: true },
           cause,
         }),

@@ -8,12 +8,12 @@ import { askTool, runTool, TOOL_DEADLINE_MS } from '../job/run-tool.ts'
 import { commentOf, slurmScript } from './slurm-script.ts'
 
 export interface SlurmLauncherInput {
-  /** Null: the site's own defaults. */
+  /** Null for the site's defaults. */
   options: SlurmLauncherRecipe | null
   command: TrainerCommand
-  /** How often the scheduler is asked; every question costs it work. @default 10_000 */
+  /** Minimum interval between queries, because every query costs the scheduler work. @default 10_000 */
   pollMs?: number
-  /** @default 15_000: what shared file systems remember of a file's absence, and some */
+  /** @default 15_000, slightly more than the time for which shared file systems cache a file's absence */
   settleMs?: number
   /** @default LAUNCH_MS */
   launchMs?: number
@@ -23,7 +23,7 @@ interface SlurmHandle {
   slurmJob: string
 }
 
-/** States in which a job holds or awaits its nodes; REQUEUED ones run again under the same fence. */
+/** States in which a job holds or awaits its nodes. A REQUEUED job runs again under the same fence. */
 const LIVING = new Set([
   'PENDING',
   'CONFIGURING',
@@ -41,13 +41,13 @@ const LIVING = new Set([
   'SPECIAL_EXIT',
 ])
 
-/** The deadline of sbatch, and what the controller needs to show the job that it took. */
+/** The deadline of sbatch, plus the time until the controller lists an accepted job. */
 const LAUNCH_MS = TOOL_DEADLINE_MS + 15_000
 
-/** After KILL the nodes need a moment to clean up. */
+/** Nodes need a moment to clean up after KILL. */
 const KILL_WAIT_MS = 60_000
 
-/** Batch jobs of Slurm: `sbatch`, `squeue`, then `sacct` where the site keeps accounts, `scancel`. */
+/** Runs batch jobs of Slurm with `sbatch`, `squeue`, `sacct` if the site keeps accounts, and `scancel`. */
 export function createSlurmLauncher({
   options,
   command,
@@ -76,9 +76,9 @@ export function createSlurmLauncher({
     async stop(attempt, graceMs) {
       const id = await slurmJobOf(attempt)
       if (id === null) return true
-      // One that still waits has no shell to tell.
+      // A pending job has no shell to signal.
       await runTool('scancel', ['--state=PENDING', id])
-      // To the steps, not to the shell around them.
+      // Signals the steps, not the shell around them.
       await runTool('scancel', ['--signal=TERM', id])
       if (await isGone(attempt, graceMs, pollMs)) return true
       await runTool('scancel', ['--full', '--signal=KILL', id])
@@ -96,7 +96,8 @@ async function look(attempt: Attempt): Promise<AttemptState> {
   return LIVING.has(state) ? { kind: 'alive' } : accounted(id, state)
 }
 
-/** The handle, or the comment where the submitter died before it wrote one. Null when Slurm knows of none. */
+/** Returns the job id from the handle, or from the comment if the submitter died before it wrote the handle. Null if Slurm knows no
+ *  such job. */
 async function slurmJobOf(attempt: Attempt): Promise<string | null> {
   const handle = await readHandle<SlurmHandle>(attempt)
   if (handle !== null) return handle.slurmJob
@@ -109,7 +110,7 @@ async function slurmJobOf(attempt: Attempt): Promise<string | null> {
   return found?.[0]?.trim() ?? null
 }
 
-/** Null once the controller has forgotten it (MinJobAge after its end). */
+/** Returns null once the controller has forgotten the job (MinJobAge after its end). */
 async function stateOf(id: string): Promise<string | null> {
   const { code, stdout, stderr } = await runTool('squeue', [
     '--noheader',
@@ -122,7 +123,7 @@ async function stateOf(id: string): Promise<string | null> {
   throw new LonghaulError({ code: 'Trainer.Unavailable', message: `Expected an answer from squeue: ${stderr.trim()}` })
 }
 
-/** How it ended, as far as the site remembers; without accounts the trainer's own report has to do. */
+/** Returns how the job ended, if the site keeps accounts; otherwise the trainer's own report must suffice. */
 async function accounted(id: string, seen?: string): Promise<AttemptState> {
   const { code, stdout } = await runTool('sacct', [
     '--noheader',

@@ -7,17 +7,17 @@ import type { TrainerCommand } from './process-launcher.ts'
 import { shellWord } from '../../../platform/shell-quote.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 
-/** Time for Slurm itself around the job's own limit. */
+/** Extra time for Slurm itself beyond the job's limit. */
 const LIMIT_MARGIN_MIN = 5
 
-/** One port for each job on its first node, away from the ephemeral ones: two jobs may share a node. */
+/** Each job has its own port on its first node, because two jobs may share a node. The range avoids ephemeral ports. */
 const FIRST_PORT = 15_000
 const PORTS = 10_000
 
 /**
- * The batch script of one attempt: one task a node, torchrun in it where the job has several ranks. Ahead of the time limit and on
- * preemption Slurm signals the shell, which passes TERM on; the trainer saves and leaves with 75. Slurm never repeats it by itself (and
- * where a site does, the lease refuses a fence that is not the newest).
+ * Builds the batch script of one attempt: one task per node, with torchrun in it if the job has several ranks. Before the time limit
+ * and on preemption Slurm signals the shell, which forwards TERM. The trainer saves and exits with 75. Slurm does not requeue it; if a
+ * site does anyway, the lease refuses every fence that is not the newest.
  */
 export function slurmScript(input: {
   options: SlurmLauncherRecipe | null
@@ -39,7 +39,7 @@ export function slurmScript(input: {
     '--ntasks-per-node=1',
     `--time=${minutes}`,
     '--no-requeue',
-    // Names are not unique: a second one of the same name waits for the first.
+    // Names are not unique. This makes a second job of the same name wait for the first.
     '--dependency=singleton',
     `--signal=B:USR1@${Math.ceil(job.limits.graceMs / 1000) + 30}`,
     '--open-mode=append',
@@ -64,24 +64,24 @@ export function slurmScript(input: {
     ...headers.map((header) => `#SBATCH ${header}`),
     ...Object.entries(environment).map(([name, value]) => `export ${name}=${shellWord(value)}`),
     ...(rendezvous === null ? [] : ['export MASTER=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)']),
-    // The node's own number is known only in the task.
+    // The node's own rank is known only inside the task.
     `srun --kill-on-bad-exit=1 bash -c ${shellWord(`exec ${node}`)} &`,
     'task=$!',
-    // To the steps: srun itself would answer TERM by killing them.
+    // Signals the steps, because srun itself would answer TERM by killing them.
     `trap 'scancel --signal=TERM "$SLURM_JOB_ID"' USR1 TERM`,
-    // A trapped signal ends the wait before the task ends.
+    // A trapped signal ends `wait` before the task ends.
     'while kill -0 "$task" 2>/dev/null; do wait "$task"; code=$?; done',
     `exit "$code"`,
     '',
   ].join('\n')
 }
 
-/** Variables of the script stay variables, everything else is one literal word. */
+/** Variables of the script stay variables; everything else becomes one literal word. */
 function wordOf(word: string): string {
   return /\$(MASTER|SLURM_NODEID)/.test(word) ? `"${word}"` : shellWord(word)
 }
 
-/** Found again by it: the key says which job, the fence which attempt. */
+/** Identifies the attempt in Slurm: the key names the job, the fence names the attempt. */
 export function commentOf({ job, fence }: Attempt): string {
   return `longhaul:${job.key.slice(0, 32)}:${fence}`
 }

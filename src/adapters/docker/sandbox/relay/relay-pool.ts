@@ -8,17 +8,18 @@ import { toSandboxError } from '../../engine/engine-errors.ts'
 import { RUNNER_FOLDER } from '../runner-wire.ts'
 import { createRelayStream, type RelayStream } from './relay-stream.ts'
 
-/** Where programs in a sandbox find their proxy. Fixed, for it stands in the environment that a rebuilt sandbox must have too. */
+/** The port on which programs in a sandbox reach their proxy. It is fixed because it is part of the environment, which must be
+ *  identical in a rebuilt sandbox. */
 export const PROXY_PORT = 47_128
 
 /** Of one relay, and of all waits of a sandbox’s turns for its relays together: an agent may have replaced perl. */
 const READY_MS = 20_000
-/** Said by the shell that starts the relay. */
+/** Printed by the shell that starts the relay if the image has no perl. */
 const NO_PERL = 'needs perl'
 const START = `command -v perl >/dev/null || { echo ${NO_PERL} >&2; exit 127; }; exec perl -e "$2" "$1"`
 
 export interface RelayPoolOptions extends Pick<EgressProxyOptions, 'log' | 'resolve' | 'dial' | 'limits'> {
-  /** Starts a program of the runner's in a sandbox, as `openRunnerExec` does. */
+  /** Starts a program as the runner's user in a sandbox, as `openRunnerExec` does. */
   exec(name: string, command: string[]): Promise<Duplex>
   /** How long a relay may take until it is ready, and how long turns of a sandbox wait for relays in all. @default 20 s */
   readyMs?: number
@@ -30,7 +31,7 @@ export interface RelayRequest {
   allowedHosts: readonly string[]
 }
 
-/** The networks of this process's sandboxes: one relay in each, one proxy here for each. */
+/** The networks of this process's sandboxes. Each has one relay in the sandbox and one proxy in this process. */
 export interface RelayPool {
   /** Opens the network of a new sandbox, which is none without it.
    *  @throws LonghaulError `Sandbox.ImageUnsuitable`, `Sandbox.EngineUnavailable` */
@@ -40,16 +41,16 @@ export interface RelayPool {
    *  the agent has broken costs one wait, and one that a busy machine has delayed still opens the network.
    *  @throws LonghaulError as `open`, where a wait has come to nothing */
   ensure(request: RelayRequest): Promise<void>
-  /** Undefined where nothing happened. */
+  /** Returns undefined if the network was not used. */
   takeUse(name: string): NetworkUse | undefined
   disconnect(name: string): void
   dispose(): void
 }
 
 interface Network {
-  /** Of the sandbox: it outlives a relay that the agent has ended, with what it has counted and what is left of its limits. */
+  /** Belongs to the sandbox. It outlives a relay that the agent has killed, and keeps its counters and remaining limits. */
   proxy: EgressProxy
-  /** Null before the first relay is ready. */
+  /** Null until the first relay is ready. */
   stream: RelayStream | null
   /** What turns may still wait. */
   leftMs: number
@@ -73,7 +74,7 @@ export function createRelayPool({ exec, readyMs = READY_MS, ...options }: RelayP
     const { name } = request
     const script = await readFile(new URL('./relay.pl', import.meta.url), 'utf8')
     const relay = script.replaceAll(/^ *#.*\n/gm, '')
-    // By the runner, as commands run: what the image calls a shell or perl may be the agent's by now.
+    // Started by the runner, as commands are, because the agent may have replaced the image's shell or perl.
     const words = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', START, 'relay', String(PROXY_PORT), relay]
     const network = networkOf(request)
     const socket = await exec(name, words)
@@ -86,7 +87,7 @@ export function createRelayPool({ exec, readyMs = READY_MS, ...options }: RelayP
     } finally {
       clearTimeout(timer)
     }
-    // The sandbox was closed meanwhile.
+    // The sandbox was closed in the meantime.
     if (networks.get(name) !== network) return stream.close()
     network.stream = stream
   }

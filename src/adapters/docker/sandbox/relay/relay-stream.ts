@@ -2,29 +2,29 @@ import { Duplex } from 'node:stream'
 
 import { createDemultiplexer } from '../../engine/exec-stream.ts'
 
-/** A connection of a program in the sandbox, carried by frames over the stream of its relay (`relay.pl`). */
+/** Carries connections of programs in the sandbox as frames over the stream of the sandbox's relay (`relay.pl`). */
 export interface RelayStream {
-  /** Resolves when the relay listens. */
+  /** Resolves when the relay accepts connections. */
   readonly ready: Promise<void>
   readonly isOpen: boolean
   close(reason?: string): void
 }
 
 export interface RelayStreamInput {
-  /** Stream of the exec that the relay runs in. */
+  /** Stream of the exec in which the relay runs. */
   socket: Duplex
   onConnection(connection: Duplex): void
 }
 
 const HEADER = 9
-/** The relay reads this much at once, so a longer frame is not from it. */
+/** The relay reads at most this many bytes at once, so it never sends a longer frame. */
 const MAX_PAYLOAD = 32 * 1024
-/** Connections that it may open at once, and how many more in a second: each costs the worker a parser and its timers. */
+/** Rate limit for new connections. Each one costs the worker a parser and its timers. */
 const OPENINGS = { burst: 256, aSecond: 64 }
-/** Frames that are read at once, and how many more in a second: a flood of empty ones would keep the worker from its other work. Full
- *  ones carry 320 MB in a second. */
+/** Rate limit for frames. A flood of empty frames would keep the worker from other work. At this rate, full frames carry 320 MB per
+ *  second. */
 const FRAMES = { burst: 10_000, aSecond: 10_000 }
-/** What waits to be read by the relay, beside the data of open connections. */
+/** Limit on bytes that wait for the relay to read them, on top of the data of open connections. */
 const MAX_UNREAD = 16 * 1024 * 1024
 
 export function createRelayStream({ socket, onConnection }: RelayStreamInput): RelayStream {
@@ -74,7 +74,7 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   const wire: Wire = {
     send,
     forget: (id) => connections.delete(id),
-    // A connection that is not read blocks the others, because all share the relay's stream.
+    // Pauses the whole stream, because all connections share it: one that is not read blocks the others.
     hold(connection) {
       unread.add(connection)
       socket.pause()
@@ -86,8 +86,8 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   const handle = (kind: string, id: number, payload: Buffer): void => {
     if (kind === 'R') return resolve()
     if (kind === 'O') {
-      if (connections.has(id)) return end('the relay spoke out of form')
-      if (takeOpening() < 0) return end('the relay opened connections without end')
+      if (connections.has(id)) return end('the relay sent an invalid frame')
+      if (takeOpening() < 0) return end('the relay opened connections too fast')
       const connection = new RelayedConnection(id, wire)
       connections.set(id, connection)
       return onConnection(connection)
@@ -96,10 +96,10 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
     if (kind === 'D') connection?.receive(payload)
     else if (kind === 'F') connection?.receive(null)
     else if (kind === 'C') connection?.leave()
-    else end('the relay spoke out of form')
+    else end('the relay sent an invalid frame')
   }
   const demultiplex = createDemultiplexer((kind, payload) => {
-    // Each piece of the engine's counts too: a relay may write its bytes one by one.
+    // Each chunk from the engine counts too, because a relay may write its bytes one by one.
     const left = takeFrame()
     if (left < 0) slowDown(-left)
     if (kind === 'stderr') {
@@ -109,7 +109,7 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
     input = Buffer.concat([input, payload])
     while (input.length >= HEADER) {
       const size = input.readUInt32BE(5)
-      if (size > MAX_PAYLOAD) return end('the relay spoke out of form')
+      if (size > MAX_PAYLOAD) return end('the relay sent an invalid frame')
       if (!open || input.length < HEADER + size) return
       const frame = input
       takeFrame()
@@ -131,7 +131,8 @@ export function createRelayStream({ socket, onConnection }: RelayStreamInput): R
   }
 }
 
-/** Takes one of a burst, which fills up again with time. @returns how many are left, below 0 where there was none */
+/** Creates a token bucket: `burst` tokens that refill with time. The returned function takes one token.
+ *  @returns how many tokens are left, below 0 if none was available */
 function createAllowance({ burst, aSecond }: { burst: number; aSecond: number }): () => number {
   let [left, countedAt] = [burst, performance.now()]
   return () => {
@@ -160,12 +161,12 @@ class RelayedConnection extends Duplex {
     this.#wire = wire
   }
 
-  /** Null: the program will send no more. */
+  /** Null signals that the program will send no more data. */
   receive(payload: Buffer | null): void {
     if (!this.push(payload) && payload !== null) this.#wire.hold(this)
   }
 
-  /** The program has closed the stream, so no message goes to the other end. */
+  /** The program has closed the connection, so no close frame is sent to it. */
   leave(): void {
     this.#isGone = true
     this.destroy()
