@@ -151,12 +151,17 @@ export function ledgerTable({ ledger: { totals, mismatches } }: ReportData): Tab
       ...reasons('excluded', totals.excluded),
       ['all', String(totals.episodes)],
     ],
-    notes: [
-      mismatches === 0
-        ? 'Derived again from the records: it adds up.'
-        : `DOES NOT ADD UP: ${mismatches} mismatch${mismatches === 1 ? '' : 'es'}; see longhaul ledger verify.`,
-    ],
+    notes: [judgeLedger(totals.episodes, mismatches)],
   }
+}
+
+function judgeLedger(episodes: number, mismatches: number): string {
+  if (mismatches > 0) {
+    return `DOES NOT ADD UP: ${mismatches} mismatch${mismatches === 1 ? '' : 'es'}; see longhaul ledger verify.`
+  }
+  return episodes === 0
+    ? 'No iteration has ended, so there is no ledger to derive again.'
+    : 'Derived again from the records: it adds up.'
 }
 
 /** Every sign that an episode of the run showed. */

@@ -1,6 +1,5 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
 import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
@@ -17,7 +16,7 @@ import { pairTasks, toOutcomes } from '../../domain/statistics/pair-tasks.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts'
 import { gatherFlagged, type CurvePoint, type ReportData } from '../../report/report-data.ts'
-import type { RunClaim } from '../run/run-names.ts'
+import { requireRunWithEpisodes, type RunClaim } from '../run/run-names.ts'
 import { type StoredRecipe, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { readRunCosts } from './read-costs.ts'
 import { readRunLineage } from './read-lineage.ts'
@@ -34,14 +33,7 @@ export async function gatherReportData(
   { run, durations }: { run: string; durations: Record<string, number> },
 ): Promise<ReportData> {
   const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
-  if (claim.kind === 'grade' || claim.kind === 'gate') {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message:
-        'Expected a training run or an evaluation; a run that graded patches or gated a suite has a report of its own',
-      details: { run },
-    })
-  }
+  await requireRunWithEpisodes(store, run)
   const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
   const all = await readEvaluations(store, run)
   const evaluations = all.filter(({ name }) => evaluationOf(name).iteration === null)

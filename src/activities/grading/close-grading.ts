@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { ClosedGrading } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -20,6 +21,13 @@ interface CloseDependencies {
  * @throws LonghaulError `Artifact.Missing` if a patch has neither a verdict nor a reason for having none
  */
 export async function closeGrading(deps: CloseDependencies, { run }: { run: string }): Promise<ClosedGrading> {
+  const record = await deriveGrading(deps, run)
+  const { counts, graded, official, instances } = record
+  const result = await deps.store.putRecord(gradingKeys.result(run), record)
+  return { result, counts, graded, official, changed: instances.filter(isChanged).length }
+}
+
+async function deriveGrading(deps: CloseDependencies, run: string): Promise<GradingRecord> {
   const { store } = deps
   const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
   const instances = await readInstances(store, plan)
@@ -32,19 +40,49 @@ export async function closeGrading(deps: CloseDependencies, { run }: { run: stri
   const { graded, official } = scoreGrading(judged, missing)
   const counts = countVerdicts(instances, missing.length)
   const { source, profile, suite } = plan
-  const record: GradingRecord = {
-    schema: 'longhaul.grading/1',
-    run,
-    source,
-    profile,
-    suite,
-    counts,
-    graded,
-    official,
-    instances,
+  return { schema: 'longhaul.grading/1', run, source, profile, suite, counts, graded, official, instances }
+}
+
+export type GradingMismatch =
+  /** The result lists other patches than the plan, or in another order. */
+  | { kind: 'patches'; planned: number; listed: number }
+  | { kind: 'other-verdict'; taskId: string; result: string; derived: string }
+  /** Verdicts agree, and what is counted from them does not. */
+  | { kind: 'totals' }
+
+export interface GradingCheck {
+  run: string
+  counts: GradingCounts
+  gradings: number
+  mismatches: GradingMismatch[]
+}
+
+/**
+ * Derives the result of a grading run again from its plan and verdicts and compares.
+ * @returns null for a run that has not ended @throws LonghaulError `Artifact.Missing` where a patch has no verdict
+ */
+export async function checkGrading(deps: CloseDependencies, run: string): Promise<GradingCheck | null> {
+  const stored = await deps.store.readRecord<GradingRecord>(gradingKeys.result(run))
+  if (stored === null) return null
+  const derived = await deriveGrading(deps, run)
+  return { run, counts: stored.counts, gradings: stored.instances.length, mismatches: differences(stored, derived) }
+}
+
+function differences(stored: GradingRecord, derived: GradingRecord): GradingMismatch[] {
+  const patches = ({ instances }: GradingRecord): unknown[] =>
+    instances.map(({ taskId, model, profile, episode, before }) => ({ taskId, model, profile, episode, before }))
+  if (!isDeepStrictEqual(patches(stored), patches(derived))) {
+    return [{ kind: 'patches', planned: derived.instances.length, listed: stored.instances.length }]
   }
-  const result = await store.putRecord(gradingKeys.result(run), record)
-  return { result, counts, graded, official, changed: instances.filter(isChanged).length }
+  const verdicts = derived.instances.flatMap((instance, place): GradingMismatch[] => {
+    const [was, is] = [stored.instances[place], instance].map((one) => `${one?.kind} (${one?.reason ?? 'no reason'})`)
+    if (was === undefined || is === undefined || was === is) return []
+    return [{ kind: 'other-verdict', taskId: instance.taskId, result: was, derived: is }]
+  })
+  if (verdicts.length > 0) return verdicts
+  const totals = ({ source, profile, suite, counts, graded, official }: GradingRecord): unknown =>
+    JSON.parse(JSON.stringify({ source, profile, suite, counts, graded, official }))
+  return isDeepStrictEqual(totals(stored), totals(derived)) ? [] : [{ kind: 'totals' }]
 }
 
 async function readInstances(store: ArtifactStore, plan: GradingPlan): Promise<GradedInstance[]> {

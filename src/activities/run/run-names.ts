@@ -1,7 +1,7 @@
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
+import { gradingKeys, isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
 
 /** The holder of a run's name. Claimed by put-if-absent, so that two roots started in the same second get two names. */
 export interface RunClaim {
@@ -77,6 +77,30 @@ export function unknownRun(store: Pick<ArtifactStore, 'locate'>, run: string, ca
     code: 'Config.NotFound',
     message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
     cause,
+  })
+}
+
+/**
+ * Of a command that reads what episodes have left: a run without any would pass each of its checks.
+ * @throws LonghaulError `Config.Invalid` for a run that gates or grades, with what it has instead
+ */
+export async function requireRunWithEpisodes(
+  store: Pick<ArtifactStore, 'readRecord' | 'locate'>,
+  run: string,
+): Promise<void> {
+  const kind = (await store.readRecord<RunClaim>(runKeys.claim(run)))?.kind
+  if (kind === 'gate') {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Run ${run} gated a suite and has no episodes: what it found is in ${store.locate(`runs/${run}/gates`)}`,
+    })
+  }
+  if (kind !== 'grade') return
+  const hasEnded = (await store.readRecord(gradingKeys.result(run))) !== null
+  const state = hasEnded ? 'and has no episodes' : 'and has not ended'
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Run ${run} grades patches ${state}: longhaul report ${run} shows ${hasEnded ? 'its verdicts' : 'the verdicts when it has'}`,
   })
 }
 

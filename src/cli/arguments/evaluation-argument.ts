@@ -1,9 +1,11 @@
 import { selectEvaluation } from '../../activities/evaluation/read-evaluation.ts'
 import { readEvaluations } from '../../activities/evaluation/report-data.ts'
+import { requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import { openRecord } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { isRunName } from '../../contracts/keys.ts'
 import { readInputFile } from '../../platform/input-file.ts'
 
 /**
@@ -20,6 +22,7 @@ export async function readEvaluationArgument(
   const { run, name } = splitEvaluationName(text)
   const evaluations = run === '' ? [] : await readEvaluations(store, run)
   if (evaluations.length > 0) return selectEvaluation(evaluations, { run, name })
+  if (isRunName(run)) await requireRunWithEpisodes(store, run)
   throw new LonghaulError({
     code: 'Config.NotFound',
     message: `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,

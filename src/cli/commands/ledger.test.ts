@@ -1,28 +1,43 @@
-/** `ledger verify` on a real store: a batch that the product built, then each way in which files can disagree with it. */
+/**
+ * `ledger verify` on a real store: a batch that the product built, then each way in which files can disagree with it; and runs of other kinds,
+ * of which the commands that read records say what they have, or that they have none.
+ */
 import assert from 'node:assert/strict'
-import { rm } from 'node:fs/promises'
+import { rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
+import { makeVerdict } from '../../../test/support/evaluation-records.ts'
 import { makeAction, makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import { closeGrading } from '../../activities/grading/close-grading.ts'
+import { openGrading } from '../../activities/grading/open-grading.ts'
+import { identityOf, recordUngradedPatch } from '../../activities/grading/stored-plan.ts'
+import { createSuiteReader, createTaskReader, readOrThrow } from '../../activities/runtime/stored-records.ts'
 import { buildBatch } from '../../activities/training/build-batch.ts'
 import type { LedgerCheck } from '../../activities/training/check-ledger.ts'
 import { importBasePolicy } from '../../adapters/trainer-job/job/policy-directory.ts'
+import { sealRecord } from '../../adapters/artifacts/store-rules.ts'
+import { loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
+import { synthesizeSuite } from '../../adapters/datasets/synthetic/synthesize.ts'
+import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
+import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
-import { episodeKeys, runKeys } from '../../contracts/keys.ts'
+import type { GradingPlan, GradingRecord } from '../../contracts/grading.types.ts'
+import { episodeKeys, gradingKeys, runKeys } from '../../contracts/keys.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 
 const PLACE = { run: 'books', stage: 'rft', iteration: 1 }
 
+let root: string
 let store: ArtifactStore
 let close: () => Promise<void>
 let records: EpisodeRecord[]
 
 before(async () => {
-  ;({ store, close } = await useOwnStore())
+  ;({ root, store, close } = await useOwnStore())
   const directory = join(import.meta.dirname, '../../../policies/demo-base/model')
   const policy = await importBasePolicy({ store, directory })
   const fields = { ...PLACE, taskId: 'task', turns: 1, policy: policy.version }
@@ -100,4 +115,121 @@ test('a result that was changed from lost to failed: the rules say something els
 async function kindsOf(): Promise<[number, string[]]> {
   const { exitCode, check } = await verify()
   return [exitCode, check.mismatches.map(({ kind }) => kind)]
+}
+
+test('a run whose first iteration is open has no ledger: refused, and nothing is said to add up', async () => {
+  await openRun('young', 'train')
+  const { exitCode, stdout, stderr } = await longhaul('ledger', 'verify', 'young')
+  assert.deepEqual([exitCode, stdout], [1, ''])
+  assert.match(stderr, /no iteration of young has ended: .*nothing to verify/)
+})
+
+test('a report without an episode, or of no file, does not say that everything follows from the records', async () => {
+  await openRun('empty', 'train')
+  const { stdout } = await longhaul('report', 'empty')
+  assert.doesNotMatch(stdout, /it adds up/)
+  assert.match(stdout, /No iteration has ended/)
+  const recomputed = await longhaul('report', 'empty', '--recompute')
+  assert.deepEqual([recomputed.exitCode, recomputed.stdout], [1, ''])
+  assert.match(recomputed.stderr, /no evaluation of empty has ended, and it has no report/)
+})
+
+test('a run that gated a suite: each command that reads records refuses in one line that says what it is', async () => {
+  await openRun('gated', 'gate')
+  for (const args of [
+    ['ledger', 'verify', 'gated'],
+    ['report', 'gated'],
+    ['report', 'gated', '--recompute'],
+    ['compare', 'gated', 'gated'],
+    ['track', 'gated', '--points'],
+  ]) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(stderr, /^[^\n]*gated gated a suite[^\n]*$/m, args.join(' '))
+  }
+})
+
+test('a grading run: verdicts are derived again, each patch once; before its end it is said to be open', async () => {
+  await grade('graded')
+  const open = await longhaul('ledger', 'verify', 'graded')
+  assert.equal(open.exitCode, 1)
+  assert.match(open.stderr, /graded grades patches and has not ended/)
+  assert.match((await longhaul('report', 'graded')).stderr, /graded grades patches and has not ended/)
+
+  await closeGrading(readers(), { run: 'graded' })
+  const { exitCode, stdout } = await longhaul('ledger', 'verify', 'graded')
+  assert.equal(exitCode, 0)
+  assert.match(
+    stdout,
+    /^3 gradings: 1 resolved, 1 unresolved, 1 could not be graded\nit adds up: each patch exactly once$/m,
+  )
+  assert.equal((await longhaul('report', 'graded')).exitCode, 0)
+  for (const args of [
+    ['report', 'graded', '--recompute'],
+    ['report', 'graded', '--html', join(root, 'report.html')],
+    ['compare', 'graded', 'graded'],
+    ['track', 'graded', '--points'],
+  ]) {
+    const refused = await longhaul(...args)
+    assert.equal(refused.exitCode, 1, args.join(' '))
+    assert.match(refused.stderr, /graded grades patches/, args.join(' '))
+  }
+})
+
+test('a grading run whose result says another verdict, leaves a patch out or counts otherwise: exit 2', async () => {
+  await grade('tampered')
+  await closeGrading(readers(), { run: 'tampered' })
+  const key = gradingKeys.result('tampered')
+  const right = await readOrThrow<GradingRecord>(store, key)
+  const kinds = async (record: GradingRecord): Promise<[number, string[]]> => {
+    await writeFile(store.path(key), sealRecord(record))
+    const { exitCode, stdout } = await longhaul('ledger', 'verify', 'tampered', '--json')
+    return [exitCode, (JSON.parse(stdout) as LedgerCheck).mismatches.map(({ kind }) => kind)]
+  }
+  const [first = assert.fail(), ...others] = right.instances
+  const changed = [{ ...first, kind: 'unresolved' as const }, ...others]
+  assert.deepEqual(await kinds({ ...right, instances: changed }), [2, ['other-verdict']])
+  assert.deepEqual(await kinds({ ...right, instances: others }), [2, ['patches']])
+  assert.deepEqual(await kinds({ ...right, counts: { ...right.counts, resolved: 3 } }), [2, ['totals']])
+  assert.deepEqual(await kinds(right), [0, []])
+})
+
+async function openRun(run: string, kind: RunKind): Promise<void> {
+  const { recipe, hash } = await loadRecipe({ name: 'mini', dirs: ['recipes'] })
+  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash, recipe })
+  const claim = { schema: 'longhaul.run/1', run, kind, recipe: 'mini', recipeHash: hash }
+  await store.putRecord(runKeys.claim(run), { ...claim, workflowId: `${kind}/${run}`, firstExecutionRunId: run })
+}
+
+function readers() {
+  return { store, tasks: createTaskReader(store), suites: createSuiteReader(store) }
+}
+
+/** A run that has graded three patches, and has not ended. */
+async function grade(run: string): Promise<void> {
+  const rows = join(root, 'rows.jsonl')
+  const tasks = synthesizeSuite({ seed: 5, split: 'eval', count: 3, offset: 0 })
+  await writeFile(rows, tasks.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
+  const deps = {
+    ...readers(),
+    loadTasks: loadTasksAndFile,
+    loadRecipe: (input: { name: string }) => loadRecipe({ ...input, dirs: ['recipes'] }),
+  }
+  const asked = { predictions: 'gold', suite: rows, run, recipe: 'mini' }
+  await openGrading(deps, { ...asked, workflowId: `grade/${run}`, firstExecutionRunId: run, date: '2026-01-01' })
+  const { instances } = await readOrThrow<GradingPlan>(store, gradingKeys.plan(run))
+  for (const [place, kind] of (['resolved', 'unresolved', null] as const).entries()) {
+    const instance = instances[place] ?? assert.fail()
+    if (kind === null) {
+      await recordUngradedPatch(store, run, instance, 'Sandbox.EngineUnavailable')
+      continue
+    }
+    const identity = identityOf(run, instance)
+    const verdict = makeVerdict(makeRecord({ run, taskId: instance.taskId }), kind)
+    await store.putRecord(gradingKeys.file(identity, 'verdict.json'), {
+      ...verdict,
+      profile: instance.profile,
+      patchSha256: identity.patchSha256,
+    })
+  }
 }

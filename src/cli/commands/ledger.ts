@@ -1,6 +1,11 @@
 import type { Command } from 'commander'
-import { checkLedger } from '../../activities/training/check-ledger.ts'
-import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
+import { checkGrading, type GradingCheck } from '../../activities/grading/close-grading.ts'
+import { requireRunWithEpisodes, type RunClaim } from '../../activities/run/run-names.ts'
+import { createRecipeReader, createSuiteReader, createTaskReader } from '../../activities/runtime/stored-records.ts'
+import { checkLedger, type LedgerCheck } from '../../activities/training/check-ledger.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { runKeys } from '../../contracts/keys.ts'
 import type { LedgerTotals } from '../../domain/ledger/ledger.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
@@ -17,29 +22,62 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
     .description('show what became of each episode of a run')
     .command('verify')
     .argument('<run>', 'name of the run')
-    .description('derive the ledger again from the records and compare; exit 2 on any mismatch')
+    .description('derive the ledger again from the records and compare; of a grading run, its verdicts')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul ledger verify demo-2026-11-20-a'))
+    .addHelpText('after', 'Exit: 1 if the run has nothing to verify yet, or never has; 2 on any mismatch.')
     .action(async (run: string, { json }: { json?: true }) => {
       const store = await openStore()
       await requireRun(store, run)
-      const recipe = await createRecipeReader(store)(run)
-      const check = await checkLedger({ store, recipe }, run)
+      const { check, lines, unit } = await verify(store, run)
       if (json === true) console.record(check)
-      else {
-        const { totals, mismatches, ledgers } = check
-        console.out(
-          [
-            `${totals.episodes} episodes in ${ledgers} ledgers: ${totals.trained} trained, ${totals.evaluated} evaluated, ${sum(totals.dropped)} dropped, ${sum(totals.excluded)} excluded`,
-            ...formatUnpaid(totals),
-            ...mismatches.slice(0, MOST_SHOWN).map((mismatch) => `mismatch ${JSON.stringify(mismatch)}`),
-            ...(mismatches.length > MOST_SHOWN ? [`${mismatches.length - MOST_SHOWN} more`] : []),
-            mismatches.length === 0 ? 'it adds up: each episode exactly once' : `${mismatches.length} mismatches`,
-          ].join('\n'),
-        )
-      }
+      else console.out([...lines, ...formatMismatches(check.mismatches, unit)].join('\n'))
       if (check.mismatches.length > 0) exit(EXIT.infra)
     })
+}
+
+interface Verified {
+  check: LedgerCheck | GradingCheck
+  lines: string[]
+  /** What is accounted for exactly once. */
+  unit: string
+}
+
+/** @throws LonghaulError for a run without anything to verify: a check of nothing would pass */
+async function verify(store: ArtifactStore, run: string): Promise<Verified> {
+  const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
+  if (claim?.kind === 'grade') {
+    const readers = { store, tasks: createTaskReader(store), suites: createSuiteReader(store) }
+    const check = await checkGrading(readers, run)
+    if (check !== null) return { check, lines: [formatGradings(check)], unit: 'patch' }
+  }
+  await requireRunWithEpisodes(store, run)
+  const check = await checkLedger({ store, recipe: await createRecipeReader(store)(run) }, run)
+  if (check.ledgers > 0 || check.mismatches.length > 0) return { check, lines: formatLedgers(check), unit: 'episode' }
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `Expected a ledger, but no iteration of ${run} has ended: there is nothing to verify`,
+  })
+}
+
+function formatGradings({ gradings, counts: { resolved, unresolved, couldNotGrade } }: GradingCheck): string {
+  return `${gradings} gradings: ${resolved} resolved, ${unresolved} unresolved, ${couldNotGrade} could not be graded`
+}
+
+function formatLedgers({ totals, ledgers }: LedgerCheck): string[] {
+  const { episodes, trained, evaluated, dropped, excluded } = totals
+  return [
+    `${episodes} episodes in ${ledgers} ledgers: ${trained} trained, ${evaluated} evaluated, ${sum(dropped)} dropped, ${sum(excluded)} excluded`,
+    ...formatUnpaid(totals),
+  ]
+}
+
+function formatMismatches(mismatches: readonly object[], unit: string): string[] {
+  return [
+    ...mismatches.slice(0, MOST_SHOWN).map((mismatch) => `mismatch ${JSON.stringify(mismatch)}`),
+    ...(mismatches.length > MOST_SHOWN ? [`${mismatches.length - MOST_SHOWN} more`] : []),
+    mismatches.length === 0 ? `it adds up: each ${unit} exactly once` : `${mismatches.length} mismatches`,
+  ]
 }
 
 /** Resolved by the official verdict, and not what rewards are paid for. */

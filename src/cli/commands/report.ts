@@ -16,6 +16,7 @@ import { lineageTable, lostCostTable, policyTable, resolvedCostTable, runCostTab
 import { suiteTable } from '../../report/suite-table.ts'
 import { durationTable } from '../../report/tables.ts'
 import { recomputeReport } from '../../activities/evaluation/recompute-report.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
@@ -121,6 +122,12 @@ async function recompute(run: string, { json }: ReportOptions, { console, exit }
   // Says in one sentence that there is no such run.
   await reportOf(store, run)
   const files = await recomputeReport(store, run)
+  if (files.length === 0) {
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `Expected a file to derive again, but no evaluation of ${run} has ended, and it has no report`,
+    })
+  }
   const differing = files.filter(({ state }) => state === 'differs').length
   if (json === true) console.record({ run, files, differing })
   else {

@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
@@ -51,6 +52,7 @@ export function addTrack(program: Command, context: CommandContext): void {
 async function track(run: string, options: TrackOptions, { console, exit }: CommandContext): Promise<void> {
   const { dryRun, json, points } = options
   const store = await openStore()
+  await requireRunWithEpisodes(store, run)
   const isDry = dryRun === true || points === true
   // Loaded here: no other command needs what speaks to trackers.
   const { readTrackedRun } = await import('../../activities/trackers/read-tracked-run.ts')
