@@ -1,7 +1,7 @@
 import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
 import { connect, type LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import { LonghaulError } from '../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { namesTemporalServer } from '../platform/temporal-settings.ts'
 import { stackEnvironment } from '../stack/environment.ts'
 import { noteWait, notingCalls } from './output/at-work.ts'
@@ -50,13 +50,28 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
   }
 }
 
-/** LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Commands that only read need no right to write. */
-export async function openStore(): Promise<ArtifactStore> {
+/**
+ * LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Commands that only read need no right to write.
+ * @param options.creates for a command that writes: the first put makes a directory that is not there
+ * @throws LonghaulError `Config.NotFound` for a directory that is not there, which would look like a store without runs
+ */
+export async function openStore({ creates = false }: { creates?: boolean } = {}): Promise<ArtifactStore> {
   await adoptLocalStack()
   const location = stackPaths().artifactsDir
   const opened = noteWait(`opening the artifact store ${location}`)
-  const store = await openArtifactStore({ location, check: false }).finally(opened)
+  const store = await openArtifactStore({ location, check: false, mustExist: !creates }).finally(opened)
   return notingCalls(store, (method, argument) => `${VERBS[method] ?? method} ${placeOf(argument)} in ${location}`)
+}
+
+/** For what a command can do without: null where no store is here, as on a machine that does not mount the one of a cluster. */
+export async function openStoreIfThere(onAbsent: (message: string) => void = () => {}): Promise<ArtifactStore | null> {
+  try {
+    return await openStore()
+  } catch (error) {
+    if (!isLonghaulError(error) || error.code !== 'Config.NotFound') throw error
+    onAbsent(error.message)
+    return null
+  }
 }
 
 /** Of operations of the store, for a sign of life. */
@@ -86,7 +101,8 @@ export async function openStoreWithWeights(env: NodeJS.ProcessEnv = process.env)
   // Loaded here: one command alone needs it.
   const { weightsPlace } = await import('../workers/worker-environment.ts')
   const { artifactsDir, cacheDir } = stackPaths()
-  return openArtifactStore({ location: artifactsDir, check: false, weights: weightsPlace(env, cacheDir) })
+  const weights = weightsPlace(env, cacheDir)
+  return openArtifactStore({ location: artifactsDir, check: false, mustExist: true, weights })
 }
 
 /** The page of a workflow, null where the address of the UI is not known. */

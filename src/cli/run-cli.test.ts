@@ -1,12 +1,17 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { useEnvironment, withoutStack } from '../../test/support/environment.ts'
 import type { RunOutcome } from '../client/index.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
+import type { GradePredictionsResult, TrainAgentResult } from '../contracts/workflows.types.ts'
+import { reportTraining } from './commands/train.ts'
+import { openStoreIfThere } from './local-stack.ts'
+import { reportGrading } from './output/show-report.ts'
 import type { Console } from './output/console.ts'
 import { combineExitCodes, EXIT, exitCodeOfFailure, exitCodeOfOutcome } from './output/exit-codes.ts'
 import { parseSettings } from './arguments/recipe-argument.ts'
@@ -25,6 +30,8 @@ async function longhaul(...args: string[]): Promise<{ exitCode: number; stdout: 
   }
   return { exitCode: await runCli({ args, console }), stdout, stderr }
 }
+
+const SILENT: Console = { out() {}, err() {}, record() {}, command() {}, terminal: null }
 
 test('exit codes of outcomes: done 0, the recipe’s fault 1, everything that used the machines 2', () => {
   const table: [RunOutcome<unknown>, number][] = [
@@ -55,15 +62,9 @@ test('every failure code ends the command with 1 (the user’s) or 2 (ours)', ()
 
 /** Another stack may listen at Temporal's default address: a run that is started there is not of the stack that was named. */
 test('a stack is named that is not up: nothing is asked of the default address', async (t) => {
-  const before = { ...process.env }
   const home = await mkdtemp(join(tmpdir(), 'longhaul-no-stack-'))
-  t.after(async () => {
-    for (const name of Object.keys(process.env)) if (before[name] === undefined) delete process.env[name]
-    Object.assign(process.env, before)
-    await rm(home, { recursive: true })
-  })
-  for (const name of Object.keys(process.env)) if (/^(LONGHAUL|TEMPORAL)_/.test(name)) delete process.env[name]
-  Object.assign(process.env, { LONGHAUL_STACK: 'not-up', LONGHAUL_HOME: home })
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, { ...withoutStack(), LONGHAUL_STACK: 'not-up', LONGHAUL_HOME: home })
   const { exitCode, stderr } = await longhaul('run', 'list')
   assert.equal(exitCode, 2)
   assert.match(
@@ -191,13 +192,8 @@ test('an override that is no YAML, and one of an item of a list: the sentence sa
 
 test('commands that read records: a name that no run can have, a run that is not there, a file that is no record', async (t) => {
   const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
-  const before = process.env['LONGHAUL_ARTIFACTS']
-  process.env['LONGHAUL_ARTIFACTS'] = join(home, 'artifacts')
-  t.after(async () => {
-    if (before === undefined) delete process.env['LONGHAUL_ARTIFACTS']
-    else process.env['LONGHAUL_ARTIFACTS'] = before
-    await rm(home, { recursive: true })
-  })
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: home })
   const file = join(home, 'other.json')
   await writeFile(file, '{}')
   for (const [args, message] of [
@@ -212,6 +208,63 @@ test('commands that read records: a name that no run can have, a run that is not
     assert.equal(exitCode, 1, args.join(' '))
     assert.match(stderr, message)
   }
+})
+
+test('a store that is not there: readers refuse in one line and make nothing, a recipe is still found, only a writer makes it', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  const [store, file, recipe] = [join(home, 'mistyped'), join(home, 'out'), join(home, 'mine.yaml')]
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: store, LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' })
+  await copyFile('recipes/mini.yaml', recipe)
+  for (const args of [
+    ['report', 'x'],
+    ['report', 'x', '--recompute'],
+    ['report', 'x', '--static', file],
+    ['ledger', 'verify', 'x'],
+    ['view'],
+    ['view', 'x'],
+    ['compare', 'a:base', 'b:base'],
+    ['export', 'x', '--format', 'csv', '--out', file],
+    ['predictions', 'x', '--out', file],
+    ['track', 'x'],
+    ['tasks', 'difficulty', 'x'],
+    ['run', 'remove', 'x', '--dry-run'],
+    ['publish', 'promoted', '--to', 'a/b', '--dry-run'],
+  ]) {
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(
+      stderr,
+      /^error Config\.NotFound: No artifact store is at [^\n]*mistyped[^\n]*LONGHAUL_ARTIFACTS[^\n]*\n$/,
+    )
+  }
+  const listed = await longhaul('recipe', 'list')
+  assert.equal(listed.exitCode, 0)
+  assert.match(listed.stdout, /^demo$/m)
+  assert.match(listed.stderr, /No artifact store is at [^\n]*mistyped/)
+  assert.match((await longhaul('recipe', 'check', 'dmeo')).stderr, /No recipe is called "dmeo"/)
+  assert.equal((await longhaul('recipe', 'push', recipe, '--dry-run')).exitCode, 0)
+  assert.deepEqual(await readdir(home), ['mine.yaml'])
+
+  assert.equal((await longhaul('recipe', 'push', recipe)).exitCode, 0)
+  assert.match((await longhaul('recipe', 'list')).stdout, /^mine \(pushed\)$/m)
+})
+
+test('a run ends on a machine that does not mount its store: its result is shown, and no store is made', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: join(home, 'elsewhere'), LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' })
+  const said: string[] = []
+  const console: Console = { ...SILENT, out: (text) => void said.push(text) }
+  const score = { name: 'rl', policy: 'v000001', passAt1: 0.5, sem: 0.1, tasks: 4, attempts: 1 }
+  const trained = { run: 'far', stages: [score] } as unknown as TrainAgentResult
+  assert.equal(await reportTraining({ console, json: false })(trained, EXIT.ok), EXIT.ok)
+  const graded = { run: 'far', counts: { resolved: 1 }, graded: null, official: null, changed: 0 }
+  const store = await openStoreIfThere()
+  const report = reportGrading({ store, console, minGraded: 1, json: false })
+  assert.equal(await report(graded as unknown as GradePredictionsResult, EXIT.ok), EXIT.ok)
+  assert.match(said.join('\n'), /^rl {2}v000001 {2}pass@1 0\.500 ± 0\.100[^]*\{"run":"far","counts":\{"resolved":1\}/)
+  assert.deepEqual(await readdir(home), [])
 })
 
 test('an error is one clear line with its code, never a stack', async () => {
@@ -418,13 +471,8 @@ test('a threshold reads the bound, not the mean', () => {
 
 test('the Python that a model is read with cannot be started: the variable is named before anything is read, and nothing is made', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
-  const before = process.env['LONGHAUL_PYTHON']
-  process.env['LONGHAUL_PYTHON'] = join(directory, 'python')
-  t.after(async () => {
-    if (before === undefined) delete process.env['LONGHAUL_PYTHON']
-    else process.env['LONGHAUL_PYTHON'] = before
-    await rm(directory, { recursive: true })
-  })
+  t.after(() => rm(directory, { recursive: true }))
+  useEnvironment(t, { LONGHAUL_PYTHON: join(directory, 'python') })
   const { exitCode, stdout, stderr } = await longhaul('models', 'import', directory, '--output', join(directory, 'out'))
   assert.deepEqual([exitCode, stdout], [1, ''])
   assert.match(stderr, /^error Config\.Invalid: Expected LONGHAUL_PYTHON to name .*: there is no such file\n$/)

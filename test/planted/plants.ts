@@ -946,8 +946,8 @@ export const PLANTS: Plant[] = [
   {
     name: 'reading an archive changes nothing in it: a temporary folder is made',
     file: 'src/adapters/artifacts/directory-store.ts',
-    replace: 'if (checksWriting || !isDirectory',
-    by: 'if (!checksWriting || !isDirectory',
+    replace: 'if (checksWriting) {',
+    by: 'if (!checksWriting) {',
     seenBy: store(
       'an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails',
     ),

@@ -1,3 +1,4 @@
+import { missingArtifact } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
@@ -16,7 +17,7 @@ import { pairTasks, toOutcomes } from '../../domain/statistics/pair-tasks.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts'
 import { gatherFlagged, type CurvePoint, type ReportData } from '../../report/report-data.ts'
-import { requireRunWithEpisodes, type RunClaim } from '../run/run-names.ts'
+import { requireRunWithEpisodes } from '../run/run-names.ts'
 import { type StoredRecipe, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { readRunCosts } from './read-costs.ts'
 import { readRunLineage } from './read-lineage.ts'
@@ -32,8 +33,8 @@ export async function gatherReportData(
   store: ArtifactStore,
   { run, durations }: { run: string; durations: Record<string, number> },
 ): Promise<ReportData> {
-  const claim = await readOrThrow<RunClaim>(store, runKeys.claim(run))
-  await requireRunWithEpisodes(store, run)
+  const claim = await requireRunWithEpisodes(store, run)
+  if (claim === null) throw missingArtifact(runKeys.claim(run))
   const { recipe, hash } = await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))
   const all = await readEvaluations(store, run)
   const evaluations = all.filter(({ name }) => evaluationOf(name).iteration === null)

@@ -80,28 +80,25 @@ export function unknownRun(store: Pick<ArtifactStore, 'locate'>, run: string, ca
   })
 }
 
+type RunWithEpisodes = RunClaim & { kind: 'train' | 'eval' }
+
 /**
  * Of a command that reads what episodes have left: a run without any would pass each of its checks.
+ * @returns null for a run without a claim
  * @throws LonghaulError `Config.Invalid` for a run that gates or grades, with what it has instead
  */
 export async function requireRunWithEpisodes(
   store: Pick<ArtifactStore, 'readRecord' | 'locate'>,
   run: string,
-): Promise<void> {
-  const kind = (await store.readRecord<RunClaim>(runKeys.claim(run)))?.kind
-  if (kind === 'gate') {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Run ${run} gated a suite and has no episodes: what it found is in ${store.locate(`runs/${run}/gates`)}`,
-    })
-  }
-  if (kind !== 'grade') return
+): Promise<RunWithEpisodes | null> {
+  const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
+  if (claim === null || claim.kind === 'train' || claim.kind === 'eval') return claim as RunWithEpisodes | null
   const hasEnded = (await store.readRecord(gradingKeys.result(run))) !== null
-  const state = hasEnded ? 'and has no episodes' : 'and has not ended'
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Run ${run} grades patches ${state}: longhaul report ${run} shows ${hasEnded ? 'its verdicts' : 'the verdicts when it has'}`,
-  })
+  const grades = hasEnded
+    ? `grades patches and has no episodes: longhaul report ${run} shows its verdicts`
+    : 'grades patches and has not ended: its verdicts can be read when it has'
+  const gates = `gated a suite and has no episodes: what it found is in ${store.locate(`runs/${run}/gates`)}`
+  throw new LonghaulError({ code: 'Config.Invalid', message: `Run ${run} ${claim.kind === 'gate' ? gates : grades}` })
 }
 
 /** @throws LonghaulError `Config.Invalid` for a name that could not be part of ids and keys */

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { testStoreContract } from '../../../test/support/artifacts/store-contract.ts'
-import { createDirectoryStore } from './directory-store.ts'
+import { createDirectoryStore, requireDirectoryStore } from './directory-store.ts'
 import { sweepTempFiles } from '../../platform/temp-files.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'store-'))
@@ -59,8 +59,9 @@ test('an archive is read by a user who may not write there: everything is read, 
     assert.deepEqual([await reader.list(''), await reader.folders('runs/')], [['runs/a/x'], ['a']])
     await assert.rejects(reader.put('y', bytes('y')), { code: 'Artifact.Unavailable', message: /EACCES/ })
     assert.throws(() => createDirectoryStore({ root: archive }), hasCode('Artifact.Unavailable'))
-    const unreachable = { root: join(closed, 'archive'), checksWriting: false }
-    assert.throws(() => createDirectoryStore(unreachable), hasCode('Artifact.Unavailable'))
+    const unreachable = createDirectoryStore({ root: join(closed, 'archive'), checksWriting: false })
+    await assert.rejects(unreachable.read('x'), hasCode('Artifact.Unavailable'))
+    assert.throws(() => requireDirectoryStore(join(closed, 'archive')), hasCode('Artifact.Unavailable'))
   } finally {
     if (isRoot) process.seteuid?.(0)
     await chmod(archive, 0o755)
@@ -68,6 +69,21 @@ test('an archive is read by a user who may not write there: everything is read, 
   assert.deepEqual(await readdir(archive), ['runs'])
   await createDirectoryStore({ root: archive, checksWriting: false }).put('y', bytes('y'))
   assert.deepEqual((await readdir(archive)).sort(), ['.tmp', 'runs', 'y'])
+})
+
+test('a store that is not there is opened to be read: it has nothing, a reader can require it, and the first put makes it', async (t) => {
+  const parent = await mkdtemp(join(tmpdir(), 'store-'))
+  t.after(() => rm(parent, { recursive: true, force: true }))
+  const absent = join(parent, 'absent')
+  const reader = createDirectoryStore({ root: absent, checksWriting: false })
+  assert.deepEqual([await reader.read('x'), await reader.list(''), await reader.folders('runs/')], [null, [], []])
+  assert.throws(() => requireDirectoryStore(absent), hasCode('Config.NotFound'))
+  assert.deepEqual(await readdir(parent), [])
+  await reader.put('x', bytes('x'))
+  requireDirectoryStore(absent)
+  const inFile = createDirectoryStore({ root: join(absent, 'x'), checksWriting: false })
+  await assert.rejects(inFile.put('y', bytes('y')), hasCode('Config.Invalid'))
+  assert.throws(() => requireDirectoryStore(join(absent, 'x')), hasCode('Config.NotFound'))
 })
 
 test('a root that no retry can make is the operator’s mistake, and the message names the variable', () => {

@@ -26,11 +26,14 @@ import { sha256Hex } from '../../platform/hash.ts'
 const readFile = promisify(readFileThen)
 
 interface DirectoryStoreOptions {
-  /** Created if absent. Needs hard links, which every local Unix file system and NFS have. */
+  /** Needs hard links, which every local Unix file system and NFS have. */
   root: string
   /** An operation without an answer fails with `Artifact.Unavailable` after this time. @default 45_000 */
   answerMs?: number
-  /** If false, an existing directory is not touched until the first put, because an archive may be read-only. @default true */
+  /**
+   * False makes nothing until something is put: an archive may be read-only, and a reader of a mistyped name is no reason for a new store.
+   * @default true
+   */
   checksWriting?: boolean
 }
 
@@ -47,7 +50,7 @@ export function createDirectoryStore({
 }: DirectoryStoreOptions): ArtifactStore {
   const root = resolve(givenRoot)
   const temp = join(root, TEMP_DIRECTORY)
-  if (checksWriting || !isDirectory(root)) {
+  if (checksWriting) {
     try {
       makeDirectorySync(temp)
     } catch (error) {
@@ -160,9 +163,11 @@ export function createDirectoryStore({
 /** Returns false if the name is taken. The directory is synced even then, because the winner may have died before syncing it. */
 async function linkNew({ temp, path, bytes }: { temp: string; path: string; bytes: Uint8Array }): Promise<boolean> {
   const file = await writeTempFile(temp, bytes).catch(async (error: unknown) => {
-    if (errnoOf(error) !== 'ENOENT') throw error
-    // A store that was opened for reading has no temporary directory yet.
-    await makeDirectory(temp)
+    if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') throw error
+    // Of a store that was opened to be read.
+    await makeDirectory(temp).catch((cause: unknown) => {
+      throw asRootError(cause, dirname(temp))
+    })
     return writeTempFile(temp, bytes)
   })
   try {
@@ -230,13 +235,18 @@ async function readEntries(path: string) {
   }
 }
 
-/** @throws LonghaulError if this user may not enter a directory above it */
-function isDirectory(root: string): boolean {
+/** For a command that only reads. @throws LonghaulError `Config.NotFound`, `Artifact.Unavailable` where a folder above is closed to this user */
+export function requireDirectoryStore(givenRoot: string): void {
+  const root = resolve(givenRoot)
   try {
-    return statSync(root, { throwIfNoEntry: false })?.isDirectory() === true
+    if (statSync(root, { throwIfNoEntry: false })?.isDirectory() === true) return
   } catch (error) {
     throw asRootError(error, root)
   }
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `No artifact store is at ${root}: longhaul up and workers make one; set LONGHAUL_ARTIFACTS to use another store`,
+  })
 }
 
 /** A path through a file, or into a file system where we may not create directories, never becomes valid; other errors may pass. */

@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { createDirectoryStore } from './directory-store.ts'
+import { createDirectoryStore, requireDirectoryStore } from './directory-store.ts'
 import { namesBucket, parseS3Location } from './s3/s3-location.ts'
 
 export interface OpenStoreInput {
@@ -10,6 +10,8 @@ export interface OpenStoreInput {
   location: string
   /** Whether write access is tested first. Workers do that; readers may lack write access. */
   check: boolean
+  /** Whether a directory that is not there is refused instead of made by the first put. @default false */
+  mustExist?: boolean
   onTransientError?: (error: LonghaulError) => void
   /** Where weights of a bucket are cached; a directory store needs no cache. @default nowhere */
   weights?: WeightsOptions
@@ -29,16 +31,20 @@ const UNFINISHED_MS = 24 * 60 * 60 * 1000
 const checked = new Map<string, Promise<void>>()
 
 /**
- * Opens the store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only for a bucket.
- * @throws LonghaulError `Config.Invalid`, `Artifact.Unavailable`
+ * The store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only where there is a bucket.
+ * @throws LonghaulError `Config.Invalid`, `Config.NotFound`, `Artifact.Unavailable`
  */
 export async function openArtifactStore({
   location: text,
   check,
+  mustExist = false,
   onTransientError,
   weights,
 }: OpenStoreInput): Promise<ArtifactStore> {
-  if (!namesBucket(text)) return createDirectoryStore({ root: text, checksWriting: check })
+  if (!namesBucket(text)) {
+    if (mustExist) requireDirectoryStore(text)
+    return createDirectoryStore({ root: text, checksWriting: check })
+  }
   const location = parseS3Location(text)
   const [{ createS3Requests }, { checkBucket, createS3Store }, { credentialChain }] = await Promise.all([
     import('./s3/s3-requests.ts'),

@@ -4,7 +4,7 @@ import { loadRecipe, type LoadedRecipe, readRecipeFile } from '../../adapters/re
 import { type PushedRecipes, pushedRecipes } from '../../adapters/recipes/pushed-recipes.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { packageFile } from '../../stack/paths.ts'
-import { openStore } from '../local-stack.ts'
+import { openStoreIfThere } from '../local-stack.ts'
 
 export interface RecipeOptions {
   recipe: string
@@ -46,9 +46,10 @@ export async function readRecipeArgument({
   return { loaded, request: { recipe: name, recipeText: stringify(parse(text)), ...given } }
 }
 
-/** Opened for names alone that no folder here has. */
+/** Opened for names alone that no folder here has. Where there is no store, nothing was pushed to it. */
 async function stored(): Promise<PushedRecipes> {
-  return pushedRecipes(await openStore())
+  const store = await openStoreIfThere()
+  return store === null ? { read: async () => null, names: async () => [] } : pushedRecipes(store)
 }
 
 /** Directories of LONGHAUL_RECIPES, then the package's own: the order that workers use. */

@@ -102,7 +102,7 @@ export async function pushScheduledRecipe<T extends Pick<ScheduleRequest, 'recip
 ): Promise<Omit<T, 'recipeText'>> {
   if (recipeText === undefined) return request
   const name = `${request.recipe.slice(0, 70)}-${sha256Hex(recipeText).slice(0, 8)}`
-  if (!dryRun) await pushRecipe(await openStore(), { name, text: recipeText, builtIn: [] })
+  if (!dryRun) await pushRecipe(await openStore({ creates: true }), { name, text: recipeText, builtIn: [] })
   return { ...request, recipe: name }
 }
 

@@ -13,7 +13,7 @@ import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { launchRun } from './launch-run.ts'
-import { openStore } from '../local-stack.ts'
+import { openStore, openStoreIfThere } from '../local-stack.ts'
 import { collect, examples, runName, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
 import { requireWritable } from '../output/require-writable.ts'
@@ -93,7 +93,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
   const options = { ...given, ...nameOf(given) }
   await requireWritable({ directories: { '--out': options.out } })
   const request = await requestOf(options)
-  const store = await openStore()
+  const store = await openStore({ creates: true })
   // Read and stored here, so that a mistake costs no run, and workers need not see this file.
   const suite = await resolveSuite(
     { store, loadTasks: loadTasksAndFile, loadRecipe: (input) => loadRecipe({ ...input, dirs: recipeDirs() }) },
@@ -218,7 +218,7 @@ async function regrade(run: string, options: RegradeOptions, context: CommandCon
     start: (common) =>
       startGrading({ ...common, regrade: run, ...(stages.length === 0 ? {} : { stages }), ...request }),
     conclude: reportGrading({
-      store: await openStore(),
+      store: await openStoreIfThere(),
       console: context.console,
       minGraded: options.minGraded,
       json: options.json === true,

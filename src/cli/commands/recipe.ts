@@ -10,7 +10,7 @@ import { recipeSchemaText, SCHEMA_FILE, SCHEMA_TITLE } from '../../adapters/reci
 import { LonghaulError } from '../../contracts/errors.ts'
 import { packageFile } from '../../stack/paths.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
-import { openStore } from '../local-stack.ts'
+import { openStore, openStoreIfThere } from '../local-stack.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface RecipeCommandOptions {
@@ -57,7 +57,8 @@ export function addRecipe(program: Command, { console }: CommandContext): void {
     .addOption(jsonOption())
     .action(async ({ json }: { json?: true }) => {
       const builtIn = await recipeNames(recipeDirs())
-      const pushed = await pushedRecipes(await openStore()).names()
+      const store = await openStoreIfThere((message) => console.err(`without pushed recipes: ${message}`))
+      const pushed = store === null ? [] : await pushedRecipes(store).names()
       if (json === true) console.record({ builtIn, pushed })
       else console.out([...builtIn, ...pushed.map((name) => `${name} (pushed)`)].join('\n'))
     })
@@ -81,7 +82,7 @@ function addPush(recipe: Command, console: CommandContext['console']): void {
       const text = await readRecipeFile(file)
       const name = given.name ?? basename(file, extname(file))
       const { hash } = await loadRecipe({ name, text })
-      const store = await openStore()
+      const store = await openStore({ creates: true })
       const dryRun = given.dryRun === true
       const builtIn = await recipeNames([packageFile('recipes')])
       const { changed, key } = await pushRecipe(store, { name, text, builtIn, dryRun })

@@ -12,7 +12,7 @@ import type { Console } from '../output/console.ts'
 import { combineExitCodes, EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { type GateSourceOptions, readGateSource } from '../arguments/gate-source.ts'
 import { launchRun } from './launch-run.ts'
-import { openStore } from '../local-stack.ts'
+import { openStoreIfThere } from '../local-stack.ts'
 import { collect, examples, integer, type RunOptions, withRunOptions } from '../arguments/options.ts'
 import { writePassedRows } from '../output/write-suite.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
@@ -84,8 +84,7 @@ async function finish(
   options: Pick<GateOptions, 'evidence' | 'output' | 'json'> & { source: SuiteSource; console: Console },
 ): Promise<ExitCode> {
   const { console } = options
-  const store = await openStore()
-  const report = await readReport(store, result)
+  const { store, report } = await readReport(result)
   if (options.evidence !== undefined) await writeResult(options.evidence, await store.get(result.evidence))
   if (options.output !== undefined && options.source.kind === 'rows') {
     await writePassedRows({ path: options.source.path, report, output: options.output })
@@ -96,13 +95,14 @@ async function finish(
   return exitCode
 }
 
-async function readReport(store: ArtifactStore, { report }: GateSuiteResult): Promise<GateReport> {
-  const record = await store.readRecord<GateReport>(report.key)
-  if (record !== null) return record
+async function readReport({ report: { key } }: GateSuiteResult): Promise<{ store: ArtifactStore; report: GateReport }> {
+  const store = await openStoreIfThere()
+  const report = await store?.readRecord<GateReport>(key)
+  if (store !== null && report) return { store, report }
   throw new LonghaulError({
     code: 'Artifact.Missing',
     message: 'The gate is done, but its report cannot be read here: set LONGHAUL_ARTIFACTS to the workers’ store',
-    details: { key: report.key },
+    details: { key },
   })
 }
 

@@ -5,7 +5,7 @@ import { renderTextReport } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'
 import { type Conclude, launchRun } from './launch-run.ts'
-import { openStore } from '../local-stack.ts'
+import { openStoreIfThere } from '../local-stack.ts'
 import { examples, type RunOptions, withRecipeOptions, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, type RecipeOptions } from '../arguments/recipe-argument.ts'
 import { newestReport, reportOf } from '../output/show-report.ts'
@@ -42,15 +42,15 @@ async function train(options: TrainOptions, context: CommandContext): Promise<vo
 export function reportTraining({ console, json }: { console: Console; json: boolean }): Conclude<TrainAgentResult> {
   return async (result, exitCode) => {
     const { run, stages } = result
-    const store = await openStore()
-    const report = await newestReport(store, run)
+    // A cluster's store may not be mounted here: the scores came with the result.
+    const store = await openStoreIfThere()
+    const report = store === null ? null : await newestReport(store, run)
     if (json) {
       const paths = { json: report?.jsonPath ?? null, html: report?.htmlPath ?? null }
       console.record({ event: 'done', exitCode, outcome: { status: 'completed', result }, paths })
       return exitCode
     }
-    // A cluster's store may not be mounted here: the scores came with the result.
-    if (report === null) {
+    if (store === null || report === null) {
       console.out(stages.map(describeScore).join('\n'))
       return exitCode
     }

@@ -47,7 +47,8 @@ export function renderGrading(record: GradingRecord, { origin, compared }: Gradi
 }
 
 interface SayGradingInput {
-  store: ArtifactStore
+  /** Null where there is none here. */
+  store: ArtifactStore | null
   console: Console
   /** Share of patches that must not be lost to infrastructure. */
   minGraded: number
@@ -65,10 +66,10 @@ export function reportGrading({
   ...input
 }: SayGradingInput): Conclude<GradePredictionsResult> {
   return async ({ run, counts, graded, official, changed }, ended) => {
-    const record = await readGrading(store, run)
     // A cluster's store may not be mounted here: the scores came with the result.
+    const record = store === null ? null : await readGrading(store, run)
     const share = record === null ? 1 : keptShare(record)
-    const context = record === null ? null : await readGradingContext(store, record)
+    const context = store === null || record === null ? null : await readGradingContext(store, record)
     const more = record === null ? null : await input.finally?.(record)
     const exitCode = combineExitCodes([ended, share < minGraded ? EXIT.infra : EXIT.ok, ...(more?.codes ?? [])])
     if (json) {

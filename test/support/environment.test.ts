@@ -1,0 +1,30 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { changeEnvironment, useEnvironment, withoutStack } from './environment.ts'
+
+test('variables were set, removed and changed again: each is as it was before the first change', () => {
+  const outer = changeEnvironment({ TEST_OLD: 'old', TEST_GONE: undefined })
+  const restore = changeEnvironment({ TEST_OLD: undefined, TEST_NEW: '' })
+  assert.deepEqual([process.env['TEST_OLD'], process.env['TEST_NEW']], [undefined, ''])
+  process.env['TEST_GONE'] = 'set later'
+  restore()
+  const { TEST_OLD, TEST_NEW, TEST_GONE } = process.env
+  assert.deepEqual([TEST_OLD, TEST_NEW, TEST_GONE], ['old', undefined, undefined])
+  outer()
+  assert.equal(process.env['TEST_OLD'], undefined)
+})
+
+test('its owner fails: the hook that restores is registered before anything can', () => {
+  const hooks: (() => void)[] = []
+  useEnvironment({ after: (hook) => void hooks.push(hook) }, { TEST_OLD: 'mine' })
+  assert.equal(process.env['TEST_OLD'], 'mine')
+  for (const hook of hooks) hook()
+  assert.equal(process.env['TEST_OLD'], undefined)
+})
+
+test('without a stack: what names one is removed, the cache and the runner’s own variables stay', (t) => {
+  useEnvironment(t, { LONGHAUL_HOME: '/h', LONGHAUL_CACHE: '/c', LONGHAUL_TEST_SHARED: '/s', TEMPORAL_PROFILE: 'p' })
+  const removed = Object.keys(withoutStack())
+  assert.ok(removed.includes('LONGHAUL_HOME') && removed.includes('TEMPORAL_PROFILE'))
+  assert.ok(!removed.includes('LONGHAUL_CACHE') && !removed.includes('LONGHAUL_TEST_SHARED'))
+})
