@@ -469,6 +469,57 @@ test('a threshold reads the bound, not the mean', () => {
   assert.equal(judgeThreshold(parseThreshold('pass@1.upper >= .45'), score).met, true)
 })
 
+test('arguments and files are refused before a server, an engine or a Python is asked, and nothing is made', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, {
+    ...withoutStack(),
+    LONGHAUL_HOME: join(home, 'stack'),
+    LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1',
+    DOCKER_HOST: 'tcp://127.0.0.1:1',
+    LONGHAUL_PYTHON: join(home, 'no-python'),
+  })
+  const [absent, bad, rows, out] = ['absent.json', 'bad.json', 'rows.jsonl', 'out'].map((name) => join(home, name))
+  await writeFile(bad ?? '', '{bad')
+  await writeFile(rows ?? '', (await longhaul('tasks', 'synthesize', '--count', '1')).stdout)
+  const noFile = /there is no such file/
+  const notJson = /Expected JSON/
+  const noPlace = /to name a path that can be written, got \/proc\/longhaul\/x/
+  const table: [args: (string | undefined)[], message: RegExp][] = [
+    [['evaluate', '--baseline', absent], noFile],
+    [['evaluate', '--baseline', bad], /it has no sha256/],
+    [['evaluate', '--junit', NO_PLACE], noPlace],
+    [['evaluate', '--summary', NO_PLACE], noPlace],
+    [['wait', 'some-run', '--baseline', absent], noFile],
+    [['wait', 'some-run', '--junit', NO_PLACE], noPlace],
+    [['tasks', 'gate', absent], noFile],
+    [['tasks', 'gate', bad], notJson],
+    [['grade', absent, '--suite', 'mini:heldOut'], noFile],
+    [['grade', bad, '--suite', 'mini:heldOut'], notJson],
+    [['regrade', '../x'], /Expected run to be 1 to 100 letters/],
+    [['images', 'build', absent], noFile],
+    [['images', 'build', rows, '--repos', absent], /Expected --repos to be a directory or an address/],
+    [['models', 'import', './absent', '--output', out], /Expected a model directory or a \.gguf file at .*absent/],
+    [['models', 'import', bad, '--output', out], /Expected a model directory or a \.gguf file.*bad\.json/],
+    [['models', 'import', home, '--output', out, '--tokenizer', absent], /Expected --tokenizer to be a directory/],
+    [['models', 'import', home, '--output', home], /to be free: an import never overwrites/],
+    [
+      ['schedule', 'backfill', 'x', '--from', '2026-01-02T00:00:00Z', '--to', '2026-01-01T00:00:00Z'],
+      /Expected a span of the past/,
+    ],
+    [['track', 'x', '--recipe', './absent.yaml'], noFile],
+    [['reap', '--dry-run'], /No artifact store is at/],
+    [['up', '--temporal', 'bad'], /Expected --temporal to be development, postgres/],
+  ]
+  const before = await readdir(home)
+  for (const [args, message] of table) {
+    const words = args.map((word) => word ?? '')
+    const { exitCode, stdout, stderr } = await longhaul(...words)
+    assert.match(stderr, message, words.join(' '))
+    assert.deepEqual([exitCode, stdout, await readdir(home)], [1, '', before], words.join(' '))
+  }
+})
+
 test('the Python that a model is read with cannot be started: the variable is named before anything is read, and nothing is made', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   t.after(() => rm(directory, { recursive: true }))

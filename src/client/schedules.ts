@@ -93,17 +93,21 @@ export async function backfillSchedule({
   from: Date
   to: Date
 }): Promise<Date[]> {
-  if (!(from < to) || to > new Date()) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected a span of the past, got ${from.toISOString()} to ${to.toISOString()}`,
-    })
-  }
+  requirePast({ from, to })
   return called(connection, async () => {
     const due = await matchingTimes(connection, id, from, to)
     if (due.length > 0)
       await connection.client.schedule.getHandle(id).backfill([{ start: from, end: to, overlap: 'BUFFER_ALL' }])
     return due
+  })
+}
+
+/** @throws LonghaulError `Config.Invalid` */
+export function requirePast({ from, to }: { from: Date; to: Date }): void {
+  if (from < to && to <= new Date()) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected a span of the past, got ${from.toISOString()} to ${to.toISOString()}`,
   })
 }
 

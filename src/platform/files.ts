@@ -38,6 +38,13 @@ export async function syncPath(path: string): Promise<void> {
   }
 }
 
+export function isDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  )
+}
+
 export function exists(path: string): Promise<boolean> {
   return access(path).then(
     () => true,

@@ -60,6 +60,14 @@ export interface UpResult {
 export async function up(options: UpOptions = {}): Promise<UpResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   const log = options.log ?? printToStderr
+  const external = namedTemporalServer()
+  const asked = options.temporal === undefined ? null : parseTemporalStore(options.temporal)
+  if (external !== null && asked !== null) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `--temporal chooses the store of a server that the stack starts, and the environment names a server that runs already (${external.address}): leave out --temporal, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE`,
+    })
+  }
   await makeStackDirectories(paths)
   const board = options.board ?? emptyBoard()
   // Another `up` may be at work for minutes.
@@ -70,7 +78,7 @@ export async function up(options: UpOptions = {}): Promise<UpResult> {
   try {
     return await withDirectoryLock({ path: join(paths.dataDir, 'up.lock'), signal: options.signal }, () => {
       board.waiting = ''
-      return upLocked({ ...options, log, paths })
+      return upLocked({ ...options, log, paths, external, asked })
     })
   } finally {
     clearInterval(again)
@@ -78,17 +86,18 @@ export async function up(options: UpOptions = {}): Promise<UpResult> {
   }
 }
 
-async function upLocked(options: UpOptions & { log: (line: string) => void; paths: StackPaths }): Promise<UpResult> {
-  const { paths, log, signal, roles = WORKER_ROLES, board } = options
+interface LockedOptions extends UpOptions {
+  log: (line: string) => void
+  paths: StackPaths
+  /** The server that the environment names, null where the stack starts its own. */
+  external: ReturnType<typeof namedTemporalServer>
+  /** The store that this start asks for. */
+  asked: ReturnType<typeof parseTemporalStore> | null
+}
+
+async function upLocked(options: LockedOptions): Promise<UpResult> {
+  const { paths, log, signal, roles = WORKER_ROLES, board, external, asked } = options
   const policyServer = options.policyServer ?? (process.env['LONGHAUL_POLICY_URL'] ?? '') === ''
-  const external = namedTemporalServer()
-  const asked = options.temporal === undefined ? null : parseTemporalStore(options.temporal)
-  if (external !== null && asked !== null) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `--temporal chooses the store of a server that the stack starts, and the environment names a server that runs already (${external.address}): leave out --temporal, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE`,
-    })
-  }
   const store = await chooseStore(paths, asked)
   const namespace =
     external?.namespace ?? process.env['LONGHAUL_NAMESPACE'] ?? process.env['TEMPORAL_NAMESPACE'] ?? 'default'

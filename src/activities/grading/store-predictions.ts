@@ -10,8 +10,8 @@ import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 
 export interface StorePredictionsInput {
   store: ArtifactStore
-  /** A file, `gold`, or the hash of stored predictions. */
-  predictions: string
+  /** A file or what was read of it, `gold`, or the hash of predictions that are stored. */
+  predictions: string | ReadPredictions
   suite: SuiteManifest
   /** Model of SWE-rebench-V2's entries, which name none. */
   model?: string
@@ -26,16 +26,13 @@ const NAMED = 5
  */
 export async function storePredictions(input: StorePredictionsInput): Promise<PredictionSet> {
   const { store, predictions, suite } = input
-  if (/^[0-9a-f]{64}$/.test(predictions)) {
+  if (typeof predictions === 'string' && isSetHash(predictions)) {
     const set = await readOrThrow<PredictionSet>(store, predictionKeys.set(predictions))
     refuseUnknown(set.predictions, suite)
     return set
   }
-  const { model } = input
-  const read =
-    predictions === 'gold'
-      ? await goldPredictions(store, suite)
-      : await readPredictions({ path: predictions, ...(model === undefined ? {} : { model }) })
+  const given = typeof predictions === 'string' ? await readGiven(predictions, input.model) : predictions
+  const read = given === 'gold' ? await goldPredictions(store, suite) : given
   refuseUnknown(read.predictions, suite)
   const stored: StoredPrediction[] = []
   for (const prediction of read.predictions) stored.push(await storePatch(store, prediction))
@@ -44,6 +41,16 @@ export async function storePredictions(input: StorePredictionsInput): Promise<Pr
   const set: PredictionSet = { schema: 'longhaul.predictions/1', hash, ...content }
   await store.putRecord(predictionKeys.set(hash), set)
   return set
+}
+
+/** A file is read at once, before a store is asked for anything. @throws LonghaulError `Config.Invalid`, `Config.NotFound` */
+export async function readGiven(predictions: string, model?: string): Promise<'gold' | ReadPredictions> {
+  if (predictions === 'gold') return 'gold'
+  return readPredictions({ path: predictions, ...(model === undefined ? {} : { model }) })
+}
+
+export function isSetHash(predictions: string): boolean {
+  return /^[0-9a-f]{64}$/.test(predictions)
 }
 
 async function goldPredictions(store: ArtifactStore, suite: SuiteManifest): Promise<ReadPredictions> {

@@ -92,7 +92,7 @@ export async function requireRunWithEpisodes(
   run: string,
 ): Promise<RunWithEpisodes | null> {
   const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
-  if (claim === null || claim.kind === 'train' || claim.kind === 'eval') return claim as RunWithEpisodes | null
+  if (claim?.kind !== 'gate' && claim?.kind !== 'grade') return claim as RunWithEpisodes | null
   const hasEnded = (await store.readRecord(gradingKeys.result(run))) !== null
   const grades = hasEnded
     ? `grades patches and has no episodes: longhaul report ${run} shows its verdicts`

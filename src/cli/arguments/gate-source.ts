@@ -29,7 +29,7 @@ const PLAIN = { model: { base: 'none' }, evaluate: { attempts: 1, maxTurns: 1, c
 export async function readGateSource(argument: string | undefined, options: GateSourceOptions): Promise<GateSource> {
   const { repeats, set = [] } = options
   const settings = [...set, ...(repeats === undefined ? [] : [`data.gate.repeats=${repeats}`])]
-  if (argument !== undefined && /\.(?:jsonl?|ndjson)$/.test(argument)) return rowsSource(argument, options, settings)
+  if (isRowsFile(argument)) return rowsSource(argument, options, settings)
 
   const { name, suffix } = /^(?<name>.+?)(?::(?<suffix>train|heldOut))?$/.exec(argument ?? '')?.groups ?? {}
   if (name !== undefined && options.recipe !== undefined) {
@@ -46,6 +46,10 @@ export async function readGateSource(argument: string | undefined, options: Gate
     set: settings,
   })
   return { request: { ...request, which }, source: loaded.recipe.data[which] }
+}
+
+export function isRowsFile(argument: string | undefined): argument is string {
+  return argument !== undefined && /\.(?:jsonl?|ndjson)$/.test(argument)
 }
 
 async function rowsSource(path: string, options: GateSourceOptions, set: string[]): Promise<GateSource> {

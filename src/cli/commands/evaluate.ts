@@ -31,7 +31,7 @@ import {
   type RecipeOptions,
 } from '../arguments/recipe-argument.ts'
 import type { CommandContext } from '../command-context.ts'
-import { type JudgeOptions, prepareJudge, requireRules } from '../output/judge-evaluation.ts'
+import { type JudgeOptions, prepareJudge, readJudgeFiles } from '../output/judge-evaluation.ts'
 import { withConnection } from '../local-stack.ts'
 import { announce, type Followed, followRun } from './follow-run.ts'
 import { endingOf } from './wait.ts'
@@ -76,8 +76,8 @@ const MOST_RESTARTS = 5
 
 async function evaluate(options: EvaluateOptions, context: CommandContext): Promise<void> {
   const { console, exit } = context
-  requireRules(options)
   requireWaiting(options)
+  const files = await readJudgeFiles(options)
   const job = readCiJob()
   const { request } = await readAsked(options, job)
   const json = options.json === true
@@ -89,7 +89,7 @@ async function evaluate(options: EvaluateOptions, context: CommandContext): Prom
       if (!json) console.out(handle.workflowId)
       return
     }
-    const judge = await prepareJudge({ connection, options, console })
+    const judge = await prepareJudge({ connection, options, console, files })
     const { workflowId, followed } = await follow({ connection, options, context, job, start })
     exit(await judge.conclude(workflowId, endingOf(followed)))
   })

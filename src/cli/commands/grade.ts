@@ -2,7 +2,8 @@ import { resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { type OfficialFilesInput, writeOfficialFiles } from '../../activities/grading/official-files.ts'
 import { resolveSuite } from '../../activities/grading/resolve-suite.ts'
-import { storePredictions } from '../../activities/grading/store-predictions.ts'
+import { isSetHash, readGiven, storePredictions } from '../../activities/grading/store-predictions.ts'
+import { requireRunName } from '../../activities/run/run-names.ts'
 import { loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { startGrading } from '../../client/index.ts'
@@ -93,19 +94,14 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
   const options = { ...given, ...nameOf(given) }
   await requireWritable({ directories: { '--out': options.out } })
   const request = await requestOf(options)
+  const read = isSetHash(predictions) ? predictions : await readGiven(predictions, options.model)
   const store = await openStore({ creates: true })
   // Read and stored here, so that a mistake costs no run, and workers need not see this file.
   const suite = await resolveSuite(
     { store, loadTasks: loadTasksAndFile, loadRecipe: (input) => loadRecipe({ ...input, dirs: recipeDirs() }) },
     suiteArgument(options.suite),
   )
-  const { model } = options
-  const set = await storePredictions({
-    store,
-    predictions,
-    suite: suite.manifest,
-    ...(model === undefined ? {} : { model }),
-  })
+  const set = await storePredictions({ store, predictions: read, suite: suite.manifest })
   for (const line of describeSet(set)) context.console.err(line)
   await launchRun({
     options,
@@ -210,6 +206,7 @@ export function addRegrade(program: Command, context: CommandContext): void {
 }
 
 async function regrade(run: string, options: RegradeOptions, context: CommandContext): Promise<void> {
+  requireRunName(run)
   const request = await requestOf(options)
   const { stage: stages, strict } = options
   await launchRun({

@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { isDirectory } from '../../platform/files.ts'
 import type { BuiltTaskImage, FailedTaskImage } from '../../contracts/task-images.types.ts'
 import { imageTable, formatImages } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
@@ -57,6 +58,7 @@ export function addImages(program: Command, context: CommandContext): void {
 
 async function build(suite: string, options: BuildOptions, { console, exit }: CommandContext): Promise<void> {
   const tasks = await readSuite(suite, options.only ?? [])
+  await requireRepositories(options.repos)
   const { buildTaskImages } = await import('../../adapters/task-images/build-task-images.ts')
   const { PUBLIC_REPOSITORIES } = await import('../../adapters/task-images/repository.ts')
   const { connectEngine } = await import('../../adapters/docker/engine/engine.ts')
@@ -94,6 +96,15 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
   if (options.json === true) console.record({ event: 'done', ...counts(results) })
   else console.out([renderTable(imageTable(results)), formatImages(results)].join('\n\n'))
   if (results.some(({ did }) => did === 'failed')) exit(EXIT.infra)
+}
+
+/** @throws LonghaulError `Config.Invalid` for a directory that is not there, which would fail each task for a reason of its own */
+async function requireRepositories(repos: string | undefined): Promise<void> {
+  if (repos === undefined || /^[a-z][a-z+]*:\/\//.test(repos) || (await isDirectory(repos))) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected --repos to be a directory or an address such as https://HOST, got ${JSON.stringify(repos)}`,
+  })
 }
 
 interface Building {

@@ -1,8 +1,9 @@
-import { stat } from 'node:fs/promises'
+import { resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import type { HubModel } from '../../adapters/models/hub-model.ts'
 import type { ImportRecord } from '../../adapters/models/import-model.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { exists, isDirectory } from '../../platform/files.ts'
 import type { ChatFormatName } from '../../contracts/policy.types.ts'
 import { chatFormats } from '../../scaffold/render.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -57,6 +58,7 @@ export function addModels(program: Command, context: CommandContext): void {
 
 async function runImport(argument: string, options: ImportOptions, { console }: CommandContext): Promise<void> {
   const source = await readSource(argument, options)
+  await requireDirectories(options)
   await requireWritable({ directories: { '--output': options.output } })
   const { importModel } = await import('../../adapters/models/import-model.ts')
   const { namedOrMadePython } = await import('../../stack/setup/set-up.ts')
@@ -88,10 +90,7 @@ async function runImport(argument: string, options: ImportOptions, { console }: 
 /** What exists on this machine is read there; OWNER/NAME that does not is a model of the hub. */
 async function readSource(argument: string, options: ImportOptions): Promise<string | HubModel> {
   const { revision, file, tokenVariable } = options
-  const isHere = await stat(argument).then(
-    () => true,
-    () => false,
-  )
+  const isHere = await exists(argument)
   const isName = /^[\w.-]+\/[\w.-]+$/.test(argument) && !argument.startsWith('.')
   if (!isHere && isName && !/\.(?:gguf|safetensors|bin|pt|pth)$/.test(argument)) {
     return {
@@ -102,13 +101,30 @@ async function readSource(argument: string, options: ImportOptions): Promise<str
       token: { variable: tokenVariable, value: process.env[tokenVariable] || null },
     }
   }
-  if (revision === undefined && file === undefined) return argument
+  if (revision === undefined && file === undefined) {
+    if ((await isDirectory(argument)) || (isHere && argument.endsWith('.gguf'))) return argument
+    throw new LonghaulError({
+      code: isHere ? 'Config.Invalid' : 'Config.NotFound',
+      message: `Expected a model directory or a .gguf file at ${resolve(argument)}, ${isHere ? 'got another file: name the directory with config.json and safetensors; pickles run code when they are read and are refused' : 'there is nothing'}`,
+    })
+  }
   throw new LonghaulError({
     code: 'Config.Invalid',
     message:
       'Expected --revision and --file only with a model of the hub (OWNER/NAME): a directory or file is one revision',
     details: { source: argument },
   })
+}
+
+/** @throws LonghaulError `Config.Invalid` before a Python is started, or made where there is none */
+async function requireDirectories({ output, tokenizer }: ImportOptions): Promise<void> {
+  const fault =
+    tokenizer !== undefined && !(await isDirectory(tokenizer))
+      ? `Expected --tokenizer to be a directory, got ${tokenizer}`
+      : (await exists(output))
+        ? `Expected ${resolve(output)} to be free: an import never overwrites`
+        : null
+  if (fault !== null) throw new LonghaulError({ code: 'Config.Invalid', message: fault })
 }
 
 function formatImport({

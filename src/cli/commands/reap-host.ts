@@ -16,10 +16,10 @@ export interface ReapHostInput {
 }
 
 /** One sweep of a host's orphaned resources by hand, with the same rules as the workers'. */
-export function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
+export async function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
+  const store = await openStore()
   return withConnection(async ({ client, namespace }) => {
     const { connection } = client
-    const store = await openStore()
     const engine = await connectEngine()
     const name = host ?? (process.env['LONGHAUL_HOST_ID'] || stackHostId(stackPaths().name))
     const report = await reapOrphaned({

@@ -14,6 +14,7 @@ import {
   triggerSchedule,
 } from '../../client/index.ts'
 import { alarmSettings } from '../../client/alarm-schedule.ts'
+import { requirePast } from '../../client/schedules.ts'
 import { settingsOf } from '../../client/schedule-settings.ts'
 import { ALARM_SCHEDULE } from '../../contracts/workflow-ids.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -157,6 +158,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
       examples('longhaul schedule backfill nightly --from 2026-11-20T00:00:00Z --to 2026-11-22T00:00:00Z'),
     )
     .action(async (id: string, { from, to, json }: { from: Date; to: Date; json?: true }) => {
+      requirePast({ from, to })
       const due = await withConnection((connection) => backfillSchedule({ connection, id, from, to }))
       if (json === true) console.record({ id, due })
       else

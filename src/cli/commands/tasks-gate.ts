@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
 import { startGate } from '../../client/index.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -10,7 +11,7 @@ import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'
 import { combineExitCodes, EXIT, type ExitCode } from '../output/exit-codes.ts'
-import { type GateSourceOptions, readGateSource } from '../arguments/gate-source.ts'
+import { type GateSourceOptions, isRowsFile, readGateSource } from '../arguments/gate-source.ts'
 import { launchRun } from './launch-run.ts'
 import { openStoreIfThere } from '../local-stack.ts'
 import { collect, examples, integer, type RunOptions, withRunOptions } from '../arguments/options.ts'
@@ -70,6 +71,8 @@ async function gate(suite: string | undefined, options: GateOptions, context: Co
     })
   }
   await requireWritable({ files: { '--evidence': options.evidence, '--output': options.output } })
+  // Workers read the file again. What a recipe names may lie on their machines alone.
+  if (isRowsFile(suite)) await loadTasks(source)
   await launchRun({
     options,
     context,

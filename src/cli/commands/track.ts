@@ -3,7 +3,7 @@ import { requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
-import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 import { readRecipeArgument } from '../arguments/recipe-argument.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -50,7 +50,8 @@ export function addTrack(program: Command, context: CommandContext): void {
 }
 
 async function track(run: string, options: TrackOptions, { console, exit }: CommandContext): Promise<void> {
-  const { dryRun, json, points } = options
+  const { dryRun, json, points, recipe } = options
+  const asked = recipe === undefined ? null : (await readRecipeArgument({ recipe })).loaded.recipe
   const store = await openStore()
   await requireRunWithEpisodes(store, run)
   const isDry = dryRun === true || points === true
@@ -62,7 +63,7 @@ async function track(run: string, options: TrackOptions, { console, exit }: Comm
       console.out(JSON.stringify({ ...point, at: new Date(atMs).toISOString() }))
     return
   }
-  const trackers = await trackersOf(store, run, options)
+  const trackers = trackersOf(asked ?? (await createRecipeReader(store)(run)), recipe ?? `of ${run}`)
   const { sendTo } = await import('../../activities/trackers/send-metrics.ts')
   const outcomes = await untilInterrupted((signal) =>
     sendTo(trackers, tracked, { store, env: process.env, isDry, signal }),
@@ -72,15 +73,13 @@ async function track(run: string, options: TrackOptions, { console, exit }: Comm
   if (outcomes.some(({ problem }) => problem !== null)) exit(EXIT.infra)
 }
 
-async function trackersOf(store: ArtifactStore, run: string, { recipe }: TrackOptions): Promise<TrackerRecipe[]> {
-  const read =
-    recipe === undefined ? await createRecipeReader(store)(run) : (await readRecipeArgument({ recipe })).loaded.recipe
+function trackersOf(read: Recipe, which: string): TrackerRecipe[] {
   // Recipes that an older version stored know no trackers.
   const trackers = (read.trackers as TrackerRecipe[] | undefined) ?? []
   if (trackers.length > 0) return trackers
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected trackers in the recipe${recipe === undefined ? ` of ${run}` : ` ${recipe}`}, got none: name a recipe that has some with --recipe, or print the metrics with --points`,
+    message: `Expected trackers in the recipe ${which}, got none: name a recipe that has some with --recipe, or print the metrics with --points`,
   })
 }
 

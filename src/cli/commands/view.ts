@@ -1,8 +1,8 @@
-import { stat } from 'node:fs/promises'
 import { basename, dirname, join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { isDirectory } from '../../platform/files.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { unknownRun } from '../../activities/run/run-names.ts'
 import { examples, jsonOption, port } from '../arguments/options.ts'
@@ -124,11 +124,4 @@ export async function requireRun(store: ArtifactStore, run: string): Promise<voi
   const { listRuns } = await import('../../viewer/read-run.ts')
   if ((await listRuns(store)).includes(run)) return
   throw unknownRun(store, run)
-}
-
-async function isDirectory(path: string): Promise<boolean> {
-  return stat(path).then(
-    (found) => found.isDirectory(),
-    () => false,
-  )
 }

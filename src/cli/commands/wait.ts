@@ -7,7 +7,13 @@ import { cancelReasonOfJob, readCiJob } from '../arguments/ci-job.ts'
 import { examples, interruptOption, jsonOption, withJudgeOptions } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
-import { type JudgedEnding, type JudgeOptions, prepareJudge, requireRules } from '../output/judge-evaluation.ts'
+import {
+  type JudgedEnding,
+  type JudgeFiles,
+  type JudgeOptions,
+  prepareJudge,
+  readJudgeFiles,
+} from '../output/judge-evaluation.ts'
 import { describeFailure } from '../output/print-error.ts'
 import { withConnection } from '../local-stack.ts'
 import { type Followed, followRun, type OnInterrupt } from './follow-run.ts'
@@ -33,13 +39,13 @@ export function addWait(program: Command, context: CommandContext): void {
 }
 
 async function wait(run: string, options: WaitOptions, context: CommandContext): Promise<void> {
-  requireRules(options)
+  const files = await readJudgeFiles(options)
   await withConnection(async (connection) => {
     const { workflowId, type } = await findRun({ connection, run })
     const target = { connection, workflowId }
     context.exit(
       type === 'evaluate'
-        ? await waitForEvaluation(target, options, context)
+        ? await waitForEvaluation(target, { ...options, files }, context)
         : await waitForOther(target, type, options, context),
     )
   })
@@ -50,9 +56,13 @@ interface Target {
   workflowId: string
 }
 
-async function waitForEvaluation(target: Target, options: WaitOptions, context: CommandContext): Promise<ExitCode> {
+async function waitForEvaluation(
+  target: Target,
+  { files, ...options }: WaitOptions & { files: JudgeFiles },
+  context: CommandContext,
+): Promise<ExitCode> {
   const { console } = context
-  const judge = await prepareJudge({ ...target, options, console })
+  const judge = await prepareJudge({ ...target, options, console, files })
   return judge.conclude(target.workflowId, endingOf(await follow<EvaluateResult>(target, options, context)))
 }
 

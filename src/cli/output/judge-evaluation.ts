@@ -47,21 +47,39 @@ export interface EvaluationJudge {
   conclude(workflowId: string, ending: JudgedEnding): Promise<ExitCode>
 }
 
+/** What the rules need of this machine. */
+export interface JudgeFiles {
+  /** Null where none is asked for, and where it is an evaluation of a run, which a worker reads. */
+  baseline: EvaluationRecord | null
+}
+
 /**
- * Whatever the rules need is read before anything is started, through Temporal alone: a mistake costs no run.
+ * Before the server is asked: files that cannot be read or written, and options that cannot be meant together.
  * @throws LonghaulError `Config.Invalid`, `Config.NotFound`
+ */
+export async function readJudgeFiles(options: JudgeOptions): Promise<JudgeFiles> {
+  requireRules(options)
+  const { baseline, junit, summary } = options
+  await requireWritable({ files: { '--junit': junit, '--summary': summary } })
+  return { baseline: baseline?.endsWith('.json') === true ? await readEvaluationFile(baseline) : null }
+}
+
+/**
+ * Whatever else the rules need is read before anything is started, through Temporal alone: a mistake costs no run.
+ * @throws LonghaulError `Config.NotFound`
  */
 export async function prepareJudge({
   connection,
   console,
   options,
+  files,
 }: {
   connection: LonghaulConnection
   console: Console
   options: JudgeOptions
+  files: JudgeFiles
 }): Promise<EvaluationJudge> {
-  const baseline = await readBaseline(connection, options)
-  await requireWritable({ files: { '--junit': options.junit, '--summary': options.summary } })
+  const baseline = files.baseline ?? (await readBaseline(connection, options))
   return {
     conclude: async (workflowId, ending) => {
       const judged =
@@ -75,8 +93,8 @@ export async function prepareJudge({
   }
 }
 
-/** Without anything being asked: what cannot be meant. @throws LonghaulError `Config.Invalid` */
-export function requireRules({ baseline, maxRegression, strict }: JudgeOptions): void {
+/** @throws LonghaulError `Config.Invalid` */
+function requireRules({ baseline, maxRegression, strict }: JudgeOptions): void {
   if (baseline !== undefined || (maxRegression === undefined && strict !== true)) return
   throw new LonghaulError({
     code: 'Config.Invalid',
@@ -89,7 +107,6 @@ async function readBaseline(
   { baseline }: JudgeOptions,
 ): Promise<EvaluationRecord | null> {
   if (baseline === undefined) return null
-  if (baseline.endsWith('.json')) return readEvaluationFile(baseline)
   const { evaluation } = await readEvaluation({ connection, ...splitEvaluationName(baseline) })
   return evaluation
 }
