@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
-import { access, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { access, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -294,24 +294,45 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     assert.ok(!existsSync(left), left)
   })
 
-  test('`timeout` ends the whole group, and each starter passes the signal on: what was started is taken down', async () => {
-    const home = await mkdtemp(join(folder, 'interrupted-'))
-    const begun = join(home, 'begun')
-    const file = join(folder, 'interrupted.test.mjs')
-    await writeFile(
-      file,
-      `import { writeFileSync } from 'node:fs'
-      import { test } from 'node:test'
-      test('runs', () => { writeFileSync(${JSON.stringify(begun)}, ''); return new Promise((end) => setTimeout(end, 60_000)) })`,
-    )
-    const args = [join(root, 'scripts/bootstrap.mjs'), 'test', '--no-stack', file]
-    const env = { ...process.env, TMPDIR: home }
-    const child = spawn(process.execPath, args, { cwd: root, env, detached: true, stdio: 'ignore' })
-    const ended = once(child, 'exit')
-    await eventually(() => access(begun))
-    process.kill(-(child.pid ?? 0), 'SIGTERM')
-    assert.deepEqual(await ended, [130, null])
-    assert.deepEqual(await readdir(home), ['begun'])
+  const command = [process.execPath, join(root, 'scripts/bootstrap.mjs'), 'test']
+  /**
+   * npm passes a signal on to the shell that it starts for a script. A shell that starts the script's program as a child ends by the signal
+   * and leaves that child, with test files and stack below it, behind: the scripts of package.json take the shell's place (`exec`).
+   */
+  const ENDINGS: Record<string, { starts: string[]; isGroup: boolean }> = {
+    '`timeout` ends the whole group, and each starter passes the signal on': { starts: command, isGroup: true },
+    '`kill` ends npm alone, which another program started': {
+      starts: ['nice', '-n', '1', 'npm', 'test', '--'],
+      isGroup: false,
+    },
+  }
+  for (const [title, { starts, isGroup }] of Object.entries(ENDINGS)) {
+    test(`${title}: what was started is taken down`, async () => {
+      const home = await mkdtemp(join(folder, 'interrupted-'))
+      const begun = join(home, 'begun')
+      const file = join(folder, `interrupted-${isGroup ? 'group' : 'npm'}.test.mjs`)
+      await writeFile(
+        file,
+        `import { writeFileSync } from 'node:fs'
+        import { test } from 'node:test'
+        test('runs', () => { writeFileSync(${JSON.stringify(begun)}, ''); return new Promise((end) => setTimeout(end, 60_000)) })`,
+      )
+      const [program = '', ...args] = [...starts, '--no-stack', file]
+      const env = { ...process.env, TMPDIR: home }
+      const child = spawn(program, args, { cwd: root, env, detached: true, stdio: 'ignore' })
+      const ended = once(child, 'exit')
+      await eventually(() => access(begun))
+      process.kill((isGroup ? -1 : 1) * (child.pid ?? 0), 'SIGTERM')
+      assert.deepEqual(await ended, [130, null])
+      // npm keeps what it has compiled.
+      assert.deepEqual((await readdir(home)).toSorted(), isGroup ? ['begun'] : ['begun', 'node-compile-cache'])
+    })
+  }
+
+  test('every script of package.json takes the place of the shell that npm starts for it', async () => {
+    const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { scripts: object }
+    const staying = Object.entries(scripts).filter(([, line]) => !String(line).startsWith('exec '))
+    assert.deepEqual([Object.keys(scripts).includes('test'), staying], [true, []])
   })
 
   test('nothing to test ends with 2', async () => {
