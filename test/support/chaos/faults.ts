@@ -220,12 +220,8 @@ export const FAULTS: readonly Fault[] = [
     strike: async ({ stack, visit }) => {
       const sinceMs = Date.now()
       const server = serverOf(stack, visit)
-      const verdict = { policy: { kind: 'slow', times: 6, ms: 3_000 } } as const
-      // A server is told at its own visits.
-      const isHere = visit.process === server
-      if (!isHere) stack.visits.tell(server, verdict)
-      const seen = (): boolean => wasTroubled(stack, sinceMs, 'slow', server)
-      return { ...(isHere ? { verdict } : {}), over: sleep(8_000), seen }
+      const told = tellAt(stack, visit, server, { policy: { kind: 'slow', times: 6, ms: 3_000 } })
+      return { ...told, over: sleep(8_000), seen: () => wasTroubled(stack, sinceMs, 'slow', server) }
     },
   },
   {
@@ -443,6 +439,14 @@ async function untilFelt(
   return { over, seen }
 }
 
+/** A process is told at its own visits: at this one, or at its next. */
+function tellAt(stack: ChaosStack, visit: Visit, process: ChaosProcess, verdict: Verdict): Pick<Strike, 'verdict'> {
+  // The harness itself observes a training job and reports that visit: its worker asks for what it is told.
+  if (process === visit.process && visit.phase !== 'training') return { verdict }
+  stack.visits.tell(process, verdict)
+  return {}
+}
+
 /** One worker is hurt from its next visit on. */
 async function forAWhile(
   stack: ChaosStack,
@@ -450,14 +454,11 @@ async function forAWhile(
   { hurt, healed, ms, effect }: { hurt: Verdict; healed: Verdict; ms: number; effect: 'store-slow' | 'clock-shifted' },
 ): Promise<Strike> {
   const worker = workerOf(visit)
-  // The harness itself observes a training job and reports that visit: its worker asks for what it is told.
-  const isHere = worker === visit.process && visit.phase !== 'training'
   const sinceMs = Date.now()
-  if (!isHere) stack.visits.tell(worker, hurt)
   const isEffect = (entry: AuditEntry): boolean =>
     entry.kind === effect && entry.process === worker && !(entry.kind === 'clock-shifted' && entry.ms === 0)
   return {
-    ...(isHere ? { verdict: hurt } : {}),
+    ...tellAt(stack, visit, worker, hurt),
     over: sleep(ms).then(() => stack.visits.tell(worker, healed)),
     seen: () => isNoted(stack, sinceMs, isEffect),
   }
