@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 
+import { changeEnvironment } from '../../test/support/environment.ts'
 import { type Engine, connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { startStack } from '../../test/support/start-stack.ts'
@@ -15,14 +16,10 @@ export async function findEngine(name: string): Promise<{ engine: Engine; stop: 
     if (process.env['DOCKER_HOST'] !== undefined) throw error
     const home = join(stackPaths().dataDir, '..', '..')
     const stack = await startStack({ name, home, signal: new AbortController().signal })
-    const before = Object.fromEntries(Object.keys(stack.environment).map((key) => [key, process.env[key]]))
-    Object.assign(process.env, stack.environment)
+    const restore = changeEnvironment(stack.environment)
     const stop = async (): Promise<void> => {
       await stack.stop()
-      for (const [key, value] of Object.entries(before)) {
-        if (value === undefined) delete process.env[key]
-        else process.env[key] = value
-      }
+      restore()
     }
     return { engine: await connectEngine(), stop }
   }

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { msToTs, tsToMs } from '@temporalio/common/lib/time.js'
 import { parse, stringify } from 'yaml'
+import { useEnvironment } from '../../test/support/environment.ts'
 import { longhaul } from '../../test/support/command-line.ts'
 import { eventually } from '../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../test/support/own-namespace.ts'
@@ -21,7 +22,7 @@ import {
   triggerSchedule,
 } from './index.ts'
 
-const namespaceBefore = process.env['LONGHAUL_NAMESPACE']
+useEnvironment({ after })
 let connection: LonghaulConnection
 let directory: string
 
@@ -32,8 +33,6 @@ before(async () => {
   process.env['LONGHAUL_NAMESPACE'] = connection.namespace
 })
 after(async () => {
-  if (namespaceBefore === undefined) delete process.env['LONGHAUL_NAMESPACE']
-  else process.env['LONGHAUL_NAMESPACE'] = namespaceBefore
   await connection?.close()
   await rm(directory, { recursive: true })
 })
@@ -131,12 +130,7 @@ test('a recipe that is a file is pushed, and its name stored, with overrides and
   const based = (base: string): string => stringify({ ...mini, model: { base } })
   const mine = await write('mine.yaml', `# a comment\n${based('/models/mine')}`)
   const args = ['schedule', 'create', 'mine', '--recipe', mine, '-c', 'evaluate.attempts=3', '--policy', 'base']
-  const artifactsBefore = process.env['LONGHAUL_ARTIFACTS']
-  process.env['LONGHAUL_ARTIFACTS'] = join(directory, 'artifacts')
-  t.after(() => {
-    if (artifactsBefore === undefined) delete process.env['LONGHAUL_ARTIFACTS']
-    else process.env['LONGHAUL_ARTIFACTS'] = artifactsBefore
-  })
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: join(directory, 'artifacts') })
   const pushed = pushedRecipes(createDirectoryStore({ root: join(directory, 'artifacts') }))
   assert.match((await longhaul(...args, '--dry-run')).stdout, /^would be created mine: evaluate mine-[0-9a-f]{8},/)
   assert.deepEqual(await pushed.names(), [])

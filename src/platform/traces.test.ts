@@ -1,20 +1,12 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { after, afterEach, test } from 'node:test'
+import { after, test } from 'node:test'
+import { useEnvironment } from '../../test/support/environment.ts'
 import { startOtlpReceiver } from '../../test/support/otlp-receiver.ts'
 import { noteOnSpan, runInSpan, traceHeaders, traceVariables } from './current-trace.ts'
 import { openTraces, readTraceSettings } from './traces.ts'
 
 const RATIO = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318/', OTEL_TRACES_SAMPLER: 'traceidratio' }
-const VARIABLES = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_BSP_SCHEDULE_DELAY', 'OTEL_EXPORTER_OTLP_TIMEOUT'] as const
-
-const before = Object.fromEntries(VARIABLES.map((name) => [name, process.env[name]]))
-afterEach(() => {
-  for (const name of VARIABLES) {
-    if (before[name] === undefined) delete process.env[name]
-    else process.env[name] = before[name]
-  }
-})
 
 test('traces are off until a collector is named, and off again by the variables that say so', () => {
   const on = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }
@@ -64,10 +56,10 @@ test('no package of OpenTelemetry is loaded while traces are off', () => {
   assert.equal(stdout.trim(), '{"traces":null,"loaded":[]}', stderr)
 })
 
-test('a span reaches the collector with its ids, its service and its code, and text never does', async () => {
+test('a span reaches the collector with its ids, its service and its code, and text never does', async (t) => {
   const receiver = await startOtlpReceiver()
   after(() => receiver.close())
-  process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = receiver.url
+  useEnvironment(t, { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url })
   const traces = await openTraces('sandbox', { warn: assert.fail })
   assert.ok(traces !== null)
   const parent = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
@@ -107,10 +99,10 @@ test('a span reaches the collector with its ids, its service and its code, and t
   assert.ok(!receiver.raw().includes('canary'))
 })
 
-test('a span of known ids keeps them, and the next one gets its own', async () => {
+test('a span of known ids keeps them, and the next one gets its own', async (t) => {
   const receiver = await startOtlpReceiver()
   after(() => receiver.close())
-  process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = receiver.url
+  useEnvironment(t, { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url })
   const traces = await openTraces('control', { warn: assert.fail })
   const ids = { traceId: '12'.repeat(16), spanId: '34'.repeat(8) }
   traces
@@ -124,12 +116,14 @@ test('a span of known ids keeps them, and the next one gets its own', async () =
 })
 
 for (const habit of ['hangs', 'fails'] as const) {
-  test(`a collector that ${habit} is one line, keeps no span back and is waited for at most as long as asked`, async () => {
+  test(`a collector that ${habit} is one line, keeps no span back and is waited for at most as long as asked`, async (t) => {
     const receiver = await startOtlpReceiver(habit)
     after(() => receiver.close())
-    process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = receiver.url
-    process.env['OTEL_BSP_SCHEDULE_DELAY'] = '20'
-    process.env['OTEL_EXPORTER_OTLP_TIMEOUT'] = '200'
+    useEnvironment(t, {
+      OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url,
+      OTEL_BSP_SCHEDULE_DELAY: '20',
+      OTEL_EXPORTER_OTLP_TIMEOUT: '200',
+    })
     const lines: string[] = []
     const { promise: warned, resolve } = Promise.withResolvers<void>()
     const warn = (line: string): void => {

@@ -1,19 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { findEngine } from '../../bench/support/find-engine.ts'
 
-test('an engine that was started and stopped leaves no address behind, so that the next call starts another', async () => {
-  const before = process.env['DOCKER_HOST']
-  delete process.env['DOCKER_HOST']
+test('an engine that was started and stopped leaves no address behind, so that the next call starts another', async (t) => {
+  useEnvironment(t, { DOCKER_HOST: undefined })
+  const { engine, stop } = await findEngine(`find-engine-${process.pid}`)
   try {
-    const { engine, stop } = await findEngine(`find-engine-${process.pid}`)
-    try {
-      assert.equal(String(await engine.docker.ping()), 'OK')
-    } finally {
-      await stop()
-    }
-    assert.equal(process.env['DOCKER_HOST'], undefined)
+    assert.equal(String(await engine.docker.ping()), 'OK')
   } finally {
-    if (before !== undefined) process.env['DOCKER_HOST'] = before
+    await stop()
   }
+  assert.equal(process.env['DOCKER_HOST'], undefined)
 })

@@ -4,6 +4,7 @@ import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { randomFrom } from '../../src/adapters/datasets/synthetic/compose.ts'
 import { findBlockers, type HostAnswer, type ListedHost } from '../../src/client/index.ts'
 import type { EpisodeRecord, PlacementRecord } from '../../src/contracts/episodes.types.ts'
@@ -36,6 +37,7 @@ describe('hosts', { skip: needsChaos }, () => {
   })
 
   after(() => stack?.close())
+  useEnvironment({ after })
 
   test('another machine is given the name of a host that is alive: its worker refuses to start, and the first is left alone', async () => {
     const { env } = stack.process('sandbox-b').plan

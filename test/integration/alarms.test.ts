@@ -12,6 +12,7 @@ import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Connection } from '@temporalio/client'
+import { useEnvironment } from '../support/environment.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { createSchedule, type LonghaulConnection, triggerSchedule } from '../../src/client/index.ts'
 import type { Alarm, WatchInput, WatchResult } from '../../src/contracts/alarms.types.ts'
@@ -33,7 +34,7 @@ describe('alarms', { skip: needsServer }, () => {
   let receiver: WebhookReceiver
   let worker: ChildProcess
   let log = ''
-  const namespaceBefore = process.env['LONGHAUL_NAMESPACE']
+  useEnvironment({ after })
 
   before(async () => {
     scratch = await mkdtemp(join(tmpdir(), 'longhaul-alarms-'))
@@ -66,8 +67,6 @@ describe('alarms', { skip: needsServer }, () => {
 
   after(async () => {
     worker?.kill('SIGKILL')
-    if (namespaceBefore === undefined) delete process.env['LONGHAUL_NAMESPACE']
-    else process.env['LONGHAUL_NAMESPACE'] = namespaceBefore
     await receiver?.[Symbol.asyncDispose]()
     await connection?.close()
     await rm(scratch, { recursive: true, force: true })

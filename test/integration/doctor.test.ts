@@ -12,6 +12,7 @@ import { tmpdir } from 'node:os'
 import { basename, dirname, join } from 'node:path'
 import { after, afterEach, before, beforeEach, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { changeEnvironment, withoutStack } from '../support/environment.ts'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { imageExists } from '../../src/adapters/docker/images/images.ts'
 import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-rootfs.ts'
@@ -33,6 +34,7 @@ import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 
 let home: string
 let own: NodeJS.ProcessEnv
+let restore: () => void
 
 before(async () => {
   home = await mkdtemp(join(tmpdir(), 'longhaul-doctor-'))
@@ -43,9 +45,9 @@ after(() => rm(home, { recursive: true, force: true }))
 beforeEach(async () => {
   own = { ...process.env }
   // A machine of its own: no stack, no cache, and nothing that the stack of this test run says.
-  for (const name of Object.keys(process.env)) if (/^(LONGHAUL|TEMPORAL)_/.test(name)) delete process.env[name]
   const fresh = await mkdtemp(join(home, 'machine-'))
-  Object.assign(process.env, {
+  restore = changeEnvironment({
+    ...withoutStack(),
     LONGHAUL_STACK: `doctor-${process.pid}`,
     LONGHAUL_HOME: join(fresh, 'data'),
     LONGHAUL_CACHE: join(fresh, 'cache'),
@@ -55,10 +57,7 @@ beforeEach(async () => {
   useServer(own['LONGHAUL_NAMESPACE'] ?? 'default')
 })
 
-afterEach(() => {
-  for (const name of Object.keys(process.env)) if (own[name] === undefined) delete process.env[name]
-  Object.assign(process.env, own)
-})
+afterEach(() => restore())
 
 async function examine(...args: string[]) {
   const { exitCode, stdout, stderr } = await longhaul('doctor', '--json', ...args)

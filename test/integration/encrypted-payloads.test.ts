@@ -10,6 +10,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { connect, type LonghaulConnection, startTraining } from '../../src/client/index.ts'
 import { startCodecServer } from '../../src/stack/codec-server.ts'
 import { freePort } from '../support/loopback.ts'
@@ -125,9 +126,8 @@ describe('encrypted payloads', { skip: needsServer }, () => {
     assert.ok(!readable({ history, description }).includes(CANARY), 'the canary is readable')
   })
 
-  test('the UI’s codec server decodes for its own origin and for no other', async () => {
-    const before = process.env['LONGHAUL_CODEC_KEYS']
-    process.env['LONGHAUL_CODEC_KEYS'] = keys
+  test('the UI’s codec server decodes for its own origin and for no other', async (t) => {
+    useEnvironment(t, { LONGHAUL_CODEC_KEYS: keys })
     const { url, server } = await startCodecServer({ host: '127.0.0.1', port: 0, origins: [ORIGIN], token: 'secret' })
     try {
       const { history } = await plain.client.workflowService.getWorkflowExecutionHistory({
@@ -166,21 +166,13 @@ describe('encrypted payloads', { skip: needsServer }, () => {
     } finally {
       server.closeAllConnections()
       server.close()
-      if (before === undefined) delete process.env['LONGHAUL_CODEC_KEYS']
-      else process.env['LONGHAUL_CODEC_KEYS'] = before
     }
   })
 
-  test('a codec server without keys, or open to all without a token, does not start', async () => {
+  test('a codec server without keys, or open to all without a token, does not start', async (t) => {
     const settings = { port: await freePort(), origins: [], token: null }
     await assert.rejects(startCodecServer({ ...settings, host: '127.0.0.1' }), /Expected LONGHAUL_CODEC_KEYS/)
-    const before = process.env['LONGHAUL_CODEC_KEYS']
-    process.env['LONGHAUL_CODEC_KEYS'] = keys
-    try {
-      await assert.rejects(startCodecServer({ ...settings, host: '0.0.0.0' }), /LONGHAUL_CODEC_TOKEN/)
-    } finally {
-      if (before === undefined) delete process.env['LONGHAUL_CODEC_KEYS']
-      else process.env['LONGHAUL_CODEC_KEYS'] = before
-    }
+    useEnvironment(t, { LONGHAUL_CODEC_KEYS: keys })
+    await assert.rejects(startCodecServer({ ...settings, host: '0.0.0.0' }), /LONGHAUL_CODEC_TOKEN/)
   })
 })

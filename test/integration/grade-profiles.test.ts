@@ -5,6 +5,7 @@ import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { type Graded, runGrading } from '../../src/activities/grading/run-grading.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { readLog } from '../../src/adapters/artifacts/stored-log.ts'
@@ -144,14 +145,14 @@ test('a verdict stores what it rests on', async () => {
   assert.ok(machine.endedAtMs >= machine.startedAtMs)
 })
 
-test('swebench-5: a file that no patch can carry is fetched and laid in; one that cannot be fetched is an infrastructure failure', async () => {
+test('swebench-5: a file that no patch can carry is fetched and laid in; one that cannot be fetched is an infrastructure failure', async (t) => {
   const { row } = byProfile('swebench-5')
   const server = createServer((request, response) => {
     response.statusCode = request.url === '/fee.bin' ? 200 : 404
     response.end(Buffer.from([0, 255, 7]))
   })
   const port = await listenOnLoopback(server)
-  process.env['LONGHAUL_ASSET_HOSTS'] = `127.0.0.1:${port}`
+  useEnvironment(t, { LONGHAUL_ASSET_HOSTS: `127.0.0.1:${port}` })
   try {
     const url = `http://127.0.0.1:${port}`
     const marker = ": '>>>>> Start Test Output'"
@@ -171,7 +172,6 @@ test('swebench-5: a file that no patch can carry is fetched and laid in; one tha
     // A row may name any address; the host's own networks are none of its business.
     await assert.rejects(grade(withAsset('fee.bin'), ''), { code: 'Grading.Failed' })
   } finally {
-    delete process.env['LONGHAUL_ASSET_HOSTS']
     server.close()
   }
 })

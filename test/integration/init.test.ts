@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
+import { useEnvironment } from '../support/environment.ts'
 import type { LonghaulConnection } from '../../src/client/index.ts'
 import { runGithubJob, runGitlabJob } from '../support/ci/run-job.ts'
 import { longhaul } from '../support/command-line.ts'
@@ -58,11 +59,7 @@ after(async () => {
 test('the recipe and the schedules are accepted by the commands that it names, and a dry run makes none', {
   skip: needsServer,
 }, async (t) => {
-  const before = process.env['LONGHAUL_NAMESPACE']
-  process.env['LONGHAUL_NAMESPACE'] = connection.namespace
-  t.after(() => {
-    process.env['LONGHAUL_NAMESPACE'] = before
-  })
+  useEnvironment(t, { LONGHAUL_NAMESPACE: connection.namespace })
   const checked = await longhaul('recipe', 'check', join(repository, 'rl/of-github.yaml'))
   assert.deepEqual([checked.exitCode, checked.stderr], [0, ''])
   const applied = await longhaul('schedule', 'apply', join(repository, 'rl/schedules.yaml'), '--dry-run')

@@ -7,6 +7,7 @@ import { basename, dirname, join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
+import { changeEnvironment, useEnvironment } from '../support/environment.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
@@ -38,7 +39,7 @@ const POOR = 'poor'
  */
 describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reason : false }, () => {
   const never = new AbortController().signal
-  const environmentBefore = { KUBECONFIG: process.env['KUBECONFIG'], PATH: process.env['PATH'] }
+  useEnvironment({ after })
   const umask = process.umask()
   let root = ''
   let cluster: Cluster
@@ -94,10 +95,6 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
   })
   after(async () => {
     process.umask(umask)
-    for (const [name, value] of Object.entries(environmentBefore)) {
-      if (value === undefined) delete process.env[name]
-      else process.env[name] = value
-    }
     await cluster?.close()
     await rm(root, { recursive: true, force: true })
   })
@@ -285,8 +282,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     for (const { what, change = {}, environment, says } of cases) {
       test(what, async () => {
         const job = await prepare()
-        const kept = { ...process.env }
-        Object.assign(process.env, (await environment?.()) ?? {})
+        const restore = changeEnvironment(await environment?.())
         try {
           await assert.rejects(
             runJob({ job, launcher: launcher(change), attempt: 1, signal: never }),
@@ -297,7 +293,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
             },
           )
         } finally {
-          Object.assign(process.env, { KUBECONFIG: kept['KUBECONFIG'], PATH: kept['PATH'] })
+          restore()
         }
         // The claim is withdrawn, so that the next attempt waits for no launcher.
         assert.equal((await exitReport(job.jobDirectory, 1))?.class, 'not-launched')

@@ -10,6 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { useEnvironment } from '../support/environment.ts'
 import { findAlarms } from '../../src/activities/alarms/find-alarms.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import {
@@ -33,9 +34,7 @@ import { eventually } from '../support/hang.ts'
 const WINDOW_MS = 10_000
 const DUE_EVERY_MS = 2_000
 const NAMESPACE = 'nights'
-const namesBefore = ['LONGHAUL_TEMPORAL_ADDRESS', 'LONGHAUL_NAMESPACE'].map(
-  (name) => [name, process.env[name]] as const,
-)
+useEnvironment({ after })
 
 let folder: string
 let port: number
@@ -71,10 +70,6 @@ before(async () => {
 after(async () => {
   await connection?.close()
   server?.kill('SIGKILL')
-  for (const [name, value] of namesBefore) {
-    if (value === undefined) delete process.env[name]
-    else process.env[name] = value
-  }
   await rm(folder, { recursive: true, force: true, maxRetries: 3 })
 })
 

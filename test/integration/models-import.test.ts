@@ -4,6 +4,7 @@ import { cp, mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import { readImportedChatFormat } from '../../src/adapters/trainer-job/job/policy-facts.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
@@ -42,7 +43,7 @@ describe('longhaul models import', { skip: withoutPython }, () => {
     assert.deepEqual([again.exitCode, /never overwrites/.test(again.stderr)], [1, true])
   })
 
-  test('a model of the hub is pinned and recorded; a failure on the way leaves nothing', async () => {
+  test('a model of the hub is pinned and recorded; a failure on the way leaves nothing', async (t) => {
     const names = (await readdir(model)).filter((name) => name !== '.')
     const files = Object.fromEntries(
       await Promise.all(names.map(async (name) => [name, new Uint8Array(await readFile(join(model, name)))] as const)),
@@ -56,7 +57,7 @@ describe('longhaul models import', { skip: withoutPython }, () => {
     })
     const here = await mkdtemp(join(root, 'hub-'))
     const output = join(here, 'made')
-    process.env['TEST_HUB_TOKEN'] = 't'
+    useEnvironment(t, { TEST_HUB_TOKEN: 't' })
     const of = (...more: string[]) =>
       longhaul(
         'models',

@@ -10,6 +10,7 @@ import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { createServer as createSecureServer } from 'node:https'
 import { promisify } from 'node:util'
+import { useEnvironment } from '../support/environment.ts'
 import { checkBucket, createS3Store } from '../../src/adapters/artifacts/s3/s3-store.ts'
 import { createObjects, PART_BYTES } from '../../src/adapters/artifacts/s3/s3-objects.ts'
 import { createS3Requests } from '../../src/adapters/artifacts/s3/s3-requests.ts'
@@ -425,21 +426,16 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     await refused({ url: proxy.url }, /clock of this machine/)
   })
 
-  test('longhaul doctor tries it with the credentials of this machine', async () => {
+  test('longhaul doctor tries it with the credentials of this machine', async (t) => {
     const check = WORK_CHECKS.find(({ name }) => name === 'store')
     const ask = (artifactsDir: string) => check?.run({ ...stackPaths(), artifactsDir })
-    const before = { ...process.env }
-    try {
-      Object.assign(process.env, server.environment)
-      assert.deepEqual(await ask('s3://records/doctor'), { level: 'ok', value: 's3://records/doctor', fix: '' })
-      process.env['AWS_SECRET_ACCESS_KEY'] = 'another secret'
-      const finding = await ask('s3://records/other')
-      assert.equal(finding?.level, 'fail')
-      assert.match(finding?.value ?? '', /^s3:\/\/records\/other: Config\.Invalid: .*accept the credentials/)
-      assert.doesNotMatch(finding?.value ?? '', /another secret/)
-    } finally {
-      process.env = before
-    }
+    useEnvironment(t, server.environment)
+    assert.deepEqual(await ask('s3://records/doctor'), { level: 'ok', value: 's3://records/doctor', fix: '' })
+    process.env['AWS_SECRET_ACCESS_KEY'] = 'another secret'
+    const finding = await ask('s3://records/other')
+    assert.equal(finding?.level, 'fail')
+    assert.match(finding?.value ?? '', /^s3:\/\/records\/other: Config\.Invalid: .*accept the credentials/)
+    assert.doesNotMatch(finding?.value ?? '', /another secret/)
   })
 
   test('a server that is away is no fault of the configuration', async () => {

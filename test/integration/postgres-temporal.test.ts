@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { promisify } from 'node:util'
+import { changeEnvironment, withoutStack } from '../support/environment.ts'
 import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { connect, createSchedule, type LonghaulConnection, startEvaluation } from '../../src/client/index.ts'
@@ -56,18 +57,7 @@ const context = { signal: new AbortController().signal, log: () => undefined }
 
 /** A stack of the test's own beside the one that the tests share: it sees the engine of that one, where there is one, and nothing else. */
 function leaveSharedStack(): () => void {
-  const kept = { ...process.env }
-  const { DOCKER_HOST } = process.env
-  for (const variable of Object.keys(process.env)) {
-    if (/^(LONGHAUL_(?!CACHE$|TEST_)|TEMPORAL_)/.test(variable)) delete process.env[variable]
-  }
-  Object.assign(process.env, {
-    LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
-    ...(DOCKER_HOST === undefined ? {} : { DOCKER_HOST }),
-  })
-  return () => {
-    process.env = kept
-  }
+  return changeEnvironment({ ...withoutStack(), LONGHAUL_POLICY_URL: 'http://127.0.0.1:9' })
 }
 
 describe('Temporal on PostgreSQL', { skip }, () => {

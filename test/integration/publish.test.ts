@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { parse } from 'yaml'
+import { useEnvironment } from '../support/environment.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import { openArtifactStore } from '../../src/adapters/artifacts/open-store.ts'
@@ -168,9 +169,9 @@ test('a commit whose answer is lost is found', async () => {
 })
 
 describe('refused with one error, and without a commit', () => {
-  test('a wrong token, one without the right to write, none', async () => {
+  test('a wrong token, one without the right to write, none', async (t) => {
     await using hub = await startHub()
-    process.env['TEST_OTHER'] = 'hf_wrong'
+    useEnvironment(t, { TEST_OTHER: 'hf_wrong' })
     const other = ['--token-variable', 'TEST_OTHER']
     await refused(publish(hub, policy.version, ...other), /refuses the token in TEST_OTHER: put one that is valid/)
     process.env['TEST_OTHER'] = 'hf_reader'
@@ -283,13 +284,12 @@ describe('refused with one error, and without a commit', () => {
 })
 
 describe('a policy in a bucket', { skip: 'reason' in server ? server.reason : false }, () => {
-  test('its weights are brought and checked like those of a directory', async () => {
+  test('its weights are brought and checked like those of a directory', async (t) => {
     if ('reason' in server) return
     const s3 = await startS3Server(server.program)
-    const before = { ...process.env }
     const location = `s3://${s3.bucket}/published`
     const weights = { directory: join(own.root, 'weights'), isShared: true, limitBytes: 2 ** 40 }
-    Object.assign(process.env, s3.environment)
+    useEnvironment(t, s3.environment)
     try {
       const store = await openArtifactStore({ location, check: false, weights })
       const made = await storePublishable({ store, model: join(own.root, 'model'), run: 'run-bucket' })
@@ -301,10 +301,6 @@ describe('a policy in a bucket', { skip: 'reason' in server ? server.reason : fa
       assert.match(card, /\| run \| run-bucket \|/)
       assert.equal((await published(hub, made.policy.version)).changed, false)
     } finally {
-      for (const name of [...Object.keys(s3.environment), 'LONGHAUL_ARTIFACTS', 'LONGHAUL_WEIGHTS']) {
-        if (before[name] === undefined) delete process.env[name]
-        else process.env[name] = before[name]
-      }
       await s3.close()
     }
   })

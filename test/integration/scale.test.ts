@@ -4,6 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { HANG_MS } from '../support/hang.ts'
 import { type PlayScaleInput, playScale, startScaleStack } from '../support/scale/play-scale.ts'
 import type { RunningStack } from '../support/start-stack.ts'
@@ -20,6 +21,7 @@ describe('many live episodes', () => {
     await stack.stop()
     await rm(folder, { recursive: true, force: true })
   })
+  useEnvironment({ after })
 
   test('one host plays all sandboxes that it holds at once: none waits for another one’s step', async () => {
     const { audit, counts } = await play({ run: 'together', tasks: 11, groupSize: 10, turns: 2 }, { together: 110 })

@@ -10,6 +10,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import {
   connect,
   createSchedule,
@@ -153,7 +154,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     })
   }
 
-  test('a worker polls through it, and the set-up of the namespace asks through it', async () => {
+  test('a worker polls through it, and the set-up of the namespace asks through it', async (t) => {
     const env = workerEnvironment(byProfile())
     const { child, said } = startWorker(env, 'artifacts')
     try {
@@ -171,15 +172,9 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
       await stop(child)
     }
     assert.deepEqual([...gate.authorizations], [`Bearer ${API_KEY}`])
-    const before = { ...process.env }
-    Object.assign(process.env, byProfile())
-    try {
-      const facts = await inspectNamespace({ address: gate.address, namespace })
-      assert.match(facts.serverVersion, /^\d+\./)
-    } finally {
-      for (const name of Object.keys(process.env)) if (!(name in before)) delete process.env[name]
-      Object.assign(process.env, before)
-    }
+    useEnvironment(t, byProfile())
+    const facts = await inspectNamespace({ address: gate.address, namespace })
+    assert.match(facts.serverVersion, /^\d+\./)
   })
 
   test('keys and certificates go to no other address than the one they were stated for', async () => {

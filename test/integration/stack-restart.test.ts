@@ -7,6 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { useEnvironment, withoutStack } from '../support/environment.ts'
 import { LABELS } from '../../src/adapters/docker/container/labels.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { isStatus } from '../../src/adapters/docker/engine/engine-errors.ts'
@@ -20,17 +21,13 @@ import { startStack } from '../support/start-stack.ts'
 
 test('all processes of a stack are killed: up leaves the sandboxes to the next workers, down removes them', {
   skip: needsStack,
-}, async () => {
+}, async (t) => {
   const world = await attachWorld()
   const { engine } = world
   const home = mkdtempSync(join(tmpdir(), 'longhaul-restart-'))
   const name = `restart-${process.pid}`
-  const kept = { ...process.env }
   // A server of its own, so that its worker takes no sandbox of the stack that the tests share.
-  for (const variable of Object.keys(process.env)) {
-    if (/^(LONGHAUL_(?!CACHE$)|TEMPORAL_)/.test(variable)) delete process.env[variable]
-  }
-  Object.assign(process.env, { DOCKER_HOST: engine.host, LONGHAUL_POLICY_URL: 'http://127.0.0.1:9' })
+  useEnvironment(t, { ...withoutStack(), DOCKER_HOST: engine.host, LONGHAUL_POLICY_URL: 'http://127.0.0.1:9' })
   const start = () => startStack({ name, home, roles: ['sandbox'], policyServer: false, quiet: true })
   try {
     const stack = await start()
@@ -64,7 +61,6 @@ test('all processes of a stack are killed: up leaves the sandboxes to the next w
     assert.equal(await isThere(), false, 'down removes it')
   } finally {
     await down({ name, home })
-    process.env = kept
     await world.close()
     rmSync(home, { recursive: true, force: true })
   }

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { choosePython, listHostPythons } from '../../src/adapters/task-images/host-pythons.ts'
@@ -25,7 +26,7 @@ let base: string
 let python: HostPython
 let index: PackageIndex
 const made: string[] = []
-const kept = { ...process.env }
+useEnvironment({ after })
 
 /** Why nothing can be built here: a Python that a container runs is the host's to offer. */
 const pythons = await listHostPythons()
@@ -113,7 +114,6 @@ before(async () => {
 })
 
 after(async () => {
-  process.env = kept
   for (const image of made)
     await engine.docker
       .getImage(image)
@@ -280,12 +280,11 @@ test('a disk that is full is named as such, with its stage and what frees it', {
 
 test('a full disk of this host’s temporary files is named with the directory', {
   skip: skip === false && process.getuid?.() !== 0 ? 'needs root: mounts a file system' : skip,
-}, async () => {
+}, async (t) => {
   const small = join(folder, 'small')
   mkdirSync(small)
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'longhaul-test', small])
-  const before = process.env['TMPDIR']
-  process.env['TMPDIR'] = small
+  useEnvironment(t, { TMPDIR: small })
   try {
     // An installation of its own: an image that an earlier test built would be found.
     const config = { ...(row['install_config'] as object), install: 'true # small' }
@@ -293,8 +292,6 @@ test('a full disk of this host’s temporary files is named with the directory',
     assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
     assert.match(image.message ?? '', new RegExp(`temporary files is full: [^]*Free space in ${small}, .*TMPDIR`))
   } finally {
-    if (before === undefined) delete process.env['TMPDIR']
-    else process.env['TMPDIR'] = before
     execFileSync('umount', ['-l', small])
   }
 })

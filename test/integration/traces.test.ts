@@ -9,6 +9,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
+import { changeEnvironment } from '../support/environment.ts'
 import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { connect, startEvaluation } from '../../src/client/index.ts'
 import { parseTraceparent } from '../../src/contracts/trace-context.ts'
@@ -85,7 +86,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
 
   const playEvaluation = async (input: { namespace: string; endpoint: string; tasks: number }): Promise<void> => {
     const { namespace, endpoint, tasks } = input
-    process.env['OTEL_EXPORTER_OTLP_ENDPOINT'] = endpoint
+    const restore = changeEnvironment({ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint })
     const connection = await connect({ namespace })
     try {
       const handle = await startEvaluation({
@@ -106,7 +107,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
       await connection.client.workflow.getHandle(workflowId).cancel()
     } finally {
       await connection.close()
-      delete process.env['OTEL_EXPORTER_OTLP_ENDPOINT']
+      restore()
     }
   }
 

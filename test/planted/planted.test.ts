@@ -6,6 +6,7 @@ import assert from 'node:assert/strict'
 import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import { after, describe, test } from 'node:test'
+import { useEnvironment } from '../support/environment.ts'
 import { type Edit, plantTree } from '../support/planted/planted-tree.ts'
 import { hear, hearAll, type Testimony } from '../support/planted/witness.ts'
 import { createWarmPython } from '../support/warm-process.ts'
@@ -13,8 +14,7 @@ import { PLANTS } from './plants.ts'
 
 const root = join(import.meta.dirname, '../..')
 // The stack's bundle is made of the original's workflows; Python's caches would lie beside files that the copies share.
-delete process.env['LONGHAUL_BUNDLE']
-process.env['PYTHONDONTWRITEBYTECODE'] = '1'
+useEnvironment({ after }, { LONGHAUL_BUNDLE: undefined, PYTHONDONTWRITEBYTECODE: '1' })
 const running = new AbortController()
 const python = createWarmPython(process.env['LONGHAUL_PYTHON'] ?? '')
 const honest = new Map<string, Promise<Map<string, Testimony>>>()

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { changeEnvironment } from './environment.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { runCli } from '../../src/cli/run-cli.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
@@ -31,16 +32,12 @@ export async function longhaul(...args: string[]): Promise<Answer> {
 export async function useOwnStore(): Promise<{ root: string; store: ArtifactStore; close(): Promise<void> }> {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-store-'))
   const mine = { LONGHAUL_ARTIFACTS: join(root, 'store'), LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' }
-  const before = Object.keys(mine).map((name) => [name, process.env[name]] as const)
-  Object.assign(process.env, mine)
+  const restore = changeEnvironment(mine)
   return {
     root,
     store: createDirectoryStore({ root: mine.LONGHAUL_ARTIFACTS }),
     close: async () => {
-      for (const [name, value] of before) {
-        if (value === undefined) delete process.env[name]
-        else process.env[name] = value
-      }
+      restore()
       await rm(root, { recursive: true, force: true })
     },
   }

@@ -1,4 +1,6 @@
 import assert from 'node:assert/strict'
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { test } from 'node:test'
 import { changeEnvironment, useEnvironment, withoutStack } from './environment.ts'
 
@@ -27,4 +29,27 @@ test('without a stack: what names one is removed, the cache and the runner’s o
   const removed = Object.keys(withoutStack())
   assert.ok(removed.includes('LONGHAUL_HOME') && removed.includes('TEMPORAL_PROFILE'))
   assert.ok(!removed.includes('LONGHAUL_CACHE') && !removed.includes('LONGHAUL_TEST_SHARED'))
+})
+
+/** Of these alone what they set stays: the runner makes the environment of the test files that it starts. */
+const RUNNER = ['test/run.ts', 'test/support/runner/trainer-test-packages.ts', 'test/support/environment.ts']
+const SETS = /process\.env(?:\[[^\]\n]+\])? = |delete process\.env|Object\.assign\(process\.env/
+
+test('what sets a variable in a test restores it by this file, also where the test fails', () => {
+  const root = join(import.meta.dirname, '../..')
+  const files = ['src', 'test'].flatMap((folder) =>
+    readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((name) => `${folder}/${name}`),
+  )
+  const setting = files.filter(
+    (file) =>
+      (file.endsWith('.test.ts') || /^test\/.*\.ts$/.test(file)) &&
+      !RUNNER.includes(file) &&
+      SETS.test(readFileSync(join(root, file), 'utf8')),
+  )
+  assert.ok(setting.length > 5, `only ${setting.length} files set variables: what is looked for is spelled otherwise`)
+  const byHand = setting.filter((file) => {
+    const text = readFileSync(join(root, file), 'utf8')
+    return !/import \{[^}]*\b(?:use|change)Environment\b/.test(text) || /process\.env = /.test(text)
+  })
+  assert.deepEqual(byHand, [])
 })

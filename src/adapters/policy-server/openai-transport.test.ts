@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type RequestListener } from 'node:h
 import { createServer as createSocketServer } from 'node:net'
 import { type TestContext, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { listenOnLoopback } from '../../../test/support/loopback.ts'
 import { readWorkerEnvironment } from '../../workers/worker-environment.ts'
 import { createTransport, type HttpAsk, type TransportOptions } from './openai-transport.ts'
@@ -30,20 +31,8 @@ function ask(url: string, changes: Partial<HttpAsk> = {}, options: Partial<Trans
   return transport({ path: '/v1/models', headers: {}, timeoutMs: 3_000, signal: never, ...changes })
 }
 
-/** Sets variables of this process for one test. */
-function setVariables(t: TestContext, variables: Record<string, string>): void {
-  const before = { ...process.env }
-  Object.assign(process.env, variables)
-  t.after(() => {
-    for (const name of Object.keys(variables)) {
-      if (before[name] === undefined) delete process.env[name]
-      else process.env[name] = before[name]
-    }
-  })
-}
-
 test('variables that are meant for other programs change neither address nor headers, and nothing is logged', async (t) => {
-  setVariables(t, {
+  useEnvironment(t, {
     OPENAI_API_KEY: 'sk-of-another-program',
     OPENAI_ADMIN_KEY: 'sk-admin',
     OPENAI_ORG_ID: 'org-1',
@@ -67,7 +56,7 @@ test('variables that are meant for other programs change neither address nor hea
 })
 
 test('OPENAI_CUSTOM_HEADERS is refused where a worker starts and where a server is asked, without its value', (t) => {
-  setVariables(t, { OPENAI_CUSTOM_HEADERS: 'x-secret: 42' })
+  useEnvironment(t, { OPENAI_CUSTOM_HEADERS: 'x-secret: 42' })
   for (const start of [
     () => readWorkerEnvironment({ OPENAI_CUSTOM_HEADERS: 'x-secret: 42' }),
     () => createTransport({ base: new URL('http://127.0.0.1:9') }),
@@ -205,7 +194,7 @@ test('a query of the path arrives as it is', async (t) => {
 test('a proxy of the environment is used for other machines, never for this one', async (t) => {
   const proxy = await serve(t, (_request, response) => response.end('"from the proxy"'))
   const { url, port } = await serve(t, (_request, response) => response.end('"from the server"'))
-  setVariables(t, { HTTP_PROXY: proxy.url, http_proxy: proxy.url, NO_PROXY: '', no_proxy: '' })
+  useEnvironment(t, { HTTP_PROXY: proxy.url, http_proxy: proxy.url, NO_PROXY: '', no_proxy: '' })
   assert.deepEqual(await ask(url), { text: '"from the server"' })
   assert.deepEqual(await ask(`http://localhost:${port}`), { text: '"from the server"' })
   assert.deepEqual(await ask('http://policy.example:8000'), { text: '"from the proxy"' })
@@ -214,7 +203,7 @@ test('a proxy of the environment is used for other machines, never for this one'
 
 test('a proxy that is no address is refused without its password', (t) => {
   for (const proxy of ['proxy:3128', 'http://', 'me:secret@proxy:3128']) {
-    setVariables(t, { HTTP_PROXY: proxy, http_proxy: proxy })
+    useEnvironment(t, { HTTP_PROXY: proxy, http_proxy: proxy })
     assert.throws(
       () => createTransport({ base: new URL('http://policy.example') }),
       (error: Error) => {

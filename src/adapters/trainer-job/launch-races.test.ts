@@ -9,6 +9,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, beforeEach, test } from 'node:test'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { type FakeCluster, startFakeCluster, until } from '../../../test/support/fake-cluster.ts'
 import { exampleAttempt, exampleOptions } from '../../../test/support/launcher-examples.ts'
 import { claimFence } from './job/attempt-files.ts'
@@ -21,10 +22,8 @@ import { slurmScript } from './launchers/slurm-script.ts'
 
 const pathBefore = process.env['PATH']
 const root = await mkdtemp(join(tmpdir(), 'launch-races-'))
-after(async () => {
-  process.env['PATH'] = pathBefore
-  await rm(root, { recursive: true, force: true })
-})
+useEnvironment({ after })
+after(() => rm(root, { recursive: true, force: true }))
 
 let cluster: FakeCluster
 let job: PreparedJob

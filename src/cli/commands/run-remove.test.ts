@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { defineSearchAttributeKey } from '@temporalio/common'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
 import { eventually } from '../../../test/support/hang.ts'
@@ -30,7 +31,7 @@ describe('run remove', { skip: needsServer }, () => {
   let connection: LonghaulConnection
   let store: ArtifactStore
   let close: () => Promise<void>
-  const outer = { ...process.env }
+  useEnvironment({ after })
 
   before(async () => {
     connection = await connectToOwnNamespace('run-remove-test')
@@ -41,10 +42,6 @@ describe('run remove', { skip: needsServer }, () => {
     process.env['LONGHAUL_NAMESPACE'] = connection.namespace
   })
   after(async () => {
-    for (const name of ['LONGHAUL_TEMPORAL_ADDRESS', 'LONGHAUL_NAMESPACE']) {
-      if (outer[name] === undefined) delete process.env[name]
-      else process.env[name] = outer[name]
-    }
     await connection.close()
     await close()
   })

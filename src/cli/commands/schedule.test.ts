@@ -1,12 +1,13 @@
 /** `schedule create --action`, from the command line to the workflow that a real server starts. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { longhaul } from '../../../test/support/command-line.ts'
 import { eventually } from '../../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
 import type { LonghaulConnection } from '../../client/index.ts'
 
-const namespaceBefore = process.env['LONGHAUL_NAMESPACE']
+useEnvironment({ after })
 let connection: LonghaulConnection | null = null
 
 before(async () => {
@@ -15,8 +16,6 @@ before(async () => {
   process.env['LONGHAUL_NAMESPACE'] = connection.namespace
 })
 after(async () => {
-  if (namespaceBefore === undefined) delete process.env['LONGHAUL_NAMESPACE']
-  else process.env['LONGHAUL_NAMESPACE'] = namespaceBefore
   await connection?.close()
 })
 

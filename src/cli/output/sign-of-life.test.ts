@@ -7,6 +7,7 @@ import { join } from 'node:path'
 import { setImmediate as turn } from 'node:timers/promises'
 import { test, type TestContext } from 'node:test'
 import { Command, type Argument, type Option } from 'commander'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { createFakeClock } from '../../../test/support/fake-clock.ts'
 import { listenOnLoopback } from '../../../test/support/loopback.ts'
 import { createProgram } from '../program.ts'
@@ -164,19 +165,14 @@ test('longhaul compare against a bucket that answers slowly says what it waits f
     server.closeAllConnections()
     server.close()
   })
-  const mine = {
+  useEnvironment(t, {
     LONGHAUL_ARTIFACTS: 's3://records/slow',
     LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1',
     AWS_ENDPOINT_URL_S3: `http://127.0.0.1:${await listenOnLoopback(server)}`,
     AWS_ACCESS_KEY_ID: 'key',
     AWS_SECRET_ACCESS_KEY: 'secret',
     AWS_REGION: 'us-east-1',
-  }
-  const before = { ...process.env }
-  t.after(() => {
-    process.env = before
   })
-  process.env = { ...before, ...mine }
   const ended = runCli({ args: ['compare', 'a:base', 'b:base'], console, clock })
   await asked.promise
   clock.pass(30_000)

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { type Attempt, makeEvaluation, makeFacts } from '../../../test/support/evaluation-records.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { checkComparability, gradedShare } from './comparability.ts'
@@ -169,8 +170,8 @@ test('money is compared per task in one currency only, and not at all without pr
   assert.equal(compareEvaluations({ before: plain, after: dear, isSameCurrency: true }).effort.cost, null)
 })
 
-test('a date that names no zone is UTC, on every machine: the cut-off does not move with the clock of the reader', () => {
-  const zone = process.env['TZ']
+test('a date that names no zone is UTC, on every machine: the cut-off does not move with the clock of the reader', (t) => {
+  useEnvironment(t)
   const sides = (TZ: string): (number | undefined)[] => {
     process.env['TZ'] = TZ
     const tasks = ['2024-12-31 23:59:59', '2025-01-01 00:00:00', '2025-01-01T01:00:00+02:00', 'around 2024'].map(
@@ -179,13 +180,8 @@ test('a date that names no zone is UTC, on every machine: the cut-off does not m
     const { before, after, unknown } = splitByCutoff({ tasks, cutoff: '2025-01-01' })
     return [before?.tasks, after?.tasks, unknown?.tasks]
   }
-  try {
-    assert.deepEqual(sides('Pacific/Auckland'), [2, 1, 1])
-    assert.deepEqual(sides('America/Los_Angeles'), [2, 1, 1])
-  } finally {
-    if (zone === undefined) delete process.env['TZ']
-    else process.env['TZ'] = zone
-  }
+  assert.deepEqual(sides('Pacific/Auckland'), [2, 1, 1])
+  assert.deepEqual(sides('America/Los_Angeles'), [2, 1, 1])
 })
 
 test('one attempt on one side only: no McNemar, whichever side it is', () => {

@@ -8,6 +8,7 @@ import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 
+import { useEnvironment } from '../../support/environment.ts'
 import { evictImages } from '../../../src/adapters/docker/images/evict-images.ts'
 import { createImageKeeper } from '../../../src/adapters/docker/images/image-keeper.ts'
 import { scrubbedImage } from '../../../src/adapters/docker/images/scrubbed-image.ts'
@@ -28,10 +29,8 @@ before(async () => {
   world = await createAttackWorld('leaks')
 })
 
-after(async () => {
-  for (const name of SECRETS) delete process.env[name]
-  await world.dispose()
-})
+useEnvironment({ after })
+after(() => world.dispose())
 
 test('the image as it came holds the repair in its history: without the scrub the attacks below would succeed', () => {
   const { tar, secrets } = world.repository

@@ -1,3 +1,4 @@
+import { changeEnvironment } from '../environment.ts'
 import { startStack } from '../start-stack.ts'
 import { type PipelineWorld, worldOf } from '../pipeline-world.ts'
 import { startObedientPolicyServer } from './obedient-policy-server.ts'
@@ -12,8 +13,7 @@ export async function withLeakStack<T>(
   work: (world: LeakWorld) => Promise<T>,
 ): Promise<T> {
   const policy = await startObedientPolicyServer()
-  const { LONGHAUL_POLICY_URL: before } = process.env
-  process.env['LONGHAUL_POLICY_URL'] = policy.url
+  const restore = changeEnvironment({ LONGHAUL_POLICY_URL: policy.url })
   try {
     const stack = await startStack({ name, home, roles: ['control'], policyServer: false, quiet: true, signal })
     try {
@@ -28,8 +28,7 @@ export async function withLeakStack<T>(
       await stack.stop()
     }
   } finally {
-    if (before === undefined) delete process.env['LONGHAUL_POLICY_URL']
-    else process.env['LONGHAUL_POLICY_URL'] = before
+    restore()
     await policy.close()
   }
 }

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type Client } from '@temporalio/client'
 import { NativeConnection, Worker } from '@temporalio/worker'
+import { changeEnvironment, withoutStack } from '../environment.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import { connect } from '../../../src/client/index.ts'
 import { QUEUES, workflowIds } from '../../../src/contracts/workflow-ids.ts'
@@ -55,10 +56,7 @@ const LOOK_EVERY_MS = 1_000
  * workers would take the work.
  */
 export function startScaleStack(input: { home: string; temporal?: 'postgres' }): Promise<RunningStack> {
-  for (const variable of Object.keys(process.env)) {
-    if (/^(LONGHAUL_(?!CACHE$)|TEMPORAL_)/.test(variable)) delete process.env[variable]
-  }
-  process.env['LONGHAUL_POLICY_URL'] = NO_SERVER
+  changeEnvironment({ ...withoutStack(), LONGHAUL_POLICY_URL: NO_SERVER })
   const roles = ['control'] as const
   return startStack({ name: `scale-${process.pid}`, roles, policyServer: false, quiet: true, ...input })
 }

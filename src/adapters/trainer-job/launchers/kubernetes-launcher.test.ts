@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { readFile, writeFile } from 'node:fs/promises'
 import { after, afterEach, beforeEach, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { useEnvironment } from '../../../../test/support/environment.ts'
 import {
   type KubernetesApi,
   type KubernetesObject,
@@ -21,7 +22,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   const second = { ...first, fence: 2 }
   const third = { ...first, fence: 3 }
   const name = kubernetesName(first)
-  const configBefore = process.env['KUBECONFIG']
+  useEnvironment({ after })
   let api: KubernetesApi
 
   beforeEach(async () => {
@@ -29,10 +30,6 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     process.env['KUBECONFIG'] = api.config
   })
   afterEach(() => api.close())
-  after(() => {
-    if (configBefore === undefined) delete process.env['KUBECONFIG']
-    else process.env['KUBECONFIG'] = configBefore
-  })
 
   test('an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence', async () => {
     assert.deepEqual(await launcher.look(first), { kind: 'absent', how: 'unknown to Kubernetes' })

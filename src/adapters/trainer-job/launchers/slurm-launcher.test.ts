@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { useEnvironment } from '../../../../test/support/environment.ts'
 import { python, pythonEnvironment, withoutPython } from '../../../../test/support/python.ts'
 import { findSlurm, type Slurm, startSlurm } from '../../../../test/support/slurm.ts'
 import { LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
@@ -19,7 +20,6 @@ const skip = withoutPython !== false ? withoutPython : 'missing' in slurmHere ? 
 /** The real scheduler on one node, the real trainer in its jobs. */
 describe('slurm launcher', { skip }, () => {
   const never = new AbortController().signal
-  const environmentBefore = { ...process.env }
   const launcher = createSlurmLauncher({
     options: null,
     command: { python: python ?? '', env: { PYTHONPATH: pythonEnvironment.PYTHONPATH } },
@@ -42,13 +42,9 @@ describe('slurm launcher', { skip }, () => {
   })
   after(async () => {
     await slurm?.stop()
-    for (const name of Object.keys(slurm?.environment ?? {})) {
-      const old = environmentBefore[name]
-      if (old === undefined) delete process.env[name]
-      else process.env[name] = old
-    }
     await rm(root, { recursive: true, force: true })
   })
+  useEnvironment({ after })
 
   test('two launchers at once: one batch job trains, both get its policy', async () => {
     const job = await prepare('twice', 2)
