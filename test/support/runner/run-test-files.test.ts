@@ -317,7 +317,7 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
         import { test } from 'node:test'
         test('runs', () => { writeFileSync(${JSON.stringify(begun)}, ''); return new Promise((end) => setTimeout(end, 60_000)) })`,
       )
-      const [program = '', ...args] = [...starts, '--no-stack', file]
+      const [program, ...args] = [...starts, '--no-stack', file]
       const env = { ...process.env, TMPDIR: home }
       const child = spawn(program, args, { cwd: root, env, detached: true, stdio: 'ignore' })
       const ended = once(child, 'exit')
