@@ -479,8 +479,11 @@ test('arguments and files are refused before a server, an engine or a Python is 
     DOCKER_HOST: 'tcp://127.0.0.1:1',
     LONGHAUL_PYTHON: join(home, 'no-python'),
   })
-  const [absent, bad, rows, out] = ['absent.json', 'bad.json', 'rows.jsonl', 'out'].map((name) => join(home, name))
+  const [absent, bad, empty, rows, out] = ['absent.json', 'bad.json', 'empty.json', 'rows.jsonl', 'out'].map((name) =>
+    join(home, name),
+  )
   await writeFile(bad ?? '', '{bad')
+  await writeFile(empty ?? '', '[]')
   await writeFile(rows ?? '', (await longhaul('tasks', 'synthesize', '--count', '1')).stdout)
   const noFile = /there is no such file/
   const notJson = /Expected JSON/
@@ -498,6 +501,7 @@ test('arguments and files are refused before a server, an engine or a Python is 
     [['grade', bad, '--suite', 'mini:heldOut'], notJson],
     [['regrade', '../x'], /Expected run to be 1 to 100 letters/],
     [['images', 'build', absent], noFile],
+    [['images', 'build', empty], /Expected at least one row of a task in /],
     [['images', 'build', rows, '--repos', absent], /Expected --repos to be a directory or an address/],
     [['models', 'import', './absent', '--output', out], /Expected a model directory or a \.gguf file at .*absent/],
     [['models', 'import', bad, '--output', out], /Expected a model directory or a \.gguf file.*bad\.json/],

@@ -8,7 +8,7 @@ import { hasParser } from '../../grading/log-profiles.ts'
 import { metaOf } from './check-rows.ts'
 import { normalizeRow } from './normalize-row.ts'
 import type { PublishedSource, PublishedSuite, SuitePlaces } from './published-suite.ts'
-import { readRows, readRowsFile } from './read-source.ts'
+import { readRowsFile, readTaskRows } from './read-source.ts'
 import { synthesizeSuite } from './synthetic/synthesize.ts'
 import { readFile } from 'node:fs/promises'
 
@@ -84,13 +84,7 @@ async function loadRows(
 ): Promise<Task[]> {
   const { fromRows, fromRuns } = recipeFilters(filters)
   await requireFiltered({ path, filters: fromRuns })
-  const rows = await readRows(path)
-  if (rows.length === 0) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Expected at least one row of a task in ${path}, got none`,
-    })
-  }
+  const rows = await readTaskRows(path)
   const wanted = fromRows.length === 0 ? rows.slice(0, limit ?? rows.length) : rows
   const read = wanted.map(({ row, label }) => ({ task: normalizeRow(row, { label }), meta: metaOf(row), label }))
   requireDistinct(path, read)

@@ -143,7 +143,17 @@ export async function readRows(path: string, what = ROWS): Promise<LabelledRow[]
   return rows
 }
 
-/** The same, keeping lines that are not JSON in their position. */
+/** The same for a suite, which has a task. @throws LonghaulError `Config.Invalid` for a file without a row */
+export async function readTaskRows(path: string): Promise<LabelledRow[]> {
+  const rows = await readRows(path)
+  if (rows.length > 0) return rows
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected at least one row of a task in ${path}, got none`,
+  })
+}
+
+/** As `readRows`, with each line that is no JSON in its place among the rows. */
 async function scanRows(path: string, what = ROWS): Promise<LabelledRow[]> {
   const text = (await readText(path, what)).replace(/^\uFEFF/, '')
   if (text.trimStart().startsWith('[')) return readArray(path, text)

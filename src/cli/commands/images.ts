@@ -126,9 +126,9 @@ function formatBuilding({ ended, total, openSinceMs, last }: Building, nowMs: nu
 }
 
 async function readSuite(path: string, only: readonly string[]) {
-  const { readRows } = await import('../../adapters/datasets/read-source.ts')
+  const { readTaskRows } = await import('../../adapters/datasets/read-source.ts')
   const { normalizeRow } = await import('../../adapters/datasets/normalize-row.ts')
-  const all = (await readRows(path)).map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
+  const all = (await readTaskRows(path)).map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
   const wanted = new Set(only.flatMap((text) => text.split(',')).filter((id) => id !== ''))
   const unknown = [...wanted].filter((id) => all.every(({ task }) => task.taskId !== id))
   if (unknown.length > 0) {
