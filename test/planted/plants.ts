@@ -798,6 +798,20 @@ export const PLANTS: Plant[] = [
     ),
   },
   {
+    name: 'the ledger adds up: a run without one passes',
+    file: 'src/cli/commands/ledger.ts',
+    replace: 'if (check.ledgers > 0 || check.mismatches.length > 0) return',
+    by: 'if (check.ledgers >= 0) return',
+    seenBy: verified('a run whose first iteration is open has no ledger: refused, and nothing is said to add up'),
+  },
+  {
+    name: 'the verdicts of a grading run add up: they are derived from themselves',
+    file: 'src/activities/grading/close-grading.ts',
+    replace: 'const derived = await deriveGrading(deps, run)',
+    by: 'const derived = stored',
+    seenBy: verified('a grading run whose result says another verdict, leaves a patch out or counts otherwise: exit 2'),
+  },
+  {
     name: 'the ledger adds up: an episode in two batches passes',
     file: 'src/domain/ledger/verify-ledger.ts',
     replace: 'if (keys.length > 1) mismatches.push',
@@ -951,6 +965,16 @@ export const PLANTS: Plant[] = [
     seenBy: store(
       'an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails',
     ),
+  },
+  {
+    name: 'a store that is not there is no empty store: a reader finds no run in it',
+    file: 'src/adapters/artifacts/open-store.ts',
+    replace: 'if (mustExist) requireDirectoryStore(text)',
+    by: '',
+    seenBy: {
+      file: 'src/cli/run-cli.test.ts',
+      test: 'a store that is not there: readers refuse in one line and make nothing, a recipe is still found, only a writer makes it',
+    },
   },
   {
     name: 'a worker refuses to start with what its role cannot use: an activity finds it',
