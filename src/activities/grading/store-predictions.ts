@@ -10,7 +10,7 @@ import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 
 export interface StorePredictionsInput {
   store: ArtifactStore
-  /** A file or what was read of it, `gold`, or the hash of predictions that are stored. */
+  /** A file or its parsed content, `gold`, or the hash of stored predictions. */
   predictions: string | ReadPredictions
   suite: SuiteManifest
   /** Model of SWE-rebench-V2's entries, which name none. */
@@ -43,7 +43,7 @@ export async function storePredictions(input: StorePredictionsInput): Promise<Pr
   return set
 }
 
-/** A file is read at once, before a store is asked for anything. @throws LonghaulError `Config.Invalid`, `Config.NotFound` */
+/** Reads a file before any store is opened. @throws LonghaulError `Config.Invalid`, `Config.NotFound` */
 export async function readGiven(predictions: string, model?: string): Promise<'gold' | ReadPredictions> {
   if (predictions === 'gold') return 'gold'
   return readPredictions({ path: predictions, ...(model === undefined ? {} : { model }) })

@@ -30,10 +30,7 @@ interface DirectoryStoreOptions {
   root: string
   /** An operation without an answer fails with `Artifact.Unavailable` after this time. @default 45_000 */
   answerMs?: number
-  /**
-   * False makes nothing until something is put: an archive may be read-only, and a reader of a mistyped name is no reason for a new store.
-   * @default true
-   */
+  /** If false, nothing is created until the first put: an archive may be read-only, and reading a mistyped path creates no store. @default true */
   checksWriting?: boolean
 }
 
@@ -164,7 +161,7 @@ export function createDirectoryStore({
 async function linkNew({ temp, path, bytes }: { temp: string; path: string; bytes: Uint8Array }): Promise<boolean> {
   const file = await writeTempFile(temp, bytes).catch(async (error: unknown) => {
     if (errnoOf(error) !== 'ENOENT' && errnoOf(error) !== 'ENOTDIR') throw error
-    // Of a store that was opened to be read.
+    // A store that was opened for reading has no temporary directory yet.
     await makeDirectory(temp).catch((cause: unknown) => {
       throw asRootError(cause, dirname(temp))
     })
@@ -235,7 +232,7 @@ async function readEntries(path: string) {
   }
 }
 
-/** For a command that only reads. @throws LonghaulError `Config.NotFound`, `Artifact.Unavailable` where a folder above is closed to this user */
+/** Checks the directory for a command that only reads. @throws LonghaulError `Config.NotFound`; `Artifact.Unavailable` if this user may not enter a directory above it */
 export function requireDirectoryStore(givenRoot: string): void {
   const root = resolve(givenRoot)
   try {
@@ -245,7 +242,7 @@ export function requireDirectoryStore(givenRoot: string): void {
   }
   throw new LonghaulError({
     code: 'Config.NotFound',
-    message: `No artifact store is at ${root}: longhaul up and workers make one; set LONGHAUL_ARTIFACTS to use another store`,
+    message: `No artifact store is at ${root}: longhaul up and workers create one; set LONGHAUL_ARTIFACTS to use another store`,
   })
 }
 

@@ -10,7 +10,7 @@ export interface OpenStoreInput {
   location: string
   /** Whether write access is tested first. Workers do that; readers may lack write access. */
   check: boolean
-  /** Whether a directory that is not there is refused instead of made by the first put. @default false */
+  /** Whether an absent directory is refused; otherwise the first put creates it. @default false */
   mustExist?: boolean
   onTransientError?: (error: LonghaulError) => void
   /** Where weights of a bucket are cached; a directory store needs no cache. @default nowhere */
@@ -31,7 +31,7 @@ const UNFINISHED_MS = 24 * 60 * 60 * 1000
 const checked = new Map<string, Promise<void>>()
 
 /**
- * The store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only where there is a bucket.
+ * Opens the store that LONGHAUL_ARTIFACTS names. The S3 client is loaded only for a bucket.
  * @throws LonghaulError `Config.Invalid`, `Config.NotFound`, `Artifact.Unavailable`
  */
 export async function openArtifactStore({

@@ -143,7 +143,7 @@ export async function readRows(path: string, what = ROWS): Promise<LabelledRow[]
   return rows
 }
 
-/** The same for a suite, which has a task. @throws LonghaulError `Config.Invalid` for a file without a row */
+/** The same for a suite, which needs at least one task. @throws LonghaulError `Config.Invalid` for a file without a row */
 export async function readTaskRows(path: string): Promise<LabelledRow[]> {
   const rows = await readRows(path)
   if (rows.length > 0) return rows
@@ -153,7 +153,7 @@ export async function readTaskRows(path: string): Promise<LabelledRow[]> {
   })
 }
 
-/** As `readRows`, with each line that is no JSON in its place among the rows. */
+/** The same, keeping lines that are not JSON in their position. */
 async function scanRows(path: string, what = ROWS): Promise<LabelledRow[]> {
   const text = (await readText(path, what)).replace(/^\uFEFF/, '')
   if (text.trimStart().startsWith('[')) return readArray(path, text)
