@@ -423,6 +423,12 @@ const trainer = z.strictObject({
     .enum(['none', 'activations', 'optimizer', 'both'])
     .default('none')
     .describe('What waits on the host; activations need recompute, the optimizer a GPU'),
+  checkpoint: z
+    .strictObject({
+      everySteps: count().default(1).describe('Optimizer steps between two checkpoints of a job, at least'),
+      everyS: z.number().min(0).default(0).describe('Seconds between them, at least'),
+    })
+    .prefault({}),
   deterministic: z.boolean().default(true),
   timeoutS: positive().default(3600),
   stallS: positive().default(300).describe('No progress for this long ends the job'),

@@ -405,6 +405,8 @@ export interface TrainerRecipe {
   maxTokensPerMicro: number
   recompute: 'none' | 'full' | 'save_attention'
   offload: 'none' | 'activations' | 'optimizer' | 'both'
+  /** At least so far apart are the checkpoints that a killed job continues from. Absent in recipes stored before there was the key. */
+  checkpoint?: { everySteps: number; everyS: number }
   deterministic: boolean
   /** Needed by, and only with, the launcher of that name; slurm has defaults for all of it. */
   docker: DockerLauncherRecipe | null

@@ -111,6 +111,7 @@ const READERS: Record<string, string> = {
   'trainer.kubernetes.namespace': 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
   'trainer.{device,nodes,ranksPerNode,contextParallel,maxTokensPerMicro,recompute,offload,deterministic,timeoutS,stallS}':
     'src/adapters/trainer-job/job/job-spec.ts',
+  'trainer.checkpoint.{everySteps,everyS}': 'src/adapters/trainer-job/job/job-spec.ts',
   'trainer.exportDtype': 'src/adapters/trainer-job/job/job-config.ts',
   'trainer.alarms.onAlarm': 'src/activities/training/record-training.ts',
   'trainer.alarms.{kl,logprobGap,importanceMean,importanceStd,effectiveSamples,chi2,capped,masked,gradNorm,entropy,entropyShare,fineTuningLoss,divergedKl}':

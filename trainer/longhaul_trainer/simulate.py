@@ -126,7 +126,7 @@ def run(*, model: str, layout: Layout, layers: int | None = None, overlaps: bool
         "predicted_without_reserve_bytes": round(predicted),
         "predicted_share": round(predicted / total, 4),
         "host_bytes": sum(host),
-        "predicted_host_bytes": round(memory.host),
+        "predicted_host_bytes": round(memory.waiting),
         "collectives": {name: {"count": count, "bytes": size} for name, (count, size) in sorted(collectives.items())},
         "checkpoint_bytes": (weights + moments) * layout.ranks,
         "seconds": round(time.monotonic() - began, 1),

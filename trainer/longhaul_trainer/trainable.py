@@ -83,8 +83,8 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: 
     return scorer
 
 
-def fill_weights(model: Any, weights: WeightFiles, *, seed: int = 0) -> None:
-    """Each rank reads its own rows. Adapters that the files lack are fresh ones.
+def fill_weights(model: Any, weights: WeightFiles, *, seed: int = 0, keeps_frozen: bool = False) -> None:
+    """Each rank reads its own rows. Adapters that the files lack are fresh ones. `keeps_frozen`: frozen weights that they lack stay.
 
     Raises ValueError where names or shapes differ from the model's.
     """
@@ -93,6 +93,8 @@ def fill_weights(model: Any, weights: WeightFiles, *, seed: int = 0) -> None:
         fill_adapters(model, seed=seed)
         parameters = {name: parameter for name, parameter in parameters.items() if not is_adapter(name)}
     known = set(parameters) | ({"lm_head.weight"} if model.config.tie_word_embeddings else set())
+    if keeps_frozen:
+        parameters = {name: p for name, p in parameters.items() if p.requires_grad or name in weights.places}
     odd = sorted((set(parameters) - set(weights.places)) | (set(weights.places) - known))
     if odd:
         raise ValueError(f"Expected the weights of {model.config.model_type}, found a difference at {odd[:3]}")

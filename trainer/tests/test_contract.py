@@ -23,7 +23,7 @@ OPTIONAL = {
         f"spec.execution.{name}"
         for name in ["deterministic", "max_tokens_per_micro", "threads", "timeout_s", "grace_s", "stall_s"]
     ),
-    *(f"spec.execution.{name}" for name in ["nodes", "ranks_per_node", "cp", "ac", "offload"]),
+    *(f"spec.execution.{name}" for name in ["nodes", "ranks_per_node", "cp", "ac", "offload", "inner_every", "inner_every_s"]),
     *(
         f"config.{name}"
         for name in [
@@ -61,7 +61,7 @@ NULLABLE = {
 # A word where it is off.
 OFF_OR_NUMBER = {"config.objective.dual_clip"}
 # Read, and left to their defaults by the pipeline.
-UNWRITTEN = {"spec.execution.inner_every", "config.canary", "config.canary.positions"}
+UNWRITTEN = {"config.canary", "config.canary.positions"}
 
 
 def fields(value: Any, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

@@ -333,6 +333,62 @@ def test_inner_checkpoints_come_as_often_as_they_are_asked_for(
     assert seen == [["3", "6"]]
 
 
+@pytest.mark.parametrize(
+    ("every", "seconds", "expected"), [(1, 2.5, ["3", "6"]), (2, 2.5, ["4"]), (1, 0, ["6", "7"]), (1, 100, [])]
+)
+def test_inner_checkpoints_lie_as_many_steps_and_seconds_apart_as_they_are_asked_for(
+    tmp_path: Path,
+    policy: Path,
+    still: None,
+    monkeypatch: pytest.MonkeyPatch,
+    every: int,
+    seconds: float,
+    expected: list[str],
+) -> None:
+    """Eight steps of a second each; the newest two are kept."""
+    job = small_job(tmp_path, policy, "rft", epochs=4)
+    job.spec["execution"] |= {"inner_every": every, "inner_every_s": seconds}
+    now = [0.0]
+    monkeypatch.setattr(job_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    run_step, save_final = training.Trainer.run_step, job_module.Job._save_final
+    seen: list[list[str]] = []
+
+    def pass_a_second(self: Any, *arguments: Any) -> Any:
+        now[0] += 1
+        return run_step(self, *arguments)
+
+    def look(self: Any, *arguments: Any) -> Any:
+        inner = job.job_dir / "inner"
+        seen.append(sorted(path.name for path in inner.iterdir()) if inner.exists() else [])
+        return save_final(self, *arguments)
+
+    monkeypatch.setattr(training.Trainer, "run_step", pass_a_second)
+    monkeypatch.setattr(job_module.Job, "_save_final", look)
+    assert step(job.write(), dry_run=False) == 0
+    assert seen == [expected]
+
+
+def test_frozen_weights_are_written_at_the_end_alone_and_a_resumed_job_has_them(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapted = {"lora": {"rank": 2, "alpha": 4.0}}
+    whole, job = (small_job(tmp_path / name, policy, **adapted) for name in ("whole", "cut"))
+    assert step(whole.write(), dry_run=False) == 0
+    with monkeypatch.context() as struck:
+        struck.setenv(failpoints.VARIABLE, "TERM@after-update:1")
+        assert step(job.write(), dry_run=False) == 75
+    weights = {name for name in load_file(job.job_dir / "inner" / "1" / "state.safetensors") if "weight." in name}
+    assert weights
+    assert all("lora_" in name for name in weights)
+    assert step(job.write(fence=2), dry_run=False) == 0
+    assert [e["opt_step"] for e in job.events(2) if e["event"] == "resumed"] == [1]
+    ends = [load_file(one.checkpoint / "state.safetensors") for one in (whole, job)]
+    assert {name.removeprefix("weight.") for name in ends[1] if "weight." in name} > set(
+        load_file(policy / "model.safetensors")
+    )
+    assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
 def test_export_alone_is_made_up_for_also_without_the_job_folder(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

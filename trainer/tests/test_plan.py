@@ -97,8 +97,23 @@ def test_every_switch_moves_the_term_that_it_is_about() -> None:
     }
     for name, (layout, change) in expected.items():
         assert predict(shape, layout).peak - peak == pytest.approx(change), name
-    assert predict(shape, Layout(tokens=K64, offload="both")).host == 8 * shape.parameters + shape.layers * boundary
+    assert predict(shape, Layout(tokens=K64, offload="both")).waiting == 8 * shape.parameters + shape.layers * boundary
     assert predict(shape, Layout(tokens=K64, ranks=16, cp=4)).tokens_in_flight == 4 * K64
+
+
+def test_the_copy_that_a_checkpoint_is_written_from_counts_on_the_host() -> None:
+    shape = PUBLISHED["qwen3-4b"]
+    # Weights in fp32 and both moments, of one rank; all frozen weights and a few adapters.
+    for layout, expected in (
+        (Layout(tokens=8, ranks=4), 12 * shape.parameters / 4),
+        (Layout(tokens=8, states="bfloat16"), 8 * shape.parameters),
+        (Layout(tokens=8, lora_rank=16), 4 * shape.parameters + 12 * shape.adapter_parameters(16)),
+    ):
+        memory = predict(shape, layout)
+        assert memory.waiting == 0
+        assert memory.host == memory.copied == pytest.approx(expected)
+    hosted = predict(shape, Layout(tokens=8, offload="optimizer"))
+    assert hosted.host == pytest.approx((8 + 12) * shape.parameters)
 
 
 def test_an_update_counts_where_it_needs_more_than_the_passes() -> None:

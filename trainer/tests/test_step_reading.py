@@ -62,6 +62,7 @@ def full_spec() -> dict[str, Any]:
             "deterministic": True,
             "max_tokens_per_micro": 5,
             "inner_every": 6,
+            "inner_every_s": 90,
             "threads": 7,
             "timeout_s": 8.5,
             "stall_s": 9.5,
@@ -82,6 +83,7 @@ FULL = Execution(
     deterministic=True,
     max_tokens_per_micro=5,
     inner_every=6,
+    inner_every_s=90.0,
     threads=7,
     timeout_s=8.5,
     grace_s=10.5,
@@ -126,6 +128,7 @@ def test_execution_has_defaults_for_all_but_the_device() -> None:
         deterministic=False,
         max_tokens_per_micro=8192,
         inner_every=1,
+        inner_every_s=0.0,
         threads=None,
         timeout_s=0.0,
         grace_s=30.0,
@@ -263,7 +266,7 @@ def test_all_that_is_wrong_is_said_in_one_line() -> None:
         ),
         *(
             ("execution", name, -1, f"Expected `{name}` in spec.execution to be a number of at least 0, got -1")
-            for name in ("timeout_s", "stall_s", "grace_s")
+            for name in ("timeout_s", "stall_s", "grace_s", "inner_every_s")
         ),
     ],
 )
@@ -532,6 +535,43 @@ def test_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     torch.manual_seed(11)
     state.restore_random_state(tmp_path, Ranks(device=torch.device("cpu"), world=2))
     assert torch.equal(torch.rand(2), dice)
+
+
+def test_a_snapshot_takes_the_places_of_the_one_before_and_leaves_frozen_weights_out_where_it_may() -> None:
+    model = small_model()
+    frozen, trained = (list(dict(model.named_parameters()))[at] for at in (0, 1))
+    model.get_parameter(frozen).requires_grad_(False)
+    optimizer = stepped(model, 1)
+    copies = state.HostCopies()
+
+    def taken(**options: Any) -> dict[str, torch.Tensor]:
+        known = state.TrainerState(global_step=0, done=0, metrics=[], alarms=[])
+        return state.take_snapshot(
+            model=model, optimizer=optimizer, state=known, facts={}, copies=copies, **options
+        ).tensors
+
+    first = taken(frozen=False)
+    assert f"weight.{frozen}" not in first
+    assert f"weight.{frozen}" in taken()
+    stepped(model, 1)
+    second = taken(frozen=False)
+    assert first.keys() == second.keys()
+    for name, tensor in second.items():
+        assert (tensor.data_ptr() == first[name].data_ptr()) == (name != "rng.cpu"), name
+    assert torch.equal(second[f"weight.{trained}"], model.get_parameter(trained))
+
+
+def test_snapshots_beside_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[bool] = []
+    empty = torch.empty
+    monkeypatch.setattr(
+        torch, "empty", lambda *size, pin_memory, **how: (pinned.append(pin_memory), empty(*size, **how))[1]
+    )
+    for on_gpu in (False, True):
+        with monkeypatch.context() as device:
+            device.setattr(torch.Tensor, "is_cuda", on_gpu)
+            assert state.HostCopies().copy("x", torch.ones(2)).tolist() == [1, 1]
+    assert pinned == [False, True]
 
 
 def test_an_optimizer_that_never_stepped_has_no_moments(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def describe(memory: Memory) -> dict[str, Any]:
     return {
         "peak_bytes": round(memory.peak),
         "host_bytes": round(memory.host),
+        "checkpoint_copy_bytes": round(memory.copied),
         "tokens_in_flight": memory.tokens_in_flight,
         "terms": [{"name": t.name, "arithmetic": t.arithmetic, "bytes": round(t.bytes)} for t in memory.terms],
     }
@@ -49,6 +50,6 @@ def as_text(model: str, shape: Shape, layout: Layout, memory: Memory) -> str:
         *(f"  {t.bytes / GIB:8.1f} GiB  {t.name}: {t.arithmetic}" for t in memory.terms),
         f"  {memory.peak / GIB:8.1f} GiB  peak of one rank (±15 %)",
     ]
-    if memory.host:
-        lines.append(f"  {memory.host / GIB:8.1f} GiB  of each rank on the host")
+    waiting = f", and {memory.waiting / GIB:.1f} of what waits there" if memory.waiting else ""
+    lines.append(f"  {memory.host / GIB:8.1f} GiB  of each rank on the host: the copy of a checkpoint{waiting}")
     return "\n".join(lines)

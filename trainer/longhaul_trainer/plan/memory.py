@@ -46,8 +46,14 @@ class Memory:
 
     terms: list[Term]
     peak: float
-    host: float
+    # On the host: what waits there in the passes, and the copy that a checkpoint is written from while training goes on.
+    waiting: float
+    copied: float
     tokens_in_flight: int
+
+    @property
+    def host(self) -> float:
+        return self.waiting + self.copied
 
 
 def predict(shape: Shape, layout: Layout) -> Memory:
@@ -75,7 +81,8 @@ def predict(shape: Shape, layout: Layout) -> Memory:
     return Memory(
         terms=terms,
         peak=sum(term.bytes for term in terms),
-        host=host_states + host_kept,
+        waiting=host_states + host_kept,
+        copied=_checkpoint(shape, layout) / layout.ranks,
         tokens_in_flight=layout.ranks // layout.cp * layout.tokens,
     )
 
@@ -95,6 +102,14 @@ def _states(shape: Shape, layout: Layout) -> tuple[Term, float]:
     text = f"(4·{shape.parameters:,} + {each}·{adapters:,}) / {layout.ranks}"
     needed = (4 * shape.parameters + each * adapters) / layout.ranks
     return Term("frozen weights, adapters", text, needed), moments * adapters / layout.ranks * is_hosted
+
+
+def _checkpoint(shape: Shape, layout: Layout) -> float:
+    """Weights in fp32 and both moments; with adapters the frozen weights too, at the job's end."""
+    moments = 4 if layout.states == "bfloat16" else 8
+    if layout.lora_rank is None:
+        return (4 + moments) * shape.parameters
+    return 4 * shape.parameters + (4 + moments) * shape.adapter_parameters(layout.lora_rank)
 
 
 def _update(shape: Shape, layout: Layout) -> Term:

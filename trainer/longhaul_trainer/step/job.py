@@ -37,6 +37,7 @@ from longhaul_trainer.step.prox import compute_prox, read_prox, write_prox
 from longhaul_trainer.step.saver import Saver
 from longhaul_trainer.step.spec import Spec
 from longhaul_trainer.step.state import (
+    HostCopies,
     Snapshot,
     TrainerState,
     build_optimizer,
@@ -87,13 +88,14 @@ class Job:
         self.saver = Saver()
         # What the saver writes, or the ranks have written and not committed.
         self.pending: tuple[Snapshot, TrainerState] | None = None
-        # Step of the newest inner checkpoint.
+        self.copies = HostCopies()
+        # Step of the newest inner checkpoint, and when it was taken, or the training began.
         self.saved = 0
+        self.saved_at = self.began = time.monotonic()
         # Of what this rank wrote last.
         self.shard_sha256 = ""
         # Updates that the input's optimizer had made when this job took it over.
         self.carried_updates = 0
-        self.began = time.monotonic()
         self.facts = {
             "key": spec.key,
             "job_id": spec.job_id,
@@ -157,7 +159,7 @@ class Job:
                 state = trainer.run_step(state)
                 if resumed_at == state.done - 1:
                     self.progress.emit("recovered", opt_step=state.done, **self._recovery())
-                if state.done < trainer.total_steps and state.done % self.spec.execution.inner_every == 0:
+                if state.done < trainer.total_steps and self._is_inner_due(state.done):
                     self._save_inner(model, optimizer, state)
             self._finish_inner()
             self.progress.phase = "commit"
@@ -311,8 +313,8 @@ class Job:
     def _newest_inner(self) -> Sealed | None:
         """The newest valid inner checkpoint of this job."""
         inner = self.spec.job_dir / "inner"
-        steps = self.ranks.first(lambda: [int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit()])
-        for step in sorted(steps, reverse=True):
+        steps = self.ranks.first(lambda: _steps_in(inner))
+        for step in reversed(steps):
             if (sealed := self._adopt_state(inner / str(step))) is not None:
                 return sealed
         return None
@@ -321,7 +323,7 @@ class Job:
         """State of that inner checkpoint, or of the job's input."""
         if sealed is None:
             return TrainerState(global_step=self.spec.run.global_step, done=0, metrics=[], alarms=[])
-        load_weights(sealed.path, model=model)
+        load_weights(sealed.path, model=model, keeps_frozen=True)
         load_optimizer(sealed.path, model=model, optimizer=optimizer)
         restore_random_state(sealed.path, self.ranks)
         state = _read_state(sealed.path)
@@ -339,12 +341,24 @@ class Job:
         since = {} if last is None else {"since_last_attempt_s": round((now_ms() - last) / 1000, 3)}
         return {"since_start_s": round(time.monotonic() - self.began, 3), **since}
 
+    def _is_inner_due(self, done: int) -> bool:
+        execution = self.spec.execution
+        if done % execution.inner_every:
+            return False
+        if not execution.inner_every_s:
+            return True
+        # By the first rank's clock: a lone rank that saved would wait for the others.
+        return self.ranks.first(lambda: time.monotonic() - self.saved_at >= execution.inner_every_s)
+
     def _save_inner(self, model: Any, optimizer: torch.optim.Optimizer, state: TrainerState) -> None:
         """Takes a copy to the host and writes it in a thread. One process commits there too; several, who must speak to each
         other for that, do it where the next update waits for it."""
-        snapshot = self._snapshot(model, optimizer, state)
+        # Frozen weights are in the job's input, and in its end.
+        snapshot = self._snapshot(model, optimizer, state, frozen=False)
         self.pending = (snapshot, state)
         self.saved = state.done
+        if self.spec.execution.inner_every_s:
+            self.saved_at = time.monotonic()
         self.saver.start(self._commit_inner if self.ranks.world == 1 else lambda: self._write_shard(snapshot))
 
     def _finish_inner(self) -> None:
@@ -360,8 +374,11 @@ class Job:
         snapshot, state = self.pending
         inner = self.spec.job_dir / "inner"
         self._commit_state(inner / str(state.done), "inner", snapshot, state, event="checkpoint")
-        old = inner / str(state.done - INNER_KEPT * self.spec.execution.inner_every)
-        self.ranks.first(lambda: shutil.rmtree(old, ignore_errors=True))
+        self.ranks.first(lambda: self._remove_old(inner))
+
+    def _remove_old(self, inner: Path) -> None:
+        for step in _steps_in(inner)[:-INNER_KEPT]:
+            shutil.rmtree(inner / str(step), ignore_errors=True)
 
     def _save_before_leaving(self, model: Any, optimizer: Any, state: TrainerState, total: int) -> None:
         """After SIGTERM: between two micro-batches the weights are those of the last update. The launcher's grace bounds it."""
@@ -390,8 +407,10 @@ class Job:
             self.spec.output.checkpoint_path, "checkpoint", snapshot, state, event="committed", facts=facts
         )
 
-    def _snapshot(self, model: Any, optimizer: Any, state: TrainerState) -> Snapshot:
-        return take_snapshot(model=model, optimizer=optimizer, state=state, facts=self.facts)
+    def _snapshot(self, model: Any, optimizer: Any, state: TrainerState, *, frozen: bool = True) -> Snapshot:
+        return take_snapshot(
+            model=model, optimizer=optimizer, state=state, facts=self.facts, copies=self.copies, frozen=frozen
+        )
 
     def _commit_state(
         self,
@@ -526,6 +545,11 @@ class Job:
             "host": platform.node(),
             "paths": {name: str(path) for name, path in paths.items()},
         }
+
+
+def _steps_in(inner: Path) -> list[int]:
+    """Of checkpoints, in order."""
+    return sorted(int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit())
 
 
 def _read_state(directory: Path) -> TrainerState:

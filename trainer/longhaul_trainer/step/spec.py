@@ -39,7 +39,9 @@ class Execution(Strict):
     device: Literal["cpu", "cuda"]
     deterministic: bool = False
     max_tokens_per_micro: Count = 8192
+    # A checkpoint after so many steps at the earliest, and so many seconds after the one before.
     inner_every: Count = 1
+    inner_every_s: NotNegative = 0.0
     threads: Count | None = None
     # Kept by the launcher; read here so that a mistyped one is found before the job runs.
     timeout_s: NotNegative = 0.0

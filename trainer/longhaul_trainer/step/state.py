@@ -96,15 +96,48 @@ class Snapshot:
             (directory / name).write_bytes(data)
 
 
-def take_snapshot(*, model: Any, optimizer: torch.optim.Optimizer, state: TrainerState, facts: dict) -> Snapshot:
+class HostCopies:
+    """Where snapshots lie on the host. The next one takes the same places: the one before is written by then. Beside a GPU they are
+    pinned: from it to pageable memory the driver copies through a buffer of its own, at a fraction of the bus."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, torch.Tensor] = {}
+
+    def copy(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """Of this rank's rows. The copy from a GPU has ended when `wait` returns."""
+        local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
+        place = self._places.get(name)
+        if place is None or place.shape != local.shape or place.dtype != local.dtype:
+            place = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
+            self._places[name] = place
+        return place.copy_(local, non_blocking=local.is_cuda)
+
+    def wait(self) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+
+def take_snapshot(
+    *,
+    model: Any,
+    optimizer: torch.optim.Optimizer,
+    state: TrainerState,
+    facts: dict,
+    copies: HostCopies | None = None,
+    frozen: bool = True,
+) -> Snapshot:
+    """`copies`: of the job's snapshots; the one before is no longer needed. `frozen`: weights that no update changes are in it too."""
+    copies = copies or HostCopies()
     tensors: dict[str, torch.Tensor] = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         tensors["rng.cuda"] = torch.cuda.get_rng_state()
     for name, parameter in model.named_parameters():
-        tensors[f"weight.{name}"] = _copy_of(parameter.detach())
+        if frozen or parameter.requires_grad:
+            tensors[f"weight.{name}"] = copies.copy(f"weight.{name}", parameter.detach())
         if slots := optimizer.state.get(parameter):
             for moment in MOMENTS:
-                tensors[f"{moment}.{name}"] = _copy_of(slots[moment])
+                tensors[f"{moment}.{name}"] = copies.copy(f"{moment}.{name}", slots[moment])
+    copies.wait()
     updates = max((int(slots["step"]) for slots in optimizer.state.values()), default=0)
     about = {
         "schema": SCHEMA,
@@ -133,11 +166,6 @@ def shard_files(directory: Path) -> list[Path]:
     return found
 
 
-def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
-    local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
-    return local.to("cpu", copy=True).contiguous()
-
-
 def read_trainer_state(directory: Path) -> dict[str, Any]:
     try:
         value = json.loads((directory / STATE).read_text())
@@ -153,10 +181,11 @@ def checkpoint_weights(directory: Path) -> WeightFiles:
     return prefixed_weights(shard_files(directory), "weight.")
 
 
-def load_weights(directory: Path, *, model: Any) -> None:
-    """Copies a checkpoint of the same model into it. Raises JobError 66."""
+def load_weights(directory: Path, *, model: Any, keeps_frozen: bool = False) -> None:
+    """Copies a checkpoint of the same model into it. `keeps_frozen`: weights that no update changes may be missing, the model has them.
+    Raises JobError 66."""
     try:
-        fill_weights(model, checkpoint_weights(directory))
+        fill_weights(model, checkpoint_weights(directory), keeps_frozen=keeps_frozen)
     except ValueError as error:
         raise JobError(INPUT_UNUSABLE, f"Cannot load {directory}: {error}") from error
 

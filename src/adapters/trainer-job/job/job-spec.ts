@@ -174,6 +174,7 @@ export function directoryOf(key: string): string {
 
 /** How a job is executed, in the format of its spec. */
 export function executionOf(trainer: TrainerRecipe, threads: number | undefined): Record<string, unknown> {
+  const { checkpoint } = trainer
   return {
     device: trainer.device,
     nodes: trainer.nodes,
@@ -186,6 +187,7 @@ export function executionOf(trainer: TrainerRecipe, threads: number | undefined)
     timeout_s: trainer.timeoutS,
     stall_s: trainer.stallS,
     grace_s: GRACE_S,
+    ...(checkpoint === undefined ? {} : { inner_every: checkpoint.everySteps, inner_every_s: checkpoint.everyS }),
     ...(threads === undefined ? {} : { threads }),
   }
 }

@@ -44,6 +44,7 @@ const JOBS: {
         contextParallel: 4,
         recompute: 'save_attention',
         offload: 'both',
+        checkpoint: { everySteps: 2, everyS: 600 },
         exportDtype: 'bfloat16',
       })
     },
