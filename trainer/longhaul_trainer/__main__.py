@@ -60,6 +60,9 @@ def build_parser() -> argparse.ArgumentParser:
     simulate.add_argument(
         "--overlapped", action="store_true", help="copies of --offload activations run beside the layers"
     )
+    simulate.add_argument(
+        "--accumulates", action="store_true", help="a later micro-batch of the step: its gradients add to earlier ones"
+    )
 
     bench = commands.add_parser("bench", help="tokens a second, peak memory and time by phase on random weights")
     bench.add_argument("--model", required=True, help="model directory, or a published name such as qwen3-0.6b")
@@ -253,7 +256,11 @@ def run_simulation(arguments: argparse.Namespace) -> int:
     from longhaul_trainer.simulate import simulate
 
     return simulate(
-        model=arguments.model, layout=layout_of(arguments), layers=arguments.layers, overlaps=arguments.overlapped
+        model=arguments.model,
+        layout=layout_of(arguments),
+        layers=arguments.layers,
+        overlaps=arguments.overlapped,
+        accumulates=arguments.accumulates,
     )
 
 

@@ -56,19 +56,25 @@ COLLECTIVES = {
 }
 
 
-def simulate(*, model: str, layout: Layout, layers: int | None, overlaps: bool = False) -> int:
+def simulate(
+    *, model: str, layout: Layout, layers: int | None, overlaps: bool = False, accumulates: bool = False
+) -> int:
     """Prints one JSON object. Returns 0, 64 for a model or layout that cannot be."""
     try:
-        print(json.dumps(run(model=model, layout=layout, layers=layers, overlaps=overlaps)))
+        found = run(model=model, layout=layout, layers=layers, overlaps=overlaps, accumulates=accumulates)
+        print(json.dumps(found))
     except JobError as error:
         print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
         return error.code
     return OK
 
 
-def run(*, model: str, layout: Layout, layers: int | None = None, overlaps: bool = False) -> dict[str, Any]:
+def run(
+    *, model: str, layout: Layout, layers: int | None = None, overlaps: bool = False, accumulates: bool = False
+) -> dict[str, Any]:
     """`layout.tokens`: of the row that a context parallel group shares. `layers`: fewer than the model has. `overlaps`: inputs of layers are
-    copied beside the layers. Raises JobError 64."""
+    copied beside the layers. `accumulates`: of a micro-batch that has one before it in its step, whose gradients are there already.
+    Raises JobError 64."""
     if overlaps and layout.offload != "activations":
         raise JobError(INVALID_SPEC, "Expected --offload activations with --overlapped: nothing else is copied")
     if layout.offload in ("optimizer", "both"):
@@ -105,6 +111,10 @@ def run(*, model: str, layout: Layout, layers: int | None = None, overlaps: bool
             check_stop=lambda: None,
         )
         _make_moments(scorer, optimizer)
+        if accumulates:
+            # The tracker follows one micro-batch alone: that of the step adds to these.
+            _make_gradients(scorer)
+            stack.enter_context(patch.object(optimizer, "zero_grad", lambda **_: None))
         moments = sum(_local_bytes(slots[m]) for slots in optimizer.state.values() for m in MOMENTS)
         seen = stack.enter_context(_Collectives())
         # The update works in place, and the tracker takes its fake form for one that does not.
@@ -146,11 +156,15 @@ def _peak(tracker: Any) -> dict[str, int]:
 
 def _make_moments(scorer: Scorer, optimizer: torch.optim.Optimizer) -> None:
     """As a first update leaves them."""
+    _make_gradients(scorer)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _make_gradients(scorer: Scorer) -> None:
     for parameter in scorer.parameters():
         if parameter.requires_grad:
             parameter.grad = torch.zeros_like(parameter)
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)
 
 
 @contextmanager

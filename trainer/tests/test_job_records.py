@@ -29,6 +29,7 @@ from longhaul_trainer.step import command, failpoints, lease, progress, training
 from longhaul_trainer.step import job as job_module
 from longhaul_trainer.step.command import step
 from longhaul_trainer.step.state import Snapshot
+from longhaul_trainer.weight_files import WeightFiles
 
 TRACEPARENT = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
 NOW = 1_700_000_000_123
@@ -387,6 +388,33 @@ def test_frozen_weights_are_written_at_the_end_alone_and_a_resumed_job_has_them(
         load_file(policy / "model.safetensors")
     )
     assert all(np.array_equal(ends[0][name], ends[1][name]) for name in ends[0])
+
+
+def test_a_resumed_attempt_hashes_and_loads_each_byte_of_input_and_state_once(
+    tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a restart takes at 872 GB a checkpoint: docs/training.md counts four readings."""
+    job = small_job(tmp_path, policy, "rft", epochs=2)
+    with monkeypatch.context() as struck:
+        struck.setenv(failpoints.VARIABLE, "TERM@after-update:1")
+        assert step(job.write(), dry_run=False) == 75
+    files = [policy / "model.safetensors", job.job_dir / "inner" / "1" / "state.safetensors"]
+    sizes = [sum(value.nbytes for name, value in load_file(path).items() if name != "rng.cpu") for path in files]
+    hashed: list[Path] = []
+    loaded = dict.fromkeys(files, 0)
+    real_hash, real_read = directory.sha256_file, WeightFiles._read_rows
+
+    def read(self: WeightFiles, name: str, rows: slice) -> torch.Tensor:
+        found = real_read(self, name, rows)
+        ((path, _),) = self.places[name]
+        loaded[path] += found.nbytes
+        return found
+
+    monkeypatch.setattr(directory, "sha256_file", lambda path: (hashed.append(path), real_hash(path))[1])
+    monkeypatch.setattr(WeightFiles, "_read_rows", read)
+    assert step(job.write(fence=2), dry_run=False) == 0
+    assert [hashed.count(path) for path in files] == [1, 1]
+    assert list(loaded.values()) == sizes
 
 
 def test_export_alone_is_made_up_for_also_without_the_job_folder(

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 from conftest import Command
 from job_files import TRAINER
+from shipped_recipes import MODELS, layout_of
+
+from longhaul_trainer.simulate import run
 
 Simulate = Callable[..., dict[str, Any]]
 
@@ -80,3 +83,11 @@ def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says(sim
     assert abs(overlapped["predicted_share"] - 1) < 0.10
     # One more input is on its way at most.
     assert overlapped["peak_bytes"] - serial["peak_bytes"] <= 2 * 1024 * 4096
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", MODELS)
+def test_the_planner_is_within_a_tenth_of_the_simulated_peak_of_every_shipped_recipe(recipe: str) -> None:
+    """Two layers of it, in a micro-batch that has one before it: its gradients are there beside the inputs of its layers."""
+    found = run(model=MODELS[recipe], layout=layout_of(recipe), layers=2, accumulates=True)
+    assert abs(found["predicted_share"] - 1) < 0.10

@@ -573,6 +573,15 @@ def test_snapshots_beside_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> N
             assert state.HostCopies().copy("x", torch.ones(2)).tolist() == [1, 1]
     assert pinned == [False, True]
 
+    def refuse(*size: Any, pin_memory: bool = False, **how: Any) -> torch.Tensor:
+        if pin_memory:
+            raise RuntimeError("CUDA error: out of memory")
+        return empty(*size, **how)
+
+    monkeypatch.setattr(torch, "empty", refuse)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+    assert state.HostCopies().copy("x", torch.ones(2)).tolist() == [1, 1]
+
 
 def test_an_optimizer_that_never_stepped_has_no_moments(tmp_path: Path) -> None:
     model = small_model()

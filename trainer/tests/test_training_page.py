@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-import yaml
 from job_files import TRAINER
+from shipped_recipes import MODELS, layout_of, recipe_text, shape_of
 
 from longhaul_trainer.attention import LONG_ROW
 from longhaul_trainer.plan.command import plan
@@ -15,7 +15,6 @@ from longhaul_trainer.plan.memory import GIB, Layout, predict
 from longhaul_trainer.plan.shapes import PUBLISHED, Shape
 
 PAGE = (TRAINER.parent / "docs/training.md").read_text()
-SHIPPED = ("qwen3-4b-one-gpu", "qwen2.5-7b-one-gpu", "qwen2.5-32b", "paper-72b")
 K32, K64, K128 = 32_768, 65_536, 131_072
 
 
@@ -82,38 +81,29 @@ def test_other_sentences_with_figures() -> None:
     assert f"({round(4 * PUBLISHED['qwen2.5-7b'].parameters / GIB)} GiB for a\n  7B)" in PAGE
     assert f"({2 * PUBLISHED['qwen2.5-72b'].parameters / 1e9:.0f} GB for 72B)" in PAGE
     assert f"{predict(PUBLISHED['qwen2.5-72b'], Layout(tokens=K64, ranks=128, cp=8)).copied * 8 / 1e9:.0f} GB a node" in PAGE
+    readings = 4 * predict(PUBLISHED["qwen2.5-72b"], Layout(tokens=K64, ranks=128, cp=8)).copied * 8
+    assert f"{readings / 1e9:.0f} GB a node, or\n  {readings / 8e9:.0f} s at 8 GB/s" in PAGE
+    # The budget of a restart.
+    assert readings / 8e9 < 5 * 60
     balances = [round(PUBLISHED[name].balance / 100) * 100 for name in ("qwen2.5-72b", "qwen3-0.6b")]
     assert f"b ({balances[0]:,} for\n  72B, {balances[1]:,} for 0.6B)" in PAGE.replace("109,000", f"{balances[0]:,}")
     assert f"rows of {LONG_ROW:,} tokens and more" in PAGE
 
 
-@pytest.mark.parametrize("recipe", SHIPPED)
+@pytest.mark.parametrize("recipe", MODELS)
 def test_recipes_of_long_contexts_keep_attention_wherever_that_fits(recipe: str) -> None:
     """And where a recipe states a peak beside it, it is the planner's."""
-    text = (TRAINER.parent / "recipes" / f"{recipe}.yaml").read_text()
-    told = yaml.safe_load(text)
-    trainer, stages = told["trainer"], told["reinforce"]["stages"]
-    model = {"qwen3-4b-one-gpu": "qwen3-4b", "paper-72b": "qwen2.5-72b"}.get(recipe, recipe.removesuffix("-one-gpu"))
-    longest = max(trainer["maxTokensPerMicro"], *(stage["context"] for stage in stages))
-    assert longest >= K32
-    ranks = trainer.get("nodes", 1) * trainer.get("ranksPerNode", 1)
+    assert layout_of(recipe).tokens >= K32
 
-    def peak(ac: str) -> float:
-        layout = Layout(
-            tokens=longest,
-            ranks=ranks,
-            cp=trainer.get("contextParallel", 1),
-            ac=ac,
-            states=told["reinforce"]["optim"].get("states", "float32"),
-        )
-        return predict(PUBLISHED[model], layout).peak / GIB
+    def peak(ac: str | None = None) -> float:
+        return predict(shape_of(recipe), layout_of(recipe, ac=ac)).peak / GIB
 
     # Of an 80 GB card the driver leaves 79.6 GiB; the planner may miss by 15 %.
     fits = peak("save_attention") * 1.15 <= (79.6 if recipe == "qwen3-4b-one-gpu" else 139)
-    assert trainer["recompute"] == ("save_attention" if fits else "full")
-    line = next(line for line in text.splitlines() if line.startswith("  recompute:"))
+    assert layout_of(recipe).ac == ("save_attention" if fits else "full")
+    line = next(line for line in recipe_text(recipe).splitlines() if line.startswith("  recompute:"))
     if stated := re.search(r"(\d+) GiB of a rank's", line):
-        assert int(stated[1]) == round(peak(trainer["recompute"]))
+        assert int(stated[1]) == round(peak())
         assert f"full takes {round(peak('full'))} " in line
 
 

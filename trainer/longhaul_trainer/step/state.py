@@ -108,13 +108,20 @@ class HostCopies:
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
         place = self._places.get(name)
         if place is None or place.shape != local.shape or place.dtype != local.dtype:
-            place = torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
-            self._places[name] = place
+            place = self._places[name] = _host_place(local)
         return place.copy_(local, non_blocking=local.is_cuda)
 
     def wait(self) -> None:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
+
+
+def _host_place(local: torch.Tensor) -> torch.Tensor:
+    try:
+        return torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
+    except RuntimeError:
+        # The system pins no more memory: a slow copy is better than none.
+        return torch.empty(local.shape, dtype=local.dtype)
 
 
 def take_snapshot(
