@@ -113,6 +113,15 @@ test('a server that returns no ids is refused at once, and so is one that answer
   await assert.rejects(stale.client.sample(request, never), { code: 'Model.NotServed' })
 })
 
+test('a reply that the server cut before the tokens that the request allows is refused at once', async (t) => {
+  const { client, seen } = await serve(t, answer({ finish_reason: 'length' }))
+  await assert.rejects(client.sample(request, never), { code: 'Model.Biased', message: /max_new_tokens/ })
+  assert.equal(seen.length, 1)
+  const whole = { finish_reason: 'length', token_ids: [8, 9, 8, 9], logprobs: { token_logprobs: [-1, -1, -1, -1] } }
+  const right = await serve(t, answer(whole))
+  assert.equal((await right.client.sample(request, never)).finishReason, 'length')
+})
+
 test('an answer that contradicts itself is tried again, never accepted', async (t) => {
   const faults: Script[] = [
     answer({ logprobs: { token_logprobs: [-0.5] } }),

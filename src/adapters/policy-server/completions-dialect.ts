@@ -116,13 +116,14 @@ export interface ReadCompletionInput {
 }
 
 /**
- * Checks that an answer proves its origin: token ids, one log-probability per id, the prompt and the weights.
- * @throws LonghaulError `Model.NoTokenIds`, `Model.NotServed`, `Model.BadResponse`
+ * Checks that an answer proves its origin (token ids, one log-probability per id, the prompt and the weights) and that the server did
+ * not cut it short.
+ * @throws LonghaulError `Model.NoTokenIds`, `Model.NotServed`, `Model.BadResponse`, `Model.Biased`
  */
 export function readCompletion({ answer, request, proof = 'name' }: ReadCompletionInput): SampleResult {
   const choice = firstChoice(answer)
   checkVersion({ answer, choice, policy: request.policy, proof })
-  return readReply(
+  const reply = readReply(
     {
       ids: choice['token_ids'],
       echoed: choice['prompt_token_ids'],
@@ -132,6 +133,24 @@ export function readCompletion({ answer, request, proof = 'name' }: ReadCompleti
     },
     request,
   )
+  requireRoom(reply, request)
+  return reply
+}
+
+/**
+ * A generation config of the server may hold a length of its own, which no field of a request overrides. Log-probabilities do not show
+ * it: what was sampled is the policy's, what the policy would have said next is missing.
+ * @throws LonghaulError `Model.Biased`
+ */
+function requireRoom({ ids, finishReason, policy }: SampleResult, { maxTokens }: ReadCompletionInput['request']): void {
+  if (finishReason !== 'length' || ids.length === maxTokens) return
+  throw new LonghaulError({
+    code: 'Model.Biased',
+    message:
+      'Expected a reply to end by itself or with the last token that the request allows, the server cut it before: max_new_tokens of a ' +
+      'generation config is at work, or a context shorter than the recipe’s. Start it with the flags of `longhaul policy-server command`',
+    details: { policy, ids: ids.length, maxTokens },
+  })
 }
 
 function readLogprobs(choice: Record<string, unknown>, count: number): number[] {

@@ -43,10 +43,26 @@ export interface StartVllmInput {
   context: number
   /** What the engine prints. */
   log: string
+  /** The rope that the policy states, as the start command passes it on. @default null */
+  overrides?: string | null
+  /** Words after Longhaul's own: of a flag that is said twice, the last value holds. @default none */
+  more?: readonly string[]
+  /** Variables that those words need. @default none */
+  variables?: Readonly<Record<string, string>>
 }
 
 /** @throws Error with what the engine printed, and Longhaul's explanation of it, where it does not answer */
-export async function startVllm({ bin, policy, port, publish, context, log }: StartVllmInput): Promise<LiveEngine> {
+export async function startVllm({
+  bin,
+  policy,
+  port,
+  publish,
+  context,
+  log,
+  overrides = null,
+  more = [],
+  variables = {},
+}: StartVllmInput): Promise<LiveEngine> {
   const directory = fileURLToPath(policy.uri)
   const { environment, command } = startCommand({
     kind: 'vllm',
@@ -57,12 +73,13 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
     publish,
     deterministic: false,
     port,
+    overrides,
   })
   const [program = '', ...args] = command
   return startEngine({
     what: 'vLLM',
     program,
-    args: [...args, '--enforce-eager', '--max-num-seqs', '64', '--distributed-executor-backend', 'uni'],
+    args: [...args, '--enforce-eager', '--max-num-seqs', '64', '--distributed-executor-backend', 'uni', ...more],
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
@@ -82,6 +99,7 @@ export async function startVllm({ bin, policy, port, publish, context, log }: St
       // Two functions of its sampler are compiled although the model is not: a C++ compiler's work for a handful of tokens.
       TORCHDYNAMO_DISABLE: '1',
       ...environment,
+      ...variables,
     },
     url: `http://127.0.0.1:${port}`,
     log,

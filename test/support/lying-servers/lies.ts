@@ -9,14 +9,14 @@ import type { Canary } from '../../../src/adapters/policy-server/canary-rules.ts
 import { createPolicyClient } from '../../../src/adapters/policy-server/client.ts'
 import { selfCheck } from '../../../src/adapters/policy-server/self-check.ts'
 import { isLonghaulError } from '../../../src/contracts/errors.ts'
-import type { PolicyClient, PolicyRef } from '../../../src/contracts/policy.types.ts'
+import type { PolicyClient, PolicyRef, PolicyVersion } from '../../../src/contracts/policy.types.ts'
 import { type RunningServer, runPython, startPolicyServer } from '../python.ts'
 
 /** Medians that rounding explains, as publishing has them for the dtype of an export. */
-const TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
+export const TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
 /** The check of publishing that refuses a server, in the order in which it makes them. */
-type Check = 'canary' | 'window' | 'self-check'
+export type Check = 'canary' | 'window' | 'self-check'
 
 export interface Server {
   name: string
@@ -116,14 +116,15 @@ export async function startLyingServers({
   pairs: number
   signal: AbortSignal
 }): Promise<LyingServers> {
-  const written = await writePairs(root, pairs)
+  // Even ones have tied embeddings, odd ones an output head of their own.
+  const families = Array.from({ length: pairs }, (_, seed) => (seed % 2 === 0 ? 'qwen3' : 'qwen2'))
+  const written = await writePairs({ root, families })
   const running: RunningServer = await startPolicyServer({ state: join(root, 'state'), maxVersions: 2, faults: true })
   const client = createPolicyClient({ kind: 'embedded', url: running.url, timeouts: { giveUpAfterMs: 10_000 } })
   const fault = async (faults: readonly string[]): Promise<void> => {
     const answer = await fetch(`${running.url}/v1/faults`, { method: 'POST', body: JSON.stringify({ faults }) })
     if (!answer.ok) throw new Error(`Expected faults ${faults.join()} to be known, got ${await answer.text()}`)
   }
-  const windowOf = (seed: number): string => join(root, `pair-${seed}`, 'window.safetensors')
   const canaries = new Map<number, Canary>()
   let loads = 0
   const load = async (policy: PolicyRef): Promise<PolicyRef> => {
@@ -144,26 +145,13 @@ export async function startLyingServers({
         if (!isBase && !canaries.has(seed)) {
           canaries.set(seed, await makeCanary(client, [await load(older), await load(newer)], signal))
         }
-        const canary = isBase ? undefined : canaries.get(seed)
+        const canary = isBase ? null : (canaries.get(seed) ?? null)
         await client.release({ holder: 'lies' })
         await load(older)
         await fault(faults)
         const { version } = await load(newer)
         const asked = { client, policy: version, tolerance: TOLERANCE[dtype], signal }
-        const checks: [Check, code: string, () => Promise<unknown>][] = [
-          ['canary', 'Model.CanaryMismatch', async () => canary && verifyCanaryRows({ ...asked, canary })],
-          ['window', 'Model.CanaryMismatch', () => verifyWindow({ ...asked, path: windowOf(seed) })],
-          ['self-check', 'Model.Biased', () => selfCheck(asked)],
-        ]
-        for (const [name, code, check] of checks) {
-          try {
-            await check()
-          } catch (error) {
-            if (isLonghaulError(error) && error.code === code) return name
-            throw error
-          }
-        }
-        return null
+        return await refusedBy({ ...asked, canary, window: windowOf({ root, seed }) })
       } finally {
         await fault([])
       }
@@ -171,17 +159,60 @@ export async function startLyingServers({
   }
 }
 
+/** Of the newer policy of a pair. */
+export function windowOf({ root, seed }: { root: string; seed: number }): string {
+  return join(root, `pair-${seed}`, 'window.safetensors')
+}
+
+export interface AskedServer {
+  client: PolicyClient
+  policy: PolicyVersion
+  tolerance: number
+  /** Null for a base policy: no training job exported it. */
+  canary: Canary | null
+  /** `window.safetensors` of a policy with a rope. */
+  window: string
+  signal: AbortSignal
+}
+
+/** The check that refuses a server, of those that publishing makes and in its order. Null: all of them pass. */
+export async function refusedBy({ canary, window, ...asked }: AskedServer): Promise<Check | null> {
+  const checks: [Check, code: string, () => Promise<unknown>][] = [
+    ['canary', 'Model.CanaryMismatch', async () => canary && verifyCanaryRows({ ...asked, canary })],
+    ['window', 'Model.CanaryMismatch', () => verifyWindow({ ...asked, path: window })],
+    ['self-check', 'Model.Biased', () => selfCheck(asked)],
+  ]
+  for (const [name, code, check] of checks) {
+    try {
+      await check()
+    } catch (error) {
+      if (isLonghaulError(error) && error.code === code) return name
+      throw error
+    }
+  }
+  return null
+}
+
 /** Neighbours as an optimizer step makes them: log-probabilities differ by some hundredths. */
 const STEP = 0.02
 
-/** Of each seed, by one interpreter: it takes longer to start than to write. Even ones have tied embeddings, odd ones an output head of their own. */
-async function writePairs(root: string, pairs: number): Promise<[older: PolicyRef, newer: PolicyRef][]> {
+/** One for each family and, as its seed, each place; by one interpreter, which takes longer to start than to write. @param hidden @default 64 */
+export async function writePairs({
+  root,
+  families,
+  hidden = 64,
+}: {
+  root: string
+  families: readonly ('qwen2' | 'qwen3')[]
+  hidden?: number
+}): Promise<[older: PolicyRef, newer: PolicyRef][]> {
   const told = await runPython(
-    'import sys, pathlib, json; from policy_pair import write_pair; root, n, step = sys.argv[1:];' +
-      'print(json.dumps([write_pair(pathlib.Path(root) / f"pair-{s}", seed=s, step=float(step), family=("qwen3", "qwen2")[s % 2]) for s in range(int(n))]))',
+    'import sys, pathlib, json; from policy_pair import write_pair; root, hidden, step, *families = sys.argv[1:];' +
+      'print(json.dumps([write_pair(pathlib.Path(root) / f"pair-{s}", seed=s, step=float(step), family=f, hidden=int(hidden)) for s, f in enumerate(families)]))',
     root,
-    String(pairs),
+    String(hidden),
     String(STEP),
+    ...families,
   )
   return (JSON.parse(told) as [string, string][]).map((hashes, seed) => {
     const [older, newer] = hashes.map((manifestSha256, globalStep): PolicyRef => {
@@ -193,7 +224,7 @@ async function writePairs(root: string, pairs: number): Promise<[older: PolicyRe
 }
 
 /** Of three rows, where both policies differ most, as an export chooses. */
-async function makeCanary(
+export async function makeCanary(
   client: PolicyClient,
   [older, newer]: readonly [PolicyRef, PolicyRef],
   signal: AbortSignal,
