@@ -417,8 +417,11 @@ const trainer = z.strictObject({
   maxTokensPerMicro: count().default(8192),
   recompute: z
     .enum(['none', 'full', 'save_attention'])
-    .default('none')
-    .describe('Activation checkpointing: keep layer inputs only, or attention outputs too'),
+    .nullable()
+    .default(null)
+    .describe(
+      'Activation checkpointing: keep layer inputs only, or attention outputs too. Null: save_attention on a GPU from a context of 32,768 tokens on, else none',
+    ),
   offload: z
     .enum(['none', 'activations', 'optimizer', 'both'])
     .default('none')
@@ -428,7 +431,7 @@ const trainer = z.strictObject({
       everySteps: count().default(1).describe('Optimizer steps between two checkpoints of a job, at least'),
       everyS: z.number().min(0).default(0).describe('Seconds between them, at least'),
     })
-    .prefault({}),
+    .optional(),
   deterministic: z.boolean().default(true),
   timeoutS: positive().default(3600),
   stallS: positive().default(300).describe('No progress for this long ends the job'),

@@ -403,10 +403,11 @@ export interface TrainerRecipe {
   ranksPerNode: number
   contextParallel: number
   maxTokensPerMicro: number
-  recompute: 'none' | 'full' | 'save_attention'
+  /** Null in no recipe that was loaded. */
+  recompute: 'none' | 'full' | 'save_attention' | null
   offload: 'none' | 'activations' | 'optimizer' | 'both'
-  /** At least so far apart are the checkpoints that a killed job continues from. Absent in recipes stored before there was the key. */
-  checkpoint?: { everySteps: number; everyS: number }
+  /** At least so far apart are the checkpoints that a killed job continues from. Absent: one after each optimizer step. */
+  checkpoint?: { everySteps: number; everyS: number } | undefined
   deterministic: boolean
   /** Needed by, and only with, the launcher of that name; slurm has defaults for all of it. */
   docker: DockerLauncherRecipe | null

@@ -23,7 +23,10 @@ OPTIONAL = {
         f"spec.execution.{name}"
         for name in ["deterministic", "max_tokens_per_micro", "threads", "timeout_s", "grace_s", "stall_s"]
     ),
-    *(f"spec.execution.{name}" for name in ["nodes", "ranks_per_node", "cp", "ac", "offload", "inner_every", "inner_every_s"]),
+    *(
+        f"spec.execution.{name}"
+        for name in ["nodes", "ranks_per_node", "cp", "ac", "offload", "inner_every", "inner_every_s"]
+    ),
     *(
         f"config.{name}"
         for name in [

@@ -372,8 +372,7 @@ def test_inner_checkpoints_lie_as_many_steps_and_seconds_apart_as_they_are_asked
 def test_frozen_weights_are_written_at_the_end_alone_and_a_resumed_job_has_them(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    adapted = {"lora": {"rank": 2, "alpha": 4.0}}
-    whole, job = (small_job(tmp_path / name, policy, **adapted) for name in ("whole", "cut"))
+    whole, job = (small_job(tmp_path / name, policy, lora={"rank": 2, "alpha": 4.0}) for name in ("whole", "cut"))
     assert step(whole.write(), dry_run=False) == 0
     with monkeypatch.context() as struck:
         struck.setenv(failpoints.VARIABLE, "TERM@after-update:1")

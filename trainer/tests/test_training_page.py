@@ -80,7 +80,10 @@ def test_other_sentences_with_figures() -> None:
     assert f"(of all heads: {round(more / GIB)} GiB more for a 4B at 65,536 tokens)" in PAGE
     assert f"({round(4 * PUBLISHED['qwen2.5-7b'].parameters / GIB)} GiB for a\n  7B)" in PAGE
     assert f"({2 * PUBLISHED['qwen2.5-72b'].parameters / 1e9:.0f} GB for 72B)" in PAGE
-    assert f"{predict(PUBLISHED['qwen2.5-72b'], Layout(tokens=K64, ranks=128, cp=8)).copied * 8 / 1e9:.0f} GB a node" in PAGE
+    assert (
+        f"{predict(PUBLISHED['qwen2.5-72b'], Layout(tokens=K64, ranks=128, cp=8)).copied * 8 / 1e9:.0f} GB a node"
+        in PAGE
+    )
     readings = 4 * predict(PUBLISHED["qwen2.5-72b"], Layout(tokens=K64, ranks=128, cp=8)).copied * 8
     assert f"{readings / 1e9:.0f} GB a node, or\n  {readings / 8e9:.0f} s at 8 GB/s" in PAGE
     # The budget of a restart.

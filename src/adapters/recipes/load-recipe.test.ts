@@ -328,6 +328,27 @@ test('a recipe that names no algorithm is DAPO’s, in the bytes that it had bef
   assert.equal((await loadRecipe({ name: 'mini', dirs, overrides })).hash, hash)
 })
 
+test('attention outputs are kept from a context of 32,768 tokens on, on a GPU and where a recipe says nothing else', async () => {
+  const recomputeOf = async (trainer: object, context: number) => {
+    const { rft, reinforce } = (await loadRecipe({ name: 'mini', dirs })).recipe
+    const stages = reinforce?.stages.map((stage) => ({ ...stage, context }))
+    const overrides = { trainer, rft: rft && { context: 2_048 }, reinforce: { stages } }
+    return (await loadRecipe({ name: 'mini', dirs, overrides })).recipe.trainer.recompute
+  }
+  assert.equal(await recomputeOf({ device: 'cuda' }, 32_768), 'save_attention')
+  assert.equal(await recomputeOf({ device: 'cuda' }, 32_767), 'none')
+  assert.equal(await recomputeOf({ device: 'cpu' }, 32_768), 'none')
+  assert.equal(await recomputeOf({ device: 'cuda', recompute: 'full' }, 32_768), 'full')
+})
+
+test('checkpoints after every step are the default, in the bytes that recipes had before they could say so', async () => {
+  const load = (checkpoint: object) => loadRecipe({ name: 'mini', dirs, overrides: { trainer: { checkpoint } } })
+  const { recipe, hash } = await loadRecipe({ name: 'mini', dirs })
+  assert.equal('checkpoint' in recipe.trainer, false)
+  assert.equal((await load({ everySteps: 1, everyS: 0 })).hash, hash)
+  assert.deepEqual((await load({ everyS: 600 })).recipe.trainer.checkpoint, { everySteps: 1, everyS: 600 })
+})
+
 test('level and normalizer follow from the algorithm, and a budget of tokens goes with one', async () => {
   const lossOf = async (loss: object, more: object = {}) => {
     const { recipe } = await loadRecipe({ name: 'mini', dirs, overrides: { reinforce: { loss, ...more } } })

@@ -5,6 +5,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { canonicalHash } from '../../platform/hash.ts'
 import { readInputFile } from '../../platform/input-file.ts'
 import { checkCombinations } from './combinations.ts'
+import { defaultRecompute } from './trainer-combinations.ts'
 import { explainIssues, formatProblems, type RecipeProblem, nearestName } from './explain-issues.ts'
 import type { PushedRecipes } from './pushed-recipes.ts'
 import { requireRecipeName } from './recipe-name.ts'
@@ -62,6 +63,10 @@ export async function loadRecipe({
   if (settings.evaluate.sampling === 'modelDefault') {
     settings.evaluate.modelSampling ??= await readModelSampling({ base: settings.model.base, recipePath: source.path })
   }
+  const { trainer } = settings
+  trainer.recompute ??= defaultRecompute(settings)
+  // A default that is spelled out keeps the hash.
+  if (trainer.checkpoint?.everySteps === 1 && trainer.checkpoint.everyS === 0) delete trainer.checkpoint
   if (settings.policyServer.kind === 'chat') settings.policyServer.chat ??= chatSchema.parse({})
   const problems = checkCombinations(settings)
   if (problems.length > 0) refuse(problems)

@@ -1,6 +1,15 @@
 import { problem, type Settings } from './combination.ts'
 import type { RecipeProblem } from './explain-issues.ts'
 
+/** From here on attention costs more to compute again than its outputs cost to keep, and all activations of a layer exceed a GPU. */
+const LONG_CONTEXT = 32_768
+
+/** Of a recipe that says nothing about it. */
+export function defaultRecompute({ trainer, rft, reinforce }: Settings): 'none' | 'save_attention' {
+  const longest = Math.max(rft?.context ?? 0, ...(reinforce?.stages.map(({ context }) => context) ?? []))
+  return trainer.device === 'cuda' && longest >= LONG_CONTEXT ? 'save_attention' : 'none'
+}
+
 /** Refuses a launcher that cannot start so many ranks, ranks that sequences cannot be split over, and offloading that saves nothing. */
 export function trainerShape({ trainer }: Settings): RecipeProblem[] {
   const problems: RecipeProblem[] = []

@@ -182,7 +182,7 @@ export function executionOf(trainer: TrainerRecipe, threads: number | undefined)
     cp: trainer.contextParallel,
     deterministic: trainer.deterministic,
     max_tokens_per_micro: trainer.maxTokensPerMicro,
-    ac: trainer.recompute,
+    ac: trainer.recompute ?? 'none',
     offload: trainer.offload,
     timeout_s: trainer.timeoutS,
     stall_s: trainer.stallS,
