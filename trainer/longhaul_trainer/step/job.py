@@ -168,7 +168,10 @@ class Job:
             if error.code == STOPPED:
                 self._save_before_leaving(model, optimizer, state, trainer.total_steps)
             raise
-        return self._save_final(model, optimizer, state), scorer
+        checkpoint = self._save_final(model, optimizer, state)
+        # The export holds whole weights on the host.
+        self.copies.clear()
+        return checkpoint, scorer
 
     def _adopt(self, directory: Path) -> Sealed | None:
         return self.ranks.first_found(lambda: adopt(directory, key=self.spec.key))

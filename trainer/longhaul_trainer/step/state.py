@@ -102,6 +102,7 @@ class HostCopies:
 
     def __init__(self) -> None:
         self._places: dict[str, torch.Tensor] = {}
+        self._from_gpu = False
 
     def copy(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
         """Of this rank's rows. The copy from a GPU has ended when `wait` returns."""
@@ -109,11 +110,15 @@ class HostCopies:
         place = self._places.get(name)
         if place is None or place.shape != local.shape or place.dtype != local.dtype:
             place = self._places[name] = _host_place(local)
+        self._from_gpu |= local.is_cuda
         return place.copy_(local, non_blocking=local.is_cuda)
 
     def wait(self) -> None:
-        if torch.cuda.is_available():
+        if self._from_gpu:
             torch.cuda.synchronize()
+
+    def clear(self) -> None:
+        self._places.clear()
 
 
 def _host_place(local: torch.Tensor) -> torch.Tensor:
