@@ -116,6 +116,12 @@ describe('trainer worker', { skip: withoutPython }, () => {
       await publish(newer)
     })
 
+    test('the second server has another tokenizer beside the right weights: not published, and the server is named', async () => {
+      await setFaults('other-tokenizer')
+      await assertRefused(newer, 'Model.CanaryMismatch')
+      await setFaults()
+    })
+
     /** It samples truly from weights that it should no longer have: only the trainer's own figures tell. */
     test('the second server kept its old weights under the new name, or read half: not published, and the server is named', async () => {
       for (const [step, fault] of ['stale', 'half-load'].entries()) {

@@ -3,13 +3,13 @@
  * plays the rest (`lying-servers.test.ts`). Where two lies of one start reach different checks, each check is asked alone.
  */
 import assert from 'node:assert/strict'
-import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Canary } from '../../src/adapters/policy-server/canary-rules.ts'
-import { verifyCanaryRows, verifyWindow } from '../../src/adapters/policy-server/canary.ts'
+import { verifyCanaryRows, verifyTokenizer, verifyWindow } from '../../src/adapters/policy-server/canary.ts'
 import { createPolicyClient } from '../../src/adapters/policy-server/client.ts'
 import { selfCheck } from '../../src/adapters/policy-server/self-check.ts'
 import { spellOverrides } from '../../src/adapters/trainer-job/job/rope-statement.ts'
@@ -134,6 +134,8 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
       await assert.rejects(verifyWindow({ client, policy, path: window, tolerance, signal }), mismatch)
     })
 
+    test('its tokenizer is the policy’s own and passes', () => verifyTokenizer({ client, policy: newer, signal }))
+
     test('the self-check refuses the log-probabilities', async () => {
       const { policy, tolerance } = asked({ client })
       const biased = { code: 'Model.Biased', message: /raw ones/ }
@@ -184,17 +186,34 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
     })
   })
 
-  describe('in bf16', () => {
+  describe('in bf16, with another tokenizer', () => {
     let client: PolicyClient
 
     before(async () => {
-      await start(newer, { more: ['--dtype', 'bfloat16'] })
+      // The marks of a turn in each other's place.
+      const text = await readFile(join(fileURLToPath(newer.uri), 'tokenizer.json'), 'utf8')
+      const tokenizer = join(root, 'tokenizer')
+      await mkdir(tokenizer)
+      const swapped = { '<|im_start|>': '<|im_end|>', '<|im_end|>': '<|im_start|>' } as const
+      await writeFile(
+        join(tokenizer, 'tokenizer.json'),
+        text.replaceAll(/<\|im_(?:start|end)\|>/g, (mark) => swapped[mark as keyof typeof swapped]),
+      )
+      await copyFile(join(fileURLToPath(newer.uri), 'config.json'), join(tokenizer, 'config.json'))
+      await start(newer, { more: ['--dtype', 'bfloat16', '--tokenizer', tokenizer] })
       client = connect('restart')
     })
 
     test('where fp32 was exported the canary refuses it; where bf16 was, it is honest and passes', async () => {
       assert.equal(await refusedBy(asked({ client })), 'canary')
       assert.equal(await refusedBy({ ...asked({ client }), tolerance: TOLERANCE.bfloat16 }), null)
+    })
+
+    test('the tokenizer, which no other check sees, is refused by its special tokens', async () => {
+      await assert.rejects(verifyTokenizer({ client, policy: newer, signal }), {
+        code: 'Model.CanaryMismatch',
+        message: /tokenizer of the policy’s directory/,
+      })
     })
   })
 

@@ -250,6 +250,15 @@ export const PLANTS: Plant[] = [
     seenBy: stale,
   },
   {
+    name: 'publishing is checked: no tokenizer',
+    file: 'src/activities/training/publish-policy.ts',
+    replace: '      await verifyTokenizer({ client, policy: ref, signal })\n',
+    by: '      void verifyTokenizer\n',
+    seenBy: publishing(
+      'the second server has another tokenizer beside the right weights: not published, and the server is named',
+    ),
+  },
+  {
     name: 'publishing is checked: no self-check',
     file: 'src/activities/training/publish-policy.ts',
     replace: '      await selfCheck({ client, policy: ref.version, tolerance, signal })\n',
@@ -269,6 +278,16 @@ export const PLANTS: Plant[] = [
     replace: "if (verdict.kind === 'verified' || verdict.kind === 'indistinguishable') return verdict",
     by: "if (verdict.kind !== 'wrong') return verdict",
     seenBy: stale,
+  },
+  {
+    name: 'replies are the policy’s own: one that the server cut short is taken for one that ran out of tokens',
+    file: 'src/adapters/policy-server/completions-dialect.ts',
+    replace: "if (finishReason !== 'length' || ids.length === maxTokens) return",
+    by: "if (finishReason !== 'length' || ids.length <= maxTokens) return",
+    seenBy: {
+      file: 'src/adapters/policy-server/client.test.ts',
+      test: 'a reply that the server cut before the tokens that the request allows is refused at once',
+    },
   },
   {
     name: 'one trainer at a time: a living one is taken for dead',

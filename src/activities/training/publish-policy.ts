@@ -2,7 +2,7 @@ import { Context } from '@temporalio/activity'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { selfCheck } from '../../adapters/policy-server/self-check.ts'
-import { verifyCanary, verifyWindow } from '../../adapters/policy-server/canary.ts'
+import { verifyCanary, verifyTokenizer, verifyWindow } from '../../adapters/policy-server/canary.ts'
 import type { WindowFile } from '../../adapters/trainer-job/job/window-job.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
 import type { ChatClients, PolicyClients } from '../runtime/policy-clients.ts'
@@ -36,6 +36,7 @@ export async function publishPolicy(
   const tolerance = CANARY_TOLERANCE[trainer.exportDtype]
   for (const { url, client } of pool.servers) {
     try {
+      await verifyTokenizer({ client, policy: ref, signal })
       await verifyCanary({ client, policy: ref, tolerance, signal })
       if (window !== null) {
         await verifyWindow({ client, policy: ref.version, path: window.path, tolerance, signal })

@@ -7,7 +7,7 @@ import { pathToFileURL } from 'node:url'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { encodeSafetensors } from '../trainer-job/batch/safetensors.ts'
 import { judgeCanary } from './canary-rules.ts'
-import { verifyCanary } from './canary.ts'
+import { verifyCanary, verifyTokenizer } from './canary.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'canary-'))
 after(() => rm(root, { recursive: true, force: true }))
@@ -83,6 +83,33 @@ test('no file: nothing to compare; a broken file is corrupt', async () => {
     verify((at) => -at),
     { code: 'Artifact.Corrupt' },
   )
+})
+
+test('a server with another tokenizer is refused by a special token, one with the policy’s passes', async () => {
+  const directory = await mkdtemp(join(root, 'tokenizer-'))
+  const other = { ...policy, uri: pathToFileURL(directory).href }
+  const answering = (answers: Record<string, number[]>) => ({
+    tokenize: ({ text }: { text: string }) => Promise.resolve(answers[text] ?? [7, 8]),
+  })
+  const verify = (answers: Record<string, number[]>) =>
+    verifyTokenizer({ client: answering(answers), policy: other, signal })
+  // Without a file, or without special tokens, there is nothing to compare.
+  await verify({})
+  await writeFile(
+    join(directory, 'tokenizer.json'),
+    '{"added_tokens": [{"id": 3, "content": "word", "special": false}]}',
+  )
+  await verify({})
+  const special = ['<a>', '<b>', '<c>', '<d>', '<e>', '<f>', '<g>', '<h>', '<i>', '<j>']
+  const added = special.map((content, id) => ({ id, content, special: true }))
+  await writeFile(join(directory, 'tokenizer.json'), JSON.stringify({ added_tokens: added }))
+  const right = Object.fromEntries(special.map((content, id): [string, number[]] => [content, [id]]))
+  await verify(right)
+  for (const wrong of [{ '<a>': [9] }, { '<j>': [9, 9] }, { '<d>': [] }, { '<g>': [60, 103] }]) {
+    await assert.rejects(verify({ ...right, ...wrong }), { code: 'Model.CanaryMismatch', message: /tokenizer/ })
+  }
+  // Reserved ones between the first and the last are not asked for.
+  await verify({ ...right, '<e>': [9] })
 })
 
 describe('a server that holds a part of the new weights, inside the engine’s noise at every position', () => {

@@ -73,6 +73,45 @@ const MISMATCHES = {
   wrong: 'Expected the server’s log-probabilities to be those of the trainer',
 } as const
 
+/** Looked at of a tokenizer's special tokens, from the first and from the last on: some have hundreds that are reserved. */
+const SPECIAL_TOKENS = 4
+
+interface AddedToken {
+  id: number
+  content: string
+  special: boolean
+}
+
+/**
+ * Prompts are texts that the server turns into ids. One that has another tokenizer beside the right weights passes every other
+ * check, whose prompts are ids or any text: special tokens, which no two families have alike, tell.
+ * @throws LonghaulError `Model.CanaryMismatch`, `Model.*`
+ */
+export async function verifyTokenizer({
+  client,
+  policy,
+  signal,
+}: {
+  client: Pick<PolicyClient, 'tokenize'>
+  policy: PolicyRef
+  signal: AbortSignal
+}): Promise<void> {
+  const file = await readUnlessAbsent(join(fileURLToPath(policy.uri), 'tokenizer.json'))
+  if (file === null) return
+  const { added_tokens: added = [] } = JSON.parse(Buffer.from(file).toString('utf8')) as { added_tokens?: AddedToken[] }
+  const special = added.filter((token) => token.special)
+  const chosen = new Set([...special.slice(0, SPECIAL_TOKENS), ...special.slice(-SPECIAL_TOKENS)])
+  for (const { id, content } of chosen) {
+    const ids = await client.tokenize({ policy: policy.version, text: content }, signal)
+    if (ids.length === 1 && ids[0] === id) continue
+    throw new LonghaulError({
+      code: 'Model.CanaryMismatch',
+      message: `Expected the server to have the tokenizer of the policy’s directory, whose ${content} is ${id}; it answers ${ids.slice(0, 8).join(', ')}. ${START}`,
+      details: { policy: policy.version },
+    })
+  }
+}
+
 export interface VerifyWindowInput {
   client: Pick<PolicyClient, 'score'>
   policy: PolicyVersion
@@ -130,11 +169,15 @@ async function scoreWhole({
 
 async function readCanary({ uri }: PolicyRef): Promise<Canary | null> {
   const path = join(fileURLToPath(uri), CANARY_FILE)
-  const file = await readFile(path).catch((error: NodeJS.ErrnoException) => {
+  const file = await readUnlessAbsent(path)
+  return file === null ? null : parseAt(file, path)
+}
+
+function readUnlessAbsent(path: string): Promise<Uint8Array | null> {
+  return readFile(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return null
     throw error
   })
-  return file === null ? null : parseAt(file, path)
 }
 
 function parseAt(file: Uint8Array, path: string): Canary {

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from longhaul_trainer import VERSION
 from longhaul_trainer.serve.answers import completion_answer, token_text
 from longhaul_trainer.serve.engine import Engine, Generation
-from longhaul_trainer.serve.faults import FAULTS
+from longhaul_trainer.serve.faults import FAULTS, tokenized
 from longhaul_trainer.serve.registry import Registry
 from longhaul_trainer.serve.scheduler import Scheduler
 from longhaul_trainer.serve.wire import (
@@ -88,6 +88,7 @@ def build_app(
         asked = await _read(TokenizeRequest, request)
         engine = registry.engine(asked.model)
         ids = engine.tokenizer.encode(asked.prompt, add_special_tokens=asked.add_special_tokens).ids
+        ids = tokenized(ids, faults or set())
         strings = [token_text(engine, token) for token in ids] if asked.return_token_strs else None
         return {"count": len(ids), "max_model_len": engine.max_model_len, "tokens": ids, "token_strs": strings}
 

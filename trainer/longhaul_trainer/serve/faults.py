@@ -30,6 +30,7 @@ FAULTS: dict[str, str] = {
     "half-load": "loads the first half of a new version's tensors over the weights it had",
     "stale-layer": "loads a new version but for its last layer, which stays the one it had",
     "old-head": "loads a new version but for its output head, tied or not, which stays the one it had",
+    "other-tokenizer": "turns text into ids as a tokenizer with a token more at its beginning does",
     "bfloat16": "computes in bf16 whatever the policy's weights are",
 }
 TOP_K = 20
@@ -81,6 +82,10 @@ def reported(
 
 def _heated(logits: torch.Tensor, temperatures: list[float]) -> torch.Tensor:
     return logits.float() / torch.tensor([t or 1.0 for t in temperatures], device=logits.device)[:, None]
+
+
+def tokenized(ids: list[int], faults: set[str]) -> list[int]:
+    return [token + 1 for token in ids] if "other-tokenizer" in faults else ids
 
 
 def precision(faults: set[str]) -> AbstractContextManager[Any]:
