@@ -282,7 +282,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
               },
             ]
           },
-          /no pods on Fridays.* → allow these pods in the named admission policy or webhook these pods/s,
+          /no pods on Fridays.* → allow these pods in the named admission policy or webhook/s,
         ],
         [
           'an admission webhook that does not answer',
