@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, beforeEach, test } from 'node:test'
 import { v5 } from '../../../test/support/datasets/published-rows.ts'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { closeServer, listenOnLoopback } from '../../../test/support/loopback.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { normalizeRow } from '../../adapters/datasets/normalize-row.ts'
@@ -21,9 +22,8 @@ const root = mkdtempSync(join(tmpdir(), 'longhaul-pin-files-'))
 let served: Record<string, string> = {}
 const server = createServer((request, response) => response.end(served[request.url ?? ''] ?? ''))
 const port = await listenOnLoopback(server)
-process.env['LONGHAUL_ASSET_HOSTS'] = `127.0.0.1:${port}`
+useEnvironment({ after }, { LONGHAUL_ASSET_HOSTS: `127.0.0.1:${port}` })
 after(async () => {
-  delete process.env['LONGHAUL_ASSET_HOSTS']
   await closeServer(server)
   rmSync(root, { recursive: true })
 })

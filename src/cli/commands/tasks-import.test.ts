@@ -7,6 +7,7 @@ import { after, test } from 'node:test'
 import { longhaul } from '../../../test/support/command-line.ts'
 import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
 import { rebench, v5 } from '../../../test/support/datasets/published-rows.ts'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { closeServer, listenOnLoopback } from '../../../test/support/loopback.ts'
 import { writeParquet } from '../../../test/support/datasets/write-parquet.ts'
 import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
@@ -272,11 +273,8 @@ test('--pin-files fetches what rows name by address and writes the hashes into t
   let content = 'first'
   const server = createServer((_request, response) => response.end(content))
   const url = `http://127.0.0.1:${await listenOnLoopback(server)}/a.png`
-  process.env['LONGHAUL_ASSET_HOSTS'] = new URL(url).host
-  t.after(async () => {
-    delete process.env['LONGHAUL_ASSET_HOSTS']
-    await closeServer(server)
-  })
+  t.after(() => closeServer(server))
+  useEnvironment(t, { LONGHAUL_ASSET_HOSTS: new URL(url).host })
   const entries = { test_patch: [{ path: 'a.png', url }, { path: 'b.png' }], patch: [] }
   const plain = v5.row('owner__thing-2')
   await writeFile(place('v5.jsonl'), jsonl([{ ...plain, image_assets: JSON.stringify(entries) }, v5.row()]))
