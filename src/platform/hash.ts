@@ -7,6 +7,11 @@ export function sha256Hex(data: string | Uint8Array): string {
   return createHash('sha256').update(data).digest('hex')
 }
 
+/** Whether a text is written as `sha256Hex` writes one. */
+export function isSha256Hex(text: string): boolean {
+  return /^[0-9a-f]{64}$/.test(text)
+}
+
 /** Of several parts, each closed by a NUL: moving text from one part to the next changes the hash. */
 export function sha256OfParts(...parts: (string | Uint8Array)[]): string {
   const hash = createHash('sha256')

@@ -1,8 +1,8 @@
 import { constants } from 'node:fs'
-import { access, stat } from 'node:fs/promises'
+import { access } from 'node:fs/promises'
 import { namesBucket } from '../adapters/artifacts/s3/s3-location.ts'
 import { LonghaulError } from '../contracts/errors.ts'
-import { errnoOf, makeDirectory } from '../platform/files.ts'
+import { errnoOf, isDirectory, makeDirectory } from '../platform/files.ts'
 import { openInputFile } from '../platform/input-file.ts'
 import { requireProgram } from '../platform/run-command.ts'
 import type { Role } from './run-worker.ts'
@@ -36,11 +36,7 @@ async function needsBundle({ bundle }: WorkerEnvironment): Promise<void> {
 /** The last directories are the package's own. */
 async function needsRecipes({ recipeDirs }: WorkerEnvironment): Promise<void> {
   for (const path of recipeDirs.slice(0, -1)) {
-    const isDirectory = await stat(path).then(
-      (found) => found.isDirectory(),
-      () => false,
-    )
-    if (!isDirectory)
+    if (!(await isDirectory(path)))
       throw invalid(`Expected LONGHAUL_RECIPES to name directories of recipes, but ${path} is not a directory`)
   }
 }

@@ -4,6 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { SuiteManifest, SuiteSource } from '../../contracts/tasks.types.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
+import { isSha256Hex } from '../../platform/hash.ts'
 import type { TaskLoader } from '../evaluation/prepare-suite.ts'
 import { type RecipeLoader, suiteName } from '../run/resolve-recipe.ts'
 import { storeSuite } from '../evaluation/suite-origin.ts'
@@ -27,7 +28,7 @@ export interface ResolvedSuite {
  * @throws LonghaulError `Config.NotFound`, `Config.Invalid`, `Task.Invalid`
  */
 export async function resolveSuite(deps: SuiteDependencies, text: string): Promise<ResolvedSuite> {
-  if (/^[0-9a-f]{64}$/.test(text)) {
+  if (isSha256Hex(text)) {
     const manifest = await deps.store.readRecord<SuiteManifest>(suiteKeys.manifest(text))
     if (manifest !== null) return { manifest, recipe: null }
     throw new LonghaulError({ code: 'Config.NotFound', message: `No suite with the hash ${text} is stored` })

@@ -4,7 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { predictionKeys } from '../../contracts/keys.ts'
 import type { PatchFault, Prediction, PredictionSet, StoredPrediction } from '../../contracts/grading.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
-import { sha256Hex } from '../../platform/hash.ts'
+import { isSha256Hex, sha256Hex } from '../../platform/hash.ts'
 import { MAX_PATCH_BYTES } from './grade-submission.ts'
 import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 
@@ -26,7 +26,7 @@ const NAMED = 5
  */
 export async function storePredictions(input: StorePredictionsInput): Promise<PredictionSet> {
   const { store, predictions, suite } = input
-  if (typeof predictions === 'string' && isSetHash(predictions)) {
+  if (typeof predictions === 'string' && isSha256Hex(predictions)) {
     const set = await readOrThrow<PredictionSet>(store, predictionKeys.set(predictions))
     refuseUnknown(set.predictions, suite)
     return set
@@ -47,10 +47,6 @@ export async function storePredictions(input: StorePredictionsInput): Promise<Pr
 export async function readGiven(predictions: string, model?: string): Promise<'gold' | ReadPredictions> {
   if (predictions === 'gold') return 'gold'
   return readPredictions({ path: predictions, ...(model === undefined ? {} : { model }) })
-}
-
-export function isSetHash(predictions: string): boolean {
-  return /^[0-9a-f]{64}$/.test(predictions)
 }
 
 async function goldPredictions(store: ArtifactStore, suite: SuiteManifest): Promise<ReadPredictions> {

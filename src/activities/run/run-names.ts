@@ -93,12 +93,13 @@ export async function requireRunWithEpisodes(
 ): Promise<RunWithEpisodes | null> {
   const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
   if (claim?.kind !== 'gate' && claim?.kind !== 'grade') return claim as RunWithEpisodes | null
-  const hasEnded = (await store.readRecord(gradingKeys.result(run))) !== null
-  const grades = hasEnded
-    ? `grades patches and has no episodes: longhaul report ${run} shows its verdicts`
-    : 'grades patches and has not ended: its verdicts can be read when it has'
-  const gates = `gated a suite and has no episodes: what it found is in ${store.locate(`runs/${run}/gates`)}`
-  throw new LonghaulError({ code: 'Config.Invalid', message: `Run ${run} ${claim.kind === 'gate' ? gates : grades}` })
+  const refused = (what: string) => new LonghaulError({ code: 'Config.Invalid', message: `Run ${run} ${what}` })
+  if (claim.kind === 'gate') {
+    throw refused(`gated a suite and has no episodes: what it found is in ${store.locate(`runs/${run}/gates`)}`)
+  }
+  throw (await store.readRecord(gradingKeys.result(run))) === null
+    ? refused('grades patches and has not ended: its verdicts can be read when it has')
+    : refused(`grades patches and has no episodes: longhaul report ${run} shows its verdicts`)
 }
 
 /** @throws LonghaulError `Config.Invalid` for a name that could not be part of ids and keys */

@@ -2,7 +2,7 @@ import { assertNever } from '../../contracts/errors.ts'
 import { SYNTHETIC_FAMILIES } from '../../contracts/synthetic-families.ts'
 import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
-import { canonicalHash } from '../../platform/hash.ts'
+import { canonicalHash, isSha256Hex } from '../../platform/hash.ts'
 import { RowColumns } from './row-columns.ts'
 import { rowInstallConfig } from './row-install-config.ts'
 
@@ -129,7 +129,7 @@ function rowAssets(columns: RowColumns): TaskAsset[] {
         throw columns.refuse(`image_assets.${kind}`, 'files with plain paths inside the repository', path)
       }
       const isPinned = sha256 !== undefined && sha256 !== null
-      if (isPinned && (typeof sha256 !== 'string' || !/^[0-9a-f]{64}$/.test(sha256))) {
+      if (isPinned && (typeof sha256 !== 'string' || !isSha256Hex(sha256))) {
         throw columns.refuse(`image_assets.${kind}`, 'a SHA-256 of 64 hexadecimal digits', sha256)
       }
       return [{ path, url: typeof url === 'string' && url !== '' ? url : null, ...(isPinned ? { sha256 } : {}) }]

@@ -60,10 +60,15 @@ const PACK = [
   'git -c "safe.directory=*" -c pack.threads=1 pack-objects --revs --quiet --delta-base-offset "$2/pack" <"$3"',
 ].join(' && ')
 
+/** Whether `--repos` is a prefix of addresses; otherwise it is a directory. */
+export function areAddresses(repositories: string): boolean {
+  return /^[a-z][a-z+]*:\/\//.test(repositories)
+}
+
 /** @throws LonghaulError `Image.BuildFailed` at the stage `source` */
 export async function openRepository(input: OpenRepositoryInput): Promise<Repository> {
   const { repositories, repo } = input
-  const isAddress = /^[a-z][a-z+]*:\/\//.test(repositories)
+  const isAddress = areAddresses(repositories)
   const git = isAddress ? await cloneOf(input) : await localOf(input)
   await refuseShallow(git, repo)
   const hasCommit = async (commit: string): Promise<boolean> =>

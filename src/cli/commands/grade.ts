@@ -2,7 +2,7 @@ import { resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { type OfficialFilesInput, writeOfficialFiles } from '../../activities/grading/official-files.ts'
 import { resolveSuite } from '../../activities/grading/resolve-suite.ts'
-import { isSetHash, readGiven, storePredictions } from '../../activities/grading/store-predictions.ts'
+import { readGiven, storePredictions } from '../../activities/grading/store-predictions.ts'
 import { requireRunName } from '../../activities/run/run-names.ts'
 import { loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
@@ -11,6 +11,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingRecord } from '../../contracts/grading.types.ts'
 import type { GradingProfile } from '../../contracts/tasks.types.ts'
 import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
+import { isSha256Hex } from '../../platform/hash.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { launchRun } from './launch-run.ts'
@@ -94,7 +95,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
   const options = { ...given, ...nameOf(given) }
   await requireWritable({ directories: { '--out': options.out } })
   const request = await requestOf(options)
-  const read = isSetHash(predictions) ? predictions : await readGiven(predictions, options.model)
+  const read = isSha256Hex(predictions) ? predictions : await readGiven(predictions, options.model)
   const store = await openStore({ creates: true })
   // Read and stored here, so that a mistake costs no run, and workers need not see this file.
   const suite = await resolveSuite(

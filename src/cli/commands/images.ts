@@ -100,7 +100,9 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
 
 /** @throws LonghaulError `Config.Invalid` for a directory that is not there, which would fail each task for a reason of its own */
 async function requireRepositories(repos: string | undefined): Promise<void> {
-  if (repos === undefined || /^[a-z][a-z+]*:\/\//.test(repos) || (await isDirectory(repos))) return
+  if (repos === undefined) return
+  const { areAddresses } = await import('../../adapters/task-images/repository.ts')
+  if (areAddresses(repos) || (await isDirectory(repos))) return
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Expected --repos to be a directory or an address such as https://HOST, got ${JSON.stringify(repos)}`,
