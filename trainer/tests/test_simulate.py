@@ -85,6 +85,16 @@ def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says(sim
     assert overlapped["peak_bytes"] - serial["peak_bytes"] <= 2 * 1024 * 4096
 
 
+@pytest.mark.parametrize("context", ["8192", "32768"])
+@pytest.mark.parametrize("ranks", ["1", "4"])
+def test_frozen_weights_take_no_gradients_and_adapters_hardly_any(
+    simulated: Simulate, ranks: str, context: str
+) -> None:
+    options = ("--model", "qwen3-4b", "--layers", "2", "--lora-rank", "16")
+    found = simulated(*options, "--context", context, "--ranks-per-node", ranks)
+    assert abs(found["predicted_share"] - 1) < 0.10
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", MODELS)
 def test_the_planner_is_within_a_tenth_of_the_simulated_peak_of_every_shipped_recipe(recipe: str) -> None:

@@ -65,14 +65,18 @@ def predict(shape: Shape, layout: Layout) -> Memory:
     states, host_states = _states(shape, layout)
     kept, host_kept = _kept(shape, layout, local)
     working = width * (6 * shape.intermediate + 14 * shape.hidden) * local
-    unit = 10 * shape.layer_parameters if layout.ranks > 1 or width == 2 else 0
-    head = 8 * shape.vocab * shape.hidden + HEAD_CHUNK
+    unit, gathered = _gathered(shape, layout)
+    each = _head_bytes(layout)
     layer = Term(
         "one layer at work",
-        f"{width}·(6·{shape.intermediate} + 14·{shape.hidden})·{local} + its gathered weights and gradients {unit:,}",
+        f"{width}·(6·{shape.intermediate} + 14·{shape.hidden})·{local} + {gathered} {unit:,}",
         working + unit,
     )
-    top = Term("head at work", f"8·{shape.vocab}·{shape.hidden} + one chunk", head)
+    top = Term(
+        "head at work",
+        f"{each}·{shape.vocab}·{shape.hidden} + one chunk",
+        each * shape.vocab * shape.hidden + HEAD_CHUNK,
+    )
     passes = [kept, max(layer, top, key=lambda term: term.bytes)]
     update = _update(shape, layout)
     # The update comes when the passes have freed what they held.
@@ -85,6 +89,24 @@ def predict(shape: Shape, layout: Layout) -> Memory:
         copied=_checkpoint(shape, layout) / layout.ranks,
         tokens_in_flight=layout.ranks // layout.cp * layout.tokens,
     )
+
+
+def _gathered(shape: Shape, layout: Layout) -> tuple[int, str]:
+    """Bytes beside a layer's activations, and what they are. Frozen weights have no gradients; the head's are gathered meanwhile,
+    because a tied head stays gathered for the whole pass and another one is next to the last layer."""
+    if layout.ranks == 1 and layout.compute_bytes == 4:
+        return 0, "gathered weights"
+    if layout.lora_rank is None:
+        return 10 * shape.layer_parameters, "its gathered weights and gradients"
+    weights = layout.compute_bytes * (shape.layer_parameters + shape.vocab * shape.hidden)
+    return weights, "its gathered weights and the head's"
+
+
+def _head_bytes(layout: Layout) -> int:
+    """For one weight of the head: gathered, copied to fp32, and its gradient unless the head is frozen."""
+    if layout.lora_rank is None:
+        return 8
+    return 6 if layout.compute_bytes == 2 else 4
 
 
 def _states(shape: Shape, layout: Layout) -> tuple[Term, float]:
