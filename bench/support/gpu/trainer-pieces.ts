@@ -17,7 +17,7 @@ export interface GpuWorld {
   scratch: string
 }
 
-/** A lent machine gives ten minutes to a command; a CPU that other work loads may need longer for the same piece, small. */
+/** A piece takes at most ten minutes on a GPU; a CPU that other work loads may need longer for the same piece, small. */
 const DRY_MINUTES = 60
 
 export function minutesOf(device: GpuDevice | null): number {
