@@ -121,8 +121,10 @@ async function play({
 }): Promise<PieceResult> {
   const home = join(scratch, 'home')
   await mkdir(home, { recursive: true })
+  const playing = new AbortController()
   const over = AbortSignal.any([
     signal,
+    playing.signal,
     AbortSignal.timeout((device === null ? DRY_PLAY_MINUTES : PLAY_MINUTES) * 60_000),
   ])
   const input = device === null ? dryInput() : liveInput((await installVllm(signal)).program)
@@ -154,6 +156,8 @@ async function play({
       watching.catch(() => undefined)
       return judgeRun({ ended, enginesStarted, isLive: device !== null })
     } finally {
+      // Otherwise the engines are watched, and the process lives, until the play's time is up.
+      playing.abort()
       await connection.close()
     }
   } finally {
