@@ -1,13 +1,19 @@
-"""The model thread: no request waits for another one to come."""
+"""The model thread: no request waits for another one to come, and idle engines hold no memory of past requests."""
 
 from __future__ import annotations
 
 import threading
+import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from tiny_policy import write_tiny_policy
 
 from longhaul_trainer.serve import scheduler
+from longhaul_trainer.serve.engine import Engine, Generation
+from longhaul_trainer.serve.registry import Registry
 from longhaul_trainer.serve.scheduler import Scheduler
 
 
@@ -16,6 +22,7 @@ class OneStep:
 
     def __init__(self) -> None:
         self.waiting: list[threading.Event] = []
+        self.released = threading.Event()
 
     @property
     def is_busy(self) -> bool:
@@ -29,6 +36,10 @@ class OneStep:
         for event in done:
             event.set()
 
+    def release_memory(self) -> None:
+        assert not self.waiting
+        self.released.set()
+
 
 def test_a_request_that_comes_alone_is_served_whatever_the_gathering_meets(monkeypatch: pytest.MonkeyPatch) -> None:
     # As on a machine that holds the thread up: a timed look at the queue begins when its time is over.
@@ -39,3 +50,78 @@ def test_a_request_that_comes_alone_is_served_whatever_the_gathering_meets(monke
         done: Any = threading.Event()
         running.submit(engine, done)  # type: ignore[arg-type]
         assert done.wait(timeout=1200)
+
+
+def test_an_engine_that_is_idle_for_long_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "IDLE_S", 0.05)
+    running, engine = Scheduler(), OneStep()
+    for _ in range(3):
+        engine.released.clear()
+        done: Any = threading.Event()
+        running.submit(engine, done)  # type: ignore[arg-type]
+        assert done.wait(timeout=1200)
+        assert engine.released.wait(timeout=1200)
+
+
+def test_it_does_so_while_another_engine_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "IDLE_S", 0.05)
+    idle = OneStep()
+
+    class UntilTheOtherRests(OneStep):
+        def iterate(self) -> None:
+            if idle.released.is_set():
+                super().iterate()
+
+    running = Scheduler()
+    for engine in (idle, UntilTheOtherRests()):
+        done: Any = threading.Event()
+        running.submit(engine, done)  # type: ignore[arg-type]
+        assert done.wait(timeout=1200)
+
+
+def test_an_engine_that_is_evicted_while_idle_is_not_kept() -> None:
+    running, engine = Scheduler(), OneStep()
+    done: Any = threading.Event()
+    running.submit(engine, done)  # type: ignore[arg-type]
+    assert done.wait(timeout=1200)
+    gone = threading.Event()
+    weakref.finalize(engine, gone.set)
+    del engine
+    assert gone.wait(timeout=1200)
+
+
+def test_a_session_goes_on_alike_in_an_engine_that_gave_its_memory_back(tmp_path: Path) -> None:
+    registry = Registry(state_dir=tmp_path, max_versions=1, device=torch.device("cpu"))
+    write_tiny_policy(tmp_path / "policy")
+    registry.load(path=str(tmp_path / "policy"), version="v", manifest_sha256=None, holder=None, lease_s=60)
+    engine = registry.engine("v")
+    first = ask(engine, list(range(40, 60)), session="one")
+    prompt = [*first.prompt, *first.ids, 41, 42]
+    kept = ask(engine, prompt, session="one")
+    ask(engine, list(range(40, 60)), session="one")
+    engine.release_memory()
+    assert engine._slots.keys.numel() == 0
+    again = ask(engine, prompt, session="one")
+    assert (again.ids, again.cached_tokens) == (kept.ids, kept.cached_tokens)
+    assert again.logprobs == pytest.approx(kept.logprobs, abs=1e-4)
+    assert kept.cached_tokens > 20
+
+
+def ask(engine: Engine, prompt: list[int], *, session: str) -> Generation:
+    ended: list[BaseException | None] = []
+    asked = Generation(
+        prompt=prompt,
+        max_tokens=8,
+        temperature=1.0,
+        seed=3,
+        stop_ids=frozenset(),
+        salt="",
+        session=session,
+        score_prompt=False,
+        finish=ended.append,
+    )
+    engine.submit(asked)
+    while not ended:
+        engine.iterate()
+    assert ended == [None]
+    return asked

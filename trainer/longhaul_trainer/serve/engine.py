@@ -71,6 +71,10 @@ class Engine:
     def submit(self, generation: Generation) -> None:
         self._waiting.append(generation)
 
+    def release_memory(self) -> None:
+        """Between requests: gives the running requests' keys and values back; parked sessions stay. The next request allocates anew."""
+        self._slots = Slots(self.model.config, self.model.device)
+
     def fail_all(self, error: BaseException) -> None:
         failed, self._waiting, self._running = self._waiting + self._running, [], []
         for generation in failed:

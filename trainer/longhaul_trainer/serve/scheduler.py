@@ -5,17 +5,23 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import weakref
 
 from longhaul_trainer.serve.engine import Engine, Generation
 
 # Requests that arrive this close together share the first forward pass.
 GATHER_S = 0.005
+# An engine without work for this long gives its memory back: of several served versions, one or two are sampled from.
+IDLE_S = 30.0
 
 
 class Scheduler:
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Engine, Generation]] = queue.SimpleQueue()
+        # Not a SimpleQueue: its `get(timeout=…)` in CPython 3.11 waits for ever where the thread is held up past the timeout.
+        self._queue: queue.Queue[tuple[Engine, Generation]] = queue.Queue()
         self._busy: list[Engine] = []
+        # When each engine ended its last request. Weak: an evicted version goes at once.
+        self._idle_since: weakref.WeakKeyDictionary[Engine, float] = weakref.WeakKeyDictionary()
         threading.Thread(target=self._run, name="model", daemon=True).start()
 
     def submit(self, engine: Engine, generation: Generation) -> None:
@@ -27,19 +33,32 @@ class Scheduler:
             if not self._busy:
                 self._gather()
             self._drain()
-            for engine in self._busy:
-                try:
-                    engine.iterate()
-                except Exception as error:
-                    engine.fail_all(error)
-            self._busy = [engine for engine in self._busy if engine.is_busy]
+            self._step()
+            self._rest()
 
     def _gather(self) -> None:
-        """Waits for a request; `_drain` takes those that come right behind it."""
-        self._accept(*self._queue.get())
-        # Not `get(timeout=…)`: CPython 3.11's SimpleQueue waits for ever in it where the thread is held up past the timeout, and the
-        # request at hand would wait for the next one to come.
+        """Waits for a request, or until an engine has been idle for long; `_drain` takes the requests that come right behind it."""
+        try:
+            request = self._queue.get(timeout=IDLE_S if self._idle_since else None)
+        except queue.Empty:
+            return
+        self._accept(*request)
         time.sleep(GATHER_S)
+
+    def _step(self) -> None:
+        for engine in self._busy:
+            try:
+                engine.iterate()
+            except Exception as error:
+                engine.fail_all(error)
+
+    def _rest(self) -> None:
+        now = time.monotonic()
+        self._idle_since.update({engine: now for engine in self._busy if not engine.is_busy})
+        self._busy = [engine for engine in self._busy if engine.is_busy]
+        for engine in [engine for engine, since in self._idle_since.items() if now - since >= IDLE_S]:
+            del self._idle_since[engine]
+            engine.release_memory()
 
     def _drain(self) -> None:
         while True:
@@ -50,5 +69,6 @@ class Scheduler:
 
     def _accept(self, engine: Engine, generation: Generation) -> None:
         engine.submit(generation)
+        self._idle_since.pop(engine, None)
         if engine not in self._busy:
             self._busy.append(engine)
