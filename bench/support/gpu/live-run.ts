@@ -138,6 +138,8 @@ async function play({
       const handle = await startTraining({ connection, ...input, run: RUN })
       const processes = new Set<number>()
       const watching = watchEngines({ fleets, processes, signal: over })
+      // Its failure ends the piece where the watch is awaited, after the run.
+      watching.catch(() => undefined)
       let ended: TrainAgentResult | null = null
       let phase = 'starting'
       for await (const event of handle.watch({ intervalMs: 1_000, signal: over })) {
@@ -148,12 +150,13 @@ async function play({
         break
       }
       signal.throwIfAborted()
+      playing.abort()
+      await watching
       const enginesStarted = processes.size
       if (ended === null) {
         if (isLast) throw new Error(`the run did not end within ${PIECES} pieces, it was ${phase}`)
         return { compared: 0, violations: slept(device !== null, enginesStarted), facts: { phase, enginesStarted } }
       }
-      watching.catch(() => undefined)
       return judgeRun({ ended, enginesStarted, isLive: device !== null })
     } finally {
       // Otherwise the engines are watched, and the process lives, until the play's time is up.
