@@ -25,7 +25,7 @@ import { startStack } from '../test/support/start-stack.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
-import { versions } from './support/versions.ts'
+import { resultName, versions } from './support/versions.ts'
 
 const STAGES = ['base', 'rft', 'rl'] as const
 type Stage = (typeof STAGES)[number]
@@ -68,7 +68,7 @@ const isLearning = rlAboveRft && results.every(({ holds }) => holds.rftAboveBase
 const report = {
   bench: 'learning',
   date: new Date().toISOString(),
-  ...versions(),
+  ...versions(resultName(values.out)),
   recipe: values.recipe,
   seeds: results,
   rlMinusRftTogether: together,

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto'
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { codeLines } from './code-lines.ts'
 
 const root = join(import.meta.dirname, '../..')
 
@@ -117,6 +118,14 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:learning -- --recipe repair --seeds 1 --out bench/results/learning-repair-seed-1.json',
     sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
   },
+  'learning-repair-seed-2': {
+    command: 'npm run bench:learning -- --recipe repair --seeds 2 --out bench/results/learning-repair-seed-2.json',
+    sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
+  },
+  'learning-repair-seed-3': {
+    command: 'npm run bench:learning -- --recipe repair --seeds 3 --out bench/results/learning-repair-seed-3.json',
+    sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
+  },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
   'lying-servers': {
     command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
@@ -199,19 +208,25 @@ const IGNORED = /(\.test\.ts|\.pyc)$|(^|\/)(__pycache__|\.[^/]+|node_modules)(\/
 
 /** Of the files as they lie here. */
 export function codeHash(sources: readonly string[]): string {
-  return hashOf(sources.flatMap(filesOf).map((file) => ({ file, blob: blobOf(readFileSync(join(root, file))) })))
+  return hashOf(
+    sources.flatMap(filesOf).map((file) => ({ file, hash: hashOfFile(file, readFileSync(join(root, file))) })),
+  )
 }
 
 /** The same of a commit. @throws where git does not know it */
 export function codeHashAt(commit: string, sources: readonly string[]): string {
-  const args = ['ls-tree', '-r', '-z', '--format=%(objectname) %(path)', commit, '--', ...sources]
-  const text = execFileSync('git', args, { cwd: root, encoding: 'utf8', maxBuffer: 1 << 26 })
-  const lines = text.split('\0').filter((line) => line !== '')
-  return hashOf(lines.map((line) => ({ blob: line.slice(0, 40), file: line.slice(41) })))
+  const git = (args: string[], input = ''): Buffer =>
+    execFileSync('git', args, { cwd: root, input, maxBuffer: 1 << 30 })
+  const listed = git(['ls-tree', '-r', '-z', '--format=%(objectname) %(path)', commit, '--', ...sources]).toString()
+  const files = listed
+    .split('\0')
+    .flatMap((line) => (line === '' ? [] : [{ id: line.slice(0, 40), file: line.slice(41) }]))
+  const contents = blobsOf(git(['cat-file', '--batch'], files.map(({ id }) => `${id}\n`).join('')))
+  return hashOf(files.map(({ file }, at) => ({ file, hash: hashOfFile(file, contents[at] ?? Buffer.alloc(0)) })))
 }
 
-function hashOf(files: readonly { file: string; blob: string }[]): string {
-  const lines = files.filter(({ file }) => !IGNORED.test(file)).map(({ file, blob }) => `${file} ${blob}\n`)
+function hashOf(files: readonly { file: string; hash: string }[]): string {
+  const lines = files.filter(({ file }) => !IGNORED.test(file)).map(({ file, hash }) => `${file} ${hash}\n`)
   return createHash('sha256')
     .update([...new Set(lines)].toSorted().join(''))
     .digest('hex')
@@ -226,7 +241,20 @@ function filesOf(source: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1))
 }
 
-/** As git names a file's content. */
-function blobOf(content: Buffer): string {
-  return createHash('sha1').update(`blob ${content.length}\0`).update(content).digest('hex')
+/** Of TypeScript without its comments; of everything else with all bytes. */
+function hashOfFile(file: string, content: Buffer): string {
+  const hashed = file.endsWith('.ts') ? codeLines(content.toString()) : content
+  return createHash('sha1').update(hashed).digest('hex')
+}
+
+/** What `git cat-file --batch` printed: a line with id, type and length before each content, and a line's end after it. */
+function blobsOf(printed: Buffer): Buffer[] {
+  const blobs: Buffer[] = []
+  for (let at = 0; at < printed.length; ) {
+    const end = printed.indexOf('\n', at)
+    const length = Number(printed.toString('latin1', at, end).split(' ')[2])
+    blobs.push(printed.subarray(end + 1, end + 1 + length))
+    at = end + 1 + length + 1
+  }
+  return blobs
 }

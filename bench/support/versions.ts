@@ -48,6 +48,12 @@ export function versions(name = benchName(process.argv[1] ?? '')): {
   return { node, temporalSdk, cores, kernel, provenance }
 }
 
+/** Of a bench whose results depend on its options: their file's, where it is one of those that `MEASURED` lists. */
+export function resultName(file: string | undefined): string | undefined {
+  const name = basename(file ?? '', '.json')
+  return Object.hasOwn(MEASURED, name) ? name : undefined
+}
+
 /** Results are named like the file that measures them, two apart. */
 function benchName(program: string): string {
   const name = basename(program, '.ts')

@@ -3,11 +3,13 @@
  * it was measured. Code may change without a measurement of three hours; a figure may not pass for one of today's code.
  */
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { figuresPage, provenanceOf } from '../../bench/support/figures-page.ts'
-import { codeHash, MEASURED } from '../../bench/support/measured-code.ts'
+import { codeLines } from '../../bench/support/code-lines.ts'
+import { codeHash, codeHashAt, MEASURED } from '../../bench/support/measured-code.ts'
 import { versions } from '../../bench/support/versions.ts'
 
 const root = join(import.meta.dirname, '../..')
@@ -55,4 +57,45 @@ test('a bench stores what its figures rest on', () => {
   assert.ok(cores > 0 && processor !== '' && memoryGiB > 0 && kernel !== '')
   assert.match(provenance.date, /^\d{4}-\d\d-\d\dT/)
   assert.equal(typeof provenance.dirty, 'boolean')
+})
+
+test('the hash of a commit is that of its files', () => {
+  const head = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' }).trim()
+  const isClean = execFileSync('git', ['status', '--porcelain', '--', 'src'], { cwd: root, encoding: 'utf8' }) === ''
+  for (const sources of [['src/domain'], ['src/scaffold', 'src/domain/ledger/ledger.ts'], ['recipes', 'schemas']]) {
+    if (isClean) assert.equal(codeHashAt(head, sources), codeHash(sources))
+    assert.notEqual(codeHashAt(head, sources), codeHashAt(head, sources.slice(1)))
+  }
+})
+
+test('a comment and a blank line are no code; what stands beside one, and what looks like one in a line, is', () => {
+  const code = [
+    'const a = 1',
+    "const url = 'https://host' /* no */",
+    'const glob = `src/**/*.ts`',
+    'f(a) // here',
+  ].join('\n')
+  const told = `/** What
+ * it is.
+ */
+const a = 1
+
+// Why.
+const url = 'https://host' /* no */
+/* one */
+  /**
+   * Another, with a line that is code in it: const b = 2
+   */
+const glob = \`src/**/*.ts\`
+f(a) // here`
+  assert.equal(codeLines(told), code)
+  for (const [from, to] of [
+    ['= 1', '= 2'],
+    ['/* no */', '/* on */'],
+    ['// here', '// there'],
+    ['f(a)', '*f(a)'],
+  ] as const) {
+    assert.notEqual(codeLines(told.replace(from, to)), code, from)
+  }
+  assert.equal(codeLines('/* a */ f()\n/* b\n*/ g()'), '/* a */ f()\n*/ g()')
 })
