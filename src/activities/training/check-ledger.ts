@@ -1,6 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
-import { episodeKeys } from '../../contracts/keys.ts'
+import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeFate } from '../../domain/ledger/episode-fates.ts'
@@ -31,15 +31,12 @@ export async function checkLedger(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   run: string,
 ): Promise<LedgerCheck> {
-  const keys = await store.list(`runs/${run}/`)
+  const keys = await store.list(runKeys.folder(run))
   const ledgers = await readAll<Ledger>(
     store,
     keys.filter((key) => key.endsWith('/ledger.json')),
   )
-  const batches = await readBatches(
-    store,
-    keys.filter((key) => key.endsWith('/batch.json')),
-  )
+  const batches = await readBatches(store, builtBatches(run, keys))
   const records = await readEpisodes(store, run, ledgers)
   const derived = ledgers.map((ledger) => deriveAgain(recipe, ledger, recordsOf(records, ledger), batches))
   return {
@@ -48,6 +45,20 @@ export async function checkLedger(
     ledgers: ledgers.length,
     mismatches: verifyLedger({ ledgers, records, batches, derived }),
   }
+}
+
+/** The manifests of a run's batches without those of an iteration that is being built: its ledger follows, and training after that. */
+function builtBatches(run: string, keys: readonly string[]): string[] {
+  const isBuilt = (iteration: string): boolean => {
+    const [stage, number] = iteration.slice(runKeys.folder(run).length).split('/iterations/')
+    const signs = [
+      `${iteration}/ledger.json`,
+      `${iteration}/job-`,
+      `${runKeys.folder(run)}training/${stage}/${number}-`,
+    ]
+    return keys.some((key) => signs.some((sign) => key.startsWith(sign)))
+  }
+  return keys.filter((key) => key.endsWith('/batch.json') && isBuilt(key.slice(0, key.lastIndexOf('/batch-'))))
 }
 
 interface BatchMembers {

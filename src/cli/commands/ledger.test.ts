@@ -103,6 +103,23 @@ test('an episode that nothing accounts for, one without a record, one in two bat
   await rm(store.path(again))
 })
 
+test('a batch that is being built is no mismatch; one that was trained on without a ledger is, exit 2', async () => {
+  const next = { ...PLACE, iteration: 2 }
+  const { episode } = makeRecord({ ...next, taskId: 'task', index: 0, verdict: 'resolved', turns: 1 })
+  const batch = `${runKeys.batch(next.run, next.stage, next.iteration, 0)}/batch.json`
+  await store.put(batch, Buffer.from(JSON.stringify({ trajectories: [{ id: episode }] })))
+  assert.deepEqual(await kindsOf(), [0, []])
+  for (const sign of [
+    `${runKeys.job(next.run, next.stage, next.iteration, 0)}/job.json`,
+    runKeys.training(next.run, next.stage, next.iteration, 0),
+  ]) {
+    await store.put(sign, Buffer.from('{}'))
+    assert.deepEqual(await kindsOf(), [2, ['trained-unledgered']])
+    await rm(store.path(sign))
+  }
+  await rm(store.path(batch))
+})
+
 test('a result that was changed from lost to failed: the rules say something else than the ledger, exit 2', async () => {
   const lost = records[2]
   assert.ok(lost !== undefined)
