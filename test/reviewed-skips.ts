@@ -201,6 +201,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: `its kernels are for AVX2 alone; elsewhere ${FETCHED_ONCE}`,
   },
   {
+    file: 'test/integration/live-vllm-chat.test.ts',
+    tests: ['the chat route of a running vLLM'],
+    reason: /^vLLM without a GPU needs an x86-64 processor|^vLLM for processors cannot be installed here: /,
+    why: `its kernels are for AVX2 alone; elsewhere ${FETCHED_ONCE}`,
+  },
+  {
     file: 'test/integration/live-llama-cpp.test.ts',
     tests: ['a running llama.cpp'],
     reason: /^llama\.cpp’s package needs an x86-64 processor|^llama\.cpp cannot be installed here: /,

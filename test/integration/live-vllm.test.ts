@@ -8,7 +8,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { pathToFileURL } from 'node:url'
+import { fileURLToPath, pathToFileURL } from 'node:url'
 import type { Canary } from '../../src/adapters/policy-server/canary-rules.ts'
 import { verifyCanaryRows } from '../../src/adapters/policy-server/canary.ts'
 import { createPolicyClient } from '../../src/adapters/policy-server/client.ts'
@@ -17,7 +17,7 @@ import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest, SampleResult } from '../../src/contracts/policy.types.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { askUntilAtWork, type LiveEngine } from '../support/live-engine/engine-process.ts'
-import { findVllm, startVllm } from '../support/live-engine/vllm.ts'
+import { countRunning, findVllm, startVllm } from '../support/live-engine/vllm.ts'
 import { freePort } from '../support/loopback.ts'
 import { type RunningServer, runPython, startPolicyServer, withoutPython } from '../support/python.ts'
 
@@ -186,7 +186,16 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
 
   async function start(policy: PolicyRef, publish: 'restart' | 'reload'): Promise<LiveEngine> {
     assert.ok('bin' in found)
-    return startVllm({ bin: found.bin, policy, port, publish, context: CONTEXT, log: join(root, 'vllm.log') })
+    const { uri, version: name } = policy
+    return startVllm({
+      bin: found.bin,
+      directory: fileURLToPath(uri),
+      name,
+      port,
+      publish,
+      context: CONTEXT,
+      log: join(root, 'vllm.log'),
+    })
   }
 
   /** qwen2: an output head of its own; qwen3: tied embeddings. Heads of 32, the smallest that vLLM attends with on a CPU. */
@@ -285,9 +294,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
     assert.equal(answer.status, 200, await answer.text())
   }
 
-  /** Requests that the engine is at work on, by its own metrics. */
   async function running(): Promise<number> {
-    const text = await (await fetch(`${engine?.url}/metrics`)).text()
-    return Number(/^vllm:num_requests_running\{[^}]*\} ([\d.]+)/m.exec(text)?.[1] ?? Number.NaN)
+    return engine === null ? Number.NaN : countRunning(engine)
   }
 })

@@ -239,7 +239,17 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
     await engine?.kill()
     engine = null
     const log = join(root, 'vllm.log')
-    engine = await startVllm({ bin: found.bin, policy, port, publish, context: CONTEXT, log, overrides, ...lies })
+    engine = await startVllm({
+      bin: found.bin,
+      directory: fileURLToPath(policy.uri),
+      name: policy.version,
+      port,
+      publish,
+      context: CONTEXT,
+      log,
+      overrides,
+      ...lies,
+    })
   }
 
   function request(changes: Partial<SampleRequest>): SampleRequest {

@@ -103,7 +103,14 @@ def make_directory(path: Path, made: Made) -> Path:
     tokenizer.save(str(path / "tokenizer.json"))
     bos, eos = (None, "<|im_end|>") if made.chat == "chatml" else ("<|begin_of_text|>", "<|eot_id|>")
     (path / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": bos, "eos_token": {"content": eos}})
+        json.dumps(
+            {
+                "tokenizer_class": "PreTrainedTokenizerFast",
+                "bos_token": bos,
+                # One token as text and one as older hubs have it.
+                "eos_token": {"__type": "AddedToken", "content": eos, "special": True, "normalized": False},
+            }
+        )
     )
     template = CHATML_TEMPLATE if made.chat == "chatml" else LLAMA_TEMPLATE
     (path / "chat_template.jinja").write_text(template)

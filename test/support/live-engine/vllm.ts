@@ -2,10 +2,8 @@
 import { mkdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { startCommand } from '../../../src/adapters/policy-server/start-command.ts'
 import { explainStart } from '../../../src/adapters/policy-server/start-failures.ts'
-import type { PolicyRef } from '../../../src/contracts/policy.types.ts'
 import { findPythonPackages } from '../python-packages.ts'
 import { isLinuxWithAvx2, type LiveEngine, startEngine } from './engine-process.ts'
 
@@ -36,7 +34,10 @@ export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
 
 export interface StartVllmInput {
   bin: string
-  policy: PolicyRef
+  /** Of the policy. */
+  directory: string
+  /** The name that it serves the policy under. */
+  name: string
   port: number
   publish: 'restart' | 'reload'
   /** Positions of the policy. */
@@ -54,7 +55,8 @@ export interface StartVllmInput {
 /** @throws Error with what the engine printed, and Longhaul's explanation of it, where it does not answer */
 export async function startVllm({
   bin,
-  policy,
+  directory,
+  name,
   port,
   publish,
   context,
@@ -63,11 +65,10 @@ export async function startVllm({
   more = [],
   variables = {},
 }: StartVllmInput): Promise<LiveEngine> {
-  const directory = fileURLToPath(policy.uri)
   const { environment, command } = startCommand({
     kind: 'vllm',
     directory,
-    version: policy.version,
+    version: name,
     context,
     dtype: 'float32',
     publish,
@@ -105,4 +106,10 @@ export async function startVllm({
     log,
     explain: (text) => explainStart({ log: text }),
   })
+}
+
+/** Requests that the engine is at work on, by its own metrics. */
+export async function countRunning({ url }: Pick<LiveEngine, 'url'>): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text()
+  return Number(/^vllm:num_requests_running\{[^}]*\} ([\d.]+)/m.exec(text)?.[1] ?? Number.NaN)
 }

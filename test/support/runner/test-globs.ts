@@ -8,7 +8,7 @@ export const TEST_GLOBS = {
 export const HOLDERS = {
   /** Its workers are killed and its suites are counted. */
   stack: [
-    'test/integration/{chat-evaluation,ci,deployment,gate-kill,grade-commands,grade-kill,kill,launched-engines,listeners,live-llama-cpp}.test.ts',
+    'test/integration/{chat-evaluation,ci,deployment,gate-kill,grade-commands,grade-kill,kill,launched-engines,listeners,live-llama-cpp,live-vllm-chat}.test.ts',
     'test/integration/{object-store-run,object-store-train,stack-restart,starting,task-images,temporal-ui,traces}.test.ts',
     'test/integration/{two-stages,whole-run,worker-images,worker-start}.test.ts',
     // Builds into `dist`, as the images of the workers do.
