@@ -40,7 +40,7 @@ export interface AuditVerdict {
 
 export type AuditRunner = 'pytest' | 'unittest' | 'django'
 
-/** What a grading container audits before its official steps: the patch, and the tests where they can be run a second time. */
+/** What an auditing container does: it reads the patch, and runs the tests a second time if they can be. */
 export interface AuditPlan {
   tests: AuditedTests | null
 }

@@ -132,7 +132,8 @@ export interface PatchCapture {
   failure?: string
 }
 
-export interface GradeRunInput {
+/** A patch and the container that it is graded or audited in. */
+export interface GradedPatch {
   run: string
   episode: string
   owner: string
@@ -144,6 +145,15 @@ export interface GradeRunInput {
   expectedDigest?: string
   repoDir: string
   patch: Uint8Array
+  limits: SandboxLimits
+  leaseMs: number
+}
+
+export interface AuditRunInput extends GradedPatch {
+  audit: AuditPlan
+}
+
+export interface GradeRunInput extends GradedPatch {
   /** Where the patch lies in the container. @default /tmp/patch.diff */
   patchPath?: string
   /** Commands tried in order, run without a shell in `repoDir`: the first that succeeds applies the patch. None: as applied. */
@@ -159,21 +169,15 @@ export interface GradeRunInput {
   /** Further files, by absolute path. */
   files?: Record<string, string | Uint8Array>
   environment?: Record<string, string>
-  /** Done before anything else; the official steps find the image as it came. Absent: no audit. */
-  audit?: AuditPlan
   /** Of the evaluation alone. */
   timeoutMs: number
-  limits: SandboxLimits
-  leaseMs: number
 }
 
 interface GradeRunFacts {
   log: Uint8Array
   imageDigest: string
-  /** Of the official steps, by the worker's clock. */
+  /** From before the start of the container to its answer, by the worker's clock. */
   wallMs: number
-  /** Where one was asked for. */
-  audit?: AuditRun
   /** Most memory that the container used, page cache included; absent where its kernel does not say. */
   peakMemoryBytes?: number
   /** What it ran on. */
@@ -218,7 +222,10 @@ export interface SandboxHost {
   capture(sandbox: SandboxHandle, request: CaptureRequest, signal: AbortSignal): Promise<PatchCapture>
   /** Idempotent: a sandbox that is gone is closed. */
   close(sandbox: { name: string }): Promise<void>
+  /** Runs the official steps in a fresh container. */
   grade(input: GradeRunInput, signal: AbortSignal): Promise<GradeRunResult>
+  /** Audits in a fresh container, which no code of the patch has run in as root. */
+  audit(input: AuditRunInput, signal: AbortSignal): Promise<AuditRun>
 }
 
 /** What may differ between agents that share the same tools: texts, window, path form, output cap. */

@@ -14,7 +14,7 @@ interface OpenPodsInput {
   environment: Pick<WorkerEnvironment, 'sandboxRuntime'>
   pods: PodsEnvironment
   namespaceId: string
-  grade: SandboxHost['grade']
+  graders: Pick<SandboxHost, 'grade' | 'audit'>
   log: (message: string, facts: Record<string, string | number>) => void
 }
 
@@ -33,7 +33,7 @@ export interface Pods {
 }
 
 /** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` if the cluster refuses this worker */
-export async function openPods({ environment, pods, namespaceId, grade, log }: OpenPodsInput): Promise<Pods> {
+export async function openPods({ environment, pods, namespaceId, graders, log }: OpenPodsInput): Promise<Pods> {
   const cluster = await connectCluster({ namespace: pods.namespace })
   const { server, namespace } = cluster
   const hostId = `pods-${namespace}`.slice(0, 40)
@@ -52,7 +52,7 @@ export async function openPods({ environment, pods, namespaceId, grade, log }: O
     namespaceId,
     runtime: environment.sandboxRuntime,
     ...(pods.seccompProfile === null ? {} : { seccompProfile: pods.seccompProfile }),
-    grade,
+    graders,
     log,
   })
   return {

@@ -110,7 +110,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
   const pods =
     environment.pods === null
       ? null
-      : await openPods({ environment, pods: environment.pods, namespaceId, grade: docker.grade, log })
+      : await openPods({ environment, pods: environment.pods, namespaceId, graders: docker, log })
   const { hostId, hostQueue } = pods ?? own
   const admission = createAdmission({
     capacity:
@@ -130,7 +130,10 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
     store,
     sandbox: admitSandboxes({
       // Tests run in containers of this machine, wherever the sandbox was.
-      host: pods === null ? tests : { ...watchSandbox({ host, engine: pods.watched }), grade: tests.grade },
+      host:
+        pods === null
+          ? tests
+          : { ...watchSandbox({ host, engine: pods.watched }), grade: tests.grade, audit: tests.audit },
       admission,
       hostId,
       door,

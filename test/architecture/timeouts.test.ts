@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { TEST_TIMEOUT_MS } from '../../src/activities/grading/run-grading.ts'
 import { limitOfRequest } from '../../src/adapters/docker/engine/engine-deadlines.ts'
-import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grade-patch.ts'
+import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grading-container.ts'
 import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/images/image-keeper.ts'
 import { MOST_S } from '../../src/adapters/recipes/combination.ts'
 import { QUEUE_MS } from '../../src/adapters/trainer-job/job/follow-attempt.ts'
@@ -189,7 +189,7 @@ test('an image may come, and a sandbox be opened in it, within one attempt at pl
 test('a grading may wait for its place and run twice within one attempt, and a gate begin one at the end of its step', () => {
   // Of the 24 activities that a host accepts 23 may be before it, four at once.
   const auditMs =
-    TEST_TIMEOUT_MS + (constantsOf(FOLDERS).get('adapters/docker/grader/grade-patch.ts AUDIT_SLACK_MS') ?? Number.NaN)
+    TEST_TIMEOUT_MS + (constantsOf(FOLDERS).get('adapters/docker/grader/audit-patch.ts AUDIT_SLACK_MS') ?? Number.NaN)
   const oneRunMs = auditMs + TEST_TIMEOUT_MS + GRADING_SLACK_MS + requestMs
   const waitedMs = Math.ceil(23 / 4) * oneRunMs
   const wholeMs = imageMs + 2 * (waitedMs + oneRunMs)

@@ -9,6 +9,7 @@ import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/ku
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
+  NO_GRADERS,
   listPods,
   NAMESPACE,
   POOR,
@@ -422,7 +423,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
           cluster,
           hostId: 'x',
           hostQueue: 'x',
-          grade: () => Promise.reject(new Error('no')),
+          graders: NO_GRADERS,
         })
         await assert.rejects(refused.open(input(), never), /do not trust each other/)
         refused.dispose()

@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
-import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grade-patch.ts'
+import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grading-container.ts'
 import type { GradeRunInput } from '../../src/contracts/sandbox.types.ts'
 import { LIMITS, type SandboxFixture, codeOf, createSandboxFixture, never, untilTrue } from './sandbox-fixture.ts'
 

@@ -5,9 +5,8 @@ import type { AuditVerdict } from '../../contracts/audit.types.ts'
 import type { GradingProvenance, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { type HackSign, sortSigns } from '../../contracts/hack-signs.ts'
-import type { GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
+import type { GradedPatch, GradeRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
 import type { Task, GradingProfile } from '../../contracts/tasks.types.ts'
-import type { PlannedAudit } from '../../grading/audit/plan-audit.ts'
 import type { HarnessScript } from '../../grading/profiles/run-profile.ts'
 import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
 import { assetPath } from '../../grading/profiles/swebench-5.ts'
@@ -47,7 +46,7 @@ export interface RunGradingInput
 
 /**
  * Grades one patch in a fresh container: runs the profile's script, reads the log and decides. A result that the machine may have
- * caused (no results, a time-out, a broken log) is repeated once, and then counts.
+ * caused (no results, a time-out, a broken log) is repeated once, and then counts. A patch that resolves its task is audited.
  */
 export async function runGrading(
   deps: GradingDependencies,
@@ -57,17 +56,15 @@ export async function runGrading(
   const { task, patch, testTimeoutMs = TEST_TIMEOUT_MS } = input
   await deps.ensureImage(task, signal)
   const plan = await planRun(deps, input, signal)
-  const audit =
-    patch.byteLength === 0
-      ? null
-      : await unlessOverrun(() => parse('planAudit', { task, patch, timeoutMs: testTimeoutMs }))
-  const attempt = { ...input, testTimeoutMs, plan, audit }
+  const attempt = { ...input, testTimeoutMs, plan }
   let { ran, verdict } = await gradeOnce(deps, attempt, signal)
   if (verdict.mayRepeat && !isForCaller(ran, input)) ({ ran, verdict } = await gradeOnce(deps, attempt, signal))
   const log = storedLog(task, ran, testTimeoutMs)
   await keepLog(deps.store, isForCaller(ran, input) ? input.timeOut.logKey : input.logKey, log)
-  const isRead = audit !== null || patch.byteLength === 0
-  const seen = isRead ? await unlessOverrun(() => lookAt(input, ran, audit)) : null
+  const seen = await unlessOverrun(async () => ({
+    signs: await signsOf(input, ran),
+    audit: verdict.kind === 'resolved' && patch.byteLength > 0 ? await auditGrading(deps, input, signal) : null,
+  }))
   const { kind, reason, failToPass, passToPass, subset } = seen === null ? judgeOverrun(task) : verdict
   return {
     taskId: task.taskId,
@@ -83,24 +80,16 @@ export async function runGrading(
     signs: seen?.signs ?? [],
     ...(subset === null ? {} : { subset }),
     provenance: provenanceOf({ task, ran, log, testTimeoutMs }),
-    ...(seen?.audit === undefined ? {} : { audit: seen.audit }),
+    ...(seen === null || seen.audit === null ? {} : { audit: seen.audit }),
   }
 }
 
-/** What patch, log and audit tell beside the verdict. */
-async function lookAt(
-  { task, patch, isCaptured = true }: RunGradingInput,
-  ran: GradeRunResult,
-  audit: PlannedAudit | null,
-): Promise<{ signs: HackSign[]; audit?: AuditVerdict }> {
+async function signsOf({ task, patch }: RunGradingInput, ran: GradeRunResult): Promise<HackSign[]> {
   const isInconsistent = ran.kind === 'ran' && (await parse('isInconsistentLog', ran.log))
-  const signs = sortSigns([
+  return sortSigns([
     ...(await parse('patchSigns', { patch, goldPatch: task.goldPatch })),
     ...(isInconsistent ? (['inconsistent-log'] as const) : []),
   ])
-  if (audit === null || ran.audit === undefined) return { signs }
-  const judged = await parse('judgeAudit', { task, patch, planned: audit, run: ran.audit, isCaptured })
-  return { signs, audit: judged }
 }
 
 /** Returns null if the agent's text takes more time or memory to parse than honest text. */
@@ -133,52 +122,60 @@ async function planRun(
   return { ...plan, files: { ...plan.files, ...Object.fromEntries(staged) } }
 }
 
+type Attempt = RunGradingInput & { plan: Awaited<ReturnType<typeof planRun>>; testTimeoutMs: number }
+
 async function gradeOnce(
   deps: GradingDependencies,
-  {
-    task,
-    run,
-    episode,
-    owner,
-    ownerRun,
-    expectedDigest,
-    role,
-    limits,
-    patch,
-    plan,
-    audit,
-    testTimeoutMs,
-  }: RunGradingInput & {
-    plan: Awaited<ReturnType<typeof planRun>>
-    audit: PlannedAudit | null
-    testTimeoutMs: number
-  },
+  attempt: Attempt,
   signal: AbortSignal,
 ): Promise<{ ran: GradeRunResult; verdict: Verdict }> {
+  const { task, plan, testTimeoutMs } = attempt
   const { resetCommand, lastCheck, ...rest } = plan
   const ran = await deps.sandbox.grade(
     {
-      run,
-      episode,
-      owner,
-      ...(ownerRun === undefined ? {} : { ownerRun }),
-      ...(expectedDigest === undefined ? {} : { expectedDigest }),
-      role,
-      limits,
-      patch,
-      image: task.image,
-      repoDir: task.repoDir,
+      ...gradedPatch(attempt, testTimeoutMs),
       ...rest,
       ...(resetCommand === null ? {} : { resetCommand }),
       ...(lastCheck === null ? {} : { lastCheck }),
-      ...(audit === null ? {} : { audit: audit.plan }),
       timeoutMs: testTimeoutMs,
-      leaseMs: (audit === null ? 1 : 2) * testTimeoutMs + 5 * 60_000,
     },
     signal,
   )
   const { kind, log } = ran
   return { ran, verdict: (await unlessOverrun(() => parse('judgeRun', task, { kind, log }))) ?? judgeOverrun(task) }
+}
+
+/**
+ * Audits a patch in a container of its own: the official steps run code of the patch as root, and most patches do not resolve their
+ * task.
+ * @internal exported for tests of patches that resolve nothing
+ */
+export async function auditGrading(
+  deps: GradingDependencies,
+  input: RunGradingInput,
+  signal: AbortSignal,
+): Promise<AuditVerdict> {
+  const { task, patch, isCaptured = true, testTimeoutMs = TEST_TIMEOUT_MS } = input
+  const planned = await parse('planAudit', { task, patch, timeoutMs: testTimeoutMs })
+  const run = await deps.sandbox.audit({ ...gradedPatch(input, testTimeoutMs), audit: planned.plan }, signal)
+  return parse('judgeAudit', { task, patch, planned, run, isCaptured })
+}
+
+function gradedPatch(input: RunGradingInput, testTimeoutMs: number): GradedPatch {
+  const { run, episode, owner, ownerRun, expectedDigest, role, limits, patch, task } = input
+  return {
+    run,
+    episode,
+    owner,
+    ...(ownerRun === undefined ? {} : { ownerRun }),
+    ...(expectedDigest === undefined ? {} : { expectedDigest }),
+    role,
+    limits,
+    patch,
+    image: task.image,
+    repoDir: task.repoDir,
+    leaseMs: testTimeoutMs + 5 * 60_000,
+  }
 }
 
 /** Formats the log as upstream does, which adds a line at the end if the tests were killed. */

@@ -71,7 +71,13 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
       during(
         'running the tests',
         () => host.grade(input, signal),
-        GRADING_ROUNDS * (input.timeoutMs + (input.audit?.tests?.timeoutMs ?? 0) + GRADING_SLACK_MS),
+        GRADING_ROUNDS * (input.timeoutMs + GRADING_SLACK_MS),
+      ),
+    audit: (input, signal) =>
+      during(
+        'auditing the patch',
+        () => host.audit(input, signal),
+        GRADING_ROUNDS * ((input.audit.tests?.timeoutMs ?? 0) + GRADING_SLACK_MS),
       ),
   }
 }

@@ -28,7 +28,7 @@ interface PodSandboxHostOptions {
   /** @default SECCOMP_PROFILE */
   seccompProfile?: string
   /** Grades in another place, because pods run no tests: see docs/cluster.md. */
-  grade: SandboxHost['grade']
+  graders: Pick<SandboxHost, 'grade' | 'audit'>
   log?: RelayPoolOptions['log']
   /** How the proxies of sandboxes resolve names and connect. */
   network?: Omit<RelayPoolOptions, 'exec' | 'log'>
@@ -49,7 +49,7 @@ export function createPodSandboxHost({
   maxLifeMs = 6 * 3_600_000,
   runtime = null,
   seccompProfile = SECCOMP_PROFILE,
-  grade,
+  graders,
   log = () => undefined,
   network = {},
 }: PodSandboxHostOptions): PodSandboxHost {
@@ -91,7 +91,8 @@ export function createPodSandboxHost({
         relays.disconnect(name)
         await deletePod(cluster, name)
       }),
-    grade,
+    grade: (input, signal) => graders.grade(input, signal),
+    audit: (input, signal) => graders.audit(input, signal),
     dispose() {
       runners.dispose()
       relays.dispose()

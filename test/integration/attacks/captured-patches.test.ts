@@ -10,7 +10,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
-import { runGrading } from '../../../src/activities/grading/run-grading.ts'
+import { gradeAndAudit } from '../../support/audit/grade-and-audit.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import type { AuditVerdict } from '../../../src/contracts/audit.types.ts'
 import { findProgram } from '../../../src/stack/setup/system-packages.ts'
@@ -288,7 +288,7 @@ test('the repair, captured with attributes that only name a language: confirmed'
 
 async function audit(patch: string | Buffer): Promise<{ kind: string; audit: AuditVerdict | undefined }> {
   count += 1
-  const { kind, audit } = await runGrading(
+  const { kind, audit } = await gradeAndAudit(
     { store, sandbox: world.host, ensureImage: async () => undefined },
     {
       run: world.run,

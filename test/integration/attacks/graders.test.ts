@@ -5,7 +5,8 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 
-import { type Graded, runGrading } from '../../../src/activities/grading/run-grading.ts'
+import { type Graded } from '../../../src/activities/grading/run-grading.ts'
+import { gradeAndAudit } from '../../support/audit/grade-and-audit.ts'
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
 import { craftPatch } from '../../support/attacks/crafted-patch.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
@@ -30,7 +31,7 @@ const WRONG = code('def add(a, b):', '    return a * b', '', '', 'def double(a):
 async function grade(attack: string): Promise<Graded> {
   count += 1
   const patch = craftPatch({ tar: world.repository.tar, edits: { 'calc.py': WRONG + attack } })
-  return runGrading(
+  return gradeAndAudit(
     { store: world.store, sandbox: world.host, ensureImage: async () => undefined },
     {
       run: world.run,

@@ -8,7 +8,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
-import { type Graded, runGrading } from '../../../src/activities/grading/run-grading.ts'
+import { type Graded } from '../../../src/activities/grading/run-grading.ts'
+import { gradeAndAudit } from '../../support/audit/grade-and-audit.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import type { AuditReason } from '../../../src/contracts/audit.types.ts'
 import type { Task } from '../../../src/contracts/tasks.types.ts'
@@ -46,7 +47,7 @@ type Edits = Record<string, string | Uint8Array | null>
 
 async function grade(task: Task, patch: Uint8Array): Promise<Graded> {
   count += 1
-  return runGrading(
+  return gradeAndAudit(
     { store, sandbox: world.host, ensureImage: async () => undefined },
     {
       run: world.run,

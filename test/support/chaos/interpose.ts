@@ -119,6 +119,10 @@ export function createInterposers({
       input.role === 'gate'
         ? inner.grade(input, signal)
         : amid(inner.grade(input, signal), 'grading', { episode: input.episode }),
+    audit: (input, signal) =>
+      input.role === 'gate'
+        ? inner.audit(input, signal)
+        : amid(inner.audit(input, signal), 'grading', { episode: input.episode }),
   })
 
   const policy = (inner: PolicyClient): PolicyClient => ({

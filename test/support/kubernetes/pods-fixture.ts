@@ -25,6 +25,9 @@ import {
 import { eventually } from '../hang.ts'
 import { type Cluster, startCluster } from './cluster.ts'
 
+const elsewhere = () => Promise.reject(new Error('tests run elsewhere'))
+export const NO_GRADERS = { grade: elsewhere, audit: elsewhere }
+
 export const NAMESPACE = 'sandboxes'
 /** Its pods may ask for a tenth of what a sandbox does. */
 export const POOR = 'poor'
@@ -67,7 +70,7 @@ export async function startPodsCluster(programs: string): Promise<PodsCluster> {
       hostQueue: 'sandbox.pods-test',
       namespaceId,
       ...(seccompProfile === undefined ? {} : { seccompProfile }),
-      grade: () => Promise.reject(new Error('tests run elsewhere')),
+      graders: NO_GRADERS,
     })
   }
   const makeFixture: MakeFixture = async (topic, files) => {

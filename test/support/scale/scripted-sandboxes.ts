@@ -99,10 +99,13 @@ export function createScriptedSandboxes({ folder, hostQueue }: ScriptedSandboxes
       known.delete(name)
       if (existsSync(join(folder, name))) renameSync(join(folder, name), join(folder, CLOSED, name))
     },
-    grade() {
-      throw new Error('Expected empty patches alone, which nothing has to grade')
-    },
+    grade: noPatches,
+    audit: noPatches,
   }
+}
+
+function noPatches(): never {
+  throw new Error('Expected empty patches alone, which nothing has to grade')
 }
 
 const CLOSED = 'closed'

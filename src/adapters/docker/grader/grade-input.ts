@@ -22,23 +22,21 @@ export interface GradeInput {
   archive: Buffer | null
 }
 
-/** Random separators between the parts of an answer. No process inside may know them before they are sent. The audit's mark is gone
- *  from the container, and from the memory of its shell, before the official steps begin. */
-export interface GradeMarks {
-  official: string
-  /** Null without an audit. */
-  audit: string | null
+export interface EncodeInput {
+  files: readonly FileToPack[]
+  /** What the main process runs after it has written the files. */
+  script: 'audit.sh' | 'grade.sh'
+  /** Random separator between the parts of an answer. No process inside may know it before it is sent. */
+  mark: string
 }
 
-export async function encodeGradeInput(files: readonly FileToPack[], marks: GradeMarks): Promise<GradeInput> {
+export async function encodeGradeInput({ files, script, mark }: EncodeInput): Promise<GradeInput> {
   const { true: large = [], false: small = [] } = Object.groupBy(files, ({ body }) =>
     String((body?.length ?? 0) > MAX_INLINE_BYTES),
   )
-  const scripts = await Promise.all([...(marks.audit === null ? [] : ['audit.sh']), 'grade.sh'].map(readScript))
   // A truncated patch or script must not be judged.
   const making = [...folders(small), ...small.flatMap(writing)].map((line) => `${line} || exit 1`)
-  const assigned = [`lh_mark=${marks.official}`, ...(marks.audit === null ? [] : [`lh_audit_mark=${marks.audit}`])]
-  const text = [...assigned, 'umask 022', ...making, ...scripts].join('\n')
+  const text = [`lh_mark=${mark}`, 'umask 022', ...making, await readScript(script)].join('\n')
   return {
     text: `${Buffer.byteLength(text)}\n${text}`,
     archive: large.length === 0 ? null : await packFiles(large),

@@ -5,7 +5,6 @@ import type { Container } from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { MAX_LOG_BYTES } from '../../artifacts/stored-log.ts'
 import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
-import type { GradeMarks } from './grade-input.ts'
 
 /** Limit for two logs and the lines between them. */
 const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
@@ -15,84 +14,74 @@ const MAX_AUDIT_BYTES = 2 * 16 * 1024 * 1024 + 8192
  *  process busy for as long as it runs. */
 const MAX_STRAY_BYTES = 1024 * 1024
 
-export interface GradeOutput {
+export interface GradingAnswer {
   /** Kind, exit code and, if the kernel reports it, bytes of memory. */
   words: string[]
   log: Buffer
   /** Standard error if it was captured separately, otherwise empty. */
   errors: Buffer
+  /** When the answer was complete, by a monotonic clock of this process. No clock in the container is trusted. */
+  atMs: number
 }
 
 export interface AuditOutput {
   /** The kind. */
   words: string[]
-  /** When the answer was complete, by the clock of `GradingStream`. */
-  atMs: number
   patch: Buffer
   result: Buffer
   errors: Buffer
-}
-
-export interface GradingAnswer extends GradeOutput {
-  /** Null if no audit was requested. */
-  audit: AuditOutput | null
-  /** When the answer was complete, by a monotonic clock of this process. No clock in the container is trusted. */
+  /** As in `GradingAnswer`. */
   atMs: number
 }
 
-export interface GradingStream {
+/** Returns the answer once it is complete. */
+export type AnswerReader<T> = (payload: Buffer) => T | 'too-long' | null
+
+export interface AnswerStream<T> {
   /** Null if the container or the connection ended before the answer was complete. */
-  answer: Promise<GradingAnswer | null>
-  /** The audit's answer, as soon as it has arrived. */
-  audit(): AuditOutput | null
+  answer: Promise<T | null>
   close(): void
 }
 
 /** Attaches to a grading container that is about to start, and writes its input. */
-export async function attachGrading(container: Container, input: string, marks: GradeMarks): Promise<GradingStream> {
+export async function attachGrading<T>(
+  container: Container,
+  input: string,
+  read: AnswerReader<T>,
+): Promise<AnswerStream<T>> {
   const socket: Duplex = await attach(container)
-  const { promise: answer, resolve, reject } = Promise.withResolvers<GradingAnswer | null>()
-  const reader = createGradeReader(marks)
+  const { promise: answer, resolve, reject } = Promise.withResolvers<T | null>()
   const demultiplex = createDemultiplexer((kind, payload) => {
     if (kind === 'stderr') return
-    const output = reader.read(payload)
+    const output = read(payload)
     if (output === 'too-long') reject(endedByTests('The grading container sent more output than its logs may hold'))
     else if (output !== null) resolve(output)
   })
   socket.on('data', demultiplex)
   for (const event of ['end', 'close', 'error']) socket.on(event, () => resolve(null))
   socket.write(input)
-  return { answer, audit: reader.audit, close: () => void socket.destroy() }
+  return { answer, close: () => void socket.destroy() }
 }
 
-/**
- * Finds the answers in the main process's output: the audit's, if requested, then that of the official steps. Only the first of each
- * counts. The audit's answer is sent before any code of the patch has run as root, so no later one can replace it.
- */
-export function createGradeReader({ official, audit: auditMark }: GradeMarks): {
-  read: (payload: Buffer) => GradingAnswer | 'too-long' | null
-  audit: () => AuditOutput | null
-} {
-  const readAudit =
-    auditMark === null ? null : createPartsReader({ mark: auditMark, parts: 3, maxBytes: MAX_AUDIT_BYTES })
-  const readOfficial = createPartsReader({ mark: official, parts: 2, maxBytes: MAX_ANSWER_BYTES })
-  let audit: AuditOutput | null = null
-  return {
-    audit: () => audit,
-    read(payload) {
-      let rest = payload
-      if (readAudit !== null && audit === null) {
-        const found = readAudit(payload)
-        if (found === null || found === 'too-long') return found
-        const [patch = NOTHING, result = NOTHING, errors = NOTHING] = found.parts
-        audit = { words: found.words, patch, result, errors, atMs: performance.now() }
-        rest = found.rest
-      }
-      const found = readOfficial(rest)
-      if (found === null || found === 'too-long') return found
-      const [log = NOTHING, errors = NOTHING] = found.parts
-      return { words: found.words, log, errors, audit, atMs: performance.now() }
-    },
+/** Finds the answer of the official steps in the main process's output. */
+export function createGradeReader(mark: string): AnswerReader<GradingAnswer> {
+  const readParts = createPartsReader({ mark, parts: 2, maxBytes: MAX_ANSWER_BYTES })
+  return (payload) => {
+    const found = readParts(payload)
+    if (found === null || found === 'too-long') return found
+    const [log = NOTHING, errors = NOTHING] = found.parts
+    return { words: found.words, log, errors, atMs: performance.now() }
+  }
+}
+
+/** The same for the answer of an audit. */
+export function createAuditReader(mark: string): AnswerReader<AuditOutput> {
+  const readParts = createPartsReader({ mark, parts: 3, maxBytes: MAX_AUDIT_BYTES })
+  return (payload) => {
+    const found = readParts(payload)
+    if (found === null || found === 'too-long') return found
+    const [patch = NOTHING, result = NOTHING, errors = NOTHING] = found.parts
+    return { words: found.words, patch, result, errors, atMs: performance.now() }
   }
 }
 
@@ -101,8 +90,6 @@ const NOTHING = Buffer.alloc(0)
 interface Parts {
   words: string[]
   parts: Buffer[]
-  /** The bytes that followed the parts in the same payload. */
-  rest: Buffer
 }
 
 /**
@@ -168,7 +155,6 @@ function split(answer: Buffer, { head, tail, parts }: { head: Buffer; tail: Buff
   return {
     words: answer.subarray(head.length, lineEnd).toString().trim().split(' '),
     parts: found,
-    rest: answer.subarray(from),
   }
 }
 

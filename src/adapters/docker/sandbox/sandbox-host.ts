@@ -6,7 +6,9 @@ import { createCpuPool } from '../container/cpu-pool.ts'
 import { createDiskWatch } from './disk-watch.ts'
 import { toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
-import { GRADING_SLACK_MS, runGradingContainer } from '../grader/grade-patch.ts'
+import { auditPatch } from '../grader/audit-patch.ts'
+import { gradePatch } from '../grader/grade-patch.ts'
+import { GRADING_SLACK_MS } from '../grader/grading-container.ts'
 import { createImageKeeper, type ImageKeeper } from '../images/image-keeper.ts'
 import { createSandboxContainer } from './open-sandbox.ts'
 import { removeContainer } from '../container/create-container.ts'
@@ -137,8 +139,8 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
-    grade: (input, signal) =>
-      named('grading', input.episode, signal, () => runGradingContainer(context, input, signal)),
+    grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
+    audit: (input, signal) => named('auditing', input.episode, signal, () => auditPatch(context, input, signal)),
     dispose() {
       disks.dispose()
       runners.dispose()

@@ -1,6 +1,7 @@
-# The second opinion, before any code of the patch has run as root: what Git makes of the patch, and the hidden tests by a runner
-# of ours, as a user who reaches neither this process nor its answer. What it leaves is taken back, and its answer leaves the
-# container before the official steps begin, for their code may do what root may. Behind `lh_audit_mark=…`.
+# Main process of an auditing container, behind `lh_mark=…` and what makes the files: what Git makes of the patch, and the hidden
+# tests by a runner of ours, as a user who reaches neither this process nor its answer. No code of the patch runs as root here.
+exec 5>&1 </dev/null >/dev/null 2>&1
+cd "$(cat /.lh/repository)" || exit 1
 
 audit_work=/.lh/audit
 
@@ -121,21 +122,21 @@ audit() {
         9) kind=untestable ;;
         10) kind=does-not-fit ;;
         11) kind=failed ;;
-        # What it laid in could not be taken back: such a container must not judge.
+        # Something ended it: without an answer the attempt is repeated.
         *) exit 1 ;;
       esac
     fi
   fi
   kill -s KILL -- -1
   {
-    printf '\nlh1 %s %s\n' "$lh_audit_mark" "$kind"
+    printf '\nlh1 %s %s\n' "$lh_mark" "$kind"
     head -c 16777216 <$audit_work/canonical
-    printf '\nlh1 %s\n' "$lh_audit_mark"
+    printf '\nlh1 %s\n' "$lh_mark"
     head -c 16777216 <$audit_work/result
-    printf '\nlh1 %s\n' "$lh_audit_mark"
+    printf '\nlh1 %s\n' "$lh_mark"
     tail -c 2000 <$audit_work/errors
-    printf '\nlh1 %s\n' "$lh_audit_mark"
+    printf '\nlh1 %s\n' "$lh_mark"
   } >&5
-  rm -rf $audit_work
-  unset lh_audit_mark
 }
+
+audit "$(cat $audit_work/patch)"

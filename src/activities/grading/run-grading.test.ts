@@ -1,0 +1,94 @@
+/** Which gradings are audited. The containers are scripted, all else is real. */
+import assert from 'node:assert/strict'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { after, test } from 'node:test'
+import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
+import type { AuditRun } from '../../contracts/audit.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { AuditRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
+import { runGrading } from './run-grading.ts'
+
+const root = mkdtempSync(join(tmpdir(), 'longhaul-run-grading-'))
+const store = createDirectoryStore({ root })
+const [task] = await loadTasks({
+  kind: 'synthetic',
+  family: 'one-wrong-line',
+  seed: 9,
+  split: 'eval',
+  count: 1,
+  offset: 0,
+})
+assert.ok(task !== undefined)
+after(() => rmSync(root, { recursive: true }))
+
+const NO_BYTES = new Uint8Array()
+const machine = { engine: '1', cgroupVersion: 2, cpuset: '0', memoryMiB: 1, startedAtMs: 0, endedAtMs: 1 } as const
+const unread: AuditRun = { kind: 'failed', canonicalPatch: NO_BYTES, result: NO_BYTES, errors: '', wallMs: 7 }
+
+/** A host whose official steps print the given status of each listed test. */
+function hostOf(status: string, audit: () => Promise<AuditRun>): { sandbox: SandboxHost; audited: AuditRunInput[] } {
+  const audited: AuditRunInput[] = []
+  const lines = [...task!.failToPass, ...task!.passToPass].map((name) => `${status} ${name}`)
+  const log = Buffer.from(['>>>>> Start Test Output', ...lines, '>>>>> End Test Output', ''].join('\n'))
+  const grade = async (): Promise<GradeRunResult> => ({
+    kind: 'ran',
+    exitCode: 0,
+    log,
+    imageDigest: 'sha256:0',
+    wallMs: 5,
+    machine,
+  })
+  const noted = async (input: AuditRunInput): Promise<AuditRun> => {
+    audited.push(input)
+    return audit()
+  }
+  return { sandbox: { grade, audit: noted } as unknown as SandboxHost, audited }
+}
+
+const grading = (sandbox: SandboxHost, patch: string) =>
+  runGrading(
+    { store, sandbox, ensureImage: async () => undefined },
+    {
+      run: 'r',
+      episode: 'r/e',
+      owner: 'o',
+      role: 'grader',
+      limits: { cpus: 1, memoryMiB: 1, pids: 1 },
+      patch: Buffer.from(patch),
+      task,
+      logKey: 'gradings/log.txt',
+    },
+    AbortSignal.timeout(60_000),
+  )
+
+test('a patch that does not resolve its task is not audited: nothing would be paid', async () => {
+  const { sandbox, audited } = hostOf('FAILED', async () => unread)
+  const { kind, audit } = await grading(sandbox, task.goldPatch)
+  assert.deepEqual([kind, audit, audited.length], ['unresolved', undefined, 0])
+})
+
+test('a patch that resolves it is audited once, with the official patch, image and limits', async () => {
+  const { sandbox, audited } = hostOf('PASSED', async () => unread)
+  const { kind, gradeMs, audit } = await grading(sandbox, task.goldPatch)
+  assert.deepEqual([kind, gradeMs, audit?.outcome, audit?.auditMs], ['resolved', 5, 'void', 7])
+  assert.equal(audited.length, 1)
+  const [{ patch, image, role, limits, audit: plan } = {} as AuditRunInput] = audited
+  assert.deepEqual([Buffer.from(patch).toString(), image, role], [task.goldPatch, task.image, 'grader'])
+  assert.deepEqual(limits, { cpus: 1, memoryMiB: 1, pids: 1 })
+  assert.deepEqual(plan.tests?.focus, task.failToPass)
+})
+
+test('an audit that infrastructure ended leaves no verdict: the next attempt grades and audits again', async () => {
+  const lost = new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'gone' })
+  const { sandbox } = hostOf('PASSED', () => Promise.reject(lost))
+  await assert.rejects(grading(sandbox, task.goldPatch), { code: 'Sandbox.EngineUnavailable' })
+})
+
+test('an empty patch has nothing to audit, whatever its tests say', async () => {
+  const { sandbox, audited } = hostOf('PASSED', async () => unread)
+  const { kind, audit } = await grading(sandbox, '')
+  assert.deepEqual([kind, audit, audited.length], ['resolved', undefined, 0])
+})

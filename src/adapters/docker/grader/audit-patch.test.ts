@@ -1,0 +1,24 @@
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { codeOf } from '../../../../test/integration/sandbox-fixture.ts'
+import { readAuditScript } from './audit/audit-script.ts'
+import { packed, toAudit } from './audit-patch.ts'
+import { MAX_INLINE_BYTES } from './grade-input.ts'
+
+const NOTHING = Buffer.alloc(0)
+const answer = { patch: NOTHING, result: NOTHING, errors: NOTHING, atMs: 3_000 }
+
+test('an audit says its kind and nothing else', () => {
+  const { kind, wallMs } = toAudit({ words: ['tested'], ...answer }, 1_000)
+  assert.deepEqual([kind, wallMs], ['tested', 2_000])
+  for (const words of [['tested', '1e18'], ['resolved'], []]) {
+    assert.throws(
+      () => toAudit({ words, ...answer }, 1_000),
+      (error) => codeOf(error) === 'Grading.Failed',
+    )
+  }
+})
+
+test('the audit fits into what the shell writes by itself: an upload would cost each grading more than its canaries', async () => {
+  assert.ok(packed(await readAuditScript()).length <= MAX_INLINE_BYTES)
+})

@@ -1,0 +1,102 @@
+import { deflateSync } from 'node:zlib'
+import type { AuditRun } from '../../../contracts/audit.types.ts'
+import type { AuditRunInput } from '../../../contracts/sandbox.types.ts'
+import { shellQuote } from '../../../platform/shell-quote.ts'
+import type { FileToPack } from '../engine/tar.ts'
+import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'
+import type { SandboxContext } from '../sandbox/sandbox-context.ts'
+import { readAuditScript, readTreeScript } from './audit/audit-script.ts'
+import { type AuditOutput, createAuditReader, failed } from './grade-output.ts'
+import { DEFAULT_PATCH_PATH } from './grade-patch.ts'
+import { answerOfContainer } from './grading-container.ts'
+
+/** Slack beyond the limit of the audited tests: `tree.py` waits a minute for `audit.py`, and then restores the tree. */
+const AUDIT_SLACK_MS = 90_000
+
+/** Audits a patch in a fresh container, where no code of the patch runs as root.
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
+export async function auditPatch(
+  context: SandboxContext,
+  input: AuditRunInput,
+  signal: AbortSignal,
+): Promise<AuditRun> {
+  const testTimeoutMs = input.audit.tests?.timeoutMs ?? 0
+  const { answer, startMs } = await answerOfContainer<AuditOutput>(
+    context,
+    {
+      patch: input,
+      script: 'audit.sh',
+      files: await auditFiles(input),
+      testTimeoutMs,
+      timeoutMs: testTimeoutMs + AUDIT_SLACK_MS,
+      read: createAuditReader,
+      overdue: () => ({
+        words: ['failed'],
+        patch: Buffer.alloc(0),
+        result: Buffer.alloc(0),
+        errors: Buffer.from('The auditing container did not end by its own deadline'),
+        atMs: performance.now(),
+      }),
+    },
+    signal,
+  )
+  return toAudit(answer, startMs)
+}
+
+/** The scripts only if the audit runs tests. */
+async function auditFiles({ audit, patch, repoDir }: AuditRunInput): Promise<FileToPack[]> {
+  const files: FileToPack[] = [
+    { name: '.lh/', mode: 0o700 },
+    { name: '.lh/audit/', mode: 0o700 },
+    HOSTS_FILE,
+    textFile('.lh/repository', repoDir),
+    textFile('.lh/audit/patch', DEFAULT_PATCH_PATH),
+    { name: DEFAULT_PATCH_PATH.slice(1), body: patch, mode: 0o644 },
+  ]
+  if (audit.tests === null) return files
+  const { limits, additions, testPatch, interpreter, timeoutMs, ...tests } = audit.tests
+  const spec = {
+    schema: 1,
+    repository: repoDir,
+    ...tests,
+    uid: '@UID@',
+    gid: '@UID@',
+    timeout_s: Math.ceil(timeoutMs / 1000),
+  }
+  const [tree, script] = await Promise.all([readTreeScript(), readAuditScript()])
+  return [
+    ...files,
+    textFile('.lh/audit/limits', limits.map(shellQuote).join(' ')),
+    ...(additions.length === 0 ? [] : [textFile('.lh/audit/additions', `${additions.join('\n')}\n`)]),
+    textFile('.lh/audit/interpreter', interpreter),
+    textFile('.lh/audit/test.diff', testPatch),
+    textFile('.lh/audit/spec.json', JSON.stringify(spec)),
+    textFile('.lh/audit/tree.py', tree),
+    // Compressed, it is short enough for the shell to write.
+    textFile('.lh/audit/audit.py', packed(script)),
+  ]
+}
+
+/** @internal exported for its test */
+export function packed(script: string): string {
+  return deflateSync(script, { level: 9 }).toString('base64')
+}
+
+const AUDIT_KINDS: readonly AuditRun['kind'][] = [
+  'does-not-apply',
+  'read',
+  'tests-do-not-apply',
+  'untestable',
+  'does-not-fit',
+  'failed',
+  'tested',
+]
+
+/** @internal exported for its test */
+export function toAudit({ words, patch, result, errors, atMs }: AuditOutput, startMs: number): AuditRun {
+  const kind = AUDIT_KINDS.find((known) => known === words[0])
+  if (kind === undefined || words.length !== 1) {
+    throw failed(`The grading container returned an unknown audit: ${words.join(' ').slice(0, 200)}`)
+  }
+  return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Math.round(atMs - startMs) }
+}

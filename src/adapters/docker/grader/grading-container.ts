@@ -1,0 +1,217 @@
+import { createHash, randomBytes } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Container, ContainerInspectInfo } from 'dockerode'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import type { GradedPatch, GradingMachine } from '../../../contracts/sandbox.types.ts'
+import { endedFromInside } from '../container/container-state.ts'
+import { containerName } from '../container/labels.ts'
+import { containerSpec } from '../container/container-spec.ts'
+import { createOrAdopt, removeContainer } from '../container/create-container.ts'
+import type { Engine } from '../engine/engine.ts'
+import type { FileToPack } from '../engine/tar.ts'
+import { requireImage } from '../images/images.ts'
+import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'
+import { type EncodeInput, encodeGradeInput, gradeCommand } from './grade-input.ts'
+import { type AnswerReader, type AnswerStream, attachGrading, endedByTests, failed } from './grade-output.ts'
+
+/** Slack beyond the deadline inside the container: start, apply and a loaded machine. */
+export const GRADING_SLACK_MS = 60_000
+
+export interface GradingContainer<T> {
+  patch: GradedPatch
+  script: EncodeInput['script']
+  files: readonly FileToPack[]
+  /** Limit of the tests. */
+  testTimeoutMs: number
+  /** Of everything in the container but its start. */
+  timeoutMs: number
+  read: (mark: string) => AnswerReader<T>
+  /** The answer of a container that still runs at the end of its time. */
+  overdue: () => T
+}
+
+export interface ContainerAnswer<T> {
+  answer: T
+  /** Before the container ran, by the clock of the answer. */
+  startMs: number
+  imageDigest: string
+  machine: GradingMachine
+}
+
+/** Runs a script in a fresh container as its main process. There is no exec, and no process can outlive the script. The container is
+ *  removed before this returns.
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
+export async function answerOfContainer<T>(
+  context: SandboxContext,
+  run: GradingContainer<T>,
+  signal: AbortSignal,
+): Promise<ContainerAnswer<T>> {
+  return context.grading.use(async () => {
+    const { engine } = context
+    const imageDigest = await requireImage({ engine, ...run.patch })
+    const spec = specOf(context, run, imageDigest)
+    const name = spec.name ?? ''
+    const mark = randomBytes(16).toString('hex')
+    const streams: AnswerStream<T>[] = []
+    let watching = Promise.resolve()
+    try {
+      const { text, archive } = await encodeGradeInput({ ...run, mark })
+      const { container, stream, startedAtMs, startMs } = await context.starting.use(async () => {
+        const container = await createAnew(engine, spec)
+        if (archive !== null) await container.putArchive(archive, { path: '/' })
+        const stream = await attachGrading(container, text, run.read(mark))
+        streams.push(stream)
+        const startedAtMs = Date.now()
+        const startMs = performance.now()
+        await container.start()
+        watching = watchDisk(context, name)
+        return { container, stream, startedAtMs, startMs }
+      }, signal)
+      const answer = await answerInTime(engine, container, stream, {
+        timeoutMs: run.timeoutMs + context.gradingSlackMs,
+        overdue: run.overdue,
+        signal,
+      })
+      const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
+      return { answer, startMs, imageDigest, machine }
+    } catch (error) {
+      throw asDiskLimit(context, name) ?? error
+    } finally {
+      for (const stream of streams) stream.close()
+      await watching
+      context.disks.remove(name)
+      await removeContainer({ engine, name }).finally(() => context.cpus.give(name))
+    }
+  }, signal)
+}
+
+/** Graded code may write as much as an agent. If the container cannot be watched, it is graded anyway. */
+async function watchDisk({ disks, log }: SandboxContext, name: string): Promise<void> {
+  await disks.add(name).catch((error: unknown) => {
+    log('disk watch: not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+  })
+}
+
+/** Returns null if the container was not killed for what it wrote. */
+function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | null {
+  try {
+    disks.requireWithin(name)
+    return null
+  } catch (error) {
+    return endedByTests((error as LonghaulError).message)
+  }
+}
+
+function specOf(context: SandboxContext, run: GradingContainer<unknown>, imageDigest: string) {
+  const { patch: input, script, files, testTimeoutMs, timeoutMs } = run
+  // Several patches of one episode may be graded concurrently, and two runs may gate the same task, so both are part of the name.
+  const what = createHash('sha256').update(`${input.run}\0${script}\0`)
+  for (const { name, body = '' } of files) what.update(`${name}\0`).update(body).update('\0')
+  const name = containerName([input.episode, input.role, what.digest('hex').slice(0, 8)])
+  return containerSpec({
+    engine: context.engine,
+    name,
+    image: input.image,
+    command: gradeCommand(Math.ceil(testTimeoutMs / 1000)),
+    workingDir: input.repoDir,
+    limits: limitsOnHost(context, input.limits),
+    cpuset: context.cpus.take(name, input.limits.cpus),
+    capabilities: 'grading',
+    stdin: true,
+    labels: {
+      run: input.run,
+      episode: input.episode,
+      role: input.role,
+      fence: 1,
+      leaseMs: input.leaseMs,
+      // The lease is never renewed. The container's own deadline ends it, after which no activity waits for it.
+      maxLifeMs: Math.max(input.leaseMs, timeoutMs + context.gradingSlackMs),
+      owner: input.owner,
+      ownerRun: input.ownerRun,
+      namespaceId: context.namespaceId,
+      host: context.hostId,
+      imageDigest,
+    },
+  })
+}
+
+/** Grading keeps nothing between attempts, so a container of an earlier attempt is removed and never adopted. */
+async function createAnew(engine: Engine, spec: ReturnType<typeof specOf>): Promise<Container> {
+  const first = await createOrAdopt({ engine, spec })
+  if (first.existing === null) return first.container
+  await removeContainer({ engine, name: spec.name ?? '' })
+  return (await createOrAdopt({ engine, spec })).container
+}
+
+async function answerInTime<T>(
+  engine: Engine,
+  container: Container,
+  stream: AnswerStream<T>,
+  { timeoutMs, overdue, signal }: { timeoutMs: number; overdue: () => T; signal: AbortSignal },
+): Promise<T> {
+  // An abort during the start has no listener yet, and an already aborted signal fires no event.
+  signal.throwIfAborted()
+  const { promise: interrupted, resolve, reject } = Promise.withResolvers<'overdue'>()
+  const onAbort = (): void => reject(signal.reason as Error)
+  const timer = setTimeout(() => resolve('overdue'), timeoutMs)
+  signal.addEventListener('abort', onAbort, { once: true })
+  try {
+    const output = await Promise.race([stream.answer, interrupted])
+    if (output === 'overdue') await requireAtWork(container, timeoutMs)
+    if (output !== null) return output === 'overdue' ? overdue() : output
+  } finally {
+    clearTimeout(timer)
+    signal.removeEventListener('abort', onAbort)
+  }
+  throw await withoutResult(engine, container)
+}
+
+/** Distinguishes a lost engine from a lost container. */
+async function withoutResult(engine: Engine, container: Container): Promise<LonghaulError> {
+  const message = 'The grading container ended without a result'
+  const { Id: id, State: state } = await container.inspect()
+  // The stream ends shortly before the engine notices the exit. If the stream breaks while the container runs, the engine is at fault.
+  const seen = state.Running ? await endOf(container) : state
+  const isOwnDoing = seen !== null && (await endedFromInside(engine, { id, state: seen }, 0))
+  return isOwnDoing ? endedByTests(message) : failed(message)
+}
+
+async function endOf(container: Container): Promise<ContainerInspectInfo['State'] | null> {
+  for (let look = 0; look < 20; look += 1) {
+    await sleep(100)
+    const { State: state } = await container.inspect()
+    if (!state.Running) return state
+  }
+  return null
+}
+
+/**
+ * Checks a container that did not end by its own deadline. If it still runs, its tests, which may be root there, have killed their own
+ * watchdog, so they are over their limit like any others. A paused container or a silent engine says nothing about the tests.
+ */
+async function requireAtWork(container: Container, timeoutMs: number): Promise<void> {
+  const { State: state } = await container.inspect()
+  if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
+}
+
+function stalled(container: string, timeoutMs: number): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.Stalled',
+    message: 'A grading container did not end by its own deadline',
+    details: { container: container.slice(0, 12), timeoutMs },
+  })
+}
+
+function machineOf(
+  engine: Engine,
+  { HostConfig }: ReturnType<typeof specOf>,
+  times: { startedAtMs: number; endedAtMs: number },
+): GradingMachine {
+  return {
+    engine: engine.version,
+    cgroupVersion: engine.facts.cgroupVersion,
+    cpuset: HostConfig?.CpusetCpus ?? '',
+    memoryMiB: (HostConfig?.Memory ?? 0) / (1024 * 1024),
+    ...times,
+  }
+}
