@@ -1,9 +1,10 @@
 /**
  * Does the loop learn? The demo on several seeds, judged on the same held-out tasks, differences paired by task.
  *
- *   npm run bench:learning -- [--seeds 1,2,3] [--recipe demo] [--out bench/results/learning.json]
+ *   npm run bench:learning -- [--seeds 1,2,3] [--recipe demo] [--sampler vllm] [--out bench/results/learning.json]
  *   npm run bench:learning -- --runs RUN,RUN,RUN --artifacts DIR        judges runs that are there already
  *
+ * With --sampler vllm a vLLM without a GPU samples in the place of the embedded server; Longhaul starts it and gives it each policy.
  * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
  * base and RL above the base by at least 0.2; all seeds together must show RL above RFT, a task's attempts of all seeds as one
  * observation. Above means that the 95 % interval of the difference (docs/statistics.md) does not hold 0. Exit 3 where one does
@@ -23,8 +24,10 @@ import { differenceInterval } from '../src/domain/statistics/score-interval.ts'
 import { pairedDifference, passAt1, type PairedDifference } from '../src/domain/statistics/statistics.ts'
 import { startStack } from '../test/support/start-stack.ts'
 import { stackPaths } from '../src/stack/paths.ts'
-import { benchArguments } from './support/arguments.ts'
+import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { liveSampler } from './support/live-sampler.ts'
+import { samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { resultName, versions } from './support/versions.ts'
 
 const STAGES = ['base', 'rft', 'rl'] as const
@@ -45,6 +48,8 @@ interface SeedResult {
   rlMinusBase: Judged
   rlMinusRft: Judged
   holds: { rftAboveBase: boolean; rlAboveBase: boolean }
+  /** Of each optimizer step of reinforcement. */
+  gaps: SamplerGap[]
 }
 
 endWith2OnError()
@@ -52,12 +57,16 @@ const { values } = benchArguments({
   options: {
     seeds: { type: 'string', default: '1,2,3' },
     recipe: { type: 'string', default: 'demo' },
+    sampler: { type: 'string' },
     out: { type: 'string' },
     runs: { type: 'string' },
     artifacts: { type: 'string' },
   },
 })
 
+if (values.sampler !== undefined && values.sampler !== 'vllm')
+  refuseArguments(`Expected --sampler vllm, got ${values.sampler}`)
+const sampler = values.sampler === 'vllm' ? await liveSampler() : {}
 const outcomes: Record<Stage, Map<string, EvaluatedTask>> = { base: new Map(), rft: new Map(), rl: new Map() }
 const results =
   values.runs === undefined ? await playSeeds() : await judgeRuns(values.runs.split(','), values.artifacts ?? '.')
@@ -70,6 +79,7 @@ const report = {
   date: new Date().toISOString(),
   ...versions(resultName(values.out)),
   recipe: values.recipe,
+  sampler: values.sampler ?? 'of the recipe',
   seeds: results,
   rlMinusRftTogether: together,
   means: Object.fromEntries(STAGES.map((stage) => [stage, passAt1(pooled(stage)).mean])),
@@ -110,7 +120,7 @@ async function playSeeds(): Promise<SeedResult[]> {
 async function playSeed(seed: number): Promise<string> {
   const handle = await startTraining({
     recipe: values.recipe,
-    overrides: { seed, data: { train: { seed } } },
+    overrides: { seed, data: { train: { seed } }, ...sampler },
     fresh: true,
   })
   const outcome = await handle.outcome()
@@ -148,6 +158,7 @@ async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
     rlMinusBase,
     rlMinusRft: difference('rft', 'rl'),
     holds: { rftAboveBase: isAbove(rftMinusBase), rlAboveBase: isAbove(rlMinusBase) && rlMinusBase.mean >= 0.2 },
+    gaps: await samplerGaps(store, run),
   }
 }
 

@@ -127,6 +127,21 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...RUN, ...TRAINER, 'recipes/repair.yaml', 'policies/repair-base'],
   },
   learning: { command: 'npm run bench:learning', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'] },
+  'learning-vllm': {
+    command: 'npm run bench:learning -- --sampler vllm --seeds 1 --out bench/results/learning-vllm.json',
+    sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies/demo-base', 'bench/support/live-sampler.ts'],
+  },
+  'sampler-gap': {
+    command: 'npm run bench:sampler-gap -- --out bench/results/sampler-gap.json',
+    sources: [
+      ...RUN,
+      ...TRAINER,
+      'recipes/demo.yaml',
+      'policies/demo-base',
+      'bench/sampler-gap.ts',
+      'bench/support/live-sampler.ts',
+    ],
+  },
   'lying-servers': {
     command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
     sources: [

@@ -81,7 +81,14 @@ describe('the chat route of a running vLLM', { skip: 'skip' in found ? found.ski
       context: CONTEXT,
       log: join(root, 'vllm.log'),
       // A vLLM for processors ends where a request with a seed has its prompt read in pieces: their generators cannot be set back.
-      more: ['--no-enable-chunked-prefill', '--max-num-batched-tokens', String(CONTEXT), '--api-key', KEY, stackKey(KEY)],
+      more: [
+        '--no-enable-chunked-prefill',
+        '--max-num-batched-tokens',
+        String(CONTEXT),
+        '--api-key',
+        KEY,
+        stackKey(KEY),
+      ],
     })
   }
 })

@@ -32,6 +32,22 @@ export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
   return { bin }
 }
 
+/** What the build for processors needs to start, and to start within a minute. */
+export const ENGINE_ENVIRONMENT = {
+  HF_HUB_OFFLINE: '1',
+  VLLM_NO_USAGE_STATS: '1',
+  DO_NOT_TRACK: '1',
+  VLLM_CPU_KVCACHE_SPACE: '1',
+  VLLM_CPU_OMP_THREADS_BIND: 'nobind',
+  OMP_NUM_THREADS: '1',
+  // The model runs in the engine's own process: a worker beside it imports everything once more, and each spins until the other
+  // writes. One thread needs no binding, for which vLLM insists on a worker unless this is off.
+  VLLM_ENABLE_V1_MULTIPROCESSING: '0',
+  // Two functions of its sampler are compiled although the model is not: a C++ compiler's work for a handful of tokens.
+  TORCHDYNAMO_DISABLE: '1',
+}
+export const ENGINE_FLAGS = ['--enforce-eager', '--max-num-seqs', '64', '--distributed-executor-backend', 'uni']
+
 export interface StartVllmInput {
   bin: string
   /** Of the policy. */
@@ -80,7 +96,7 @@ export async function startVllm({
   return startEngine({
     what: 'vLLM',
     program,
-    args: [...args, '--enforce-eager', '--max-num-seqs', '64', '--distributed-executor-backend', 'uni', ...more],
+    args: [...args, ...ENGINE_FLAGS, ...more],
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
@@ -88,17 +104,7 @@ export async function startVllm({
       TMPDIR: tmpdir(),
       // What an interpreter of its own finds out about the classes of a model: kept beside the packages, by a hash of their sources.
       VLLM_CACHE_ROOT: join(bin, '../vllm-cache'),
-      HF_HUB_OFFLINE: '1',
-      VLLM_NO_USAGE_STATS: '1',
-      DO_NOT_TRACK: '1',
-      VLLM_CPU_KVCACHE_SPACE: '1',
-      VLLM_CPU_OMP_THREADS_BIND: 'nobind',
-      OMP_NUM_THREADS: '1',
-      // The model runs in the engine's own process: a worker beside it imports everything once more, and each spins until the other
-      // writes. One thread needs no binding, for which vLLM insists on a worker unless this is off.
-      VLLM_ENABLE_V1_MULTIPROCESSING: '0',
-      // Two functions of its sampler are compiled although the model is not: a C++ compiler's work for a handful of tokens.
-      TORCHDYNAMO_DISABLE: '1',
+      ...ENGINE_ENVIRONMENT,
       ...environment,
       ...variables,
     },

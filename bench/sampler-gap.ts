@@ -1,0 +1,147 @@
+/**
+ * How far is a live vLLM from the trainer? The demo's policy is fine-tuned and reinforced for two short iterations with each sampler, and
+ * each optimizer step says how far its log-probabilities of the sampled tokens are from those that the sampler reported.
+ *
+ *   npm run bench:sampler-gap -- [--variants embedded,fp32,fp32-uncached,bf16,bf16-uncached] [--out FILE] [--json]
+ *
+ * fp32 and bf16: of the exported weights and of the engine; the trainer computes in fp32. uncached: without prefix caching. Prompts are
+ * read whole, because the build for processors ends when a request with a seed is read in pieces. Exit 1 where a run ended otherwise than
+ * completed, or where a step of fp32 is beyond 0.01 nats; 2 where nothing was compared.
+ */
+import { writeFileSync } from 'node:fs'
+import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
+import { startTraining } from '../src/client/index.ts'
+import { runKeys } from '../src/contracts/keys.ts'
+import type { TrainingRecord } from '../src/contracts/training.types.ts'
+import { stackPaths } from '../src/stack/paths.ts'
+import { startStack } from '../test/support/start-stack.ts'
+import { benchArguments, refuseArguments } from './support/arguments.ts'
+import { conclude, endWith2OnError } from './support/conclude.ts'
+import { liveSampler } from './support/live-sampler.ts'
+import { samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
+import { versions } from './support/versions.ts'
+
+/** Nats of one token: far above the order of additions, far below a step of training. */
+const FP32_LIMIT = 0.01
+
+const SAMPLERS: Record<string, () => Promise<Record<string, unknown>>> = {
+  embedded: async () => ({}),
+  fp32: () => liveSampler(),
+  'fp32-uncached': () => liveSampler({ prefixCaching: false }),
+  bf16: () => liveSampler({ dtype: 'bfloat16' }),
+  'bf16-uncached': () => liveSampler({ dtype: 'bfloat16', prefixCaching: false }),
+}
+
+/** Enough episodes for thousands of tokens a step. */
+const SHORT = {
+  data: { train: { count: 16 }, heldOut: { count: 4 } },
+  rft: { tasks: 8, rolloutsPerTask: 4, epochs: 1 },
+  evaluate: { tasks: 4 },
+}
+const STAGE = {
+  name: 'dapo-1',
+  context: 640,
+  maxTurns: 6,
+  penaltyStart: 4,
+  problemsPerIteration: 8,
+  batch: 32,
+  clip: { low: 0.2, high: 0.28 },
+  until: { maxIterations: 2 },
+}
+
+interface Result {
+  variant: string
+  run: string
+  wallS: number
+  alarms: number
+  gaps: SamplerGap[]
+  /** Largest over all steps, of the share of effective samples the least. */
+  worst: { k3: number; absK1: number; absDlogpMax: number; absDlogpP99: number; ess: number }
+}
+
+endWith2OnError()
+const { values } = benchArguments({
+  options: {
+    variants: { type: 'string', default: Object.keys(SAMPLERS).join(',') },
+    out: { type: 'string' },
+    json: { type: 'boolean', default: false },
+  },
+})
+const variants = values.variants.split(',')
+const strange = variants.filter((name) => !Object.hasOwn(SAMPLERS, name))
+if (strange.length > 0)
+  refuseArguments(`Expected --variants of ${Object.keys(SAMPLERS).join(', ')}, got ${strange.join(', ')}`)
+
+const home = stackPaths().dataDir.replace(/\/stacks\/[^/]+$/, '')
+const stack = await startStack({ name: 'bench-sampler-gap', home })
+Object.assign(process.env, stack.environment)
+const store = createDirectoryStore({ root: stack.artifactsDir })
+const results: Result[] = []
+const violations: string[] = []
+try {
+  for (const variant of variants) {
+    const result = await play(variant)
+    results.push(result)
+    const { k3, absDlogpMax, ess } = result.worst
+    console.error(
+      `${variant}: k3 ${k3.toExponential(2)}, |Δ log p| ${absDlogpMax.toExponential(2)}, ess ${ess.toFixed(6)}`,
+    )
+    if (variant.startsWith('fp32') && !(absDlogpMax < FP32_LIMIT)) violations.push(`${variant}: ${absDlogpMax} nats`)
+    write()
+  }
+} finally {
+  await stack.stop()
+}
+for (const violation of violations) console.error(violation)
+const compared = Object.fromEntries(results.map(({ variant, gaps }) => [`steps of ${variant}`, gaps.length]))
+process.exitCode = conclude({ compared: { variants: results.length, ...compared }, violations: violations.length })
+
+async function play(variant: string): Promise<Result> {
+  const { trainer = {}, ...sampler } = (await SAMPLERS[variant]?.()) ?? {}
+  const handle = await startTraining({
+    recipe: 'demo',
+    overrides: {
+      ...SHORT,
+      reinforce: { stages: [STAGE] },
+      // What a variant does to the figures is what is asked: none of them may hold the run.
+      trainer: { ...(trainer as object), alarms: { onAlarm: 'warn' } },
+      ...sampler,
+    },
+    fresh: true,
+  })
+  const started = performance.now()
+  const outcome = await handle.outcome()
+  await handle.close()
+  if (outcome.status !== 'completed') throw new Error(`${variant} did not finish: ${JSON.stringify(outcome)}`)
+  const { run } = outcome.result
+  const gaps = await samplerGaps(store, run)
+  const most = (of: (gap: SamplerGap) => number): number => Math.max(...gaps.map(of))
+  return {
+    variant,
+    run,
+    wallS: Math.round((performance.now() - started) / 1000),
+    alarms: await countAlarms(run),
+    gaps,
+    worst: {
+      k3: most(({ k3 }) => k3),
+      absK1: most(({ k1 }) => Math.abs(k1)),
+      absDlogpMax: most(({ absDlogpMax }) => absDlogpMax),
+      absDlogpP99: most(({ absDlogpP99 }) => absDlogpP99),
+      ess: -most(({ ess }) => -ess),
+    },
+  }
+}
+
+async function countAlarms(run: string): Promise<number> {
+  let count = 0
+  for (const key of await store.list(`${runKeys.folder(run)}training/`)) {
+    count += (await store.readRecord<TrainingRecord>(key))?.alarms.length ?? 0
+  }
+  return count
+}
+
+function write(): void {
+  const text = `${JSON.stringify({ bench: 'sampler-gap', ...versions(), vllm: '0.32.0 for processors', results }, null, 2)}\n`
+  if (values.out !== undefined) writeFileSync(values.out, text)
+  if (values.json && results.length === variants.length) process.stdout.write(text)
+}
