@@ -23,6 +23,8 @@ export async function liveSampler({
     trainer: { exportDtype: dtype },
     policyServer: {
       kind: 'vllm',
+      // A vLLM holds one policy and lends none: the demo's own time of a lease would be refused.
+      leaseS: 3_600,
       launch: {
         program: join(found.bin, 'vllm'),
         arguments: [
