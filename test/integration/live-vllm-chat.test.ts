@@ -40,6 +40,8 @@ describe('the chat route of a running vLLM', { skip: 'skip' in found ? found.ski
     model: NAME,
     apiKey: KEY,
     context: CONTEXT,
+    // Of the generation config below; every request names its temperature.
+    ownFilters: { topK: 20 },
     running: () => countRunning(engine),
     restart: async () => {
       await engine.kill()
@@ -80,11 +82,14 @@ describe('the chat route of a running vLLM', { skip: 'skip' in found ? found.ski
       publish: 'restart',
       context: CONTEXT,
       log: join(root, 'vllm.log'),
-      // A vLLM for processors ends where a request with a seed has its prompt read in pieces: their generators cannot be set back.
       more: [
+        // A vLLM for processors ends where a request with a seed has its prompt read in pieces: their generators cannot be set back.
         '--no-enable-chunked-prefill',
         '--max-num-batched-tokens',
         String(CONTEXT),
+        // As without Longhaul's command: the model's own top-k and temperature hold where a request names none.
+        '--generation-config',
+        join(root, 'model'),
         '--api-key',
         KEY,
         stackKey(KEY),

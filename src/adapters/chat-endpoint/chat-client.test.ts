@@ -313,23 +313,34 @@ test('a model that the server does not have may be served later', async (t) => {
   assert.equal((await refusal(client.reply(request, never))).code, 'Model.NotServed')
 })
 
-test('llama.cpp answers to any name: one that it does not list is refused, and filters of its own are', async (t) => {
-  const asks = async (data: object[], model: string, samplingFields: ChatRecipe['samplingFields']) => {
-    const { url } = await serve(t, [says('x')], {}, data)
-    const client = createChatClient({ url, model, settings: { ...settings, samplingFields } })
-    return client.check(never)
-  }
+test('llama.cpp answers to any name: one that it does not list is refused', async (t) => {
   const llama = [{ id: 'tiny.gguf', aliases: ['tiny', 'small'], owned_by: 'llamacpp' }]
-  await asks(llama, 'small', 'all')
-  await asks(llama, 'tiny.gguf', 'all')
-  const named = await refusal(asks(llama, 'big', 'all'))
+  await check(t, llama, 'small', 'all')
+  await check(t, llama, 'tiny.gguf', 'all')
+  const named = await refusal(check(t, llama, 'big', 'all'))
   assert.deepEqual([named.code, /tiny\.gguf, tiny, small/.test(named.message)], ['Config.Invalid', true])
-  const filtered = await refusal(asks(llama, 'tiny', 'standard'))
-  assert.deepEqual([filtered.code, /samplingFields: all/.test(filtered.message)], ['Config.Invalid', true])
   // Lists of others need not hold every name that they take.
-  await asks([{ id: 'dated-2026-01-01', owned_by: 'system' }], 'dated', 'standard')
-  await asks([], 'big', 'standard')
+  await check(t, [{ id: 'dated-2026-01-01', owned_by: 'system' }], 'dated', 'standard')
+  await check(t, [], 'big', 'standard')
 })
+
+for (const owner of ['llamacpp', 'vllm']) {
+  test(`a list of ${owner}: standard sampling fields are refused, which leave filters of its own`, async (t) => {
+    await check(t, [{ id: 'tiny', owned_by: owner }], 'tiny', 'all')
+    const filtered = await refusal(check(t, [{ id: 'tiny', owned_by: owner }], 'tiny', 'standard'))
+    assert.deepEqual([filtered.code, /samplingFields: all/.test(filtered.message)], ['Config.Invalid', true])
+  })
+}
+
+test('a list of several owners is a gateway’s: nothing is known of its filters', async (t) => {
+  const models = ['vllm', 'llamacpp'].map((owner) => ({ id: owner, owned_by: owner }))
+  await check(t, models, 'dated', 'standard')
+})
+
+async function check(t: TestContext, models: object[], model: string, samplingFields: ChatRecipe['samplingFields']) {
+  const { url } = await serve(t, [says('x')], {}, models)
+  await createChatClient({ url, model, settings: { ...settings, samplingFields } }).check(never)
+}
 
 test('a chat endpoint, which is another’s, is not told of the trace; a policy server is', async (t) => {
   const { client, seen } = await serve(t, [says('done')])

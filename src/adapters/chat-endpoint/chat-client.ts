@@ -2,7 +2,7 @@ import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { connectToServer } from '../policy-server/server-connection.ts'
-import { chatBody, joinChunks, readChatReply, refuseWrongLlama } from './chat-exchange.ts'
+import { chatBody, joinChunks, readChatReply, refuseWrongServer } from './chat-exchange.ts'
 
 export interface ChatClientOptions {
   /** Base address. One with a path is used unchanged (`https://host/v1`); otherwise `/v1` is added. */
@@ -74,7 +74,7 @@ export function createChatClient({
             policy: null,
             timeoutMs: CHECK_MS,
             signal,
-            parse: (answer) => refuseWrongLlama(answer, { model, samplingFields: settings.samplingFields }),
+            parse: (answer) => refuseWrongServer(answer, { model, samplingFields: settings.samplingFields }),
           })
         } catch (error) {
           if (!isUnlisted(error)) throw error

@@ -108,19 +108,29 @@ function isCount(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0
 }
 
+/** What each server does without the fields of `samplingFields: all`, by the owner that its list of models names. */
+const FILTERS_OF_ITS_OWN: ReadonlyMap<unknown, string> = new Map([
+  ['llamacpp', 'llama.cpp filters by top-k and min-p'],
+  ['vllm', 'vLLM filters by top-k, min-p and repetition penalty of the model’s generation config'],
+])
+
 /**
- * llama.cpp accepts any name and answers with the model that it was started on, and it filters by top-k 40 and min-p 0.05 unless a
- * request sets them. Other servers refuse a wrong name themselves.
+ * Refuses settings under which a server that tells what it is would answer otherwise than asked. llama.cpp filters by top-k 40 and
+ * min-p 0.05 unless a request sets them, vLLM by what the model's directory says. llama.cpp also accepts any name and answers with the
+ * model that it was started on; other servers refuse a wrong name themselves.
  * @throws LonghaulError `Config.Invalid`
  */
-export function refuseWrongLlama(
+export function refuseWrongServer(
   answer: unknown,
   { model, samplingFields }: { model: string; samplingFields: ChatRecipe['samplingFields'] },
 ): void {
   const list = isObject(answer) && Array.isArray(answer['data']) ? answer['data'].filter(isObject) : []
-  if (list.length === 0 || list.some((entry) => entry['owned_by'] !== 'llamacpp')) return
+  const owner = list[0]?.['owned_by']
+  const filters = FILTERS_OF_ITS_OWN.get(owner)
+  // A gateway lists models of several owners, and may fill in fields itself.
+  if (filters === undefined || list.some((entry) => entry['owned_by'] !== owner)) return
   const names = list.flatMap(({ id, aliases }) => [id, ...(Array.isArray(aliases) ? aliases : [])])
-  if (!names.includes(model)) {
+  if (owner === 'llamacpp' && !names.includes(model)) {
     throw new LonghaulError({
       code: 'Config.Invalid',
       message: `Expected model.base to be a model of this llama.cpp server (${names.join(', ')}), which answers to any name`,
@@ -130,8 +140,7 @@ export function refuseWrongLlama(
   if (samplingFields !== 'all') {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message:
-        'Expected policyServer.chat.samplingFields: all, because llama.cpp filters by top-k and min-p without them',
+      message: `Expected policyServer.chat.samplingFields: all, because ${filters} without them`,
       details: { samplingFields },
     })
   }

@@ -23,6 +23,8 @@ export interface ChatServer {
   apiKey: string
   /** Positions of a request. */
   context: number
+  /** What it samples with where a request says nothing of it. */
+  ownFilters: Partial<ChatRequest['sampling']>
   /** Requests that it works on, by its own account. */
   running: () => Promise<number>
   /** Kills it, and starts another in its place. */
@@ -52,7 +54,7 @@ export function chatRequest(changes: Partial<ChatRequest> = {}): ChatRequest {
 }
 
 export function describeChat(server: ChatServer): void {
-  const { model, context, running, signal } = server
+  const { model, context, ownFilters, running, signal } = server
   const client = (changes: Partial<ChatClientOptions> = {}): ChatClient => chatClientOf(server, changes)
   const streaming = (): ChatClient => client({ settings: { ...CHAT_SETTINGS, stream: true } })
   /** Work for some seconds: one alone may end with its first token. */
@@ -62,6 +64,11 @@ export function describeChat(server: ChatServer): void {
       asked.catch(() => undefined)
       return asked
     })
+  /** At one seed: any filter shows in forty tokens. */
+  const sampledText = async (sampling: Partial<ChatRequest['sampling']>, by = client()): Promise<string> => {
+    const { text } = await by.reply(chatRequest({ sampling: { ...NEUTRAL_SAMPLING, ...sampling } }), signal)
+    return text
+  }
   const tooLong = (): ChatRequest =>
     chatRequest({ messages: [{ role: 'user', content: 'repair '.repeat(2 * context) }] })
 
@@ -111,17 +118,21 @@ export function describeChat(server: ChatServer): void {
   })
 
   test('every field of sampling arrives', async () => {
-    const reply = async (sampling: Partial<ChatRequest['sampling']>) => {
-      const { text } = await client().reply(chatRequest({ sampling: { ...NEUTRAL_SAMPLING, ...sampling } }), signal)
-      return text
-    }
-    const plain = await reply({})
-    const greedy = await reply({ temperature: 0 })
+    const plain = await sampledText({})
+    const greedy = await sampledText({ temperature: 0 })
     assert.notEqual(plain, greedy)
-    for (const only of [{ topK: 1 }, { topP: 1e-6 }, { minP: 1 }]) assert.equal(await reply(only), greedy)
+    for (const only of [{ topK: 1 }, { topP: 1e-6 }, { minP: 1 }]) assert.equal(await sampledText(only), greedy)
     for (const penalty of [{ repetitionPenalty: 3 }, { presencePenalty: 2 }, { frequencyPenalty: 2 }]) {
-      assert.notEqual(await reply({ temperature: 0, ...penalty }), greedy, JSON.stringify(penalty))
+      assert.notEqual(await sampledText({ temperature: 0, ...penalty }), greedy, JSON.stringify(penalty))
     }
+  })
+
+  test('standard fields leave filters of its own: the check refuses them', async () => {
+    const standard = client({ settings: { ...CHAT_SETTINGS, samplingFields: 'standard' } })
+    const filtered = await sampledText({}, standard)
+    assert.equal(filtered, await sampledText(ownFilters))
+    assert.notEqual(filtered, await sampledText({}))
+    await assert.rejects(standard.check(signal), { code: 'Config.Invalid' })
   })
 
   test('sixty-four requests at once: each is answered to its own prompt', async () => {
