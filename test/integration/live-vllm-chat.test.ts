@@ -61,7 +61,7 @@ describe('the chat route of a running vLLM', { skip: 'skip' in found ? found.ski
     await rm(root, { recursive: true, force: true })
   })
 
-  test('a name that it does not serve: the model is not there yet, which a restart may change', async () => {
+  test('a reply is asked of a name that it does not serve: a restart may bring it', async () => {
     const asked = chatClientOf(chat, { model: 'another' }).reply(chatRequest(), chat.signal)
     await assert.rejects(asked, { code: 'Model.NotServed' })
   })

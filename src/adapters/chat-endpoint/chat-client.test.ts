@@ -313,7 +313,7 @@ test('a model that the server does not have may be served later', async (t) => {
   assert.equal((await refusal(client.reply(request, never))).code, 'Model.NotServed')
 })
 
-test('llama.cpp answers to any name: one that it does not list is refused', async (t) => {
+test('llama.cpp answers to any name, and lists aliases: a name that it does not list is refused', async (t) => {
   const llama = [{ id: 'tiny.gguf', aliases: ['tiny', 'small'], owned_by: 'llamacpp' }]
   await check(t, llama, 'small', 'all')
   await check(t, llama, 'tiny.gguf', 'all')
@@ -325,6 +325,11 @@ test('llama.cpp answers to any name: one that it does not list is refused', asyn
 })
 
 for (const owner of ['llamacpp', 'vllm']) {
+  test(`a list of ${owner}: a name that is not in it is refused before an episode waits for it`, async (t) => {
+    const refused = await refusal(check(t, [{ id: 'tiny', owned_by: owner }], 'tiney', 'all'))
+    assert.deepEqual([refused.code, /\(tiny\), got tiney/.test(refused.message)], ['Config.Invalid', true])
+  })
+
   test(`a list of ${owner}: standard sampling fields are refused, which leave filters of its own`, async (t) => {
     await check(t, [{ id: 'tiny', owned_by: owner }], 'tiny', 'all')
     const filtered = await refusal(check(t, [{ id: 'tiny', owned_by: owner }], 'tiny', 'standard'))

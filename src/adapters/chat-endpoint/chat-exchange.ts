@@ -108,16 +108,15 @@ function isCount(value: unknown): value is number {
   return Number.isInteger(value) && (value as number) >= 0
 }
 
-/** What each server does without the fields of `samplingFields: all`, by the owner that its list of models names. */
-const FILTERS_OF_ITS_OWN: ReadonlyMap<unknown, string> = new Map([
-  ['llamacpp', 'llama.cpp filters by top-k and min-p'],
-  ['vllm', 'vLLM filters by top-k, min-p and repetition penalty of the model’s generation config'],
+/** Servers by the owner that their list of models names; that list has every model of theirs. */
+const KNOWN_SERVERS: ReadonlyMap<unknown, { name: string; filters: string }> = new Map([
+  ['llamacpp', { name: 'llama.cpp', filters: 'top-k and min-p' }],
+  ['vllm', { name: 'vLLM', filters: 'top-k, min-p and repetition penalty of the model’s generation config' }],
 ])
 
 /**
- * Refuses settings under which a server that tells what it is would answer otherwise than asked. llama.cpp filters by top-k 40 and
- * min-p 0.05 unless a request sets them, vLLM by what the model's directory says. llama.cpp also accepts any name and answers with the
- * model that it was started on; other servers refuse a wrong name themselves.
+ * Refuses settings under which a known server would not answer as asked. llama.cpp accepts any name and answers with the model that it
+ * was started on. It filters by top-k 40 and min-p 0.05 unless a request sets them, vLLM by what the model's directory says.
  * @throws LonghaulError `Config.Invalid`
  */
 export function refuseWrongServer(
@@ -126,21 +125,21 @@ export function refuseWrongServer(
 ): void {
   const list = isObject(answer) && Array.isArray(answer['data']) ? answer['data'].filter(isObject) : []
   const owner = list[0]?.['owned_by']
-  const filters = FILTERS_OF_ITS_OWN.get(owner)
-  // A gateway lists models of several owners, and may fill in fields itself.
-  if (filters === undefined || list.some((entry) => entry['owned_by'] !== owner)) return
+  const server = KNOWN_SERVERS.get(owner)
+  // A gateway lists models of several owners, and may set fields itself.
+  if (server === undefined || list.some((entry) => entry['owned_by'] !== owner)) return
   const names = list.flatMap(({ id, aliases }) => [id, ...(Array.isArray(aliases) ? aliases : [])])
-  if (owner === 'llamacpp' && !names.includes(model)) {
+  if (!names.includes(model)) {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Expected model.base to be a model of this llama.cpp server (${names.join(', ')}), which answers to any name`,
+      message: `Expected model.base to be a model of this ${server.name} server (${names.join(', ')}), got ${model}`,
       details: { model },
     })
   }
   if (samplingFields !== 'all') {
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `Expected policyServer.chat.samplingFields: all, because ${filters} without them`,
+      message: `Expected policyServer.chat.samplingFields: all, because ${server.name} filters by ${server.filters} without them`,
       details: { samplingFields },
     })
   }

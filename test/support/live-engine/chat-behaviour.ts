@@ -72,14 +72,19 @@ export function describeChat(server: ChatServer): void {
   const tooLong = (): ChatRequest =>
     chatRequest({ messages: [{ role: 'user', content: 'repair '.repeat(2 * context) }] })
 
+  test('the check passes; a name that it does not list and a wrong key are refused', async () => {
+    await client().check(signal)
+    for (const change of [{ model: 'another' }, { apiKey: 'wrong' }]) {
+      await assert.rejects(client(change).check(signal), { code: 'Config.Invalid' })
+    }
+  })
+
   test('a wrong key and a wrong address are no model that may be served later', async () => {
-    await assert.rejects(client({ apiKey: 'wrong' }).check(signal), { code: 'Config.Invalid' })
     await assert.rejects(client({ apiKey: 'wrong' }).reply(chatRequest(), signal), { code: 'Config.Invalid' })
     await assert.rejects(client({ url: `${server.url()}/v2` }).reply(chatRequest(), signal), { code: 'Config.Invalid' })
   })
 
-  test('the check passes; a reply is a function of its seed, ends at its limit and is counted', async () => {
-    await client().check(signal)
+  test('a reply is a function of its seed, ends at its limit and is counted', async () => {
     const first = await client().reply(chatRequest({ maxTokens: 5 }), signal)
     const again = await client().reply(chatRequest({ maxTokens: 5 }), signal)
     const other = await client().reply(chatRequest({ maxTokens: 5, seed: 8 }), signal)
