@@ -35,12 +35,15 @@ const request: ChatRequest = {
 }
 const settings: ChatRecipe = {
   apiKeyVariable: 'KEY',
-  requestTimeoutS: 0.4,
+  requestTimeoutS: 60,
   stream: false,
   seed: true,
   samplingFields: 'standard',
   maxTokensField: 'max_tokens',
 }
+
+/** For answers that never end. A busy machine takes as long for one that does. */
+const IMPATIENT = { requestTimeoutS: 0.4 }
 
 /** The n-th request gets the n-th answer, the last one stays. */
 async function serve(t: TestContext, answers: Answer[], changes: Partial<ChatRecipe> = {}, models: object[] = []) {
@@ -140,7 +143,7 @@ for (const { title, answer, code } of [
   },
 ] satisfies { title: string; answer: Answer; code: FailureCode }[]) {
   test(`after ${title} the request is made again and the trouble is told`, async (t) => {
-    const { client, seen, trouble } = await serve(t, [answer, says('done')])
+    const { client, seen, trouble } = await serve(t, [answer, says('done')], answer === hang ? IMPATIENT : {})
     assert.equal((await client.reply(request, never)).text, 'done')
     assert.equal(seen.length, 2)
     assert.deepEqual(
@@ -184,13 +187,15 @@ test('a streamed reply is what its parts say together', async (t) => {
   assert.deepEqual([seen[0]?.body['stream'], seen[0]?.body['stream_options']], [true, { include_usage: true }])
 })
 
+const STOPPED = streams(WHOLE.slice(0, 4), 'hang')
+
 for (const { title, answer, code } of [
   { title: 'ends before its reply does', answer: streams(WHOLE.slice(0, 3)), code: 'Model.BadResponse' },
   { title: 'says nothing', answer: streams([]), code: 'Model.BadResponse' },
   { title: 'has an event that is no JSON', answer: streams([part('do'), '{"choices']), code: 'Model.BadResponse' },
   { title: 'has an event that is a number', answer: streams(['7']), code: 'Model.BadResponse' },
   { title: 'is cut', answer: streams(WHOLE.slice(0, 4), 'cut'), code: 'Model.Unavailable' },
-  { title: 'stops amid the reply', answer: streams(WHOLE.slice(0, 4), 'hang'), code: 'Model.Unavailable' },
+  { title: 'stops amid the reply', answer: STOPPED, code: 'Model.Unavailable' },
   {
     title: 'tells an error of the engine',
     answer: streams([part('do'), { error: { message: 'out of memory', code: 503 } }]),
@@ -203,7 +208,10 @@ for (const { title, answer, code } of [
   },
 ] satisfies { title: string; answer: Answer; code: FailureCode }[]) {
   test(`a stream that ${title} is no reply: the request is made again`, async (t) => {
-    const { client, seen, trouble } = await serve(t, [answer, streams(WHOLE)], { stream: true })
+    const { client, seen, trouble } = await serve(t, [answer, streams(WHOLE)], {
+      stream: true,
+      ...(answer === STOPPED ? IMPATIENT : {}),
+    })
     assert.equal((await client.reply(request, never)).text, 'done')
     assert.equal(seen.length, 2)
     assert.deepEqual(
@@ -215,10 +223,7 @@ for (const { title, answer, code } of [
 
 test('an overflow that a stream tells is one, and a cancel amid a stream keeps its reason', async (t) => {
   const overflow = { error: { message: 'the prompt exceeds the available context size', code: 400 } }
-  const { client } = await serve(t, [streams([overflow]), streams(WHOLE.slice(0, 4), 'hang')], {
-    stream: true,
-    requestTimeoutS: 60,
-  })
+  const { client } = await serve(t, [streams([overflow]), STOPPED], { stream: true })
   assert.equal((await refusal(client.reply(request, never))).code, 'Model.ContextOverflow')
   const given = new AbortController()
   const reason = new Error('the episode was cancelled')
