@@ -1,5 +1,5 @@
 /**
- * What workflows may ask of the world, grouped by the task queue that serves it. The factories in `src/activities`
+ * Activities that workflows may call, grouped by task queue. The factories in `src/activities`
  * implement these; workflows import only these types. Every input is one object of references and small scalars.
  */
 import type { AlarmReceiver, AlarmRules, FoundAlarms } from './alarms.types.ts'
@@ -26,32 +26,32 @@ import type {
 
 /** Queue `control`: short bookkeeping. */
 export interface ControlActivities {
-  /** `recalled` only where the run has records of an earlier execution. */
+  /** `recalled` is present only if the run has records of an earlier execution. */
   resolveRecipe(input: ResolveRecipeInput): Promise<ResolvedRun & { recalled?: RecalledRun }>
   /**
    * Synthesises or reads the suite and stores its tasks.
    * @param input.which `train`, `heldOut`, or the name of one of `evaluate.suites`
    */
   prepareSuite(input: { run: string; which: string }): Promise<PreparedSuite>
-  /** Proves that no training task is evaluated. */
+  /** Checks that no training task is evaluated. */
   requireDisjoint(input: { run: string; train: string; evaluated: string[] }): Promise<{ overlapping: number }>
-  /** How many tasks may be gated at once now: what the recipe says, else what the hosts can take. */
+  /** Number of tasks that may be gated concurrently now: the recipe's, or else the capacity of the hosts. */
   gateWidth(input: { run: string }): Promise<{ width: number }>
   /** Collects the gates of a suite's tasks into the run's gated list. */
   closeGate(input: { run: string; suite: string }): Promise<{ admitted: number; refused: number }>
   planIteration(input: PlanIterationInput): Promise<PlannedIteration>
-  /** Task ids of a plan, at most 50 a page: payloads stay small. */
+  /** Task ids of a plan, at most 50 a page to keep payloads small. */
   readPlanPage(input: { plan: ArtifactRef; from: number; count: number }): Promise<string[]>
   /** Whether the evaluations of a stage have stopped improving, by its recipe's rule. */
   judgePlateau(input: { run: string; stage: string; iteration: number }): Promise<{ plateau: boolean }>
   /**
-   * The policy by its version, which for a base policy means that it is imported.
+   * Resolves a policy to its version. Imports a base policy.
    * @param input.policy `base`, `promoted`, `recipe` (what `evaluate.policy` says) or a version
    */
   resolvePolicy(input: { run: string; policy: string }): Promise<PolicyRef>
-  /** The promotions that are still stored, the newest first: what `kept` means in this run. */
+  /** The promotions that are still stored, newest first. `kept` refers to them in this run. */
   keptPolicies(input: { run: string }): Promise<{ policies: PolicyRef[] }>
-  /** By the rule of the recipe. `number` is null where the rule kept the policy from being promoted; `why` is absent from older workers. */
+  /** Promotes by the recipe's rule. `number` is null if the rule refused the policy; older workers omit `why`. */
   promote(input: {
     run: string
     policy: PolicyRef
@@ -59,17 +59,17 @@ export interface ControlActivities {
   }): Promise<{ number: number | null; why?: string }>
   /** The final record of an episode that was never graded (infra, cancelled). */
   recordUngraded(input: EpisodeInput & { disposition: Disposition; failure: string | null }): Promise<EpisodeResult>
-  /** Names the run, stores what it grades and with which limits. */
+  /** Claims the run's name, and stores what it grades and with which limits. */
   openGrading(input: OpenGradingInput): Promise<OpenedGrading>
-  /** Looks at schedules, runs and nights, and claims what is new. `alarms`: ids of those to be sent, the oldest first. */
+  /** Reads schedules, runs and nights, and claims new alarms. `alarms`: ids to send, oldest first. */
   findAlarms(input: AlarmRules & { receiver: AlarmReceiver }): Promise<FoundAlarms>
-  /** Sends one alarm, unless it was sent before. */
+  /** Sends one alarm unless it was sent already. */
   sendAlarm(input: { alarm: string; receiver: AlarmReceiver }): Promise<{ sent: boolean }>
-  /** The reason for a patch whose graders all died. */
+  /** Records why a patch has no verdict after all of its graders failed. */
   recordUngradedPatch(input: { run: string; index: number; failure: string }): Promise<ShortVerdict>
 }
 
-/** What kind of root a run has. */
+/** Kind of a run's root workflow. */
 export type RunKind = 'train' | 'eval' | 'grade' | 'gate'
 
 export interface OpenGradingInput extends Omit<GradePredictionsInput, 'opened' | 'from' | 'counts' | 'paused'> {
@@ -105,17 +105,17 @@ export interface PlannedIteration {
   groupSize: number
   maxReplacements: number
   maxOpenGroups: number
-  /** Every episode is played and the iteration's ledger or evaluation closed over them: nothing is left to collect. */
+  /** All episodes have ended and the iteration has its ledger or evaluation. */
   collected?: true
-  /** The iteration has trained; `policy` is null where it trained nothing. */
+  /** The iteration has trained. `policy` is null if it trained nothing. */
   finished?: { policy: PolicyRef | null }
   /** The evaluation has its record. */
   evaluated?: { score: JudgedScore; evaluation: ArtifactRef }
-  /** Rounds of further problems for groups without a spread; absent where the recipe asks for none. */
+  /** Rounds of further problems for groups without a spread. Absent if the recipe has none. */
   refill?: number
 }
 
-/** A score with what rules about it are judged by. */
+/** A score and the figures that its rules use. */
 export type JudgedScore = StageScore & { evidence?: EvaluationEvidence }
 
 export interface PlanRefillInput {
@@ -129,30 +129,30 @@ export interface PlanRefillInput {
 
 /** Queue `sandbox`: any host. */
 export interface SandboxActivities {
-  /** Before any gate: ends the run where images of its suites are nowhere. */
+  /** Runs before any gate, and ends the run if images of its suites cannot be found. */
   checkImages(input: { run: string; suites: string[] }): Promise<ImageCheck>
-  /** Verifies the image and grades for some minutes; `done` when every repeat has its record. */
+  /** Verifies the image and grades for some minutes. `done` if every repeat has its record. */
   gateTask(input: { run: string; suite: string; index: number; step: number }): Promise<GateStep>
-  /** A sandbox, or how the episode ended already: then none is opened. */
+  /** Opens a sandbox, unless the episode has already ended. */
   openSandbox(input: EpisodeInput & { placement: number; owner: string }): Promise<SandboxHandle | RecordedEnding>
-  /** One patch of a grading run, by its place in the plan. */
+  /** Grades one patch of a grading run, by its position in the plan. */
   gradePatch(input: { run: string; index: number }): Promise<ShortVerdict>
   gradeSubmission(
     input: EpisodeInput & { disposition: Disposition; patch: ArtifactRef | null; owner: string },
   ): Promise<EpisodeResult>
 }
 
-/** What an earlier execution left of an episode. */
+/** Records of an episode from an earlier execution. */
 export type RecordedEnding =
   | { kind: 'result'; result: EpisodeResult }
   | { kind: 'ended'; disposition: Disposition; patch: ArtifactRef | null }
 
-/** Distinct images, and what was found of them. */
+/** Number of distinct images and where they are. */
 export interface ImageCheck {
   images: number
-  /** The engine lacks them. */
+  /** Images that the engine lacks. */
   lacking: number
-  /** Of those that the engine lacks: looked for in their registry. */
+  /** Images that the engine lacks and their registry was searched for. */
   asked: number
   missing: number
   unknown: number
@@ -160,7 +160,7 @@ export interface ImageCheck {
 
 export interface GateStep {
   done: boolean
-  /** The task is admitted; false while it is not known. */
+  /** The task is admitted. False while this is unknown. */
   ok: boolean
 }
 
@@ -171,14 +171,14 @@ export interface HostActivities {
   ): Promise<EpisodeProgress>
   captureSubmission(input: EpisodeInput & { sandbox: SandboxHandle }): Promise<ArtifactRef>
   closeSandbox(input: { name: string }): Promise<void>
-  /** Says in its heartbeats what the host holds and has room for, until its worker stops or half a day is over. */
+  /** Reports in its heartbeats what the host holds and has room for, until its worker stops or twelve hours have passed. */
   attendHost(input: { host: string }): Promise<void>
 }
 
 export interface EpisodeProgress {
   /** Turns committed so far. */
   turns: number
-  /** Null: go on. */
+  /** Null: the episode continues. */
   disposition: Disposition | null
   /** The host is drained: the episode goes on elsewhere. Absent from older workers. */
   moving?: true

@@ -16,7 +16,7 @@ export const DISPOSITIONS = [
 ] as const
 export type Disposition = (typeof DISPOSITIONS)[number]
 
-/** Endings that are the policy's own doing: only these may enter a batch. */
+/** Endings that the policy caused. Only these episodes may enter a batch. */
 export type PolicyDisposition = Extract<
   Disposition,
   'submitted' | 'turn-limit' | 'context-limit' | 'time-limit' | 'agent-gave-up'
@@ -24,7 +24,7 @@ export type PolicyDisposition = Extract<
 
 export type VerdictKind = 'resolved' | 'unresolved' | 'could-not-grade'
 
-/** What episodes are played for. Keys, records, ids and messages hold it as the text `stage`; `episode-purpose.ts` alone writes and reads that. */
+/** Purpose of an episode. Keys, records, ids and messages store it as the text `stage`, which only `episode-purpose.ts` formats and parses. */
 export type EpisodePurpose =
   | { kind: 'rft' }
   | { kind: 'reinforce'; stage: string }
@@ -32,15 +32,15 @@ export type EpisodePurpose =
 
 /** Which evaluation of a run. */
 export interface EvaluationPurpose {
-  /** What was trained last: `base`, `rft`, a reinforce stage, `rl` after the last one. The recipe's name where nothing else is evaluated. */
+  /** The last training before it: `base`, `rft`, a reinforce stage, or `rl` after the last one. The recipe's name if the run only evaluates. */
   name: string
-  /** Inside the stage `name`, after this iteration; null between stages. */
+  /** Iteration of the stage `name` that it follows; null between stages. */
   iteration: number | null
-  /** One of `evaluate.suites`; null for the held-out one. */
+  /** One of `evaluate.suites`; null for the held-out suite. */
   suite: string | null
 }
 
-/** Where in a run. */
+/** Position in a run. */
 export interface Coordinates {
   run: string
   /** The purpose as text: `rft`, `dapo-1`, `eval-base`. Part of the episode's seeds. */
@@ -50,26 +50,26 @@ export interface Coordinates {
 
 export interface EpisodeIdentity extends Coordinates {
   taskId: string
-  /** Index within the group; replacements for `infra` episodes take the next free index. */
+  /** Index within the group. A replacement for an `infra` episode takes the next free index. */
   index: number
 }
 
-/** One placement of an episode: who took it. The first attempt's word stays. */
+/** One placement of an episode and its owner. The first record wins. */
 export interface PlacementRecord {
   schema: 'longhaul.placement/1'
   episode: string
   /** Counted over all executions of the episode, from 1. */
   placement: number
-  /** Execution of the owner that asked for it. */
+  /** Execution of the owner that requested it. */
   ownerRun: string
-  /** Which of its placements that execution asked for, from 1; absent in records of earlier versions, where it is `placement`. */
+  /** Number of the placement within that execution, from 1. Records of earlier versions lack it; there it equals `placement`. */
   requested?: number
   hostId: string
   image: string
   placedAtMs: number
 }
 
-/** How the policy's part of an episode ended; the first one recorded stays. */
+/** How the policy's part of an episode ended. The first record wins. */
 export interface DispositionRecord {
   schema: 'longhaul.disposition/1'
   episode: string
@@ -77,7 +77,7 @@ export interface DispositionRecord {
   turns: number
 }
 
-/** What was taken from the sandbox of a submitted episode; the first capture is the submission. */
+/** What the worker captured from the sandbox of a submitted episode. The first capture is the submission. */
 export interface CaptureRecord {
   schema: 'longhaul.capture/1'
   episode: string
@@ -88,7 +88,7 @@ export interface CaptureRecord {
   bytes: number
 }
 
-/** Everything one episode needs; stored once at `episodes/<episode>/spec.json`. */
+/** All inputs of one episode, stored once at `episodes/<episode>/spec.json`. */
 export interface EpisodeSpec extends EpisodeIdentity {
   schema: 'longhaul.episode/1'
   episode: string
@@ -96,7 +96,7 @@ export interface EpisodeSpec extends EpisodeIdentity {
   suiteHash: string
   policy: string
   scaffold: string
-  /** Absent for `chatml`, as in records of versions that knew no other. */
+  /** Absent for `chatml`, the only format of earlier versions. */
   chatFormat?: ChatFormatName
   /** The scaffold's worked example is in the prompt (RFT data collection with a base policy). */
   demonstration: boolean
@@ -105,7 +105,7 @@ export interface EpisodeSpec extends EpisodeIdentity {
   capture: 'unstaged' | 'all'
 }
 
-/** Every decoding field, always explicit: an unset field would fall back to the server's own default. */
+/** Every decoding field is explicit, because the server would use its own default for a missing one. */
 export interface SamplingOptions {
   temperature: number
   topP: number
@@ -126,27 +126,27 @@ export interface EpisodeLimits {
   turnsPerStep: number
 }
 
-/** Why a reply held no runnable command. */
+/** Why a reply contained no runnable command. */
 export type FormatError = 'cannot_extract_command' | 'multiple_commands'
 
-/** What a chat endpoint said beside its text. */
+/** What a chat endpoint reported besides its text. */
 export interface ChatAnswer {
-  /** As the endpoint names it; null where it does not. */
+  /** Name that the endpoint reports; null if it reports none. */
   model: string | null
-  /** Its own word for how the reply ended: `stop`, `length`, `content_filter`, … */
+  /** The endpoint's finish reason: `stop`, `length`, `content_filter`, … */
   ending: string
-  /** Null where it counts nothing. */
+  /** Null if the endpoint reports no counts. */
   usage: TokenUsage | null
 }
 
-/** The sampled half of a turn. Durable before it touches the world; token ids are never derived from text again. */
+/** The sampled half of a turn, stored before its command runs. Token ids are never derived from text again. */
 export interface ActionRecord {
   schema: 'longhaul.action/1'
   episode: string
   turn: number
-  /** Ids added to the context before this sample: turn 0 the whole first prompt, later the delta since the last sampled id. */
+  /** Ids added to the context before this sample: the whole first prompt for turn 0, later the ids after the last sampled one. */
   promptDelta: number[]
-  /** Sampled ids as the server returned them, end-of-turn token included when sampled. */
+  /** Sampled ids as the server returned them, including a sampled end-of-turn token. */
   ids: number[]
   /** Natural log, at the sampling temperature, one per id. */
   logprobs: number[]
@@ -154,18 +154,18 @@ export interface ActionRecord {
   finishReason: 'stop' | 'length'
   policy: string
   seed: number
-  /** Present where a chat endpoint answered: there are no ids then, and the turn is never trained on. */
+  /** Present if a chat endpoint answered. Such a turn has no ids and is never trained on. */
   chat?: ChatAnswer
   formatError: FormatError | null
-  /** Null where the reply held no command. */
+  /** Null if the reply contained no command. */
   command: string | null
-  /** Random name of the turn in the sandbox journal, drawn here so that a retry finds the same entry. */
+  /** Random key of the turn in the sandbox journal, generated here so that a retry finds the same entry. */
   token: string
   sampledAtMs: number
   sampleMs: number
 }
 
-/** Shell and tool state carried from turn to turn; part of the record so that a sandbox can be rebuilt from records. */
+/** Shell and tool state that continues from turn to turn. The record contains it so that a sandbox can be rebuilt. */
 export interface SandboxState {
   cwd: string
   /** `export -p` text of the command shell. */
@@ -177,26 +177,26 @@ export interface SandboxState {
   submitted: boolean
 }
 
-/** What an episode begins with: stored once, before the first sample. */
+/** Start of an episode, stored once before the first sample. */
 export interface EpisodeStart {
   schema: 'longhaul.episode-start/1'
   episode: string
   state: SandboxState
   /** First prompt as the policy reads it. */
   promptIds: number[]
-  /** First prompt as it is trained on, where that differs (the demonstration is left out); else null. */
+  /** First prompt for training if it differs (without the demonstration); otherwise null. */
   trainingPromptIds: number[] | null
-  /** Present where a chat endpoint plays: the first prompt as messages, instead of ids. */
+  /** Present with a chat endpoint: the first prompt as messages instead of ids. */
   messages?: ChatMessage[]
   startedAtMs: number
 }
 
-/** The world's half of a turn. Durable before the next action is asked for. */
+/** The sandbox's half of a turn, stored before the next action is sampled. */
 export interface ObservationRecord {
   schema: 'longhaul.observation/1'
   episode: string
   turn: number
-  /** Text the policy sees, prompt line included. */
+  /** Text that the policy sees, including the prompt line. */
   text: string
   /** Null on a format error: nothing ran. */
   execution: ExecutionSummary | null
@@ -204,7 +204,7 @@ export interface ObservationRecord {
   observedAtMs: number
 }
 
-/** What the world was after a turn, for the comparison when a lost sandbox is rebuilt. Not every turn has one. */
+/** Hash of the sandbox after a turn, compared when a lost sandbox is rebuilt. Not every turn has one. */
 export interface TreeRecord {
   schema: 'longhaul.tree/1'
   episode: string
@@ -218,7 +218,7 @@ export interface ExecutionSummary {
   outputBytes: number
   wallMs: number
   oomKilled: boolean
-  /** Present where the turn used the network that the recipe allows, or tried more. */
+  /** Present if the turn used the network or requested a host that the recipe does not allow. */
   network?: NetworkUse
 }
 
@@ -228,10 +228,10 @@ export interface VerdictRecord {
   episode: string
   taskId: string
   kind: VerdictKind
-  /** Where it is not graded or not plainly wrong: `empty-patch`, `patch-did-not-apply`, `tests-timed-out`, … */
+  /** Reason of a verdict that no test result gave: `empty-patch`, `patch-did-not-apply`, `tests-timed-out`, … */
   reason: string | null
   profile: string
-  /** Empty patches take the gate's result; such a verdict started no container. */
+  /** Empty patches take the gate's result, without a container. */
   from: 'container' | 'gate'
   patchSha256: string
   failToPass: { passed: number; total: number }
@@ -240,42 +240,42 @@ export interface VerdictRecord {
   image: string
   /** Evidence of reward hacking in patch and log. It does not change the verdict. */
   signs: HackSign[]
-  /** Whether every listed test passed, regardless of others: beside the verdict of `rebench-v2`, which asks for equal lists, and
-   *  never in its place. */
+  /** Whether every listed test passed, regardless of others. It accompanies the verdict of `rebench-v2`, which requires equal lists, and
+   *  never replaces it. */
   subset?: boolean
-  /** The suite that the task is of, its data set and what pins that; absent in older records. */
+  /** The task's suite, its data set and the revision of that. Absent in older records. */
   suite?: VerdictSuite
-  /** What the verdict rests on; absent where no container ran, and in older records. */
+  /** Facts that determine the verdict. Absent if no container ran, and in older records. */
   provenance?: GradingProvenance
-  /** The second opinion; absent where no container ran, and in records of versions that had none. */
+  /** The audit of a resolved patch. Absent for every other verdict, and in records of versions without audits. */
   audit?: AuditVerdict
 }
 
 export interface VerdictSuite {
   hash: string
   dataset: string
-  /** Commit of the data set, SHA-256 of the file of rows; null where unknown. */
+  /** Commit of the data set, or SHA-256 of the file of rows; null if unknown. */
   revision: string | null
 }
 
-/** Everything that a verdict would have to be repeated with. */
+/** Everything that is needed to repeat a verdict. */
 export interface GradingProvenance {
   /** Imitated harness and its version, and the revision of the imitation. */
   upstream: string
   profileRevision: number
   rowHash: string
-  /** As the row names it; `image` of the verdict has the digest. */
+  /** Name in the row. The verdict's `image` has the digest. */
   imageReference: string
   machine: GradingMachine
   testTimeoutMs: number
-  /** Of the tests' command as a whole; null where they were ended. */
+  /** Exit code of the test command; null if it was killed. */
   exitCode: number | null
   logSha256: string
-  /** How the run differed from upstream's. */
+  /** Differences from upstream's run. */
   deviations: string[]
 }
 
-/** Tests of a patch were over their limit, or ended their own grading, for the first time; the second time is a verdict. */
+/** Tests of a patch exceeded their limit, or ended their own grading container, for the first time. The second time is a verdict. */
 export interface GradingTimeOutRecord {
   schema: 'longhaul.grading-time-out/1'
   episode: string
@@ -285,7 +285,7 @@ export interface GradingTimeOutRecord {
   atMs: number
 }
 
-/** One attempt at grading that infrastructure kept from a verdict. */
+/** One attempt at grading that failed through infrastructure. */
 export interface GradingAttemptRecord {
   schema: 'longhaul.grading-attempt/1'
   episode: string
@@ -296,29 +296,29 @@ export interface GradingAttemptRecord {
   atMs: number
 }
 
-/** The last record of an episode: everything the ledger and the statistics read. */
+/** The last record of an episode. Ledger and statistics read only this one. */
 export interface EpisodeRecord extends EpisodeIdentity {
   schema: 'longhaul.episode-result/1'
   episode: string
   policy: string
   disposition: Disposition
-  /** Failure code where the disposition is `infra`, and where the policy ended its own sandbox (`agent-gave-up`). */
+  /** Failure code of the dispositions `infra` and `agent-gave-up` (the policy ended its own sandbox). */
   failure: string | null
   verdict: VerdictKind | null
   verdictReason: string | null
-  /** The flag beside the disposition: rewards treat the episode as failed, with any verdict. */
+  /** If set, rewards treat the episode as failed regardless of the verdict. */
   suspectedHack: boolean
-  /** Signs in patch, log and commands. */
+  /** Signs of reward hacking in patch, log and commands. */
   signs: HackSign[]
-  /** The second opinion on the verdict; absent where nothing was run, and in older records. */
+  /** The audit of a resolved patch. Absent for every other verdict, and in older records. */
   audit?: Omit<AuditVerdict, 'auditMs'>
-  /** Number of actions, format errors included: |τ| of the paper. */
+  /** Number of actions including format errors: |τ| of the paper. */
   turns: number
   formatErrorTurns: number
-  /** Null where a chat endpoint did not count. */
+  /** Null if the chat endpoint reported no counts. */
   sampledTokens: number | null
   contextTokens: number | null
-  /** Over all samples, one that did not fit any more too. Null where an endpoint did not count; absent in older records. */
+  /** Over all samples, including a last one that did not fit. Null if the endpoint reported no counts; absent in older records. */
   usage?: TokenUsage | null
   patchBytes: number
 }

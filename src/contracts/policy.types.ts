@@ -6,13 +6,13 @@ export type PolicyVersion = string
 /** A policy as runs refer to it. */
 export interface PolicyRef {
   version: PolicyVersion
-  /** Directory URI of the Hugging Face model directory. */
+  /** URI of the Hugging Face model directory. */
   uri: string
   /** SHA-256 of its `MANIFEST.json`. */
   manifestSha256: string
-  /** Optimizer steps that made it; 0 for a base. */
+  /** Optimizer steps since the base; 0 for a base. */
   globalStep: number
-  /** Committed checkpoint (weights + optimizer) to continue from; null for a base. */
+  /** Committed checkpoint (weights and optimizer) to continue from; null for a base. */
   checkpointUri: string | null
   checkpointSha256: string | null
 }
@@ -34,38 +34,38 @@ export interface SampleResult {
   /** Text of `ids` without the stop token. */
   text: string
   finishReason: 'stop' | 'length'
-  /** Version the server says it answered with. */
+  /** Version that the server reports for this answer. */
   policy: PolicyVersion
 }
 
 /** Token-in/token-out access to served policies (vLLM's /v1/completions fields). Rejects with `Model.*` codes. */
 export interface PolicyClient {
   sample(request: SampleRequest, signal: AbortSignal): Promise<SampleResult>
-  /** Never adds special tokens; text that spells a special token becomes that token (the renderer guards against it). */
+  /** Adds no special tokens. Text that spells a special token becomes that token, which the renderer prevents. */
   tokenize(request: { policy: PolicyVersion; text: string }, signal: AbortSignal): Promise<number[]>
-  /** Loads a policy directory under its version; idempotent. `Model.Busy` names the holders when the server is full. */
+  /** Loads a policy directory under its version. Idempotent. If the server is full, `Model.Busy` names the holders. */
   load(request: { policy: PolicyRef; holder: string; leaseMs: number }, signal: AbortSignal): Promise<void>
   /** Log-probabilities of `ids` under the served policy, positions 1…n−1; for canaries. */
   score(request: { policy: PolicyVersion; ids: number[] }, signal: AbortSignal): Promise<number[]>
-  /** Gives up every lease of the holder. */
+  /** Releases every lease of the holder. */
   release(request: { holder: string }): Promise<void>
-  /** Versions served now. */
+  /** Versions that the server serves now. */
   served(signal: AbortSignal): Promise<PolicyVersion[]>
 }
 
-/** One message of a conversation, as chat endpoints take it. */
+/** One message of a conversation in the form of chat endpoints. */
 export interface ChatMessage {
   role: 'system' | 'user' | 'assistant'
   content: string
 }
 
-/** Tokens as the server of a policy counted them. */
+/** Token counts as reported by the server. */
 export interface TokenUsage {
-  /** Everything that was read, cached tokens too. */
+  /** All prompt tokens, including cached ones. */
   promptTokens: number
-  /** Those of them that came from a cache; null where the server does not say. */
+  /** Prompt tokens that came from a cache; null if the server does not report them. */
   cachedTokens: number | null
-  /** Everything that was written, hidden reasoning too. */
+  /** All sampled tokens, including hidden reasoning. */
   completionTokens: number
 }
 
@@ -74,20 +74,20 @@ export interface ChatRequest {
   maxTokens: number
   seed: number
   sampling: SamplingOptions
-  /** Sent as X-Session-ID, as for servers of tokens. */
+  /** Sent as X-Session-ID, as with token servers. */
   session: string
 }
 
 export interface ChatReply {
   text: string
-  /** What the endpoint says beside the text. */
+  /** What the endpoint reports besides the text. */
   answer: ChatAnswer
 }
 
-/** Text in, text out: what it gives can be graded and never trained on. Rejects with `Model.*` codes. */
+/** Text in, text out. Its replies can be graded but never trained on. Rejects with `Model.*` codes. */
 export interface ChatClient {
   reply(request: ChatRequest, signal: AbortSignal): Promise<ChatReply>
-  /** The endpoint answers and takes the key, as far as that shows without a sample. */
+  /** Checks that the endpoint answers and accepts the key, as far as possible without sampling. */
   check(signal: AbortSignal): Promise<void>
 }
 
@@ -97,24 +97,24 @@ export interface PooledServer {
   client: PolicyClient
 }
 
-/** Servers that serve the same policies, as one client and one by one. */
+/** Servers with the same policies: one client for all of them, and one for each. */
 export interface PolicyPool extends PolicyClient {
   servers: readonly PooledServer[]
 }
 
-/** Engines that Longhaul launched for a run: they keep host and addresses for as long as the run is known. */
+/** Engines that Longhaul launched for a run. Their host and addresses stay the same until the run is removed. */
 export interface EnginesRecord {
   schema: 'longhaul.engines/1'
-  /** Whose trainer worker starts and ends them. */
+  /** The host whose trainer worker starts and ends them. */
   host: string
-  /** By replica. */
+  /** One address for each replica. */
   urls: string[]
 }
 
-/** `chatml`: Qwen and the demo's policy; `llama3`: Llama from 3 on. */
+/** `chatml`: Qwen and the demo's policy; `llama3`: Llama 3 and later. */
 export type ChatFormatName = 'chatml' | 'llama3'
 
-/** How a policy writes a conversation: the only thing besides the directory that differs between model families. */
+/** How a policy writes a conversation. Besides the model directory, only this differs between model families. */
 export interface ChatFormat {
   name: ChatFormatName
   /** Before the first message. */
@@ -122,8 +122,8 @@ export interface ChatFormat {
   message(role: 'system' | 'user', text: string): string
   /** Header after which the policy samples. */
   assistantHeader: string
-  /** What the policy samples to end its turn. */
+  /** Token that the policy samples to end its turn. */
   endOfTurn: string
-  /** What follows the end of turn before the next message. */
+  /** Text between the end of a turn and the next message. */
   afterTurn: string
 }

@@ -3,21 +3,21 @@ import type { SandboxState } from './episodes.types.ts'
 
 /** A sandbox as workflows and records know it: small, serialisable, valid in any process of the same host. */
 export interface SandboxHandle {
-  /** Deterministic container name; create is idempotent by it. */
+  /** Deterministic container name, which makes creation idempotent. */
   name: string
   containerId: string
   image: string
   imageDigest: string
-  /** Pinned task queue of the host that holds it. */
+  /** Task queue of the host that runs the container. */
   hostQueue: string
   repoDir: string
-  /** HEAD of the repository when the sandbox was opened; patches are taken against it. */
+  /** HEAD of the repository when the sandbox was opened. Patches are diffs against it. */
   startCommit: string
-  /** The placement that it was made for, counted over all executions of its episode; absent in histories of earlier versions. */
+  /** Number of the placement that created it, counted over all executions of its episode. Absent in histories of earlier versions. */
   placement?: number
-  /** The execution of the episode that it belongs to; absent in histories of earlier versions. */
+  /** Execution of the episode that owns it. Absent in histories of earlier versions. */
   ownerRun?: string
-  /** What the sandbox may reach, see `OpenSandboxInput`; absent without a network. */
+  /** Hosts that the sandbox may reach, see `OpenSandboxInput`. Absent without a network. */
   allowedHosts?: readonly string[]
 }
 
@@ -26,25 +26,25 @@ export interface OpenSandboxInput {
   run: string
   episode: string
   role: 'agent' | 'grader' | 'gate'
-  /** Placement number, 1-based: a re-placed episode opens a new container. */
+  /** Placement number, from 1: each placement opens a new container. */
   placement: number
   image: string
-  /** Registry digest that the task was gated with; an image with another one is refused. */
+  /** Registry digest that the task was gated with. An image with another digest is refused. */
   expectedDigest?: string
   repoDir: string
-  /** For images that come from elsewhere: their repository may hold the repair in branches, tags or lost objects.
+  /** For images of third parties: their repository may contain the repair in branches, tags or unreachable objects.
    *  @default false */
   scrubHistory?: boolean
   /** Tool settings of the scaffold profile. */
   tools: ToolSettings
   limits: SandboxLimits
-  /** What the host must have free for the sandbox to be admitted; it may use up to its limits. @default admitted to a full host */
+  /** Resources that the host must have free before it admits the sandbox, which may then use up to its limits. @default admitted to a full host */
   request?: { cpus: number; memoryMiB: number }
-  /** Hosts that programs inside reach through a proxy of the worker's, as `pypi.org`, `*.example.org:8443`. @default no network */
+  /** Hosts that programs inside reach through the worker's proxy, for example `pypi.org` or `*.example.org:8443`. @default no network */
   allowedHosts?: readonly string[]
-  /** Owner workflow id, for the reaper. */
+  /** Id of the owner's workflow, for the reaper. */
   owner: string
-  /** Execution of the owner; absent where the owner is no workflow. */
+  /** Execution of the owner. Absent if the owner is not a workflow. */
   ownerRun?: string
   /** The container ends itself after this long without any turn. */
   leaseMs: number
@@ -56,13 +56,13 @@ export interface SandboxLimits {
   cpus: number
   memoryMiB: number
   pids: number
-  /** Bytes that a container may write, in GiB, where the host's file system can count them. @default no limit */
+  /** GiB that a container may write, on hosts whose file system can count them. @default no limit */
   diskGiB?: number
   /** OCI runtime as the engine names it (`runsc`, `kata`). @default the host's, else the engine's own */
   runtime?: string
 }
 
-/** What the tool scripts in the sandbox need to know of the scaffold profile. */
+/** Settings of the scaffold profile for the tool scripts in the sandbox. */
 export interface ToolSettings {
   windowLines: number
   windowOverlap: number
@@ -70,7 +70,7 @@ export interface ToolSettings {
   pathForm: 'absolute' | 'relative'
 }
 
-/** One turn that ran in a sandbox. Its token is random, so it is never mistaken for another turn of that number. */
+/** One turn that ran in a sandbox. Its random token distinguishes it from any other turn with the same number. */
 export interface TurnMark {
   turn: number
   token: string
@@ -78,9 +78,9 @@ export interface TurnMark {
 
 export interface TurnRequest {
   turn: number
-  /** The last turn before this one that ran a command, null for none. A sandbox whose own last turn is another refuses. */
+  /** The last turn before this one that ran a command, or null. A sandbox whose own last turn differs refuses the request. */
   after: TurnMark | null
-  /** Monotone: a lower one than the highest seen is refused with `Sandbox.Fenced`. */
+  /** Monotone: a fence below the highest one seen is refused with `Sandbox.Fenced`. */
   fence: number
   token: string
   command: string
@@ -97,23 +97,23 @@ export interface TurnResult {
   tail: Uint8Array
   omittedBytes: number
   outputBytes: number
-  /** By the clock of the worker that asked: of a turn that ended before it asked, the time to read it. */
+  /** By the clock of the worker that asked. If the turn had ended before, the time to read its result. */
   wallMs: number
   oomKilled: boolean
   state: SandboxState
-  /** Absent without a network, and for what happened under a worker that has died since. */
+  /** Absent without a network, and if the worker that carried the traffic has died. */
   network?: NetworkUse
 }
 
-/** What went through a sandbox's proxy during a turn. */
+/** Traffic through a sandbox's proxy during a turn. */
 export interface NetworkUse {
   /** Connections to hosts. */
   opened: number
-  /** Requests for what the recipe does not allow. */
+  /** Requests for hosts that the recipe does not allow. */
   refused: number
   /** Both directions. */
   bytes: number
-  /** As they were asked for, the first ten. */
+  /** The first ten, as requested. */
   refusedHosts: string[]
 }
 
@@ -126,9 +126,9 @@ export interface CaptureRequest {
 export interface PatchCapture {
   /** Exact bytes, never trimmed. */
   patch: Uint8Array
-  /** Files that `unstaged` capture leaves behind (new, staged or committed work). */
+  /** Files that an `unstaged` capture omits: new, staged or committed work. */
   lostFiles: number
-  /** Present where the agent left a repository that no patch can be taken from; the patch is empty then. */
+  /** Present if no patch can be captured from the repository that the agent left. The patch is empty then. */
   failure?: string
 }
 
@@ -137,11 +137,11 @@ export interface GradedPatch {
   run: string
   episode: string
   owner: string
-  /** Execution of the owner; absent where the owner is no workflow. */
+  /** Execution of the owner. Absent if the owner is not a workflow. */
   ownerRun?: string
   role: 'grader' | 'gate'
   image: string
-  /** Registry digest that the task was gated with; an image with another one is refused. */
+  /** Registry digest that the task was gated with. An image with another digest is refused. */
   expectedDigest?: string
   repoDir: string
   patch: Uint8Array
@@ -154,22 +154,22 @@ export interface AuditRunInput extends GradedPatch {
 }
 
 export interface GradeRunInput extends GradedPatch {
-  /** Where the patch lies in the container. @default /tmp/patch.diff */
+  /** Path of the patch in the container. @default /tmp/patch.diff */
   patchPath?: string
-  /** Commands tried in order, run without a shell in `repoDir`: the first that succeeds applies the patch. None: as applied. */
+  /** Commands that run in order without a shell in `repoDir` until one succeeds and has applied the patch. An empty list counts as applied. */
   applyCommands: string[][]
-  /** Run before every attempt but the first; its exit code is ignored. */
+  /** Runs before every attempt but the first. Its exit code is ignored. */
   resetCommand?: string[]
-  /** Success after every attempt failed counts as applied. */
+  /** Runs after every attempt has failed. If it succeeds, the patch counts as applied. */
   lastCheck?: string[]
   evalScript: string
-  /** `merged`: what the script prints, in order. `apart`: standard output of applying and testing, then their standard error.
+  /** `merged`: both output streams in order. `apart`: standard output of applying and testing, then their standard error.
    *  @default merged */
   output?: 'merged' | 'apart'
   /** Further files, by absolute path. */
   files?: Record<string, string | Uint8Array>
   environment?: Record<string, string>
-  /** Of the evaluation alone. */
+  /** Limit of the evaluation script alone. */
   timeoutMs: number
 }
 
@@ -178,13 +178,13 @@ interface GradeRunFacts {
   imageDigest: string
   /** From before the start of the container to its answer, by the worker's clock. */
   wallMs: number
-  /** Most memory that the container used, page cache included; absent where its kernel does not say. */
+  /** Peak memory of the container with page cache. Absent if its kernel does not report it. */
   peakMemoryBytes?: number
-  /** What it ran on. */
+  /** The machine that it ran on. */
   machine: GradingMachine
 }
 
-/** Where and under which limits tests ran; a verdict of other limits may be another verdict. */
+/** The machine and limits that tests ran under. Other limits may give another verdict. */
 export interface GradingMachine {
   engine: string
   cgroupVersion: 1 | 2
@@ -202,33 +202,33 @@ export type GradeRunResult =
   | (GradeRunFacts & { kind: 'timed-out' })
 
 /**
- * One machine's sandboxes. Implemented over the Docker Engine API by `adapters/docker`; a fake never stands in for it
- * outside `test/support`. Every method rejects with a `LonghaulError` of a `Sandbox.*` code and obeys `signal`.
+ * The sandboxes of one machine. `adapters/docker` implements it over the Docker Engine API; a fake exists only in
+ * `test/support`. Every method rejects with a `LonghaulError` of a `Sandbox.*` code and obeys `signal`.
  */
 export interface SandboxHost {
   open(input: OpenSandboxInput, signal: AbortSignal): Promise<SandboxHandle>
-  /** Executes (turn, token) once: claims it, or returns the journal's result, or waits for the one that is running.
-   *  @throws LonghaulError `Sandbox.Behind` for a new turn unless `after` is the sandbox's last turn; `details.world` says which is */
+  /** Executes (turn, token) once: claims it, returns the result from the journal, or waits for the running execution.
+   *  @throws LonghaulError `Sandbox.Behind` for a new turn unless `after` is the sandbox's last turn, which `details.world` names */
   runTurn(sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult>
   /** Renews the lease and changes nothing else. */
   renew(sandbox: SandboxHandle, signal: AbortSignal): Promise<void>
   /** State before the first turn. */
   initialState(sandbox: SandboxHandle, signal: AbortSignal): Promise<SandboxState>
-  /** SHA-256 over changed files, place and environment: a sandbox rebuilt from records must have the same.
+  /** SHA-256 over changed files, working directory and environment. A sandbox rebuilt from records must have the same hash.
    *  @throws LonghaulError `Sandbox.Behind` unless `after` is the sandbox's last turn */
   treeHash(sandbox: SandboxHandle, after: TurnMark | null, signal: AbortSignal): Promise<string>
   /** Kills every process of the agent first.
    *  @throws LonghaulError `Sandbox.Behind` unless `after` is the sandbox's last turn */
   capture(sandbox: SandboxHandle, request: CaptureRequest, signal: AbortSignal): Promise<PatchCapture>
-  /** Idempotent: a sandbox that is gone is closed. */
+  /** Idempotent: a missing sandbox counts as closed. */
   close(sandbox: { name: string }): Promise<void>
   /** Runs the official steps in a fresh container. */
   grade(input: GradeRunInput, signal: AbortSignal): Promise<GradeRunResult>
-  /** Audits in a fresh container, which no code of the patch has run in as root. */
+  /** Audits in a fresh container, in which no code of the patch runs as root. */
   audit(input: AuditRunInput, signal: AbortSignal): Promise<AuditRun>
 }
 
-/** What may differ between agents that share the same tools: texts, window, path form, output cap. */
+/** Settings that differ between agents with the same tools: texts, window, path form, output limit. */
 export interface ScaffoldProfile {
   name: string
   systemPrompt: string
