@@ -6,7 +6,7 @@
  *
  * With --sampler vllm a vLLM without a GPU samples in the place of the embedded server; Longhaul starts it and gives it each policy.
  * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
- * base and RL above the base by at least 0.2; all seeds together must show RL above RFT, a task's attempts of all seeds as one
+ * base and RL above the base, in the demo by at least 0.2; all seeds together must show RL above RFT, a task's attempts of all seeds as one
  * observation. Above means that the 95 % interval of the difference (docs/statistics.md) does not hold 0. Exit 3 where one does
  * not hold, 2 where nothing was compared: the figures are printed either way.
  */
@@ -67,6 +67,8 @@ const { values } = benchArguments({
 if (values.sampler !== undefined && values.sampler !== 'vllm')
   refuseArguments(`Expected --sampler vllm, got ${values.sampler}`)
 const sampler = values.sampler === 'vllm' ? await liveSampler() : {}
+/** Of RL over the base: the demo's base was weakened so that there is much to gain. */
+const leastGain = values.recipe === 'demo' ? 0.2 : 0
 const outcomes: Record<Stage, Map<string, EvaluatedTask>> = { base: new Map(), rft: new Map(), rl: new Map() }
 const results =
   values.runs === undefined ? await playSeeds() : await judgeRuns(values.runs.split(','), values.artifacts ?? '.')
@@ -101,7 +103,10 @@ async function judgeRuns(runs: string[], root: string): Promise<SeedResult[]> {
 
 async function playSeeds(): Promise<SeedResult[]> {
   const home = stackPaths().dataDir.replace(/\/stacks\/[^/]+$/, '')
-  const stack = await startStack({ name: 'bench-learning', home })
+  const stack = await startStack({
+    name: ['bench-learning', values.recipe, values.sampler].filter(Boolean).join('-'),
+    home,
+  })
   Object.assign(process.env, stack.environment)
   const store = createDirectoryStore({ root: stack.artifactsDir })
   const played: SeedResult[] = []
@@ -157,7 +162,7 @@ async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
     rftMinusBase,
     rlMinusBase,
     rlMinusRft: difference('rft', 'rl'),
-    holds: { rftAboveBase: isAbove(rftMinusBase), rlAboveBase: isAbove(rlMinusBase) && rlMinusBase.mean >= 0.2 },
+    holds: { rftAboveBase: isAbove(rftMinusBase), rlAboveBase: isAbove(rlMinusBase) && rlMinusBase.mean >= leastGain },
     gaps: await samplerGaps(store, run),
   }
 }
