@@ -181,6 +181,7 @@ test('the clock is compared with the server’s: the same, a minute off, an hour
 
 test('a store that may not be written: said with its path, and a good one is left as it was', async (t) => {
   const artifacts = process.env['LONGHAUL_ARTIFACTS'] ?? ''
+  await mkdir(artifacts)
   const good = await examine('--role', 'control')
   assert.equal(good.of('work/store').level, 'ok')
   assert.deepEqual(await readdir(artifacts), ['.tmp'])
@@ -192,6 +193,17 @@ test('a store that may not be written: said with its path, and a good one is lef
   assert.deepEqual([bad.exitCode, bad.of('work/store').level], [2, 'fail'])
   assert.match(bad.of('work/store').value, new RegExp(`^${artifacts}: Artifact\\.Unavailable: `))
   assert.match(bad.of('work/store').fix, /LONGHAUL_ARTIFACTS/)
+})
+
+test('a store that is not there yet, or whose path was mistyped: said, and not made', async () => {
+  const artifacts = join(home, 'mistyped/store')
+  process.env['LONGHAUL_ARTIFACTS'] = artifacts
+  const { of } = await examine('--role', 'control')
+  assert.deepEqual(
+    [of('work/store').level, of('work/store').value],
+    ['ok', `${artifacts}: absent, made by the first start`],
+  )
+  await assert.rejects(readdir(join(home, 'mistyped')), { code: 'ENOENT' })
 })
 
 test('no engine at the named socket: fails for a sandbox worker, and what depends on it is unknown', async () => {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { access, constants, statfs, readdir } from 'node:fs/promises'
-import { join } from 'node:path'
+import { access, constants, statfs, readdir, rmdir } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
 import { asStoreError, createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { openArtifactStore } from '../../adapters/artifacts/open-store.ts'
 import { namesBucket } from '../../adapters/artifacts/s3/s3-location.ts'
@@ -162,10 +162,15 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
   const { artifactsDir } = paths
   if (namesBucket(artifactsDir)) return checkBucketStore(artifactsDir)
   try {
-    await makeDirectory(artifactsDir)
-    await access(artifactsDir, constants.W_OK)
-    await tryPutIfAbsent(artifactsDir)
-    return ok(artifactsDir)
+    const made = await makeDirectory(artifactsDir)
+    try {
+      await access(artifactsDir, constants.W_OK)
+      await tryPutIfAbsent(artifactsDir)
+      return ok(made === undefined ? artifactsDir : `${artifactsDir}: absent, made by the first start`)
+    } finally {
+      // A check leaves nothing behind, least of all a store at a mistyped path.
+      if (made !== undefined) await removeEmpty(made, artifactsDir)
+    }
   } catch (error) {
     const { code, message } = asStoreError(error, artifactsDir)
     const fix =
@@ -173,6 +178,15 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
         ? 'free disk there (df)'
         : 'export LONGHAUL_ARTIFACTS to a directory that you may write, on a file system with hard links'
     return fail(`${artifactsDir}: ${code}: ${message}`, fix)
+  }
+}
+
+/** Removes the directory, its folder of temporary files and the parents up to `first`, as far as they are empty. */
+async function removeEmpty(first: string, directory: string): Promise<void> {
+  try {
+    for (let path = join(directory, '.tmp'); path.length >= first.length; path = dirname(path)) await rmdir(path)
+  } catch {
+    // Another process has begun to use it.
   }
 }
 
