@@ -9,14 +9,14 @@ export interface RunAddress {
   workflowId: string
 }
 
-/** What came of steering a run. */
+/** Result of a control command. */
 export interface SteerAnswer {
   workflowId: string
-  /** Null where it cannot be told yet: no worker has answered. */
+  /** Null while unknown, because no worker has answered. */
   changed: boolean | null
-  /** True where the server has recorded the request and a worker will do it once it is back. */
+  /** True if the server has recorded the request and no worker has executed it yet. */
   pending: boolean
-  /** The state that now holds; null while no worker answers. */
+  /** The resulting state; null while no worker answers. */
   progress: RunProgress | null
   note: string | null
 }
@@ -27,8 +27,8 @@ export interface SteerInput extends RunAddress {
 }
 
 /**
- * Nothing new starts until `resumeRun`. With `soft` what is open goes on; with `hard` episodes hold after the turns under way. Pausing
- * twice changes nothing. Where no worker answers, the request is recorded by the server and done later.
+ * No new work starts until `resumeRun`. With `soft` open work continues; with `hard` episodes stop after their current turns. Pausing
+ * twice changes nothing. If no worker answers, the server records the request and a worker executes it later.
  */
 export function pauseRun({ mode = 'soft', ...input }: SteerInput & { mode?: PauseMode }): Promise<SteerAnswer> {
   return steer({
@@ -44,7 +44,7 @@ export function resumeRun(input: SteerInput): Promise<SteerAnswer> {
   return steer({ ...input, update: 'resume', signal: { do: 'resume' }, wouldChange: ({ paused }) => paused })
 }
 
-/** The open reinforcement stage ends after this iteration, from 1; the run then goes on with what follows the stage. */
+/** Ends the open reinforcement stage after this iteration, from 1. The run then continues with whatever follows the stage. */
 export function stopRunAfterIteration({
   iteration,
   ...input
@@ -58,7 +58,7 @@ export function stopRunAfterIteration({
   })
 }
 
-/** How many tasks (of a grading: patches) are under way at once; null: as the recipe says. */
+/** Limits concurrent tasks (patches of a grading); null: the recipe's limit. */
 export function setRunLimits({
   concurrency,
   ...input
@@ -72,7 +72,7 @@ export function setRunLimits({
   })
 }
 
-/** Plays a task of the open rollout again: cancels it where it is open, replaces its lost episodes where it has ended. */
+/** Plays a task of the open rollout again: cancels it if it is open, or replaces its lost episodes if it has ended. */
 export function requeueTask({ task, ...input }: SteerInput & { task: string }): Promise<SteerAnswer> {
   return steer({ ...input, update: 'requeue', request: { task }, signal: null, wouldChange: () => null })
 }
@@ -80,7 +80,7 @@ export function requeueTask({ task, ...input }: SteerInput & { task: string }): 
 interface SteerCall extends SteerInput {
   update: string
   request?: unknown
-  /** What asks the same of a run whose worker does not answer; null: a worker is needed. */
+  /** Equivalent signal for a run whose worker does not answer; null: needs a worker. */
   signal: object | null
   wouldChange: (progress: RunProgress) => boolean | null
 }
@@ -103,14 +103,14 @@ async function steer(call: SteerCall): Promise<SteerAnswer> {
   } catch (error) {
     if (!isLonghaulError(error) || error.code !== 'Temporal.Unreachable') throw error
     if (signal === null) throw notRecorded(update, error)
-    // Recorded by the server alone; the update may still be done as well, which changes nothing more.
+    // The server has recorded it. The update may still be executed too, which changes nothing more.
     await called(address, () => handle.signal('steer', signal))
     const note = `${NO_ANSWER}: the request is recorded and takes effect as soon as a control worker is back`
     return { workflowId, changed: null, pending: true, progress: null, note }
   }
 }
 
-/** Only what a signal asks is kept by the server; an update without a worker is held for a while at most. */
+/** The server keeps signals, but drops an update after a while without a worker. */
 function notRecorded(update: string, cause: LonghaulError): LonghaulError {
   return new LonghaulError({
     code: 'Temporal.Unreachable',
@@ -122,14 +122,14 @@ function notRecorded(update: string, cause: LonghaulError): LonghaulError {
 
 const NO_ANSWER = 'no control worker has answered'
 
-/** What cancelling came to. */
+/** Result of a cancel. */
 export interface CancelAnswer {
   workflowId: string
   changed: boolean
   note: string | null
 }
 
-/** Asks the run to end, without a worker too: the server records it. A run that has ended, or was asked before, is left alone. */
+/** Requests the end of the run, which the server records even without a worker. Does nothing for a run that has ended or was cancelled before. */
 export async function requestCancel({ connection, workflowId, dryRun = false }: SteerInput): Promise<CancelAnswer> {
   const address = { connection, workflowId }
   const { status, raw } = await called(address, () => connection.client.workflow.getHandle(workflowId).describe())
@@ -143,7 +143,7 @@ export async function requestCancel({ connection, workflowId, dryRun = false }: 
   return { workflowId, changed: true, note: null }
 }
 
-/** Asks the run to end; it closes its sandboxes and gives leases back. Returns at once. @param input.reason kept in the run's history */
+/** Requests the end of the run, which closes its sandboxes and releases its leases. Returns at once. @param input.reason kept in the run's history */
 export async function cancelRun({ connection, workflowId, reason }: RunAddress & { reason?: string }): Promise<void> {
   const { client, namespace } = connection
   await called({ connection, workflowId }, () =>
@@ -158,7 +158,7 @@ export async function cancelRun({ connection, workflowId, reason }: RunAddress &
   )
 }
 
-/** Why the newest execution was asked to end; null where it was not, or the caller gave no reason. */
+/** Reason of the newest execution's cancel; null without a cancel or a reason. */
 export async function cancelReasonOf({ connection, workflowId }: RunAddress): Promise<string | null> {
   const { client, namespace } = connection
   const { history } = await called({ connection, workflowId }, () =>
@@ -173,25 +173,25 @@ export async function cancelReasonOf({ connection, workflowId }: RunAddress): Pr
   return asked?.workflowExecutionCancelRequestedEventAttributes?.cause || null
 }
 
-/** What the run says of itself; null while no worker answers. Parts of a run answer in other words, and are none. */
+/** The run's own report; null while no worker answers. Parts of a run have other reports and count as null. */
 export async function queryProgress(address: RunAddress): Promise<RunProgress | null> {
   const progress = await query<Partial<RunProgress>>(address)
   return typeof progress?.phase === 'string' ? (progress as RunProgress) : null
 }
 
-/** How far a rollout is at this moment, by its last part; null while no worker answers, and once it has ended. */
+/** Progress of a rollout by its last part; null while no worker answers and after its end. */
 export async function queryRollout({ connection, workflowId }: RunAddress): Promise<RolloutReport | null> {
   let report: RolloutReport | null = null
   for (let next: string | undefined = workflowId; next !== undefined; next = report.continuedIn) {
     const answer: RolloutReport | null = await query<RolloutReport>({ connection, workflowId: next }).catch(() => null)
-    // A part that is about to start is not known yet: the one before it knows as much.
+    // A part that is about to start is unknown so far; the part before it has the same counts.
     if (answer === null) break
     report = answer
   }
   return report
 }
 
-/** How far a gate, or one part of it, is; null while no worker answers, for gates of earlier versions, and once it has ended. */
+/** Progress of a gate or one of its parts; null while no worker answers, for gates of earlier versions, and after its end. */
 export function queryCount(address: RunAddress): Promise<WorkCount | null> {
   return query<WorkCount>(address).catch(() => null)
 }

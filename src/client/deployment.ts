@@ -3,22 +3,22 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { DEPLOYMENT } from '../contracts/workflow-ids.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 
-/** One build of the control workers, as the server knows it. */
+/** One build of the control workers, as the Temporal server describes it. */
 export interface BuildLook {
   build: string
   status: BuildStatus
-  /** When a worker of it was first seen. */
+  /** When the server first saw one of its workers. */
   seenAt: Date | null
-  /** Open groups and episodes that began in it and end in it. The index lags by a moment. */
+  /** Open groups and episodes that are pinned to it. The server's index lags by a moment. */
   openHere: number
 }
 
-/** `inactive`: it has never been current. The server says `drained` some minutes after the last of its work has ended. */
+/** `inactive`: it was never current. The server reports `drained` some minutes after its last workflow has ended. */
 export type BuildStatus = 'inactive' | 'current' | 'ramping' | 'draining' | 'drained' | 'unknown'
 
 export interface DeploymentLook {
   deployment: string
-  /** Null: workers of no build serve runs, only those without a build. */
+  /** Null: only workers without a build id serve runs. */
   current: string | null
   /** The newest first. */
   builds: BuildLook[]
@@ -27,7 +27,7 @@ export interface DeploymentLook {
 export interface PromoteInput {
   connection: LonghaulConnection
   build: string
-  /** Changes nothing, and says what would change. @default false */
+  /** Changes nothing and reports what would change. @default false */
   dryRun?: boolean
 }
 
@@ -39,7 +39,7 @@ export interface PromoteAnswer {
 
 type Described = Awaited<ReturnType<WorkflowService['describeWorkerDeployment']>>
 
-/** `temporal.api.enums.v1.WorkerDeploymentVersionStatus`, whose package is none of the client's. */
+/** `temporal.api.enums.v1.WorkerDeploymentVersionStatus`. The client does not depend on its package. */
 const STATUSES: readonly BuildStatus[] = [
   'unknown',
   'inactive',
@@ -50,7 +50,7 @@ const STATUSES: readonly BuildStatus[] = [
   'inactive',
 ]
 
-/** Builds of control workers that say LONGHAUL_BUILD_ID. No worker has to answer. */
+/** Builds of control workers that set LONGHAUL_BUILD_ID. Needs no running worker. */
 export async function lookAtDeployment(connection: LonghaulConnection): Promise<DeploymentLook> {
   const described = await describe(connection)
   const summaries = described?.workerDeploymentInfo?.versionSummaries ?? []
@@ -69,9 +69,9 @@ export async function lookAtDeployment(connection: LonghaulConnection): Promise<
 }
 
 /**
- * From now on new work begins in this build, and every run goes on in it; groups and episodes that are open end where they began.
- * @throws LonghaulError `Config.NotFound` for a build that no worker has said it runs; `Temporal.Refused` with the server's words,
- * such as for a build that has no worker now
+ * Makes the build current: new work starts in it and runs continue in it, while open groups and episodes end in their own build.
+ * @throws LonghaulError `Config.NotFound` for a build that no worker has reported; `Temporal.Refused` with the server's message,
+ * for example for a build without a running worker
  */
 export async function promoteBuild({ connection, build, dryRun = false }: PromoteInput): Promise<PromoteAnswer> {
   const described = await describe(connection)
@@ -91,7 +91,7 @@ export async function promoteBuild({ connection, build, dryRun = false }: Promot
         namespace,
         deploymentName: DEPLOYMENT,
         buildId: build,
-        // Refused where another person has promoted a build since it was described.
+        // The server refuses if someone has promoted a build since the description was read.
         ...(described?.conflictToken ? { conflictToken: described.conflictToken } : {}),
       }),
     )
@@ -106,7 +106,7 @@ export async function promoteBuild({ connection, build, dryRun = false }: Promot
   return { changed: true, current: build, previous }
 }
 
-/** Null where no worker has ever said a build. */
+/** Null if no worker has ever reported a build. */
 async function describe({ client, namespace }: LonghaulConnection): Promise<Described | null> {
   try {
     return await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>

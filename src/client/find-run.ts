@@ -15,12 +15,12 @@ export interface FoundRun {
 }
 
 /**
- * A run by its name, or by the id of its workflow. A root that was started from the Temporal UI may have any id: it is found
+ * Finds a run by its name or by the id of its workflow. A root that was started from the Temporal UI may have any id; it is found
  * by the run's name in its search attribute.
  * @throws LonghaulError `Config.NotFound`
  */
 export async function findRun({ connection, run }: { connection: LonghaulConnection; run: string }): Promise<FoundRun> {
-  // The server calls such ids malformed, not unknown.
+  // The server would call such ids malformed instead of unknown.
   if (run === '' || run.length > MAX_ID_LENGTH) return notFound(run.slice(0, 100))
   return connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
     for (const workflowId of [...Object.values(ROOT_IDS).map((idOf) => idOf(run)), run]) {
@@ -32,8 +32,8 @@ export async function findRun({ connection, run }: { connection: LonghaulConnect
 }
 
 /**
- * A workflow of a run that is open, with how many there are; null where none is. Roots of any id, and what they started: a root that was
- * terminated may leave children that still write.
+ * An open workflow of a run and the number of open ones; null if none is open. Includes roots of any id and their children, because a root that was
+ * terminated may leave children that still write records.
  */
 export async function findOpenWork({
   connection,
@@ -55,7 +55,7 @@ export async function findOpenWork({
       if (count === 0) return null
       for await (const { workflowId } of client.workflow.list({ query, pageSize: 1 })) return { workflowId, count }
     } catch (error) {
-      // gRPC 3: the namespace knows no such search attribute, so nothing can carry it.
+      // gRPC 3: the namespace lacks the search attribute, so no workflow has it.
       if (grpcStatus(error) !== 3) throw error
     }
     return null
@@ -73,7 +73,7 @@ async function describe({ client }: LonghaulConnection, workflowId: string): Pro
 }
 
 async function findByAttribute(connection: LonghaulConnection, run: string): Promise<FoundRun | null> {
-  // Evaluations inside a training run carry the run's name too.
+  // Evaluations inside a training run have the run's name too.
   const roots = (await listByName(connection, run)).filter(({ parentExecution }) => parentExecution === undefined)
   const found = roots.map(({ workflowId, type, status, startTime, closeTime }) => ({
     workflowId,

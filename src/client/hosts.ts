@@ -7,26 +7,26 @@ import { isSameHolder } from '../contracts/host-holder.ts'
 import { readActivities } from './blockers/pending-activities.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 
-/** A sandbox host as the server knows it: no worker is asked. */
+/** A sandbox host as the server describes it, without asking a worker. */
 export interface ListedHost {
   host: string
-  /** Queue of the sandboxes that it holds. */
+  /** Task queue of the sandboxes on this host. */
   queue: string
-  /** `open`: takes work; `draining`: drained and still holds sandboxes or gradings; `drained`: holds nothing; `away`: no worker gives signs of life. */
+  /** `open`: takes work; `draining`: takes no new work and still has sandboxes or gradings; `drained`: has none; `away`: no worker heartbeats. */
   state: 'open' | 'draining' | 'drained' | 'away'
   /** Null while it takes work. */
   drain: HostDrain | null
-  /** ISO time of its worker's last heartbeat; null: none yet. */
+  /** ISO time of its worker's last heartbeat; null: none so far. */
   lastSign: string | null
-  /** What it holds and has room for, as its worker said last; null: nothing yet. */
+  /** Its load and free capacity by the worker's last report; null: no report so far. */
   facts: HostFacts | null
 }
 
-/** What came of draining a host or taking it back. */
+/** Result of draining or undraining a host. */
 export interface HostAnswer {
   host: string
   changed: boolean
-  /** True where the server has recorded the request and a control worker will carry it out once it is back. */
+  /** True if the server has recorded the request and no control worker has executed it yet. */
   pending: boolean
   /** The host as it is now, or would be after a dry run. */
   state: ListedHost
@@ -43,11 +43,11 @@ export interface SteerHostInput extends HostsInput {
   dryRun?: boolean
 }
 
-/** Calls under way at once. */
+/** Maximum number of concurrent calls. */
 const CONCURRENT = 16
 
 /**
- * Sandbox hosts by name, those without a worker for the moment too.
+ * All sandbox hosts by name, including those without a worker now.
  * @throws LonghaulError `Temporal.Unreachable`
  */
 export async function listHosts({ connection }: HostsInput): Promise<ListedHost[]> {
@@ -71,8 +71,8 @@ export async function listHosts({ connection }: HostsInput): Promise<ListedHost[
 }
 
 /**
- * From now on the host takes no work from queues that it shares with others. What it has goes on; after the grace time open episodes move.
- * Draining twice alike changes nothing.
+ * The host takes no more work from shared queues. Its work continues; after the grace time its open episodes move to other hosts.
+ * Repeating the same call changes nothing.
  * @throws LonghaulError `Config.NotFound`, `Temporal.Unreachable`
  */
 export function drainHost({ graceMs, ...input }: SteerHostInput & DrainRequest): Promise<HostAnswer> {
@@ -82,7 +82,7 @@ export function drainHost({ graceMs, ...input }: SteerHostInput & DrainRequest):
     request: { graceMs } satisfies DrainRequest,
     isDone: (drain) =>
       drain !== null &&
-      // The same grace time again does not begin anew, or a host that is drained by a repeated job would never move its episodes.
+      // The same grace time does not restart, because a job that drains repeatedly would otherwise postpone the move of episodes forever.
       (graceMs === null
         ? drain.moveAt === null && !drain.moving
         : graceMs === 0
@@ -113,14 +113,14 @@ export function uncordonHost(input: SteerHostInput): Promise<HostAnswer> {
 interface SteerHostCall extends SteerHostInput {
   signal: string
   request: DrainRequest | null
-  /** Whether the order would change nothing. */
+  /** Whether the command would change nothing. */
   isDone: (drain: HostDrain | null) => boolean
-  /** Whether the order was carried out. */
+  /** Whether the command was executed. */
   isObeyed: (drain: HostDrain | null) => boolean
   after: (drain: HostDrain | null) => HostDrain | null
 }
 
-/** A control worker carries an order out within a moment; without one it stays recorded. */
+/** A control worker executes a command within a moment; without one the server keeps it. */
 const ANSWER_MS = 5_000
 
 async function steerHost(call: SteerHostCall): Promise<HostAnswer> {
@@ -163,15 +163,15 @@ interface JoinInput extends HostsInput {
   holder: HostHolder
 }
 
-/** Between two looks at the heartbeats of a worker that may be alive. */
+/** Pause between two checks of a possibly live worker's heartbeats. */
 const LOOK_AGAIN_MS = 1_000
-/** Three times what the server waits for a heartbeat. */
+/** Three times the server's heartbeat timeout. */
 const MOST_LOOKS = 60
 
 /**
- * A worker joins as a host, or finds what is said of its host. The server starts one workflow of a name, so of two machines one is first.
+ * Registers a worker's host, or finds its existing registration. The server starts only one workflow per name, so only one of two machines can hold it.
  * @returns the host's state
- * @throws LonghaulError `Config.Invalid` where a worker of another machine is alive under this name
+ * @throws LonghaulError `Config.Invalid` if a worker of another machine uses this name and is alive
  */
 export async function joinHost({ connection, host, holder }: JoinInput): Promise<HostState> {
   let heardAt: number | null = null
@@ -182,7 +182,7 @@ export async function joinHost({ connection, host, holder }: JoinInput): Promise
       await arrive({ connection, host, holder })
       return { holder, drain: seen.drain }
     }
-    // The other was alive within its heartbeat limit. A heartbeat from now on proves that it still is; else the server ends its attempt.
+    // The other worker was alive within its heartbeat timeout. A new heartbeat proves that it still is; otherwise the server ends its attempt.
     if (seen !== null && heardAt !== null && (seen.lastSignMs ?? 0) > heardAt) throw taken(host, seen)
     if (looks >= MOST_LOOKS) throw seen === null ? unreadable(host) : taken(host, seen)
     heardAt ??= seen?.lastSignMs ?? null
@@ -190,7 +190,7 @@ export async function joinHost({ connection, host, holder }: JoinInput): Promise
   }
 }
 
-/** @returns null where no such host is known; `isAttended`: a worker of its holder has taken the activity that heartbeats */
+/** @returns null if no such host is known; `isAttended`: a worker has taken the heartbeating activity */
 export async function readHostState({
   connection,
   host,
@@ -225,12 +225,12 @@ async function arrive({ connection, host, holder }: JoinInput): Promise<void> {
       connection.client.workflow.getHandle(workflowIds.host(host)).signal('arrived', holder),
     )
   } catch (error) {
-    // It has ended in between: the next look of the worker finds none and begins one.
+    // It has ended in the meantime. The worker's next check finds none and starts one.
     if (!isNotFound(error)) throw error
   }
 }
 
-/** Started by hand, without the memo that workers give it. */
+/** Started by hand, without the memo that workers set. */
 function unreadable(host: string): LonghaulError {
   return new LonghaulError({
     code: 'Config.Invalid',
@@ -250,7 +250,7 @@ function taken(host: string, { holder }: HostSeen): LonghaulError {
 
 interface HostSeen extends HostState {
   host: string
-  /** A worker has taken the activity and the server has not given it up. */
+  /** A worker has taken the activity and the server has not timed it out. */
   isAttended: boolean
   lastSignMs: number | null
   facts: HostFacts | null
@@ -289,7 +289,7 @@ function listed({ host, holder, drain, isAttended, lastSignMs, facts }: HostSeen
   }
 }
 
-/** By what its worker says once it has read that it is drained. */
+/** By the worker's report after it has read that it is drained. */
 function isEmpty(facts: HostFacts | null): boolean {
   return facts !== null && !facts.takesWork && facts.sandboxes === 0 && facts.gradings === 0
 }

@@ -4,13 +4,13 @@ import { type PendingActivity, readActivities } from './blockers/pending-activit
 import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
 import { queryCount, queryRollout } from './control-run.ts'
 
-/** What a run does at this moment, below what it says of itself. */
+/** Current work of a run, in more detail than its own report. */
 export interface RunWork {
-  /** Tasks of the open gate or patches of a grading; null where neither is under way, or no worker answered. */
+  /** Progress of the open gate (tasks) or grading (patches); null if neither is open or no worker answered. */
   count: WorkCount | null
   /** The open rollout at this moment. */
   rollout: RolloutReport | null
-  /** Activities of the run and its stages, none of episodes: gates, training jobs, the making of batches and policies. The oldest first. */
+  /** Activities of the run and its stages without episodes: gates, training jobs, batches, policies. Oldest first. */
   activities: OpenActivity[]
 }
 
@@ -18,23 +18,23 @@ export interface OpenActivity {
   activity: string
   /** ms since 1970. */
   sinceMs: number
-  /** What it waits for, in its own words; null where it works by itself or no worker has taken it yet. */
+  /** What it reports to wait for; null if it waits for nothing or no worker has taken it. */
   doing: string | null
-  /** False while no worker has taken it. */
+  /** False until a worker has taken it. */
   isStarted: boolean
-  /** Its last heartbeat's own facts: step and loss of a job. */
+  /** Details of its last heartbeat, for example step and loss of a job. */
   facts: object | null
 }
 
 type Description = WorkflowExecutionDescription['raw']
 
-/** Between a root and its episodes. */
+/** Levels of workflows between a root and its episodes. */
 const STAGES = new Set(['evaluate', 'rejectionFineTune', 'reinforce', 'rollout', 'gateTasks'])
 /** A gate has twenty parts open at most. */
 const MOST_WORKFLOWS = 32
 
 /**
- * Descends from a root to its open stage, gate or rollout, a few calls in all: the server describes them, gates and rollouts answer for themselves.
+ * Descends from a root to its open stage, gate or rollout in a few calls. The server describes the workflows; gates and rollouts answer queries.
  * @param input.root the root as the server has just described it
  */
 export async function lookAtWork({

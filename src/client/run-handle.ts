@@ -6,14 +6,14 @@ import { outcomeOf, type RunOutcome, type RunEvent, watchRun } from './watch-run
 /** A run that was started or found. */
 export interface RunHandle<T> {
   workflowId: string
-  /** True where it ran (or had ended) already. */
+  /** True if it already ran or had ended. */
   attached: boolean
   connection: LonghaulConnection
-  /** Waits for the end, however long that takes; a failed run is an outcome, not a rejection. */
+  /** Waits for the end without a limit. A failed run is an outcome, not a rejection. */
   outcome(): Promise<RunOutcome<T>>
   progress(): Promise<RunProgress | null>
   watch(options?: { intervalMs?: number; signal?: AbortSignal }): AsyncGenerator<RunEvent<T>>
-  /** Closes the connection where the call that made this handle opened it. The run goes on. */
+  /** Closes the connection if the call that made this handle opened it. The run continues. */
   close(): Promise<void>
 }
 
@@ -39,7 +39,7 @@ export function makeRunHandle<T>({
   }
 }
 
-/** A caller's connection is used and left open; without one it comes from the environment. */
+/** Uses the caller's connection and leaves it open, or opens one from the environment. */
 export async function resolveConnection(
   given: LonghaulConnection | undefined,
 ): Promise<{ connection: LonghaulConnection; ownsConnection: boolean }> {

@@ -2,7 +2,7 @@ import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { Finding } from './judge-activity.ts'
 
-/** Where in a run a workflow stands, read from its id; null for what the id does not say. */
+/** Position of a workflow in a run, parsed from its id; null for parts that the id lacks. */
 interface Coordinates {
   stage: string | null
   iteration: number | null
@@ -10,7 +10,7 @@ interface Coordinates {
   episode: number | null
 }
 
-/** Understands the ids of `workflow-ids.ts`; of any other id it says nothing. */
+/** Parses the ids of `workflow-ids.ts`. Any other id gives only nulls. */
 export function coordinatesOf(workflowId: string): Coordinates {
   const [, stage, iteration, task, episode] =
     /^(?:train|eval|gate)\/[^/]+\/((?:gate\/|eval\/)?[^/]+)(?:\/(\d{4})(?:\/refill\/\d+)?)?(?:\/task\/(.+?))?(?:\/ep\/(\d+))?$/.exec(
@@ -28,21 +28,21 @@ export function coordinatesOf(workflowId: string): Coordinates {
 export interface Blocker {
   /** The dependency. */
   on: Dependency
-  /** What stands still, in the present: `sampling from v000012-0123abcd`. */
+  /** The blocked work, for example `sampling from v000012-0123abcd`. */
   doing: string
-  /** ISO time; of the one that has waited longest. */
+  /** ISO time since which the oldest activity has waited. */
   since: string
-  /** Which activity: the one that has waited longest. */
+  /** The activity that has waited longest. */
   for: Coordinates & { workflowId: string; activity: string | null; attempt: number }
-  /** How many activities wait for the same. */
+  /** Number of activities that wait for the same dependency. */
   count: number
-  /** Last error of the one that has waited longest. `code` is null for what Temporal itself noticed. */
+  /** Last error of the oldest activity. `code` is null for failures that Temporal detected. */
   error: { code: string | null; message: string } | null
-  /** What a person can do. */
+  /** Remedy for an operator. */
   toDo: string
 }
 
-/** A thousand episodes that wait for one server are one blocker: the oldest stands for all. Oldest first. */
+/** Merges all waits for one dependency into one blocker, represented by the oldest. Oldest first. */
 export function groupFindings(findings: readonly Finding[]): Blocker[] {
   const groups = new Map<string, Finding[]>()
   for (const finding of findings) {
@@ -66,7 +66,7 @@ function toBlocker(findings: Finding[]): Blocker {
   }
 }
 
-/** Failures whose remedy is not that of their dependency. */
+/** Failures with a remedy of their own instead of their dependency's. */
 const BY_CODE: Readonly<Record<string, string>> = {
   'Artifact.OutOfDisk': 'free disk space in the artifact store (df); the operation is retried automatically',
   'Host.Closed':
@@ -83,7 +83,7 @@ const BY_CODE: Readonly<Record<string, string>> = {
     'check that the interpreter that LONGHAUL_PYTHON names starts, or stop the trainer on the other host',
 }
 
-/** What a person can do about a wait; one line. */
+/** Remedy for a wait, in one line. */
 export function adviceFor(on: Dependency, code: string | null): string {
   return BY_CODE[code ?? ''] ?? byDependency(on)
 }
@@ -111,7 +111,7 @@ function byDependency({ kind, name }: Dependency): string {
   }
 }
 
-/** Of a queue, `longhaul worker --role …`; the queue of one host is served by the sandbox role there. */
+/** Command that serves a queue: `longhaul worker --role …`. The sandbox role of a host serves that host's queue. */
 function workerCommand(queue: string): string {
   const [role, host] = queue.split('.')
   if (host === undefined) return `longhaul worker --role ${role === QUEUES.placement ? 'sandbox' : role}`
