@@ -1,4 +1,4 @@
-/** Which code this process runs. */
+/** Version of the code that this process runs. */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { join, resolve } from 'node:path'
@@ -7,7 +7,7 @@ import type { CodeRecord } from '../contracts/costs.types.ts'
 
 let known: Omit<CodeRecord, 'schema'> | undefined
 
-/** The same for as long as the process lives: what it runs, it has loaded. */
+/** Constant for the life of the process, because its code is already loaded. */
 export function codeVersion(): Omit<CodeRecord, 'schema'> {
   const root = fileURLToPath(new URL('../../', import.meta.url))
   known ??= {
@@ -28,7 +28,7 @@ export function packageVersion(): string {
 const CODE = /\.(?:[jt]s|py|sh|json)$/
 const TESTS = /\.test\.[jt]s$|\.d\.ts$/
 
-/** Over paths and contents in order of paths: what is not committed counts too. */
+/** Hash over paths and contents in order of paths, including uncommitted changes. */
 function hashFiles(folders: readonly string[]): string {
   const hash = createHash('sha256')
   for (const folder of folders) {
@@ -40,14 +40,14 @@ function hashFiles(folders: readonly string[]): string {
   return hash.digest('hex')
 }
 
-/** The commit that is checked out in a directory, read without Git, which a worker's host may lack; null outside of a checkout. */
+/** The commit that is checked out in a directory; null outside of a checkout. Read without Git, which a worker's host may lack. */
 export function gitRevision(root: string): string | null {
   const git = readOr(() => gitDirectory(join(root, '.git')))
   const head = git === null ? null : readText(join(git, 'HEAD'))
   if (git === null || head === null) return null
   const [, name] = /^ref: (.+)$/.exec(head) ?? []
   if (name === undefined) return asCommit(head)
-  // Branches of a linked work tree lie with the repository that it belongs to.
+  // A linked work tree has its branches in the main repository.
   const common = resolve(git, readText(join(git, 'commondir')) ?? '.')
   return asCommit(readText(join(git, name)) ?? readText(join(common, name)) ?? packed(common, name))
 }
@@ -71,7 +71,7 @@ function readText(path: string): string | null {
   return readOr(() => readFileSync(path, 'utf8').trim())
 }
 
-/** What cannot be read names no code; that ends no run. */
+/** An unreadable version is null and must not end a run. */
 function readOr<T>(read: () => T): T | null {
   try {
     return read()

@@ -12,8 +12,8 @@ export interface DirectoryLockInput {
   signal?: AbortSignal | undefined
 }
 
-/** Runs `work` while no other process of this machine holds the same path. A holder that died is replaced: the lock
- *  carries its pid and start time, and a reused pid has another start time.
+/** Runs `work` while no other process of this machine holds the same path. A dead holder is replaced: the lock
+ *  contains its pid and start time, and a reused pid has another start time.
  *  @throws LonghaulError `Stack.SetupFailed` when the holder lives longer than `timeoutMs` */
 export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () => Promise<T>): Promise<T> {
   const { path, timeoutMs = 15 * 60_000, signal } = input
@@ -37,12 +37,12 @@ export async function withDirectoryLock<T>(input: DirectoryLockInput, work: () =
   }
 }
 
-/** Holds the path without waiting, until the function is called that comes back. Null: a process of this machine holds it. */
+/** Locks the path without waiting, until the returned function is called. Null: a process of this machine holds it. */
 export async function tryDirectoryLock(path: string): Promise<(() => Promise<void>) | null> {
   return (await tryLock(path)) ? () => removeAtOnce(path) : null
 }
 
-/** Of this process: two of its callers may ask for one path at the same time. */
+/** Paths that this process holds: two of its callers may request one path concurrently. */
 let attempts = 0
 
 async function tryLock(path: string): Promise<boolean> {
@@ -52,7 +52,7 @@ async function tryLock(path: string): Promise<boolean> {
   await mkdir(prepared)
   await writeFile(join(prepared, 'holder'), `${pid} ${startTime}`)
   try {
-    // A rename onto a directory with a file in it fails: the lock and its owner's name appear in one step.
+    // A rename onto a directory with a file fails, so the lock and its owner's name appear in one step.
     await rename(prepared, path)
     return true
   } catch {
@@ -62,7 +62,7 @@ async function tryLock(path: string): Promise<boolean> {
   }
 }
 
-/** Whether the lock at a path has an owner that died. */
+/** Whether the owner of the lock at a path is dead. */
 export async function isAbandonedLock(path: string): Promise<boolean> {
   const holder = await readFile(join(path, 'holder'), 'utf8').catch(() => null)
   if (holder === null) return false
@@ -77,7 +77,7 @@ export async function removeAbandonedLock(path: string): Promise<boolean> {
   return true
 }
 
-/** Released by one rename: a lock that is emptied in place may already be the next holder's. */
+/** Released by one rename, because a lock that is emptied in place may already belong to the next holder. */
 async function removeAtOnce(path: string): Promise<void> {
   const aside = `${path}.removed.${process.pid}.${attempts++}`
   const moved = await rename(path, aside).then(

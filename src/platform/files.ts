@@ -7,14 +7,14 @@ import { promisify } from 'node:util'
  *  processor's time for each. */
 export const descriptors = {
   open: promisify(open),
-  /** Everything, however many writes it takes. */
+  /** Writes all bytes, with as many calls as needed. */
   write: promisify<number, Uint8Array>(writeDescriptor),
   fdatasync: promisify(fdatasync),
   fsync: promisify(fsync),
   close: promisify(close),
 }
 
-/** Readers see the old text or the new one, never half of it. `mode` 0o600 keeps secrets from other users of the machine. */
+/** Readers see the old text or the new one, never a part. `mode` 0o600 keeps secrets from other users of the machine. */
 export async function writeFileAtomically(path: string, content: string | Uint8Array, mode = 0o666): Promise<void> {
   await makeDirectory(dirname(path))
   const temporary = `${path}.${process.pid}.${Math.random().toString(36).slice(2, 8)}`
@@ -22,13 +22,13 @@ export async function writeFileAtomically(path: string, content: string | Uint8A
     await writeFile(temporary, content, { mode })
     await rename(temporary, path)
   } catch (error) {
-    // On a full disk it would take the room that is left.
+    // On a full disk the temporary file would occupy the remaining space.
     await rm(temporary, { force: true })
     throw error
   }
 }
 
-/** A file's content, or the names in a directory: on the disk when this returns. */
+/** Syncs a file's content, or the names in a directory, to the disk. */
 export async function syncPath(path: string): Promise<void> {
   const descriptor = await descriptors.open(path, 'r')
   try {
@@ -52,7 +52,7 @@ export function exists(path: string): Promise<boolean> {
   )
 }
 
-/** Null when it does not exist or holds no JSON, as after a crash of something that does not write atomically. */
+/** Null if the file does not exist or is not JSON, for example after a crash during a non-atomic write. */
 export async function readJson<T>(path: string): Promise<T | null> {
   try {
     return JSON.parse(await readFile(path, 'utf8')) as T
@@ -69,25 +69,25 @@ export async function tailOf(path: string, lines = 15): Promise<string> {
 
 const MAX_LOG_BYTES = 20_000_000
 
-/** Keeps one older file beside a log that grew too large; called before a process opens it. */
+/** Rotates a log that has grown too large to one older file. Called before a process opens the log. */
 export async function rotateLog(path: string): Promise<void> {
   await makeDirectory(dirname(path))
   const size = (await stat(path).catch(() => null))?.size ?? 0
   if (size > MAX_LOG_BYTES) await rename(path, `${path}.1`)
 }
 
-/** The system's name of what failed, `ENOENT` for example; null for an error that the system did not raise. */
+/** System error name, for example `ENOENT`; null for any other error. */
 export function errnoOf(error: unknown): string | null {
   const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
   return typeof code === 'string' ? code : null
 }
 
-/** Another process may remove a parent meanwhile, as clearing of caches does; this often in a row none does. */
+/** Another process may remove a parent concurrently, for example when it clears a cache. It never does so this often in a row. */
 const ATTEMPTS = 10
 
 /**
- * Makes a directory and the parents that it lacks. `mkdir` of Node with `recursive` does the same, and never returns below a directory that
- * is there and has no place for new names, as /proc: it takes each ENOENT for a missing parent.
+ * Makes a directory and its missing parents. Node's `mkdir` with `recursive` does the same, but never returns below a directory that
+ * exists and accepts no new names, such as /proc, because it takes each ENOENT for a missing parent.
  * @returns the first directory that was made, undefined where all were there
  */
 export async function makeDirectory(
@@ -105,14 +105,14 @@ export async function makeDirectory(
       if (!isMissing && (await stat(whole).catch(() => null))?.isDirectory() === true) return first
       if (!isMissing) throw error
       const made = await makeDirectory(dirname(whole), { mode })
-      // The parent was there all along: it takes no new names.
+      // The parent existed: it accepts no new names.
       if (made === undefined && attempt > 1) throw error
       first ??= made
     }
   }
 }
 
-/** The same, for what must be there before a function returns. */
+/** The synchronous variant. */
 export function makeDirectorySync(path: string): void {
   const whole = resolve(path)
   for (let attempt = 1; ; attempt++) {

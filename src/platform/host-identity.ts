@@ -3,9 +3,9 @@ import { QUEUES } from '../contracts/workflow-ids.ts'
 import { bootId } from './processes.ts'
 
 /**
- * Name of this machine as a sandbox host, and the queue of this machine start. The kernel's boot id, not the worker process's: a restarted
- * worker finds its sandboxes, a rebooted host (whose containers are gone) gets no stale tasks. Elsewhere than on Linux the process start stands
- * in.
+ * Name of this machine as a sandbox host, and its task queue since boot. The queue contains the kernel's boot id: a restarted
+ * worker finds its sandboxes again, and a rebooted host, whose containers are gone, gets no stale tasks. On other systems than Linux the process start
+ * replaces the boot id.
  * @param name null: the machine's own
  */
 export function hostIdentity(name: string | null): { hostId: string; hostQueue: string } {

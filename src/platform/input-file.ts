@@ -19,7 +19,7 @@ export interface InputFile {
  */
 export async function readInputFile(file: InputFile): Promise<string> {
   const bytes = await readBytes(file)
-  // `readFile(path, 'utf8')` would replace what is no UTF-8, and another text would be checked, hashed and stored.
+  // `readFile(path, 'utf8')` would replace invalid UTF-8, and Longhaul would check, hash and store another text.
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch (cause) {
@@ -35,7 +35,7 @@ async function readBytes(file: InputFile): Promise<Uint8Array> {
   try {
     for await (const chunk of createReadStream(path) as AsyncIterable<Uint8Array>) {
       size += chunk.length
-      // A device has no end, and a size that `stat` tells is not a pipe's.
+      // A device has no end, and `stat` reports no size for a pipe.
       if (size > maxBytes) throw refuse(file, `it is larger than ${Math.floor(maxBytes / 1024 / 1024)} MiB`)
       chunks.push(chunk)
     }
@@ -45,7 +45,7 @@ async function readBytes(file: InputFile): Promise<Uint8Array> {
   return Buffer.concat(chunks)
 }
 
-/** Opens a file that the user named. A directory can be opened, and would fail where it is read. @throws LonghaulError as `readInputFile` */
+/** Opens a file that the user named. A directory could be opened and would only fail when read. @throws LonghaulError as `readInputFile` */
 export async function openInputFile(file: InputFile): Promise<FileHandle> {
   const handle = await open(file.path).catch((cause: unknown) => {
     throw explainUnreadable(file, cause)
@@ -55,7 +55,7 @@ export async function openInputFile(file: InputFile): Promise<FileHandle> {
   throw refuse(file, IS_DIRECTORY)
 }
 
-/** The reason for which a file that the user named was not read; any other error as it is. */
+/** Converts the error of reading a file that the user named; returns any other error unchanged. */
 export function explainUnreadable(file: InputFile, cause: unknown): unknown {
   const errno = errnoOf(cause)
   if (errno === null || cause instanceof LonghaulError) return cause

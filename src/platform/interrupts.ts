@@ -1,16 +1,16 @@
 /**
- * A terminal signals its whole group, and npm forwards the signal to its child once more: what follows a Ctrl-C within this time belongs
- * to it. A user needs longer for a second one.
+ * A terminal signals its whole process group, and npm forwards the signal to its child again: another signal within this time belongs
+ * to the same Ctrl-C. A user needs longer for a second one.
  */
 const SAME_SIGINT_MS = 250
-/** `timeout` and job systems signal a whole group, and each starter in between passes that on. No user sends it. */
+/** `timeout` and job systems signal a whole process group, and each parent in between forwards it. Users do not send it twice. */
 const SAME_SIGTERM_MS = 2_000
 
 const SAME_INTERRUPT = { SIGINT: SAME_SIGINT_MS, SIGTERM: SAME_SIGTERM_MS } as const
 
 type Interrupt = keyof typeof SAME_INTERRUPT
 
-/** Calls `heard` once for each interrupt, with how many there have been. @returns stops listening */
+/** Calls `heard` once for each interrupt with their number so far. @returns a function that stops listening */
 export function onInterrupts(heard: (signal: Interrupt, count: number) => void): () => void {
   let count = 0
   let lastMs = Number.NEGATIVE_INFINITY
@@ -29,7 +29,7 @@ export function onInterrupts(heard: (signal: Interrupt, count: number) => void):
   }
 }
 
-/** Aborted by the first interrupt, so that the process takes down what it has started; a second one ends the process at once. */
+/** Aborts on the first interrupt, so that the process ends what it has started. A second one ends the process at once. */
 export function abortOnInterrupt(reason: (signal: Interrupt) => Error): { signal: AbortSignal; stop: () => void } {
   const abort = new AbortController()
   const stop = onInterrupts((signal, count) => {

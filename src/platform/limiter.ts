@@ -1,6 +1,6 @@
-/** At most `limit` pieces of work at once; the rest waits in order. */
+/** Runs at most `limit` pieces of work concurrently; the others wait in order. */
 export interface Slots {
-  /** Work that is aborted while it waits never begins: its place in the line is given up and the signal's reason thrown. */
+  /** Work that is aborted while it waits never starts; its place is freed and the signal's reason is thrown. */
   use<T>(work: () => Promise<T>, signal?: AbortSignal): Promise<T>
 }
 
@@ -42,7 +42,7 @@ export function createSlots(limit: number): Slots {
   }
 }
 
-/** Work of one key runs one piece at a time, in order; keys do not wait for each other. A failed piece does not stop the next. */
+/** Runs the work of one key sequentially and in order. Keys do not wait for each other, and a failure does not stop the next piece. */
 export interface KeyedQueue {
   run<T>(key: string, work: () => Promise<T>): Promise<T>
 }

@@ -5,33 +5,33 @@ import type { Payload, PayloadCodec } from '@temporalio/common'
 import proto from '@temporalio/proto'
 import { LonghaulError } from '../contracts/errors.ts'
 
-// The package is CommonJS: its names arrive as one default export.
+// The package is CommonJS: its exports arrive as one default export.
 const { Payload: PayloadMessage } = proto.temporal.api.common.v1
 
-/** A key of 256 bits by the name that payloads carry. */
+/** A 256-bit key and its id in payloads. */
 export interface CodecKey {
   id: string
   secret: Uint8Array
 }
 
-/** The metadata of Temporal's published examples, so that tools which show it know what they see. */
+/** The same metadata as in Temporal's published examples, so that tools recognise it. */
 const ENCODING = 'binary/encrypted'
 const CIPHER = 'AES-256-GCM'
 
-/** First byte of the data: what follows is nonce, ciphertext and tag, and whether the text inside was packed. */
+/** First byte of the data: whether the encrypted text is compressed. Nonce, ciphertext and tag follow. */
 const PLAIN = 1
 const PACKED = 2
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
-/** Below this gzip's own frame costs more than it saves. */
+/** Below this size gzip's frame costs more than it saves. */
 const WORTH_PACKING_BYTES = 256
-/** Temporal refuses payloads above 2 MiB; what unpacks to more was not made here. */
+/** Temporal refuses payloads above 2 MiB, so Longhaul never made one that decompresses to more. */
 const MOST_UNPACKED_BYTES = 64 * 1024 ** 2
 
 /**
- * Encrypts every payload (inputs, results, heartbeats, memos, failures) with the first key and reads those of all of them, so a key is
- * rotated by putting a new one on top. Payloads without encryption are read as they are: histories from before go on.
- * A payload cannot be moved to another key's name or made to unpack otherwise: both are authenticated.
+ * Encrypts every payload (inputs, results, heartbeats, memos, failures) with the first key and decrypts with all of them, so a key is
+ * rotated by putting a new one on top. Unencrypted payloads are read as they are, so earlier histories continue.
+ * Key id and compression flag are authenticated, so neither can be changed.
  */
 export function createPayloadCodec(keys: readonly [CodecKey, ...CodecKey[]]): PayloadCodec {
   const [current] = keys
@@ -108,7 +108,7 @@ function textOf(bytes: Uint8Array | null | undefined): string {
 
 /**
  * The keys of the file that LONGHAUL_CODEC_KEYS names, the current one first: a line `ID BASE64` each, `#` begins a comment.
- * Null where the variable is not set: nothing is encrypted.
+ * Null if the variable is not set; payloads are then not encrypted.
  * @throws LonghaulError `Config.Invalid`, which shows no secret
  */
 export function readCodecKeys(env: NodeJS.ProcessEnv = process.env): readonly [CodecKey, ...CodecKey[]] | null {

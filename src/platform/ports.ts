@@ -4,11 +4,11 @@ import { tryDirectoryLock } from './directory-lock.ts'
 import { makeDirectory } from './files.ts'
 
 export interface ChoosePortInput {
-  /** Tried in this order: what the stack had before, then the usual one. */
+  /** Preferred ports in order: the stack's previous one, then the default. */
   preferred: number[]
-  /** Chosen a moment ago for another service of the same stack, which has not opened it yet. */
+  /** Chosen for another service of the same stack, which has not opened it yet. */
   taken: Set<number>
-  /** Of the whole machine. @default none: another process may choose the same port before it is opened */
+  /** Reservations of the whole machine. @default none: another process may choose the same port before it is opened */
   reservations?: PortReservations
 }
 
@@ -26,11 +26,11 @@ export async function choosePort({ preferred, taken, reservations }: ChoosePortI
   }
 }
 
-/** Ports that processes of this machine have chosen and not opened yet. Those of a process that died are free. */
+/** Ports that processes of this machine have chosen but not opened yet. Those of a dead process are free. */
 export interface PortReservations {
   /** @returns false where another process, or this one, has it */
   take(port: number): Promise<boolean>
-  /** Once the chosen ports are open, or are given up. */
+  /** Called when the chosen ports are open or no longer needed. */
   release(): Promise<void>
 }
 
@@ -55,7 +55,7 @@ export function openPortReservations(folder: string): PortReservations {
 
 /** @param host that a server would listen on */
 export async function isFree(port: number, host = '127.0.0.1'): Promise<boolean> {
-  // A server on all addresses lets us bind loopback beside it, and then gets half of the clients: asked first.
+  // A server on all addresses lets us bind loopback too, and would then get some of the clients, so this address is checked first.
   if (await accepts(host, port)) return false
   return new Promise((resolve) => {
     const server = createServer()

@@ -3,10 +3,10 @@ import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errnoOf } from './files.ts'
 
-/** A process that cannot be mistaken for a later one with the same number. */
+/** Identifies a process, and distinguishes it from a later one with the same pid. */
 export interface ProcessIdentity {
   pid: number
-  /** Clock ticks between boot and start; empty where the system does not tell (then only the number is compared). */
+  /** Clock ticks between boot and start; empty if the system does not report them (then only the pid is compared). */
   startTime: string
 }
 
@@ -14,7 +14,7 @@ export function identify(pid: number): ProcessIdentity {
   return { pid, startTime: readStat(pid)?.startTime ?? '' }
 }
 
-/** A zombie counts as gone: it holds no resources, and its parent may never reap it. */
+/** A zombie counts as gone: it has no resources, and its parent may never reap it. */
 export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
   if (process.platform !== 'linux') return signalReaches(pid)
   const stat = readStat(pid)
@@ -22,20 +22,20 @@ export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
   return startTime === '' || stat.startTime === startTime
 }
 
-/** Signals the process only while it is still the one that was recorded; true when it was sent. */
+/** Signals the process only if it is still the recorded one; true if the signal was sent. */
 export function signalProcess(identity: ProcessIdentity, signal: NodeJS.Signals): boolean {
   if (!isAlive(identity)) return false
   return send(identity.pid, signal)
 }
 
-/** The same for a process group that the process leads; falls back to the process alone. */
+/** The same for the process group that the process leads, or else for the process alone. */
 export function signalGroup(identity: ProcessIdentity, signal: NodeJS.Signals): boolean {
   if (!isAlive(identity)) return false
   return send(-identity.pid, signal) || send(identity.pid, signal)
 }
 
 const POLL_MS = 50
-/** A killed process that still exists after this long hangs in the kernel, and no signal can end it. */
+/** A killed process that exists for longer hangs in the kernel, and no signal can end it. */
 const KILL_WAIT_MS = 10_000
 
 export interface StopProcessInput {
@@ -46,7 +46,7 @@ export interface StopProcessInput {
   signal?: NodeJS.Signals | undefined
 }
 
-/** The signal, a grace time, then KILL for the whole group. Resolves when the process is gone. */
+/** Sends the signal and, after a grace time, KILL to the whole group. Resolves when the process is gone. */
 export async function stopProcess(input: StopProcessInput): Promise<'gone' | 'ended' | 'killed'> {
   const { identity, graceMs, signal = 'SIGTERM' } = input
   if (!signalGroup(identity, signal)) return 'gone'
@@ -70,7 +70,7 @@ export interface RunningProcess extends ProcessIdentity {
   command: string
 }
 
-/** All processes of this machine (Linux only; elsewhere none). */
+/** All processes of this machine (on Linux only). */
 export function listProcesses(): RunningProcess[] {
   if (process.platform !== 'linux') return []
   return readdirSync('/proc')
@@ -83,13 +83,13 @@ export function listProcesses(): RunningProcess[] {
     })
 }
 
-/** The process and everything below it, children first. */
+/** The process and its descendants, children first. */
 export function withDescendants(root: RunningProcess, all: RunningProcess[]): RunningProcess[] {
   const children = all.filter(({ parent }) => parent === root.pid)
   return [...children.flatMap((child) => withDescendants(child, all)), root]
 }
 
-/** The same for all machines: the host and its boot belong to the name. It is stored, so the fields keep their names. */
+/** Identifies a process across machines by host and boot. Records contain it, so the fields keep their names. */
 export interface HostProcess {
   host: string
   bootId: string | null
@@ -104,7 +104,7 @@ export function identifyOnHost(pid: number): HostProcess {
 
 export type Liveness = 'alive' | 'dead' | 'unknown'
 
-/** `unknown` = on another machine, which cannot be asked from here. */
+/** `unknown`: the process is on another machine. */
 export function livenessOf(process: HostProcess): Liveness {
   if (process.host !== hostname()) return 'unknown'
   if (process.bootId !== bootId()) return 'dead'
@@ -112,7 +112,7 @@ export function livenessOf(process: HostProcess): Liveness {
   return start !== null && start === process.pidStart ? 'alive' : 'dead'
 }
 
-/** Null when the process is gone or waits only to be reaped. */
+/** Null if the process is gone or only waits to be reaped. */
 function startTimeOf(pid: number): string | null {
   const stat = readStat(pid)
   return stat === null || isGone(stat) ? null : stat.startTime
@@ -126,12 +126,12 @@ export function bootId(): string | null {
   }
 }
 
-/** TERM to the group, then KILL to what is left after `graceMs`, also to children that outlived it. True when the leader is gone. */
+/** Sends TERM to the group, and after `graceMs` KILL to the rest, including children that outlived the leader. True if the leader is gone. */
 export async function stopSession(leader: HostProcess, graceMs: number): Promise<boolean> {
   if (livenessOf(leader) !== 'alive') return true
   const identity = { pid: leader.pid, startTime: leader.pidStart ?? '' }
   signalAll(leader.pid, 'SIGTERM')
-  // One that was stopped (a debugger, kill -STOP) hears nothing until it goes on; then it saves its last step.
+  // A stopped process (debugger, kill -STOP) receives no signal until it continues; then it saves its last step.
   signalAll(leader.pid, 'SIGCONT')
   const hasEnded = await waitUntilGone({ identity, timeoutMs: graceMs })
   signalAll(leader.pid, 'SIGKILL')

@@ -14,14 +14,14 @@ export interface RunCommandInput {
   env?: NodeJS.ProcessEnv
   timeoutMs: number
   signal?: AbortSignal | undefined
-  /** Each line of stdout and stderr as it comes. */
+  /** Called with each line of stdout and stderr as it arrives. */
   onLine?: ((line: string) => void) | undefined
-  /** Between TERM and KILL of the whole process group. @default 5_000; package managers need longer to leave order */
+  /** Time between TERM and KILL of the whole process group. @default 5_000; package managers need longer to clean up */
   graceMs?: number
 }
 
 export interface CommandResult {
-  /** Null when it was killed or could not be started. */
+  /** Null if the program was killed or could not be started. */
   exitCode: number | null
   stdout: string
   /** The last 40 lines of stdout and stderr together. */
@@ -31,7 +31,7 @@ export interface CommandResult {
 
 const TAIL_LINES = 40
 
-/** Runs a program to its end in a process group of its own, so that a time-out or an interrupt leaves nothing behind. */
+/** Runs a program in its own process group, so that a time-out or an interrupt leaves no process behind. */
 export function runCommand(input: RunCommandInput): Promise<CommandResult> {
   const { command, args, timeoutMs, signal, onLine, graceMs = 5_000 } = input
   signal?.throwIfAborted()
@@ -107,7 +107,7 @@ function indent(text: string): string {
   return text.replaceAll(/^/gm, '    ')
 }
 
-/** A path from this process's directory, because the program may be started in another one. A bare name stays one, for PATH. */
+/** Resolves a path from this process's directory, because the program may start in another one. A bare name stays as it is, for PATH. */
 export function programPath(command: string): string {
   return command.includes('/') ? resolvePath(command) : command
 }

@@ -5,27 +5,27 @@ import type { TemporalCredentials, TemporalSettings } from './temporal-settings.
 
 const PROBE_TIMEOUT_MS = 3_000
 
-/** What one look at the address showed, below gRPC: its client says "deadline exceeded" for all of these. */
+/** What a probe of the address found below gRPC, whose client reports all of these as "deadline exceeded". */
 export interface Reach {
-  /** False where more patience cannot help: the address, a certificate or the kind of connection is wrong. */
+  /** False if waiting cannot help: the address, a certificate or the kind of connection is wrong. */
   mayAnswerLater: boolean
-  /** A clause with the fix where there is one: `nothing listens there`. */
+  /** A clause, with the fix if there is one: `nothing listens there`. */
   finding: string
 }
 
-/** The first bytes of an HTTP/2 client and its empty settings (RFC 9113, §3.4): a server that takes the client answers them. */
+/** The first bytes of an HTTP/2 client and its empty settings (RFC 9113, §3.4), which a server answers if it accepts the client. */
 const HTTP2_GREETING = Buffer.concat([
   Buffer.from('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'),
   Buffer.from([0, 0, 0, 4, 0, 0, 0, 0, 0]),
 ])
 
-/** Of a server that did not answer a gRPC call. Takes at most six seconds, and throws nothing. */
+/** Probes a server that did not answer a gRPC call. Takes at most six seconds and never throws. */
 export async function probeTemporal({ address, credentials }: TemporalSettings): Promise<Reach> {
   const { host, port } = splitAddress(address)
   const heard = await firstEvent(connectTcp({ host, port }), 'connect')
   if (heard !== null) return refusedConnection(heard)
   const tls = tlsOf(credentials)
-  // Without TLS in the settings the question is only whether the server speaks it.
+  // Without TLS in the settings this only detects whether the server uses it.
   if (tls === null) {
     const shaken = await firstEvent(
       connectTls({ host, port, ALPNProtocols: ['h2'], rejectUnauthorized: false }),
@@ -51,7 +51,7 @@ export async function probeTemporal({ address, credentials }: TemporalSettings):
     isShaken = true
     socket.write(HTTP2_GREETING)
   })
-  // A server refuses a client's certificate after the handshake (TLS 1.3): only its first bytes say that it took it.
+  // A server refuses a client's certificate after the handshake (TLS 1.3), so only its first bytes prove that it accepted it.
   const answered = await firstEvent(socket, 'data')
   if (answered === null)
     return { mayAnswerLater: true, finding: 'it accepts connections and does not answer calls in time' }
@@ -73,7 +73,7 @@ function expiryOf(certificate: Uint8Array): string | null {
   return validToDate.getTime() < Date.now() ? validToDate.toISOString() : null
 }
 
-/** Some servers end the connection where others send an alert (TLS 1.3). */
+/** Some servers close the connection instead of sending an alert (TLS 1.3). */
 function endedAfterHandshake(hasCertificate: boolean): Reach {
   const finding = hasCertificate
     ? `it ended the connection after the handshake, as a server does that refuses the client's certificate: give one of an authority that it knows (${CERTIFICATE_NAMES})`
@@ -92,7 +92,7 @@ function tlsOf({ tls, apiKey }: TemporalCredentials): TlsSettings | null {
   return tls
 }
 
-/** `host:port`, with brackets around an IPv6 address; the port is Temporal's own where none is said. */
+/** `host:port`, with brackets around an IPv6 address. The default port is Temporal's. */
 function splitAddress(address: string): { host: string; port: number } {
   const [, bracketed, plain, port] = /^(?:\[([^\]]*)\]|([^:]*))(?::(\d+))?$/.exec(address) ?? []
   return { host: bracketed ?? plain ?? address, port: Number(port ?? 7233) }
@@ -100,7 +100,7 @@ function splitAddress(address: string): { host: string; port: number } {
 
 type SocketError = Error & { code?: string }
 
-/** Null once the event came; what ended the connection before, otherwise. */
+/** Null after the event; otherwise what ended the connection before it. */
 function firstEvent(socket: Socket, event: 'connect' | 'secureConnect' | 'data'): Promise<SocketError | null> {
   return new Promise((resolve) => {
     const end = (error: SocketError | null): void => {
