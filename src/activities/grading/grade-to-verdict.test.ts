@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { GRADED_ON, loadGradedTask } from '../../../test/support/graded-task.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { readLog } from '../../adapters/artifacts/stored-log.ts'
-import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
 import type { GradingTimeOutRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
@@ -17,14 +17,7 @@ import { runGrading } from './run-grading.ts'
 const root = mkdtempSync(join(tmpdir(), 'longhaul-verdict-'))
 const store = createDirectoryStore({ root })
 const never = new AbortController().signal
-const [task] = await loadTasks({
-  kind: 'synthetic',
-  family: 'one-wrong-line',
-  seed: 9,
-  split: 'eval',
-  count: 1,
-  offset: 0,
-})
+const task = await loadGradedTask()
 after(() => rmSync(root, { recursive: true }))
 
 type Ending = 'never-ends' | 'no-results' | 'does-not-apply' | 'no-text' | LonghaulError
@@ -36,8 +29,7 @@ function hostOf(endings: Ending[]): { sandbox: SandboxHost; runs: () => number }
     const ending = endings[runs++]
     if (ending === undefined) throw new Error('ran once more than the script has')
     if (ending instanceof LonghaulError) throw ending
-    const machine = { engine: '1', cgroupVersion: 2, cpuset: '0', memoryMiB: 1, startedAtMs: 0, endedAtMs: 1 } as const
-    const facts = { log: Buffer.from(`run ${runs}`), imageDigest: 'sha256:0', wallMs: 1_800_000, machine }
+    const facts = { log: Buffer.from(`run ${runs}`), ...GRADED_ON, wallMs: 1_800_000 }
     if (ending === 'never-ends') return { kind: 'timed-out', ...facts }
     if (ending === 'does-not-apply') return { kind: 'patch-did-not-apply', exitCode: 1, ...facts }
     const log = ending === 'no-text' ? Buffer.from([0xff, 0xfe]) : facts.log
@@ -59,7 +51,7 @@ function attemptOf(name: string, endings: Ending[]) {
         role: 'grader',
         limits: { cpus: 1, memoryMiB: 1, pids: 1 },
         patch: Buffer.from('patch'),
-        task: task as NonNullable<typeof task>,
+        task,
         keyOf,
         hostId: `host-${number}`,
         attempt: number,
@@ -129,7 +121,7 @@ test('a gate grades by itself: over the limit twice is no verdict, since nothing
       role: 'gate',
       limits: { cpus: 1, memoryMiB: 1, pids: 1 },
       patch: new Uint8Array(),
-      task: task as NonNullable<typeof task>,
+      task,
       logKey: 'gradings/gate/log.txt',
     },
     never,
@@ -171,7 +163,7 @@ test('a gate learns nothing from a gold patch that does not apply, and says so',
       role: 'gate',
       limits: { cpus: 1, memoryMiB: 1, pids: 1 },
       patch: Buffer.from('x'),
-      task: task as NonNullable<typeof task>,
+      task,
       logKey: 'gradings/gate-2/log.txt',
     },
     never,

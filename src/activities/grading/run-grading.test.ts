@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { GRADED_ON, loadGradedTask } from '../../../test/support/graded-task.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
-import { loadTasks } from '../../adapters/datasets/load-tasks.ts'
 import type { AuditRun } from '../../contracts/audit.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { AuditRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
@@ -13,33 +13,23 @@ import { runGrading } from './run-grading.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-run-grading-'))
 const store = createDirectoryStore({ root })
-const [task] = await loadTasks({
-  kind: 'synthetic',
-  family: 'one-wrong-line',
-  seed: 9,
-  split: 'eval',
-  count: 1,
-  offset: 0,
-})
-assert.ok(task !== undefined)
+const task = await loadGradedTask()
 after(() => rmSync(root, { recursive: true }))
 
 const NO_BYTES = new Uint8Array()
-const machine = { engine: '1', cgroupVersion: 2, cpuset: '0', memoryMiB: 1, startedAtMs: 0, endedAtMs: 1 } as const
 const unread: AuditRun = { kind: 'failed', canonicalPatch: NO_BYTES, result: NO_BYTES, errors: '', wallMs: 7 }
 
 /** A host whose official steps print the given status of each listed test. */
 function hostOf(status: string, audit: () => Promise<AuditRun>): { sandbox: SandboxHost; audited: AuditRunInput[] } {
   const audited: AuditRunInput[] = []
-  const lines = [...task!.failToPass, ...task!.passToPass].map((name) => `${status} ${name}`)
+  const lines = [...task.failToPass, ...task.passToPass].map((name) => `${status} ${name}`)
   const log = Buffer.from(['>>>>> Start Test Output', ...lines, '>>>>> End Test Output', ''].join('\n'))
   const grade = async (): Promise<GradeRunResult> => ({
     kind: 'ran',
     exitCode: 0,
     log,
-    imageDigest: 'sha256:0',
+    ...GRADED_ON,
     wallMs: 5,
-    machine,
   })
   const noted = async (input: AuditRunInput): Promise<AuditRun> => {
     audited.push(input)
