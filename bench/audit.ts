@@ -47,6 +47,15 @@ const { values } = benchArguments({
 })
 const { engine, stop } = await findEngine('bench-audit')
 const root = mkdtempSync(join(tmpdir(), 'longhaul-bench-'))
+/** An audit that costs nothing. */
+const NOTHING_READ: AuditRun = {
+  kind: 'read',
+  canonicalPatch: Buffer.alloc(0),
+  result: Buffer.alloc(0),
+  errors: '',
+  wallMs: 0,
+}
+
 const host = createDockerSandboxHost({ engine, hostId: 'bench-host', hostQueue: 'sandbox.bench' })
 const audited = layoutTasks({ series: process.pid }).filter(({ task }) => testCommandOf(task) !== null)
 const tasks = (['synthetic', 'conda', 'plain'] as const).flatMap((layout) =>
@@ -99,15 +108,6 @@ try {
   await removeLayoutImages({ engine, tasks })
   rmSync(root, { recursive: true })
   await stop()
-}
-
-/** An audit that costs nothing. */
-const NOTHING_READ: AuditRun = {
-  kind: 'read',
-  canonicalPatch: Buffer.alloc(0),
-  result: Buffer.alloc(0),
-  errors: '',
-  wallMs: 0,
 }
 
 async function grade(
