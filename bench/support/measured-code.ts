@@ -197,7 +197,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   'real-agents': {
     command:
-      'npm run bench:real -- --rows FILE --repos DIRECTORY --only pallets__flask-5014,psf__requests-6028 --out bench/results/real-agents.json',
+      'npm run bench:real -- --rows FILE --repos DIRECTORY --only pallets__flask-5014,psf__requests-2317,psf__requests-6028,pytest-dev__pytest-5631 --out bench/results/real-agents.json',
     sources: REAL_TASKS,
   },
   'real-logs': {
