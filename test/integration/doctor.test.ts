@@ -381,6 +381,8 @@ test('an overdue container of this host goes with --fix, and one of another name
     t.after(() => container.remove({ force: true }).catch(() => undefined))
     return container.id
   }
+  // The sweep goes by the records of runs.
+  await mkdir(process.env['LONGHAUL_ARTIFACTS'] ?? '')
   const [mine, foreign] = [await overdue(namespaceId), await overdue(randomUUID())]
   const looked = await examine('--role', 'sandbox')
   assert.equal(looked.of('docker/leftovers').level, 'warn')
