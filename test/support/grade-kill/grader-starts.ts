@@ -34,6 +34,8 @@ export async function watchGraders({ docker }: Engine, run: string): Promise<Gra
     for (const line of lines) {
       if (line.trim() === '') continue
       const { timeNano, Actor } = JSON.parse(line) as EngineEvent
+      // The audit that follows a resolved verdict grades nothing.
+      if (Actor.Attributes['name']?.startsWith('lh-audit-') === true) continue
       starts.push({ episode: Actor.Attributes[LABELS.episode] ?? '', atMs: timeNano / 1e6 })
     }
   })
