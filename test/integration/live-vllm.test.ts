@@ -15,8 +15,8 @@ import { createPolicyClient } from '../../src/adapters/policy-server/client.ts'
 import { selfCheck } from '../../src/adapters/policy-server/self-check.ts'
 import { NEUTRAL_SAMPLING } from '../../src/contracts/neutral-sampling.ts'
 import type { PolicyClient, PolicyRef, SampleRequest, SampleResult } from '../../src/contracts/policy.types.ts'
-import { eventually, HANG_MS } from '../support/hang.ts'
-import { askUntilAtWork, type LiveEngine } from '../support/live-engine/engine-process.ts'
+import { HANG_MS } from '../support/hang.ts'
+import { askUntilAtWork, assertGivenUp, type LiveEngine } from '../support/live-engine/engine-process.ts'
 import { countRunning, findVllm, startVllm } from '../support/live-engine/vllm.ts'
 import { freePort } from '../support/loopback.ts'
 import { type RunningServer, runPython, startPolicyServer, withoutPython } from '../support/python.ts'
@@ -106,15 +106,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
     })
 
     test('a request that is given up ends in the engine too, with the reason of its signal', async () => {
-      const given = new AbortController()
-      const reason = new Error('the episode was cancelled')
-      const asked = await askUntilAtWork({ ask: () => manyLong(first, client, given.signal), running })
-      given.abort(reason)
-      const ends = await Promise.allSettled(asked)
-      const refused = ends.filter((end) => end.status === 'rejected')
-      assert.ok(refused.length > 0, 'all had ended before they were given up')
-      for (const end of refused) assert.equal(end.reason, reason)
-      await eventually(async () => assert.equal(await running(), 0))
+      await assertGivenUp({ ask: (until) => manyLong(first, client, until), running })
     })
   })
 

@@ -6,7 +6,7 @@ import { NEUTRAL_SAMPLING } from '../../../src/contracts/neutral-sampling.ts'
 import type { ChatClient, ChatReply, ChatRequest } from '../../../src/contracts/policy.types.ts'
 import type { ChatRecipe } from '../../../src/contracts/recipe.types.ts'
 import { eventually } from '../hang.ts'
-import { askUntilAtWork } from './engine-process.ts'
+import { askUntilAtWork, assertGivenUp } from './engine-process.ts'
 
 export const CHAT_SETTINGS: Omit<ChatRecipe, 'apiKeyVariable'> = {
   requestTimeoutS: 120,
@@ -160,15 +160,7 @@ export function describeChat(server: ChatServer): void {
   })
 
   test('a request that is given up ends in the server too, with the reason of its signal', async () => {
-    const given = new AbortController()
-    const reason = new Error('the episode was cancelled')
-    const asked = await askUntilAtWork({ ask: () => manyLong(given.signal), running })
-    given.abort(reason)
-    const ends = await Promise.allSettled(asked)
-    const refused = ends.filter((end) => end.status === 'rejected')
-    assert.ok(refused.length > 0, 'all had ended before they were given up')
-    for (const end of refused) assert.equal(end.reason, reason)
-    await eventually(async () => assert.equal(await running(), 0))
+    await assertGivenUp({ ask: (until) => manyLong(until), running })
   })
 
   test('it is killed amid its work: the server that is started in its place finishes it', async () => {

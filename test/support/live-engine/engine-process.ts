@@ -1,10 +1,11 @@
 /** An engine of others as a process of a test: started, waited for and killed. */
+import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { open, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { HANG_MS } from '../hang.ts'
+import { eventually, HANG_MS } from '../hang.ts'
 
 /** What the kernels of engines for processors are compiled for. */
 export function isLinuxWithAvx2(): boolean {
@@ -113,4 +114,23 @@ export async function askUntilAtWork<T>({ ask, running }: AskUntilAtWorkInput<T>
     } while (Date.now() < deadline && !(await Promise.race([over, sleep(5, false)])))
   }
   throw new Error('The engine was never at work')
+}
+
+/** Requests that are given up while the engine works end in it too, and reject with the reason of their signal. */
+export async function assertGivenUp<T>({
+  ask,
+  running,
+}: {
+  ask: (until: AbortSignal) => Promise<T>[]
+  running: AskUntilAtWorkInput<T>['running']
+}): Promise<void> {
+  const given = new AbortController()
+  const reason = new Error('the episode was cancelled')
+  const asked = await askUntilAtWork({ ask: () => ask(given.signal), running })
+  given.abort(reason)
+  const ends = await Promise.allSettled(asked)
+  const refused = ends.filter((end) => end.status === 'rejected')
+  assert.ok(refused.length > 0, 'all had ended before they were given up')
+  for (const end of refused) assert.equal(end.reason, reason)
+  await eventually(async () => assert.equal(await running(), 0))
 }
