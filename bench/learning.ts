@@ -27,7 +27,7 @@ import { stackPaths } from '../src/stack/paths.ts'
 import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { liveSampler } from './support/live-sampler.ts'
-import { samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
+import { readTrainings, samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { resultName, versions } from './support/versions.ts'
 
 const STAGES = ['base', 'rft', 'rl'] as const
@@ -163,7 +163,7 @@ async function judge(store: ArtifactStore, run: string): Promise<SeedResult> {
     rlMinusBase,
     rlMinusRft: difference('rft', 'rl'),
     holds: { rftAboveBase: isAbove(rftMinusBase), rlAboveBase: isAbove(rlMinusBase) && rlMinusBase.mean >= leastGain },
-    gaps: await samplerGaps(store, run),
+    gaps: samplerGaps(await readTrainings(store, run)),
   }
 }
 

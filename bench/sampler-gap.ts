@@ -11,14 +11,12 @@
 import { writeFileSync } from 'node:fs'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
 import { startTraining } from '../src/client/index.ts'
-import { runKeys } from '../src/contracts/keys.ts'
-import type { TrainingRecord } from '../src/contracts/training.types.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../test/support/start-stack.ts'
 import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { liveSampler } from './support/live-sampler.ts'
-import { samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
+import { readTrainings, samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { versions } from './support/versions.ts'
 
 /** Nats of one token: far above the order of additions, far below a step of training. */
@@ -114,13 +112,14 @@ async function play(variant: string): Promise<Result> {
   await handle.close()
   if (outcome.status !== 'completed') throw new Error(`${variant} did not finish: ${JSON.stringify(outcome)}`)
   const { run } = outcome.result
-  const gaps = await samplerGaps(store, run)
+  const trainings = await readTrainings(store, run)
+  const gaps = samplerGaps(trainings)
   const most = (of: (gap: SamplerGap) => number): number => Math.max(...gaps.map(of))
   return {
     variant,
     run,
     wallS: Math.round((performance.now() - started) / 1000),
-    alarms: await countAlarms(run),
+    alarms: trainings.reduce((sum, { alarms }) => sum + alarms.length, 0),
     gaps,
     worst: {
       k3: most(({ k3 }) => k3),
@@ -130,14 +129,6 @@ async function play(variant: string): Promise<Result> {
       ess: -most(({ ess }) => -ess),
     },
   }
-}
-
-async function countAlarms(run: string): Promise<number> {
-  let count = 0
-  for (const key of await store.list(`${runKeys.folder(run)}training/`)) {
-    count += (await store.readRecord<TrainingRecord>(key))?.alarms.length ?? 0
-  }
-  return count
 }
 
 function write(): void {

@@ -17,18 +17,23 @@ export interface SamplerGap {
   isStd: number
 }
 
-/** Of all optimizer steps of reinforcement, in their order. */
-export async function samplerGaps(store: ArtifactStore, run: string): Promise<SamplerGap[]> {
+/** What each training job of a run measured, in the order of the keys. */
+export async function readTrainings(store: ArtifactStore, run: string): Promise<TrainingRecord[]> {
   const keys = await store.list(`${runKeys.folder(run)}training/`)
+  const records = await Promise.all(keys.toSorted().map((key) => store.readRecord<TrainingRecord>(key)))
+  return records.filter((record) => record !== null)
+}
+
+/** Of all optimizer steps of reinforcement, in their order. */
+export function samplerGaps(trainings: readonly TrainingRecord[]): SamplerGap[] {
   const gaps: SamplerGap[] = []
-  for (const key of keys.toSorted()) {
-    const record = await store.readRecord<TrainingRecord>(key)
-    for (const [at, step] of (record?.steps ?? []).entries()) {
+  for (const { iteration, steps } of trainings) {
+    for (const [at, step] of steps.entries()) {
       // Fine-tuning has no sampler to be compared with.
       if (!('k3' in step)) continue
       const number = (name: string): number => Number(step[name])
       gaps.push({
-        iteration: record?.iteration ?? Number.NaN,
+        iteration,
         step: at + 1,
         k1: number('k1'),
         k3: number('k3'),
