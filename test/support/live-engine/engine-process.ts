@@ -2,16 +2,9 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
 import { open, readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually, HANG_MS } from '../hang.ts'
-
-/** What the kernels of engines for processors are compiled for. */
-export function isLinuxWithAvx2(): boolean {
-  if (process.platform !== 'linux' || process.arch !== 'x64') return false
-  return /^flags\s*:.*\bavx2\b/m.test(readFileSync('/proc/cpuinfo', 'utf8'))
-}
 
 export interface LiveEngine {
   url: string

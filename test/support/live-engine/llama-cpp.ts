@@ -1,7 +1,8 @@
 /** A llama.cpp of this machine's processor: the environment of `infra/llama-cpp`, and servers of a GGUF file. */
 import { join } from 'node:path'
 import { findPythonPackages } from '../python-packages.ts'
-import { isLinuxWithAvx2, type LiveEngine, startEngine } from './engine-process.ts'
+import { isLinuxWithAvx2 } from '../../../src/stack/setup/vllm-cpu.ts'
+import { type LiveEngine, startEngine } from './engine-process.ts'
 
 const root = join(import.meta.dirname, '../../..')
 

