@@ -17,6 +17,8 @@ export const FAILURE_CODES = {
   'Artifact.Unavailable': { retryable: true, countsAs: 'infra' },
   'Config.Invalid': { retryable: false, countsAs: 'user' },
   'Config.NotFound': { retryable: false, countsAs: 'user' },
+  // A person cancelled or terminated one of a run's workflows: the same command continues the run from its records.
+  'Run.EndedByHand': { retryable: false, countsAs: 'user' },
   'Run.PausedTooLong': { retryable: false, countsAs: 'user' },
   'Run.StillClosing': { retryable: false, countsAs: 'user' },
   'Run.RecipeConflict': { retryable: false, countsAs: 'user' },

@@ -1,6 +1,8 @@
 import {
   ActivityFailure,
   ApplicationFailure,
+  CancellationScope,
+  CancelledFailure,
   ChildWorkflowFailure,
   ContinueAsNew,
   isCancellation,
@@ -48,6 +50,7 @@ export function failureCode(error: unknown): FailureCode {
   for (const cause of causes(error)) {
     if (cause instanceof ApplicationFailure && isFailureCode(cause.type)) return cause.type
     if (isNotStarted(cause)) return 'Worker.Missing'
+    if (cause instanceof ChildWorkflowFailure && howEnded(cause) !== null) return 'Run.EndedByHand'
     if (cause instanceof TimeoutFailure) return lastFailing(cause)?.code ?? 'Worker.Stalled'
   }
   return 'Unexpected'
@@ -65,11 +68,25 @@ export function failRun(code: FailureCode, message: string): ApplicationFailure 
   return ApplicationFailure.create({ type: code, message, nonRetryable: true })
 }
 
+/**
+ * How a person ended a child alone; null for every other failure. What its parent cancels, for itself or on a cancel of the run, is no
+ * such end.
+ */
+export function endByHand(error: unknown): 'terminated' | 'cancelled' | null {
+  if (!(error instanceof ChildWorkflowFailure) || CancellationScope.current().consideredCancelled) return null
+  return howEnded(error)
+}
+
 /** Re-throws an error so that the parent, the UI and the client see one code and one message instead of a chain of wrappers. */
 export function withCode(error: unknown): Error {
   // Continuing as new is thrown too and is not a failure.
-  if (isCancellation(error) || error instanceof ContinueAsNew) return error as Error
-  const failure = failRun(failureCode(error), innermostMessage(error))
+  if ((isCancellation(error) && endByHand(error) === null) || error instanceof ContinueAsNew) return error as Error
+  const code = failureCode(error)
+  // A run that is cancelled ends so, also where a person has terminated one of its workflows meanwhile.
+  if (code === 'Run.EndedByHand' && CancellationScope.current().consideredCancelled) {
+    return new CancelledFailure(innermostMessage(error))
+  }
+  const failure = failRun(code, innermostMessage(error))
   // The message of a configuration error is complete, and the stack of the check would not help.
   if (failure.type?.startsWith('Config.') === true) failure.stack = ''
   return failure
@@ -82,7 +99,10 @@ export function innermostMessage(error: unknown): string {
       return `No worker started the activity ${cause.activityType} within its schedule-to-start limit`
     if (cause instanceof ActivityFailure && cause.cause instanceof TimeoutFailure)
       return timedOutMessage(cause, cause.cause)
-    if (isTerminated(cause)) return `The workflow ${cause.execution.workflowId} was terminated`
+    // Temporal's message names no workflow. Operators look for the one that was ended, not for its parents.
+    const ended = cause instanceof ChildWorkflowFailure ? howEnded(cause) : null
+    if (cause instanceof ChildWorkflowFailure && ended !== null)
+      return `The workflow ${cause.execution.workflowId} was ${ended}; start the run again under its name, and it continues from its records`
     if (cause instanceof Error && cause.message) message = cause.message
   }
   return message
@@ -100,9 +120,9 @@ function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFail
   }
 }
 
-/** Temporal's message names no workflow. Operators look for the workflow that was terminated, not for its parents. */
-function isTerminated(error: unknown): error is ChildWorkflowFailure {
-  return error instanceof ChildWorkflowFailure && error.cause instanceof TerminatedFailure
+function howEnded({ cause }: ChildWorkflowFailure): 'terminated' | 'cancelled' | null {
+  if (cause instanceof TerminatedFailure) return 'terminated'
+  return cause instanceof CancelledFailure ? 'cancelled' : null
 }
 
 /** No worker started the activity in time. */

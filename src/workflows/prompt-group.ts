@@ -1,7 +1,8 @@
-import { ParentClosePolicy, setHandler, setWorkflowOptions, workflowInfo } from '@temporalio/workflow'
+import { ParentClosePolicy, patched, setHandler, setWorkflowOptions, workflowInfo } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../contracts/workflows.types.ts'
-import { withCode } from './failures.ts'
+import { control } from './activity-proxies.ts'
+import { endByHand, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
@@ -12,9 +13,9 @@ import { endsInItsBuild } from './versioning.ts'
 /**
  * The G episodes of one task, run concurrently: the unit over which DAPO normalises. Children: `episode`. Episodes lost to
  * infrastructure are replaced under the next free index until G are valid or the bound is reached; the ledger excludes them. A
- * restarted group counts recorded episodes and replaces those that the earlier execution lost or cancelled. A hard pause of the run
- * holds its episodes. Never continues as new. On cancel, or when the run fails, every child first closes its sandbox and records its
- * outcome.
+ * restarted group counts recorded episodes and replaces those that the earlier execution lost or cancelled. An episode that a person
+ * cancels alone is replaced too; one that a person terminates continues from its records. A hard pause of the run holds its episodes.
+ * Never continues as new. On cancel, or when the run fails, every child first closes its sandbox and records its outcome.
  */
 export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupResult> {
   let nextIndex = 0
@@ -33,9 +34,13 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
     if (nextIndex >= bound) return false
     const index = nextIndex++
     open.add(index)
-    const result = await startEpisode(input, index).finally(() => open.delete(index))
+    const result = await playEpisode(input, index, steering).finally(() => open.delete(index))
+    // Neither is a failure of this execution.
     if (result.recalled === true && !isValid(result)) bound += 1
-    else results.push(result)
+    else {
+      if (result.disposition === 'cancelled') bound += 1
+      results.push(result)
+    }
     return !isValid(result)
   }
   try {
@@ -72,14 +77,28 @@ function isValid(result: EpisodeResult): boolean {
   return result.verdict === 'resolved' || result.verdict === 'unresolved'
 }
 
-function startEpisode(input: PromptGroupInput, index: number): Promise<EpisodeResult> {
+async function playEpisode(input: PromptGroupInput, index: number, steering: RunControl): Promise<EpisodeResult> {
   const { run, stage, iteration, policy, suite, taskId } = input
   const args = { run, stage, iteration, policy, suite, taskId, index }
-  return runChild(episode, {
-    workflowId: workflowIds.episode(workflowInfo().workflowId, index),
-    args: [args],
-    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    typedSearchAttributes: episodeAttributes(args),
-    staticSummary: `${taskId} · ${policy} · episode ${index}`,
-  })
+  try {
+    return await runChild(episode, {
+      workflowId: workflowIds.episode(workflowInfo().workflowId, index),
+      args: [args],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      typedSearchAttributes: episodeAttributes(args),
+      staticSummary: `${taskId} · ${policy} · episode ${index}`,
+    })
+  } catch (error) {
+    const ended = endByHand(error)
+    // Groups that began before this rule fail with such an episode.
+    if (ended === null || !patched('episode-ended-by-hand')) throw error
+    if (ended === 'terminated') {
+      await whilePaused(steering)
+      return playEpisode(input, index, steering)
+    }
+    // The episode itself has recorded its end; of one that had just finished, the result counts.
+    return control.recordUngraded.executeWithOptions({ summary: `${taskId} · episode ${index} · cancelled` }, [
+      { ...args, disposition: 'cancelled', failure: 'Run.EndedByHand' },
+    ])
+  }
 }

@@ -139,6 +139,53 @@ test('a cancelled group cancels its episodes, and each closes its sandbox', asyn
   )
 })
 
+// The story: one episode hangs, and a person ends its workflow in the Temporal UI. The days of the run before are not to be lost.
+for (const [how, indices] of [
+  ['terminate', [0, 1, 2, 3, 1]],
+  ['cancel', [0, 1, 2, 3, 4]],
+] as const) {
+  test(`a person ends one episode by ${how}: the others play on, and ${how === 'cancel' ? 'another takes its place' : 'it continues from its records'}`, async () => {
+    let isHanging = true
+    const { driver, group } = await playGroup(
+      {
+        advanceEpisode: ({ index }) =>
+          index === 1 && isHanging ? neverEnds() : { turns: 16, disposition: 'submitted' },
+        recordUngraded: ({ index, disposition, failure }) => ({
+          episode: `e${index}`,
+          disposition,
+          verdict: null,
+          turns: 0,
+          failure,
+        }),
+      },
+      { ...GROUP, maxReplacements: 0 },
+    )
+    await driver.runUntil(() => driver.callsOf('gradeSubmission').length === 3, 'the others have ended')
+    isHanging = false
+    driver.handle('group/ep/01')[how]()
+    const result = await group.result<PromptGroupResult>()
+
+    assert.equal(result.valid, 4)
+    assert.deepEqual(
+      episodesOf(driver).map(({ index }) => index),
+      indices,
+    )
+    assert.deepEqual(result.endings, how === 'cancel' ? { submitted: 4, cancelled: 1 } : { submitted: 4 })
+    assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+  })
+}
+
+test('an episode that is ended while the run is cancelled is not played again', async () => {
+  const { driver, group } = await playGroup({ advanceEpisode: () => neverEnds() })
+  await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 4)
+  group.cancel()
+  driver.handle('group/ep/01').terminate()
+  await assert.rejects(group.result(), CancelledFailure)
+  await driver.runToIdle()
+
+  assert.equal(episodesOf(driver).length, 4)
+})
+
 // The story: a run was cancelled amid its groups and is started again. Its episodes are recorded as cancelled, and a group without
 // them would train on what happened to be finished.
 test('episodes that an earlier execution closed are replaced under new indices, and use up no replacement of this one', async () => {

@@ -379,6 +379,27 @@ test('a cancelled run cancels the open stage down to its episodes, closes sandbo
   assert.ok(driver.runs.every(({ status }) => status !== 'open'))
 })
 
+for (const [how, said] of [
+  ['terminate', 'terminated'],
+  ['cancel', 'cancelled'],
+] as const) {
+  test(`a person ends one stage by ${how}: the run fails, names it and says how to go on`, async () => {
+    const { driver, job } = await train({ advanceEpisode: () => neverEnds() })
+    await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 4)
+    driver.handle(`train/${PLAN.run}/eval/base`)[how]()
+    await assert.rejects(job.result(), (error: ApplicationFailure) => {
+      assert.equal(error.type, 'Run.EndedByHand')
+      assert.match(
+        error.message,
+        new RegExp(`The workflow train/${PLAN.run}/eval/base was ${said}; start the run again`),
+      )
+      return true
+    })
+    await driver.runToIdle()
+    assert.equal(driver.callsOf('releasePolicies').length, 1)
+  })
+}
+
 test('a run cancelled while it is paused ends at once', async () => {
   const { driver, job } = await train()
   await driver.runUntil(() => driver.callsOf('resolvePolicy').length === 1)

@@ -109,6 +109,9 @@ test('two faults of a run: the first leaves room for the second, whose visits ar
   assert.deepEqual(both(0.99, 0), [3, 1])
 })
 
+/** What ends one workflow where its parents meet that alike at every moment. */
+const AMID = /^terminate-one:(stage|group|episode)$/
+
 test('a run is ended at each of the named moments, in every way', () => {
   const ways = [
     'terminate-root',
@@ -122,9 +125,15 @@ test('a run is ended at each of the named moments, in every way', () => {
   ]
   const families = ways.map(faultsNamed)
   assert.ok(families.every((family) => family.length > 0))
-  for (const { name, phases, expects } of families.flat()) {
+  const levels = ['stage', 'rollout', 'part', 'group', 'episode']
+  for (const how of ['terminate', 'cancel'])
+    assert.deepEqual(
+      faultsNamed(`${how}-one`).map(({ name }) => name),
+      levels.map((level) => `${how}-one:${level}`),
+    )
+  for (const { name, phases, expects } of families.flat().filter((fault) => !AMID.test(fault.name))) {
     // A full store ends no training: the job waits for room, as `disk-full` shows there.
-    const named = /^(terminate-one:.*|reset:part)$/.test(name)
+    const named = /^(terminate-one:(rollout|part)|reset:part)$/.test(name)
       ? RESTART_PHASES.filter((phase) => !TRAINING_PHASES.some((one) => one === phase))
       : RESTART_PHASES.filter((phase) => name !== 'fail-restart:store' || phase !== 'training')
     assert.deepEqual([name, phases, expects], [name, named, 'restarted'])

@@ -12,9 +12,11 @@ import { identify } from '../../../src/platform/processes.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import { haveDied } from './effects.ts'
 import type { Fault, StrikeInput } from './faults.ts'
-import { EPISODE_PHASES, RESTART_PHASES } from './phases.ts'
+import { EPISODE_PHASES, type Phase, RESTART_PHASES } from './phases.ts'
 import type { Strike } from './visits.ts'
 
+/** gRPC's code. */
+const NOT_FOUND = 5
 const CLI = fileURLToPath(new URL('../../../src/cli/main.ts', import.meta.url))
 
 const PARTS = {
@@ -22,6 +24,9 @@ const PARTS = {
   expects: 'restarted',
   needsParts: true,
 } as const
+
+/** For endings of one workflow, which its parents meet alike at all other moments. */
+const AMID = ['placing', 'executing', 'grading'] as const satisfies readonly Phase[]
 
 const RESTART = { phases: RESTART_PHASES, expects: 'restarted' } as const
 
@@ -63,16 +68,50 @@ export const RESTART_FAULTS: readonly Fault[] = [
       return onceClosed(input, 'CANCELLED')
     },
   },
-  ...(['rollout', 'part'] as const).map(
-    (level): Fault => ({
-      ...PARTS,
-      strikesPart: level === 'part',
-      name: `terminate-one:${level}`,
+  ...(['terminate', 'cancel'] as const).flatMap((how) =>
+    (['stage', 'rollout', 'part', 'group'] as const).map(
+      (level): Fault => ({
+        ...(level === 'rollout' || level === 'part' ? { ...PARTS, strikesPart: level === 'part' } : RESTART),
+        ...(how === 'terminate' && (level === 'rollout' || level === 'part') ? {} : { phases: AMID }),
+        ...(level === 'stage' ? { needsTraining: AMID } : {}),
+        name: `${how}-one:${level}`,
+        strike: async (input) => {
+          const workflowId = await findWorkflow(input, level)
+          const isEnded = workflowId !== null && (await end(input.stack, workflowId, how))
+          const { over, seen } = onceClosed(input, 'FAILED')
+          return { over: isEnded ? over : Promise.resolve(), seen: async () => isEnded && (await seen()) }
+        },
+      }),
+    ),
+  ),
+  ...(['terminate', 'cancel'] as const).map(
+    (how): Fault => ({
+      // The run goes on: a terminated episode continues from its records, a cancelled one is replaced.
+      phases: AMID,
+      expects: how === 'terminate' ? 'identical' : 'replaced',
+      name: `${how}-one:episode`,
       strike: async (input) => {
-        const workflowId = await findWorkflow(input, level)
-        const isEnded = workflowId !== null && (await terminate(input.stack, workflowId))
-        const { over, seen } = onceClosed(input, 'FAILED')
-        return { over: isEnded ? over : Promise.resolve(), seen: async () => isEnded && (await seen()) }
+        const workflowId = await findWorkflow(input, 'episode')
+        const runId = workflowId === null ? null : await openExecution(input.stack, workflowId)
+        if (workflowId === null || runId === null) return { seen: () => false }
+        await end(input.stack, workflowId, how)
+        const expected = how === 'terminate' ? 'TERMINATED' : 'CANCELLED'
+        const status = async () => statusOnceClosed(input.stack, workflowId, runId)
+        return { over: sleep(1_000), seen: async () => (await status()) === expected }
+      },
+    }),
+  ),
+  ...(['root', 'all'] as const).map(
+    (what): Fault => ({
+      ...RESTART,
+      phases: [...AMID, 'training'],
+      name: `delete-${what}`,
+      strike: async (input) => {
+        const { stack, run, workflowId } = input
+        const children = what === 'root' ? [] : await openWorkflows(stack, run)
+        for (const id of [workflowId, ...children.filter((id) => id !== workflowId)]) await remove(stack, id)
+        const gone = onceGone(stack, workflowId)
+        return { over: gone.then(() => pauseBeforeRestart(input)), seen: () => gone }
       },
     }),
   ),
@@ -151,9 +190,15 @@ export const RESTART_FAULTS: readonly Fault[] = [
 
 // How workflows end --------------------------------------------------------------------------------------------------
 
-async function terminate({ connection }: ChaosStack, workflowId: string): Promise<boolean> {
+function terminate(stack: ChaosStack, workflowId: string): Promise<boolean> {
+  return end(stack, workflowId, 'terminate')
+}
+
+/** @returns whether it was open */
+async function end({ connection }: ChaosStack, workflowId: string, how: 'terminate' | 'cancel'): Promise<boolean> {
+  const handle = connection.client.workflow.getHandle(workflowId)
   try {
-    await connection.client.workflow.getHandle(workflowId).terminate('chaos')
+    await (how === 'terminate' ? handle.terminate('chaos') : handle.cancel())
     return true
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return false
@@ -199,10 +244,33 @@ async function listWorkflows(
   return found
 }
 
-/** Null where the server knows no such workflow. */
-async function statusOf({ connection }: ChaosStack, workflowId: string): Promise<string | null> {
+/** As `temporal workflow delete` does it: the server ends an open execution first. */
+async function remove({ connection }: ChaosStack, workflowId: string): Promise<void> {
+  const { client, namespace } = connection
   try {
-    return (await connection.client.workflow.getHandle(workflowId).describe()).status.name
+    await client.workflowService.deleteWorkflowExecution({ namespace, workflowExecution: { workflowId } })
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === NOT_FOUND)) throw error
+  }
+}
+
+/** Deleting is work of the server's own queue. */
+async function onceGone(stack: ChaosStack, workflowId: string): Promise<boolean> {
+  for (const deadline = Date.now() + CLOSING_MS; Date.now() < deadline; await sleep(100)) {
+    if ((await statusOf(stack, workflowId)) === null) return true
+  }
+  return false
+}
+
+async function openExecution({ connection }: ChaosStack, workflowId: string): Promise<string | null> {
+  const { runId, status } = await connection.client.workflow.getHandle(workflowId).describe()
+  return status.name === 'RUNNING' ? runId : null
+}
+
+/** Null where the server knows no such workflow. @param runId @default its last execution */
+async function statusOf({ connection }: ChaosStack, workflowId: string, runId?: string): Promise<string | null> {
+  try {
+    return (await connection.client.workflow.getHandle(workflowId, runId).describe()).status.name
   } catch (error) {
     if (error instanceof WorkflowNotFoundError) return null
     throw error
@@ -212,9 +280,9 @@ async function statusOf({ connection }: ChaosStack, workflowId: string): Promise
 /** Five attempts of an activity, twice over, and the attempts of what records the failure. */
 const CLOSING_MS = 150_000
 
-export async function statusOnceClosed(stack: ChaosStack, workflowId: string): Promise<string | null> {
+export async function statusOnceClosed(stack: ChaosStack, workflowId: string, runId?: string): Promise<string | null> {
   for (const deadline = Date.now() + CLOSING_MS; ; await sleep(200)) {
-    const status = await statusOf(stack, workflowId).catch(() => 'RUNNING')
+    const status = await statusOf(stack, workflowId, runId).catch(() => 'RUNNING')
     if (status !== 'RUNNING' || Date.now() > deadline) return status
   }
 }
