@@ -7,7 +7,7 @@ import { withoutTiming } from './test-names.ts'
 
 type GatedTask = Pick<Task, 'gradingProfile' | 'installConfig' | 'failToPass' | 'passToPass'>
 
-/** What a gate keeps of a log beside its verdict. */
+/** What a gate stores of a log besides its verdict. */
 export function readGateLog(
   task: GatedTask,
   log: Uint8Array,
@@ -34,15 +34,15 @@ function notPassed({ gradingProfile, installConfig, failToPass, passToPass }: Ga
 
 const NAME = '(?:[A-Za-z_]\\w*\\.)*[A-Za-z_]\\w*(?:Error|Exception|Interrupt|Exit|Warning|Timeout)'
 
-/** A line that ends a traceback, bare or as pytest prints it behind an `E`. */
+/** The last line of a traceback, bare or after pytest's `E`. */
 const LINE = new RegExp(`^(?:E {1,8})?(${NAME})(?::|$)`)
 
-/** Where pytest says in which line of which file a test failed, by what. */
+/** The line in which pytest reports file, line number and exception of a failed test. */
 const PLACE = new RegExp(`^\\S+:\\d+: (${NAME})$`)
 
 /**
- * How often the log of a test run ends a traceback with each kind of exception; modules before the name are left out. pytest
- * prints some both as a line and as a place, and a bare assertion as a place alone: the greater number counts.
+ * Counts the tracebacks in a test log by exception name, without modules. pytest prints some exceptions both as a traceback and as a
+ * place, and a bare assertion only as a place: the greater count is used.
  */
 export function exceptionsIn(log: string): Record<string, number> {
   const lines = log.split('\n').map((line) => line.trimEnd())

@@ -7,31 +7,31 @@ import { withoutTiming, withoutTimings } from './test-names.ts'
 
 export interface GradeLogInput {
   profile: LogProfile
-  /** The name that the row gives. */
+  /** The parser's name in the row. */
   parser: string
   log: Uint8Array
-  /** Null: the parser alone reads the whole log. Lists, also empty ones: the whole grading runs. */
+  /** Null: only parses the whole log. Lists, even empty ones: grades it. */
   tests: ListedTests | null
   evalType?: EvalType
 }
 
-/** Why upstream ends the instance with an error, or why Longhaul cannot say what it would find; `deadline` is the caller's. */
+/** Why upstream ends the instance with an error, or Longhaul cannot tell what upstream would find; the caller reports `deadline`. */
 export type RefusalReason = 'unknown-parser' | 'unsupported-parser' | 'undecodable-log' | 'parser-raised' | 'deadline'
 
 export interface GradedLog {
   kind: 'graded'
   statuses: StatusMap
-  /** False where upstream finds no results in the log at all; it is unresolved then. */
+  /** False if upstream finds no results in the log; the verdict is then unresolved. */
   isFound: boolean
-  /** Null without lists. */
+  /** Null if no lists were passed. */
   resolved: boolean | null
-  /** Null without lists, without results, and under `rebench-v2`, which compares names only. */
+  /** Null without lists, without results, and under `rebench-v2`, which only compares names. */
   tests: TestLists | null
 }
 
 export type GradeLogResult = GradedLog | { kind: 'refused'; reason: RefusalReason; message: string }
 
-/** Grades one stored log as the profile's own harness does, its errors included. Pure; never throws for what a log holds. */
+/** Grades one stored log as the profile's harness does, errors included. Pure; no log content makes it throw. */
 export function gradeLog({ profile, parser, log, tests, evalType = 'pass_and_fail' }: GradeLogInput): GradeLogResult {
   const parse = profile.parsers.get(parser)
   if (parse === undefined) return refuseParser(profile, parser)
@@ -72,7 +72,7 @@ function gradeMarked({
   return { kind: 'graded', statuses, isFound: true, resolved: isResolved(sorted), tests: sorted }
 }
 
-/** A test listed twice can never match, and one more passed test fails it, as upstream has it. */
+/** As upstream has it, a test that is listed twice never matches, and one additional passed test fails the patch. */
 function gradeEqualLists(raw: StatusMap, tests: ListedTests): GradedLog {
   const statuses = withoutTimings(raw)
   const passed = [...statuses].filter(([, status]) => status === 'PASSED').map(([name]) => name)
@@ -93,10 +93,10 @@ function refuseParser({ unported }: LogProfile, parser: string): GradeLogResult 
     : { kind: 'refused', reason: 'unknown-parser', message: `unknown parser ${name}` }
 }
 
-/** `[1-9]` and further digits wherever they begin: looked for once in each run of digits, or a long run would cost squared time. */
+/** A number above zero. Anchored at the first digit of a run, because matching at every digit takes quadratic time. */
 const SOME = `(?<!${DIGIT})(?=${DIGIT}*?[1-9])${DIGIT}+`
 
-/** Words of test runners that say that at least one test ran. None of them is pytest's. */
+/** Phrases by which test runners report that at least one test ran. None of them is pytest's. */
 const RAN = new RegExp(
   [
     `Executed [1-9]${DIGIT}* of ${DIGIT}`,
@@ -114,13 +114,13 @@ const RAN = new RegExp(
 const EXIT_CODE = new RegExp(`>>>>> Test Exit Code:${SPACE}*(-?${DIGIT}+)`, 'u')
 
 /**
- * swebench 5 believes a log without results only where a runner says that tests ran, and results without a failure only where
- * the test command did not say that it failed. The first exit code in the log counts, even one that the tests printed.
+ * swebench 5 accepts a log without results only if a runner reports that tests ran, and results without a failure only if the test
+ * command did not report a failure. The first exit code in the log counts, even one that the tests printed.
  */
 export function describesItsRun(text: string, statuses: StatusMap): boolean {
   if (statuses.size === 0) {
     if (!RAN.test(text)) return false
-    // Read although it decides nothing here: a number that Python refuses is an error of the instance.
+    // The value is not used here, but a number that Python refuses is an error of the instance.
     readFailedExit(text)
     return true
   }

@@ -2,28 +2,28 @@ import type { LogDecoding } from './log-slice.ts'
 import { PARSERS_4, PARSERS_5, PARSERS_FORK, PARSERS_V2, type ParserTable } from './parsers/names.ts'
 import { RESOLUTION_4, RESOLUTION_5, type ResolutionRules } from './resolution.ts'
 
-/** Between markers, then by lists of tests; what the SWE-bench harness and its fork do. */
+/** Cuts the log at markers, then grades by lists of tests; the method of the SWE-bench harness and its fork. */
 export interface MarkedGrading {
   kind: 'marked'
-  /** Whether the whole log is read where the part between the markers gives nothing. */
+  /** Whether the whole log is parsed if the part between the markers has no results. */
   fallsBack: boolean
-  /** Whether a log must show that tests ran, and agree with the exit code it prints. */
+  /** Whether a log must show that tests ran, and agree with the exit code that it prints. */
   needsEvidence: boolean
   resolution: ResolutionRules
 }
 
-/** How one upstream harness gets from the bytes of a log to a verdict. A verdict means something only together with it. */
+/** How one upstream harness turns the bytes of a log into a verdict. A verdict is meaningful only together with its profile. */
 export interface LogProfile {
   decoding: LogDecoding
   parsers: ParserTable
   unported: ReadonlySet<string>
-  /** `equal-lists`: the passed tests of the whole log are exactly the listed ones. */
+  /** `equal-lists`: the passed tests of the whole log must be exactly the listed ones. */
   grading: MarkedGrading | { kind: 'equal-lists' }
 }
 
 /**
- * Names that upstream knows and Longhaul does not: such rows are refused as unsupported, so that they can be counted, while
- * any other name is an error upstream too.
+ * Parsers that upstream has and Longhaul does not. Their rows are refused as unsupported, so that they can be counted; any other
+ * unknown name is an error upstream too.
  */
 const OF_SWEBENCH =
   'redis jq doctest micropython_test googletest gotest maven ant gradle_custom calypso chart_js marked p5js react_pdf jest jest_json vitest karma tap immutable_js phpunit minitest cucumber ruby_unit rspec_transformed_json jekyll cargo'
@@ -65,7 +65,7 @@ export const LOG_PROFILES = {
     unported: UNPORTED_4,
     grading: { kind: 'marked', fallsBack: true, needsEvidence: false, resolution: RESOLUTION_4 },
   },
-  /** swebench 5.0.2, which writes the log it reads, and replaces bad bytes when it does */
+  /** swebench 5.0.2; it replaces invalid bytes when it writes the log that it later reads */
   'swebench-5': {
     decoding: 'replace',
     parsers: PARSERS_5,
@@ -87,7 +87,7 @@ export function isLogProfileName(name: string): name is LogProfileName {
   return Object.hasOwn(LOG_PROFILES, name)
 }
 
-/** Whether this version can read such a log; upstream knows more parsers than are ported. */
+/** Whether this version has the parser; upstream has more parsers than are ported. */
 export function hasParser(profile: LogProfileName, parser: string): boolean {
   return LOG_PROFILES[profile].parsers.has(parser)
 }

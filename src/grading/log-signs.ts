@@ -1,14 +1,14 @@
 import { decodeLog, sliceLog } from './log-slice.ts'
 
-/** What the last line of a session counts, and how long it took. */
+/** Words in the counts of a session's last line, and its duration. */
 const COUNTED = /\b(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|no tests ran)\b/
 const TOOK = / in [\d.]+s/g
 const SESSION = /^=+ test session starts =+$/gm
 
 /**
- * Whether a pytest log contradicts itself, as it does when something beside the tests writes into it or ends the session:
- * another number of ends than of starts while results were reported, or more passed tests than the sessions counted.
- * A session that prints no header is too quiet to tell, and says nothing.
+ * Whether a pytest log contradicts itself, as it does when something other than the tests writes into it or ends the session: the
+ * numbers of session starts and ends differ although results were reported, or more tests passed than the sessions counted. A session
+ * without a header proves nothing.
  */
 export function isInconsistentLog(log: Uint8Array): boolean {
   const decoded = decodeLog(log, 'strict')
@@ -24,8 +24,8 @@ export function isInconsistentLog(log: Uint8Array): boolean {
 }
 
 /**
- * How many tests passed, from the last line of a session that ends by itself and is not fully quiet:
- * `==== 3 passed, 1 failed in 0.12s ====`. Each part is looked for once: one pattern for the line takes cubed time and more.
+ * The number of passed tests in the last line of a session that ended normally and is not fully quiet: `==== 3 passed, 1 failed in
+ * 0.12s ====`. Each part is matched separately, because one pattern for the whole line takes at least cubic time.
  */
 function passedAtTheEnd(line: string): number[] {
   if (!line.startsWith('=') || !line.endsWith('=')) return []
@@ -35,7 +35,7 @@ function passedAtTheEnd(line: string): number[] {
   return COUNTED.test(counts) ? [Number(/(?<!\d)(\d+) passed/.exec(counts)?.[1] ?? 0)] : []
 }
 
-/** The character behind a run of `=`. */
+/** The first character after a run of `=`. */
 function behindSigns(line: string, from: number, step: 1 | -1): string | undefined {
   let at = from
   while (line[at] === '=') at += step

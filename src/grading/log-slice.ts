@@ -3,7 +3,7 @@ import { universalNewlines } from './parsers/python-text.ts'
 export const START_MARKER = '>>>>> Start Test Output'
 export const END_MARKER = '>>>>> End Test Output'
 
-/** Any of these anywhere in the log voids it. */
+/** Any of these in the log makes it void. */
 const BAD_CODES = [
   '>>>>> Patch Apply Failed',
   '>>>>> Reset Failed',
@@ -14,7 +14,7 @@ const BAD_CODES = [
 /** `strict`: one invalid byte is an error of the instance, not a failed test. */
 export type LogDecoding = 'strict' | 'replace'
 
-/** Text of a log with LF as its only line end; null where strict decoding fails. */
+/** The decoded log with LF as its only line end; null if strict decoding fails. */
 export function decodeLog(log: Uint8Array, decoding: LogDecoding): string | null {
   try {
     return universalNewlines(new TextDecoder('utf-8', { fatal: decoding === 'strict', ignoreBOM: true }).decode(log))
@@ -24,8 +24,8 @@ export function decodeLog(log: Uint8Array, decoding: LogDecoding): string | null
 }
 
 /**
- * The part of the log that the tests wrote: after the first start marker, up to a second start or the first end. Null where
- * the log is void or lacks a marker; their order is not looked at, as upstream has it.
+ * The part of the log that the tests wrote: from the first start marker to the next start or end marker. Null if the log is void or
+ * lacks a marker. As upstream has it, the order of the markers is not checked.
  */
 export function sliceLog(text: string): string | null {
   const isVoid = BAD_CODES.some((code) => text.includes(code))

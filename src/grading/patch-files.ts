@@ -1,30 +1,30 @@
-/** One file of a patch as Git writes it, with renames switched off. */
+/** One file of a patch that Git wrote without rename detection. */
 export interface PatchFile {
   path: string
   kind: 'added' | 'deleted' | 'changed'
-  /** File mode after the patch, as in the header; null where it does not say. */
+  /** File mode after the patch, from the header; null if the header has none. */
   mode: string | null
-  /** Text that the patch adds, without the `+`. */
+  /** Added lines, without the `+`. */
   added: string[]
-  /** Every line of the hunks, their headers included: what surrounds a change tells which section it is in. */
+  /** Every line of the hunks, headers included: the context shows which section a change is in. */
   lines: string[]
 }
 
 /**
- * Reads leniently: a patch of the agent's may be anything, and applying it is Git's business. As for Git only LF ends a line, so
- * nothing else inside a line (U+2028, CR, a form feed) can begin a file or end a hunk for us alone.
+ * Reads leniently: an agent's patch may contain anything, and Git decides whether it applies. As in Git only LF ends a line, so no
+ * other character (U+2028, CR, form feed) can begin a file or end a hunk for this reader alone.
  */
 export function readPatchFiles(patch: Uint8Array): PatchFile[] {
   const text = new TextDecoder('utf-8', { ignoreBOM: true }).decode(patch)
   return splitFiles(text.split('\n')).map(readFile)
 }
 
-/** The lines of each file. What stands before the first one is no file's. */
+/** The lines of each file. Lines before the first file are dropped. */
 function splitFiles(lines: readonly string[]): string[][] {
   const files: string[][] = []
-  /** Lines that the open hunk still announces. */
+  /** Lines of the open hunk that are still to come. */
   let [source, target] = [0, 0]
-  /** Whether the open file has its names: the next `---` outside of a hunk begins another one. */
+  /** Whether the open file's names have been read: the next `---` outside of a hunk then begins another file. */
   let isNamed = true
   for (const [index, line] of lines.entries()) {
     const isContent = (source > 0 || target > 0) && /^(?:[ +\\-]|$)/.test(line)
@@ -75,17 +75,17 @@ function kindOf(find: Find): PatchFile['kind'] {
 function pathOf(header: readonly string[], find: Find): string {
   const moved = find('rename to ') ?? find('copy to ')
   if (moved !== undefined) return unquote(moved)
-  // A tab ends a name; what follows it is a date.
+  // A tab ends a name; a date follows it.
   const named = [find('+++ '), find('--- ')].map((name) => name?.split('\t', 1)[0])
   const name = named.find((one) => one !== undefined && one !== '' && one !== '/dev/null')
   if (name !== undefined) return unquote(name).replace(/^[ab]\//, '')
-  // No text changed: the header holds the same name twice.
+  // No text changed: the header has the same name twice.
   const names = (header[0] ?? '').slice('diff --git '.length)
   const half = names.slice(0, Math.floor(names.length / 2))
   return unquote(half).replace(/^a\//, '')
 }
 
-/** The letters that Git writes behind a backslash; others stand for themselves. */
+/** The letters that Git writes after a backslash; other characters stand for themselves. */
 const ESCAPES: Readonly<Record<string, number>> = { a: 7, b: 8, t: 9, n: 10, v: 11, f: 12, r: 13 }
 
 /** Git quotes names with unusual bytes as a C string. */

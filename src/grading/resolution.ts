@@ -15,41 +15,41 @@ export interface TestLists {
   passToPass: TestList
 }
 
-/** `fail_only` belongs to suites whose logs name failures alone: everything else counts as passed. */
+/** `fail_only` is for suites whose logs name only failures: every other test counts as passed. */
 export type EvalType = 'pass_and_fail' | 'fail_only'
 
-/** What a status means in a list; every word that neither names drops out of both sides, as upstream has it. */
+/** The meaning of a status in a list. As upstream has it, a test with any other status is left out of both sides. */
 interface Meaning {
   success: readonly string[]
-  /** A test that the log does not name fails too. */
+  /** A test that is missing from the log fails too. */
   failure: readonly string[]
 }
 
 export interface ResolutionRules {
   failToPass: Meaning
   passToPass: Meaning
-  /** Whether an id that was cut inside its parameters stands for the tests that begin with it. */
+  /** Whether an id that was cut inside its parameters matches the tests that begin with it. */
   matchesCutIds: boolean
 }
 
 const PASSING = ['PASSED', 'XFAIL'] as const
 const FAILING = ['FAILED', 'ERROR'] as const
 
-/** swebench 4.x and the fork: a skipped test drops out, so a list of skipped tests counts as complete. */
+/** swebench 4.x and the fork: skipped tests are left out, so a list of only skipped tests is complete. */
 export const RESOLUTION_4: ResolutionRules = {
   failToPass: { success: PASSING, failure: FAILING },
   passToPass: { success: PASSING, failure: FAILING },
   matchesCutIds: false,
 }
 
-/** swebench 5: a skipped test does not begin to pass, and is not lost either. */
+/** swebench 5: a skipped test has not begun to pass, but is not lost either. */
 export const RESOLUTION_5: ResolutionRules = {
   failToPass: { success: PASSING, failure: [...FAILING, 'SKIPPED'] },
   passToPass: { success: [...PASSING, 'SKIPPED'], failure: FAILING },
   matchesCutIds: true,
 }
 
-/** Listed tests by what the log says of them, in the order of the lists. */
+/** Sorts the listed tests by their status in the log, in the order of the lists. */
 export function sortTests({
   tests,
   statuses,
@@ -75,7 +75,7 @@ export function sortTests({
   }
 }
 
-/** Every test that should begin to pass does, and none that passed is lost. Empty lists are complete. */
+/** Every test that should begin to pass passes, and no passing test is lost. Empty lists are complete. */
 export function isResolved({ failToPass, passToPass }: TestLists): boolean {
   return failToPass.failure.length === 0 && passToPass.failure.length === 0
 }
@@ -90,7 +90,7 @@ function sideOf(id: string, statuses: StatusMap, meaning: Meaning, rules: Resolu
   return meaning.success.includes(status) ? 'success' : null
 }
 
-/** The first of the tests that begin with the id, where all agree on passing or not. */
+/** The status of the first test that begins with the id, if all such tests pass or none does. */
 function statusOfCutId(id: string, statuses: StatusMap): string | undefined {
   if (id.split('[').length <= id.split(']').length) return undefined
   const found = [...statuses].filter(([name]) => name.startsWith(id)).map(([, status]) => status)

@@ -1,13 +1,13 @@
 import { LonghaulError } from '../contracts/errors.ts'
 
-/** One file of a unified diff, names as written in its headers (`a/…`, `b/…`, `/dev/null`, possibly quoted). */
+/** One file of a unified diff, with the names of its headers (`a/…`, `b/…`, `/dev/null`, possibly quoted). */
 export interface PatchedFile {
   source: string
   target: string
 }
 
 interface OpenFile extends PatchedFile {
-  /** Its `+++` line was read: the next `---` belongs to another file. */
+  /** Whether its `+++` line was read: the next `---` then belongs to another file. */
   hasNames: boolean
 }
 
@@ -17,7 +17,7 @@ interface HunkCounts {
 }
 
 /**
- * Files of a unified diff in order. Hunks are counted, because a diff that upstream's reader rejects aborts its run.
+ * The files of a unified diff, in order. Counts the lines of hunks, because upstream aborts on a diff that its reader rejects.
  * @throws LonghaulError `Task.Invalid` with the line that does not fit
  */
 export function readPatchedFiles(patch: string): PatchedFile[] {
@@ -56,7 +56,7 @@ function readHeader(files: OpenFile[], line: string): void {
   const side = /^(---|\+\+\+) ([^\t]+)/.exec(line)
   const last = files.at(-1)
   if (side?.[1] === '---') {
-    // A diff without Git's own header starts its files here.
+    // In a diff without Git's header, a file begins here.
     if (last === undefined || last.hasNames) files.push(file(side[2] ?? '', ''))
     else last.source = side[2] ?? ''
   }
@@ -69,12 +69,12 @@ function readHeader(files: OpenFile[], line: string): void {
   if (line.startsWith('new file mode') && last !== undefined) last.source = '/dev/null'
 }
 
-/** Both names of a `diff --git` line, plain or both quoted: as far as the last text that may stand between two of them. */
+/** Both names of a `diff --git` line, plain or both quoted; splits at the last possible separator. */
 function readNames(line: string, start: string, between: string): [source: string, target: string] | null {
   const command = 'diff --git '
   const quote = start.startsWith('"') ? '"' : ''
   if (!line.startsWith(command + start) || !line.endsWith(quote)) return null
-  // A name of one character at least, and its closing quote.
+  // The second name has at least one character, and a closing quote if quoted.
   const at = line.lastIndexOf(between, line.length - between.length - quote.length - 1)
   if (at <= command.length + start.length) return null
   return [line.slice(command.length, at + quote.length), line.slice(at + quote.length + 1)]

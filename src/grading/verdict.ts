@@ -6,7 +6,7 @@ import { LOG_PROFILES } from './log-profiles.ts'
 import { isResolved, type ListedTests, type TestLists } from './resolution.ts'
 import { withoutTiming } from './test-names.ts'
 
-/** Why a patch is not graded, or not plainly wrong. */
+/** Why a patch was not graded, or why it failed for another reason than its tests. */
 export type VerdictReason =
   | 'empty-patch'
   | 'patch-too-large'
@@ -19,18 +19,18 @@ export type VerdictReason =
 export interface Verdict {
   kind: VerdictKind
   reason: VerdictReason | null
-  /** Passed and all listed tests; a test without a usable status counts as not passed here. */
+  /** Numbers of passed and of all listed tests; a test without a usable status counts as not passed. */
   failToPass: { passed: number; total: number }
   passToPass: { passed: number; total: number }
-  /** Null where no results were found; the official report leaves the lists out then. */
+  /** Null if there are no results; the official report then omits the lists. */
   tests: TestLists | null
-  /** `rebench-v2` only: whether every listed test passed, regardless of others. */
+  /** `rebench-v2` only: whether every listed test passed, regardless of other tests. */
   subset: boolean | null
-  /** One repetition on the same image may end differently; after it the reason stands. */
+  /** Grading may end differently if it is repeated once on the same image; after that the reason is final. */
   mayRepeat: boolean
 }
 
-/** What the patch brings about itself, in the image in which the gold patch does none of it. */
+/** The patch causes these itself: in the same image the gold patch causes none of them. */
 const OWN_DOING: ReadonlySet<string | null> = new Set<VerdictReason>([
   'patch-rejected',
   'undecodable-log',
@@ -39,15 +39,15 @@ const OWN_DOING: ReadonlySet<string | null> = new Set<VerdictReason>([
 ])
 
 /**
- * The verdict as it counts: what a patch does to its own grading is a failure of the patch, never a reason to play or to grade again.
- * Not for gates, where no verdict means that nothing is proven.
+ * The verdict as rewards and reports count it: a patch that breaks its own grading has failed, and is neither played nor graded
+ * again. Gates do not use it: for them no verdict means no proof.
  */
 export function asItCounts<T extends { kind: VerdictKind; reason: string | null }>(verdict: T): T {
   const { kind, reason } = verdict
   return kind === 'could-not-grade' && OWN_DOING.has(reason) ? { ...verdict, kind: 'unresolved' } : verdict
 }
 
-/** The verdict on one grading run, by the official rules of the task's harness and our own reasons. */
+/** The verdict on one grading run, by the official rules of the task's harness and Longhaul's own reasons. */
 export function judgeRun(
   task: ListedTests & Pick<Task, 'installConfig' | 'gradingProfile' | 'harness'>,
   result: Pick<GradeRunResult, 'kind' | 'log'>,
@@ -68,12 +68,12 @@ export function judgeRun(
   return isEmpty ? { ...verdict, reason: 'no-results', mayRepeat: true } : verdict
 }
 
-/** The verdict where reading the log or the patch takes more time or memory than honest ones take. */
+/** The verdict if reading the log or the patch takes more time or memory than an honest one needs. */
 export function judgeOverrun(task: ListedTests): Verdict {
   return ungraded(task, 'could-not-grade', 'deadline', false)
 }
 
-/** `rebench-v2` has no lists of its own: it compares all passed names with all listed ones. */
+/** `rebench-v2` sorts no lists: it compares all passed names with all listed ones. */
 function judgeNames(task: ListedTests, { statuses, resolved }: GradedLog): Verdict {
   const passed = (names: readonly string[]): number =>
     names.filter((name) => statuses.get(withoutTiming(name)) === 'PASSED').length
@@ -90,7 +90,6 @@ function judgeNames(task: ListedTests, { statuses, resolved }: GradedLog): Verdi
   }
 }
 
-/** Resolved: every test that should begin to pass does, and none that passed is lost. */
 function judgeLists(task: ListedTests, tests: TestLists): Verdict {
   return {
     kind: isResolved(tests) ? 'resolved' : 'unresolved',

@@ -1,18 +1,18 @@
 const OUTCOMES = ['passed', 'failed', 'error', 'skipped', 'xfailed', 'xpassed'] as const
-/** `own-runner`: no test ran, for the repository is the test runner itself. */
+/** `own-runner`: no test ran, because the repository is itself the test runner. */
 const ENDINGS = ['complete', 'early', 'timeout', 'noise', 'own-runner'] as const
 
-/** What `audit.py` writes. Its sender is trusted, and what is in the strings is not. */
+/** What `audit.py` writes. The sender is trusted; the contents of the strings are not. */
 export interface AuditAnswer {
   ended: (typeof ENDINGS)[number]
   detail: string | null
   tests: { id: string; outcome: (typeof OUTCOMES)[number] }[]
   canaries: { module: string; must: 'pass' | 'fail'; outcome: string; ok: boolean }[]
-  /** Trusted code that is not what it was. */
+  /** Trusted code that changed during the run. */
   changed: string[]
 }
 
-/** Null for anything that the script never writes. */
+/** Null for bytes that the script never writes. */
 export function readAuditAnswer(bytes: Uint8Array): AuditAnswer | null {
   const answer = parse(bytes)
   if (!isRecord(answer) || answer['schema'] !== 1) return null

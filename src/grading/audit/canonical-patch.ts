@@ -1,9 +1,9 @@
 import type { AuditReason } from '../../contracts/audit.types.ts'
 
 /**
- * Whether a captured patch is what trusted Git makes of the tree that it leads to. Compared is every line, but for two parts of
- * headers that say nothing about the content: abbreviated hashes, and the name of a function behind `@@`, which the attributes of
- * a repository choose.
+ * Compares a captured patch with the patch that trusted Git makes of the resulting tree. Every line counts, except two parts of
+ * headers that say nothing about the content: abbreviated hashes, and the function name behind `@@`, which a repository's attributes
+ * choose.
  */
 export function compareWithCanonical(captured: Uint8Array, canonical: Uint8Array): AuditReason | null {
   if (Buffer.compare(captured, canonical) === 0) return null
@@ -17,7 +17,7 @@ export function compareWithCanonical(captured: Uint8Array, canonical: Uint8Array
 const BINARY = 'GIT binary patch'
 const HUNK = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/
 
-/** Lines end where Git ends them; only what stands in a header is simplified. */
+/** Splits at LF, as Git does, and simplifies headers only. */
 function essence(patch: Uint8Array): string[] {
   const lines = Buffer.from(patch).toString('latin1').split('\n')
   let [source, target] = [0, 0]

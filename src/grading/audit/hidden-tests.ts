@@ -4,9 +4,9 @@ import { readPatchedFiles } from '../test-patch.ts'
 /** One path that the row's test patch names. */
 export interface HiddenFile {
   path: string
-  /** Not there before the test patch. */
+  /** Absent before the test patch. */
   isNew: boolean
-  /** There after it. */
+  /** Present after the test patch. */
   isLeft: boolean
 }
 
@@ -19,12 +19,12 @@ export function hiddenFiles(testPatch: string): HiddenFile[] {
   const sources = readPatchedFiles(testPatch).flatMap(({ source }) =>
     source.startsWith('a/') ? [source.slice(2)] : [],
   )
-  // The old name of a file that the test patch moves.
+  // The old name of a file that the test patch renames.
   const moved = sources.filter((path) => !named.has(path))
   return [...files, ...moved.map((path) => ({ path, isNew: false, isLeft: false }))]
 }
 
-/** Names that steer an interpreter, Git or a test runner wherever they lie. */
+/** Names that steer an interpreter, Git or a test runner from any folder. */
 const STEERING = [
   'conftest.py',
   'pytest.ini',
@@ -40,9 +40,9 @@ const STEERING = [
   'sitecustomize*',
   'usercustomize*',
 ]
-/** The star in front takes the folders above too; `sitecustomize*` among the names takes a folder of that name. */
+/** The leading star matches parent folders too; `sitecustomize*` above matches a folder of that name. */
 const STEERING_FOLDERS = ['*.dist-info/*', '*.egg-info/*']
-/** What tests are made of, wherever it lies: a helper that checks nothing is no repair. */
+/** Names of tests and their helpers in any folder: a helper that checks nothing is no repair. */
 const TEST_NAMES = ['test_*.py', '*_test.py', '*_tests.py', 'tests.py', 'test.py']
 const TEST_SUPPORT = [
   'testing.py',
@@ -54,13 +54,13 @@ const TEST_SUPPORT = [
   'testcase*.py',
 ]
 const TEST_FOLDERS = ['test', 'tests', 'testing', '*_testing', 'testutil*', 'testhelper*', 'testlib', 'testsupport']
-/** Compiled code, which comes before the source of the same name and which a repair is not made of. */
+/** Compiled code: an interpreter loads it before the source of the same name, and no repair needs it. */
 const COMPILED = ['*.so', '*.pyd', '*.pyc', '*.pyo', '*.dll', '*.dylib']
 
 /**
  * Options of `git apply` that keep the patch's changes to tests out of the tested tree: files that configure a runner, every file
- * that the test patch names, the whole test folder around it, and every file named like a test or a test helper. Files that the
- * reference solution changes stay as the patch left them. The first option that matches a path decides.
+ * that the test patch names, the test folder around it, and every file named like a test or a test helper. Files that the reference
+ * solution changes stay as the patch left them. The first option that matches a path decides.
  */
 export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[]; goldPatch: string }): string[] {
   const paths = hidden.map(({ path }) => path)
@@ -82,7 +82,7 @@ export function treeLimits({ hidden, goldPatch }: { hidden: readonly HiddenFile[
 
 const exclude = (pattern: string): string => `--exclude=${pattern}`
 
-/** Files of the patch that these limits keep out of the tested tree: a repair that needs one of them cannot be confirmed. */
+/** Files of the patch that these limits keep out of the tested tree. The audit cannot confirm a repair that needs one of them. */
 export function findLeftOut(files: readonly PatchFile[], limits: readonly string[]): string[] {
   const rules = limits.map((option) => {
     const at = option.indexOf('=')
@@ -93,13 +93,13 @@ export function findLeftOut(files: readonly PatchFile[], limits: readonly string
     .filter((path) => rules.find(({ parts }) => hasParts(path, parts))?.isExcluded ?? false)
 }
 
-/** A patch has few; each is looked for in the whole tree. */
+/** A patch adds few such modules; the audit searches the whole tree for each. */
 const MAX_ADDITIONS = 20
 
 /**
- * New modules that are named like tests and lie where no tests do. They may be a part of a repair, and are no help for tests where no
- * file of the commit and no hidden test has a word of their name: then only the patch itself can load them. The commit is searched in
- * the container.
+ * New modules that are named like tests but lie outside of test folders. A module may be part of a repair, and cannot help the tests,
+ * if neither the commit nor a hidden test contains its name: then only the patch itself can load it. The container searches the
+ * commit.
  */
 export function findAdditions(
   files: readonly PatchFile[],
@@ -111,12 +111,12 @@ export function findAdditions(
   const isAddition = ({ path, kind, mode }: PatchFile): boolean => {
     const parents = path.split('/')
     const name = parents.pop() ?? ''
-    // Every name that tests have ends so.
+    // Every pattern for test names ends in `.py`.
     const module = name.slice(0, -'.py'.length)
     return (
       kind === 'added' &&
       (mode === '100644' || mode === '100755') &&
-      // Of letters that neither a shell nor Git's patterns read in another way.
+      // Characters that neither a shell nor Git's patterns interpret.
       /^\w[\w./-]{0,500}$/.test(path) &&
       /^\w{3,}$/.test(module) &&
       isNamedLike(name, [...TEST_NAMES, ...TEST_SUPPORT]) &&
@@ -131,7 +131,7 @@ export function findAdditions(
     .slice(0, MAX_ADDITIONS)
 }
 
-/** What lies between the stars of a pattern, without the marks of `literal`. */
+/** The texts between the stars of a pattern, without the backslashes of `literal`. */
 function partsOf(pattern: string): string[] {
   const parts = ['']
   for (const [part] of pattern.matchAll(/\\?[^]/g)) {
@@ -141,7 +141,7 @@ function partsOf(pattern: string): string[] {
   return parts
 }
 
-/** The first and the last part lie at the ends, the others anywhere between them in their order: in one pass over the text. */
+/** Whether the text begins with the first part, ends with the last, and has the others in order between them; one pass. */
 function hasParts(text: string, [first = '', ...others]: readonly string[]): boolean {
   const last = others.pop()
   if (last === undefined) return text === first
@@ -155,21 +155,22 @@ function hasParts(text: string, [first = '', ...others]: readonly string[]): boo
   return text.length - last.length >= from && text.endsWith(last)
 }
 
-/** The uppermost folder of tests above a path; null where it lies in none. */
+/** The topmost test folder above a path; null if the path lies in none. */
 function testFolder(path: string): string | null {
   const folders = path.split('/').slice(0, -1)
   const first = folders.findIndex((name) => /^(?:unit|functional|integration)?_?tests?$|^testing$|^specs?$/i.test(name))
   return first < 0 ? null : folders.slice(0, first + 1).join('/')
 }
 
-/** For Git's patterns, in which `*` matches slashes too. */
+/** Escapes a path for Git's patterns, in which `*` also matches slashes. */
 function literal(path: string): string {
   return path.replaceAll(/[\\*?[\]]/g, String.raw`\$&`)
 }
 
 /**
- * A path of the patch at which the hidden tests cannot be what they are: one that they bring anew, one that differs by case only,
- * and a file where they need a folder or the other way round. A test file that was there before may be changed: it is put back.
+ * A path of the patch that collides with the hidden tests: a file that the tests add, a link or submodule in place of a test file, a
+ * name that differs only in case, or a file where the tests need a folder (or a folder for a file). Other changes to existing test
+ * files do not collide: the audit restores those files.
  */
 export function findCollision(files: readonly PatchFile[], hidden: readonly HiddenFile[]): string | null {
   const collides = ({ path, kind, mode }: PatchFile): boolean =>
@@ -182,12 +183,12 @@ export function findCollision(files: readonly PatchFile[], hidden: readonly Hidd
   return files.find(collides)?.path ?? null
 }
 
-/** As file systems that ignore case compare names. */
+/** Compares names as case-insensitive file systems do. */
 function fold(path: string): string {
   return path.normalize('NFC').toUpperCase().toLowerCase()
 }
 
-/** A file that an interpreter or a test runner loads by itself; what the reference solution has too is the task's own. */
+/** A file that an interpreter or a test runner loads automatically, unless the reference solution has it too. */
 export function findStartupHook(files: readonly PatchFile[], goldPatch: string): string | null {
   const needed = new Set(readPatchFiles(Buffer.from(goldPatch)).map(({ path }) => path))
   return files.find((file) => file.kind !== 'deleted' && !needed.has(file.path) && isStartupHook(file))?.path ?? null

@@ -13,7 +13,7 @@ export interface JudgeAuditInput {
   patch: Uint8Array
   planned: PlannedAudit
   run: AuditRun
-  /** Whether the patch was captured by us: one that came from elsewhere may be written in another way. */
+  /** Whether Longhaul captured the patch: another program may have formatted a foreign patch differently. */
   isCaptured: boolean
 }
 
@@ -22,7 +22,7 @@ interface Finding {
   detail: string | null
 }
 
-/** The second opinion on one grading: void if there is any finding, else the result of the tests. */
+/** The second opinion on a grading: void if there is any finding, else the result of the tests. */
 export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAuditInput): AuditVerdict {
   const found: Finding[] = [...planned.voids, ...readRun({ patch, run, isCaptured })]
   const ownRunner = run.kind === 'tested' ? ownRunnerOf(run) : null
@@ -40,7 +40,7 @@ export function judgeAudit({ task, patch, planned, run, isCaptured }: JudgeAudit
   }
 }
 
-/** It is shown in tables and kept with every verdict. */
+/** Tables show the detail, and every verdict stores it. */
 const MAX_DETAIL = 300
 
 function readRun({ patch, run, isCaptured }: Pick<JudgeAuditInput, 'patch' | 'run' | 'isCaptured'>): Finding[] {
@@ -86,7 +86,7 @@ function judgeTests(task: AuditedTask, runner: AuditRunner, run: AuditRun): Find
   ]
 }
 
-/** A repair may lie in a file that is named like tests: the note says that this file was not tested. */
+/** A repair may lie in a file that is named like tests: the detail then says that the audit did not test this file. */
 function withLeftOut(finding: Finding, patch: Uint8Array, { plan }: PlannedAudit): Finding {
   if (finding.reason !== 'no-honest-pass') return finding
   const { limits = [], additions = [] } = plan.tests ?? {}
@@ -97,7 +97,7 @@ function withLeftOut(finding: Finding, patch: Uint8Array, { plan }: PlannedAudit
   return { ...finding, detail: `${finding.detail} (not tested, for it is named like tests: ${paths})` }
 }
 
-/** What the script says of a repository that is the test runner itself; null for every other. */
+/** What the script says about a repository that is itself the test runner; null for all others. */
 function ownRunnerOf({ result }: AuditRun): string | null {
   const answer = readAuditAnswer(result)
   return answer?.ended === 'own-runner' ? (answer.detail ?? 'the repository is the test runner itself') : null
@@ -134,7 +134,7 @@ function missing(task: AuditedTask, runner: AuditRunner, tests: AuditAnswer['tes
   return [{ reason: 'no-honest-pass', detail: `${first}${more}` }]
 }
 
-/** Version 5 reads whole names, and finds those that older parsers had cut by their beginning. */
+/** Version 5 reads whole names; ids that older parsers cut short match by prefix. */
 function isCutShort({ gradingProfile }: AuditedTask, test: string): boolean {
   return gradingProfile === 'swebench-5' && test.split('[').length > test.split(']').length
 }
@@ -144,14 +144,14 @@ function isHonestPrefix(test: string, passed: ReadonlySet<string>, others: Reado
   return begins(passed) && !begins(others)
 }
 
-/** What the row's own parser calls these tests, cut and simplified as the published lists are. */
+/** The names that the row's own parser gives these tests, cut and simplified like the published lists. */
 function namesOf(
   { gradingProfile, installConfig }: AuditedTask,
   runner: AuditRunner,
   tests: AuditAnswer['tests'],
 ): Set<string> {
   const lines = tests
-    // unittest prints a test on two lines where it has a description, and its result behind the second.
+    // unittest prints a test with a description on two lines, and its result after the second.
     .map(({ id }) => (runner === 'pytest' ? id : id.slice(id.lastIndexOf('\n') + 1)))
     .filter(isPlain)
     .map((id) => (runner === 'pytest' ? `PASSED ${id}` : `${id} ... ok`))
@@ -165,7 +165,7 @@ function namesOf(
   return new Set(names.flatMap((name) => [name, withoutTiming(name)]))
 }
 
-/** Control characters and foreign ends of lines would let one name pose as several. */
+/** Control characters and unusual line ends would let one name pose as several. */
 function isPlain(id: string): boolean {
   return id.length <= MAX_ID && !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(id)
 }

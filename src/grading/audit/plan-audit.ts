@@ -28,13 +28,13 @@ export type AuditedTask = Pick<
 
 export interface PlannedAudit {
   plan: AuditPlan
-  /** What the patch alone shows: its tests are not run a second time. */
+  /** Findings from the patch alone; with any of them the tests are not run again. */
   voids: { reason: AuditReason; detail: string }[]
-  /** Whether the row's tests have a second run at all. */
+  /** Whether the audit can run the row's tests at all. */
   isSupported: boolean
 }
 
-/** What a grading container audits of one patch.
+/** Plans the audit of one patch in a grading container.
  *  @throws LonghaulError `Task.Invalid` for a test patch that cannot be read */
 export function planAudit({
   task,
@@ -57,7 +57,7 @@ export function planAudit({
   return { plan: { tests: voids.length === 0 ? tests : null }, voids, isSupported: tests !== null }
 }
 
-/** More tests than a copy of a module takes. */
+/** Above the number of tests that one module's canaries use. */
 const MAX_FOCUS = 200
 
 function auditedTests(
@@ -73,7 +73,7 @@ function auditedTests(
   const { runner, interpreter, arguments: words, roots } = command
   const patched = readPatchedFiles(task.testPatch)
   const directives = testDirectives(task.repo, patched)
-  // Django's runner takes labels, every other runner takes files: without its repository the paths stay as they are.
+  // Without its repository the paths stay paths: Django's runner takes labels, every other runner takes files.
   const files = testDirectives('', patched).filter((path) => path.endsWith('.py'))
   return {
     runner,
@@ -90,7 +90,7 @@ function auditedTests(
   }
 }
 
-/** Files with listed tests: those that the test patch leaves behind in its order, then the others that the lists name. */
+/** Files with listed tests: first those that the test patch leaves behind, in its order, then all others that the lists name. */
 function pytestModules({ failToPass, passToPass }: AuditedTask, patched: readonly string[]): string[] {
   const listed = new Set(
     [...failToPass, ...passToPass].flatMap((id) => {
@@ -106,7 +106,7 @@ function pytestModules({ failToPass, passToPass }: AuditedTask, patched: readonl
 }
 
 function labelsOf(runner: 'unittest' | 'django', names: readonly string[], directives: readonly string[]): string[] {
-  // A row with a script of its own names them there; for the others the test patch does.
+  // A row with its own script names the labels there; otherwise the test patch names them.
   if (runner === 'django') return names.length > 0 ? [...names] : [...directives]
   return names.filter((name) => !name.endsWith('.py'))
 }

@@ -3,7 +3,7 @@ import type { Task } from '../../contracts/tasks.types.ts'
 import { END_MARKER, START_MARKER } from '../log-slice.ts'
 import { commandsOf } from '../profiles/swebench-4.1.ts'
 
-/** What of a row's test command matters when a runner of ours takes its place. */
+/** The parts of a row's test command that matter when the audit's own runner replaces it. */
 export interface TestCommand {
   runner: AuditRunner
   interpreter: string
@@ -15,7 +15,7 @@ export interface TestCommand {
 
 type CommandTask = Pick<Task, 'repo' | 'gradingProfile' | 'installConfig' | 'harness'>
 
-/** The command that runs a row's tests; null where we have no runner for it, or where it has several that differ. */
+/** The command that runs a row's tests; null if the audit has no runner for it or the row has several that differ. */
 export function testCommandOf(task: CommandTask): TestCommand | null {
   const found = commandLines(task).flatMap(splitCommands).flatMap(readCommand)
   const [first] = found
@@ -32,7 +32,7 @@ function commandLines({ repo, gradingProfile, installConfig, harness }: CommandT
   return start < 0 ? [] : lines.slice(start + 1, end < 0 ? undefined : end)
 }
 
-/** Words of each simple command of a line, as a shell splits plain ones; what needs more of a shell is left as it stands. */
+/** Words of each simple command of a line, split as a shell splits plain words; all other syntax stays as it is. */
 function splitCommands(line: string): string[][] {
   const commands: string[][] = [[]]
   const word = /\s*(?:(&&|\|\||[;|&])|((?:[<>]&[\d-]|[^\s'"\\;|&]|\\.|'[^']*'|"(?:[^"\\]|\\.)*")+))/gy
@@ -53,7 +53,7 @@ function unquote(word: string): string {
 
 const PYTHON = /^(?:\S*\/)?python[\d.]*$/
 const PYTEST = /^(?:\S*\/)?(?:pytest|py\.test)$/
-/** Programs that start another one in the environment of the project. */
+/** Programs that start another program in the project's environment. */
 const STARTERS: readonly { words: readonly string[]; takes?: RegExp }[] = [
   { words: ['poetry', 'run'] },
   { words: ['uv', 'run'], takes: /^-/ },
@@ -86,17 +86,17 @@ function readCommand(words: readonly string[]): TestCommand[] {
 
 function recognise([program = '', ...words]: readonly string[]): Omit<TestCommand, 'roots'> | null {
   if (PYTEST.test(program)) return pytest(program, words)
-  // Its `tox.ini` was written for pytest when the image was made.
+  // The image's build wrote its `tox.ini` for pytest.
   if (program === 'tox') return words.includes('--current-env') ? pytest('python', []) : null
   if (program === 'coverage' && words[0] === 'run') return afterModule('python', words.slice(1))
   if (/(?:^|\/)runtests\.py$/.test(program)) return django('python', words)
   return PYTHON.test(program) ? afterModule(program, words) : null
 }
 
-/** Options of `python` and of `coverage run` with a value of their own that follows them. */
+/** Options of `python` and `coverage run` whose value is the next word. */
 const VALUES_BEFORE_MODULE = new Set(['-W', '-X', '--source', '--omit', '--include', '--rcfile'])
 
-/** Behind `python`: its own options, then a module or a script. */
+/** Words after `python`: its own options, then a module or a script. */
 function afterModule(interpreter: string, words: readonly string[]): Omit<TestCommand, 'roots'> | null {
   for (const [index, word] of words.entries()) {
     if (word === '-m') {
@@ -115,7 +115,7 @@ function afterModule(interpreter: string, words: readonly string[]): Omit<TestCo
     }
     if (/(?:^|\/)runtests\.py$/.test(word)) return django(interpreter, words.slice(index + 1))
     if (!word.startsWith('-')) {
-      // A value of an option before it.
+      // The value of the preceding option.
       if (VALUES_BEFORE_MODULE.has(words[index - 1] ?? '')) continue
       return null
     }
@@ -123,7 +123,7 @@ function afterModule(interpreter: string, words: readonly string[]): Omit<TestCo
   return null
 }
 
-/** Options with a value of their own that follows them. */
+/** Options whose value is the next word. */
 const PYTEST_VALUES = new Set(
   '-W -p -o -c -k -m -n -r --tb --rootdir --confcutdir --ignore --ignore-glob --deselect --maxfail --durations --cov --timeout --import-mode --override-ini --asyncio-mode --junitxml --color'.split(
     ' ',
@@ -146,7 +146,7 @@ function pytest(interpreter: string, words: readonly string[]): Omit<TestCommand
   return { runner: 'pytest', interpreter, arguments: kept, names }
 }
 
-/** Options that neither choose nor judge a test, and load nothing. */
+/** Options that neither select nor judge tests and load no code. */
 function harmless(name: string, value: string | undefined): string[] {
   switch (name) {
     case '-W':

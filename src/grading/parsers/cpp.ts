@@ -1,4 +1,4 @@
-/** C, C++ and programs written in them, as SWE-rebench-V2 reads their tests. */
+/** C, C++ and programs written in them, as SWE-rebench-V2 parses their logs. */
 import { field, fieldName, rulesParser, wordParser } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import { pythonSplitLines, pythonStrip } from './python-text.ts'
@@ -8,7 +8,7 @@ const REDIS_STATUSES: Record<string, string> = { ok: 'PASSED', err: 'FAILED', sk
 const REDIS = pythonPattern(String.raw`^\[(ok|err|skip|ignore)\]:\s(.+?)(?:\s\(\d+\s*m?s\))?$`)
 const REDIS_PLACE = pythonPattern(String.raw`(?<!\s)\s+in\s+\S+$`)
 
-/** `[err]: name in tests/unit/x.tcl`: of a failure the file is no part of the name. */
+/** `[err]: name in tests/unit/x.tcl`: in a failure, the file is not part of the name. */
 export const parseRedis: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of log.split('\n')) {
@@ -36,7 +36,7 @@ export const parseMicropython = wordParser({
 const GOOGLE_STATUS = pythonPattern(String.raw`\[\s*(OK|FAILED)\s*\]\s`, { flags: 'g' })
 const GOOGLE_TIME = pythonPattern(String.raw`\s\(`, { flags: 'g' })
 
-/** `[       OK ] Suite.Test (0 ms)`: the last status before the last bracket that closes behind it. */
+/** `[       OK ] Suite.Test (0 ms)`: the last status before the last opening bracket. */
 export const parseGoogleTest: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of log.split('\n')) {
@@ -60,7 +60,8 @@ const CPP_STATUSES = ['PASSED', 'FAILED', 'SKIPPED', 'ERROR'].map((status) => ({
 const FAILURES = `${'='.repeat(35)} FAILURES ${'='.repeat(35)}`
 const [HEAD, TAIL] = [`${'_'.repeat(27)} `, ` ${'_'.repeat(27)}`]
 
-/** Progress lines of pytest, named by what follows the last `::`; behind the heading of the failures only their headings count. */
+/** Progress lines of pytest, named by the part after the last `::`. After the heading of the failures only the headings of failed
+ *  tests count. */
 export const parseCpp: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let isInFailures = false
@@ -97,14 +98,15 @@ const BOTAN = anyCase(String.raw`(?<!\s)\s+ran\s+(\d+)\s+tests\s+in\s+[\d.]+\s+(
 const BOTAN_FAILED = anyCase(String.raw`\bfailed\b`)
 const COUNTER = pythonPattern(String.raw`^\[[0-9]+/[0-9]+\]\s*`)
 const DOTS = pythonPattern(String.raw`\.\.\.\s*(\w+)$`)
-/** In the order in which they are looked for. */
+/** In order of precedence. */
 const SIGNS = [
   ['SKIPPED', anyCase(String.raw`\bSKIPPED\b`)],
   ['FAILED', anyCase(String.raw`\bFAILED\b|\bFAIL\b|\bFailure\b`)],
   ['PASSED', anyCase(String.raw`\bOK\b|\bPASSED\b`)],
 ] as const
 
-/** `[1/9] name... OK`, `name ran 9 tests in 1.2 msec all ok`, and any line with a word for a status: that one is its own name. */
+/** `[1/9] name... OK`, `name ran 9 tests in 1.2 msec all ok`, and any other line that contains a status word; there the whole line is
+ *  the name. */
 export const parseCppV3: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {
@@ -136,7 +138,7 @@ const readCtest = field({
 })
 const CTEST_STATUSES: Record<string, string> = { PASSED: 'PASSED', FAILED: 'FAILED', TIMEOUT: 'FAILED' }
 
-/** `1/9 Test #1: name .... Passed` of CTest. */
+/** CTest: `1/9 Test #1: name .... Passed`. */
 export const parseCppV4: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const line of pythonSplitLines(log)) {

@@ -1,4 +1,4 @@
-/** Test runners of Dart as SWE-rebench-V2 reads them. */
+/** Test runners of Dart, as SWE-rebench-V2 parses their logs. */
 import { pythonPattern } from './python-pattern.ts'
 import { PythonError, pythonInteger, pythonSplitLines, pythonStrip } from './python-text.ts'
 import { setDefault, type LogParser, type StatusMap } from './status-map.ts'
@@ -7,7 +7,7 @@ type Event = Readonly<Record<string, unknown>>
 
 const RESULTS: Record<string, string> = { success: 'PASSED', failure: 'FAILED', error: 'ERROR' }
 
-/** The JSON protocol: a test's start gives the name of its number, its end the result. */
+/** The JSON protocol: the start event maps a test's id to its name, the done event has its result. */
 export const parseDart: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const names = new Map<string, string>()
@@ -35,32 +35,32 @@ function readDone(event: Event, names: ReadonlyMap<string, string>, statuses: St
   if (name !== undefined && status !== undefined) statuses.set(name, status)
 }
 
-/** Objects of one line, which may hold a list of them. */
+/** The objects of one line, which may be an object or a list. */
 function eventsIn(line: string): Event[] {
   refuseLongInteger(line)
-  // An attempt at a line that never ends costs far more than a look at its end.
+  // Parsing a very long line that is no JSON costs far more than checking its last character.
   const mayBeJson = (line.startsWith('{') && line.endsWith('}')) || (line.startsWith('[') && line.endsWith(']'))
   const value = mayBeJson ? parseJson(line) : null
   return (Array.isArray(value) ? value : [value]).filter(isObject)
 }
 
 const JSON_PART = /"[^"\\]*(?:\\.[^"\\]*)*"?|[[\]{}]|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?/g
-/** A fraction or an exponent makes a number without this limit. */
+/** Only integers have this limit; a fraction or an exponent makes a float. */
 const LONG_INTEGER = /^-?[0-9]{4301,}$/
 
 /**
- * Python converts an integer when it comes to it: one that is too long is an error of its own, which the harness does not catch,
- * also where the line is no JSON further on or the key comes again.
+ * Python converts an integer as soon as it reads it. One that is too long raises an error that the harness does not catch, even if
+ * the rest of the line is not JSON or the key is repeated.
  */
 function refuseLongInteger(line: string): void {
-  // From the beginning of a run only: from each of its digits the run would be read again.
+  // Matches at the start of a run only; from every digit the scan would take quadratic time.
   if (!/(?<![0-9])[0-9]{4301}/.test(line)) return
   const open: string[] = []
   for (const { 0: part, index } of line.matchAll(JSON_PART)) {
     if (part === '{' || part === '[') open.push(part === '{' ? '}' : ']')
     else if (part === '}' || part === ']') open.pop()
     else if (LONG_INTEGER.test(part)) {
-      // Of the line so far, nothing is wrong if it is JSON once its brackets are closed.
+      // The line up to here is valid JSON if it parses once its brackets are closed.
       const sofar = line.slice(0, index + part.length) + open.toReversed().join('')
       if (isJson(sofar)) wholeNumber(part)
       return
@@ -78,10 +78,11 @@ function isJson(line: string): boolean {
 }
 
 const LONG_NUMBER = /\d{16}/
-/** Words that Python's JSON has beside the standard's, outside of texts, and the exponents that could be taken for their stand-ins. */
+/** Words that Python's JSON accepts beyond the standard, outside of strings, and exponents that could be confused with their
+ *  replacements. */
 const EXTRA_WORD = /"[^"\\]*(?:\\.[^"\\]*)*(?:"|\\?$)|-?Infinity|NaN|(?<=[0-9])E/g
 const NOT_A_NUMBER = '1E999'
-/** Blanks keep a stand-in apart from the digits and signs beside it. */
+/** Spaces keep a replacement apart from adjacent digits and signs. */
 const EXTRA_NUMBERS: Record<string, string> = {
   NaN: ` ${NOT_A_NUMBER} `,
   Infinity: ' 1e999 ',
@@ -102,7 +103,7 @@ function parseJson(line: string): unknown {
   }
 }
 
-/** Numbers beyond what JavaScript can hold exactly stay different. */
+/** Keeps numbers distinct that a JavaScript number would round to the same value. */
 function withPythonNumbers(_: string, value: unknown, { source = '' }: { source?: string } = {}): unknown {
   if (source === NOT_A_NUMBER) return Number.NaN
   return /^-?\d+$/.test(source) ? wholeNumber(source) : value
@@ -121,13 +122,13 @@ function isNone(value: unknown): value is null | undefined {
   return value === null || value === undefined
 }
 
-/** What Python takes for true: neither empty, nor zero, nor nothing. */
+/** Python's truth value: false for empty objects, zero and null. */
 function isTrue(value: unknown): boolean {
   if (typeof value === 'object' && value !== null) return Object.keys(value).length > 0
   return Number.isNaN(value) || Boolean(value)
 }
 
-/** Keys are equal where Python's are: numbers by value, `true` as 1. */
+/** Keys are equal if Python's are: numbers by value, `true` as 1. */
 function keyOf(id: unknown): string {
   if (typeof id === 'string') return `text ${id}`
   if (typeof id === 'object') throw new PythonError('TypeError', 'the number of a test is a list or an object')
@@ -137,7 +138,7 @@ function keyOf(id: unknown): string {
 
 const PACKAGE_LINE = pythonPattern(String.raw`^\[\w+\]:\s+\d{2}:\d{2}\s+\+(\d+):\s+(/[^:]+\.dart):\s+(.+)$`)
 
-/** `[package]: 00:01 +3: /path/x_test.dart: name`: a test that is printed twice began and ended. */
+/** `[package]: 00:01 +3: /path/x_test.dart: name`: a test that is printed twice started and ended. */
 export const parseDartV2: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {

@@ -1,15 +1,15 @@
 import { ANY, LINE_END, LINE_START, pythonItem, pythonSplit, pythonStrip, SPACE } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
 
-/** A test that prints over two lines is known by this sentence alone. */
+/** This test prints over two lines; only this sentence identifies it. */
 const VERSION_TEST = '--version is equivalent to version'
-/** This migration's own output stands before a test's name. */
+/** This migration prints its output before the test's name. */
 const MIGRATION = 'Applying sites.0002_alter_domain_unique...test_no_migrations'
 const PASSED_ENDINGS = [' ... ok', ' ... OK', ' ...  OK'] as const
 
 /**
- * Output of django's own runner. Lenient as upstream is: any line that starts with "ok" credits the test named last, also
- * after it failed; expected failures and unexpected successes are not recorded.
+ * Output of Django's own runner. As lenient as upstream: any line that starts with "ok" marks the last named test as passed, even
+ * after a failure; expected failures and unexpected successes are not recorded.
  */
 export const parseDjango: LogParser = (log) => {
   const statuses: StatusMap = new Map()
@@ -36,7 +36,7 @@ function readLine(raw: string, statuses: StatusMap): void {
   if (line.startsWith('ERROR:')) statuses.set(pythonItem(pythonSplit(line), 1), 'ERROR')
 }
 
-/** The line as the later rules see it: without the migration's output, where a passed test follows it. */
+/** The line without the migration's output, if a passed test follows it; the later rules read this form. */
 function shown(line: string): string {
   const isPassed = PASSED_ENDINGS.some((ending) => line.endsWith(ending))
   return isPassed && line.startsWith(MIGRATION) ? pythonStrip(line.slice(line.indexOf('...') + 3)) : line
@@ -53,7 +53,7 @@ const SYSTEM_CHECK = new RegExp(`${NAME_AND_DOTS}${SILENCED}\\nok${LINE_END}`, '
 const INSTALLED = new RegExp(`${NAME_AND_DOTS}Testing against Django installed in `, 'gu')
 const INSTALLED_END = new RegExp(` silenced\\)\\.\\nok${LINE_END}`, 'gu')
 
-/** Tests whose "ok" stands on a line of its own, behind one of three messages that broke into their line. */
+/** Tests whose "ok" is on a separate line, because one of three messages interrupted theirs. */
 function interruptedTests(log: string): string[] {
   const names = testsBeforeInstalled(log)
   for (const pattern of [SERVER_ERROR, SYSTEM_CHECK]) {
@@ -62,7 +62,7 @@ function interruptedTests(log: string): string[] {
   return names
 }
 
-/** The message runs over many lines; its end is looked for once, so that a log full of beginnings costs no squared time. */
+/** The message spans many lines. Its end is searched once, so that a log full of beginnings does not take quadratic time. */
 function testsBeforeInstalled(log: string): string[] {
   const names: string[] = []
   let from = 0

@@ -1,4 +1,4 @@
-/** Test runners of Haskell as SWE-rebench-V2 reads them. */
+/** Test runners of Haskell, as SWE-rebench-V2 parses their logs. */
 import { createNameJoiner, fieldName, group } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import { pythonSplitLines, pythonStrip, pythonStripEnd, spacesStart } from './python-text.ts'
@@ -18,7 +18,7 @@ const TASTY_STATUSES: Record<string, string> = {
   PENDING: 'SKIPPED',
 }
 
-/** `name: OK (0.1s)`: up to the first colon that a status follows. Behind nothing but blanks, one of them is the name. */
+/** `name: OK (0.1s)`: the name ends at the first colon that a status follows; it is empty if only whitespace precedes the colon. */
 function readTasty(line: string): { name: string; status: string } | null {
   const start = LEAD.exec(line)?.[0].length ?? 0
   for (const from of [start + 1, start]) {
@@ -94,7 +94,8 @@ const UNCHANGED = "Golden and Actual output didn't change"
 const FAILED = pythonPattern(String.raw`(?<!\s)\s+FAILED\s*\[\d+\]$`)
 const PENDING = pythonPattern(String.raw`(?<!\s)\s+(?:PENDING|SKIPPED)\b`, { ignoresCase: true })
 
-/** Hspec's tree, two blanks a level: each line that none deeper follows is a test. Then the failures that are listed behind it. */
+/** Hspec's tree, indented by two spaces a level: every line without deeper lines below it is a test. The failures listed after the
+ *  tree are applied last. */
 export const parseHaskellV2: LogParser = (log) => {
   const lines = pythonSplitLines(log)
   const failures = lines.findIndex((line) => pythonStrip(line) === 'Failures:')
@@ -148,7 +149,7 @@ function readNode(line: string): { name: string; status: string } {
   return pending === null ? { name: line, status: 'PASSED' } : { name: line.slice(0, pending.index), status: 'SKIPPED' }
 }
 
-/** Of the one blank that counts here. */
+/** Counts leading spaces only; no other whitespace indents here. */
 function leadingBlanks(line: string): number {
   return line.length - line.replace(/^ +/, '').length
 }

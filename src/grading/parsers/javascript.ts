@@ -1,4 +1,4 @@
-/** Test runners of JavaScript as SWE-rebench-V2 reads them. */
+/** Test runners of JavaScript, as SWE-rebench-V2 parses their logs. */
 import { DIGIT, pythonSplitLines, pythonStrip, pythonStripEnd, PythonError, SPACE } from './python-text.ts'
 import { withoutBareDuration } from './durations.ts'
 import { createNameJoiner, group, lastBracket, rulesParser, wordParser } from './line-reader.ts'
@@ -6,7 +6,7 @@ import { pythonPattern } from './python-pattern.ts'
 import { type LogParser, setDefault, type StatusMap } from './status-map.ts'
 import { withoutEscapes } from './terminal-text.ts'
 
-/** `--verbose`; a duration in brackets is no part of the name. */
+/** `--verbose`; a duration in brackets is not part of the name. */
 export const parseJest = wordParser({
   pattern: pythonPattern(String.raw`^([✓✕○])\s(.+?)(?:\s\(\d+\s*m?s\))?$`),
   word: 1,
@@ -14,7 +14,7 @@ export const parseJest = wordParser({
   statuses: { '✓': 'PASSED', '✕': 'FAILED', '○': 'SKIPPED' },
 })
 
-/** `--reporter=verbose`; a number at the end of a name is taken for a duration. */
+/** `--reporter=verbose`; a number at the end of a name is read as a duration. */
 export const parseVitest = wordParser({
   pattern: pythonPattern(String.raw`^([✓×↓])\s(.+?)(?:\s(?:\d+\s*m?s?|\[skipped\]))?$`),
   word: 1,
@@ -41,7 +41,7 @@ const CALYPSO_TIME = pythonPattern(String.raw`\(\d+ms\)`)
 const CALYPSO_TIME_AT_THE_END = pythonPattern(String.raw`^\(\d+ms\)$`)
 const CALYPSO_START = pythonPattern(String.raw`^\s+[✓✕]\s`)
 
-/** Jest's tree behind each traced call of it, up to its summary. A result that is not indented raises, as upstream has it. */
+/** Jest's tree after each traced `jest` command, up to its summary. As upstream has it, a result without indentation raises. */
 export const parseCalypso: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const join = createNameJoiner(log, ' - ')
@@ -73,7 +73,7 @@ function calypsoTest(line: string): string {
   return line.slice(start, open)
 }
 
-/** White space at the line's beginning. */
+/** The width of the leading whitespace. */
 function indentOf(line: string): number {
   return INDENT.exec(line)?.[0].length ?? 0
 }
@@ -84,7 +84,7 @@ const BLANK = String.raw`[\t\v\f\u001C-\u0020\u0085\u00A0\u1680\u2000-\u200A\u20
 const BROWSER = new RegExp(`Chrome${SPACE}[${DIGIT}.]+${BLANK}\\(`, 'gu')
 const BROWSER_END = new RegExp(`\\)${BLANK}`, 'gu')
 
-/** `Chrome 1.2 (Linux) name FAILED`: failures only; the name is what stands between the first `) ` and the word. */
+/** `Chrome 1.2 (Linux) name FAILED`: failures only; the name lies between the first `) ` and the word. */
 export const parseChartJs: LogParser = (log) => {
   const text = withoutEscapes(log)
   const statuses: StatusMap = new Map()
@@ -135,7 +135,7 @@ export const parseReactPdf: LogParser = (log) => {
 
 const KARMA = pythonPattern(String.raw`^(\s*)([✔✖])?\s(.*)$`)
 
-/** The tree that Karma prints between the start of its browser and its summary. */
+/** The tree that Karma prints between the start of the browser and the summary. */
 export const parseKarma: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const join = createNameJoiner(log, ' > ')
@@ -165,7 +165,7 @@ const MAX_FAILURE_CHARACTERS = 1000
 
 /**
  * `1) suite`, `test:` over several lines, each indented deeper, up to the first colon within a thousand characters: failures only.
- * Blocks of JSON and XML that the tests print are taken out first.
+ * Blocks of JSON and XML that the tests print are removed first.
  */
 export const parseP5js: LogParser = (log) => {
   const text = withoutXmlBlocks(withoutJsonBlocks(withoutEscapes(log)))
@@ -211,13 +211,13 @@ const TAG = pythonPattern(String.raw`<(/?)(\w+)>`, { flags: 'g' })
 const TAG_BEGINS = pythonPattern(String.raw`</?(\w*)$`)
 const TAG_ENDS = pythonPattern(String.raw`/?\w*>`, { flags: 'y' })
 const WHOLE_TAG = pythonPattern(String.raw`^</?\w+>$`)
-/** A tag's halves may come together when what stood between them is gone; each time the text is read from its beginning again. */
+/** Removing a block may join the halves of a new tag; the text is then read again from its start, at most this often. */
 const MAX_JOINED_TAGS = 50
 
 /**
- * Upstream takes `<a>…</a>` out, from the first tag that is closed at all up to its next end, puts the tags of that name which it held
- * back, and begins again until there is none. That is: take out up to where as many were closed as opened, or, where the text
- * ends before, up to the last end of that name, and keep what was left open.
+ * Upstream removes `<a>…</a>`, from the first tag that is closed at all to its next end tag, puts back the tags of that name inside
+ * it, and repeats until none is left. The result is the same as removing up to the point where opened and closed tags balance or, if
+ * the text ends first, up to the last end tag of that name, and keeping the tags left open.
  */
 function withoutXmlBlocks(text: string): string {
   let [rest, joins] = [text, 0]
@@ -231,7 +231,7 @@ function withoutXmlBlocks(text: string): string {
   }
 }
 
-/** Up to the first place where a new tag comes together. */
+/** Stops at the first place where a new tag is joined. */
 function withoutFirstXmlBlocks(text: string): { kept: string; isJoined: boolean } {
   const tags = [...text.matchAll(TAG)].map(({ index, 0: { length }, 1: slash, 2: name = '' }) => ({
     start: index,
@@ -268,7 +268,7 @@ function withoutFirstXmlBlocks(text: string): { kept: string; isJoined: boolean 
   return { kept: `${parts.join('')}${text.slice(from)}`, isJoined: false }
 }
 
-/** The beginning of a tag at the end of a text, with one letter for all that it has: a long one is read once. */
+/** The unfinished tag at the end of a text, with its letters reduced to one, so that a long name is read once. */
 function halfOfTag(text: string): string {
   const [half = '', letters = ''] = TAG_BEGINS.exec(text) ?? []
   return letters === '' ? half : `${half.slice(0, -letters.length)}x`
@@ -286,7 +286,7 @@ const SKIPPED = { read: readTiming(group(String.raw`^-\s+(.*)$`)), status: 'SKIP
 
 const readNumbered = group(String.raw`^\d+\)\s+(.*)$`)
 
-/** Mocha's report with its failures as `1) name:` or `[W] 1) name`. */
+/** Mocha's report with failures as `1) name:` or `[W] 1) name`. */
 export const parseJs = withoutNameless(
   rulesParser([
     SKIPPED,
@@ -296,12 +296,12 @@ export const parseJs = withoutNameless(
   ]),
 )
 
-/** Mocha's report with its failures as `1) name`. */
+/** Mocha's report with failures as `1) name`. */
 export const parseJs2 = withoutNameless(
   rulesParser([SKIPPED, { read: readTiming(readNumbered), status: 'FAILED' }, PASSED]),
 )
 
-/** A line that has nothing but a time is read, and gives no result. */
+/** A line with only a duration is matched, but gives no result. */
 function withoutNameless(parse: LogParser): LogParser {
   return (log) => {
     const statuses = parse(log)
@@ -313,7 +313,7 @@ function withoutNameless(parse: LogParser): LogParser {
 const TAP_NESTED = pythonPattern(String.raw`^(not ok|ok)\s+\d+\s+-\s+(.*)$`)
 const COMMENT = pythonPattern(String.raw`(?<!\s)\s+#`)
 
-/** TAP with blocks: `ok 1 - suite {`, the tests of it, `}`. A result counts once it failed. */
+/** TAP with blocks: `ok 1 - suite {`, its tests, `}`. A later pass does not replace an earlier result. */
 export const parseJs3: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const join = createNameJoiner(log, ' :: ')
@@ -348,7 +348,7 @@ const MARKS: Record<string, string> = Object.fromEntries([
 ])
 const SKIP_MARKERS = ['(skipped)', '[skip]', '[skipped]', '[pending]', '[todo]'] as const
 
-/** A mark before each name, or a word in brackets that says that the test was skipped. */
+/** A mark before each name, or a bracketed word that says that the test was skipped. */
 export const parseJs4: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {

@@ -2,14 +2,14 @@ import { pythonStrip, WORD } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
 
 const OPENING = new RegExp(`<testcase(?!${WORD})`, 'gu')
-/** From the first letter of a word: from each of them the word would be read again. */
+/** Matches at the first letter of a word only; from every letter the word would be read again. */
 const ATTRIBUTE = new RegExp(`(?<!${WORD})(${WORD}+)="([^"]*)"`, 'gu')
 const CLOSING = '</testcase>'
 
 /** How far upstream looks behind an element that is never closed, in code points. */
 const OPEN_WINDOW = 4096
 
-/** JUnit reports between other output, read by patterns, because such logs are no whole XML documents. */
+/** JUnit reports between other output. Patterns read them, because such logs are no complete XML documents. */
 export const parseJunitText: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const isOpenWith = createOpenWindow(log)
@@ -46,7 +46,7 @@ function contentStatus(holds: (element: string) => boolean): string {
   return holds('<skipped') ? 'SKIPPED' : 'PASSED'
 }
 
-/** Whether an element stands within the window behind a place. Places only move on, so each part of the log is looked at once. */
+/** Whether an element occurs within the window after a position. Positions only increase, so each part of the log is scanned once. */
 function createOpenWindow(log: string): (element: string, start: number) => boolean {
   let [begin, end, length] = [0, 0, 0]
   const next = new Map<string, number>()
@@ -66,7 +66,7 @@ function createOpenWindow(log: string): (element: string, start: number) => bool
   }
 }
 
-/** How many code units the character there takes. */
+/** UTF-16 code units of the character at this position. */
 function unitsAt(text: string, at: number): number {
   return (text.codePointAt(at) ?? 0) > 0xffff ? 2 : 1
 }

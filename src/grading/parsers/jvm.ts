@@ -1,4 +1,4 @@
-/** Build tools of Java, Kotlin, Scala and Clojure as SWE-rebench-V2 reads them; Maven itself stands in `maven.ts`. */
+/** Build tools of Java, Kotlin, Scala and Clojure, as SWE-rebench-V2 parses their logs; Maven's parsers are in `maven.ts`. */
 import { closesLine, createNameJoiner, field, wordParser } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import { DIGIT, pythonInteger, pythonSplit, pythonSplitLines, pythonStrip, spacesStart } from './python-text.ts'
@@ -17,7 +17,7 @@ const CLASS_COUNTS = pythonPattern(
   String.raw`^Tests run:\s+(\d+),\s+Failures:\s+(\d+),\s+Errors:\s+(\d+),\s+Skipped:\s+(\d+)`,
 )
 
-/** A class, then its counts. */
+/** The name of a class, then its counts. */
 export const parseKotlinJunit: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let current: string | null = null
@@ -43,7 +43,7 @@ const MODULE_STATUSES: Record<string, string> = { SUCCESS: 'PASSED', FAILURE: 'F
 const COUNT = `\\s*(${DIGIT}+)`
 const COUNTS = pythonPattern(`Tests run:${COUNT},\\s*Failures:${COUNT},\\s*Errors:${COUNT},\\s*Skipped:${COUNT}`)
 
-/** Maven's summary of its modules; the first counts of tests stand for all of them, as `__suite__`. */
+/** Maven's summary of its modules; the first test counts become the result of `__suite__`. */
 export const parseJavaMavenV2: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {
@@ -64,7 +64,7 @@ export const parseJavaMavenV2: LogParser = (log) => {
 
 const LEIN = pythonPattern(String.raw`^lein test (.+)$`)
 
-/** Leiningen: namespaces pass until a failure or an error says otherwise. */
+/** Leiningen: a namespace passes unless a failure or an error follows. */
 export const parseLein: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let current: string | null = null
@@ -122,7 +122,7 @@ const SCALA_V2_RULES = [
   },
 ] as const
 
-/** munit and weaver: `+ name 0.01s` and `x name 2ms`, also where the colours were printed as text. */
+/** munit and weaver: `+ name 0.01s` and `x name 2ms`, even if the colour codes were printed as text. */
 export const parseScalaV2: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {
@@ -142,7 +142,7 @@ const SCALA_V3_TEST = pythonPattern(String.raw`^\[info\]\s+-\s+(.*)$`)
 const SCALA_V3_STATUS = pythonPattern(String.raw`(?<!\s)\s+\*{3}\s+([A-Z]+)\s+\*{3}$`)
 const SCALA_V3_TIME = pythonPattern(String.raw`^\(\d+\s+\w+\)$`)
 const SCALA_V3_SUITE = pythonPattern(String.raw`^\[info\]\s+(\S.*)$`)
-/** Words that this does not list stand for themselves. */
+/** Any other word is kept as the status. */
 const SCALA_V3_STATUSES: Record<string, string> = {
   ABORTED: 'ERROR',
   IGNORED: 'SKIPPED',
@@ -163,7 +163,7 @@ const NO_SUITES = [
   'set current',
 ] as const
 
-/** ScalaTest with the suites: any other `[info]` line is taken for the name of one. */
+/** ScalaTest with suites: any other `[info]` line is read as a suite's name. */
 export const parseScalaV3: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const join = createNameJoiner(log, ': ')
@@ -172,7 +172,7 @@ export const parseScalaV3: LogParser = (log) => {
     const line = pythonStrip(raw)
     if (!line.startsWith('[info] -')) {
       const written = SCALA_V3_SUITE.exec(line)?.[1]
-      // A dash begins a suite behind two blanks, never behind one.
+      // A name that begins with a dash is a suite only after two spaces.
       const isSuite = written?.startsWith('-') === true ? line.length > '[info] '.length + written.length : true
       if (written !== undefined && isSuite && !NO_SUITES.some((words) => written.includes(words))) suite = written
       continue

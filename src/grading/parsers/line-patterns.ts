@@ -6,8 +6,8 @@ import type { LogParser, StatusMap } from './status-map.ts'
 
 const GO_STATUSES: Record<string, string> = { PASS: 'PASSED', FAIL: 'FAILED', SKIP: 'SKIPPED' }
 
-/** `--- PASS: TestName (0.00s)`: what the last bracket holds is no part of the name. Found by hand, for the pattern takes squared
- *  time on a line of brackets. */
+/** `--- PASS: TestName (0.00s)`: the last bracket is not part of the name. A search replaces the pattern, which takes quadratic time
+ *  on a line of brackets. */
 export const parseGoTest: LogParser = (log) =>
   readLines(log, (line) => {
     const status = GO_STATUSES[/^--- (PASS|FAIL|SKIP): /.exec(line)?.[1] ?? '']
@@ -29,7 +29,7 @@ const FIRST_TWO = /^[^>][^\n]/u
 
 /**
  * `Class > test PASSED (0.1s)`, the time optional. In upstream's pattern a name begins with any two characters, the second of which
- * may be a blank before the status; it takes quadratic time on a line of blanks, so the line is read from its end.
+ * may be a space before the status. The line is read from its end, because the pattern takes quadratic time on a line of spaces.
  */
 export const parseGradle: LogParser = (log) =>
   readLines(log, (line) => {

@@ -1,16 +1,16 @@
-/** What parsers that read line by line share. */
+/** Shared by the parsers that read line by line. */
 import { pythonPattern } from './python-pattern.ts'
 import { PythonError, pythonSplitLines, pythonStrip, spacesStart } from './python-text.ts'
 import { type LogParser, setDefault, type StatusMap } from './status-map.ts'
 
-/** One form of line. The first rule that reads a name from a line decides; `keeps`: an earlier result of that name stays. */
+/** One form of line. The first rule that finds a name in a line decides; `keeps`: an earlier result of that name stays. */
 export interface LineRule {
   read(line: string): string | null
   status: string
   keeps?: boolean
 }
 
-/** A parser of lines without blanks at their ends (or, with `cut`, as that leaves them). */
+/** Applies the rules to each line after stripping its ends (or, with `cut`, to the result of that function). */
 export function rulesParser(rules: readonly LineRule[], cut: (line: string) => string = pythonStrip): LogParser {
   return (log) => {
     const statuses: StatusMap = new Map()
@@ -36,16 +36,16 @@ export function group(source: string, options: { ignoresCase?: boolean } = {}): 
   return (line) => pattern.exec(line)?.[1] ?? null
 }
 
-/** A pattern of a whole line, and the groups that hold the word for its status and the test's name. */
+/** A pattern for a whole line, with the groups of its status word and of the test's name. */
 interface WordPattern {
   pattern: RegExp
   word: number
   name: number
-  /** Words that this does not list are no results. */
+  /** Words that are not listed are no results. */
   statuses: Readonly<Record<string, string>>
 }
 
-/** A parser of one pattern over lines without blanks at their ends. */
+/** Applies one pattern to each stripped line. */
 export function wordParser({ pattern, word, name, statuses }: WordPattern): LogParser {
   return (log) => {
     const found: StatusMap = new Map()
@@ -58,27 +58,27 @@ export function wordParser({ pattern, word, name, statuses }: WordPattern): LogP
   }
 }
 
-/** `^BEFORE\s+(.*?)\s+AFTER` of the official parsers. */
+/** `^BEFORE\s+(.*?)\s+AFTER` in the official parsers. */
 export interface FieldInput {
   before: string
   after: string
-  /** Characters that a name must have. */
+  /** The least number of characters in a name. */
   least?: 0 | 1
-  /** Blanks that must stand behind the name. */
+  /** The least number of whitespace characters after the name. */
   blanks?: 1 | 2
   ignoresCase?: boolean
 }
 
 export interface Field {
   name: string
-  /** Of `\s+AFTER`. */
+  /** The match of `\s+AFTER`. */
   match: RegExpExecArray
 }
 
 /**
- * Reads the shortest name between two parts of a line in time that grows with the line. Where nothing but blanks stands between
- * the parts, they are shared as backtracking would: the name is empty, or one blank where it must not be.
- * `accepts` may refuse a place where the second part begins.
+ * Reads the shortest name between two parts of a line in linear time. If only whitespace lies between the parts, it is divided as
+ * backtracking would divide it: the name is empty, or one whitespace character if `least` is 1. `accepts` may refuse a match of the
+ * second part.
  */
 export function field({
   before,
@@ -111,7 +111,7 @@ export function fieldName(input: FieldInput): (line: string) => string | null {
   return (line) => read(line)?.name ?? null
 }
 
-/** Whether a bracket that opens before the given place is closed by the line's last character, with something but `)` inside. */
+/** Whether the line's last character closes a bracket that opens before this position, with content other than `)`. */
 export function closesLine(line: string): (inside: number) => boolean {
   const last = line.length - 1
   const before = line.lastIndexOf(')', last - 1)
@@ -120,7 +120,7 @@ export function closesLine(line: string): (inside: number) => boolean {
 
 const OPEN_BRACKET = pythonPattern(String.raw`(?<!\s)\s+\(`, { flags: 'g' })
 
-/** Where the blanks before a last `(…)` begin, not before `from`; -1 without one. */
+/** Where the whitespace before a last `(…)` begins, at or after `from`; -1 if there is none. */
 export function lastBracket(line: string, from = 0): number {
   const closes = closesLine(line)
   OPEN_BRACKET.lastIndex = Math.max(from, line.lastIndexOf(')', line.length - 2) + 1)
@@ -129,13 +129,13 @@ export function lastBracket(line: string, from = 0): number {
 }
 
 /**
- * How many characters the names of a log may have for each of its own, beside a million. Real names repeat their suites a few times;
- * a suite of a megabyte before each of a million tests would fill any memory.
+ * Limits the total length of the names to this factor times the log's length, plus a million characters. Real names repeat their
+ * suites a few times; a suite of a megabyte before each of a million tests would exhaust memory.
  */
 const MAX_NAME_GROWTH = 64
 const FREE_NAME_CHARACTERS = 1 << 20
 
-/** Joins suites and tests to the names of one log. @throws PythonError where they take far more than the log */
+/** Joins suites and tests to the names of one log. @throws PythonError if the names take far more memory than the log */
 export function createNameJoiner(log: string, separator: string): (parts: readonly string[]) => string {
   let left = FREE_NAME_CHARACTERS + MAX_NAME_GROWTH * log.length
   return (parts) => {

@@ -6,7 +6,7 @@ const NO_NAME = '---NO TEST NAME FOUND YET---'
 const TEST_OPTION = new RegExp(`^${ANY}*-Dtest=(${NOT_SPACE}+)`, 'u')
 const BUILD_RESULT = new RegExp(`^${ANY}*BUILD (SUCCESS|FAILURE)$`, 'u')
 
-/** One test a call of Maven: its name from the traced command, its status from the build's. */
+/** One test for each call of Maven: the traced command names it, the build result is its status. */
 export const parseMaven: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let name = NO_NAME
@@ -22,7 +22,7 @@ export const parseMaven: LogParser = (log) => {
 const NAME = '[A-Za-z0-9_$.]'
 const RUNNING = new RegExp(`^(?:\\[INFO\\]${SPACE}+)?Running${SPACE}+(${NAME}+)$`, 'u')
 const FAILURE = new RegExp(`^\\[ERROR\\]${SPACE}+(${NAME}+)`, 'u')
-/** What may follow the names: a line number, or what ends a word. */
+/** What may follow the names: a line number or a word boundary. */
 const AFTER_FAILURE = new RegExp(`(?::${DIGIT}+(?!${WORD})|${WORD_EDGE})`, 'uy')
 const COUNT = `${SPACE}*(${DIGIT}+)`
 const SUMMARY = new RegExp(
@@ -31,8 +31,8 @@ const SUMMARY = new RegExp(
 )
 
 /**
- * SWE-rebench-V2's parser of Surefire and Failsafe logs. What the lines leave open is filled from JUnit reports in the log,
- * then from `parseMaven`, which adds its placeholder name on plain logs.
+ * SWE-rebench-V2's parser of Surefire and Failsafe logs. JUnit reports in the log fill in missing tests, then `parseMaven`, which
+ * adds its placeholder name on plain logs.
  */
 export const parseJavaMaven: LogParser = (log) => {
   const statuses: StatusMap = new Map()
@@ -68,8 +68,9 @@ export const parseJavaMaven: LogParser = (log) => {
 }
 
 /**
- * `[ERROR] com.example.FooTest.testBar:12`. Upstream's pattern, `(NAME+)\.(NAME+?)(?::\d+)?\b` behind the mark: the last dot behind
- * which a word ends, then the test's name up to the first such end. By hand, for the pattern takes squared time on a line of dots.
+ * `[ERROR] com.example.FooTest.testBar:12`. Imitates upstream's `(NAME+)\.(NAME+?)(?::\d+)?\b` after the mark: the last dot with a
+ * word end after it, then the test's name up to the first such end. A search replaces the pattern, which takes quadratic time on a
+ * line of dots.
  */
 function readFailure(line: string): { className: string; test: string } | null {
   const match = FAILURE.exec(line)
@@ -90,7 +91,7 @@ function readFailure(line: string): { className: string; test: string } | null {
   return { className: line.slice(start, dot), test: line.slice(dot + 1, nameEnd) }
 }
 
-/** Of the characters of a name, `$` and the dot are none of a word. */
+/** Of the characters in names, only `$` and the dot are no word characters. */
 function isWordUnit(line: string, at: number): boolean {
   const character = line[at]
   return character !== '.' && character !== '$'
@@ -106,7 +107,7 @@ function summaryStatus([, noFailures, noErrors, noSkipped]: boolean[]): string {
   return noSkipped === true ? 'PASSED' : 'SKIPPED'
 }
 
-/** The class that the summary itself names: `… - in com.example.FooTest`. */
+/** The class in the summary line itself: `… - in com.example.FooTest`. */
 function summaryClass(line: string): string | null {
   const start = line.lastIndexOf(' in ')
   if (start < 0) return null

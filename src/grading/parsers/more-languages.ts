@@ -1,4 +1,4 @@
-/** Elixir, Lua, Julia, Swift and C#: one parser each, as SWE-rebench-V2 reads their tests. */
+/** Elixir, Lua, Julia, Swift and C#: one parser each, as SWE-rebench-V2 parses their logs. */
 import { closesLine, field, fieldName, group, rulesParser } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import {
@@ -33,7 +33,7 @@ export const parseElixir = rulesParser([
   { read: fieldName({ before: ELIXIR_TEST, after: String.raw`\[L#\d+\]$` }), status: 'PASSED', keeps: true },
 ])
 
-/** plenary.nvim: `Success || name`; a failure wins over what came before it. */
+/** plenary.nvim: `Success || name`; a failure replaces an earlier result. */
 export const parseLua = rulesParser(
   [
     { read: group(String.raw`^(?:Fail|Failed)\s*\|\|\s*(.+)$`), status: 'FAILED' },
@@ -50,7 +50,7 @@ export const parseLua = rulesParser(
 const LEAD = pythonPattern(String.raw`^\s*`)
 const BAR = pythonPattern(String.raw`(?<!\s)\s+\|`, { flags: 'g' })
 
-/** Rows of the tables behind `Test Summary:`; which numbers they are follows from how many there are. */
+/** Rows of the tables after `Test Summary:`; the number of columns determines their meaning. */
 export const parseJulia: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let columns: TableColumns | null = null
@@ -73,9 +73,9 @@ function readRow(line: string, columns: TableColumns, statuses: StatusMap): void
   const start = LEAD.exec(line)?.[0].length ?? 0
   BAR.lastIndex = start + 1
   const found = BAR.exec(line)
-  // A bar needs a character behind it.
+  // The pattern needs a character after the bar.
   const bar = found !== null && BAR.lastIndex < line.length ? found : null
-  // Without a name one of the blanks before the bar is it.
+  // In a row without a name, the space before the bar is the name.
   const isNameless = bar === null && start > 1 && line.startsWith('|', start)
   const cells = bar === null ? (isNameless ? start + 1 : line.length) : BAR.lastIndex
   const text = line.slice(cells)
@@ -84,7 +84,7 @@ function readRow(line: string, columns: TableColumns, statuses: StatusMap): void
   statuses.set(bar === null ? '' : line.slice(start, bar.index), rowStatus(text, numbers, columns))
 }
 
-/** How far the first number stands to the right where no test passed. */
+/** The first number is at least this far to the right if no test passed. */
 const EMPTY_COLUMN = 10
 
 function rowStatus(text: string, numbers: readonly string[], { hasFail, hasError }: TableColumns): string {
@@ -108,7 +108,7 @@ export const parseSwift = rulesParser([
   { read: swift('failed'), status: 'FAILED' },
 ])
 
-/** `  Passed name [1 ms]`: up to the first blank before a bracket, if a bracket with something inside ends the line. */
+/** `  Passed name [1 ms]`: the name ends at the first whitespace before a bracket, if a non-empty bracket ends the line. */
 function dotnet(word: string): (line: string) => string | null {
   const read = field({ before: String.raw`\s+${word}`, after: String.raw`\[`, least: 1 })
   return (line) => {
@@ -134,7 +134,7 @@ export const parseCsharp = rulesParser(
   pythonStripEnd,
 )
 
-/** The time may be left out, so the shortest name is shared out of the blanks before it only where nothing else is left. */
+/** The time is optional, so a name of only whitespace before the bracket counts as not found. */
 function readSkippedWithTimeFirst(line: string): string | null {
   const whole = readSkipped(line)
   const timed = whole === null ? null : readSkippedWithTime(line)

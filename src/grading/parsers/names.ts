@@ -60,10 +60,10 @@ import { parseCucumber, parseMinitest, parseRspecJson, parseRubyUnit, parseRubyV
 import type { LogParser } from './status-map.ts'
 import { parseCombinedReports, parseDoctest, parseGradlewV1, parseRJunit, parseTestReport } from './xml-reports.ts'
 
-/** Parsers by the name that a row gives, or that upstream derives from it. */
+/** Parsers by the name in the row, or by the name that upstream derives from it. */
 export type ParserTable = ReadonlyMap<string, LogParser>
 
-/** One parser for each way in which the Python repositories print. */
+/** One parser for each output format of the Python repositories. */
 interface PythonFamily {
   pytest: LogParser
   options: LogParser
@@ -102,7 +102,7 @@ const FAMILY_V2: PythonFamily = {
   sympy: parseSympyOfV2,
 }
 
-/** Upstream's repositories, and the last part of the parser's own name there. */
+/** Upstream's repositories, each with the last part of its parser's name. */
 const REPOSITORIES: [repository: string, name: string, kind: keyof PythonFamily][] = [
   ['astropy/astropy', 'astropy', 'v2'],
   ['django/django', 'django', 'django'],
@@ -143,10 +143,10 @@ function byFunction(family: PythonFamily): [string, LogParser][] {
   ]
 }
 
-/** The fork looks a row's name up among the repositories, to which it added three names. */
+/** The fork looks up a row's name among the repositories, to which it added three names. */
 export const PARSERS_FORK: ParserTable = new Map([...byRepository(FAMILY_4), ...threeOfPytest(FAMILY_4)])
 
-/** Upstream goes by repository; the functions' own names are ours, for callers that have no repository. */
+/** Upstream selects by repository; the functions' names are added for callers that have no repository. */
 export const PARSERS_4: ParserTable = new Map([...byRepository(FAMILY_4), ...byFunction(FAMILY_4)])
 
 export const PARSERS_5: ParserTable = new Map(byFunction(FAMILY_5))
@@ -223,7 +223,7 @@ const OF_V2: Readonly<Record<string, LogParser>> = {
   csharp: parseCsharp,
 }
 
-/** Names that are not made like the others. */
+/** Names without the prefix `parse_log_`. */
 const ODD_NAMES_OF_V2: readonly [string, LogParser][] = [
   ['parse_combined_test_reports', parseCombinedReports],
   ['parse_test_report', parseTestReport],

@@ -1,4 +1,4 @@
-/** Test runners of OCaml as SWE-rebench-V2 reads them. */
+/** Test runners of OCaml, as SWE-rebench-V2 parses their logs. */
 import { field } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import { pythonInteger, pythonSplit, pythonSplitLines, pythonStrip, pythonStripEnd } from './python-text.ts'
@@ -36,7 +36,7 @@ export const parseOcaml: LogParser = (log) => {
 
 const PRECEDENCE: readonly (string | undefined)[] = ['PASSED', 'SKIPPED', 'FAILED', 'ERROR']
 
-/** The worse result of a name counts. */
+/** The worse of two results wins. */
 function setWorse(statuses: StatusMap, name: string, status: string): void {
   if (PRECEDENCE.indexOf(status) >= PRECEDENCE.indexOf(statuses.get(name))) statuses.set(name, status)
 }
@@ -45,7 +45,7 @@ const RUNNING = pythonPattern(String.raw`^Running\[(\d+)\]:\s+\((.+)\)$`)
 const OUTPUT = pythonPattern(String.raw`^Output\[(\d+)\]:`)
 const FAIL_WORDS = ['FAIL', 'ERROR', 'EXCEPTION', 'CRASH', 'FATAL'] as const
 
-/** dune: programs by the number of their run; what one prints says how it ended, and a program that prints nothing has no result. */
+/** dune: identifies programs by run number and reads a program's result from its output; a program without output has no result. */
 export const parseOcamlV2: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const programs = new Map<bigint, string>()
@@ -74,7 +74,7 @@ export const parseOcamlV2: LogParser = (log) => {
   return statuses
 }
 
-/** The file name of what the last part of a command line runs. */
+/** The file name of the program in the last part of a command line. */
 function programOf(command: string): string {
   const last = pythonStrip(command.split('&&').at(-1) ?? '')
   const called = last.startsWith('exec ') ? pythonStrip(last.slice(5)) : last
@@ -92,7 +92,7 @@ const WORD_STATUSES = new Map(
   Object.entries(WORDS).flatMap(([status, words]) => words.map((word): [string, string] => [word, status])),
 )
 
-/** `[OK] name`, in any case and with many words. */
+/** `[OK] name`, with the word in any case and from a long list. */
 export const parseOcamlV3: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {
@@ -106,7 +106,7 @@ export const parseOcamlV3: LogParser = (log) => {
 const PREFIXED = pythonPattern(String.raw`^(PASSED|FAILED|SKIPPED|ERROR)\s+(.*)$`)
 const GAP = pythonPattern(String.raw`\s{2,}`)
 
-/** ocamlbuild: a status word, then the name up to two blanks. */
+/** ocamlbuild: a status word, then the name up to two whitespace characters. */
 export const parseOcamlV4: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {

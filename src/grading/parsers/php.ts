@@ -1,4 +1,4 @@
-/** Test runners of PHP as SWE-rebench-V2 reads them. */
+/** Test runners of PHP, as SWE-rebench-V2 parses their logs. */
 import { createNameJoiner, field, group } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import { pythonSplitLines, pythonStrip, pythonStripEnd } from './python-text.ts'
@@ -9,11 +9,11 @@ const SUITE_START = pythonPattern(String.raw`^\w.`)
 const TEST = pythonPattern(String.raw`^\s*([✔✘↩])\s*(.*)$`)
 const STATUSES: Record<string, string> = { '✔': 'PASSED', '✘': 'FAILED', '↩': 'SKIPPED' }
 
-/** `--testdox`: `Suite (Class)`, and `✔ name [1.2 ms]` below. */
+/** `--testdox`: `Suite (Class)`, and `✔ name [1.2 ms]` below it. */
 export const parsePhpUnit: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const join = createNameJoiner(log, ' > ')
-  // What Python prints for a suite that there is not.
+  // Python prints this for a missing suite.
   let suite = 'None'
   for (const line of log.split('\n')) {
     const end = line.endsWith(')') ? line.lastIndexOf(' (', line.length - 4) : -1
@@ -32,14 +32,14 @@ const LAST_TIMES = [String.raw`\s{2,}`, String.raw`\s+`].map((blanks) =>
   pythonPattern(String.raw`(?<!\s)${blanks}\d+(?:\.\d+)?s\s*$`),
 )
 
-/** Without a time that stands apart by two blanks, then without one that stands apart by any. */
+/** Removes a time after at least two whitespace characters, then one after any. */
 function withoutTimes(text: string): string {
   return pythonStrip(LAST_TIMES.reduce((rest, time) => rest.replace(time, ''), pythonStripEnd(text)))
 }
 
 const readSuite = group(String.raw`^\s*FAIL(?:ED)?\s+(\S.+)$`, { ignoresCase: true })
 
-/** A line that a mark begins, with and without a time. */
+/** A line that begins with the mark, with or without a time. */
 function marked(mark: string, ignoresCase = false): (line: string) => string | null {
   const timed = field({
     before: String.raw`\s*${mark}`,
@@ -52,7 +52,7 @@ function marked(mark: string, ignoresCase = false): (line: string) => string | n
   return (line) => timed(line)?.name ?? plain(line)
 }
 
-/** In the order in which upstream tries them. An empty name ends the line, too. */
+/** In upstream's order. A matched rule ends the line even if the name is empty. */
 const RULES = [
   { read: marked('(?:\u2A2F|x)', true), status: 'FAILED' },
   { read: marked('-'), status: 'SKIPPED' },
@@ -61,7 +61,7 @@ const RULES = [
 const INLINE_SKIP = pythonPattern(String.raw`\(skipped\)|\bSKIPPED\b`, { ignoresCase: true })
 const NO_RESULTS = ['___', '---', 'Tests:', 'Duration:'] as const
 
-/** Pest and `artisan test`: marks before names, failed suites, and lines that say that they were skipped. */
+/** Pest and `artisan test`: marks before names, failed suites, and lines that contain a word for skipped. */
 export const parsePhpV1: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {

@@ -2,13 +2,13 @@ import { pythonItem, pythonSplit } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
 
 /**
- * Summary lines of pytest as the official parsers read them, faults included: the status is the first word, known or not,
- * ids end at the first blank. Required ids of the data sets were made by these rules, so a better parser agrees less.
+ * Summary lines of pytest as the official parsers read them, faults included: the status is the first word, known or not, and ids end
+ * at the first whitespace. These rules made the required ids of the data sets, so a better parser would agree less often.
  */
 export interface SummaryRules {
-  /** A line counts when it starts with one of these; no blank need follow. */
+  /** A line counts if it starts with one of these; no space needs to follow. */
   words: readonly string[]
-  /** Whether `SKIPPED [3] file:line: reason`, a count of tests, is left out. */
+  /** Whether to ignore `SKIPPED [3] file:line: reason`, which is a count of tests. */
   dropsSkipCounts: boolean
 }
 
@@ -17,34 +17,34 @@ const FIVE_WORDS = ['FAILED', 'PASSED', 'SKIPPED', 'ERROR', 'XFAIL'] as const
 /** swebench 4.x and SWE-rebench's fork of it. */
 export const RULES_4: SummaryRules = { words: FIVE_WORDS, dropsSkipCounts: false }
 export const RULES_5: SummaryRules = { words: FIVE_WORDS, dropsSkipCounts: true }
-/** SWE-rebench-V2 knows no XFAIL. */
+/** SWE-rebench-V2 does not know XFAIL. */
 export const RULES_V2: SummaryRules = { words: ['PASSED', 'FAILED', 'SKIPPED', 'ERROR'], dropsSkipCounts: false }
 
 export function pytestParser(rules: SummaryRules): LogParser {
   return (log) => readSummary(log, rules, (id) => id)
 }
 
-/** For suites whose parameters are paths: `[/a/b/c]` becomes `[/c]`. */
+/** For suites with paths as parameters: `[/a/b/c]` becomes `[/c]`. */
 export function pytestOptionsParser(rules: SummaryRules): LogParser {
   return (log) => readSummary(log, rules, shortenPathParameter)
 }
 
-/** For parameters that print differently under different versions of matplotlib. */
+/** For parameters that print differently in different versions of matplotlib. */
 export function matplotlibParser(rules: SummaryRules): LogParser {
   const parse = pytestParser(rules)
   return (log) => parse(log.replaceAll('MouseButton.LEFT', '1').replaceAll('MouseButton.RIGHT', '3'))
 }
 
-/** Without colours and control characters; also reads lines that end with the status word. */
+/** Removes colours and control characters; also reads lines that end with the status word. */
 export function pytestV2Parser(rules: SummaryRules): LogParser {
   return (log) => readCleanLines(log, rules, { readPrefixed: readTwoWords, readSuffixed: readTwoWordsReversed })
 }
 
-/** As `pytestV2Parser`, but ids keep their blanks; the reason of an XFAIL or ERROR stays in the id, as upstream has it. */
+/** Like `pytestV2Parser`, but ids keep their spaces; as upstream has it, the reason of an XFAIL or ERROR stays in the id. */
 export const parsePytestV2Of5: LogParser = (log) =>
   readCleanLines(log, RULES_5, { readPrefixed: readWholeId, readSuffixed: readWholeIdReversed })
 
-/** As `pytestV2Parser` of SWE-rebench-V2: a line of one word is an error there. */
+/** Like `pytestV2Parser`, but a line of one word raises in SWE-rebench-V2. */
 export const parsePytestV2OfV2: LogParser = (log) =>
   readCleanLines(log, RULES_V2, {
     readPrefixed: (line, statuses) => {
@@ -61,7 +61,7 @@ const COLOUR = /\[\p{Nd}+m/gu
 // oxlint-disable-next-line no-control-regex -- the characters that the official parser deletes
 const CONTROL_CHARACTERS = /[\u0001-\u001F]/g
 
-/** What the official parsers delete before they look at a line. */
+/** What the official parsers delete before they read a line. */
 export function withoutColours(line: string): string {
   return line.replaceAll(COLOUR, '').replaceAll(CONTROL_CHARACTERS, '')
 }
@@ -116,7 +116,7 @@ function readWholeIdReversed(line: string, statuses: StatusMap): void {
   if (status !== undefined && words.length > 0) statuses.set(words.join(' '), status)
 }
 
-/** A prefix test, no blank needed: `FAILED_X` counts too. Most lines end at their first letter. */
+/** A prefix test: `FAILED_X` counts too. */
 function startsWithStatus(line: string, { words }: SummaryRules): boolean {
   return words.some((word) => line.startsWith(word))
 }
@@ -131,7 +131,7 @@ function isSkipCount(status: string, id: string, { dropsSkipCounts }: SummaryRul
   return dropsSkipCounts && status === 'SKIPPED' && COUNT.test(id)
 }
 
-/** From the first `[` to the last `]`; what follows is lost, as upstream's pattern has it. */
+/** From the first `[` to the last `]`; as in upstream's pattern, the text after it is lost. */
 function shortenPathParameter(id: string): string {
   const open = id.indexOf('[')
   const close = id.lastIndexOf(']')

@@ -1,12 +1,12 @@
 import { DIGIT, NOT_SPACE, SPACE, WORD, WORD_EDGE } from './python-text.ts'
 
-/** Letters that Python takes for one when case is ignored, beside the two cases of ASCII. */
+/** Letters that Python's IGNORECASE treats as equal, besides the two cases of ASCII. */
 const OTHER_CASES: Record<string, string> = { i: 'İı', k: '\u212A', s: 'ſ' }
 
-/** The dot, which needs to stop nowhere: a pattern that a line end makes fail would try each blank before it again. */
+/** The dot. Lines contain no line end, and a pattern that could fail at one would retry at every preceding whitespace. */
 const EVERY = '[^]'
 
-/** What stands for a class of Python, outside of brackets and within. */
+/** The replacement of each Python class, outside and inside of brackets. */
 const CLASSES: Record<string, { alone: string; inClass: string }> = {
   s: { alone: SPACE, inClass: SPACE.slice(1, -1) },
   S: { alone: NOT_SPACE, inClass: '' },
@@ -16,8 +16,8 @@ const CLASSES: Record<string, { alone: string; inClass: string }> = {
 }
 
 /**
- * A pattern in Python's notation, with Python's meaning of `\s`, `\d`, `\w`, `\b`, the dot and of letters whose case is ignored. Groups
- * have no names, and the text has no line end: `$` is its end.
+ * Translates a pattern in Python's notation, with Python's meaning of `\s`, `\d`, `\w`, `\b`, the dot and IGNORECASE. Groups have no
+ * names, and the text has no line end: `$` matches only its end.
  */
 export function pythonPattern(
   source: string,

@@ -4,15 +4,15 @@ import type { LogParser, StatusMap } from './status-map.ts'
 
 const STATUS = '(PASSED|FAILED|SKIPPED|ERROR)'
 
-/** `[gw0] [ 50%] PASSED id`, of pytest-xdist. */
+/** pytest-xdist: `[gw0] [ 50%] PASSED id`. */
 const OF_WORKER = new RegExp(`^\\[gw${DIGIT}+\\]${SPACE}+\\[[^\\]]*\\]${SPACE}+${STATUS}${SPACE}+([^]*)`, 'u')
-/** ` PASSED [` in the middle of a line, from the first blank of a run. */
+/** ` PASSED [` in the middle of a line, matched at the first whitespace of a run. */
 const IN_THE_MIDDLE = new RegExp(`(?<!${SPACE})${SPACE}+${STATUS}${SPACE}+\\[`, 'gu')
 const TIME_AT_THE_END = new RegExp(`^${SPACE}+in${SPACE}+${DIGIT}+(?:\\.${DIGIT}+)?s$`, 'u')
 /** `PASSED id` */
 const AT_THE_START = new RegExp(`^${STATUS}${SPACE}+([^]*)`, 'u')
 
-/** SWE-rebench-V2's parser for progress lines of pytest with and without workers; ids keep their blanks. */
+/** SWE-rebench-V2's parser of pytest's progress lines with and without workers; ids keep their spaces. */
 export const parsePytestNebo: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (const raw of pythonSplitLines(log)) {
@@ -34,8 +34,8 @@ export const parsePytestNebo: LogParser = (log) => {
 }
 
 /**
- * `id PASSED [ 50%] in 0.12s`: upstream's pattern takes the first status behind which one pair of brackets and a time end the line.
- * Read from the line's end, because the pattern takes cubed time on long ones.
+ * `id PASSED [ 50%] in 0.12s`: upstream's pattern takes the first status after which one pair of brackets and a time end the line.
+ * The line is read from its end, because the pattern takes cubic time on long lines.
  */
 function readMiddle(line: string): { id: string; status: string } | null {
   const close = line.lastIndexOf(']')
@@ -55,7 +55,7 @@ function withoutTiming(text: string): string {
 /** Summary lines, and lines of the verbose report with the status in the middle. A line of one word raises. */
 export const parseSeaborn: LogParser = (log) => readLines(log, (words) => words)
 
-/** swebench 5 leaves lines of one word out. */
+/** swebench 5 ignores lines of one word. */
 export const parseSeabornOf5: LogParser = (log) => readLines(log, (words) => (words.length < 2 ? null : words))
 
 function readLines(log: string, choose: (words: string[]) => string[] | null): StatusMap {
@@ -73,10 +73,10 @@ function readLines(log: string, choose: (words: string[]) => string[] | null): S
   return statuses
 }
 
-/** Output of sympy's own runner: headings of failures, then one line a test. */
+/** sympy's own runner: headings of failures, and one line per test. */
 export const parseSympy: LogParser = (log) => readSympyLines(log, pythonStrip)
 
-/** SWE-rebench-V2 takes a mark of the whole file off the line's end first. */
+/** SWE-rebench-V2 first removes the file's status at the end of the line. */
 export const parseSympyOfV2: LogParser = (log) =>
   readSympyLines(log, (raw) => {
     const line = pythonStrip(raw)
@@ -107,8 +107,8 @@ function readSympyLines(log: string, clean: (line: string) => string): StatusMap
 }
 
 /**
- * `___ path.py:test ___`. Upstream's pattern has stars for the underscores, so any line with a blank, `.py:` and another blank
- * matches: from after the first blank to before the last. Found by hand, because the pattern takes squared time on long lines.
+ * `___ path.py:test ___`. Upstream's pattern has stars for the underscores, so any line with a space, `.py:` and another space
+ * matches: from after the first space to before the last. A search replaces the pattern, which takes quadratic time on long lines.
  */
 function failureHeading(line: string): string | null {
   const first = line.indexOf(' ')

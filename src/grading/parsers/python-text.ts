@@ -1,9 +1,9 @@
 /**
- * Python's rules for text, where they differ from JavaScript's. The official parsers are Python, and the ids of the data
- * sets were cut by them. Classes are given as sources, for patterns with the flag `u`.
+ * Python's text rules where they differ from JavaScript's. The official parsers are Python, and they cut the ids of the data sets.
+ * Character classes are pattern sources for the flag `u`.
  */
 
-/** White space: U+001C to U+001F and U+0085 count, U+FEFF does not. */
+/** Whitespace: U+001C to U+001F and U+0085 belong to it, U+FEFF does not. */
 export const SPACE = String.raw`[\t-\r\u001C-\u0020\u0085\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]`
 export const NOT_SPACE = String.raw`[^\t-\r\u001C-\u0020\u0085\u00A0\u1680\u2000-\u200A\u2028\u2029\u202F\u205F\u3000]`
 /** `\d` is any decimal digit of Unicode, `\w` any letter, number or underscore. */
@@ -11,9 +11,9 @@ export const DIGIT = String.raw`\p{Nd}`
 export const WORD = String.raw`[\p{L}\p{N}_]`
 /** `\b` over `WORD`. */
 export const WORD_EDGE = `(?:(?<=${WORD})(?!${WORD})|(?<!${WORD})(?=${WORD}))`
-/** `.`: only U+000A ends a line, for JavaScript also U+000D, U+2028 and U+2029. */
+/** `.`: only U+000A ends a line; in JavaScript U+000D, U+2028 and U+2029 do too. */
 export const ANY = String.raw`[^\n]`
-/** `^` and `$` of several lines. */
+/** `^` and `$` in multiline mode. */
 export const LINE_START = String.raw`(?<![^\n])`
 export const LINE_END = String.raw`(?![^\n])`
 
@@ -37,7 +37,7 @@ export const PYTHON_ERRORS = [
   'ParseError',
 ] as const
 
-/** What the imitated Python code raises: the official harness ends the instance with an error. */
+/** An exception that the imitated Python code raises; the official harness then ends the instance with an error. */
 export class PythonError extends Error {
   constructor(type: PythonErrorType, message: string) {
     super(`${type}: ${message}`)
@@ -60,38 +60,39 @@ export function pythonStripEnd(text: string): string {
   return text.slice(0, spacesStart(text, text.length))
 }
 
-/** Where the white space begins that ends there. */
+/** Where the whitespace that ends at `end` begins. */
 export function spacesStart(text: string, end: number): number {
   let start = end
   while (start > 0 && isSpace(text.charCodeAt(start - 1))) start -= 1
   return start
 }
 
-/** `str.splitlines()`: more line breaks than `split('\n')`, and none at the end. */
+/** `str.splitlines()`: splits at more characters than `split('
+ *  ')`, and returns no empty last line. */
 export function pythonSplitLines(text: string): string[] {
   const lines = text.split(LINE_BREAK)
   if (lines.at(-1) === '') lines.pop()
   return lines
 }
 
-/** What reading a file in text mode does: CR LF and lone CR become LF. */
+/** Python's text mode: CR LF and a lone CR become LF. */
 export function universalNewlines(text: string): string {
   return text.includes('\r') ? text.replaceAll(/\r\n?/g, '\n') : text
 }
 
-/** An element of a list, which must be there. */
+/** An element of a list; raises if it is missing. */
 export function pythonItem(list: readonly string[], index: number): string {
   const item = list[index]
   if (item === undefined) throw new PythonError('IndexError', 'list index out of range')
   return item
 }
 
-/** Is `int(digits)` zero? */
+/** Whether `int(digits)` is zero. */
 export function isZero(digits: string): boolean {
   return pythonInteger(digits.replace('-', '')) === 0n
 }
 
-/** `int(digits)`; the digits may be of any script. @throws PythonError for too many of them, and for a raised or a circled one */
+/** `int(digits)`, in any script. @throws PythonError for too many digits, and for superscript or circled ones */
 export function pythonInteger(digits: string): bigint {
   const characters = Array.from(digits)
   if (characters.length > MAX_INTEGER_DIGITS) {
@@ -103,7 +104,7 @@ export function pythonInteger(digits: string): bigint {
   return BigInt(characters.map(decimalValue).join(''))
 }
 
-/** Digits that are no decimals: raised, lowered, in circles, and of scripts without a zero. */
+/** Digits that are no decimals: superscript, subscript, circled, and of scripts without a zero. */
 const OTHER_DIGIT =
   /^[\u00B2\u00B3\u00B9\u1369-\u1371\u19DA\u2070\u2074-\u2079\u2080-\u2089\u2460-\u2468\u2474-\u247C\u2488-\u2490\u24EA\u24F5-\u24FD\u24FF\u2776-\u277E\u2780-\u2788\u278A-\u2792\u{10A40}-\u{10A43}\u{10E60}-\u{10E68}\u{11052}-\u{1105A}\u{1F100}-\u{1F10A}]$/u
 
@@ -112,7 +113,7 @@ export function isPythonDigit(text: string): boolean {
   return text !== '' && Array.from(text).every((one) => DECIMAL_DIGIT.test(one) || OTHER_DIGIT.test(one))
 }
 
-/** Unicode keeps the ten digits of a script together, in order. */
+/** In Unicode the ten digits of a script are consecutive and in order. */
 function decimalValue(digit: string): number {
   if (!DECIMAL_DIGIT.test(digit)) throw new PythonError('ValueError', 'invalid literal for int() with base 10')
   const code = digit.codePointAt(0) ?? 0

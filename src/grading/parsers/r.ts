@@ -1,4 +1,4 @@
-/** Test runners of R as SWE-rebench-V2 reads them. */
+/** Test runners of R, as SWE-rebench-V2 parses their logs. */
 import { pythonPattern } from './python-pattern.ts'
 import { pythonItem, pythonSplit, pythonSplitLines, pythonStrip, spacesStart } from './python-text.ts'
 import { setDefault, type LogParser, type StatusMap } from './status-map.ts'
@@ -9,7 +9,7 @@ const TIME = pythonPattern(String.raw`^\[\s*\d+(?:\.\d+)?\s*[a-zA-Z]+\]$`)
 const SECTION = ['── Failed tests ──', '== Failed tests =='] as const
 const SECTION_END = ['[ FAIL', '══ Results ══'] as const
 
-/** testthat: contexts with a mark, then the tests that its section of failures names. */
+/** testthat: marked contexts, then the tests in the section of failures. */
 export const parseR: LogParser = (log) => {
   const lines = pythonSplitLines(log).map(pythonStrip)
   const statuses: StatusMap = new Map()
@@ -33,7 +33,7 @@ function withoutTime(name: string): string {
 
 const CHECK = '* checking '
 const WITH_STATUS = pythonPattern(String.raw`^([A-Z]+)$`)
-/** Other words pass where they stand in the same line, and are passed over where they stand in a later one. */
+/** Any other word counts as passed on the line of the check, and is ignored on a later line. */
 const CHECK_STATUSES: Record<string, string> = {
   OK: 'PASSED',
   NOTE: 'PASSED',
@@ -47,7 +47,7 @@ const CHECK_STATUSES: Record<string, string> = {
   SKIPPED: 'SKIPPED',
 }
 
-/** `R CMD check`: `* checking name ... OK`, or the status in one of the next lines. A line of dots alone raises there, as upstream has it. */
+/** `R CMD check`: `* checking name ... OK`, or the status on a later line. As upstream has it, a later line of only dots raises. */
 export const parseRV2: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let pending: string | null = null

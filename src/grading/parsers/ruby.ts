@@ -1,4 +1,4 @@
-/** Test runners of Ruby as SWE-rebench-V2 reads them. */
+/** Test runners of Ruby, as SWE-rebench-V2 parses their logs. */
 import { createNameJoiner } from './line-reader.ts'
 import { pythonPattern } from './python-pattern.ts'
 import { pythonSplitLines, pythonStrip, pythonStripEnd, spacesStart } from './python-text.ts'
@@ -18,7 +18,7 @@ function readLines(log: string, read: (line: string) => Result | null): StatusMa
   return statuses
 }
 
-/** `name. = 0.01 s = .`: from the last `. ` before the last `=` that has an outcome behind it. */
+/** `name. = 0.01 s = .`: the name ends at the last `. ` before the last `=` that precedes the outcome. */
 export const parseMinitest: LogParser = (log) =>
   readLines(log, (line) => {
     const outcome = Math.max(line.lastIndexOf('.'), line.lastIndexOf('F'), line.lastIndexOf('E'))
@@ -29,7 +29,7 @@ export const parseMinitest: LogParser = (log) =>
 
 const PROGRESS = / (\.+)(F?)/g
 
-/** `name ...F` of the format `progress`. */
+/** The format `progress`: `name ...F`. */
 export const parseCucumber: LogParser = (log) =>
   readLines(log, (line) => {
     let last: Result | null = null
@@ -44,7 +44,7 @@ const UNIT_STATUSES: Record<string, string> = { '.': 'PASSED', E: 'FAILED', F: '
 const UNIT_OUTCOME = pythonPattern(String.raw`:\s+(\.|E\b|F\b|O\b)`, { flags: 'g' })
 const UNIT_MARK = 'test: '
 
-/** `test: name: .`: up to the last colon that an outcome follows. */
+/** `test: name: .`: the name ends at the last colon that an outcome follows. */
 export const parseRubyUnit: LogParser = (log) =>
   readLines(log, (line) => {
     let last: Result | null = null
@@ -70,7 +70,7 @@ const METHOD = pythonPattern(
 const METHOD_STATUSES: Record<string, string> = { P: 'PASSED', F: 'FAILED', E: 'ERROR', S: 'SKIPPED' }
 const SEVERITY: Record<string, number> = { PASSED: 0, SKIPPED: 0, FAILED: 1, ERROR: 2 }
 
-/** Suites on lines of their own, and `  test_name   PASS (0.02s)` below; the worst result of a test counts. */
+/** Suites on separate lines, with `  test_name   PASS (0.02s)` below; the worst result of a test counts. */
 export const parseRubyV1: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const join = createNameJoiner(log, '::')
@@ -82,7 +82,7 @@ export const parseRubyV1: LogParser = (log) => {
       continue
     }
     const [, written = '', word = ''] = METHOD.exec(line) ?? []
-    // A blank must end the name, which has a character beside `test`; that one may be a blank too.
+    // The name must end in whitespace and have another character after `test`, which may be whitespace too.
     const blanks = written.length - spacesStart(written, written.length)
     if (blanks === 0 || written.length - 1 <= 'test'.length) continue
     const test = pythonStrip(written)
@@ -105,7 +105,7 @@ export const parseRubyV2: LogParser = (log) => {
     const match = RESULT.exec(line)
     const hash = line.indexOf('#', 1)
     if (match === null || hash < 0) continue
-    // Something must follow the first `#`: a blank where there is nothing else, if another is left.
+    // At least one character must follow the first `#`; it may be whitespace if more follows.
     const end = Math.max(match.index, hash + 2)
     const blanksEnd = line.indexOf('=', match.index)
     if (end < blanksEnd) statuses.set(line.slice(0, end), RESULT_STATUSES[match[1] ?? ''] ?? '')

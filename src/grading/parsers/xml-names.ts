@@ -1,6 +1,6 @@
 /**
- * Characters of XML 1.0 in its fourth edition, which Python's parser keeps to: facts of the standard, as ranges of code points without
- * those of ASCII. No character beyond U+FFFF may stand in a name.
+ * Name characters of XML 1.0, fourth edition, which Python's parser follows: ranges of code points without ASCII. Names contain no
+ * character beyond U+FFFF.
  */
 const LETTERS = `
   C0-D6 D8-F6 F8-131 134-13E 141-148 14A-17E 180-1C3 1CD-1F0 1F4-1F5 1FA-217 250-2A8 2BB-2C1 386 388-38A 38C 38E-3A1 3A3-3CE 3D0-3D6 3DA
@@ -28,7 +28,7 @@ function classOf(ranges: string): string {
   return ranges.replaceAll(/[0-9A-F]+/g, (point) => `\\u{${point}}`).replaceAll(/\s/g, '')
 }
 
-/** Without the colon, which parts a prefix from a name. */
+/** Without the colon, which separates a prefix from a name. */
 export const NAME_START = `[A-Z_a-z${classOf(LETTERS)}]`
 export const NAME = `[\\-.0-9A-Z_a-z${classOf(LETTERS)}${classOf(OTHERS)}]`
 

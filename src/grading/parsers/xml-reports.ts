@@ -1,4 +1,5 @@
-/** JUnit's and doctest's reports as whole XML documents, as SWE-rebench-V2 reads them; reports between other text: `junit-text.ts`. */
+/** Reports of JUnit and doctest as complete XML documents, as SWE-rebench-V2 parses them. `junit-text.ts` reads reports between other
+ *  output. */
 import { createNameJoiner } from './line-reader.ts'
 import { PythonError, pythonStrip } from './python-text.ts'
 import type { LogParser, StatusMap } from './status-map.ts'
@@ -7,7 +8,7 @@ import { descendants, parseXml, type XmlElement } from './xml.ts'
 const START = '<?xml'
 const SUITES_END = '</testsuites>'
 
-/** Each parser looks at these in an order of its own. */
+/** Each parser has its own order of precedence. */
 const CHILD_STATUSES: Record<string, string> = { failure: 'FAILED', error: 'ERROR', skipped: 'SKIPPED' }
 
 function statusOf({ children }: XmlElement, order: readonly string[]): string {
@@ -24,7 +25,7 @@ function readReport(text: string): XmlElement | null {
   }
 }
 
-/** One report and nothing else. What has no name is called `None`. */
+/** One report and nothing else. A missing attribute becomes `None`. */
 export const parseTestReport: LogParser = (text) => {
   const statuses: StatusMap = new Map()
   const root = readReport(text)
@@ -36,7 +37,7 @@ export const parseTestReport: LogParser = (text) => {
   return statuses
 }
 
-/** Every report of a log, from its declaration to the end of its suites. */
+/** All reports of a log, each from its declaration to `</testsuites>`. */
 export const parseCombinedReports: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   for (let start = log.indexOf(START); start >= 0; ) {
@@ -71,7 +72,7 @@ function namesOf({ attributes }: XmlElement): [name: string, className: string] 
   return [attributes.get('name') ?? '', attributes.get('classname') ?? '']
 }
 
-/** Gradle's reports, each from a line that begins with its declaration to one that begins with the end of its suite. */
+/** Gradle's reports, each from a line that begins with the declaration to a line that begins with `</testsuite>`. */
 export const parseGradlewV1: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   let block: string[] | null = null
@@ -96,10 +97,10 @@ export const parseGradlewV1: LogParser = (log) => {
 
 const DOCTEST_START = '<doctest'
 const DOCTEST_END = '</doctest>'
-/** Cases do not lie in cases; each level of them would have all its elements read again. */
+/** Cases are not nested; every level of nesting would read all elements below it again. */
 const MAX_DEPTH = 16
 
-/** doctest's reporter `xml`. A report that is broken or ends early raises, as upstream has it. */
+/** doctest's reporter `xml`. As upstream has it, an invalid or incomplete report raises. */
 export const parseDoctest: LogParser = (log) => {
   const statuses: StatusMap = new Map()
   const start = log.indexOf(DOCTEST_START)
@@ -123,10 +124,10 @@ export const parseDoctest: LogParser = (log) => {
   return statuses
 }
 
-/** Elements with an expression somewhere below them that is no success. */
+/** Elements with an unsuccessful expression anywhere below them. */
 function failedElements(all: readonly XmlElement[]): Set<XmlElement> {
   const failed = new Set<XmlElement>()
-  // Behind its parent in the order of the document, so each is looked at before its parent when read backwards.
+  // In document order every element follows its parent, so the reverse order visits it before its parent.
   const parents = new Map<XmlElement, XmlElement>()
   for (const parent of all) for (const child of parent.children) parents.set(child, parent)
   for (const element of all.toReversed()) {

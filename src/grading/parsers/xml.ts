@@ -1,23 +1,23 @@
 /**
- * A strict reader of XML 1.0 with namespaces, for reports of tests: the official parsers give such a report to Python's, which refuses
- * what is not well-formed. Elements and attributes only. Declarations inside of a document type are refused.
+ * A strict reader of XML 1.0 with namespaces for test reports: the official parsers use Python's, which refuses documents that are
+ * not well-formed. Reads elements and attributes only, and refuses declarations inside of a document type.
  */
 import { PythonError } from './python-text.ts'
 import { isXmlCharacter, NAME, NAME_START } from './xml-names.ts'
 
 export interface XmlElement {
-  /** With its namespace in braces where it has one. */
+  /** With its namespace in braces, if it has one. */
   tag: string
   attributes: ReadonlyMap<string, string>
   children: XmlElement[]
 }
 
-/** @throws PythonError `ParseError` where the text is not a well-formed document */
+/** @throws PythonError `ParseError` if the text is not a well-formed document */
 export function parseXml(text: string): XmlElement {
   return new Reader(text).readDocument()
 }
 
-/** All elements below one, in the order of the document. */
+/** All elements below `root`, in document order. */
 export function* descendants(root: XmlElement): Generator<XmlElement> {
   const open = root.children.toReversed()
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
@@ -56,18 +56,18 @@ const XMLNS_NAMESPACE = 'http://www.w3.org/2000/xmlns/'
 
 interface Open {
   element: XmlElement
-  /** As it is written, for its end. */
+  /** The tag as written, to compare with the end tag. */
   written: string
-  /** Prefixes that it declares. */
+  /** Prefixes that the element declares. */
   prefixes: string[]
 }
 
 class Reader {
   private at = 0
-  /** Namespaces of each prefix, the innermost last; the empty prefix is the default. */
+  /** Namespaces of each prefix, innermost last; the empty prefix is the default. */
   private readonly namespaces = new Map<string, string[]>([['xml', [XML_NAMESPACE]]])
   private readonly open: Open[] = []
-  /** Whether a DTD that expat does not load may define the entities that are unknown here. */
+  /** Whether undefined entities may come from a DTD, which expat does not load. */
   private hasForeignEntities = false
   private readonly text: string
 
@@ -90,7 +90,7 @@ class Reader {
     return root
   }
 
-  /** Whether it refers to declarations elsewhere. */
+  /** Returns whether it refers to external declarations. */
   private readDocumentType(): boolean {
     const start = this.at
     let isForeign = this.take(DOCUMENT_TYPE, 1) !== ''
@@ -110,7 +110,7 @@ class Reader {
     return isForeign
   }
 
-  /** Blanks, comments and instructions. */
+  /** Skips whitespace, comments and instructions. */
   private readMisc(): void {
     for (;;) {
       this.take(BLANKS)
@@ -204,11 +204,11 @@ class Reader {
     const written = this.text.slice(this.at + 1, end)
     if (end < 0 || written.includes('<') || !isXmlCharacters(written)) throw this.error()
     this.at = end + 1
-    // In content the reader above expat refuses what expat skips.
+    // In attributes expat skips such entities; in content Python's reader above expat refuses them.
     return this.readReferences(written.replaceAll(/[\t\n\r]/g, ' '), this.hasForeignEntities ? '' : null)
   }
 
-  /** The text that a text with references stands for. @param unknown what an entity without a definition is; null: an error */
+  /** Replaces the references in a text. @param unknown the value of an undefined entity; null: an error */
   private readReferences(written: string, unknown: string | null): string {
     const parts: string[] = []
     let from = 0
@@ -233,7 +233,7 @@ class Reader {
     return String.fromCodePoint(code)
   }
 
-  /** What the attributes of an element declare, which are none of its own. */
+  /** Takes the namespace declarations out of an element's attributes, and returns their prefixes. */
   private bindPrefixes(plain: Map<string, string>): string[] {
     const prefixes: string[] = []
     for (const [name, uri] of plain) {

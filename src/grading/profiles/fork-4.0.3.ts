@@ -7,7 +7,7 @@ const LOCALE_PREFIX = 'LANG=C.UTF-8 LC_ALL=C.UTF-8 '
 
 type EvalScriptInput = Pick<RunTask, 'repo' | 'baseCommit' | 'testPatch' | 'installConfig'>
 
-/** The Bash script that lays in the tests, runs them between the markers and puts the test files back. */
+/** The Bash script that applies the test patch, runs the tests between the markers and restores the test files. */
 export function evalScript({ repo, baseCommit, testPatch, installConfig }: EvalScriptInput): string {
   const files = readPatchedFiles(testPatch)
   return testbedScript({
@@ -20,7 +20,7 @@ export function evalScript({ repo, baseCommit, testPatch, installConfig }: EvalS
   })
 }
 
-/** What is handed to the test command: every file that the patch leaves behind and that could be a test. */
+/** The arguments of the test command: every file that the patch leaves behind and that could be a test. */
 export function testDirectives(repo: string, files: PatchedFile[]): string[] {
   const paths = files.flatMap(({ source, target }) => {
     if (target === '/dev/null') return []
@@ -31,9 +31,9 @@ export function testDirectives(repo: string, files: PatchedFile[]): string[] {
 }
 
 /**
- * Profile `fork-4.0.3`: evaluation script and apply order of SWE-rebench's fork of the SWE-bench harness (`39316f7`),
- * imitated byte for byte, faults included. A verdict means something only together with the harness it imitates.
- * `verdict.ts` says what the log of the script means.
+ * Profile `fork-4.0.3`: evaluation script and apply order of SWE-rebench's fork of the SWE-bench harness (`39316f7`), imitated byte
+ * for byte, faults included. A verdict is meaningful only together with the harness that it imitates. `verdict.ts` interprets the log
+ * of the script.
  */
 export const forkProfile: RunProfile = {
   name: 'fork-4.0.3',
@@ -42,7 +42,7 @@ export const forkProfile: RunProfile = {
   plan: (task, { hasPatch }) => planOf4(evalScript(task), hasPatch),
 }
 
-/** What swebench 4 and its fork do with any script. */
+/** How swebench 4 and its fork run any script. */
 export function planOf4(script: string, hasPatch: boolean): HarnessScript {
   return {
     patchPath: PATCH_PATH,

@@ -1,49 +1,49 @@
 import type { GradingProfile, Task } from '../../contracts/tasks.types.ts'
 
-/** What a profile reads of a task to have its tests run. */
+/** The fields of a task that a profile needs to run its tests. */
 export type RunTask = Pick<
   Task,
   'taskId' | 'repo' | 'repoDir' | 'baseCommit' | 'testPatch' | 'installConfig' | 'harness'
 >
 
-/** How one patch of one task is applied and its tests are run; what lies in a container is the adapter's business. */
+/** How to apply one patch and run the tests of its task; the adapter places the files in the container. */
 export interface HarnessScript {
-  /** Where the patch lies; the apply commands name it. */
+  /** Path of the patch; the apply commands name it. */
   patchPath: string
   /** Tried in order without a shell, in the repository; the first that succeeds applies the patch. */
   applyCommands: string[][]
-  /** Run before every attempt but the first; its exit code is ignored. */
+  /** Runs before every attempt except the first; its exit code is ignored. */
   resetCommand: string[] | null
-  /** After every attempt failed: success counts as applied. */
+  /** Runs after all attempts failed; success counts as applied. */
   lastCheck: string[] | null
-  /** Bash, in the repository. */
+  /** Bash, run in the repository. */
   evalScript: string
-  /** `merged`: what the script prints, in the order in which it prints. `apart`: standard output of applying and testing, then
-   *  their standard error. */
+  /** `merged`: both streams of the script, in the order written. `apart`: standard output of applying and testing, then their
+   *  standard error. */
   output: 'merged' | 'apart'
-  /** Further files, by absolute path. */
+  /** Additional files by absolute path. */
   files: Record<string, string>
   environment: Record<string, string>
 }
 
-/** Where binary files of a row lie that a patch cannot carry, and where they belong in the repository. */
+/** A binary file of a row that a patch cannot carry; `path` is its place in the repository. */
 export interface StagedAsset {
   path: string
 }
 
 export interface PlanOptions {
-  /** False: the repository is tested as it is, as the gate's empty check does. */
+  /** False: tests the repository without a patch, as the gate's empty check does. */
   hasPatch: boolean
-  /** Files of the row that could be had; those without bytes are left out. */
+  /** The row's files that are available; files without bytes are left out. */
   assets?: readonly StagedAsset[]
 }
 
-/** One upstream harness as far as containers see it. Log and verdict have their own table, `LOG_PROFILES`. */
+/** The part of an upstream harness that runs in containers. `LOG_PROFILES` has its logs and verdicts. */
 export interface RunProfile {
   name: GradingProfile
   /** Upstream's repository or package, and its version. */
   upstream: string
-  /** Raised by hand when our imitation changes what it runs or finds. */
+  /** Raised by hand whenever the imitation changes what it runs or finds. */
   revision: number
   /** @throws LonghaulError `Task.Invalid` for a task that the harness could not run */
   plan(task: RunTask, options: PlanOptions): HarnessScript

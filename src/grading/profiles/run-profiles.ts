@@ -5,7 +5,7 @@ import type { RunProfile } from './run-profile.ts'
 import { swebench41Profile } from './swebench-4.1.ts'
 import { swebench5Profile } from './swebench-5.ts'
 
-/** What each harness does in a container. */
+/** How each harness runs in a container. */
 export const RUN_PROFILES: Readonly<Record<GradingProfile, RunProfile>> = {
   'fork-4.0.3': forkProfile,
   'swebench-4.1': swebench41Profile,

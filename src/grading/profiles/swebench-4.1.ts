@@ -5,7 +5,7 @@ import type { RunProfile, RunTask } from './run-profile.ts'
 import { SWEBENCH_4_1_COMMANDS, type RepositoryCommands } from './swebench-4.1-commands.ts'
 import { testbedScript, testWords } from './testbed.ts'
 
-/** How the harness tests a repository at a version; null where it does not know them. */
+/** The harness's commands for a repository at a version; null if it does not know them. */
 export function commandsOf(repo: string, version: string | null): RepositoryCommands | null {
   const groups = SWEBENCH_4_1_COMMANDS.get(repo) ?? []
   return groups.find(({ versions }) => version !== null && versions.includes(version)) ?? null
@@ -13,7 +13,7 @@ export function commandsOf(repo: string, version: string | null): RepositoryComm
 
 type EvalScriptInput = Pick<RunTask, 'taskId' | 'repo' | 'baseCommit' | 'testPatch' | 'harness'>
 
-/** @throws LonghaulError `Task.Invalid` where the harness knows no commands for repository and version */
+/** @throws LonghaulError `Task.Invalid` if the harness has no commands for the repository and version */
 export function evalScript({ taskId, repo, baseCommit, testPatch, harness }: EvalScriptInput): string {
   const version = harness?.version ?? null
   const commands = commandsOf(repo, version)
@@ -35,7 +35,7 @@ export function evalScript({ taskId, repo, baseCommit, testPatch, harness }: Eva
   })
 }
 
-/** Reads every line that looks like a file header anywhere in the text, deleted files too; names that Git quotes are missed. */
+/** Reads every line that looks like a file header anywhere in the text, including deleted files; misses names that Git quotes. */
 export function testDirectives(repo: string, testPatch: string): string[] {
   return testWords(repo, testPatch.split('\n').flatMap(pathOfHeader))
 }
@@ -43,14 +43,14 @@ export function testDirectives(repo: string, testPatch: string): string[] {
 const HEADER = 'diff --git a/'
 const NEW_SIDE = ' b/'
 
-/** What `diff --git a/.* b/(.*)` finds in a line. As a pattern it takes the square of the length of a line that repeats its beginning. */
+/** Imitates `diff --git a/.* b/(.*)`, which takes quadratic time on a line that repeats its beginning. */
 function pathOfHeader(line: string): string[] {
   const start = line.indexOf(HEADER)
   const end = line.lastIndexOf(NEW_SIDE)
   return start === -1 || end < start + HEADER.length ? [] : [line.slice(end + NEW_SIDE.length)]
 }
 
-/** Profile `swebench-4.1`: test commands by repository and version, the fork's way of applying a patch. */
+/** Profile `swebench-4.1`: test commands by repository and version; applies patches as the fork does. */
 export const swebench41Profile: RunProfile = {
   name: 'swebench-4.1',
   upstream: 'PyPI swebench 4.1.0',

@@ -7,10 +7,10 @@ import { PATCH_PATH } from './testbed.ts'
 const HEAD = ['#!/bin/bash', 'set -uxo pipefail']
 const EXIT_CODE = ['SWEBENCH_TEST_EXIT_CODE=$?', 'echo ">>>>> Test Exit Code: $SWEBENCH_TEST_EXIT_CODE"'] as const
 
-/** Where the files of a row lie that a patch cannot carry. */
+/** The folder of files that a patch cannot carry. */
 const ASSET_FOLDER = '/image_assets'
 
-/** The row's script with the first lines that upstream gives every script, and the exit code of the tests after them. */
+/** The row's script after the head lines that upstream gives every script; it also prints the exit code of the tests. */
 export function evalScript(rowScript: string, assets: readonly StagedAsset[] = []): string {
   const commands = pythonStrip(rowScript)
     .split('\n')
@@ -19,7 +19,7 @@ export function evalScript(rowScript: string, assets: readonly StagedAsset[] = [
   return restoreAssets(script, assets)
 }
 
-/** A script that has no end marker stays as it is. */
+/** A script without an end marker stays unchanged. */
 function recordExitCode(commands: readonly string[]): string[] {
   const end = commands.findIndex((line) => line.includes(END_MARKER))
   if (end < 0) return [...commands]
@@ -32,7 +32,7 @@ function recordExitCode(commands: readonly string[]): string[] {
   ]
 }
 
-/** They come after the script has reset and patched the tests, just before these start. */
+/** Copies the assets after the script has reset and patched the tests, just before the tests start. */
 function restoreAssets(script: string, assets: readonly StagedAsset[]): string {
   if (assets.length === 0) return script
   const restore = assets.map(({ path }) => `mkdir -p $(dirname ${path}) && cp ${assetPath(path)} ${path}`)
@@ -42,12 +42,12 @@ function restoreAssets(script: string, assets: readonly StagedAsset[]): string {
   return [...lines.slice(0, start), ...restore, ...lines.slice(start)].join('\n')
 }
 
-/** In the container. */
+/** Path in the container. */
 export function assetPath(path: string): string {
   return `${ASSET_FOLDER}/${path.replaceAll('/', '__')}`
 }
 
-/** Profile `swebench-5`: the row brings its script; the tree is cleaned between attempts at the patch. */
+/** Profile `swebench-5`: the row has its own script; the tree is cleaned between attempts to apply the patch. */
 export const swebench5Profile: RunProfile = {
   name: 'swebench-5',
   upstream: 'PyPI swebench 5.0.2',
@@ -65,7 +65,7 @@ export const swebench5Profile: RunProfile = {
       patchPath: PATCH_PATH,
       applyCommands: hasPatch ? APPLY_COMMANDS : [],
       resetCommand: ['/bin/bash', '-c', 'git checkout -- . ; git clean -fd'],
-      // The attempts can leave the patch applied although each of them says that it failed.
+      // The patch may be applied although every attempt reported a failure.
       lastCheck: hasPatch ? ['git', 'apply', '--check', '--reverse', PATCH_PATH] : null,
       evalScript: evalScript(script, assets),
       output: 'merged',

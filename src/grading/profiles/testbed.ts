@@ -1,13 +1,13 @@
 import { END_MARKER, START_MARKER } from '../log-slice.ts'
 import type { PatchedFile } from '../test-patch.ts'
 
-/** Where the harnesses of the SWE-bench family lay a patch. */
+/** The path of the patch in the SWE-bench harnesses. */
 export const PATCH_PATH = '/tmp/patch.diff'
 
 const HEREDOC = 'EOF_114329324912'
 const NOT_TESTS = ['.json', '.png', 'csv', '.txt', '.md', '.jpg', '.jpeg', '.pkl', '.yml', '.yaml', '.toml']
 
-/** Tried in order, without a clean-up between: what a failed attempt leaves behind is part of the official result. */
+/** Tried in order, without a clean-up in between: the remains of a failed attempt are part of the official result. */
 export const APPLY_COMMANDS_4: string[][] = [
   ['git', 'apply', '--verbose', PATCH_PATH],
   ['git', 'apply', '--verbose', '--reject', PATCH_PATH],
@@ -17,17 +17,19 @@ export const APPLY_COMMANDS_4: string[][] = [
 export interface TestbedScriptInput {
   baseCommit: string
   testPatch: string
-  /** Of the test patch. */
+  /** Files of the test patch. */
   files: readonly PatchedFile[]
-  /** Run in the repository before anything else. */
+  /** Run in the repository before everything else. */
   evalCommands?: readonly string[]
   install: string | null
   testCommand: string
-  /** Words that are added to the test command, unquoted. */
+  /** Words that are appended to the test command, unquoted. */
   directives: readonly string[]
 }
 
-/** The script of swebench 4 and its fork for Python: lays in the tests, runs them between the markers, puts the files back. */
+/**
+ * The script of swebench 4 and its fork for Python: applies the test patch, runs the tests between the markers, restores the files.
+ */
 export function testbedScript(input: TestbedScriptInput): string {
   const { baseCommit, testPatch, files, evalCommands = [], install, testCommand, directives } = input
   const reset = `git checkout ${baseCommit} ${modifiedFiles(files).join(' ')}`
@@ -55,12 +57,12 @@ export function testbedScript(input: TestbedScriptInput): string {
   return `${commands.join('\n')}\n`
 }
 
-/** Only files that exist at the base commit can be checked out. None: a bare checkout of the commit, as upstream does. */
+/** Only files that exist at the base commit can be checked out. Without any, upstream checks out the commit itself. */
 function modifiedFiles(files: readonly PatchedFile[]): string[] {
   return files.flatMap(({ source }) => (source.startsWith('a/') ? [source.slice(2)] : []))
 }
 
-/** Paths as the words that the test command takes; data files are no tests. */
+/** Paths as arguments of the test command, without data files. */
 export function testWords(repo: string, paths: readonly string[]): string[] {
   const tests = paths.filter((path) => !NOT_TESTS.some((ending) => path.endsWith(ending)))
   return repo === 'django/django' ? tests.map(djangoLabel) : tests
