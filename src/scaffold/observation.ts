@@ -2,17 +2,17 @@ import type { FormatError, SandboxState } from '../contracts/episodes.types.ts'
 import type { TurnResult, ScaffoldProfile } from '../contracts/sandbox.types.ts'
 import { issueMessage } from './prompts/system.ts'
 
-/** What the scaffold reads of a turn's state. */
+/** The parts of a turn's state that the scaffold reads. */
 export type PromptState = Pick<SandboxState, 'cwd' | 'openFile'>
 
 export interface PromptLineInput {
   profile: ScaffoldProfile
   state: PromptState
-  /** Root of the repository in the sandbox; the relative form starts here. */
+  /** Root of the repository in the sandbox; relative paths start here. */
   repoDir: string
 }
 
-/** Last line of everything the policy reads. The directory is always absolute; the file follows the profile's path form. */
+/** The last line of every message to the policy. The directory is always absolute; the file follows the profile's path form. */
 export function promptLine({ profile, state, repoDir }: PromptLineInput): string {
   const file = state.openFile === null ? 'none' : shownPath({ profile, path: state.openFile, repoDir })
   return `(Current directory: ${state.cwd}, current file: ${file}) bash-$`
@@ -43,11 +43,11 @@ export interface ObservationInput {
   profile: ScaffoldProfile
   repoDir: string
   result: Pick<TurnResult, 'exitCode' | 'reason' | 'head' | 'tail' | 'omittedBytes' | 'oomKilled' | 'state'>
-  /** The limit that the command ran under, ms. */
+  /** The command's time limit, ms. */
   timeoutMs: number
 }
 
-/** What the policy sees after a command: output, notices of anything unusual, blank line, prompt line. */
+/** The message after a command: output, notices of unusual endings, blank line, prompt line. */
 export function observationText({ profile, repoDir, result, timeoutMs }: ObservationInput): string {
   const output = shortenOutput({
     head: result.head,
@@ -65,7 +65,7 @@ export interface FormatErrorInput extends PromptLineInput {
   error: FormatError
 }
 
-/** Names the fault, restates the rule, shows the form. Nothing ran, so the state is that of the turn before. */
+/** Names the fault, restates the rule and shows the form. No command ran, so the state is that of the previous turn. */
 export function formatErrorText({ error, ...rest }: FormatErrorInput): string {
   const fault =
     error === 'multiple_commands'
@@ -108,16 +108,16 @@ function shownPath({ profile, path, repoDir }: { profile: ScaffoldProfile; path:
 export interface OutputInput {
   /** First bytes of the output. */
   head: Uint8Array
-  /** Last bytes; empty when nothing was left out between. */
+  /** Last bytes; empty if nothing was omitted. */
   tail: Uint8Array
   omittedBytes: number
-  /** UTF-16 code units of output that may be shown, notice not counted. */
+  /** Maximum of UTF-16 code units of output, without the notice. */
   maxChars: number
 }
 
 /**
- * Output as the policy sees it: head and tail kept, the middle marked. Bytes are cut on character boundaries, invalid ones
- * become U+FFFD, trailing line breaks go (the prompt line brings its own blank line).
+ * Output as the policy sees it: keeps head and tail, marks the omitted middle. Cuts at character boundaries, replaces invalid bytes
+ * by U+FFFD, and removes trailing line breaks, because the prompt line adds a blank line.
  */
 export function shortenOutput({ head, tail, omittedBytes, maxChars }: OutputInput): string {
   const first = omittedBytes === 0 ? '' : decodeHead(head)
@@ -134,7 +134,7 @@ export function shortenOutput({ head, tail, omittedBytes, maxChars }: OutputInpu
   return `${trimEnd(shownHead)}\n${omittedNotice(cut)}\n${shownTail}`
 }
 
-/** Bytes and characters are added up, hence "about". */
+/** "About", because the count adds bytes and characters. */
 function omittedNotice(count: number): string {
   return `[... about ${count} characters left out here: write to a file or filter to see less ...]`
 }
@@ -143,7 +143,7 @@ function decode(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes)
 }
 
-/** Streaming mode holds back a character that the cut split. */
+/** Streaming mode holds back a character that was cut. */
 function decodeHead(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', { ignoreBOM: true }).decode(bytes, { stream: true })
 }

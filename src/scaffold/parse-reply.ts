@@ -8,12 +8,12 @@ interface Fence {
   lines: string[]
 }
 
-/** Up to three blanks of indent and no backtick in the info string: CommonMark's rule for a fence that opens. */
+/** CommonMark's rule for an opening fence: at most three spaces of indentation, no backtick in the info string. */
 const OPENING = /^ {0,3}(`{3,})([^`]*)$/
 
 /**
- * Finds the one block to run. Exactly one closed fence whose info word is `command` counts; fences with other info words
- * are part of the reasoning. A fence that never closes was cut off, so its command is not whole and nothing runs.
+ * Finds the command of a reply. It must have exactly one closed fence with the info word `command`; fences with other info words are
+ * part of the reasoning. A fence that never closes was cut off: its command is incomplete, and nothing runs.
  */
 export function parseReply(text: string): ParsedReply {
   const commands: string[] = []
@@ -34,7 +34,7 @@ export function parseReply(text: string): ParsedReply {
 
   if (commands.length > 1) return { command: null, formatError: 'multiple_commands' }
   const [command] = commands
-  // A second block that was cut off still says that two commands were meant: running the first would be a guess.
+  // A second block, even if cut off, means two commands: running the first would be a guess.
   if (command !== undefined && open?.isCommand === true) return { command: null, formatError: 'multiple_commands' }
   if (command === undefined || command.trim() === '') return { command: null, formatError: 'cannot_extract_command' }
   return { command, formatError: null }
@@ -47,7 +47,7 @@ function openFence(line: string): Fence | null {
   return { ticks: (match[1] ?? '').length, isCommand: info.length === 1 && info[0] === 'command', lines: [] }
 }
 
-/** A longer fence holds shorter ones, so that a heredoc may contain Markdown. */
+/** A longer fence may contain shorter ones, so a heredoc can contain Markdown. */
 function closes(line: string, fence: Fence): boolean {
   const match = /^ {0,3}(`{3,})[ \t]*$/.exec(line)
   return match !== null && (match[1] ?? '').length >= fence.ticks

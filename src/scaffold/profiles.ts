@@ -3,7 +3,7 @@ import type { ScaffoldProfile } from '../contracts/sandbox.types.ts'
 import { DEMONSTRATION } from './prompts/demonstration.ts'
 import { BRIEF_SYSTEM_PROMPT, FULL_SYSTEM_PROMPT } from './prompts/system.ts'
 
-/** Window, overlap and paths as in the scaffold of arXiv 2508.03501 where it states them, SWE-agent's elsewhere. */
+/** Window, overlap and paths follow the scaffold of arXiv 2508.03501 where the paper states them, and SWE-agent elsewhere. */
 const paper: ScaffoldProfile = {
   name: 'paper',
   systemPrompt: FULL_SYSTEM_PROMPT,
@@ -14,8 +14,8 @@ const paper: ScaffoldProfile = {
 }
 
 /**
- * The same tools for a policy of a million parameters: one-line prompt, a window that just holds the longest function of the
- * demo's tasks (five lines and one above), short paths. The cap is far above anything its tasks print, so it only meets accidents.
+ * The same tools for a policy of a million parameters: one-line prompt, a window that just holds the longest function of the demo's
+ * tasks (five lines and one above), short paths. The limit is far above the output of its tasks, so only accidents reach it.
  */
 const demo: ScaffoldProfile = {
   name: 'demo',

@@ -2,16 +2,16 @@ import type { ChatFormat, ChatFormatName } from '../contracts/policy.types.ts'
 import { createDefuse, type Defuse } from './special-tokens.ts'
 
 /**
- * Messages to text, the only place that does it. A trajectory is one growing list of token ids: the first prompt, then in
- * turns a sample and a delta. Sampled ids are appended as they came; only prompt and deltas are ever tokenised, and both
- * begin and end at special tokens, so that tokenising them alone equals tokenising them in context.
+ * Renders messages as text; no other code does. A trajectory is one growing list of token ids: the first prompt, then samples and
+ * deltas in turn. Sampled ids are appended unchanged. Only prompt and deltas are tokenised, and both begin and end at special tokens,
+ * so tokenising them alone equals tokenising them in context.
  */
 interface FirstPromptInput {
   format: ChatFormat
   systemPrompt: string
   /** Statement and prompt line (observation.ts, `firstMessage`). */
   firstMessage: string
-  /** Breaks what text may not spell. @default the tokens that are known of any format */
+  /** Breaks spellings of special tokens. @default the known tokens of all formats */
   defuse?: Defuse
 }
 
@@ -33,10 +33,10 @@ export function renderFirstPrompt({
 
 interface DeltaInput {
   format: ChatFormat
-  /** Did the policy sample its end-of-turn token? If it was cut, the token is added here as context. */
+  /** Whether the policy sampled its end-of-turn token. If the reply was cut off, the token is added here as context. */
   endedTurn: boolean
   observation: string
-  /** As for the first prompt. */
+  /** As in the first prompt. */
   defuse?: Defuse
 }
 
@@ -49,7 +49,7 @@ export function renderDelta({ format, endedTurn, observation, defuse = defuseKno
   )
 }
 
-/** The format of Qwen and of the demo's policy. The end of turn is sampled by the policy; the newline after it is not. */
+/** The format of Qwen and of the demo's policy. The policy samples the end of turn, but not the newline after it. */
 export const chatml: ChatFormat = {
   name: 'chatml',
   start: '',
@@ -59,7 +59,8 @@ export const chatml: ChatFormat = {
   afterTurn: '\n',
 }
 
-/** The format of Llama from 3 on. Its templates trim what messages say and may put the date before the system prompt; neither is done here. */
+/** The format of Llama 3 and later. Its templates trim messages and may put the date before the system prompt; this renderer does
+ *  neither. */
 const llama3: ChatFormat = {
   name: 'llama3',
   start: '<|begin_of_text|>',

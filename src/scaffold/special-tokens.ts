@@ -1,15 +1,15 @@
 /**
- * Text from the world may spell the tokens by which chat formats part turns, and so forge one: a tokenizer turns the spelling
- * into the token. A backslash after the first character breaks the spelling and leaves it readable.
+ * Tool output and issue texts may spell the tokens that separate turns in a chat format, and so forge a turn: a tokenizer turns the
+ * spelling into the token. A backslash after the first character breaks the spelling and keeps it readable.
  */
 export type Defuse = (text: string) => string
 
 export interface DefuseOptions {
-  /** Added tokens of the policy's own tokenizer, where it is known: see `readAddedTokens`. */
+  /** Added tokens of the policy's own tokenizer, if it is known: see `readAddedTokens`. */
   tokens?: readonly string[]
 }
 
-/** Takes linear time in the text, for any number of tokens. */
+/** Takes time linear in the text, for any number of tokens. */
 export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
   const all = [...FIXED_TOKENS, ...tokens]
   const trie = buildTrie(all)
@@ -17,7 +17,7 @@ export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
   const mayStart = startsOf(trie)
   return (text) => {
     let found = single.reduce((left, token) => left.replaceAll(token, spellOut(token)), text)
-    // Once more where something was broken: a policy may have a token that holds a backslash.
+    // A policy may have a token with a backslash, so a broken text is checked again.
     for (let round = 0; round < ROUNDS && mayStart.test(found); round++) {
       const broken = breakTokens(found, trie)
       if (broken === found) break
@@ -28,8 +28,8 @@ export function createDefuse({ tokens = [] }: DefuseOptions = {}): Defuse {
 }
 
 /**
- * The tokens of a `tokenizer.json` that text can spell. Added words and runs of blanks that a tokenizer merely keeps whole are not
- * part of a chat format and are left out; every special token counts.
+ * The tokens of a `tokenizer.json` that could forge a turn: every special token, and added tokens in brackets. Other added words and
+ * runs of spaces are not part of a chat format.
  */
 export function readAddedTokens(tokenizerJson: string): string[] {
   const { added_tokens: added } = JSON.parse(tokenizerJson) as { added_tokens?: unknown }
@@ -76,7 +76,7 @@ function around(open: string, close: string, names: string[][]): string[] {
 }
 
 const ROUNDS = 4
-/** Longest name between bars that counts as one. */
+/** Longest text between bars that is treated as a name. */
 const LONGEST_NAME = 64
 
 interface Trie {
@@ -84,7 +84,7 @@ interface Trie {
   isEnd: boolean
 }
 
-/** Matches nothing only where nothing can be broken: most text is spared the pass. */
+/** Matches every text that may contain a token; most texts do not match and skip the pass. */
 function startsOf(trie: Trie): RegExp {
   const starts = [...trie.next.keys()]
     .filter((unit) => unit >= ' ' && unit <= '~')
@@ -92,7 +92,7 @@ function startsOf(trie: Trie): RegExp {
   return new RegExp(String.raw`[^\n\r\t -~]|[<${starts.join('')}]`, 'u')
 }
 
-/** A token of one character has no inside: its number stands for it. */
+/** A token of one character cannot be split, so its code point replaces it. */
 function spellOut(token: string): string {
   return Array.from(token)
     .map((point) => String.raw`\u{${(point.codePointAt(0) as number).toString(16)}}`)
@@ -115,8 +115,8 @@ function buildTrie(tokens: readonly string[]): Trie {
 }
 
 /**
- * As the most forgiving normaliser of a tokenizer would read it: compatibility forms become plain ones, what is not drawn goes.
- * Per code point, so that each place in the result belongs to one in the text.
+ * Normalises text as the most lenient tokenizer would: compatibility forms become plain characters, invisible ones are removed. Works
+ * per code point, so that each position in the result belongs to one in the text.
  */
 function fold(text: string): string {
   let folded = ''
@@ -133,7 +133,7 @@ function foldPoint(point: string): string {
 function breakTokens(text: string, trie: Trie): string {
   const points = Array.from(text)
   const units: string[] = []
-  /** Where each code point begins among the units. */
+  /** Index of each code point's first unit. */
   const begins: number[] = []
   for (const point of points) {
     begins.push(units.length)
@@ -149,7 +149,7 @@ function breakTokens(text: string, trie: Trie): string {
       const from = begins[i] as number
       const own = units.slice(from, begins[i + 1] ?? units.length)
       if (!own.some((_, k) => broken.has(from + k))) return point
-      // One code point that stands for several is written as those: nothing can be put inside it.
+      // A code point that folds to several units is replaced by them, because a backslash cannot go inside it.
       return own.length === 1
         ? `${point}\\`
         : own.map((unit, k) => (broken.has(from + k) ? `${unit}\\` : unit)).join('')
@@ -167,8 +167,8 @@ function spellsToken(units: readonly string[], at: number, trie: Trie): boolean 
 }
 
 /**
- * `<|name|>`, `<|name>` and `<name|>`, with any name of a sensible length. `[|name|]` with a plain name only: in some languages
- * these brackets hold lists.
+ * `<|name|>`, `<|name>` and `<name|>`, with any name of limited length. `[|name|]` with a plain name only, because some languages
+ * write lists in these brackets.
  */
 function spellsName(units: readonly string[], at: number): boolean {
   const close = CLOSES[units[at] ?? '']

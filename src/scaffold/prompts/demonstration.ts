@@ -3,8 +3,8 @@ import { issueMessage } from './system.ts'
 const STATEMENT = 'The script primes.py should print all primes below 20, one on each line. It does not exist yet.'
 
 /**
- * One whole short session as text, appended to the system prompt only while a base policy collects RFT data. Trained
- * policies work without it. What the environment says is what the real tools print: a test plays the session in a sandbox.
+ * One complete short session as text, appended to the system prompt only while a base policy collects RFT data; trained policies work
+ * without it. The environment's lines are the output of the real tools: a test plays the session in a sandbox.
  */
 export const DEMONSTRATION = `DEMONSTRATION
 What follows is one complete session, to show the form. The files in it are not part of your repository.

@@ -1,6 +1,6 @@
 /**
- * The system prompt after the scaffold of arXiv 2508.03501 (its required content, in our own sentences). Sections: role and
- * means, tools in alphabetical order, responses, answers, tests, advice.
+ * The system prompt, with the content that arXiv 2508.03501 requires in Longhaul's own sentences. Sections: role and means, tools in
+ * alphabetical order, responses, answers, tests, advice.
  */
 const ROLE = `You are a software engineer who works alone. You are given an issue of a code repository, and your aim is to change the code so that the issue is resolved.
 
@@ -86,7 +86,7 @@ const ADVICE = `ADVICE
 
 export const FULL_SYSTEM_PROMPT: string = [ROLE, TOOLS, RESPONSES, ANSWERS, TESTS, ADVICE].join('\n\n')
 
-/** For policies too small to read a manual: they know the tools from training, and the manual would outweigh the episode. */
+/** For policies too small to read a manual: training taught them the tools, and the manual would be longer than the episode. */
 export const BRIEF_SYSTEM_PROMPT = 'Fix the bug. One command per turn.'
 
 /** First message of the full profile: the statement, how Git behaves here, what to check before submitting. */
