@@ -3,8 +3,8 @@ import { connect, type LonghaulConnection, lookForAlarms, reasonOfEnd } from '..
 import type { TemporalSettings } from '../platform/temporal-settings.ts'
 
 /**
- * The server as the watch of a control worker queries it: through the client, like `longhaul run blockers`. Each check opens its own
- * connection, so that a worker holds none for a task of every few minutes.
+ * Queries the server for the watch of a control worker, through the client, like `longhaul run blockers`. Each check opens its own
+ * connection, so that the worker holds none between checks that are minutes apart.
  */
 export function alarmSources({ address, namespace }: Pick<TemporalSettings, 'address' | 'namespace'>): AlarmSources {
   const connected = async <T>(work: (connection: LonghaulConnection) => Promise<T>): Promise<T> => {

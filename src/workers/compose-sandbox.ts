@@ -30,7 +30,7 @@ import { requireRuntime } from '../adapters/docker/container/create-container.ts
 import { listSandboxes } from '../adapters/docker/container/list-sandboxes.ts'
 import type { HostFacts, HostResources } from '../contracts/hosts.types.ts'
 
-/** Maximum number of containers that start or grade concurrently. On few cores, more of them only wait for each other. */
+/** Maximum number of containers that start or grade concurrently. On few cores, more would only wait for each other. */
 const MAX_STARTING = 4
 
 /** Composes three workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
@@ -129,7 +129,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
   const shared = {
     store,
     sandbox: admitSandboxes({
-      // Tests run in containers of this machine, wherever the sandbox was.
+      // Tests run in containers of this machine, wherever the sandbox runs.
       host:
         pods === null
           ? tests
@@ -161,7 +161,7 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
 }
 
 /** Maximum number of sandboxes that wait for an image, a place or a start. On a full host only a few wait; the others stay in the
- *  queue for whichever host has a place first. */
+ *  queue for the first host with a place. */
 const MAX_OPENING = 8
 
 /** Placements have their own queue. On a full host they wait, and nothing that a waiting sandbox depends on may queue behind them. */
@@ -189,7 +189,7 @@ function placementWorkers(
       verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
     }),
   })
-  // The placement that waits here reports in its heartbeats what it waits for. More of them would be kept from a host that has room
+  // The waiting placement reports in its heartbeats what it waits for. Further ones stay in the queue, for a host that has room
   // earlier or joins later.
   const isFull = (): boolean => admission.waiting() > 0
   const pauseMs = (opening: number): number => placementPauseMs(admission.share(), opening)
@@ -203,7 +203,8 @@ function placementWorkers(
     },
     {
       taskQueue: QUEUES.sandbox,
-      // Waiting for a grading slot only occupies an activity slot. Placements of versions without a placement queue also arrive here.
+      // An activity that waits for a grading slot occupies only an activity slot. Placements of versions without a placement queue
+      // also arrive here.
       tuner: activitiesOnly(createWorkSlots({ slots: 24, door })),
       activityTaskPollerBehavior: { type: 'simple-maximum', maximum: 2 } as const,
       activities,
@@ -212,9 +213,9 @@ function placementWorkers(
 }
 
 /**
- * Maximum number of concurrent steps of the sandboxes that this host holds. A step lasts minutes and mostly waits for samples, and a
- * step that is not started within two minutes makes its episode take the host for gone. No sandbox may therefore wait for another one's
- * step, and only admission limits their number.
+ * Maximum number of concurrent steps of the sandboxes that this host holds. A step lasts minutes and mostly waits for samples. If a
+ * step does not start within two minutes, its episode assumes that the host is gone. No sandbox may therefore wait for the step of
+ * another, and only admission limits their number.
  */
 const MAX_HELD = 10_000
 
@@ -229,7 +230,7 @@ export function ownSandboxesWorker(
   return {
     taskQueue: hostQueue,
     maxConcurrentActivityTaskExecutions: MAX_HELD,
-    // A cluster has many hosts and the server limits long polls, so each host has few pollers.
+    // Each host has few pollers, because a cluster has many hosts and the server limits long polls.
     activityTaskPollerBehavior: { type: 'autoscaling', minimum: 1, initial: 2, maximum: 4 } as const,
     activities: createHostActivities({
       ...shared,

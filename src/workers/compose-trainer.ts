@@ -32,8 +32,8 @@ import { connectStore, chatClientsOf, policyClientsOf, putToSleep, type Interpos
 import { startEngineWatch, type StateOf } from './engine-watch.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 
-/** Training jobs wait for each other inside the process. The further slots keep publishing and releasing from waiting behind a job
- *  of hours. */
+/** Training jobs wait for each other inside the process. The other slots keep publishing and releasing from waiting behind a job of
+ *  hours. */
 const SLOTS = 4
 
 /** Looks up the workflows of the runs that this worker serves. */

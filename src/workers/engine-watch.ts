@@ -20,7 +20,7 @@ interface EngineWatchInput {
 
 /**
  * Renews the leases of this host's engines, restarts a keeper that died, and ends engines after their run's workflow has closed,
- * because a terminated run ends nothing itself. If the server cannot be asked, nothing changes. Several trainer workers on a host may
+ * because a terminated run ends nothing itself. If the server cannot be asked, nothing changes. Several trainer workers of a host may
  * do this concurrently.
  */
 export function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): { stop(): Promise<void> } {

@@ -19,8 +19,8 @@ const NEEDS: Readonly<Record<Role, readonly Need[]>> = {
 }
 
 /**
- * Checks programs, files and directories that the environment names and these roles use. Otherwise an activity would find them unusable
- * in the first run that needs them, long after the start, and every attempt would fail in the same way.
+ * Checks programs, files and directories that the environment names and these roles use. Without the check, the first activity that
+ * needs one would fail long after the start, and so would every retry.
  * @throws LonghaulError `Config.Invalid`, `Config.NotFound`; the message names the variable
  */
 export async function requireUsable(roles: readonly Role[], environment: WorkerEnvironment): Promise<void> {

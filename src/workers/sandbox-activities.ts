@@ -39,7 +39,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
       } catch (error) {
         if (signal.aborted || isLastAttempt() || !isLonghaulError(error) || error.code !== 'Sandbox.ImageMissing')
           throw error
-        // Another host may have what this one lacks, as for a gate.
+        // Another host may have the image, as for a gate.
         throw new LonghaulError({
           code: 'Sandbox.PullFailed',
           message: error.message,
@@ -79,7 +79,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
         return await gateTask(gate, input, signal)
       } catch (error) {
         if (signal.aborted) throw error
-        // Another host may have what this one lacks. After the last attempt the cause itself is returned.
+        // Another host may succeed. After the last attempt the cause itself is returned.
         if (!isLastAttempt() && isHostFailure(error)) throw gradingFailed(error, { host: deps.hostId, attempt })
         if (mayExclude(gate.recipe, error)) return recordUngated(gate, input, error)
         throw error

@@ -108,7 +108,7 @@ function contextOf(headers: Headers): TraceContext | null {
   }
 }
 
-/** Coordinates that distinguish activities of the same name; attributes are called `longhaul.` and the field. */
+/** Coordinates that distinguish activities of the same name; an attribute is named `longhaul.` and the field. */
 const COORDINATES = [
   'run',
   'stage',

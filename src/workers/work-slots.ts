@@ -84,9 +84,8 @@ const OPENING_PAUSE_MS = 25
 const FULL_PAUSE_MS = 200
 
 /**
- * The server hands a placement to any polling host, and always to the same one of several idle hosts. Each host therefore waits a
- * little before it polls for the next sandbox, and the more it holds and opens, the longer it waits. The emptier of two hosts polls
- * first.
+ * The server hands a placement to any polling host, and always to the same one of several idle hosts. Each host therefore pauses
+ * before it polls for the next sandbox, the longer the more it holds and opens. The emptier of two hosts polls first.
  */
 export function placementPauseMs(share: number, opening: number): number {
   return Math.round(FULL_PAUSE_MS * Math.min(1, share) + OPENING_PAUSE_MS * opening)

@@ -72,7 +72,8 @@ export interface PodsEnvironment {
   cpus: number
 }
 
-/** Hosts of private networks that may be reached; read where a connection is made, as LONGHAUL_IMPORT_MAX_GIB is where a data set is read. */
+/** Allowed hosts in private networks. Validated here, read where a connection is made; likewise LONGHAUL_IMPORT_MAX_GIB, read at an
+ *  import. */
 const HOST_LISTS = ['LONGHAUL_ALARM_HOSTS', 'LONGHAUL_ASSET_HOSTS'] as const
 
 /** Used if the environment names no interpreter. No role is refused for a missing one, because launchers of clusters need no local

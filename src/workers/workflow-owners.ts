@@ -24,7 +24,7 @@ export function createOwnerRegistry({ connection, namespace, store }: OwnerRegis
   return {
     stateOf: (workflowId) => describeOwner(connection, { namespace, workflowId }),
     async hasPlacementAfter({ episode, fence, ownerRun }) {
-      // Not only the next number, because placements of other executions may lie in between.
+      // Not only the next number, because placements of other executions may lie between them.
       const placements = await readPlacements(store, episode).catch(() => [])
       return placements.some((one) => one.placement > fence && one.ownerRun === ownerRun)
     },
