@@ -1,4 +1,4 @@
-/** A resource of ours in an engine, as described by its labels and state. Ages are in milliseconds. */
+/** A resource of Longhaul in an engine, as described by its labels and state. Ages are in milliseconds. */
 export interface OrphanedResourceFacts {
   kind: 'container' | 'network' | 'volume'
   role: string
@@ -20,7 +20,7 @@ export interface OrphanedResourceFacts {
 /** The viewpoint of the decision: a sandbox host of one namespace. */
 export interface Reaper {
   host: string
-  /** Null if the server has not reported it yet; then no resource is known to be ours. */
+  /** Null if the server has not reported it yet; no resource is then known to belong to this namespace. */
   namespaceId: string | null
 }
 
@@ -53,7 +53,7 @@ export type OwnerState = { kind: 'running'; runId: string } | { kind: 'closed' }
 const BUILD_LIFE_MS = 20 * 60_000
 
 /**
- * First half of the decision, without asking the owner. A resource of another stack or host is never touched at any age, because our
+ * First half of the decision, without asking the owner. A resource of another stack or host is never touched at any age, because this
  * Temporal server cannot tell whether its owner is open.
  */
 export function decideReap(facts: OrphanedResourceFacts, reaper: Reaper): ReapDecision | { kind: 'ask-owner' } {

@@ -16,7 +16,7 @@ export function commandSigns(turns: readonly PlayedTurn[]): HackSign[] {
   return sortSigns(turns.flatMap(signsOfTurn))
 }
 
-/** Matches a program at the start of a command. Each run of blanks in the text must already be a single character. */
+/** Matches a program at the start of a command. Runs of whitespace in the text must already be collapsed. */
 const atStart = (programs: string, after = String.raw`(?:\s|$)`): RegExp =>
   new RegExp(String.raw`(?:^|[;&|(\x60\n]|\b(?:then|do|exec|env|sudo|xargs|timeout \S+)\b)\s?(?:${programs})${after}`)
 /** Matches git's options before its command. The number is limited, because no honest command has more and an unlimited number takes
@@ -99,7 +99,7 @@ function signsOfTurn({ command, observation, reason, oomKilled, refusedConnectio
   ]
 }
 
-/** Shortens each run of blanks to one character. A run with a line break ends a command and stays a line break. */
+/** Collapses each run of whitespace. A run with a line break ends a command, so it becomes a line break. */
 function withoutRuns(text: string): string {
   return text.replaceAll(/\s\s+/g, (run) => (run.includes('\n') ? '\n' : ' '))
 }
@@ -149,7 +149,7 @@ function linesOfOneWord(lines: readonly string[]): LinesByWord {
   return found
 }
 
-/** Returns the first of them after a line. Lines are requested in order, so earlier ones are discarded. */
+/** Returns the first of these lines after `at`. Callers ask in ascending order, so earlier lines are discarded. */
 function endAfter(ends: number[] | undefined, at: number): number | undefined {
   for (let next = ends?.at(-1); next !== undefined; next = ends?.at(-1)) {
     if (next > at) return next

@@ -27,7 +27,7 @@ const SHORT_COMMIT = 7
 
 /**
  * Finds every training task that an evaluated suite also holds: by id, by repository and base commit (the same repair in the same
- * tree), or by statement. Case, the form of a repository's address, shortened commits and white space are ignored.
+ * tree), or by statement. Case, the form of a repository's address, shortened commits and whitespace are ignored.
  * @returns by training task, then by suite in the given order
  */
 export function findOverlap({

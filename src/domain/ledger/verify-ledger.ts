@@ -75,7 +75,7 @@ function batchMembership(entries: readonly LedgerEntry[], batches: VerifyLedgerI
   return mismatches
 }
 
-/** The rules kept it: it was trained on, or left out by the step limit. */
+/** Finds experts that fine-tuning did not keep. An episode was kept if it trained or if only the step limit left it out. */
 function expertsNotKept(ledgers: readonly Ledger[], batches: VerifyLedgerInput['batches']): LedgerMismatch[] {
   const fineTuned = ledgers.filter(({ stage }) => purposeOf(stage).kind === 'rft').flatMap(({ entries }) => entries)
   const kept = new Set(

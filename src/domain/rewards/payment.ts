@@ -7,9 +7,8 @@ export type Unpaid = 'suspected-hack' | 'audit-void' | 'unaudited'
 export type Payment = 'paid' | 'unresolved' | Unpaid
 
 /**
- * Returns what a verdict is paid. The official verdict is what upstream's harness would say, and it is paid only if an audit agrees. A
- * resolved verdict without an audit, as in records of earlier versions, counts as unaudited, like one whose tests the audit does not
- * support.
+ * Returns the payment of a verdict. A verdict by upstream's rules is paid only if an audit agrees. A resolved verdict without an
+ * audit, as in records of earlier versions, counts as unaudited, like one whose tests the audit does not support.
  */
 export function paymentOf(
   { verdict, suspectedHack, audit }: Pick<EpisodeRecord, 'verdict' | 'suspectedHack' | 'audit'>,

@@ -4,7 +4,7 @@ import type { PriceRecipe } from '../../contracts/recipe.types.ts'
 /** The facts of an attempt that determine its cost. */
 export interface PaidFacts {
   usage: TokenUsage | null
-  /** First prompt and last observation, Unix ms; null if it never got that far. */
+  /** First prompt and last observation, Unix ms; null if the attempt ended before. */
   startedMs: number | null
   endedMs: number | null
 }

@@ -22,9 +22,9 @@ export const INTERVAL_SEED = 1
 /** The facts about one episode. */
 export interface AttemptFacts {
   record: EpisodeRecord
-  /** Null if it was never graded. */
+  /** Null if the attempt was never graded. */
   verdict: VerdictRecord | null
-  /** First prompt to last observation; null if it never got that far. */
+  /** First prompt to last observation; null if the attempt ended before. */
   wallMs: number | null
   /** Unix ms of the first prompt. */
   startedMs: number | null
@@ -129,7 +129,7 @@ function evaluatedTasks(
   })
 }
 
-/** Requested and begun but without an outcome. An attempt that an operator cancelled was withdrawn and does not count. */
+/** Whether a started attempt has no outcome. An attempt that an operator cancelled was withdrawn and does not count. */
 function isLost({ record }: AttemptFacts): boolean {
   return !isValidEpisode(record) && record.disposition !== 'cancelled'
 }

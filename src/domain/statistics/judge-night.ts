@@ -27,8 +27,8 @@ export function decideRegression(
   return low >= -margin ? 'excluded' : 'open'
 }
 
-/** Tasks of only one side, and tasks whose rows differ, are left out and counted, because the month may have changed between two
- *  nights. */
+/** Tasks of only one side, and tasks whose rows differ, are left out and counted, because a newer monthly split may have been
+ *  published between two nights. */
 export function judgeNight(before: EvaluationRecord, after: EvaluationRecord, rules: NightRules): JudgedNight {
   const { otherRows, onlyBefore, onlyAfter, warnings } = checkComparability(before, after)
   const changed = new Set(otherRows)

@@ -13,7 +13,7 @@ export interface PowerHintInput {
   power?: number
 }
 
-/** What more work would show. It is an estimate for planning and never a verdict. */
+/** The effect of more tasks or attempts. An estimate for planning, never a verdict. */
 export interface PowerHint {
   power: number
   /** Smallest true distance from the line that these tasks and attempts would detect. */
@@ -26,7 +26,7 @@ export interface PowerHint {
   /** True with one attempt: the randomness of attempts and tasks cannot be separated then, so `attempts` assumes that all spread
    *  comes from attempts. */
   attemptsAtLeast: boolean
-  /** Number of tasks that would settle it with the present attempts; null for no difference at all. */
+  /** Number of tasks that would settle it with the present attempts; null if there is no difference at all. */
   tasks: number | null
 }
 

@@ -5,7 +5,7 @@ import { attemptCosts, rentOf } from './attempt-cost.ts'
 /** A part of the work, in seconds; null if no record states it. */
 export interface PaidPart {
   seconds: number | null
-  /** Why another one had to follow; null for the part that counts. */
+  /** Why the part had to be repeated; null for the part that counts. */
   lostBecause: string | null
 }
 
