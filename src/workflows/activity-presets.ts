@@ -130,7 +130,7 @@ export const HOST = {
   },
 } as const satisfies ActivityOptions
 
-/** Clean-up is retried for long. If the host is gone, the schedule-to-start limit ends it, and the reaper removes the resources by
+/** Clean-up gets many attempts. If the host is gone, the schedule-to-start limit ends it, and the reaper removes the resources by
  *  label. */
 export const CLOSING = {
   startToCloseTimeout: '2m',

@@ -60,7 +60,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
   }
 }
 
-// Its episodes stay in the build that began them.
+// A group stays in the build that began its episodes.
 setWorkflowOptions(endsInItsBuild, promptGroup)
 
 function countEndings(results: readonly EpisodeResult[]): Record<string, number> {

@@ -154,7 +154,7 @@ export async function passOn(childId: string | null, control: RunControl): Promi
   }
 }
 
-/** Fails a run that stays paused for thirty days, with that reason. */
+/** Waits until the run is resumed. A pause of thirty days fails the run. */
 export async function whilePaused(control: RunControl): Promise<void> {
   if (!control.paused) return
   if (await condition(() => !control.paused, '30 days')) return

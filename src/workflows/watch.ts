@@ -3,8 +3,8 @@ import { alarms, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 
 /**
- * One round of the watch: finds new alarms and sends them, one after another. A schedule beside the nights starts it every few minutes,
- * so it keeps no state and never continues as new. No children. If a receiver accepts no alarm, the round tries every other alarm and
+ * One round of the watch: finds new alarms and sends them, one after another. Its own schedule starts a round every few minutes, so
+ * it keeps no state and never continues as new. No children. If a receiver accepts no alarm, the round tries every other alarm and
  * then fails with the code of the last attempt; the next round tries again. On cancel the open alarm stays unsent.
  */
 export async function watch(input: WatchInput): Promise<WatchResult> {
