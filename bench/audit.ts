@@ -1,10 +1,10 @@
 /**
- * What the audit of a grading costs: the reference solution of the same tasks graded with it and without it, in turns.
+ * The cost of the audit of a grading: the reference solution of the same tasks, graded with and without it, alternately.
  *
  *   npm run bench:audit -- [--rounds 10] [--tasks 3] [--json] [--out bench/results/audit.json]
  *
- * A grading is everything from the request to the removed container. The ratio is of the means, its interval a bootstrap over the
- * pairs (2,000 draws, seed 1). Exit 1 where a solution was not confirmed, 2 where nothing was compared.
+ * A grading lasts from the request to the removed container. The ratio is of the means; its interval is a bootstrap over the pairs
+ * (2,000 draws, seed 1). Exit 1 if a solution was not confirmed, 2 if nothing was compared.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'

@@ -1,5 +1,5 @@
 /**
- * Any process may die. Real runs with a scripted policy during which faults strike at chosen phases, each compared with the run
+ * Any process may die. Real runs with a scripted policy, in which faults strike at chosen phases; each is compared with the run
  * without faults.
  *
  *   npm run chaos -- [--seeds 200] [--first-seed 1] [--faults kill-sandbox,host-loss] [--lanes 2] [--continue FILE]… [--json] [--out FILE]
@@ -7,14 +7,15 @@
  *                     [--store s3] [--sandboxes pods]
  *
  * `--faults` takes names and families (`reset` is all of `reset:…`). `--reproduce`: each seed is a training that ends at a random
- * moment of its base evaluation (all its workflows terminated, or what `--faults` says) and is started again. `--plant` makes the
- * trainer wrong on purpose in runs with faults, and not in those that they are compared with: every training seed has to be violated.
- * `--store s3`: the records lie in a bucket of a real server, which goes wrong too; only evaluations are played. `--sandboxes pods`: the sandboxes
- * of evaluations with faults are pods of a real cluster on this machine, which goes wrong too, and the runs that they are compared with play in containers
- * (`node test/support/kubernetes/programs.ts` makes its programs once). One line a seed. Most of a seed is waiting, so seeds are played in lanes side by side, each on a stack of its own. Two hours are long:
- * `--continue` takes the seeds that earlier results of the same commit hold and plays the others. `--beside` takes those of another
- * commit; the table then names the seeds of each commit. `--uncovered` plays only the seeds that hold a cell in which no kept seed
- * has struck. Exit 1 on any broken invariant, 2 where a seed could not be played. Needs root: the engines are its own.
+ * moment of its base evaluation (all its workflows terminated, or the faults of `--faults`) and is started again. `--plant` breaks
+ * the trainer on purpose in runs with faults, but not in the runs that they are compared with: every training seed must then be
+ * violated. `--store s3` keeps the records in a bucket of a real server, which is faulty too, and plays only evaluations.
+ * `--sandboxes pods` plays evaluations with faults in pods of a real cluster on this machine, which is faulty too, and the runs that
+ * they are compared with in containers (`node test/support/kubernetes/programs.ts` builds its programs once). Prints one line a seed.
+ * A seed mostly waits, so seeds are played concurrently in lanes, each on its own stack. A whole run takes two hours: `--continue`
+ * keeps the seeds in earlier results of the same commit and plays the others, and `--beside` keeps those of another commit; the table
+ * then names the seeds of each commit. `--uncovered` plays only seeds that contain a cell in which no kept seed has struck. Exit 1 on
+ * any broken invariant, 2 if a seed could not be played. Needs root, because the bench starts its own engines.
  */
 import { writeFileSync } from 'node:fs'
 import { planSeed } from '../test/support/chaos/cells.ts'
@@ -55,7 +56,7 @@ const { values } = benchArguments({
     sandboxes: { type: 'string', default: 'containers' },
   },
 })
-// Each lane in pods has a cluster of its own.
+// Each lane with pods has its own cluster.
 const usualLanes = values.sandboxes === 'pods' ? 1 : 2
 const [seeds, first, lanes] = [Number(values.seeds), Number(values['first-seed']), Number(values.lanes ?? usualLanes)]
 if (![seeds, first, lanes].every(Number.isInteger) || seeds < 1 || first < 0 || lanes < 1) {
@@ -98,7 +99,7 @@ if (values.plant !== undefined && plant === null) {
 }
 
 const interrupted = interruption()
-/** Rejects then: seeds that are being played are given up, and their stacks are closed. */
+/** Rejects on an interruption: open seeds are abandoned, and their stacks are closed. */
 const givenUp = new Promise<never>((_, reject) => {
   interrupted.addEventListener('abort', () => reject(interrupted.reason as Error), { once: true })
 })
@@ -111,9 +112,9 @@ interface KeptSeeds {
   commit: string
 }
 
-/** Checkpoints of trainings fill the artifact disk, which is memory. */
+/** Checkpoints of trainings fill the artifact disk, which is in memory. */
 const SEEDS_A_STACK = 20
-/** As long as a server's restart on another machine takes. */
+/** The time in which a server restarts on another machine. */
 const OUTAGE_MS = 60_000
 const quiet: QuietRuns = new Map()
 const kept = [
@@ -142,8 +143,8 @@ function seedsLeft(): number[] {
 }
 
 /**
- * Also seeds that were played and whose fault missed, after those without a result: a new result takes the place of the old one, and
- * after a change of the plan it holds other cells. A cell that several seeds hold is played once.
+ * Seeds without a result come first, then played seeds whose fault missed: a new result replaces the old one, and after a change of
+ * the plan the seed contains other cells. A cell that several seeds contain is played once.
  */
 function uncoveredSeeds(): number[] {
   const nameOf = (fault: string, phase: string): string => `${fault} × ${phase}`
@@ -159,14 +160,14 @@ function uncoveredSeeds(): number[] {
   })
 }
 
-/** A seed that is played again takes the place of what an earlier run made of it. */
+/** The report of a repeated seed replaces the earlier one. */
 function keep(report: SeedReport): void {
   const place = reports.findIndex(({ seed }) => seed === report.seed)
   if (place === -1) reports.push(report)
   else reports[place] = report
 }
 
-/** Takes the next seed until there is none. Parts that a broken seed left half-dead must not spoil the one after it. */
+/** Takes the next seed until none is left. A broken seed may leave a half-dead stack, which must not affect the next seed. */
 async function playLane(): Promise<void> {
   let stack: ChaosStack | null = null
   let played = 0
@@ -230,7 +231,7 @@ if (isWhole && !values['no-docs'] && reports.length > 0) writeReliabilityTable(s
 if (values.json) process.stdout.write(text)
 else console.log(`${reports.length} of ${expected} seeds played, ${violations} violations, ${failures.length} failures`)
 process.exitCode = violations > 0 ? 1 : failures.length > 0 || reports.length < expected ? 2 : 0
-// Seeds that were given up still ask for their stacks, which are closed.
+// Abandoned seeds may still send requests to stacks that are closed.
 if (interrupted.aborted) process.exit()
 
 function line({

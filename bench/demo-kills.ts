@@ -1,13 +1,13 @@
 /**
- * A whole run while something dies every few seconds: any worker, the policy server, Temporal, the training job.
+ * A complete run in which a process dies every few seconds: any worker, the policy server, Temporal, the training job.
  *
  *   npm run bench:demo-kills -- [--recipe demo] [--times 3] [--every 20] [--first 1] [--continue FILE] [--json] [--out FILE]
  *
- * First an undisturbed run, then `--times` runs under kills, `--every` seconds apart, of a role drawn by the seed. Each must
- * finish with the episode identities of the undisturbed run, each once, and a ledger that its records confirm. Rewards may
- * differ: a sample that was lost is drawn again, and a server that batches other requests beside it rounds otherwise. The results
- * are written after each run; `--continue` keeps those of a file, its undisturbed run among them, whose records this machine still has.
- * Exit 1 when anything was violated, 2 where a run could not be played.
+ * Plays an undisturbed run, then `--times` runs in which a role drawn by the seed is killed every `--every` seconds. Each must finish
+ * with the episode identities of the undisturbed run, each once, and with a ledger that its records confirm. Rewards may differ,
+ * because a lost sample is drawn again and a server rounds differently when it batches other requests with it. The results are
+ * written after each run; `--continue` keeps the runs of a file, including its undisturbed run, whose records this machine still has.
+ * Exit 1 on any violation, 2 if a run could not be played.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -24,7 +24,7 @@ import { interruption } from './support/interruption.ts'
 import { readKept } from './support/kept-results.ts'
 import { commit, versions } from './support/versions.ts'
 
-/** Far beyond the demo's quarter of an hour: under kills an episode waits for heartbeats that were missed. */
+/** Far above the demo's quarter of an hour: under kills an episode waits for missed heartbeats. */
 const LIMIT_MS = 3 * 3_600_000
 
 interface PlayedRun {
@@ -110,7 +110,7 @@ function summarize(): Record<string, unknown> & { violations: number } {
   }
 }
 
-/** @throws where the file is of another commit or recipe: its runs say nothing about these */
+/** @throws if the file is of another commit or recipe, whose runs cannot be compared */
 function readRuns(file: string | undefined): PlayedRun[] {
   if (file === undefined) return []
   const { recipe, runs: found } = readKept<{ recipe: string; runs: PlayedRun[] }>(file)
@@ -124,7 +124,7 @@ async function identitiesOf({ store }: PipelineWorld, run: string): Promise<Set<
   return new Set(records.map(({ episode }) => episode.slice(run.length + 1)))
 }
 
-/** Null as seed: nothing is killed, and nothing is compared but the run with itself. @returns the identities of its episodes */
+/** With seed null nothing is killed, and the run is compared only with itself. @returns the identities of its episodes */
 async function play(world: PipelineWorld, seed: number | null, expected: ReadonlySet<string>): Promise<Set<string>> {
   const startedMs = Date.now()
   const over = new AbortController()

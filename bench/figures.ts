@@ -1,9 +1,10 @@
 /**
- * Prints what every published figure rests on into `docs/figures.md`, and says which were measured on other code than today's.
+ * Prints the provenance of every published figure into `docs/figures.md`, and marks figures that were measured on other code than
+ * today's.
  *
- *   npm run figures               the table anew
- *   npm run figures -- --check    exit 1 where it is not what this would write
- *   npm run figures -- --adopt    first: date and commit of results from before they stored them, from the history of their files
+ *   npm run figures               writes the table
+ *   npm run figures -- --check    exits with 1 if the table is outdated
+ *   npm run figures -- --adopt    first adds date and commit of results that lack them, from the history of their files
  */
 import { execFileSync } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
@@ -23,7 +24,7 @@ if (values.adopt === true) {
     const result = readResult(name)
     if (ownProvenance(result) !== null) continue
     const git = (...words: string[]): string => execFileSync('git', words, { cwd: root, encoding: 'utf8' }).trim()
-    // The commit that brought the figures holds the code that gave them, or was made from it.
+    // The commit that added the figures contains the measured code, or is based on it.
     const commit = typeof result['commit'] === 'string' ? result['commit'] : git('log', '-1', '--format=%H', '--', file)
     const date = typeof result['date'] === 'string' ? result['date'] : git('log', '-1', '--format=%cI', '--', file)
     found[name] = { date, commit, codeHash: codeHashAt(commit, sources) }

@@ -1,10 +1,10 @@
 /**
- * Is anything graded twice when the sandbox worker dies amid a gate? The scenario of `test/integration/gate-kill.test.ts` with 32
+ * Is anything graded twice if the sandbox worker dies during a gate? The scenario of `test/integration/gate-kill.test.ts` with 32
  * tasks of three layouts and more kills.
  *
  *   npm run bench:gate-kill -- [--kills 3] [--repeats 1] [--series 1] [--json] [--out bench/results/gate-kill.json]
  *
- * Exit 1 when something was violated, 2 when nothing was compared.
+ * Exit 1 on any violation, 2 if nothing was compared.
  */
 import { playGateKill } from '../test/support/gate-kill/play-gate-kill.ts'
 import { benchArguments } from './support/arguments.ts'

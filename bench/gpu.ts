@@ -1,16 +1,18 @@
 /**
- * All that needs a GPU, as one command that prepares what it needs by itself: set-up, correctness (devices, dtypes, packing, context
- * parallel ranks), speed with each switch of the trainer, memory against the planner, and RFT + DAPO with a live vLLM on the trainer's own
- * GPU. The trainer's environment comes from its lock, vLLM by its version, models are made here; nothing else is fetched.
+ * Every measurement that needs a GPU, as one command that prepares everything itself: set-up, correctness (devices, dtypes, packing,
+ * context parallel ranks), speed with each switch of the trainer, memory against the planner, and RFT + DAPO with a live vLLM on the
+ * trainer's own GPU. The trainer's environment comes from its lock, vLLM is pinned by version, models are generated here; nothing
+ * else is downloaded.
  *
  *   npm run bench:gpu -- [--minutes 9] [--only PREFIX,…] [--dry] [--state DIRECTORY] [--out bench/results/gpu.json]
  *   npm run bench:gpu -- --list
  *
- * It works in pieces of at most ten minutes on a GPU. What has ended is kept (`--state`, by default in the cache), so a call that was killed, or that
- * ended after `--minutes`, goes on where it was; pieces of other code or of another device are measured again. Without a GPU, or with
- * `--dry`, each piece is really executed, small, on the CPU or on tensors without numbers; results say `dry` and hold no figure of speed.
+ * It runs in pieces of at most ten minutes on a GPU. Finished pieces are stored (`--state`, by default in the cache), so a call that
+ * was killed, or that ended after `--minutes`, is continued by the next one; pieces of other code or of another device are measured
+ * again. Without a GPU, or with `--dry`, each piece runs at a small size on the CPU or on tensors without data; its results say `dry`
+ * and contain no speed.
  *
- * Exit 1 where a piece failed or a limit was broken, 2 where nothing was compared, 3 where pieces are left: call it again.
+ * Exit 1 if a piece failed or a limit was exceeded, 2 if nothing was compared, 3 if pieces are left: call it again.
  */
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -48,7 +50,7 @@ const prefixes = values.only?.split(',') ?? ['']
 const chosen = all.filter(({ name }) => prefixes.some((prefix) => name.startsWith(prefix)))
 if (chosen.length === 0)
   refuseArguments(`Expected --only to begin names of pieces, got ${values.only}; --list prints them`)
-// What a chosen piece needs is run too.
+// A chosen piece also runs the pieces that it needs.
 const wanted = new Set(chosen.map(({ name }) => name))
 for (const { name, after = [] } of all.toReversed()) if (wanted.has(name)) for (const one of after) wanted.add(one)
 const pieces = all.filter(({ name }) => wanted.has(name))
@@ -82,7 +84,7 @@ if (values.out !== undefined) {
     device: device ?? 'none',
     ...versions(),
     limits: 'bench/support/gpu/trainer-pieces.ts',
-    // Of the whole list: a call may have chosen some.
+    // All pieces, even if the call chose some.
     left: all.map(({ name }) => name).filter((name) => end.state.pieces[name]?.status !== 'done'),
     pieces: Object.fromEntries(records),
   }
@@ -97,7 +99,7 @@ if (end.left.length > 0) console.error(`left: ${end.left.join(', ')}: call it ag
 if (status === 2) console.error('Nothing was compared')
 process.exitCode = status
 
-/** A dry piece took the time of a small model on a CPU. */
+/** The time of a dry piece is that of a small model on a CPU. */
 function withoutTimes(record: PieceRecord): Record<string, unknown> {
   const { seconds: _seconds, startedAt: _startedAt, ...facts } = record
   return { dry: true, ...facts }

@@ -1,10 +1,10 @@
 /**
- * Is anything graded twice when the sandbox worker dies amid a grading run? The scenario of `test/integration/grade-kill.test.ts`
+ * Is anything graded twice if the sandbox worker dies during a grading run? The scenario of `test/integration/grade-kill.test.ts`
  * with 32 tasks of three layouts and more kills.
  *
  *   npm run bench:grade-kill -- [--kills 4] [--series 1] [--json] [--out bench/results/grade-kill.json]
  *
- * Exit 1 when something was violated, 2 when nothing was compared.
+ * Exit 1 on any violation, 2 if nothing was compared.
  */
 import { join } from 'node:path'
 import { playGradeKill } from '../test/support/grade-kill/play-grade-kill.ts'

@@ -3,8 +3,8 @@
  *
  *   npm run bench:grade-log -- [--logs 5000] [--json]
  *
- * Each log has 20 KB and 120 results; each request lists 60 tests. `logsPerCpuSecond` divides by the CPU time of the whole
- * process, start and garbage collection included; `marginal` leaves out what a batch of one log costs.
+ * Each log has 20 KB and 120 results; each request lists 60 tests. `logsPerCpuSecond` divides by the CPU time of the whole process,
+ * including start and garbage collection; `marginal` subtracts the cost of a batch of one log.
  */
 import { execFile } from 'node:child_process'
 import { open, mkdtemp, rm } from 'node:fs/promises'
@@ -19,7 +19,7 @@ import { versions } from './support/versions.ts'
 const LOG_BYTES = 20 * 1024
 const RESULTS = 120
 const LISTED = 60
-/** Different logs, repeated: the file stays small enough for any disk. */
+/** Distinct logs, repeated so that the file stays small enough for any disk. */
 const DISTINCT = 50
 
 endWith2OnError()
@@ -64,14 +64,14 @@ async function measure(profile: string, logs: number): Promise<object> {
   }
 }
 
-/** Runs one batch with its output thrown away. @throws Error where a log is not graded */
+/** Grades one batch and discards the output. @throws Error if a log is not graded */
 async function gradeFile(profile: string, logs: number): Promise<{ wallS: number; cpuS: number; peakKiB: number }> {
   const file = join(folder, 'batch.jsonl')
   const handle = await open(file, 'w')
   const lines = Array.from({ length: DISTINCT }, (_, index) => requestLine(profile, index))
   for (let index = 0; index < logs; index += 1) await handle.appendFile(lines[index % DISTINCT] ?? '')
   await handle.close()
-  // The process tells what it used, when it has ended: no sampling from outside.
+  // The process reports its own usage when it exits, so nothing is sampled from outside.
   const probe = `
     import { writeFileSync } from 'node:fs'
     process.on('exit', () => {

@@ -1,12 +1,13 @@
 /**
- * The same predictions graded in containers by the official harnesses and by Longhaul; every difference is printed, and fails.
+ * The same predictions graded in containers by the official harnesses and by Longhaul; every difference is printed and fails the
+ * bench.
  *
  *   npm run bench:grading-containers -- [--harness swebench-4.1]… [--tasks 12] [--patches gold,crlf,…] [--workers 2] [--json]
  *
- * Harnesses: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-4.0.3 and
- * rebench-v2 (checkouts that LONGHAUL_FORK_SOURCE and LONGHAUL_REBENCH_V2_SOURCE name; left out, and said to be, without them).
- * The code of each is hashed: another version is refused, and the hash stands beside the result. Exit 1 where something differs, 2
- * where nothing was compared.
+ * Harnesses: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-4.0.3 and rebench-v2
+ * (checkouts named by LONGHAUL_FORK_SOURCE and LONGHAUL_REBENCH_V2_SOURCE; without them they are skipped with a note). The code of
+ * each harness is hashed: another version is refused, and the hash is part of the result. Exit 1 on any difference, 2 if nothing was
+ * compared.
  */
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -28,7 +29,7 @@ import { versions } from './support/versions.ts'
 interface Row {
   harness: GradingProfile
   upstream: string
-  /** Of the code that answered. */
+  /** Hash of the harness's code. */
   harnessSha256: string
   tasks: number
   predictions: number

@@ -1,12 +1,12 @@
 /**
- * Longhaul's grading against the official harnesses on seeded damaged logs; every difference is printed, and fails.
+ * Longhaul's grading against the official harnesses on seeded damaged logs; every difference is printed and fails the bench.
  *
  *   npm run bench:grading-differential -- [--cases 20000] [--seed 1] [--kind swebench-4.1]… [--json]
  *
- * Kinds: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-rules (4.1.0
- * without the fork's differences), fork-4.0.3 and rebench-v2 (checkouts that LONGHAUL_FORK_SOURCE and
- * LONGHAUL_REBENCH_V2_SOURCE name; left out, and said to be, without them). The code of each is hashed: another version is refused,
- * and the hash stands beside the result. Exit 1 where something differs, 2 where nothing was compared.
+ * Kinds: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-rules (4.1.0 without the
+ * fork's differences), fork-4.0.3 and rebench-v2 (checkouts named by LONGHAUL_FORK_SOURCE and LONGHAUL_REBENCH_V2_SOURCE; without
+ * them they are skipped with a note). The code of each harness is hashed: another version is refused, and the hash is part of the
+ * result. Exit 1 on any difference, 2 if nothing was compared.
  */
 import { join } from 'node:path'
 import { compareMany } from '../test/support/grading-oracle/compare-many.ts'
@@ -35,7 +35,7 @@ if (unknown.length > 0) refuseArguments(`Expected --kind of ${KINDS.join(', ')},
 interface Row {
   kind: OracleKind
   upstream: string
-  /** Of the code that answered. */
+  /** Hash of the harness's code. */
   harnessSha256: string
   cases: number
   differences: number

@@ -1,15 +1,15 @@
 /**
- * Do hostile episodes slow down their neighbours, stop the event loop or fill the memory of the process that serves them all?
+ * Do hostile episodes slow down their neighbours, block the event loop or exhaust the memory of the process that serves them all?
  *
  *   npm run bench:hostile -- [--honest 16] [--hostile 16] [--rounds 4] [--episodes 3] [--pause 2] [--json] [--out bench/results/hostile.json]
  *
- * One process plays whole episodes as a sandbox worker does (open, turns, capture, grading, record; real containers; the policy is a
- * script and Temporal is left out): honest ones beside as many that play every attack on a worker, and the same beside harmless ones,
- * in turns. `--episodes` is how often each honest lane plays in a phase, `--pause` how many seconds a neighbour waits behind
- * each command, for what its container takes of the machine is bounded by its cgroup and is not what is measured.
+ * One process plays whole episodes as a sandbox worker does (open, turns, capture, grading, record; real containers, scripted policy,
+ * no Temporal): honest episodes beside as many that play every attack on a worker, and honest ones beside harmless ones, alternately.
+ * `--episodes` is the number of episodes of each honest lane in a phase. `--pause` is the number of seconds that a neighbour waits
+ * after each command: a container's own load is bounded by its cgroup and not measured here.
  *
- * Exit 1 where the honest ones lose more than a tenth of their throughput, the event loop is blocked for more than 200 ms, memory
- * grows by more than 200 MiB over the control, or an honest repair is not resolved; 2 when nothing was compared.
+ * Exit 1 if the honest episodes lose more than a tenth of their throughput, the event loop is blocked for more than 200 ms, memory
+ * grows by more than 200 MiB over the control, or an honest repair is not resolved; 2 if nothing was compared.
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
@@ -41,7 +41,7 @@ const LIMITS = { lossPercent: 10, loopDelayMs: 200, rssGrowthMiB: 200 }
 const { stop } = await findEngine(`bench-hostile-${process.pid}`)
 const world = await createAttackWorld('hostile')
 try {
-  // The first episodes load code and start threads; they count for neither side.
+  // The first episodes load code and start threads, so they are not measured.
   await Promise.all([world.attack(['true']), world.attack(["sed -i 's/a - b/a + b/' calc.py"])])
   const phases = await playHostile({
     world,

@@ -1,10 +1,10 @@
 /**
- * Does anything get lost when processes die? The scenario of `test/integration/kill.test.ts`, repeated with other moments.
+ * Is anything lost when processes die? The scenario of `test/integration/kill.test.ts`, repeated with other moments.
  *
  *   npm run bench:kill -- [--times 20] [--first 1] [--json] [--out bench/results/kill.json]
  *
- * Every command of every episode notes that it ran, and the patch of the episode is held against its records: a second execution
- * shows wherever it happened. One line a repetition; exit 1 when anything was violated in one of them, 2 where it could not be played.
+ * Every command of every episode notes that it ran, and the episode's patch is compared with its records, so a second execution shows
+ * wherever it happened. One line a repetition. Exit 1 if any repetition was violated, 2 if one could not be played.
  */
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'

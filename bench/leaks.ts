@@ -3,8 +3,8 @@
  *
  *   npm run bench:leaks -- [--kills 100] [--seed 1] [--lease 15] [--json] [--out bench/results/leaks.json]
  *
- * Exit 1 when something was left behind: a container, network, volume, process or file descriptor, for good or for longer than the
- * lease and a minute; 2 when no kill met a container.
+ * Exit 1 if a container, network, volume, process or file descriptor was left behind, for good or for longer than the lease and a
+ * minute; 2 if no kill hit a container.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -30,7 +30,7 @@ const { values } = benchArguments({
 const { json, out, ...numbers } = values
 const { kills, seed, lease: leaseS } = wholeNumbers(numbers)
 
-/** Beyond the lease that an orphaned resource may stay, on a machine that does nothing else. */
+/** How much longer than its lease an orphaned resource may stay, on an otherwise idle machine. */
 const GRACE_S = 60
 
 const signal = interruption()

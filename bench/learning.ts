@@ -1,14 +1,14 @@
 /**
- * Does the loop learn? The demo on several seeds, judged on the same held-out tasks, differences paired by task.
+ * Does the loop learn? The demo with several seeds, evaluated on the same held-out tasks, with differences paired by task.
  *
  *   npm run bench:learning -- [--seeds 1,2,3] [--recipe demo] [--sampler vllm] [--out bench/results/learning.json]
- *   npm run bench:learning -- --runs RUN,RUN,RUN --artifacts DIR        judges runs that are there already
+ *   npm run bench:learning -- --runs RUN,RUN,RUN --artifacts DIR        judges existing runs
  *
- * With --sampler vllm a vLLM without a GPU samples in the place of the embedded server; Longhaul starts it and gives it each policy.
- * A seed changes the training tasks, their order and every sample; the held-out tasks stay. Each seed must show RFT above the
- * base and RL above the base, in the demo by at least 0.2; all seeds together must show RL above RFT, a task's attempts of all seeds as one
- * observation. Above means that the 95 % interval of the difference (docs/statistics.md) does not hold 0. Exit 3 where one does
- * not hold, 2 where nothing was compared: the figures are printed either way.
+ * With --sampler vllm, a vLLM without a GPU samples instead of the embedded server; Longhaul starts it and loads each policy. A seed
+ * changes the training tasks, their order and every sample, but not the held-out tasks. For each seed RFT must be above the base and
+ * RL above the base, in the demo by at least 0.2; over all seeds RL must be above RFT, with a task's attempts of all seeds as one
+ * observation. Above means that the 95 % interval of the difference (docs/statistics.md) excludes 0. Exit 3 if one of these does not
+ * hold, 2 if nothing was compared; the figures are printed in either case.
  */
 import { writeFileSync } from 'node:fs'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
@@ -33,7 +33,7 @@ import { resultName, versions } from './support/versions.ts'
 const STAGES = ['base', 'rft', 'rl'] as const
 type Stage = (typeof STAGES)[number]
 
-/** After − before with the interval that decides. */
+/** After − before, with the deciding interval. */
 interface Judged extends PairedDifference {
   interval: Interval | null
 }
@@ -48,7 +48,7 @@ interface SeedResult {
   rlMinusBase: Judged
   rlMinusRft: Judged
   holds: { rftAboveBase: boolean; rlAboveBase: boolean }
-  /** Of each optimizer step of reinforcement. */
+  /** One entry for each optimizer step of reinforcement. */
   gaps: SamplerGap[]
 }
 
@@ -67,7 +67,7 @@ const { values } = benchArguments({
 if (values.sampler !== undefined && values.sampler !== 'vllm')
   refuseArguments(`Expected --sampler vllm, got ${values.sampler}`)
 const sampler = values.sampler === 'vllm' ? await liveSampler() : {}
-/** Of RL over the base: the demo's base was weakened so that there is much to gain. */
+/** Least gain of RL over the base: the demo's base was weakened to leave much to gain. */
 const leastGain = values.recipe === 'demo' ? 0.2 : 0
 const outcomes: Record<Stage, Map<string, EvaluatedTask>> = { base: new Map(), rft: new Map(), rl: new Map() }
 const results =

@@ -1,11 +1,11 @@
 /**
- * How often publishing refuses a server that lies, and one that does not: each server of the table with many pairs of tiny policies,
- * neighbours as an optimizer step makes them.
+ * How often publishing refuses lying and honest servers: each server of the table with many pairs of tiny policies, which differ as
+ * before and after an optimizer step.
  *
  *   npm run bench:lying-servers -- [--pairs 3] [--honest 30] [--out bench/results/lying-servers.json]
  *
- * Exit 1 where a lie passed or an honest server was refused, 2 where nothing was compared. Lies that may be smaller than what publishing
- * grants to bf16 are counted apart.
+ * Exit 1 if a lie passed or an honest server was refused, 2 if nothing was compared. Lies that may be below the tolerance for bf16
+ * are counted separately.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { loadavg, tmpdir } from 'node:os'
@@ -27,9 +27,9 @@ endWith2OnError()
 const [pairs, honest] = [Number(values.pairs), Number(values.honest)]
 if (!(pairs > 0 && honest > 0)) refuseArguments('Expected --pairs and --honest to be above 0')
 process.env['LONGHAUL_PYTHON'] = await findOrMakePython()
-// Models as small gain nothing from a second thread, and wait for it where other work has the cores.
+// Models this small gain nothing from a second thread, and wait for it if other work uses the cores.
 process.env['OMP_NUM_THREADS'] ??= '1'
-// Reads both variables when it is loaded.
+// The module reads both variables when it loads.
 const { SERVERS, startLyingServers } = await import('../test/support/lying-servers/lies.ts')
 
 const root = await mkdtemp(join(tmpdir(), 'longhaul-lies-'))
@@ -74,7 +74,7 @@ const report = {
   load: loadavg()[1],
   lies: { checks: sum(lies, ({ checks }) => checks), missed },
   belowBf16: { checks: sum(small, ({ checks }) => checks), missed: sum(small, ({ passed }) => passed) },
-  // Where none was seen, 95 % of such series come from a rate below 3 / n.
+  // If no refusal was seen, the rate is below 3 / n with 95 % confidence.
   honest: {
     checks: honestChecks,
     refused: falseAlarms,

@@ -1,14 +1,14 @@
 /**
- * Mutation testing: small changes of the code, one at a time, each of which some test must notice.
+ * Mutation testing: makes small changes to the code, one at a time; some test must detect each.
  *
  *   npm run mutate -- [ts | python] [PATH…] [--concurrency 1] [--json FILE] [--survivors]
  *
  * `ts`: StrykerJS over src/domain, src/scaffold and src/grading, against the unit tests of those folders. `python`: mutmut over
- * objective/, batch/ and step/ of the trainer (trainer/mutate.py). Neither: both. With paths only those files or folders are
- * changed. `--survivors`, for ts: only what survived in the kept result of the folders is shown to the tests again, after tests were
- * added to the same code. What survives is explained in docs/mutation-testing.md and docs/mutation-testing-python.md.
+ * objective/, batch/ and step/ of the trainer (trainer/mutate.py). Neither: both. With paths, only those files or folders are
+ * changed. `--survivors`, for ts: only the survivors in the stored result of the folders are tested again, after tests were added for
+ * the same code. Survivors are explained in docs/mutation-testing.md and docs/mutation-testing-python.md.
  *
- * Exit 1 where a folder scores below 90 % or a survivor has no explanation, 2 where nothing could be measured.
+ * Exit 1 if a folder scores below 90 % or a survivor has no explanation, 2 if nothing could be measured.
  */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'

@@ -1,11 +1,11 @@
 /**
- * The artifact store in a bucket beside the one in a directory: what the records of a turn cost, and listings of many keys.
+ * The artifact store in a bucket compared with the one in a directory: the cost of a turn's records, and listings of many keys.
  *
  *   npm run bench:object-store -- [--turns 300] [--keys 1000000] [--served-keys 20000] [--latency-ms 25] [--out FILE]
  *
- * The server is versitygw over a local directory, so both stores end on the same disk. `--latency-ms` is added to each request by a
- * proxy, as a bucket in the same region would. `--served-keys` lie as files behind it and are listed by both stores. The listing of
- * `--keys` measures the client alone: a server of this bench makes up the pages, as Amazon writes them.
+ * The server is versitygw over a local directory, so both stores use the same disk. A proxy adds `--latency-ms` to each request, like
+ * a bucket in the same region. `--served-keys` exist as files behind the server and are listed by both stores. The listing of
+ * `--keys` measures only the client: a server of this bench generates the pages in Amazon's format.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { createServer, request } from 'node:http'
@@ -33,9 +33,9 @@ const { values } = benchArguments({
 })
 const [turns, keys, latencyMs] = [Number(values.turns), Number(values.keys), Number(values['latency-ms'])]
 const servedKeys = Number(values['served-keys'])
-/** Turns of an episode, so that folders have the size that they have in a run. */
+/** Turns of an episode, so that folders are as large as in a run. */
 const EPISODE_TURNS = 40
-/** The size of a turn of the paper's shape: 250 sampled tokens with log-probabilities, two kilobytes of output. */
+/** The size of a turn as in the paper: 250 sampled tokens with log-probabilities, two kilobytes of output. */
 const ACTION = {
   ids: Array.from({ length: 250 }, (_, at) => 10_000 + at),
   logprobs: Array.from({ length: 250 }, (_, at) => -at / 997),
@@ -82,7 +82,7 @@ try {
   await rm(root, { recursive: true, force: true })
 }
 
-/** One after the other, as an episode writes them: the action before it is run, the observation before the next is asked for. */
+/** Writes one record after another, as an episode does: the action before it runs, the observation before the next sample. */
 async function recordTurns(store: ArtifactStore, run: string, count: number) {
   const times: number[] = []
   const cpu = process.cpuUsage()
@@ -99,7 +99,7 @@ async function recordTurns(store: ArtifactStore, run: string, count: number) {
   return { turns: count, p50Ms: at(0.5), p95Ms: at(0.95), workerCpuMs: round((user + system) / 1000 / count) }
 }
 
-/** 100 keys an episode, ten episodes a task, as a run of 10,000 episodes has. */
+/** 100 keys an episode and ten episodes a task, as in a run of 10,000 episodes. */
 function keyOf(index: number): string {
   const episode = Math.floor(index / 100)
   const [task, attempt] = [Math.floor(episode / 10), episode % 10]
@@ -129,7 +129,7 @@ async function measureListing() {
   return { keys, stores: rows }
 }
 
-/** Answers every listing with the next page of so many keys. */
+/** Answers every listing with the next page, up to this many keys in total. */
 async function startPages(total: number) {
   const numberOf = (key: string): number => {
     const [, task, attempt, turn] = /task-(\d+)\/(\d+)\/turns\/(\d+)/.exec(key) ?? []
@@ -178,7 +178,7 @@ async function listAll(store: ArtifactStore, expected: number) {
   }
 }
 
-/** Each request waits before it is passed on, as on a way of this length there and back. */
+/** Delays each request before passing it on, like a network with this round-trip time. */
 async function startDelay(target: string, ms: number) {
   const { hostname, port } = new URL(target)
   const proxy = createServer((incoming, outgoing) => {

@@ -1,11 +1,12 @@
 /**
- * What Temporal costs per turn and per episode: the real workflows on a real server, with activities that do nothing.
+ * Temporal's cost per turn and per episode: the real workflows on a real server, with activities that do nothing.
  *
  *   npm run bench:orchestration -- [--episodes 64] [--turns 40] [--traces] [--json]
  *
- * Prints worker and server CPU per turn, turns per second, and events, activities and bytes of history per episode, for one
- * turn an activity and for eight (the default). With `--traces` every shape is played three times without traces and three times with a
- * collector in a process of its own, in turns; the medians and their ratio are printed. Server: the one that a local stack would use, in a database file of its own.
+ * Prints worker and server CPU per turn, turns per second, and events, activities and bytes of history per episode, for one turn per
+ * activity and for eight (the default). With `--traces`, every shape is played three times without traces and three times with a
+ * collector in its own process, alternately; the medians and their ratio are printed. The server is the one of a local stack, with
+ * its own database file.
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -30,7 +31,7 @@ const HOST_QUEUE = QUEUES.sandboxHost('bench', 'bench')
 
 const { temporal } = proto
 
-/** Of each shape with traces and without, in turns. */
+/** Runs of each shape with traces, and without. */
 const ROUNDS = 3
 
 interface Measured {
@@ -45,7 +46,7 @@ interface Measured {
   eventsPerEpisode: number
   historyBytesPerEpisode: number
   largestPayloadBytes: number
-  /** Each episode and activity was a span. */
+  /** Whether each episode and activity made a span. */
   traced?: true
 }
 
@@ -101,7 +102,7 @@ async function measure(setting: {
   turns: number
   bundle: { code: string }
   round?: number
-  /** Where spans go. @default none are made */
+  /** URL that receives the spans. @default no spans are made */
   collector?: string
 }): Promise<Measured> {
   const { turnsPerStep, episodes, turns, round = 0, collector } = setting
@@ -157,13 +158,13 @@ async function measure(setting: {
   }
 }
 
-/** By worker CPU. */
+/** The median by worker CPU. */
 function middle(measured: Measured[]): Measured {
   const sorted = measured.toSorted((a, b) => a.workerCpuMsPerTurn - b.workerCpuMsPerTurn)
   return sorted[Math.floor(sorted.length / 2)] as Measured
 }
 
-/** Answers as a collector does and keeps nothing; in a process of its own, whose CPU is not the worker's. */
+/** Answers like a collector and stores nothing. Its own process keeps its CPU time apart from the worker's. */
 async function startCollector(): Promise<{ url: string; stop(): void }> {
   const program = `require('http').createServer((request, response) => {
     request.resume().on('end', () => response.writeHead(200, { 'content-type': 'application/json' }).end('{}'))
@@ -173,7 +174,7 @@ async function startCollector(): Promise<{ url: string; stop(): void }> {
   return { url: `http://127.0.0.1:${Number(port)}`, stop: () => void child.kill() }
 }
 
-/** Starts episodes within a trace each. */
+/** Starts each episode in its own trace. */
 function tracedClient(traces: Traces): Client {
   const { connection, options } = server.environment.client
   return new Client({
@@ -212,7 +213,7 @@ function episodeInput(index: number): EpisodeInput {
   }
 }
 
-/** The shapes and sizes of the real ones, none of the work. */
+/** Results with realistic shapes and sizes, without the work. */
 function idleActivities(turnsPerStep: number, turns: number) {
   const input = { episode: 'bench', disposition: 'submitted', verdict: 'unresolved', turns, failure: null } as const
   return {
@@ -247,7 +248,7 @@ async function inspectHistory(client: Client, workflowId: string) {
   }
 }
 
-/** Sizes of everything called `data` in a payload, wherever it sits in the history. */
+/** Sizes of everything called `data` in a payload, at any depth of the history. */
 function* payloadSizes(value: unknown): Generator<number> {
   if (value instanceof Uint8Array || value === null || typeof value !== 'object') return
   for (const [key, inner] of Object.entries(value)) {

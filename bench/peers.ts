@@ -1,19 +1,20 @@
 /**
- * The same tasks with the same scripted model through Longhaul and through other projects' runners, each with its own sandbox and grading.
+ * The same tasks with the same scripted model, played by Longhaul and by other projects' runners, each with its own sandbox and
+ * grading.
  *
  *   npm run bench:peers -- [--tasks 4] [--turns 16] [--workers 2] [--runners longhaul,mini-swe-agent,inspect] [--no-kill]
  *                          [--rows FILE --repos DIRECTORY [--only TASK,…]] [--compose FILE] [--out FILE] [--json]
  *
- * One engine of the bench's own, one scripted model behind an OpenAI-compatible endpoint, tasks with the columns of SWE-bench: synthetic
- * ones, or real rows with --rows and --repos (as bench:real takes them). Every third agent hands in what repairs nothing. Each runner
- * plays twice: undisturbed, and with all of its processes killed (SIGKILL) when the model has given half of its answers; the engine
- * and the model live on, and the same command is given again. mini-swe-agent and Inspect come from the package registry, pinned by
- * hash, into the user's cache; a runner that cannot run here is left out and says why.
+ * One engine of the bench's own, one scripted model behind an OpenAI-compatible endpoint, and tasks with the columns of SWE-bench:
+ * synthetic ones, or real rows with --rows and --repos (as for bench:real). Every third agent submits a patch that repairs nothing.
+ * Each runner plays twice: undisturbed, and with all its processes killed (SIGKILL) after half of the model's answers, while the
+ * engine and the model survive; the same command is then started again. mini-swe-agent and Inspect come from the package registry,
+ * pinned by hash, into the user's cache; a runner that cannot run here is left out with the reason.
  *
- * CPU seconds are those of all processes that a runner starts, of the engine and of its containers, told by a control group; the bench
- * and the model do not count. The output of every command and every verdict are checked. Needs root, dockerd, the docker client and
- * control groups that may be written. Exit 1 where an output or a verdict is not what the script implies in an undisturbed run, or
- * in any run of Longhaul's; 2 where nothing was compared.
+ * CPU seconds include all processes that a runner starts, the engine and its containers, measured by a control group; the bench and
+ * the model are not included. The output of every command and every verdict are checked. Needs root, dockerd, the docker client and
+ * writable control groups. Exit 1 if an output or a verdict is not what the script implies, in an undisturbed run or in any run of
+ * Longhaul; 2 if nothing was compared.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { loadavg, tmpdir } from 'node:os'
@@ -81,7 +82,7 @@ if ((values.rows === undefined) !== (values.repos === undefined))
   refuseArguments('Expected --rows and --repos together')
 
 const signal = interruption()
-// Short: sockets lie below it.
+// Short, because socket paths below it have a length limit.
 const folder = await mkdtemp(join(tmpdir(), 'lhp-'))
 const group = makeProcessGroup(`longhaul-peers-${process.pid}`)
 const loadBefore = loadavg()[0]
@@ -117,7 +118,7 @@ try {
       turns,
       workers,
       cpuRatioToBestPeer: ratioOf(results, ({ start, play }) => start.cpuSeconds + play.cpuSeconds),
-      /** Of a stack that runs already. */
+      /** With a stack that is already running. */
       cpuRatioWithoutServices: ratioOf(results, ({ play }) => play.cpuSeconds),
       results,
       leftOut,
@@ -167,7 +168,7 @@ try {
   await rm(folder, { recursive: true, force: true })
 }
 
-/** What the engine starts from now on counts, and so do its containerd and itself. */
+/** Puts the engine, its containerd and everything that they start from now on into the group. */
 async function enterEngine({ daemon }: TestEngine): Promise<void> {
   const { pid } = await daemon()
   const all = listProcesses()
@@ -175,7 +176,7 @@ async function enterEngine({ daemon }: TestEngine): Promise<void> {
   for (const one of root === undefined ? [] : withDescendants(root, all)) group.take('engine', one.pid)
 }
 
-/** Of Longhaul's undisturbed run to the least of the peers'. */
+/** Longhaul's undisturbed run divided by the cheapest peer's. */
 function ratioOf(results: readonly Result[], cost: (lap: Lap) => number): number | null {
   const ours = results.find(({ runner }) => runner === 'longhaul')
   const peers = results.filter(({ runner }) => runner !== 'longhaul').map(({ undisturbed }) => cost(undisturbed))
@@ -194,7 +195,7 @@ function line(name: string, { start, play, peakMemoryMiB, kill, faults }: Lap): 
   ].join('  ')
 }
 
-/** For `docs/benchmarks.md`. */
+/** The table of `docs/benchmarks.md`. */
 function tableOf(results: readonly Result[]): string {
   const columns = [
     'runner',

@@ -1,12 +1,13 @@
 /**
- * What a command in a pod costs, beside the same command in a container.
+ * The cost of a command in a pod, compared with the same command in a container.
  *
  *   npm run bench:pods -- [--rounds 200] [--json] [--out bench/results/pods.json]
  *
- * A turn of a trivial command (`true`) as its caller sees it, the journal included, in turns: once in a pod of a real cluster on this machine, by one web
- * socket through API server and kubelet, once in a container of the engine, by one stream of its socket. Every answer is checked. Also: how long a
- * pod and a container take until their runner is ready, ten of each in turns. Exit 1 where the median of pods is above 15 ms, 2 where nothing was compared.
- * Needs an engine (DOCKER_HOST) and the programs of the cluster (`node test/support/kubernetes/programs.ts`), root and containerd.
+ * A turn of a trivial command (`true`) as its caller sees it, including the journal, alternately in a pod of a real cluster on this
+ * machine (one web socket through API server and kubelet) and in a container of the engine (one stream of its socket). Every answer
+ * is checked. Also measures the time until the runner of a pod and of a container is ready, ten of each alternately. Exit 1 if the
+ * median of pods is above 15 ms, 2 if nothing was compared. Needs an engine (DOCKER_HOST), the programs of the cluster (`node
+ * test/support/kubernetes/programs.ts`), root and containerd.
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'
@@ -17,7 +18,7 @@ import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
 
-/** What a command may cost, from the issue of the sandbox's design. */
+/** Permitted cost of a command, from the issue on the sandbox's design. */
 const LIMIT_MS = 15
 const STARTS = 10
 
@@ -47,7 +48,7 @@ try {
     for (const { name, player } of players) {
       const began = performance.now()
       const { exitCode } = await player.play('true')
-      // The first ones warm up.
+      // The first rounds warm up.
       if (round >= 0) times[name]?.push(performance.now() - began)
       if (exitCode !== 0) throw new Error(`${name} answered ${exitCode}`)
     }

@@ -1,14 +1,15 @@
 /**
  * Stored test logs of real agents' runs, graded by every profile and by the official harness that it imitates; every difference is
- * printed, and fails. Verdicts that the logs' authors recorded are listed where they differ from both, with the reason.
+ * printed and fails the bench. Verdicts that the logs' authors recorded are listed with the reason if they differ from both.
  *
  *   npm run bench:real-logs -- --from DIRECTORY [--rows FILE.jsonl]… [--kind swebench-4.1]… [--other-parsers 4] [--json] [--out FILE]
  *
- * DIRECTORY holds checkouts of repositories that store such logs (docs/grading.md names them): `*.eval.log`, `test_output*.txt` and what
- * lies in folders named `test_output`. Tests come from rows (official columns, lines of JSON) and from `meta.json` files beside the logs,
- * recorded verdicts from the nearest report. Each log is read by as many other parsers of SWE-rebench-V2, too.
+ * DIRECTORY contains checkouts of repositories that store such logs (docs/grading.md names them): `*.eval.log`, `test_output*.txt`
+ * and the files of folders named `test_output`. Tests come from rows (official columns, JSON lines) and from `meta.json` files beside
+ * the logs, recorded verdicts from the nearest report. As many other parsers of SWE-rebench-V2 as --other-parsers says read each log
+ * too.
  *
- * Harnesses as for `npm run bench:grading-differential`. Exit 1 where something differs, 2 where nothing was compared.
+ * Harnesses as for `npm run bench:grading-differential`. Exit 1 on any difference, 2 if nothing was compared.
  */
 import { createHash } from 'node:crypto'
 import { writeFileSync } from 'node:fs'
@@ -52,7 +53,7 @@ const { 'other-parsers': otherParsers } = wholeNumbers({ 'other-parsers': values
 const folder = values.from ?? refuseArguments('Expected --from DIRECTORY, a folder of logs')
 const logs = readLogs()
 
-/** One reading of a log: which part of it, by which parser, with the tests or without. */
+/** One reading of a log: a part of it, a parser, and the tests if any. */
 interface Reading {
   log: RealLog
   variant: 'as stored' | 'graded' | 'parser alone' | 'another parser'
@@ -88,7 +89,7 @@ const result = {
   logs: logs.length,
   withTests: logs.filter(({ tests }) => tests !== null).length,
   megabytes: Math.round(logs.reduce((sum, { raw }) => sum + raw.length, 0) / 1e6),
-  /** Over the hashes of the logs: the same logs, wherever they lie. */
+  /** Hash over the hashes of the logs: identifies the same logs at any location. */
   logsSha256: hashOf(logs.map(({ raw }) => createHash('sha256').update(raw).digest('hex')).toSorted()),
   sources: countBy(logs.map(({ path }) => path.split('/')[0] ?? '')),
   rows,
@@ -175,7 +176,7 @@ function readingsOf(kind: Kind, log: RealLog): Reading[] {
   return readings
 }
 
-/** Why the official harness of today says what it says, in the words of its grading. */
+/** Why today's official harness gives its verdict, in the words of its grading. */
 function reasonOf(log: RealLog): string {
   const graded: GradeLogResult = gradeLog({
     profile: LOG_PROFILES['swebench-4.1'],

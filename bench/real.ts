@@ -1,15 +1,15 @@
 /**
- * Real tasks from rows to verdicts: imports, builds the images, gates, has scripted agents play, and asks the official harnesses
- * about every log, those of the gate too.
+ * Real tasks from rows to verdicts: imports, builds the images, gates, has scripted agents play, and runs the official harnesses on
+ * every log, including the gate's.
  *
  *   npm run bench:real -- --rows FILE --repos DIRECTORY [--only TASK,…] [--jobs N] [--agents all,half,none] [--play N]
  *                         [--batch N] [--out FILE] [--continue] [--json]
  *
- * One agent applies the gold patch by a command in its sandbox, one half of it, one nothing; --play limits them to the first tasks.
- * swebench 4.1.0 and 5.0.2 (installed into the user's cache) grade the same logs; every difference is printed. Tasks go in batches,
- * and --out has the result after each. What that file has of other tasks stays; --continue also keeps what the same code measured,
- * and has agents play what was only gated. Each row says when and at which commit it was measured. Neither rows nor code of
- * repositories enter the result. Exit 1 where a verdict differs, 2 where nothing was compared.
+ * One agent applies the gold patch by a command in its sandbox, one applies half of it, one applies nothing; --play limits them to
+ * the first tasks. swebench 4.1.0 and 5.0.2 (installed into the user's cache) grade the same logs; every difference is printed. Tasks
+ * run in batches, and --out is written after each. Results of other tasks in that file are kept; --continue also keeps results of the
+ * same code, and has agents play tasks that were only gated. Each row has the time and the commit of its measurement. The result
+ * contains neither rows nor repositories' code. Exit 1 if a verdict differs, 2 if nothing was compared.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -54,7 +54,7 @@ interface TaskResult {
     seconds: number
     megabytes: number
     ownMegabytes: number
-    /** Layer of the environment that it shares with others. */
+    /** Image layer of the environment, shared with other tasks. */
     environment: string | null
     notes: string[]
   }
@@ -71,21 +71,21 @@ interface TaskResult {
 
 interface GateGrading {
   verdict: string
-  /** Of the official steps alone where an audit ran before them; the start of the container counts with the first of both. */
+  /** The official steps alone if an audit ran before them; the first of the two includes the container's start. */
   gradeMs: number
-  /** How many times as long it took with its audit; null where no tests were audited. */
+  /** Time with the audit divided by time without it; null if no tests were audited. */
   timesWithAudit: number | null
   official: OracleVerdicts | null
-  /** Why a patch is paid or not; null for the empty one, which no gate audits. */
+  /** Why a patch is paid or not; null for the empty patch, which no gate audits. */
   audit: AuditVerdict | null
 }
 
-/** `official`: null where there is no log, as for an empty patch, which the official harness counts as unresolved without a run. */
+/** `official`: null without a log, as for an empty patch, which the official harness counts as unresolved without a run. */
 interface AgentResult {
   verdict: string | null
   disposition: string
   official: OracleVerdicts | null
-  /** Of the patch as it was captured; null where none was. */
+  /** Audit of the captured patch; null if there is none. */
   audit: AuditVerdict | null
 }
 
@@ -121,7 +121,7 @@ const positions = new Map(allRows.map(({ task }, position) => [task.taskId, posi
 
 const signal = interruption()
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-real-'))
-// Nothing is sampled here: agents have an endpoint of their own.
+// This stack samples nothing: agents have their own endpoint.
 process.env['LONGHAUL_POLICY_URL'] ??= 'http://127.0.0.1:9'
 const known = await attachStack({
   name: process.env['LONGHAUL_STACK'] ?? '',
@@ -208,7 +208,7 @@ function resultOf(unsorted: TaskResult[]) {
     logsCompared: logs.filter((one) => (one?.official ?? null) !== null).length,
     differences: results.reduce((sum, { differences }) => sum + differences.length, 0),
     audits: auditCost(results.flatMap(({ gate }) => gate?.gold ?? [])),
-    /** What tasks do not share, and their environments; each of these counts the base image again. */
+    /** Size of what tasks do not share, and of their environments, each including the base image. */
     megabytes: { own, environments: [...environments.values()].reduce((sum, size) => sum + size, 0) },
     results,
   }
@@ -228,7 +228,7 @@ async function measuredBefore(chosen: string[]): Promise<Map<string, TaskResult>
   return before === null ? new Map() : keptRows({ before, chosen, isContinued: values.continue, codeHash })
 }
 
-/** Tasks that do not pass a gate are in no run's suite: nothing plays them. */
+/** A task that fails its gate is in no run's suite, so no agent plays it. */
 function agentsLeft({ gate, agents: played }: TaskResult): Agent[] {
   return gate?.outcome === 'passed' ? agents.filter((agent) => played[agent] === undefined) : []
 }
@@ -241,7 +241,7 @@ interface Row {
 interface MeasureInput {
   rows: Row[]
   mayPlay: ReadonlySet<string>
-  /** Tasks that were gated before are not gated again. */
+  /** Tasks that are not gated again. */
   measured: ReadonlyMap<string, TaskResult>
 }
 
@@ -349,13 +349,13 @@ async function addGate(result: TaskResult, task: Task, { outcome, reason, identi
 }
 
 interface Asked {
-  /** For messages. */
+  /** Shown in messages. */
   name: string
   log: Uint8Array
   verdict: string
 }
 
-/** What both harnesses say of a log; what differs from our reading of it is noted. */
+/** The verdicts of both harnesses on a log; differences from Longhaul's are recorded. */
 async function askOfficial(result: TaskResult, task: Task, { name, log, verdict }: Asked): Promise<OracleVerdicts> {
   const { verdicts, differences } = await compareStoredLog(oracles, task, log)
   result.differences.push(...differences.map((text) => `${name}: ${text}`))
@@ -372,7 +372,7 @@ interface PlayInput {
   results: Map<string, TaskResult>
 }
 
-/** Every task once, by an agent whose words are fixed; all that it does are commands in its sandbox. */
+/** Plays every task once with an agent whose replies are fixed; it acts only by commands in its sandbox. */
 async function play({ agent, tasks, results }: PlayInput): Promise<void> {
   const endpoint = await startScriptedEndpoint((request) => {
     const [, issue, ...rest] = messagesOf(request)
@@ -407,7 +407,7 @@ async function play({ agent, tasks, results }: PlayInput): Promise<void> {
       const kind = verdict?.kind ?? null
       const official =
         log === null || kind === null ? null : await askOfficial(result, task, { name: agent, log, verdict: kind })
-      // The official harness runs no empty patch, and counts it as unresolved.
+      // The official harness does not run an empty patch, and counts it as unresolved.
       if (kind === null) result.differences.push(`${agent}: no verdict (${disposition})`)
       else if (log === null && kind !== 'unresolved') result.differences.push(`${agent}: ${kind} without a log`)
       result.agents[agent] = { verdict: kind, disposition, official, audit: verdict?.audit ?? null }
@@ -444,7 +444,7 @@ function line({ taskId, python, image, gate: gated, agents: played, differences 
   ].join('  ')
 }
 
-/** For `docs/real-tasks.md`. */
+/** The table of `docs/real-tasks.md`. */
 function tableOf({ results }: Result): string {
   const columns = [
     'task',

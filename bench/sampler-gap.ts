@@ -1,12 +1,12 @@
 /**
- * How far is a live vLLM from the trainer? The demo's policy is fine-tuned and reinforced for two short iterations with each sampler, and
- * each optimizer step says how far its log-probabilities of the sampled tokens are from those that the sampler reported.
+ * How far is a live vLLM from the trainer? Fine-tunes the demo's policy and reinforces it for two short iterations with each sampler,
+ * and reports for each optimizer step how far the trainer's log-probabilities of the sampled tokens are from the sampler's.
  *
  *   npm run bench:sampler-gap -- [--variants embedded,fp32,fp32-uncached,bf16(,bf16-uncached)] [--out FILE] [--json]
  *
- * fp32 and bf16: of the exported weights and of the engine; the trainer computes in fp32. uncached: without prefix caching. Prompts are
- * read whole, because the build for processors ends when a request with a seed is read in pieces. Exit 1 where a run ended otherwise than
- * completed, or where a step of fp32 is beyond 0.01 nats; 2 where nothing was compared.
+ * fp32 and bf16 are the dtypes of the exported weights and of the engine; the trainer computes in fp32. uncached: without prefix
+ * caching. Prompts are prefilled in one chunk, because the CPU build exits on a seeded request that is prefilled in chunks. Exit 1 if a
+ * run did not complete, or if a step in fp32 is beyond 0.01 nats; 2 if nothing was compared.
  */
 import { writeFileSync } from 'node:fs'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
@@ -19,7 +19,7 @@ import { liveSampler } from './support/live-sampler.ts'
 import { readTrainings, samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { versions } from './support/versions.ts'
 
-/** Nats of one token: far above the order of additions, far below a step of training. */
+/** Nats per token: far above the effect of the order of additions, far below a training step. */
 const FP32_LIMIT = 0.01
 
 const SAMPLERS: Record<string, () => Promise<Record<string, unknown>>> = {
@@ -30,7 +30,7 @@ const SAMPLERS: Record<string, () => Promise<Record<string, unknown>>> = {
   'bf16-uncached': () => liveSampler({ dtype: 'bfloat16', prefixCaching: false }),
 }
 
-/** Enough episodes for thousands of tokens a step. */
+/** Enough episodes for thousands of tokens per step. */
 const SHORT = {
   data: { train: { count: 16 }, heldOut: { count: 4 } },
   rft: { tasks: 8, rolloutsPerTask: 4, epochs: 1 },
@@ -53,7 +53,7 @@ interface Result {
   wallS: number
   alarms: number
   gaps: SamplerGap[]
-  /** Largest over all steps, of the share of effective samples the least. */
+  /** Maximum over all steps; minimum for the share of effective samples. */
   worst: { k3: number; absK1: number; absDlogpMax: number; absDlogpP99: number; ess: number }
 }
 
@@ -101,7 +101,7 @@ async function play(variant: string): Promise<Result> {
     overrides: {
       ...SHORT,
       reinforce: { stages: [STAGE] },
-      // What a variant does to the figures is what is asked: none of them may hold the run.
+      // The bench measures the effect of a variant on these figures, so no alarm may pause the run.
       trainer: { ...(trainer as object), alarms: { onAlarm: 'warn' } },
       ...sampler,
     },

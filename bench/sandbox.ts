@@ -1,22 +1,20 @@
 /**
- * What a sandbox costs: a command, a start, many at once.
+ * The cost of a sandbox: one command, one start, many sandboxes concurrently.
  *
  *   npm run bench:sandbox -- [--rounds 10] [--list-rounds 1] [--crowd-seconds 20] [--peers DIR] [--json] [--out bench/results/sandbox.json]
  *
- * Overhead of a command: wall time of a trivial one (`true`, `pwd`, `echo hello`, …) as its caller sees it, the start of the
- * shell and the whole journal included; such a command does next to nothing itself. `ours` is a turn of a sandbox host,
- * `dockerCli` is `docker exec` as a process, `engineApi` the same by two requests to the engine. All run one recorded list
- * of commands in containers of one image, interleaved. `--peers DIR` is a Python environment that has mini-swe-agent or
- * SWE-ReX (`python3 -m venv DIR && DIR/bin/pip install mini-swe-agent swe-rex`); what is absent is left out. Exit status, output
- * and deadline of every command are checked for every rival; one that does something else is dropped, and `details.dropped` says
- * what it did. Exit 1 where that is ours, 2 where nothing was compared.
+ * Overhead of a command: wall time of a trivial command (`true`, `pwd`, `echo hello`, …) as its caller sees it, including the start
+ * of the shell and the whole journal. `ours` is a turn of a sandbox host, `dockerCli` is `docker exec` as a process, `engineApi` the
+ * same by two requests to the engine. All run one recorded list of commands in containers of one image, interleaved. `--peers DIR` is
+ * a Python environment with mini-swe-agent or SWE-ReX (`python3 -m venv DIR && DIR/bin/pip install mini-swe-agent swe-rex`); a
+ * missing one is left out. Exit status, output and deadline of every command are checked for every rival; a rival that fails a check
+ * is dropped, and `details.dropped` has the reason. Exit 1 if that is ours, 2 if nothing was compared.
  *
  * Prints milliseconds: `{"ours": {"p50", "p95"}, "dockerCli": …, "engineApi": …, "miniSweAgent"?: …, "sweRex"?: …}`, and under
- * `details` the medians by kind of command, how long a sandbox takes to be ready beside a bare container, 16 sandboxes with
- * two random commands a second each beside one, and CPU and memory for 1,000 commands. `--rounds` repeats the trivial
- * commands, `--list-rounds` the others (0 leaves them out), `--crowd-seconds` is how
- * long one sandbox and then all of them get commands. Needs an engine (DOCKER_HOST) and the `docker` client; without an
- * engine the project's own is started.
+ * `details` the medians by kind of command, the time until a sandbox is ready compared with a bare container, 16 sandboxes with two
+ * random commands a second each compared with one, and CPU and memory for 1,000 commands. `--rounds` repeats the trivial commands,
+ * `--list-rounds` the others (0 leaves them out), `--crowd-seconds` is the time for which one sandbox, and then all of them, get
+ * commands. Needs an engine (DOCKER_HOST) and the `docker` client; without an engine the project's own is started.
  */
 import { writeFileSync } from 'node:fs'
 import { loadavg } from 'node:os'

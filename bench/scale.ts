@@ -1,14 +1,15 @@
 /**
- * Many live episodes on one Temporal server that keeps them in PostgreSQL: the real workflows, control worker, activities and records, with
+ * Many concurrent episodes on one Temporal server with PostgreSQL: the real workflows, control worker, activities and records, with
  * scripted sandboxes and a scripted policy.
  *
  *   npm run bench:scale -- [--episodes 100,1000,10000] [--turns 60] [--group 10] [--turns-per-step 8] [--hosts 4] [--think 0]
  *                          [--kill-every 0] [--directory DIR] [--json] [--out FILE]
  *
- * All episodes of a size are open at once. Prints for each size: turns a second, processor time a turn of control worker, hosts (records are
- * written there), server and database, memory and its growth, the slowest answer to what a page asks, the histories' lengths, and the leanest
- * workflows with as many activities on the same server right before. The ledger is counted afterwards: each episode and each turn once.
- * `--kill-every S` kills the control worker, the hosts' process or the server every S seconds. `--think MS` is the time of a sample.
+ * All episodes of a size are open at once. Prints for each size: turns per second; CPU time per turn of control worker, hosts (which
+ * write the records), server and database; memory and its growth; the slowest answer to the requests of a page; the histories'
+ * lengths; and the leanest workflows with as many activities on the same server just before. Afterwards the ledger is counted: each
+ * episode and each turn once. `--kill-every S` kills the control worker, the hosts' process or the server every S seconds. `--think
+ * MS` is the time of a sample.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -22,13 +23,13 @@ import { versions } from './support/versions.ts'
 interface Row extends Omit<ScalePlayed, 'audit'> {
   episodes: number
   turns: number
-  /** Turns a second of the leanest workflows with as many activities. */
+  /** Turns per second of the leanest workflows with as many activities. */
   probeTurnsPerS: number
   replayed: number
   problems: string[]
 }
 
-/** Beside the steps: open, capture, grade, close. */
+/** Activities other than steps: open, capture, grade, close. */
 const OTHER_ACTIVITIES = 4
 const MOST_PROBED = 500
 const TIMEOUT_MS = 4 * 3_600_000

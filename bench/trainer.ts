@@ -1,11 +1,12 @@
 /**
- * What a training step costs by phase, what saving and reading its state costs, and what the planner predicted, on this machine's CPU
- * or GPU: random weights and rows, one process a shape.
+ * The cost of a training step by phase, of saving and reading its state, and the planner's prediction, on this machine's CPU or GPU:
+ * random weights and rows, one process per shape.
  *
  *   npm run bench:trainer -- [--device cpu] [--out bench/results/trainer-cpu.json]
  *
- * Times are this machine's, under the load that is noted. What must hold anywhere is asserted as a relation between two shapes, in what was measured and in what was
- * predicted; exit 3 where one does not. The prediction's absolute value is for GPUs: on a CPU it lacks what libraries and allocator take.
+ * Times are for this machine under the recorded load. Machine-independent expectations are asserted as relations between two shapes,
+ * both measured and predicted; exit 3 if one does not hold. The prediction's absolute value is for GPUs: on a CPU it lacks the memory
+ * of libraries and allocator.
  */
 import { execFile } from 'node:child_process'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
@@ -36,7 +37,7 @@ const { values } = benchArguments({
   },
 })
 
-/** Large enough that activations, states and logits each show beside what torch itself takes. */
+/** Large enough that activations, states and logits are each visible beside torch's own memory. */
 const SMALL = {
   model_type: 'qwen3',
   hidden_size: 256,
@@ -111,7 +112,7 @@ async function measure(model: string, { rows, flags = [] }: { rows: number; flag
 function judge(measured: Record<Name, Measured>): Record<string, boolean> {
   const { base, fourTimesTheTokens: more, withoutRecomputation: kept, plainHead: plain, adapters } = measured
   const all = Object.values(measured)
-  /** In what was measured and in what was predicted. */
+  /** Both as measured and as predicted. */
   const isMore = (a: Measured, b: Measured): boolean =>
     peakOf(a) > peakOf(b) && a.predicted_without_reserve_bytes > b.predicted_without_reserve_bytes
   return {

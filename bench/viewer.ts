@@ -1,11 +1,11 @@
 /**
- * How fast the viewer opens in Chromium: a run of 10,000 episodes (target: 2 s) and an episode of 500 turns (target: 300 ms), from the
- * address to what a reader asked for: the table of the run; the turn with its texts, its row in the list, and the timeline of the episode.
- * Memory of the page after scrolling through all rows.
+ * How fast the viewer opens in Chromium: a run of 10,000 episodes (target: 2 s) and an episode of 500 turns (target: 300 ms), from
+ * the address until the requested content is shown: the table of the run; the turn with its texts, its row in the list, and the
+ * timeline of the episode. Also the page's memory after scrolling through all rows.
  *
  *   npm run bench:viewer -- [--episodes 10000] [--turns 500] [--repeats 15] [--out bench/results/viewer.json]
  *
- * Ends with 1 where a target is missed.
+ * Exits with 1 if a target is missed.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { loadavg, tmpdir } from 'node:os'
@@ -22,9 +22,10 @@ import { storeEpisode, storeViewedRun } from '../test/support/viewed-run.ts'
 import { benchArguments } from './support/arguments.ts'
 import { versions } from './support/versions.ts'
 
-/** A new window of Chromium loads its own user interface for this long, on the cores that the page needs; a reader's window is open. */
+/** A new window of Chromium loads its own user interface for this long, on the cores that the page needs; a user's window is already
+ *  open. */
 const WINDOW_MS = 1_500
-/** Past this a page is broken, not slow. */
+/** After this time a page is broken, not slow. */
 const SHOWN_WITHIN_MS = 60_000
 const TARGETS = { runMs: 2_000, episodeMs: 300, growth: 0.2 }
 
@@ -42,7 +43,7 @@ const [episodes, turns, repeats] = [values.episodes, values.turns, values.repeat
   number,
 ]
 
-/** Looks at every frame, and ends with the one after the frame that showed everything: by then that one is painted. */
+/** Checks at every frame and ends one frame after everything is shown, because that frame is painted by then. */
 const ALL_PAINTED = `async (awaited, limitMs) => {
   const frame = () => new Promise((resolve) => requestAnimationFrame(resolve))
   const isShown = ({ selector, text }) => {
@@ -85,7 +86,7 @@ async function main(): Promise<number> {
   let heap = { before: 0, after: 0 }
   try {
     for (let repeat = 0; repeat < repeats; repeat++) {
-      // A new server each time: nothing of the run is in its memory.
+      // A new server each time, so that its memory holds nothing of the run.
       const viewer = await serveViewer({ store, assets })
       const page = await openWindow(browser)
       const all = episodes.toLocaleString('en')
@@ -99,7 +100,7 @@ async function main(): Promise<number> {
       await page.close()
       const other = await openWindow(browser)
       const last = turns - 1
-      // The window has no script of an earlier page, and the server has read none of the turns.
+      // The window has loaded no script of an earlier page, and the server has read none of the turns.
       episodeMs.push(
         await timed(other, `${viewer.url}#/episode/${long}?turn=${last}`, [
           { selector: `[role=region][aria-label="Output of turn ${last}"]`, text: 'a line of output' },
@@ -138,7 +139,7 @@ async function main(): Promise<number> {
   return missed ? 1 : 0
 }
 
-/** Finished episodes of which only the last record matters, 20 attempts a task. */
+/** Finished episodes, of which only the last record matters; 20 attempts per task. */
 async function storeRows(count: number): Promise<void> {
   for (let from = 0; from < count; from += 200) {
     const part = Array.from({ length: Math.min(200, count - from) }, (_, at) => from + at)
@@ -165,13 +166,13 @@ async function openWindow(browser: Browser): Promise<Page> {
 
 interface Awaited {
   selector: string
-  /** That the element has. */
+  /** Text in the element. */
   text: string
 }
 
 /**
- * From the address until all of it is painted. The page looks for itself: a locator of Playwright looks again after 20, 50, 100 and
- * 500 ms, which is too coarse for what is measured.
+ * From the address until everything is painted. The page checks itself: a Playwright locator checks after 20, 50, 100 and 500 ms,
+ * which is too coarse.
  */
 async function timed(page: Page, address: string, awaited: Awaited[]): Promise<number> {
   const from = performance.now()

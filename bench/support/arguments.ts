@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { parseArgs, type ParseArgsConfig } from 'node:util'
 
 /**
- * Reads the options of a bench. `--help` prints the comment that its file begins with and ends with 0; what the bench does not know is
- * named, with the lines of usage, and ends with 1: before anything is started.
+ * Reads the options of a bench before anything is started. `--help` prints the comment at the start of the bench's file and exits
+ * with 0; an unknown option is named, with the usage lines, and exits with 1.
  */
 export function benchArguments<T extends ParseArgsConfig>(config: T): ReturnType<typeof parseArgs<T>> {
   const words = process.argv.slice(2)
@@ -21,7 +21,7 @@ export function benchArguments<T extends ParseArgsConfig>(config: T): ReturnType
   }
 }
 
-/** Ends a bench that was called wrongly. */
+/** Exits after a wrong call, with the message and the usage. */
 export function refuseArguments(message: string): never {
   const usage = headerOf(process.argv[1] ?? '')
     .split('\n')
@@ -30,7 +30,7 @@ export function refuseArguments(message: string): never {
   process.exit(1)
 }
 
-/** The comment at the beginning of a program. */
+/** The comment at the start of a program. */
 function headerOf(program: string): string {
   const text = readFileSync(program, 'utf8')
   const comment = /^\/\*\*([^]*?)\*\//.exec(text)?.[1] ?? ''

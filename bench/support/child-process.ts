@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs'
 
-/** The pid of the child of this process that runs a program. @throws where there is none */
+/** The pid of this process's child that runs a program. @throws if there is none */
 export function childProcess(program: string): number {
   const path = realpathSync(program)
   const pid = readdirSync('/proc')
@@ -22,12 +22,12 @@ function runs(pid: number, path: string): boolean {
   try {
     return Number(statOf(pid)[1]) === process.pid && readlinkSync(`/proc/${pid}/exe`) === path
   } catch {
-    // It has ended meanwhile, or is another user's.
+    // The process has ended meanwhile, or belongs to another user.
     return false
   }
 }
 
-/** The fields after the name, which may hold spaces. */
+/** The fields after the name, which may contain spaces. */
 function statOf(pid: number): string[] {
   return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? []
 }

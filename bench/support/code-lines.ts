@@ -1,6 +1,6 @@
 /**
- * TypeScript without its blank lines and its comments, as far as these have lines of their own: two texts that are equal so are the
- * same program, so a comment put into plain words does not make a figure old. What is not certainly a comment stays.
+ * TypeScript without blank lines and without comments on their own lines. Equal results mean equal programs, so rewording a comment
+ * does not make a figure outdated. Anything that is not certainly a comment is kept.
  */
 export function codeLines(text: string): string {
   const kept: string[] = []
@@ -8,7 +8,7 @@ export function codeLines(text: string): string {
   for (const line of text.split('\n')) {
     const words = line.trim()
     if (isInComment) {
-      // Code behind the end of a comment is code.
+      // Code after the end of a comment is kept.
       const end = words.indexOf('*/')
       if (end === -1) continue
       isInComment = false

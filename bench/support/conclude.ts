@@ -1,6 +1,6 @@
 /**
- * The exit status of a bench: 1 where something did not hold, 2 where it compared nothing, for then nothing can have failed to hold,
- * 0 otherwise. What was compared is counted under its name: all of it must be there.
+ * The exit status of a bench: 1 if something did not hold, 2 if nothing was compared, because then nothing can have failed, 0
+ * otherwise. Every named count of comparisons must be above 0.
  */
 export function conclude({
   compared,
@@ -16,7 +16,7 @@ export function conclude({
   return 2
 }
 
-/** Lets a bench that throws end with 2 instead of Node's 1, which says that something did not hold. Call it first. */
+/** Makes a bench that throws exit with 2 instead of Node's 1, which means that something did not hold. Call it first. */
 export function endWith2OnError(): void {
   process.on('uncaughtException', (error) => {
     console.error(error)

@@ -5,11 +5,11 @@ import type { Provenance } from './versions.ts'
 
 const results = join(import.meta.dirname, '../results')
 
-/** What is known of a result; parts are missing for those from before they were stored. */
+/** The known provenance of a result; older results lack parts of it. */
 export interface KnownProvenance {
   date: string
   commit: string
-  /** Null: not known. */
+  /** Null if unknown. */
   dirty: boolean | null
   machine: string
   versions: string
@@ -20,7 +20,7 @@ export function readResult(name: string): Record<string, unknown> {
   return JSON.parse(readFileSync(join(results, `${name}.json`), 'utf8')) as Record<string, unknown>
 }
 
-/** @throws where neither the result nor `adopted.json` has it */
+/** @throws if neither the result nor `adopted.json` has the provenance */
 export function provenanceOf(name: string): KnownProvenance {
   const result = readResult(name)
   const own = ownProvenance(result)
@@ -48,7 +48,7 @@ export function provenanceOf(name: string): KnownProvenance {
   return { ...found, dirty: null, machine: machineIn(result), versions: versionsIn(result) }
 }
 
-/** Benches put what they depend on at the top of their result, or into a part of it. */
+/** Benches store the provenance at the top of their result or in a part of it. */
 export function ownProvenance(result: Record<string, unknown>): Provenance | null {
   const places = [result, result['versions'], result['details']]
   const found = places.map((place) => (place as { provenance?: Provenance } | undefined)?.provenance)
@@ -74,7 +74,7 @@ function versionsIn(result: Record<string, unknown>): string {
   return parts.length === 0 ? 'not stored' : parts.join(', ')
 }
 
-/** In words, for wherever the figure is printed. */
+/** The age of a figure in words, printed beside it. */
 export function ageOf(name: string): string {
   const { date, commit, dirty, codeHash: measured } = provenanceOf(name)
   const at = `${date.slice(0, 10)} at ${commit.slice(0, 7)}${dirty === true ? ' with changes' : ''}`

@@ -6,8 +6,8 @@ import { stackPaths } from '../../src/stack/paths.ts'
 import { startStack } from '../../test/support/start-stack.ts'
 
 /**
- * The engine of DOCKER_HOST or of the machine; where none answers, one that the project starts for itself, in a stack of that name.
- * `stop` ends what was started and takes its address out of the environment, so that the next call starts another.
+ * The engine of DOCKER_HOST or of the machine; if none answers, one that the project starts in a stack of this name. `stop` ends the
+ * started engine and removes its address from the environment, so that the next call starts another.
  */
 export async function findEngine(name: string): Promise<{ engine: Engine; stop: () => Promise<void> }> {
   try {

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 
-/** SHA-256 over names and bytes of all files of a folder but tests, in the order of their names. */
+/** SHA-256 over names and bytes of all files of a folder except tests, in the order of their names. */
 export async function hashOf(folder: string): Promise<string> {
   const hash = createHash('sha256')
   const names = await readdir(folder, { recursive: true, withFileTypes: true })

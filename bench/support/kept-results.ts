@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs'
 import { commit } from './versions.ts'
 
 /**
- * What an earlier run of the same bench wrote, for `--continue`.
- * @throws where the file is of another commit: its figures say nothing about this one
+ * The result of an earlier run of the same bench, for `--continue`.
+ * @throws if the file is of another commit, whose figures cannot be reused
  */
 export function readKept<T extends object>(file: string): T {
   const found = JSON.parse(readFileSync(file, 'utf8')) as T & { commit?: string }
@@ -11,7 +11,7 @@ export function readKept<T extends object>(file: string): T {
   throw new Error(`${file} was played at commit ${found.commit ?? 'unknown'}, this is ${commit()}: play it again`)
 }
 
-/** What a run of the same bench wrote at any commit. The caller says which figure is of which commit. */
+/** The result of the same bench at any commit. The caller records the commit of each figure. */
 export function readOfAnyCommit<T extends { commit: string }>(file: string): T {
   const found = JSON.parse(readFileSync(file, 'utf8')) as T & { commit?: string }
   if (typeof found.commit === 'string') return found

@@ -1,4 +1,4 @@
-/** What the benches have in common that play tasks of three repository layouts while a worker is killed. */
+/** Shared by the benches that play tasks of three repository layouts while a worker is killed. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -16,12 +16,12 @@ import { interruption } from './interruption.ts'
 import { versions } from './versions.ts'
 
 export interface LayoutBenchInput {
-  /** Of the bench; part of the stack's name too. */
+  /** Name of the bench, and part of the stack's name. */
   bench: string
-  /** Another series are other tasks and images. */
+  /** Each series has its own tasks and images. */
   series: number
   play: (input: { world: PipelineWorld; tasks: LayoutTask[] }) => Promise<LayoutBenchReport>
-  /** Whether the report goes to stdout instead of a line about it. */
+  /** Whether stdout gets the report instead of a line about it. */
   json: boolean
   /** File for the report. */
   out: string | undefined
@@ -33,7 +33,7 @@ export interface LayoutBenchReport {
   violations: readonly string[]
 }
 
-/** Plays on a stack and images of its own, removes both and writes the report. Exit code 1 when something was violated, 2 when nothing was compared. */
+/** Plays on its own stack and images, removes both and writes the report. Exit code 1 on any violation, 2 if nothing was compared. */
 export async function playOnLayouts({ bench, series, play, json, out }: LayoutBenchInput): Promise<void> {
   endWith2OnError()
   const signal = interruption()

@@ -3,15 +3,16 @@ import { launchVllmCpu } from '../../src/stack/setup/vllm-cpu.ts'
 import { findVllm } from '../../test/support/live-engine/vllm.ts'
 
 export interface LiveSamplerOptions {
-  /** Of the exported weights and of the engine. @default float32 */
+  /** Dtype of the exported weights and of the engine. @default float32 */
   dtype?: 'float32' | 'bfloat16'
   /** @default true */
   prefixCaching?: boolean
 }
 
 /**
- * What a recipe of the embedded server changes. Prompts are read whole: this build ends when a request with a seed is read in pieces.
- * @throws Error where this machine cannot run vLLM
+ * Overrides for a recipe of the embedded server. Prompts are prefilled in one chunk, because this build exits on a seeded request
+ * that is prefilled in chunks.
+ * @throws Error if this machine cannot run vLLM
  */
 export async function liveSampler({
   dtype = 'float32',

@@ -1,4 +1,6 @@
-/** What each result measures, how it is measured again, and a hash of that code: a figure of other code says so where it is printed. */
+/**
+ * The measured code of each result, the command that repeats it, and a hash of that code: a printed figure of other code is marked.
+ */
 import { createHash } from 'node:crypto'
 import { execFileSync } from 'node:child_process'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
@@ -8,7 +10,7 @@ import { codeLines } from './code-lines.ts'
 const root = join(import.meta.dirname, '../..')
 
 export interface Measured {
-  /** Makes the file of results again. */
+  /** The command that regenerates the result file. */
   command: string
   /** Files and folders whose change may change the figures. */
   sources: readonly string[]
@@ -52,7 +54,7 @@ const SCALE = [
   'test/support/scale',
 ]
 
-/** By the name of the file below `bench/results`. */
+/** Keyed by the name of the file in `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
   audit: {
     command: 'npm run bench:audit -- --rounds 5 --out bench/results/audit.json',
@@ -218,17 +220,17 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   'trainer-proofs': { command: 'npm run test:trainer -- --full', sources: ['trainer'] },
 }
 
-/** Not what is measured: tests, and what tools leave behind. */
+/** Not measured: tests, and leftovers of tools. */
 const IGNORED = /(\.test\.ts|\.pyc)$|(^|\/)(__pycache__|\.[^/]+|node_modules)(\/|$)/
 
-/** Of the files as they lie here. */
+/** Hash of the files in the working tree. */
 export function codeHash(sources: readonly string[]): string {
   return hashOf(
     sources.flatMap(filesOf).map((file) => ({ file, hash: hashOfFile(file, readFileSync(join(root, file))) })),
   )
 }
 
-/** The same of a commit. @throws where git does not know it */
+/** Hash of the files at a commit. @throws if git does not know the commit */
 export function codeHashAt(commit: string, sources: readonly string[]): string {
   const git = (args: string[], input = ''): Buffer =>
     execFileSync('git', args, { cwd: root, input, maxBuffer: 1 << 30 })
@@ -256,13 +258,13 @@ function filesOf(source: string): string[] {
     .map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1))
 }
 
-/** Of TypeScript without its comments; of everything else with all bytes. */
+/** Hashes TypeScript without its comments, and all bytes of any other file. */
 function hashOfFile(file: string, content: Buffer): string {
   const hashed = file.endsWith('.ts') ? codeLines(content.toString()) : content
   return createHash('sha1').update(hashed).digest('hex')
 }
 
-/** What `git cat-file --batch` printed: a line with id, type and length before each content, and a line's end after it. */
+/** Parses the output of `git cat-file --batch`: a line with id, type and length before each content, and a line break after it. */
 function blobsOf(printed: Buffer): Buffer[] {
   const blobs: Buffer[] = []
   for (let at = 0; at < printed.length; ) {

@@ -1,4 +1,4 @@
-/** Stored test logs of real agents' runs: found in a folder of checkouts, with the tests and the verdict that lie beside them. */
+/** Stored test logs of real agents' runs, found in a folder of checkouts together with their tests and verdicts. */
 import { createHash } from 'node:crypto'
 import { readdirSync, readFileSync, statSync } from 'node:fs'
 import { basename, dirname, join, relative } from 'node:path'
@@ -7,32 +7,32 @@ import { END_MARKER, START_MARKER } from '../../src/grading/log-slice.ts'
 import type { ListedTests } from '../../src/grading/resolution.ts'
 
 export interface RealLog {
-  /** Below the folder. */
+  /** Relative to the folder. */
   path: string
   instanceId: string
-  /** By which 4.1 and the fork know its parser; null for a repository that they do not know. */
+  /** Repository by which 4.1 and the fork select the parser; null if they do not know it. */
   repository: string | null
-  /** The parser's function of the later versions. */
+  /** The parser's function in later versions. */
   parser: string
-  /** As it was stored. */
+  /** As stored. */
   raw: Uint8Array
-  /** Between markers: logs of the first format had others. */
+  /** With today's markers; logs of the first format had others. */
   marked: Uint8Array
   tests: ListedTests | null
-  /** What its authors' own evaluation said. */
+  /** The verdict of its authors' own evaluation. */
   recorded: boolean | null
 }
 
 const LOG_NAME = /\.eval\.log$|^test_output[^/]*\.txt$/
 const LOG_FOLDER = /\/test_output\/[^/]+\.txt$/
 const INSTANCE = /([A-Za-z0-9-]+)__([A-Za-z0-9.-]+?-\d+)(?=[./]|$)/
-/** Behind it the first format prints what the tests did. */
+/** In the first format the output of the tests follows this line. */
 const APPLIED = '>>>>> Applied Patch (pred)'
 const REPORTS = ['report.json', 'final_report.json', 'results.json']
-/** Repositories that SWE-bench does not have are of pytest or read by its parser. */
+/** Repositories that are not in SWE-bench use pytest, or its parser. */
 const OTHER_PARSER = 'parse_log_pytest'
 
-/** Logs with different bytes, in the order of their paths. */
+/** Logs with distinct bytes, ordered by path. */
 export function findRealLogs(folder: string, rowFiles: readonly string[] = []): RealLog[] {
   const files = filesIn(folder)
   const tests = readTests(
@@ -74,7 +74,7 @@ function filesIn(folder: string): string[] {
     .toSorted()
 }
 
-/** The last one in a path: files are named by instance, or lie in folders that are. */
+/** The last id in a path: the file or one of its folders is named by it. */
 function instanceOf(path: string): string {
   const parts = path.split('/').toReversed()
   return parts.map((part) => INSTANCE.exec(part)?.[0]).find((id) => id !== undefined) ?? basename(path)
@@ -85,7 +85,7 @@ function repositoryOf(instanceId: string): string | null {
   return PARSERS_4.has(repository) ? repository : null
 }
 
-/** Names of one kind share a parser in every version. */
+/** All names of one kind share a parser in every version. */
 function functionOf(repository: string): string {
   const parser = PARSERS_4.get(repository)
   const found = [...PARSERS_4].find(([name, one]) => one === parser && name.startsWith('parse_log_'))
@@ -102,7 +102,7 @@ function withMarkers(raw: Buffer): Buffer {
   ])
 }
 
-/** From rows in lines of JSON, and from the descriptions that an agent stored beside its patches. */
+/** Reads tests from rows in JSON lines, and from the descriptions that an agent stored beside its patches. */
 function readTests(folder: string, metas: readonly string[], rowFiles: readonly string[]): Map<string, ListedTests> {
   const rows = [
     ...metas.map((file) => taskInfoIn(readFileSync(join(folder, file), 'utf8'))),
@@ -132,7 +132,7 @@ function namesIn(value: unknown): string[] | null {
   return Array.isArray(list) && list.every((name) => typeof name === 'string') ? list : null
 }
 
-/** From the nearest report above a log: one of its own, or one that lists what a whole run resolved of what it graded. */
+/** The verdict of the nearest report above a log: its own report, or a list of what a whole run resolved. */
 function recordedVerdict({
   folder,
   path,

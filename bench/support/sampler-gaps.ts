@@ -7,29 +7,29 @@ export interface SamplerGap {
   iteration: number
   /** Optimizer step of the job, from 1. */
   step: number
-  /** Mean, nats a token. */
+  /** Mean, nats per token. */
   k1: number
   k3: number
   absDlogpMax: number
   absDlogpP99: number
-  /** Effective share of the samples. */
+  /** Share of effective samples. */
   ess: number
   isStd: number
 }
 
-/** What each training job of a run measured, in the order of the keys. */
+/** The record of each training job of a run, in the order of the keys. */
 export async function readTrainings(store: ArtifactStore, run: string): Promise<TrainingRecord[]> {
   const keys = await store.list(`${runKeys.folder(run)}training/`)
   const records = await Promise.all(keys.toSorted().map((key) => store.readRecord<TrainingRecord>(key)))
   return records.filter((record) => record !== null)
 }
 
-/** Of all optimizer steps of reinforcement, in their order. */
+/** One entry for each optimizer step of reinforcement, in order. */
 export function samplerGaps(trainings: readonly TrainingRecord[]): SamplerGap[] {
   const gaps: SamplerGap[] = []
   for (const { iteration, steps } of trainings) {
     for (const [at, step] of steps.entries()) {
-      // Fine-tuning has no sampler to be compared with.
+      // Fine-tuning has no sampler to compare with.
       if (!('k3' in step)) continue
       const number = (name: string): number => Number(step[name])
       gaps.push({

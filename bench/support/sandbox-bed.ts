@@ -23,12 +23,12 @@ export interface SandboxBed {
   host: DockerSandboxHost
   image: string
   open(): Promise<SandboxHandle>
-  /** A created container of the same specification as a sandbox's, with nothing of ours in it. */
+  /** Creates a container with a sandbox's specification, but without anything of Longhaul in it. */
   createBare(): Promise<Container>
   close(): Promise<void>
 }
 
-/** On the engine that `findEngine` finds. */
+/** Uses the engine that `findEngine` finds. */
 export async function makeBed(): Promise<SandboxBed> {
   const { engine, stop } = await findEngine('bench-sandbox')
   const cache =
@@ -55,7 +55,7 @@ export async function makeBed(): Promise<SandboxBed> {
     }
     return host.open(input, new AbortController().signal)
   }
-  // What the engine really holds for a sandbox is what a bare container is made of.
+  // The bare container copies what the engine actually stores for a sandbox.
   const model = await open()
   const { Config: config, HostConfig: hostConfig } = await engine.docker.getContainer(model.name).inspect()
   await host.close(model)

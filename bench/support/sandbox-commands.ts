@@ -18,28 +18,28 @@ export interface RecordedCommand {
   expected: Expected
 }
 
-/** What a command must have done in every implementation: a refused or incomplete command is fast, but its time is no result. */
+/** The expected effect of a command in every implementation: a refused or incomplete command is fast, but its time is no result. */
 export interface Expected {
-  /** `timeout`: it was ended at its deadline. */
+  /** `timeout`: the command is stopped at its deadline. */
   exit: number | 'timeout'
-  /** stdout and stderr together, byte by byte as Latin-1; where their order is not fixed, a pattern. */
+  /** stdout and stderr together, as Latin-1 bytes; a pattern if their order is not fixed. */
   output: string | RegExp
-  /** How long the command itself takes. */
+  /** Least time that the command itself takes. */
   atLeastMs?: number
 }
 
-/** What a rival says of a command that it ran. */
+/** A rival's report on a command that it ran. */
 export interface Ran {
   ms: number
   exitCode: number | null
   isTimeout: boolean
-  /** As Latin-1; its beginning where the rival keeps no more. */
+  /** As Latin-1; only the beginning if the rival keeps no more. */
   output: string
   outputBytes: number
 }
 
-/** What agents do in a sandbox, in the shares of recorded episodes. A trivial command does next to nothing itself, so that its
- *  time is the overhead. Each leaves the directory as it was, for some rivals keep it between commands and others do not. */
+/** Commands of agents in a sandbox, in the proportions of recorded episodes. A trivial command does almost nothing, so its time is
+ *  the overhead. Each command leaves the directory unchanged, because only some rivals keep it between commands. */
 export const COMMANDS: readonly RecordedCommand[] = [
   ...of('trivial', [
     ['true', 0, ''],
@@ -137,8 +137,8 @@ function of(kind: CommandKind, rows: readonly Row[], timeoutMs = 20_000): Record
 }
 
 /**
- * What is wrong with a run of a command, or null. Clocks of two processes may differ by a little.
- * @param isText whether the rival gives text: line ends are its own, and bytes that are no UTF-8 are lost
+ * What is wrong with a run of a command, or null. The clocks of two processes may differ slightly.
+ * @param isText whether the rival returns text: it changes line ends and loses bytes that are not UTF-8
  */
 export function faultOf({ command, expected }: RecordedCommand, ran: Ran, { isText = false } = {}): string | null {
   const { exit, output, atLeastMs = 0 } = expected
@@ -158,7 +158,7 @@ function isSameBytes(expected: string | RegExp, { output, outputBytes }: Ran): b
   return outputBytes === expected.length && expected.startsWith(output) && (output !== '' || expected === '')
 }
 
-/** What programs say when `head` has left, under a server that ignores SIGPIPE; somewhere in what was printed. */
+/** Messages of programs after `head` has exited, if the server ignores SIGPIPE; they may be anywhere in the output. */
 const BROKEN_PIPE = /(?:grep: write error|yes: standard output): Broken pipe\n?/
 
 function isSameText(expected: string | RegExp, output: string): boolean {
@@ -172,7 +172,7 @@ function textOf(kilobytes: number): string {
   return 'some text of forty characters and a bit\n'.repeat((kilobytes * 1000) / 40)
 }
 
-/** The repository that the commands are about. */
+/** The repository in which the commands run. */
 export function repositoryFiles(): Record<string, string> {
   const files: Record<string, string> = { 'setup.py': 'from setuptools import setup\nsetup()\n', 'pkg/__init__.py': '' }
   for (let index = 0; index < 200; index += 1) {

@@ -14,9 +14,9 @@ export interface Overheads {
   trivial: Record<string, Quantiles>
   /** Median milliseconds by kind of command, then by rival. */
   kinds: Partial<Record<CommandKind, Record<string, number>>>
-  /** Runs whose exit and output were as expected, by rival. */
+  /** Runs with the expected exit and output, by rival. */
   checked: Record<string, number>
-  /** Rivals without figures: what they did instead of the first command that they did not run as it is. */
+  /** Rivals without figures, each with its first wrong result. */
   dropped: Record<string, string>
 }
 
@@ -29,7 +29,7 @@ function commandOf(text: string): RecordedCommand {
   return found
 }
 
-/** @throws Error where the rival did something else */
+/** @throws Error if the rival's result is wrong */
 async function runChecked(rival: Rival, recorded: RecordedCommand): Promise<Ran> {
   const ran = await rival.run(recorded.command, recorded.timeoutMs)
   const fault = faultOf(recorded, ran, rival)
@@ -37,9 +37,9 @@ async function runChecked(rival: Rival, recorded: RecordedCommand): Promise<Ran>
   return ran
 }
 
-/** Every rival runs every command of the list in turn, in an order that rotates, so that what else the machine does meets
- *  all of them alike. Trivial commands are repeated `rounds` times, the others `listRounds` times. A rival that does not do what
- *  a command says has no figures, from the first such command on: what failed is fast. */
+/** Every rival runs every command of the list in turn, in a rotating order, so that other load on the machine affects all alike.
+ *  Trivial commands are repeated `rounds` times, the others `listRounds` times. A rival has no figures from its first wrong result
+ *  on, because failing commands are fast. */
 export async function measureOverheads(input: {
   rivals: Rival[]
   rounds: number
@@ -70,7 +70,7 @@ export async function measureOverheads(input: {
       }
     }
   }
-  // The trivial ones come first: a shell that serves a whole episode may be out of step after a command that times out.
+  // Trivial commands come first: a shell that serves a whole episode may be out of sync after a command that times out.
   for (let round = 0; round < rounds; round += 1) await play(COMMANDS.filter(({ kind }) => kind === 'trivial'))
   for (let round = 0; round < listRounds; round += 1) await play(COMMANDS.filter(({ kind }) => kind !== 'trivial'))
   const of = (kind: CommandKind, rival: Rival): number[] => times.get(`${kind} ${rival.name}`) ?? []
@@ -84,14 +84,14 @@ export async function measureOverheads(input: {
 }
 
 export interface Readiness {
-  /** Milliseconds from the request to a sandbox that takes commands. */
+  /** Milliseconds from the request until the sandbox takes commands. */
   ours: Quantiles
-  /** A container of the same specification, created and started, with nothing in it. */
+  /** A container of the same specification, created and started, without anything in it. */
   bare: Quantiles
   ratio: number
 }
 
-/** Each goes first in every other round, so that what the engine still does after a removal meets both alike. */
+/** The two alternate in going first, so that the engine's remaining work after a removal affects both alike. */
 export async function measureReadiness({ bed, rounds }: { bed: SandboxBed; rounds: number }): Promise<Readiness> {
   const times: Record<'ours' | 'bare', number[]> = { ours: [], bare: [] }
   const makeBare = async (): Promise<void> => {
@@ -116,7 +116,7 @@ export async function measureReadiness({ bed, rounds }: { bed: SandboxBed; round
 
 export interface Crowd {
   sandboxes: number
-  /** Commands a second for each sandbox, at random moments. */
+  /** Commands per second for each sandbox, at random moments. */
   rate: number
   commands: number
   alone: Quantiles
@@ -124,7 +124,7 @@ export interface Crowd {
   ratio: number
 }
 
-/** From the moment a command arrives to its answer, waiting behind an earlier one of the same sandbox included. */
+/** From the arrival of a command to its answer, including the wait for an earlier command of the same sandbox. */
 export async function measureCrowd(input: { bed: SandboxBed; sandboxes: number; seconds: number }): Promise<Crowd> {
   const { bed, sandboxes, seconds } = input
   const rate = 2
@@ -152,13 +152,13 @@ async function arrivals(rivals: Rival[], rate: number, seconds: number): Promise
     rivals.map(async (rival) => {
       const running: Promise<void>[] = []
       for (;;) {
-        // Exponential gaps: arrivals know nothing of each other.
+        // Exponential gaps make the arrivals independent.
         await sleep((-Math.log(1 - Math.random()) / rate) * 1000)
         if (performance.now() > end) break
         const command = trivial[Math.floor(Math.random() * trivial.length)] as RecordedCommand
         const arrived = performance.now()
         const answered = runChecked(rival, command).then(() => void times.push(performance.now() - arrived))
-        // Awaited at the end; until then a failure must not count as unheard.
+        // Awaited at the end; until then a failure must not count as unhandled.
         answered.catch(() => undefined)
         running.push(answered)
       }
@@ -170,10 +170,10 @@ async function arrivals(rivals: Rival[], rate: number, seconds: number): Promise
 
 export interface Cost {
   commands: number
-  /** CPU-seconds for 1,000 commands: of the container, and of this process. */
+  /** CPU seconds for 1,000 commands: of the container, and of this process. */
   containerCpuS: number
   clientCpuS: number
-  /** Resident memory of everything in the container before the first and after the last command, in bytes. */
+  /** Resident memory of all processes in the container before the first and after the last command, in bytes. */
   memoryBefore: number
   memoryAfter: number
 }

@@ -13,12 +13,12 @@ import type { DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbo
 import type { SandboxHandle, TurnMark } from '../../src/contracts/sandbox.types.ts'
 import type { Ran } from './sandbox-commands.ts'
 
-/** A way to run commands in a container. Each has a container of its own, of the same image. */
+/** A way to run commands in a container. Each rival has its own container of the same image. */
 export interface Rival {
   name: string
-  /** Whether output comes as text: line ends are the rival's own, and bytes that are no UTF-8 are lost. */
+  /** Whether the rival returns text: it changes line ends and loses bytes that are not UTF-8. */
   isText?: boolean
-  /** Runs one command as the caller sees it. What came of it is checked, so nothing is swallowed. */
+  /** Runs one command as the caller sees it. The bench checks the result, so errors are not swallowed. */
   run(command: string, timeoutMs: number): Promise<Ran>
   close(): Promise<void>
 }
@@ -44,7 +44,7 @@ export function ours({ host, sandbox }: { host: DockerSandboxHost; sandbox: Sand
   }
 }
 
-/** `docker exec`, one client process a command, as most harnesses do it. */
+/** `docker exec` with one client process per command, as most harnesses do it. */
 export function dockerCli({ engine, container }: { engine: Engine; container: Container }): Rival {
   return {
     name: 'dockerCli',
@@ -65,7 +65,7 @@ export function dockerCli({ engine, container }: { engine: Engine; container: Co
   }
 }
 
-/** Two requests a command: create the exec, start it. */
+/** Two requests per command: create the exec, start it. */
 export function engineApi({ container }: { container: Container }): Rival {
   return {
     name: 'engineApi',
@@ -93,7 +93,7 @@ export function engineApi({ container }: { container: Container }): Rival {
       overdue.abort()
       stream.destroy()
       const ms = performance.now() - started
-      // Not of the measured two requests: only a check asks for it.
+      // Not one of the two measured requests: only the check needs it.
       const { ExitCode: exitCode } = await exec.inspect()
       return { ms, exitCode, isTimeout, ...output() }
     },
@@ -102,16 +102,16 @@ export function engineApi({ container }: { container: Container }): Rival {
 }
 
 export interface PeerInput {
-  /** Of the result's JSON. */
+  /** Key in the result's JSON. */
   name: 'miniSweAgent' | 'sweRex'
-  /** Python environment that has it. */
+  /** Python environment with the harness. */
   environment: string
   engine: Engine
   image: string
 }
 
-/** A harness from the Python registry, in a process of its own; the time is taken there. Null where it is not installed or
- *  cannot start here; why is said on stderr. */
+/** A harness from the Python registry in its own process, which measures the time. Null if it is not installed or cannot start here;
+ *  stderr has the reason. */
 export async function peer({ name, environment, engine, image }: PeerInput): Promise<Rival | null> {
   const python = join(environment, 'bin/python')
   if (!existsSync(python)) throw new Error(`Expected a Python environment, found no bin/python [peers=${environment}]`)
@@ -152,11 +152,11 @@ interface Answer {
   exit?: number | null
   output?: string
   timeout?: boolean
-  /** What it raised, unless that said that the deadline has passed. */
+  /** The exception, unless it reports that the deadline has passed. */
   error?: string
 }
 
-/** Collects two streams in the order of arrival; the returned function gives what has come so far. */
+/** Collects two streams in order of arrival; the returned function gives the data so far. */
 function gather(...streams: Readable[]): () => Pick<Ran, 'output' | 'outputBytes'> {
   const chunks: Buffer[] = []
   for (const stream of streams) stream.on('data', (chunk: Buffer) => chunks.push(chunk))

@@ -4,22 +4,22 @@ import { basename } from 'node:path'
 import { cpus, release, totalmem } from 'node:os'
 import { codeHash, MEASURED } from './measured-code.ts'
 
-/** What a figure rests on; stored beside it, and printed with it. */
+/** The provenance of a figure, stored and printed with it. */
 export interface Provenance {
-  /** ISO time of the beginning, or a day. */
+  /** ISO time of the start, or a day. */
   date: string
   commit: string
-  /** Files differed from the commit. */
+  /** Whether files differed from the commit. */
   dirty: boolean
   machine: { cores: number; processor: string; memoryGiB: number; kernel: string }
   versions: Record<string, string>
-  /** Of what is measured; null where the result is of nothing that `MEASURED` lists. */
+  /** Hash of the measured code; null if `MEASURED` does not list the result. */
   codeHash: string | null
 }
 
 /**
- * What a figure depends on; stored beside it.
- * @param name of its result, where one program makes several. @default the program's
+ * The provenance of a figure, for its result file.
+ * @param name the result's name, if one program makes several. @default the program's
  */
 export function versions(name = benchName(process.argv[1] ?? '')): {
   node: string
@@ -48,19 +48,19 @@ export function versions(name = benchName(process.argv[1] ?? '')): {
   return { node, temporalSdk, cores, kernel, provenance }
 }
 
-/** Of a bench whose results depend on its options: their file's, where it is one of those that `MEASURED` lists. */
+/** The result's name, for benches that write several: the name of the output file, if `MEASURED` lists it. */
 export function resultName(file: string | undefined): string | undefined {
   const name = basename(file ?? '', '.json')
   return Object.hasOwn(MEASURED, name) ? name : undefined
 }
 
-/** Results are named like the file that measures them, two apart. */
+/** Results are named like the file that measures them, with two exceptions. */
 function benchName(program: string): string {
   const name = basename(program, '.ts')
   return program.endsWith('test/trainer.ts') ? 'trainer-proofs' : name === 'trainer' ? 'trainer-cpu' : name
 }
 
-/** What the code was, or `unknown` outside of a checkout. */
+/** The commit, or `unknown` outside of a checkout. */
 export function commit(): string {
   try {
     return git('rev-parse', 'HEAD')
@@ -69,7 +69,7 @@ export function commit(): string {
   }
 }
 
-/** A bench writes its own results while it runs: they are no change of what it measures. */
+/** A bench writes its own results while it runs; these are no change of the measured code. */
 function isDirty(): boolean {
   try {
     return git('status', '--porcelain', '--', ':/', ':(exclude,top)bench/results') !== ''

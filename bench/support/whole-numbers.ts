@@ -1,4 +1,4 @@
-/** Reads options that must be whole numbers above 0; says which are and exits with 1 where one is not. */
+/** Reads options that must be whole numbers above 0; otherwise names them and exits with 1. */
 export function wholeNumbers<K extends string>(values: Readonly<Record<K, string>>): Record<K, number> {
   const numbers = Object.entries<string>(values).map(([name, text]) => [name, Number(text)] as const)
   if (numbers.every(([, value]) => Number.isInteger(value) && value > 0)) {

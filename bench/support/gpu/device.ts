@@ -6,7 +6,7 @@ export interface GpuDevice {
   driver: string
 }
 
-/** Null where the driver names no GPU: the bench then runs dry. */
+/** Null if the driver reports no GPU; the bench then runs dry. */
 export function findGpu(): GpuDevice | null {
   try {
     const text = execFileSync('nvidia-smi', ['--query-gpu=name,driver_version', '--format=csv,noheader'], {
@@ -21,7 +21,7 @@ export function findGpu(): GpuDevice | null {
   }
 }
 
-/** As the state of pieces names it. */
+/** The device's name in the state of pieces. */
 export function describeDevice(device: GpuDevice | null): string {
   return device === null ? 'no GPU: dry' : `${device.count} × ${device.name}`
 }

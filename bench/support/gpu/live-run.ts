@@ -1,7 +1,8 @@
 /**
- * RFT and DAPO with a live engine on the trainer's own GPU: sleep, train, wake, reload, canary, in every iteration. One run over several
- * pieces: a piece starts the stack, lets the run go on and stops the stack again, as a machine that is taken away would, and the next one
- * continues the run from its records. Without a GPU the embedded server and a run of one iteration take the same way.
+ * RFT and DAPO with a live engine on the trainer's own GPU: sleep, train, wake, reload, canary, in every iteration. One run spans
+ * several pieces: a piece starts the stack, lets the run continue and stops the stack again, as if the machine were taken away; the
+ * next piece continues the run from its records. Without a GPU, the embedded server and a run of one iteration go through the same
+ * steps.
  */
 import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,13 +21,13 @@ import { type GpuWorld, minutesOf } from './trainer-pieces.ts'
 import type { Piece, PieceResult } from './pieces.ts'
 
 const PIECES = 4
-/** Of ten: the rest is for the stack, which starts and stops in each. */
+/** Minutes of ten; the rest is for starting and stopping the stack in each piece. */
 const PLAY_MINUTES = 7.5
-/** Without a GPU the run is small; on a CPU that other work loads it may still take long. */
+/** Without a GPU the run is small, but may still take long on a busy CPU. */
 const DRY_PLAY_MINUTES = 45
 const RUN = 'bench-gpu'
 
-/** No limit on what a piece of it may leave behind but this: the base, RFT and the policy of one iteration at least. */
+/** The only requirement on the run's results: at least the base, RFT and the policy of one iteration. */
 const LEAST_POLICIES = 3
 
 const DRY_RECIPE = {
@@ -72,12 +73,12 @@ export function livePieces(world: GpuWorld): Piece[] {
   return [engine, ...plays]
 }
 
-/** Requests and routes were held against this one. */
+/** The version with which requests and routes were tested. */
 const VLLM = 'vllm==0.33.0'
 
 /**
- * The program `vllm` of an environment of its own: it pins another torch than the trainer. Only its own version is pinned, what it needs is
- * the registry's choice of the day: the piece keeps the versions that it got.
+ * The program `vllm` in its own environment, because it pins another torch than the trainer. Only vLLM's own version is pinned; the
+ * registry chooses its dependencies, and the piece records the versions that it got.
  */
 async function installVllm(signal: AbortSignal): Promise<{ program: string; packages: string[] }> {
   const folder = join(stackPaths().cacheDir, 'python', `${VLLM.replace('==', '-')}-gpu`)
@@ -104,7 +105,7 @@ async function installVllm(signal: AbortSignal): Promise<{ program: string; pack
       ...limits,
     })
     const { stdout } = await runCommand({ command: python, args: [...pip, 'freeze'], ...limits })
-    // Last: it says that the environment is whole.
+    // Written last: its existence marks the environment as complete.
     await writeFileAtomically(packages, stdout)
   })
   return { program: join(folder, 'bin', 'vllm'), packages: (await readFile(packages, 'utf8')).trim().split('\n') }
@@ -130,7 +131,7 @@ async function play({
   const input = device === null ? dryInput() : liveInput((await installVllm(signal)).program)
   const stack = await startStack({ name: RUN, home, policyServer: false, quiet: true, signal })
   try {
-    // Not into this process's own: the next piece's stack would look for the engine of this one, which ends with it.
+    // Not into this process's environment: the next piece's stack would look for this piece's engine, which has ended by then.
     const connection = await connect({ env: { ...process.env, ...stack.environment } })
     try {
       const namespaceId = await namespaceIdOf(connection.client.connection, connection.namespace)
@@ -138,7 +139,7 @@ async function play({
       const handle = await startTraining({ connection, ...input, run: RUN })
       const processes = new Set<number>()
       const watching = watchEngines({ fleets, processes, signal: over })
-      // Its failure ends the piece where the watch is awaited, after the run.
+      // A failure of the watch ends the piece where the watch is awaited, after the run.
       watching.catch(() => undefined)
       let ended: TrainAgentResult | null = null
       let phase = 'starting'
@@ -159,7 +160,7 @@ async function play({
       }
       return judgeRun({ ended, enginesStarted, isLive: device !== null })
     } finally {
-      // Otherwise the engines are watched, and the process lives, until the play's time is up.
+      // Otherwise the watch of the engines keeps the process alive until the play time is over.
       playing.abort()
       await connection.close()
     }
@@ -175,7 +176,7 @@ function dryInput(): { recipe: string; overrides: Record<string, unknown> } {
   }
 }
 
-/** The policy is small, so the engine needs little of the GPU; what it holds besides its weights it gives away in its sleep. */
+/** The policy is small, so the engine needs little of the GPU; asleep it releases everything except its weights. */
 function liveInput(program: string): { recipe: string; overrides: Record<string, unknown> } {
   const launch = {
     placement: 'shared',
@@ -210,7 +211,7 @@ function slept(isLive: boolean, enginesStarted: number): string[] {
   return isLive && enginesStarted > 1 ? [`the engine was started ${enginesStarted} times: it did not sleep`] : []
 }
 
-/** Publishing proves version, canary and sampling each time: a run that ended has proven all of its policies. */
+/** Publishing checks version, canary and sampling each time, so a finished run has proven all its policies. */
 export function judgeRun({
   ended,
   enginesStarted,

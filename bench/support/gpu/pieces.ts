@@ -1,6 +1,7 @@
 /**
- * A measurement in pieces of a few minutes. What has ended is kept in a file of state, so that a call that was killed, or whose machine was
- * taken away, goes on with the first piece that has not ended. State of other code or of another device is no use: it is put aside whole.
+ * A measurement in pieces of a few minutes. Finished pieces are stored in a state file, so after a call was killed or its machine was
+ * taken away, the next call continues with the first unfinished piece. State of other code or of another device is set aside as a
+ * whole.
  */
 import { mkdir, rename } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,19 +10,19 @@ import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
 import { readJson, writeFileAtomically } from '../../../src/platform/files.ts'
 
 export interface Piece {
-  /** As `speed/qwen3-0.6b/compile`; `--only` takes its beginning. */
+  /** For example `speed/qwen3-0.6b/compile`; `--only` takes a prefix. */
   name: string
-  /** Pieces whose work this one needs. */
+  /** Pieces whose results this one needs. */
   after?: readonly string[]
-  /** It is ended, and has failed, when it takes longer. */
+  /** A piece that takes longer is ended and has failed. */
   minutes: number
   run: (signal: AbortSignal) => Promise<PieceResult>
 }
 
 export interface PieceResult {
-  /** Figures that were held against others. */
+  /** Number of figures that were compared. */
   compared: number
-  /** Each limit that was broken, in words. */
+  /** A description of each exceeded limit. */
   violations: readonly string[]
   facts: Record<string, unknown>
 }
@@ -32,9 +33,9 @@ export type PieceRecord = {
 } & (({ status: 'done' } & PieceResult) | { status: 'failed'; error: string })
 
 export interface StateKey {
-  /** Of what is measured. */
+  /** Hash of the measured code. */
   codeHash: string
-  /** Name of the GPU and how many, or that there is none. */
+  /** Name and number of GPUs, or that there is none. */
   device: string
 }
 
@@ -47,9 +48,9 @@ export interface PiecesState {
 interface RunPiecesInput {
   pieces: readonly Piece[]
   key: StateKey
-  /** Folder of the state. */
+  /** Folder of the state file. */
   directory: string
-  /** No piece begins later than this after the call. @default no limit */
+  /** No piece starts later than this after the call. @default no limit */
   minutes?: number | undefined
   signal?: AbortSignal | undefined
   say: (line: string) => void
@@ -57,7 +58,7 @@ interface RunPiecesInput {
 
 export interface PiecesEnd {
   state: PiecesState
-  /** Pieces that did not begin: no time was left, or what they need has failed. */
+  /** Pieces that did not start, because no time was left or a piece that they need failed. */
   left: string[]
 }
 
@@ -65,14 +66,14 @@ const FILE = 'pieces.json'
 const LOCK_MS = 1_000
 
 /**
- * Runs every piece that has not ended yet, each at most once. A piece that failed is tried again by the next call.
- * @throws LonghaulError `Config.Invalid` where another call is at work on the same state
+ * Runs every unfinished piece, each at most once. The next call retries a failed piece.
+ * @throws LonghaulError `Config.Invalid` if another call uses the same state
  */
 export async function runPieces(input: RunPiecesInput): Promise<PiecesEnd> {
   const { directory, say } = input
   await mkdir(directory, { recursive: true })
   try {
-    // A holder that was killed is found dead at the first try, and replaced at the second.
+    // The first try detects a killed holder, the second replaces it.
     return await withDirectoryLock({ path: join(directory, 'lock'), timeoutMs: LOCK_MS }, async () =>
       runLocked(input, await readState(input)),
     )
@@ -105,7 +106,7 @@ async function runLocked(
     }
     say(`begins  ${piece.name}`)
     const record = await runPiece(piece, signal)
-    // Interrupted from outside it has neither ended nor failed.
+    // An interrupted piece has neither finished nor failed.
     if (isInterrupted()) {
       left.push(piece.name)
       continue
@@ -148,7 +149,7 @@ async function readState({ directory, key, say }: RunPiecesInput): Promise<Piece
   return { schema: 'longhaul.gpu-pieces/1', key, pieces: {} }
 }
 
-/** 1 where a piece failed or broke a limit, 2 where nothing was compared, 3 where pieces are left, 0 otherwise. */
+/** 1 if a piece failed or exceeded a limit, 3 if pieces are left, 2 if nothing was compared, 0 otherwise. */
 export function exitCodeOf({ state, left }: PiecesEnd, names: readonly string[]): 0 | 1 | 2 | 3 {
   const ended = names.flatMap((name) => state.pieces[name] ?? [])
   if (ended.some((record) => record.status === 'failed' || record.violations.length > 0)) return 1

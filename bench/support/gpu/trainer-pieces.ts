@@ -1,7 +1,7 @@
 /**
- * The pieces that need the trainer alone: do device, dtype, packing and context parallel ranks agree, how fast is a step with each switch,
- * and is its memory what the planner says. Without a GPU each runs small on the CPU, or on tensors without numbers, and keeps no figure
- * that could pass for one of a GPU.
+ * The pieces that need only the trainer: do device, dtype, packing and context parallel ranks agree, how fast is a step with each
+ * switch, and does its memory match the planner. Without a GPU each runs at a small size on the CPU, or on tensors without data, and
+ * stores no figure that could be mistaken for a GPU's.
  */
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -11,13 +11,13 @@ import type { GpuDevice } from './device.ts'
 import type { Piece, PieceResult } from './pieces.ts'
 
 export interface GpuWorld {
-  /** Null: dry. */
+  /** Null: a dry run. */
   device: GpuDevice | null
-  /** Folder of models and scores that later pieces read. */
+  /** Folder of models and scores for later pieces. */
   scratch: string
 }
 
-/** A piece takes at most ten minutes on a GPU; a CPU that other work loads may need longer for the same piece, small. */
+/** A piece takes at most ten minutes on a GPU; on a busy CPU the same piece at a small size may take longer. */
 const DRY_MINUTES = 60
 
 export function minutesOf(device: GpuDevice | null): number {
@@ -26,25 +26,26 @@ export function minutesOf(device: GpuDevice | null): number {
 
 const TRAINER = join(import.meta.dirname, '../../../trainer')
 
-/** Nats by which log-probabilities may differ at the 99th percentile, and the share by which the gradient's norm may. */
+/** Permitted difference of log-probabilities at the 99th percentile, in nats, and permitted relative difference of the gradient's
+ *  norm. */
 export const LIMITS = {
-  /** Order of additions. */
+  /** The order of additions. */
   float32: { p99: 1e-4, gradient: 1e-3 },
-  /** Beside a clip of 0.2 no ratio moves by more than a fortieth of it. */
+  /** With a clip of 0.2, no ratio moves by more than a fortieth of it. */
   bfloat16: { p99: 5e-3, gradient: 2e-2 },
 } as const
 
-/** Share by which the planner may miss a peak. */
+/** Permitted relative error of the planner's peak. */
 const MEMORY_LIMIT = 0.1
 
-/** Tokens a second at 65,536 tokens on the GPU that they are stated for. */
+/** Tokens per second at 65,536 tokens, on the GPU for which they are stated. */
 export const AIMS = {
   device: /H200/,
   'qwen3-0.6b': 12_000,
   'qwen3-4b': 4_600,
 } as const
 
-/** Every dimension is small but the vocabulary, whose softmax is what rounding shows in. */
+/** Every dimension is small except the vocabulary, because rounding shows in its softmax. */
 const DRY_SHAPE = {
   model_type: 'qwen3',
   hidden_size: 64,
@@ -93,7 +94,7 @@ function setUpPieces({ device, scratch }: GpuWorld): Piece[] {
         await rm(modelIn(scratch), { recursive: true, force: true })
         const words = ['random-model', modelIn(scratch), '--shape', shape, '--context', '4096']
         const { parameters } = await runTrainer<{ parameters: number }>({ python, signal }, words)
-        // Not where it lies: results are published.
+        // Without the model's path, because results are published.
         return { compared: 0, violations: [], facts: { parameters } }
       },
     },
@@ -116,7 +117,7 @@ async function writeDryShape(scratch: string): Promise<string> {
 interface Layout {
   device: 'cpu' | 'cuda'
   compute: keyof typeof LIMITS
-  /** Further flags of `agree`. */
+  /** Additional flags of `agree`. */
   flags?: readonly string[]
   ranks?: number
 }
@@ -152,7 +153,7 @@ function agreementPieces(world: GpuWorld): Piece[] {
           { device: on, compute: 'float32', ranks: 2, flags: ['--cp', '2'] },
         )
   return [
-    // Dry both sides are the CPU: what differs is that one computes its layers again.
+    // In a dry run both sides are the CPU, and one of them recomputes its layers.
     compare(
       'fp32',
       { device: 'cpu', compute: 'float32' },
@@ -170,7 +171,7 @@ function agreementPieces(world: GpuWorld): Piece[] {
       { device: on, compute: 'bfloat16' },
       { device: on, compute: 'bfloat16', flags: ['--ac', 'save_attention'] },
     ),
-    // A copy that is read too early or kept too short shows in the gradient.
+    // A copy that is read too early or released too soon shows in the gradient.
     compare(
       'overlapped-offload',
       { device: on, compute: 'float32', flags: ['--ac', 'full'] },
@@ -184,17 +185,17 @@ interface Report {
   difference: { compared: number; median: number; p99: number; max: number; spread: number; gradient: number } | null
 }
 
-/** @throws Error where the report holds no comparison, or one of a model that says nothing */
+/** @throws Error if the report has no comparison, or compares a model that proves nothing */
 export function judgeAgreement(
   { difference }: Report,
   limits: { p99: number; gradient: number },
   layouts: Record<'one' | 'other', Layout>,
 ): PieceResult {
   if (difference === null) throw new Error('Expected a comparison, got scores alone')
-  // A model that gives each token the same probability agrees with every other such model.
+  // A model that gives every token the same probability agrees with every other such model.
   if (!(difference.spread > 10 * limits.p99))
     throw new Error(`Expected log-probabilities that differ, they spread by ${difference.spread}`)
-  // Written so that NaN, too, is a violation.
+  // Negated, so that NaN is a violation too.
   const violations = (['p99', 'gradient'] as const)
     .filter((name) => !(difference[name] <= limits[name]))
     .map((name) => `${name} is ${difference[name].toExponential(2)}, at most ${limits[name]} was expected`)
@@ -217,9 +218,9 @@ function wordsOf({
 
 // ---------------------------------------------------------------- speed
 
-/** What the fastest step that we know of has on, and each switch turned alone. */
+/** The switches of the fastest known step; the other pieces change one of them each. */
 const FASTEST = ['--attention', 'auto', '--ac', 'save_attention', '--optimizer', 'fused'] as const
-/** Needs Hopper and a package that the lock does not hold: without them the piece says so. */
+/** Needs Hopper and a package outside of the lock; without them the piece is skipped. */
 const FA3 = 'attention-fa3'
 const SWITCHES: Readonly<Record<string, readonly string[]>> = {
   fastest: [],
@@ -239,7 +240,7 @@ const CONTEXT = 65_536
 
 interface Measured {
   tokens_per_s: number
-  /** With the pass for proximal log-probabilities, where the step has one. */
+  /** Including the pass for proximal log-probabilities, if the step has one. */
   tokens_per_s_with_prox: number
   seconds: Record<string, number>
   peak_bytes: number
@@ -275,9 +276,9 @@ async function measureSpeed({
   signal: AbortSignal
 }): Promise<PieceResult> {
   const python = await findOrMakePython()
-  // Said twice a flag holds with its last value.
+  // The last value of a repeated flag wins.
   const switches = [...FASTEST, ...SPEED_MODELS[model], ...(SWITCHES[name] ?? [])]
-  // Without a compiler the same parts are traced alone.
+  // `eager` traces the same parts without a compiler.
   const compile = name === 'not-compiled' ? 'none' : device === null ? 'eager' : 'inductor'
   const words = ['bench', ...switches, '--compile', compile]
   const small = ['--context', '128', '--steps', '1', '--device', 'cpu']
@@ -287,7 +288,7 @@ async function measureSpeed({
   try {
     measured = await runTrainer<Measured>({ python, signal }, words)
   } catch (error) {
-    // A package that this environment, or a kernel that this GPU, does not have is no failure of the trainer.
+    // A package missing from this environment, or a kernel missing on this GPU, is no failure of the trainer.
     if (name !== FA3 || !(error instanceof TrainerEnded) || error.exitCode !== UNAVAILABLE) throw error
     return { compared: 0, violations: [], facts: { skipped: error.lastLine, switches } }
   }
@@ -314,7 +315,7 @@ async function measureSpeed({
 
 // ---------------------------------------------------------------- memory
 
-/** Full steps on the GPU; two layers at a context that a simulation ends in seconds. */
+/** Full steps on the GPU; in a dry run two layers, at a context that a simulation handles in seconds. */
 const LAYOUTS: Readonly<Record<string, { model: string; context: number; flags: readonly string[] }>> = {
   '0.6b-full': { model: 'qwen3-0.6b', context: CONTEXT, flags: ['--ac', 'full'] },
   '0.6b-save-attention': { model: 'qwen3-0.6b', context: CONTEXT, flags: ['--ac', 'save_attention'] },
@@ -369,7 +370,7 @@ export function judgeMemory(
 
 // ---------------------------------------------------------------- the trainer's own commands
 
-/** Exit of the trainer where a device, or a package for it, is not there. */
+/** The trainer's exit code if a device, or a package for it, is missing. */
 const UNAVAILABLE = 69
 
 class TrainerEnded extends Error {
@@ -390,13 +391,13 @@ async function runTrainer<T extends object>(trainer: Trainer, words: readonly st
   return runPython(trainer, ['-m', ...launch, ...(ranks === 1 ? [] : ['-m']), 'longhaul_trainer', ...words])
 }
 
-/** @returns the JSON object of its last line. @throws Error with what the program said */
+/** @returns the JSON object of the program's last line. @throws Error with the program's output */
 async function runPython<T extends object>({ python, signal }: Trainer, args: readonly string[]): Promise<T> {
   const { exitCode, stdout, tail } = await runCommand({
     command: python,
     args: [...args],
     env: { ...process.env, PYTHONPATH: TRAINER },
-    // The piece's own limit comes first.
+    // Longer than the piece's own limit.
     timeoutMs: 2 * DRY_MINUTES * 60_000,
     signal,
   })

@@ -1,17 +1,18 @@
 /** Tells Stryker's processes which test files to load. */
 export const TESTS_VARIABLE = 'LONGHAUL_MUTATION_TESTS'
 
-/** What is mutated together. Code that is instrumented is ten times slower, so the kernels that millions of calls reach go apart. */
+/** Files that are mutated together. Instrumented code is ten times slower, so kernels that are called millions of times form their
+ *  own groups. */
 export interface MutationGroup {
   folder: MutatedFolder
-  /** Files below the root. */
+  /** Paths relative to the root. */
   files: string[]
-  /** Which test files see the mutants, as a pattern below the root. */
+  /** Glob of the test files that run against the mutants, relative to the root. */
   tests: string
 }
 
 /**
- * The unit tests that mutants are shown to. Simulations of a thousand evaluations are left out: one run of them takes as long as
+ * The unit tests that run against mutants. Simulations of a thousand evaluations are left out: one run of them takes as long as
  * hundreds of mutants.
  */
 export const TEST_FILES = 'src/{domain,scaffold,grading}/**/!(*-simulation).test.ts'
@@ -19,10 +20,10 @@ export const TEST_FILES = 'src/{domain,scaffold,grading}/**/!(*-simulation).test
 export const MUTATED_FOLDERS = ['src/domain', 'src/scaffold', 'src/grading'] as const
 export type MutatedFolder = (typeof MUTATED_FOLDERS)[number]
 
-/** Data that a program wrote from the harness's own package, whose hash it names: a mutant of it is another package. */
+/** Data that a program generated from the harness's own package, whose hash it names: a mutant of it is another package. */
 const GENERATED = new Set(['src/grading/profiles/swebench-4.1-commands.ts'])
 
-/** Every resampling of every other test reaches the kernels, so their mutants see the tests that are about them. */
+/** Every resampling in any test reaches the kernels, so only the tests about kernels run against their mutants. */
 const KERNEL_TESTS =
   'src/domain/{.,statistics,rewards}/{bootstrap,moments,statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
 
@@ -32,7 +33,7 @@ const KERNELS = [
   ['statistics/score-interval', 'statistics/statistics', 'hash-order'],
 ].map((names) => names.map((name) => `src/domain/${name}.ts`))
 
-/** @param files every source file of the folders, tests left out */
+/** @param files every source file of the folders, without tests */
 export function groupFiles(files: readonly string[]): MutationGroup[] {
   const wanted = files.filter((file) => !GENERATED.has(file))
   const kernels = new Set(KERNELS.flat())

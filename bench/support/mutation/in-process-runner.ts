@@ -1,8 +1,8 @@
 /**
- * A test runner for StrykerJS that stays in its process: a mutant costs the tests that reach it and nothing else. A process for
- * each test file, as the runner for TAP has it, costs a hundred times as much (docs/decisions/2026-11-22-mutants-run-in-one-process.md).
+ * A test runner for StrykerJS that stays in its process: a mutant costs only the tests that reach it. A process for each test file,
+ * as in the runner for TAP, costs a hundred times as much (docs/decisions/2026-11-22-mutants-run-in-one-process.md).
  *
- * A mutant that acts when its module loads needs modules of its own: the test files that load it are loaded again for it.
+ * A mutant that acts when its module loads needs its own modules: the test files that load it are loaded again for it.
  */
 import { globSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -27,11 +27,11 @@ interface LoadedTest {
   file: string
   name: string
   run: () => unknown
-  /** Of its last run. */
+  /** Duration of its last run. */
   tookMs: number
 }
 
-/** Stryker's code in the mutated modules keeps this very object. */
+/** Stryker's code in the mutated modules keeps a reference to this object. */
 const context: InstrumenterContext = {}
 Object.assign(globalThis, { [INSTRUMENTER_CONSTANTS.NAMESPACE]: context })
 
@@ -40,7 +40,7 @@ class InProcessRunner implements TestRunner {
   readonly #root = process.cwd()
   readonly #modules = createModuleGenerations(this.#root)
   #generation = 0
-  /** Loaded while no mutant was active. */
+  /** Tests that were loaded while no mutant was active. */
   #clean: LoadedTest[] | null = null
   #cleanGeneration = 0
   #hits: Hits | null = null
@@ -58,7 +58,7 @@ class InProcessRunner implements TestRunner {
       }
       delete context.currentTestId
       writeFileSync(join(this.#root, HITS_FILE), JSON.stringify(context.mutantCoverage?.perTest ?? {}))
-      // Mutants run without counting: what that takes is what their time is measured by.
+      // Measured again without counting, because mutants run without it and their time limits derive from these durations.
       for (const test of await this.#loadClean()) tests.push(await runTest(test))
     } catch (error) {
       return { status: DryRunStatus.Error, errorMessage: messageOf(error) }
@@ -76,7 +76,7 @@ class InProcessRunner implements TestRunner {
       if (options.mutantActivation === 'static') return await this.#runStatic(options, clean, this.#hits)
       const found = await runMutant(this.#nearest(clean, options), options, this.#hits)
       if (found.status === MutantRunStatus.Survived) return found
-      // A test that fails without the mutant too fails by what an earlier mutant left behind: then it says nothing.
+      // A test that also fails without the mutant was broken by an earlier mutant, so its failure proves nothing.
       delete context.activeMutant
       const killer = clean.find(({ id }) => found.status === MutantRunStatus.Killed && found.killedBy.includes(id))
       if (killer === undefined || (await runTest(killer)).status === TestStatus.Success) return found
@@ -111,7 +111,7 @@ class InProcessRunner implements TestRunner {
     return tests.map(({ name, run }, index) => ({ id: `${file}#${index}: ${name}`, file, name, run, tookMs: 0 }))
   }
 
-  /** The tests that reach the mutant, those of its own module first and the quick ones before the slow ones. */
+  /** The tests that reach the mutant: nearest to its module first, and faster tests first at the same distance. */
   #nearest(tests: readonly LoadedTest[], { testFilter, sandboxFileName }: MutantRunOptions): LoadedTest[] {
     const wanted = testFilter === undefined ? null : new Set(testFilter)
     const distance = (test: LoadedTest): number => this.#modules.distance(join(this.#root, test.file), sandboxFileName)
@@ -122,7 +122,7 @@ class InProcessRunner implements TestRunner {
       .map(({ test }) => test)
   }
 
-  /** Every test file that loads the module may see the mutant: coverage cannot tell which of their tests do. */
+  /** Every test file that loads the module may see the mutant: coverage cannot tell which of its tests do. */
   async #runStatic(options: MutantRunOptions, clean: readonly LoadedTest[], hits: Hits): Promise<MutantRunResult> {
     this.#generation += 1
     Object.assign(context, {
@@ -140,7 +140,7 @@ class InProcessRunner implements TestRunner {
       try {
         tests = await this.#load(file, { isCounting: false, changed })
       } catch (error) {
-        // A file that does not load fails, as it does under `node --test`.
+        // A file that fails to load fails, as under `node --test`.
         const killedBy = clean.filter((test) => test.file === file).map(({ id }) => id)
         return { status: MutantRunStatus.Killed, killedBy, failureMessage: messageOf(error), nrOfTests }
       }
@@ -154,13 +154,13 @@ class InProcessRunner implements TestRunner {
 
 type Hits = Record<string, Record<string, number>>
 
-/** Where the process of the first run tells the others how often each test reached each mutant. */
+/** File in which the process of the first run stores how often each test reached each mutant. */
 const HITS_FILE = 'hits.json'
 
-/** A mutant is endless where a test reaches it this much more often than its original. */
+/** A mutant counts as endless if a test reaches it this much more often than the original. */
 const ENDLESS = { factor: 20, atLeast: 10_000 }
 
-/** Until the first test that fails, or that reaches the mutant without end. */
+/** Stops at the first test that fails or reaches the mutant endlessly. */
 async function runMutant(
   tests: readonly LoadedTest[],
   { activeMutant }: MutantRunOptions,

@@ -5,26 +5,27 @@ import { type CollectedTest, takeCollected } from './test-collector.ts'
 
 export interface Generation {
   number: number
-  /** Whether Stryker's code counts which test reaches which mutant: five times slower, and wanted once. */
+  /** Whether Stryker's code counts which test reaches which mutant; five times slower and needed once. */
   isCounting: boolean
-  /** A module that must be evaluated anew, with all that import it; the others are those of the base. @default all are loaded anew */
+  /** A module that must be evaluated again together with all its importers; the others are those of the base. @default all are loaded
+   *  again */
   changed?: { file: string; base: number }
 }
 
-/** Loads test files again and again, each time with modules of their own, and knows who imports whom. */
+/** Loads test files repeatedly, each time with its own modules, and records which module imports which. */
 export interface ModuleGenerations {
-  /** Modules that are asked for with the same generation are shared. @throws what a module throws when it loads */
+  /** Modules of the same generation are shared. @throws what a module throws when it loads */
   load(file: string, generation: Generation): Promise<CollectedTest[]>
-  /** Imports between a test file and a module; Infinity where it does not load it. Known once the file was loaded. */
+  /** Imports between a test file and a module; Infinity if the test file does not load it. Known after the file was loaded. */
   distance(testFile: string, file: string): number
 }
 
-/** Stryker's function for counting, as it stands in each module that it has marked. */
+/** Stryker's counting function, as it appears in each instrumented module. */
 const COUNT = 'function stryCov_9fa48() {'
 
 const COLLECTOR = new URL('./test-collector.ts', import.meta.url).href
 
-/** @param root absolute; modules below it are loaded anew, those of packages never */
+/** @param root absolute; modules below it are loaded again, those of packages never */
 export function createModuleGenerations(root: string): ModuleGenerations {
   const base = pathToFileURL(`${root}/`).href
   const isOurs = (url: string): boolean => url.startsWith(base) && !url.includes('/node_modules/')

@@ -10,14 +10,14 @@ import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TESTS_VARIABLE } from 
 
 export interface MutateTypeScriptInput {
   root: string
-  /** Files or folders; empty = everything. */
+  /** Files or folders; empty means all. */
   paths: readonly string[]
-  /** Mutants at once. */
+  /** Number of concurrent mutants. */
   concurrency: number
-  /** Where the results of whole folders are written; null: into `bench/results`. */
+  /** File for the results of whole folders; null: in `bench/results`. */
   json: string | null
   /**
-   * Shows the kept survivors of the folders to the tests again, and nothing else: tests were added, the code is the same.
+   * Tests only the stored survivors of the folders again, after tests were added for the same code.
    * @default false
    */
   survivorsOnly?: boolean
@@ -27,7 +27,7 @@ const LEAST_SCORE = 90
 const PAGE = 'docs/mutation-testing.md'
 const RESULT = 'bench/results/mutation-typescript.json'
 
-/** What Stryker's report holds, as far as it is read. */
+/** The parts of Stryker's report that are read. */
 interface Report {
   files: Record<string, { source: string; mutants: Mutant[] }>
 }
@@ -49,7 +49,7 @@ interface Survivor {
   line: number
   column: number
   end: Position
-  /** Whether a test reaches the place at all. */
+  /** Whether any test reaches the place. */
   isReached: boolean
   mutator: string
   original: string
@@ -59,11 +59,11 @@ interface Survivor {
 interface Counts {
   mutants: number
   killed: number
-  /** The change made a loop endless, or a test take several times as long. */
+  /** The mutant made a loop endless, or a test several times slower. */
   timedOut: number
   survived: number
   notReached: number
-  /** The change made the module fail to load: neither seen nor missed by a test. Counts nowhere. */
+  /** The mutant's module failed to load, so no test can detect or miss it. Not counted anywhere else. */
   invalid: number
   score: number
 }
@@ -74,7 +74,7 @@ export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<nu
   const json = input.json ?? join(root, RESULT)
   const folders = await (input.survivorsOnly === true ? mutateSurvivors(input, json) : mutateWhole(input))
   if (folders === null) return 2
-  // What was measured in part says nothing about its folder.
+  // A partly measured folder has no meaningful score.
   await keepResults(
     json,
     folders.filter(({ folder }) => isChosen(folder, paths)),
@@ -82,7 +82,7 @@ export async function mutateTypeScript(input: MutateTypeScriptInput): Promise<nu
   return judge(folders, await readFile(join(root, PAGE), 'utf8'))
 }
 
-/** Null where nothing was measured. */
+/** Null if nothing was measured. */
 async function mutateWhole(input: MutateTypeScriptInput): Promise<FolderResult[] | null> {
   const files = sourceFiles(input.root).filter((file) => isChosen(file, input.paths))
   const started = Date.now()
@@ -90,7 +90,7 @@ async function mutateWhole(input: MutateTypeScriptInput): Promise<FolderResult[]
   return mutants === null ? null : describe(mutants, { ...input, seconds: secondsSince(started) })
 }
 
-/** Null where nothing was measured. */
+/** Null if nothing was measured. */
 async function runGroups(
   groups: readonly MutationGroup[],
   input: MutateTypeScriptInput,
@@ -102,7 +102,7 @@ async function runGroups(
   const mutants: Report['files'] = {}
   for (const [index, group] of groups.entries()) {
     console.error(`mutate  ${group.folder}, part ${index + 1} of ${groups.length}: ${group.files.length} files`)
-    // Two runs may stand side by side.
+    // Two runs may be active concurrently.
     const report = await runStryker({ ...input, group, name: `${process.pid}-${index + 1}` })
     if (report === null) return null
     Object.assign(mutants, report.files)
@@ -111,8 +111,8 @@ async function runGroups(
 }
 
 /**
- * The kept results of the folders, without the survivors that a test fails for now. What was killed before counts as killed: tests
- * may have been added since, and where one was taken away or loosened, the whole folder has to be measured again.
+ * The stored results of the folders, without the survivors that a test now detects. Mutants that were killed before count as killed,
+ * because tests may have been added since; after a test was removed or loosened, the whole folder must be measured again.
  */
 async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Promise<FolderResult[] | null> {
   const { root, paths } = input
@@ -128,7 +128,7 @@ async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Prom
   const mutants = await runGroups(
     groups.map((group) => ({
       ...group,
-      // Stryker counts the columns of a range from 0, and those of a report from 1.
+      // Stryker counts columns from 0 in a range, and from 1 in a report.
       mutate: survivors
         .filter(({ file }) => group.files.includes(file))
         .map(({ file, line, column, end }) => `${file}:${line}:${column - 1}-${end.line}:${end.column - 1}`),
@@ -167,7 +167,7 @@ function withoutKilled(
   return { ...folder, counts, files, survivors, again }
 }
 
-/** The same change at the same place. Two changes of a long piece may be cut to one text: they share their fate. */
+/** The same change at the same place. Two changes of a long text may be cut to one; they then share a result. */
 function identityOf({ file, line, column, end, mutator, replacement }: Survivor): string {
   return [file, line, column, end.line, end.column, mutator, replacement].join('\0')
 }
@@ -179,7 +179,7 @@ async function readKept(file: string): Promise<KeptResults> {
   )
 }
 
-/** Each folder's result stands by itself, with the commit and the code that it is of. */
+/** Each folder has its own result, with its commit and code hash. */
 async function keepResults(file: string, measured: readonly FolderResult[]): Promise<void> {
   if (measured.length === 0) return
   const before = await readKept(file)
@@ -201,7 +201,7 @@ function secondsSince(started: number): number {
   return Math.round((Date.now() - started) / 1000)
 }
 
-/** No path chooses everything. */
+/** Without paths everything is chosen. */
 function isChosen(name: string, paths: readonly string[]): boolean {
   return paths.length === 0 || paths.some((path) => isBelow(name, path))
 }
@@ -211,7 +211,7 @@ function isBelow(file: string, path: string): boolean {
   return file === folder || file.startsWith(`${folder}/`)
 }
 
-/** Null where Stryker failed: its own words are printed above. */
+/** Null if Stryker failed; its output is printed above. */
 async function runStryker({
   root,
   group,
@@ -230,14 +230,14 @@ async function runStryker({
     // Modules that were loaded for one mutant stay in memory until the process ends.
     maxTestRunnerReuse: 400,
     coverageAnalysis: 'perTest',
-    // Node strips types and checks none; a type error is no fault of a test.
+    // Node strips types without checking them; a type error is no fault of a test.
     disableTypeChecks: false,
     mutate: group.mutate ?? group.files,
     ignorePatterns: ['**', '!package.json', '!src', '!src/**', '!test', '!test/support', '!test/support/**'],
     tempDirName: `.stryker-tmp/${name}`,
     reporters: ['json', 'progress-append-only'],
     jsonReporter: { fileName: reportFile },
-    // Ten seconds more than the tests took: on a machine that others use too, a mutant that is only slow is not called killed.
+    // Ten seconds more than the tests took, so that on a busy machine a slow mutant does not count as killed.
     timeoutMS: 10_000,
     concurrency,
     allowConsoleColors: false,
@@ -251,7 +251,7 @@ async function runStryker({
     stdio: ['ignore', 2, 2],
     env: { ...process.env, [TESTS_VARIABLE]: group.tests },
   })
-  // It takes every core that it gets for as long as it runs.
+  // Stryker uses every core that it gets until it ends.
   if (child.pid !== undefined) setPriority(child.pid, constants.priority.PRIORITY_BELOW_NORMAL)
   const code = await new Promise<number>((resolve, reject) => {
     child.on('error', reject)
@@ -266,7 +266,7 @@ interface KeptResults {
 }
 
 type FolderResult = Awaited<ReturnType<typeof describeFolder>> & {
-  /** When its survivors were last shown to the tests again. */
+  /** When its survivors were last tested again. */
   again?: { date: string; commit: string; seconds: number }
 }
 
@@ -293,7 +293,7 @@ async function describeFolder(
     versions: { node: process.version, stryker: versionOf(root) },
     /** Of the whole run. */
     seconds,
-    /** Of what was mutated: another hash is other code, whose score this is not. */
+    /** Hash of the mutated code: the score is valid only for this hash. */
     codeHash: await hashOf(join(root, folder)),
     counts: count(inFolder.flatMap(([, { mutants }]) => mutants)),
     files: Object.fromEntries(inFolder.map(([file, { mutants }]) => [file, count(mutants)])),
@@ -341,7 +341,7 @@ function toSurvivor(file: string, source: string, { mutatorName, replacement, st
   }
 }
 
-/** What a person can read in a table, and what stays when lines move. */
+/** Short enough for a table, and unchanged if lines move. */
 function oneLine(text: string): string {
   const line = text.replaceAll(/\s+/g, ' ').trim()
   return line.length <= 80 ? line : `${line.slice(0, 79)}…`

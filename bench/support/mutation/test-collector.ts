@@ -1,6 +1,6 @@
 /**
- * Stands in for `node:test` while mutants run: collects tests, so that each can be run thousands of times in one process. It knows
- * what the unit tests of the pure folders use, names and functions, and refuses the rest: no test is passed over in silence.
+ * Replaces `node:test` while mutants run: collects tests, so that each can run thousands of times in one process. It supports only
+ * the names and functions that the unit tests of the pure folders use and refuses everything else, so no test is skipped silently.
  */
 export interface CollectedTest {
   name: string
@@ -11,7 +11,7 @@ let collected: CollectedTest[] = []
 
 type Run = () => unknown
 
-/** @param rest the function, or options with a timeout alone (Stryker bounds each run itself) and the function */
+/** @param rest the function, optionally preceded by options with only a timeout (Stryker limits each run itself) */
 export function test(name: string, ...rest: readonly unknown[]): void {
   const run = rest.at(-1)
   const options = rest.length > 1 ? Object.keys(rest[0] ?? {}) : []
@@ -24,7 +24,7 @@ export function test(name: string, ...rest: readonly unknown[]): void {
 
 const groups: string[] = []
 
-/** A group without options and hooks: its tests are collected at once. */
+/** A group without options and hooks; its tests are collected at once. */
 export function describe(name: string, ...rest: readonly unknown[]): void {
   const [define] = rest
   if (rest.length !== 1 || typeof define !== 'function' || define.length > 0) {
@@ -40,7 +40,7 @@ export function describe(name: string, ...rest: readonly unknown[]): void {
   }
 }
 
-/** What was collected since the last call. */
+/** The tests collected since the last call. */
 export function takeCollected(): CollectedTest[] {
   const taken = collected
   collected = []

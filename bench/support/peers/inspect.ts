@@ -9,7 +9,7 @@ import type { RunInput, Runner } from './runner.types.ts'
 
 const PEER = join(import.meta.dirname, 'inspect_peer.py')
 
-/** Inspect with its docker sandbox; `compose` is a program of Docker Compose 2, or null where the docker client has it. */
+/** Inspect with its docker sandbox; `compose` is the Docker Compose 2 program, or null if the docker client includes it. */
 export async function inspectRunner({ compose }: { compose: string | null }): Promise<Runner> {
   const composeVersion = await versionOfCompose(compose)
   const { value: python } = await ensurePythonEnv({
@@ -85,7 +85,7 @@ export async function inspectRunner({ compose }: { compose: string | null }): Pr
   }
 }
 
-/** Those that the killed run left. */
+/** Logs that the killed run left. */
 async function logsIn(folder: string): Promise<string[]> {
   const names = await readdir(folder)
   return names.filter((name) => name.endsWith('.eval')).map((name) => join(folder, name))

@@ -9,7 +9,7 @@ import { packageFile, stackPaths } from '../../../src/stack/paths.ts'
 import { episodesOf } from '../../../test/support/run-records.ts'
 import type { RunInput, Runner } from './runner.types.ts'
 
-/** The command line, as users call it; the stack (Temporal, four workers, their supervisor) is started by it and counts. */
+/** The command line as users call it. It starts the stack (Temporal, four workers, their supervisor), whose cost is included. */
 export function longhaulRunner(): Runner {
   let workflowId = ''
   const cli = async (input: RunInput, ...args: string[]): Promise<string> =>

@@ -9,7 +9,8 @@ import type { RunInput, Runner } from './runner.types.ts'
 const MODEL = 'openai/scripted'
 const RUN = 'peers'
 
-/** Its batch runner with its own configuration for SWE-bench, then swebench 4.1.0 in containers of its own: it does not grade. */
+/** mini-swe-agent's batch runner with its own configuration for SWE-bench. It does not grade, so swebench 4.1.0 grades in its own
+ *  containers. */
 export async function miniSweAgentRunner(): Promise<Runner> {
   const { value: python } = await ensurePythonEnv({
     cacheDir: stackPaths().cacheDir,

@@ -1,30 +1,30 @@
 /**
- * Processes whose CPU time, memory and end are the kernel's to tell: a control group of their own, so that a process of a few
- * milliseconds counts like any other. Needs root, and control groups of version 1 or 2 that may be written.
+ * Processes whose CPU time, memory and end the kernel reports through their own control group, so that a process of a few
+ * milliseconds is counted too. Needs root, and writable control groups of version 1 or 2.
  */
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 export interface ProcessGroup {
-  /** For `--cgroup-parent` of an engine: its containers count too. */
+  /** For the engine's `--cgroup-parent`, so that its containers are included. */
   containers: string
   /** The words that start a command in a part of the group. */
   enter(part: GroupPart, command: string, args: readonly string[]): { command: string; args: string[] }
-  /** Puts a running process into a part; what it starts from then on is there too. */
+  /** Moves a running process into a part; processes that it starts later are included. */
   take(part: GroupPart, pid: number): void
-  /** User and system time of all processes that were ever in it. */
+  /** User and system time of all processes that were ever in the group. */
   cpuSeconds(): number
-  /** Watches anonymous memory of all processes together, in bytes: what no other process shares. */
+  /** Watches the anonymous memory of all processes together, in bytes; no process outside of the group shares it. */
   watchMemory(): { peak(): number; stop(): void }
-  /** SIGKILL to all processes of a part, until there is none. @returns how many there were */
+  /** Sends SIGKILL to all processes of a part until none is left. @returns how many there were */
   kill(part: GroupPart): Promise<number>
   close(): Promise<void>
 }
 
 export type GroupPart = 'driver' | 'engine'
 
-/** Fine enough for the plateaus of a run; a look costs this process, which does not count, some milliseconds. */
+/** Fine enough for the plateaus of a run; a check takes some milliseconds of this process, which are not counted. */
 const LOOK_MS = 250
 
 export function makeProcessGroup(name: string): ProcessGroup {
@@ -69,7 +69,7 @@ export function makeProcessGroup(name: string): ProcessGroup {
         if (living.length === 0) return killed.size
         for (const pid of living) {
           killed.add(pid)
-          // It may have ended meanwhile; a zombie that is not reaped yet is in no group.
+          // The process may have ended meanwhile; an unreaped zombie is in no group.
           try {
             process.kill(pid, 'SIGKILL')
           } catch {}
@@ -90,7 +90,7 @@ export function makeProcessGroup(name: string): ProcessGroup {
   }
 }
 
-/** Where groups are made, and how one tells its time. */
+/** Where groups are created, and how to read their CPU time. */
 function hierarchy(): { root: string; own: string; cpuSecondsIn: (folder: string) => number } {
   const first = '/sys/fs/cgroup/cpuacct'
   if (existsSync(join(first, 'cpuacct.usage'))) {
@@ -104,7 +104,7 @@ function hierarchy(): { root: string; own: string; cpuSecondsIn: (folder: string
   if (existsSync(join(second, 'cgroup.controllers'))) {
     return {
       root: second,
-      // A group with processes of its own may have no groups below it: the root is the only one that may.
+      // In version 2 only the root may have both processes and child groups.
       own: '/',
       cpuSecondsIn: (folder) => Number(/usage_usec (\d+)/.exec(read(join(folder, 'cpu.stat')))?.[1]) / 1e6,
     }
@@ -121,7 +121,7 @@ function anonymousBytes(pid: number): number {
   return Number(/^RssAnon:\s+(\d+) kB$/m.exec(read(`/proc/${pid}/status`))?.[1] ?? 0) * 1024
 }
 
-/** Empty where it is gone. */
+/** Empty if the file is gone. */
 function read(path: string): string {
   try {
     return readFileSync(path, 'utf8')

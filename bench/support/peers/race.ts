@@ -1,4 +1,4 @@
-/** One run of a runner: undisturbed, or with all of its processes killed half-way and started again. */
+/** One run of a runner: undisturbed, or with all its processes killed half-way and started again. */
 import { mkdir } from 'node:fs/promises'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { runCommand } from '../../../src/platform/run-command.ts'
@@ -20,16 +20,16 @@ export interface RaceInput {
 }
 
 export interface Lap {
-  /** Standing services: from nothing to ready. */
+  /** Starting the standing services until they are ready. */
   start: Cost
   /** From the command to the last verdict. */
   play: Cost
   cpuSecondsATask: number
-  /** Of all processes together, engine and containers included. */
+  /** All processes together, including engine and containers. */
   peakMemoryMiB: number
   commandsASecond: number
   verdicts: Record<string, string | null>
-  /** Outputs, verdicts and endings that are not what the script implies. */
+  /** Outputs, verdicts and endings that the script does not imply. */
   faults: string[]
   /** Null for an undisturbed run. */
   kill: Kill | null
@@ -41,19 +41,19 @@ export interface Cost {
 }
 
 export interface Kill {
-  /** Answers of the model before it. */
+  /** The model's answers before the kill. */
   answersBefore: number
   processes: number
   finished: boolean
-  /** From the second command to the last verdict; its services are counted as in `start`. */
+  /** From the second command to the last verdict, including its services as in `start`. */
   finish: Cost
-  /** Beyond one execution of each command. */
+  /** Executions beyond one of each command. */
   commandsRepeated: number
-  /** Tasks that began again in another container. */
+  /** Tasks that started again in another container. */
   episodesRepeated: number
   /** Answers beyond one for each turn. */
   answersRepeated: number
-  /** Containers that still ran when all was finished. */
+  /** Containers that still ran at the end. */
   containersLeft: number
 }
 
@@ -130,7 +130,7 @@ export async function race(input: RaceInput & { isKilled: boolean }): Promise<La
   }
 }
 
-/** Ends every process of the runner at once when the model has given half of its answers. */
+/** Kills every process of the runner at once after half of the model's answers. */
 async function killHalfWay(
   { runner, tasks, engine, group, turns }: RaceInput,
   { run, model }: { run: RunInput; model: ScriptedModel },
@@ -144,7 +144,7 @@ async function killHalfWay(
   if (first !== null) throw new Error(`${runner.name}: ${first}`)
   const processes = await group.kill('driver')
   await playing
-  // What ran and was not told to the model stands in the containers.
+  // The containers record commands that ran but were not reported to the model.
   for (const { Id } of await runningContainers(engine)) {
     for (const { taskId, box, lines } of await notesOf(engine, Id)) model.addBox(taskId, box, lines)
   }
@@ -200,7 +200,7 @@ async function runningContainers({ docker }: Engine): Promise<{ Id: string }[]> 
   return docker.listContainers()
 }
 
-/** None where the container is no agent's. */
+/** Empty if the container belongs to no agent. */
 async function notesOf(engine: Engine, id: string): Promise<{ taskId: string; box: string; lines: number }[]> {
   const { stdout, exitCode } = await runCommand({
     command: 'docker',

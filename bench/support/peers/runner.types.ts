@@ -1,35 +1,35 @@
 import type { PeerTask } from './script.ts'
 import type { Ending } from './scripted-model.ts'
 
-/** One way to play tasks and to grade what came of them. Everything that it starts goes through `start`. */
+/** A way to play tasks and grade the results. All its processes are started through `run`. */
 export interface Runner {
   name: string
   versions: Record<string, string>
-  /** What is peculiar about its run here. */
+  /** Peculiarities of its run here. */
   notes: string[]
-  /** What hands in the work, after the commands of the script. */
+  /** Actions that submit the work after the script's commands. */
   endings: readonly Ending[]
-  /** What users do once and not for each run; it does not count. */
+  /** Work that users do once and not for each run; it is not measured. */
   prepare(input: RunInput): Promise<void>
-  /** Standing services, before a run and again after all of its processes were killed. */
+  /** Starts standing services, before a run and again after a kill. */
   start(input: RunInput): Promise<void>
-  /** Plays and grades; called again after a kill, to finish what was begun. */
+  /** Plays and grades; called again after a kill to finish the run. */
   play(input: RunInput, again: boolean): Promise<void>
-  /** Null where a task has none. */
+  /** Null for a task without a verdict. */
   verdicts(input: RunInput): Promise<Map<string, string | null>>
   stop(input: RunInput): Promise<void>
 }
 
 export interface RunInput {
   tasks: readonly PeerTask[]
-  /** Of this run alone. */
+  /** Folder of this run only. */
   folder: string
   engineHost: string
   modelUrl: string
-  /** Commands of an episode. */
+  /** Commands per episode. */
   turns: number
-  /** Episodes side by side. */
+  /** Concurrent episodes. */
   workers: number
-  /** Runs a command in the measured group. @throws Error where it fails, and where it is killed */
+  /** Runs a command in the measured group. @throws Error if it fails or is killed */
   run(input: { command: string; args: string[]; env?: NodeJS.ProcessEnv; cwd?: string }): Promise<string>
 }

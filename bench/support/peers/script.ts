@@ -1,4 +1,4 @@
-/** What the scripted model does in each task: commands whose output proves that each ran once, and in order. */
+/** The scripted model's commands for each task; their output proves that each ran once and in order. */
 import { createHash } from 'node:crypto'
 import type { Task } from '../../../src/contracts/tasks.types.ts'
 
@@ -6,16 +6,16 @@ export interface PeerTask {
   /** Columns as published. */
   row: Record<string, unknown>
   task: Task
-  /** What the agent applies. */
+  /** The patch that the agent applies. */
   patch: string
-  /** What follows from the patch. */
+  /** The verdict that follows from the patch. */
   expected: 'resolved' | 'unresolved'
 }
 
-/** Outside of the repository, so that no patch has it. */
+/** Outside of the repository, so that no patch contains it. */
 export const NOTES = '/var/tmp/peers-notes'
 
-/** Ordinary commands of an agent, none of which depends on the repository. */
+/** Ordinary commands of an agent; none depends on the repository. */
 const WORK = [
   'ls -a',
   'git log --oneline | head -n 3',
@@ -28,8 +28,8 @@ const WORK = [
 ]
 
 /**
- * A command of a task. Its last line notes the turn in a file and says which container it is and what the file holds now: a command
- * that ran twice, or not at all, changes every later answer.
+ * A command of a task. Its last line notes the turn in a file and prints the container's id and a hash of the file: a command that
+ * ran twice, or not at all, changes every later answer.
  */
 export function commandOf({ task, patch }: PeerTask, turn: number, turns: number): string {
   const isPatch = turn === Math.floor(turns / 2)
@@ -43,7 +43,7 @@ export function commandOf({ task, patch }: PeerTask, turn: number, turns: number
 }
 
 export interface Noted {
-  /** The container. */
+  /** The container's id. */
   box: string
   lines: number
   hash: string
@@ -54,7 +54,7 @@ export function notedIn(observation: string): Noted | null {
   return box === '' ? null : { box, lines: Number(lines), hash }
 }
 
-/** What the file holds after a turn where each command ran once. */
+/** The file's hash after a turn, if each command ran once. */
 export function expectedHash({ task }: PeerTask, turn: number): string {
   const lines = Array.from({ length: turn + 1 }, (_, index) => `${task.taskId} ${index}\n`)
   return createHash('sha256').update(lines.join('')).digest('hex').slice(0, 16)

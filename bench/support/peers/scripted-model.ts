@@ -1,6 +1,6 @@
 /**
- * The model that all runners ask: an OpenAI-compatible endpoint that knows the task by its statement and the turn by the answers in
- * the conversation. It checks the output of every command and keeps which container ran how many.
+ * The model of all runners: an OpenAI-compatible endpoint that identifies the task by its statement and the turn by the answers in
+ * the conversation. It checks the output of every command and records how many ran in each container.
  */
 import {
   json,
@@ -15,22 +15,22 @@ export interface ScriptedModel {
   url: string
   /** Answers so far. */
   answers(): number
-  /** Commands that ran and were checked: by task, then by container, how many ran in it. */
+  /** Number of checked commands, by task, then by container. */
   boxes: ReadonlyMap<string, ReadonlyMap<string, number>>
-  /** Notes that were found in a container. */
+  /** Adds notes that were found in a container. */
   addBox(taskId: string, box: string, lines: number): void
-  /** Outputs that are not what they must be. */
+  /** Outputs that differ from the expected ones. */
   faults: string[]
-  /** Resolves after so many answers. */
+  /** Resolves after this many answers. */
   after(answers: number): Promise<void>
   close(): Promise<void>
 }
 
 export interface ScriptedModelInput {
   tasks: readonly PeerTask[]
-  /** Commands of an episode; what hands in the work comes after them. */
+  /** Commands per episode; the endings follow. */
   turns: number
-  /** What hands in the work, one answer each. */
+  /** The actions that submit the work, one per answer. */
   endings: readonly Ending[]
 }
 
@@ -84,7 +84,7 @@ export async function startScriptedModel({ tasks, turns, endings }: ScriptedMode
   }
 }
 
-/** As a call where the runner offers tools, as a block of text where it does not. */
+/** A tool call if the runner offers tools, a block of text otherwise. */
 function says(request: SeenRequest, ending: Ending): Answer {
   const tools = (request.body['tools'] ?? []) as { function: { name: string; parameters: { properties: object } } }[]
   if (tools.length === 0) return plain('command' in ending ? `Next:\n${FENCE}command\n${ending.command}\n${FENCE}` : '')
@@ -107,7 +107,7 @@ function says(request: SeenRequest, ending: Ending): Answer {
     })(incoming, response)
 }
 
-/** Longer than any fence inside of a patch. */
+/** Longer than any fence in a patch. */
 const FENCE = '`'.repeat(20)
 const USAGE = { prompt_tokens: 100, completion_tokens: 10, total_tokens: 110 }
 
@@ -116,7 +116,7 @@ function refuse(faults: string[], why: string): Answer {
   return json(400, { error: { message: why, type: 'invalid_request_error' } })
 }
 
-/** Content comes as text or as parts. */
+/** Content is a text or a list of parts. */
 function textOf(content: unknown): string {
   if (typeof content === 'string') return content
   if (!Array.isArray(content)) return ''

@@ -1,4 +1,5 @@
-/** The tasks of the race: synthetic ones in the form of SWE-bench's rows, or real rows, with images in the engine that all runners use. */
+/** The tasks of the comparison: synthetic ones in the form of SWE-bench's rows, or real rows, with images in the engine that all
+ *  runners use. */
 import { join } from 'node:path'
 import { normalizeRow } from '../../../src/adapters/datasets/normalize-row.ts'
 import { readRows } from '../../../src/adapters/datasets/read-source.ts'
@@ -8,7 +9,7 @@ import { stackPaths } from '../../../src/stack/paths.ts'
 import { buildLayoutImages, type LayoutTask, layoutTasks } from '../../../test/support/layouts/layout-tasks.ts'
 import type { PeerTask } from './script.ts'
 
-/** Applies, and repairs nothing. */
+/** Applies, but repairs nothing. */
 const WRONG_PATCH = `diff --git a/NOTES.md b/NOTES.md
 new file mode 100644
 index 0000000..ce01362
@@ -18,7 +19,7 @@ index 0000000..ce01362
 +hello
 `
 
-/** Every third agent hands in what repairs nothing, so that a grader which always says the same is found out. */
+/** Every third agent submits a patch that repairs nothing, which exposes a grader that always gives the same verdict. */
 function finish(row: Record<string, unknown>, index: number): PeerTask {
   const task = normalizeRow(row)
   const isWrong = index % 3 === 1
@@ -39,7 +40,7 @@ export async function syntheticTasks({ engine, count }: { engine: Engine; count:
   }
   const tasks = layout.slice(0, count)
   await buildLayoutImages({ engine, cacheDir: join(stackPaths().cacheDir, 'images'), tasks })
-  // All have one statement; the scripted model knows a task by it.
+  // All tasks have the same statement, and the scripted model identifies a task by it.
   return tasks.map(({ row }, index) =>
     finish({ ...row, problem_statement: `${String(row['instance_id'])}: ${String(row['problem_statement'])}` }, index),
   )
