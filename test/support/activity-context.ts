@@ -1,4 +1,4 @@
-/** An activity without a server, in the SDK's own test environment. */
+/** Runs an activity without a server, in the SDK's own test environment. */
 import { MockActivityEnvironment } from '@temporalio/testing'
 import { DefaultLogger } from '@temporalio/worker'
 
@@ -8,7 +8,7 @@ export interface InActivityOptions {
   signal?: AbortSignal
   /** @default 60_000 */
   heartbeatTimeoutMs?: number
-  /** What the attempt before this one beat last. */
+  /** The last heartbeat of the previous attempt. */
   heartbeatDetails?: unknown
   onHeartbeat?: (details: unknown) => void
 }

@@ -1,12 +1,12 @@
 /**
- * How a test answers activities: a table of functions, one per activity type, typed by the project's own interfaces. A
- * function is called once per attempt; it returns the result, throws (retried by the activity's own policy), or returns one
- * of the outcomes below. The outcome also says how long the attempt takes on the fake clock.
+ * Scripted answers of activities: a table with one function per activity type, typed by the project's own interfaces. A function is
+ * called once per attempt; it returns the result, throws (retried by the activity's own policy), or returns one of the outcomes
+ * below. The outcome also sets how long the attempt takes on the fake clock.
  */
 import { ApplicationFailure, type TimeoutType } from '@temporalio/common'
 import { FAILURE_CODES, type FailureCode } from '../../src/contracts/failure-codes.ts'
 
-/** One attempt of an activity, as the workflow asked for it. Durations in milliseconds; null = no limit. */
+/** One attempt of an activity, as the workflow requested it. Durations in milliseconds; null = no limit. */
 export interface ActivityCall {
   type: string
   input: unknown
@@ -18,7 +18,7 @@ export interface ActivityCall {
   scheduleToStartMs: number | null
   startToCloseMs: number | null
   heartbeatMs: number | null
-  /** Over all attempts. */
+  /** Limit over all attempts. */
   scheduleToCloseMs: number | null
   /** 0 = unlimited */
   maximumAttempts: number
@@ -37,7 +37,7 @@ export type OutcomeKind =
   | { kind: 'takes'; ms: number; end: () => unknown; ignoresCancel: boolean }
   | { kind: 'times-out'; timeout: TimeoutType; lastHeartbeat: unknown }
 
-/** Made by the functions below only, so that a result can never be mistaken for an instruction. */
+/** Created only by the functions below, so that no result can be mistaken for an instruction. */
 export class ScriptedOutcome<T = never> {
   readonly outcome: OutcomeKind
   /** Carries the result's type for the table; never set. */
@@ -48,7 +48,7 @@ export class ScriptedOutcome<T = never> {
   }
 }
 
-/** The attempt ends after `ms`; a function is called then, so that a test can act or throw at that moment. */
+/** The attempt ends after `ms`. A function is called at that moment, so that a test can act or throw then. */
 export function takes<T>(
   ms: number,
   end: T | (() => T),
@@ -58,7 +58,7 @@ export function takes<T>(
   return new ScriptedOutcome<T>({ kind: 'takes', ms, end: call, ignoresCancel: options.ignoresCancel ?? false })
 }
 
-/** The attempt never ends by itself: it is cancelled, or runs into its start-to-close timeout. */
+/** The attempt never ends by itself: it is cancelled, or reaches its start-to-close timeout. */
 export function neverEnds(): ScriptedOutcome {
   return takes<never>(Number.MAX_SAFE_INTEGER, () => {
     throw new Error('unreachable')
@@ -70,7 +70,7 @@ export function timesOut(timeout: TimeoutType, lastHeartbeat?: unknown): Scripte
   return new ScriptedOutcome({ kind: 'times-out', timeout, lastHeartbeat })
 }
 
-/** What a worker reports for a failure with a code: the retry rule of the code's table travels with it. */
+/** The failure that a worker reports for a code, with the retry rule of the code's table. */
 export function failureOf(code: FailureCode, message: string = code): ApplicationFailure {
   return ApplicationFailure.create({ type: code, message, nonRetryable: !FAILURE_CODES[code].retryable })
 }

@@ -1,4 +1,4 @@
-/** Chromium for tests and measurements: Debian's, steered by playwright-core, which brings no browser of its own. */
+/** Chromium for tests and measurements: Debian's package, driven by playwright-core, which includes no browser. */
 import { existsSync } from 'node:fs'
 import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core'
 import { installPackages, mayInstallPackages } from '../../src/stack/setup/system-packages.ts'
@@ -14,7 +14,7 @@ function findBrowser(): string | null {
   return PLACES.find((path) => path !== undefined && path !== '' && existsSync(path)) ?? null
 }
 
-/** Installed where this process may. @throws Error where there is none and none can be had */
+/** Installs Chromium if this process may. @throws Error if there is none and it cannot be installed */
 export async function openBrowser(): Promise<Browser> {
   if (findBrowser() === null && (await mayInstallPackages())) {
     const context = { log: console.error, signal: new AbortController().signal }
@@ -24,14 +24,14 @@ export async function openBrowser(): Promise<Browser> {
   if (executablePath === null) {
     throw new Error('Expected Chromium: apt-get install chromium, or name it in LONGHAUL_CHROMIUM')
   }
-  // Root's Chromium has no sandbox of its own; its pages are the viewer's and the test's.
+  // Root's Chromium has no sandbox; it only loads pages of the viewer and the test.
   return chromium.launch({ executablePath, args: ['--no-sandbox', '--disable-dev-shm-usage'] })
 }
 
 /**
- * A page that other work on this machine does not break. Chromium gives up every connection that it is opening when an interface of
- * the machine comes or goes (ERR_NETWORK_CHANGED), as those of containers and pods do all the time; a page that lacks one of its
- * modules then stays blank. So this process asks for what the page wants, but for streams of events, which a page opens again itself.
+ * A page that other work on this machine does not break. Chromium aborts every opening connection when a network interface appears or
+ * disappears (ERR_NETWORK_CHANGED), as those of containers and pods often do; a page that misses one of its modules then stays blank.
+ * So this process makes the page's requests, except event streams, which a page reopens itself.
  */
 export async function openSteadyPage(browser: Browser, options: BrowserContextOptions = {}): Promise<Page> {
   const page = await browser.newPage(options)
@@ -40,7 +40,7 @@ export async function openSteadyPage(browser: Browser, options: BrowserContextOp
     try {
       await route.fulfill({ response: await route.fetch({ maxRedirects: 0, maxRetries: 3 }) })
     } catch {
-      // The page has gone, or the server has: the page is told of the latter.
+      // The page or the server is gone; a server's absence is reported to the page.
       await route.abort().catch(() => undefined)
     }
   })

@@ -1,6 +1,6 @@
 const words = (line: string): string[] => line.split(' ')
 
-/** What each family takes for the end of a turn, a role, a tool or a document, as its model card or template spells it. */
+/** Each family's markers of a turn's end, a role, a tool or a document, as its model card or template spells them. */
 export const FAMILIES: Record<string, string[]> = {
   chatml: ['<|im_start|>', '<|im_end|>', '<|endoftext|>'],
   qwen: ['<think>', '</think>', '<tool_call>', '</tool_call>', '<tool_response>', '<|vision_start|>', '<|fim_prefix|>'],

@@ -12,7 +12,7 @@ export interface Answer {
   stderr: string
 }
 
-/** One command line in this process. */
+/** Runs one command line in this process. */
 export async function longhaul(...args: string[]): Promise<Answer> {
   let [stdout, stderr] = ['', '']
   const exitCode = await runCli({
@@ -28,7 +28,7 @@ export async function longhaul(...args: string[]): Promise<Answer> {
   return { exitCode, stdout, stderr }
 }
 
-/** An empty store that commands of this process use, and no Temporal server, so that they look for no local stack. */
+/** An empty store for commands of this process, without a Temporal server, so that they look for no local stack. */
 export async function useOwnStore(): Promise<{ root: string; store: ArtifactStore; close(): Promise<void> }> {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-store-'))
   const mine = { LONGHAUL_ARTIFACTS: join(root, 'store'), LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' }

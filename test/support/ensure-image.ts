@@ -1,4 +1,4 @@
-/** A process that needs an image, for tests of several at once: `node ensure-image.ts CACHE_DIR IMAGE`. */
+/** A process that ensures an image, for tests with several at once: `node ensure-image.ts CACHE_DIR IMAGE`. */
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { createImageKeeper } from '../../src/adapters/docker/images/image-keeper.ts'
 import { pullImage } from '../../src/adapters/docker/images/images.ts'

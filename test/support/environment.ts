@@ -1,9 +1,9 @@
-/** Variables of this process that a test sets, and that are as before when it has ended. */
+/** Environment variables that a test sets and restores at its end. */
 export type Variables = Readonly<Record<string, string | undefined>>
 
 /**
  * Sets variables; undefined removes one.
- * @returns what brings back the whole environment of now, so that later changes are undone as well
+ * @returns a function that restores the whole current environment, and so undoes later changes too
  */
 export function changeEnvironment(variables: Variables = {}): () => void {
   const before = { ...process.env }
@@ -18,14 +18,14 @@ export function changeEnvironment(variables: Variables = {}): () => void {
 }
 
 /**
- * The same until its owner has ended, whether it passed or failed: a test (`t`), or a file (`{ after }` of node:test). Hooks run in the order
- * in which they are registered: one that needs these variables is registered before.
+ * Sets variables until the owner has ended, passed or failed: a test (`t`), or a file (`{ after }` of node:test). Hooks run in the
+ * order of their registration, so a hook that needs these variables must be registered before.
  */
 export function useEnvironment(owner: { after(hook: () => void): void }, variables: Variables = {}): void {
   owner.after(changeEnvironment(variables))
 }
 
-/** Removes what names a running stack or server; a cache of downloads and the runner's own variables stay. */
+/** Removes variables that name a running stack or server, but keeps the download cache and the runner's own variables. */
 export function withoutStack(): Variables {
   const named = Object.keys(process.env).filter((name) => /^(?:LONGHAUL_(?!CACHE$|TEST_)|TEMPORAL_)/.test(name))
   return Object.fromEntries(named.map((name) => [name, undefined]))

@@ -1,4 +1,4 @@
-/** What an evaluation of a published data set leaves in a store, made by the activities of a run; only the episodes are written here. */
+/** The stored evaluation of a published data set, produced by the activities of a run; only the episodes are written here. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { summarizeEvaluation } from '../../src/activities/evaluation/derive-evaluation.ts'
@@ -31,11 +31,11 @@ const POLICY: PolicyRef = {
 
 export interface EvaluatedRunInput {
   store: ArtifactStore
-  /** Where the file of rows is written. */
+  /** Folder for the file of rows. */
   root: string
   run: string
   rows: readonly Record<string, unknown>[]
-  /** Attempts at each row's task, in the order of the rows; as many at each. */
+  /** Attempts at each row's task, in the order of the rows; the same number for each. */
   attempts: readonly Attempt[][]
   cutoff: string | null
   /** @default a published file */
@@ -43,11 +43,11 @@ export interface EvaluatedRunInput {
   /** An existing file under `root` instead of one that is written from `rows`. */
   path?: string
   filters?: string[]
-  /** Instead of a file: a data set of a hub, whose suite `attempts` are of, in order. */
+  /** A data set of a hub instead of a file; `attempts` belong to its suite, in order. */
   hub?: { source: SuiteSource; url: string }
   /** The recipe's `evaluate.compare`. */
   compare?: CompareRecipe
-  /** Which policy played. @default one of its own */
+  /** The policy that played. @default one of its own */
   policy?: PolicyRef
   /** The recipe's `evaluate.quick`. */
   quick?: string[]
@@ -55,7 +55,7 @@ export interface EvaluatedRunInput {
   trackers?: TrackerRecipe[]
 }
 
-/** @returns the evaluation as stored; its report files lie under the run */
+/** @returns the stored evaluation; its report files are in the run's folder */
 export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<EvaluationRecord> {
   const { store, root, run, attempts, cutoff } = input
   const source = input.hub?.source ?? (await writeRows(input))

@@ -4,21 +4,21 @@ import type { PriceRecipe, UnauditedRewards } from '../../src/contracts/recipe.t
 import { type AttemptFacts, summarizeAttempts } from '../../src/domain/statistics/evaluation-summary.ts'
 import { makeRecord } from './episode-records.ts'
 
-/** 1 = resolved, 0 = unresolved; `infra` and `ungraded` gave no outcome. */
+/** 1 = resolved, 0 = unresolved; `infra` and `ungraded` have no outcome. */
 export type Attempt = 0 | 1 | 'infra' | 'ungraded'
 
 export interface MakeEvaluationInput {
   name?: string
   run?: string
   policy?: string
-  /** k asked for. @default the first task's number of attempts */
+  /** k, the requested attempts. @default the first task's number of attempts */
   attempts?: number
   prices?: PriceRecipe
   unaudited?: UnauditedRewards | null
   tasks: { taskId: string; repo?: string; rowHash?: string; createdAt?: string; attempts: Attempt[]; turns?: number }[]
 }
 
-/** The record that the episodes of these attempts would leave. */
+/** The evaluation record that the episodes of these attempts produce. */
 export function makeEvaluation(input: MakeEvaluationInput): EvaluationRecord {
   const { name = 'nightly', run = 'r', policy = 'v000000-aaaaaaaa', tasks } = input
   const facts = tasks.flatMap(({ taskId, attempts, turns = 6 }) =>

@@ -1,11 +1,11 @@
-/** Tables of logs and of what a parser has to find in them. */
+/** Tables of logs with the statuses that a parser must find. */
 import assert from 'node:assert/strict'
 import { PythonError, type PythonErrorType } from '../../src/grading/parsers/python-text.ts'
 import type { LogParser } from '../../src/grading/parsers/status-map.ts'
 
 type LogRow = readonly [lines: readonly string[], statuses: Readonly<Record<string, string>>]
 
-/** How much of a long log a failure shows. */
+/** Shown characters of a long log in a failure. */
 const SHOWN = 400
 
 export function expectStatuses(parse: LogParser, rows: readonly LogRow[]): void {
@@ -15,7 +15,7 @@ export function expectStatuses(parse: LogParser, rows: readonly LogRow[]): void 
   }
 }
 
-/** Upstream raises there, so the task has no verdict. */
+/** Upstream raises on such a log, so the task has no verdict. */
 export function expectRaised(type: PythonErrorType, parse: LogParser, ...lines: readonly string[]): void {
   const log = lines.join('\n')
   assert.throws(

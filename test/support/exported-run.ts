@@ -1,4 +1,4 @@
-/** A training run with an evaluation as workers would have stored it, with everything that can become of an episode. */
+/** A stored training run with an evaluation, as workers would have written it, with every possible fate of an episode. */
 import { buildEvaluationLedger, buildTrainingLedger, unpaidIn } from '../../src/domain/ledger/ledger.ts'
 import { selectEpisodes } from '../../src/activities/training/build-batch.ts'
 import { readEpisodeRecords } from '../../src/activities/episode/episode-records.ts'
@@ -9,9 +9,9 @@ import type { Recipe } from '../../src/contracts/recipe.types.ts'
 import { makeTrainingRecipe } from './training-records.ts'
 import { type StoreEpisodeInput, storeEpisode, VIEWED_SUITE } from './viewed-run.ts'
 
-/** For a spreadsheet, a reader of CSV and a person's eyes; keys hold no slash and no control character. */
+/** Hostile to spreadsheets, CSV readers and human eyes; keys contain no slash and no control character. */
 export const HOSTILE_TASK = '=cmd|\' \'!A0,"x"; \u202eelif'
-/** What else a text may hold. */
+/** Other hostile text. */
 export const HOSTILE_REASON = '=1+1\r\n"a",b\0\ud800\u001b[31mred'
 
 type Audit = NonNullable<EpisodeRecord['audit']>

@@ -1,7 +1,7 @@
 import type { Clock } from '../../src/platform/clock.ts'
 
 export interface FakeClock extends Clock {
-  /** Time passes; every repetition that becomes due runs, in order. */
+  /** Advances the time and runs every repetition that becomes due, in order. */
   pass(ms: number): void
 }
 

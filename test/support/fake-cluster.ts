@@ -1,6 +1,6 @@
 /**
- * The commands of schedulers as shell scripts over a folder, for what no real one does on demand: a command that hangs between its
- * question and its answer. Nothing is run; a job is a file with its state. `slurm.ts` starts the real scheduler.
+ * The commands of schedulers as shell scripts over a folder, for what no real scheduler does on demand: a command that hangs between
+ * its request and its answer. Nothing is run; a job is a file with its state. `slurm.ts` starts the real scheduler.
  */
 import { chmod, mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
@@ -11,17 +11,17 @@ export interface FakeCluster {
   path: string
   /** How often a command was called. */
   calls(tool: string): Promise<number>
-  /** The tool's n-th call waits before it does anything; others pass it. */
+  /** The tool's n-th call waits before it does anything; other calls overtake it. */
   hold(tool: string, call: number): Promise<void>
   release(tool: string): Promise<void>
-  /** Name, comment or labels, and state of each job. */
+  /** Id of each job, its name with comment or labels, and its state. */
   jobs(): Promise<{ id: string; text: string; state: string }[]>
   setState(id: string, state: string): Promise<void>
-  /** What Kubernetes says of the pods of every Job. */
+  /** Sets the pods of every Job in Kubernetes. */
   setPods(pods: object[]): Promise<void>
 }
 
-/** Counts the call, then waits as long as it is held. */
+/** Counts the call, then waits while it is held. */
 const ENTER = `#!/bin/sh
 root=__ROOT__
 tool=\${0##*/}
@@ -131,7 +131,7 @@ export async function startFakeCluster(root: string): Promise<FakeCluster> {
   }
 }
 
-/** Asks until it is so; a test that waits for ever is ended by its own limit. */
+/** Polls until the condition holds; the test's own limit ends an endless wait. */
 export async function until(isSo: () => Promise<boolean>): Promise<void> {
   while (!(await isSo())) await sleep(10)
 }

@@ -1,4 +1,4 @@
-/** Programs of tests, built from a pinned Go module of `infra` into the user cache, once for each state of its lock files. */
+/** Test programs, built from a pinned Go module of `infra` into the user cache, once for each state of its lock files. */
 import { mkdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../src/contracts/errors.ts'
@@ -7,23 +7,23 @@ import { stackPaths } from '../../src/stack/paths.ts'
 import { buildGoPrograms, findGo, moduleKey } from '../../src/stack/setup/go-build.ts'
 
 interface GoProgramsInput {
-  /** In messages: `Helm`. */
+  /** Name in messages: `Helm`. */
   what: string
   module: string
   /** Raised by hand when flags change the programs. */
   revision: string
   commands: readonly string[]
   linkerFlags?: string
-  /** Below the cache; `key` names the state of the lock files. */
+  /** Path in the cache; `key` identifies the state of the lock files. */
   target: (key: string) => string
   complete?: (folder: string) => Promise<void>
   /** For an empty Go cache and a busy machine. */
   timeoutMs: number
-  /** The command that builds them, where that takes too long for a test; null: they are built when they are looked for. */
+  /** The command that builds the programs, if that takes too long for a test; null: they are built on demand. */
   builtBy: string | null
 }
 
-/** Where they are, or the reason why they are not. */
+/** Folder of the programs, or why they are missing. */
 export async function findGoPrograms(input: GoProgramsInput): Promise<{ path: string } | { reason: string }> {
   const { what, module, revision, commands, linkerFlags = '', complete, timeoutMs, builtBy } = input
   const path = join(stackPaths().cacheDir, input.target(await moduleKey({ module, revision })))
@@ -40,7 +40,7 @@ export async function findGoPrograms(input: GoProgramsInput): Promise<{ path: st
       module,
       commands,
       linkerFlags,
-      // What several of them have in common is compiled once, without C: the process of a pod stands alone in its image.
+      // Compiles shared packages once, without C, because a pod's process is alone in its image.
       flags: ['-trimpath'],
       env: { CGO_ENABLED: '0' },
       niceness: 15,

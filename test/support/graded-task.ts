@@ -1,4 +1,4 @@
-/** For tests of gradings whose containers are scripted. */
+/** For tests of gradings with scripted containers. */
 import assert from 'node:assert/strict'
 import { loadTasks } from '../../src/adapters/datasets/load-tasks.ts'
 import type { GradeRunResult } from '../../src/contracts/sandbox.types.ts'
@@ -11,7 +11,7 @@ export async function loadGradedTask(): Promise<Task> {
   return task
 }
 
-/** What every scripted grading says of its container. */
+/** The container facts of every scripted grading. */
 export const GRADED_ON = {
   imageDigest: 'sha256:0',
   machine: { engine: '1', cgroupVersion: 2, cpuset: '0', memoryMiB: 1, startedAtMs: 0, endedAtMs: 1 },

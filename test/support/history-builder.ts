@@ -1,6 +1,6 @@
 /**
- * Workflow histories as real protobufs, with fields as long as a server writes them, so that event counts and bytes can be
- * held against a budget and the result can be replayed by `Worker.runReplayHistories`.
+ * Workflow histories as real protobufs, with fields as long as a server's, so that event counts and bytes can be compared with a
+ * budget and `Worker.runReplayHistories` can replay the result.
  */
 import { msToTs } from '@temporalio/common'
 import proto from '@temporalio/proto'
@@ -17,7 +17,7 @@ export const WORKER_IDENTITY = '1234567@sandbox-host-0012.cluster.example'
 /** As long as the hash that workers derive from their bundle. */
 const BUILD_ID = `@temporalio/worker@1.24.0+${'0'.repeat(64)}`
 
-/** Checks that core makes since it knows them; without these a replay would not compare activity types. */
+/** Checks that newer versions of core make; without these flags a replay would not compare activity types. */
 const CORE_FLAGS = [1, 2, 3]
 
 export type EventName = keyof typeof EventType
@@ -35,13 +35,13 @@ type WithNumbers<T> = { [K in keyof T]?: (NonNullable<T[K]> extends Long ? numbe
 
 export interface AddEventInput {
   type: EventName
-  /** Attributes under the name that the event's oneof gives them. */
+  /** Attributes under the name of the event's oneof. */
   attributes: EventAttributes
   timeMs: number
   userMetadata?: temporal.api.sdk.v1.IUserMetadata | null | undefined
 }
 
-/** Appends events, numbers them from 1 and keeps their encoded size. */
+/** Appends events, numbers them from 1 and sums their encoded size. */
 export class HistoryBuilder {
   readonly #events: temporal.api.history.v1.HistoryEvent[] = []
   #bytes = 0
@@ -51,7 +51,7 @@ export class HistoryBuilder {
     return this.#events.length
   }
 
-  /** Encoded bytes of all events: what the server counts against its limits. */
+  /** Encoded bytes of all events, which the server counts against its limits. */
   get bytes(): number {
     return this.#bytes
   }
@@ -79,7 +79,7 @@ export class HistoryBuilder {
     return eventId
   }
 
-  /** The three events of one workflow task, completed. @returns the id of the last, which commands refer to */
+  /** The three events of one completed workflow task. @returns the id of the last, to which commands refer */
   addWorkflowTask({ timeMs, taskQueue, flags, sdk, suggestContinueAsNew }: WorkflowTaskInput): number {
     const scheduledEventId = this.add({
       type: 'EVENT_TYPE_WORKFLOW_TASK_SCHEDULED',
@@ -115,7 +115,7 @@ export class HistoryBuilder {
           startedEventId: startedEventId,
           identity: WORKER_IDENTITY,
           workerVersion: { buildId: BUILD_ID },
-          // The server keeps flags and SDK name only where they are new: on the first task.
+          // The server stores flags and SDK name only if they are new, so on the first task.
           sdkMetadata:
             scheduledEventId === 2
               ? { coreUsedFlags: CORE_FLAGS, langUsedFlags: flags, sdkName: sdk.name, sdkVersion: sdk.version }
@@ -137,7 +137,7 @@ export interface WorkflowTaskInput {
   /** Internal SDK flags that the workflow reported; a replay must see the same. */
   flags: number[]
   sdk: { name: string; version: string }
-  /** A replay takes the suggestion from here, not from the history's length. */
+  /** A replay takes the suggestion from this field, not from the history's length. */
   suggestContinueAsNew: boolean
 }
 
@@ -145,12 +145,12 @@ export function timestamp(timeMs: number): { seconds: number; nanos: number } {
   return { seconds: Math.floor(timeMs / 1000), nanos: (timeMs % 1000) * 1_000_000 }
 }
 
-/** A UUID that depends on nothing but its number. */
+/** A UUID that depends only on its number. */
 export function requestId(number: number): string {
   return `00000000-0000-4000-8000-${String(number).padStart(12, '0')}`
 }
 
-/** Payloads sit at any depth: arguments, results, headers, details of failures, memo, search attributes. */
+/** Payloads occur at any depth: arguments, results, headers, details of failures, memo, search attributes. */
 function largestPayloadOf(value: unknown): number {
   if (value === null || typeof value !== 'object') return 0
   if (isPayload(value)) return proto.temporal.api.common.v1.Payload.encode(value).finish().length

@@ -1,4 +1,4 @@
-/** Everything that a text may try against the program that shows it. Each try that works sets a title or calls out. */
+/** Texts that attack the program that shows them. A successful attack sets a title or sends a request. */
 export const HOSTILE = [
   '<script>document.title="owned"</script>',
   '<img src=x onerror="document.title=\'owned\'">',

@@ -1,6 +1,6 @@
 /**
- * As much of the Kubernetes API as `kubectl` needs for Jobs and JobSets: discovery, get, list, watch, create, delete in the
- * foreground. Real HTTP for the real client; what a cluster does with a Job, its pods above all, is left to the test.
+ * The part of the Kubernetes API that `kubectl` needs for Jobs and JobSets: discovery, get, list, watch, create, delete in the
+ * foreground. Real HTTP for the real client; the test plays a cluster's handling of a Job and its pods.
  */
 import { execFileSync } from 'node:child_process'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -24,24 +24,24 @@ export interface KubernetesObject {
 }
 
 export interface KubernetesApi {
-  /** For KUBECONFIG. */
+  /** The value of KUBECONFIG. */
   config: string
-  /** `POST jobs`, `DELETE jobs/NAME Foreground`, in order; reading is left out. */
+  /** `POST jobs`, `DELETE jobs/NAME Foreground`, in order; without reads. */
   changes: string[]
   /** Jobs and JobSets by name. */
   objects: Map<string, KubernetesObject>
-  /** NetworkPolicies by name; what is done to them is not among the changes. */
+  /** NetworkPolicies by name; their changes are not in `changes`. */
   policies: Map<string, KubernetesObject>
-  /** Questions for all objects of a kind, and watches. */
+  /** Number of lists of a kind, and of watches. */
   lists: number
-  /** Every question for pods, or for events, is answered with these. */
+  /** The answer to every request for pods, or for events. */
   pods: object[]
   events: object[]
   /** Whether creation of a NetworkPolicy is answered with 403. @default false */
   refusePolicies: boolean
-  /** Whether a deleted object goes at once; else it stays, marked, until `finishDeletion`. @default true */
+  /** Whether a deleted object disappears at once; otherwise it stays, marked, until `finishDeletion`. @default true */
   podsEnd: boolean
-  /** Answered with this status instead of being done. */
+  /** Status that refuses a deletion. */
   refuseDeletion: number | null
   finishDeletion(name: string): void
   close(): Promise<void>
@@ -66,7 +66,7 @@ const NOW = '2026-01-01T00:00:00Z'
 export async function startKubernetesApi(): Promise<KubernetesApi> {
   const objects = new Map<string, KubernetesObject>()
   const watchers = new Set<ServerResponse>()
-  /** Deletions so far, the number of each its resource version: a watch begins where its list ended. */
+  /** Deletions so far; the number of each is its resource version, and a watch continues where its list ended. */
   const deletions: string[] = []
   const folder = await mkdtemp(join(tmpdir(), 'kubernetes-api-'))
   const config = join(folder, 'config')
@@ -159,7 +159,7 @@ export async function startKubernetesApi(): Promise<KubernetesApi> {
       const discovered = discover(pathname)
       const core = /^\/api\/v1\/namespaces\/[^/]+\/(pods|events)$/.exec(pathname)?.[1] as 'pods' | 'events' | undefined
       if (core !== undefined) say(response, 200, listOf(core === 'pods' ? 'Pod' : 'Event', api[core]))
-      // Some versions ask whether the namespace is there; the account of a worker need not be told.
+      // Some versions query the namespace, which a worker's account may not read.
       else if (/^\/api\/v1\/namespaces\/[^/]+$/.test(pathname))
         refuse(response, 403, 'Forbidden', 'namespaces is forbidden')
       else if (discovered !== null) say(response, 200, discovered)
@@ -193,7 +193,7 @@ function discover(path: string): object | null {
     })
     return { kind: 'APIGroupList', apiVersion: 'v1', groups }
   }
-  // Enough for the client to leave the check of fields to the server.
+  // Enough for the client to leave the validation of fields to the server.
   if (path === '/openapi/v3') {
     const paths = RESOURCES.map(({ group, version }) => `apis/${group}/${version}`)
     return { paths: Object.fromEntries(paths.map((at) => [at, { serverRelativeURL: `/openapi/v3/${at}` }])) }

@@ -1,4 +1,4 @@
-/** Decodes manifests into the Go types of the Kubernetes API itself: infra/kubernetes/types, built once into the user cache. */
+/** Decodes manifests into the Kubernetes API's own Go types: infra/kubernetes/types, built once into the user cache. */
 import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync } from 'node:fs'
@@ -14,11 +14,11 @@ const SOURCES = ['go.mod', 'go.sum', 'main.go']
 const go = await goProgram()
 export const withoutGo: string | false = go === null ? 'Go is not installed' : false
 
-/** One answer a manifest: `ok`, or the first thing that its type does not know. */
+/** One answer per manifest: `ok`, or the first field that its type does not know. */
 export async function decodeStrictly(manifests: unknown[]): Promise<string[]> {
   const program = await build()
   return new Promise((resolve, reject) => {
-    // It ends with 1 where one was refused: the answers say which.
+    // The program exits with 1 if a manifest was refused; the answers say which.
     const child = execFile(program, { timeout: HANG_MS }, (error, stdout) => {
       if (error !== null && error.code !== 1) reject(error)
       else resolve(stdout.trim().split('\n'))
@@ -27,7 +27,7 @@ export async function decodeStrictly(manifests: unknown[]): Promise<string[]> {
   })
 }
 
-/** The API's own packages take a minute to compile, so the program is kept, by the hash of its sources. */
+/** The API's packages take a minute to compile, so the program is cached by the hash of its sources. */
 async function build(): Promise<string> {
   const hash = createHash('sha256')
   for (const name of SOURCES) hash.update(readFileSync(join(MODULE, name)))

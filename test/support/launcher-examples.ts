@@ -1,4 +1,4 @@
-/** The attempt that the examples in `infra/` show: `node test/support/launcher-examples.ts` writes them anew. */
+/** The attempt in the examples of `infra/`: `node test/support/launcher-examples.ts` writes them again. */
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { PreparedJob } from '../../src/adapters/trainer-job/job/job-spec.ts'

@@ -1,6 +1,6 @@
 import { readdir, readFile, readlink } from 'node:fs/promises'
 
-/** What a process and all that it started wait on for TCP connections: `127.0.0.1:7233`, `[::]:80`. Linux. */
+/** Addresses on which a process and its descendants listen for TCP connections: `127.0.0.1:7233`, `[::]:80`. Linux. */
 export async function listeningAddresses(pid: number): Promise<string[]> {
   const family = await withDescendants(pid)
   const inodes = new Set((await Promise.all(family.map(socketInodes))).flat())
@@ -45,7 +45,7 @@ async function socketInodes(pid: number): Promise<string[]> {
   return targets.flatMap((target) => /^socket:\[(\d+)\]$/.exec(target)?.[1] ?? [])
 }
 
-/** The kernel prints words of four bytes in the machine's order, little-endian on every machine that we run on. */
+/** The kernel prints words of four bytes in the machine's byte order, little-endian on every supported machine. */
 function spell(local: string): string {
   const [address = '', port = ''] = local.split(':')
   const words = address.match(/.{8}/g) ?? []

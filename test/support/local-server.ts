@@ -1,4 +1,4 @@
-/** A Temporal development server of one's own, by the SDK's test environment: the binary that stacks use, a free port, no UI. */
+/** A private Temporal development server by the SDK's test environment: the binary that stacks use, a free port, no UI. */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -10,11 +10,11 @@ import { attributes } from '../../src/workflows/search-attributes.ts'
 
 export interface LocalServer extends AsyncDisposable {
   environment: TestWorkflowEnvironment
-  /** Of the server's binary. */
+  /** Path of the server's binary. */
   path: string
 }
 
-/** @param onDisk whether its database is a file, as a stack's is; in memory otherwise */
+/** @param onDisk whether its database is a file, like a stack's; otherwise it is in memory */
 export async function startLocalServer({ onDisk = false }: { onDisk?: boolean } = {}): Promise<LocalServer> {
   const { cacheDir } = stackPaths()
   const context = {
@@ -24,7 +24,7 @@ export async function startLocalServer({ onDisk = false }: { onDisk?: boolean } 
   }
   const { path } = (await ensureTemporalCli({ cacheDir, context })).value
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-temporal-'))
-  // Core lets the server inherit our stdout, and its banner would stand before a command's JSON.
+  // Core lets the server inherit this process's stdout, so its banner would precede a command's JSON.
   const quiet = join(folder, 'temporal')
   await writeFile(quiet, `#!/bin/sh\nexec ${shellQuote(path)} "$@" >&2\n`, { mode: 0o755 })
   const environment = await startPatiently(() =>
@@ -47,7 +47,7 @@ export async function startLocalServer({ onDisk = false }: { onDisk?: boolean } 
   }
 }
 
-/** Core gives a server five seconds, which a busy machine may need for its first connection alone. */
+/** Core gives a server five seconds, which a busy machine may need just for its first connection. */
 async function startPatiently<T>(start: () => Promise<T>, attempts = 6): Promise<T> {
   try {
     return await start()

@@ -1,10 +1,10 @@
-/** Servers of tests listen on the loopback, on any free port. */
+/** Servers of tests listen on loopback, on any free port. */
 import { randomInt } from 'node:crypto'
 import { readFile } from 'node:fs/promises'
 import type { Server as HttpServer } from 'node:http'
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net'
 
-/** Below it are ports of well-known services. */
+/** Ports below it belong to well-known services. */
 const FIRST_PORT = 12_000
 
 /** @returns the port */
@@ -13,7 +13,7 @@ export async function listenOnLoopback(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port
 }
 
-/** Ends the connections too: clients keep them open, and so the server. */
+/** Ends the connections too, because clients' open connections keep the server alive. */
 export function closeServer(server: HttpServer): Promise<void> {
   return new Promise((resolve) => {
     server.close(() => resolve())
@@ -22,8 +22,8 @@ export function closeServer(server: HttpServer): Promise<void> {
 }
 
 /**
- * A port on which nothing listens. It lies below those that the kernel gives to connections and to servers that ask for any port:
- * a test may stop its server, and finds the port still free when it starts the server again.
+ * A port on which nothing listens. It is below the range from which the kernel chooses ports for connections and servers, so it is
+ * still free when a test stops its server and starts it again.
  */
 export async function freePort(): Promise<number> {
   const range = await readFile('/proc/sys/net/ipv4/ip_local_port_range', 'utf8')
@@ -45,11 +45,11 @@ function isFree(port: number): Promise<boolean> {
 
 export interface SilentServer {
   port: number
-  /** Ends the connections too: an open one keeps the process of the test alive. */
+  /** Ends the connections too, because an open one keeps the test's process alive. */
   close(): void
 }
 
-/** Accepts connections and never says a word, as a server does that is stuck. */
+/** Accepts connections and never sends anything, like a server that hangs. */
 export async function startSilentServer(): Promise<SilentServer> {
   const open = new Set<Socket>()
   const server = createServer((socket) => {

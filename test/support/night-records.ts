@@ -1,4 +1,4 @@
-/** Records of nights, as `recordNight` leaves them. */
+/** Records of nights, like those of `recordNight`. */
 import type { NightOutcome, NightPoint, NightRecord } from '../../src/contracts/nights.types.ts'
 
 export interface NightRecordInput extends Partial<Omit<NightPoint, 'run' | 'at' | 'policy'>> {
@@ -8,7 +8,7 @@ export interface NightRecordInput extends Partial<Omit<NightPoint, 'run' | 'at' 
   policy: string
   /** @default "main" */
   role?: string
-  /** Against the last night. @default none */
+  /** Outcome against the last night. @default none */
   outcome?: NightOutcome
   /** Run of the last night. */
   before?: string

@@ -1,4 +1,4 @@
-/** A collector of OpenTelemetry on the loopback: takes exports over HTTP as JSON, decodes them, and has the habits of bad ones. */
+/** An OpenTelemetry collector on loopback: accepts exports over HTTP as JSON, decodes them, and can misbehave like bad collectors. */
 import { createServer, type IncomingMessage } from 'node:http'
 import { closeServer, listenOnLoopback } from './loopback.ts'
 
@@ -8,7 +8,7 @@ export interface ReceivedSpan {
   name: string
   traceId: string
   spanId: string
-  /** Empty where the span begins its trace. */
+  /** Empty if the span begins its trace. */
   parentSpanId: string
   attributes: Record<string, unknown>
   /** 0 unset, 1 ok, 2 error */
@@ -25,7 +25,7 @@ export interface OtlpReceiver {
   close(): Promise<void>
 }
 
-/** @param habit `takes` answers as a collector does, `hangs` never answers, `fails` answers with status 500 */
+/** @param habit `takes` answers like a collector, `hangs` never answers, `fails` answers with status 500 */
 export async function startOtlpReceiver(habit: 'takes' | 'hangs' | 'fails' = 'takes'): Promise<OtlpReceiver> {
   const spans: ReceivedSpan[] = []
   let raw = ''

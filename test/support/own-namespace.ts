@@ -10,15 +10,15 @@ export const needsServer =
   (process.env['LONGHAUL_TEMPORAL_ADDRESS'] ?? '') === '' ? 'needs LONGHAUL_TEMPORAL_ADDRESS' : false
 
 /**
- * A namespace that no worker of the stack serves: runs started in it wait, so that their states are under the test's control.
- * The server forgets it with its database.
+ * A namespace that no worker of the stack serves: runs in it wait, so the test controls their states. It exists as long as the
+ * server's database.
  */
 export async function connectToOwnNamespace(topic: string): Promise<LonghaulConnection> {
   const namespace = `${topic}-${randomUUID().slice(0, 8)}`
   const any = await connect()
   await any.client.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod: msToTs('1 day') })
   await any.close()
-  // The server's own caches learn of a new namespace within seconds.
+  // The server's caches learn of a new namespace within seconds.
   const connection = await eventually(() => connect({ namespace }))
   await eventually(async () => {
     for await (const _ of connection.client.workflow.list({ query: `WorkflowType = 'none'` })) break
@@ -28,7 +28,7 @@ export async function connectToOwnNamespace(topic: string): Promise<LonghaulConn
 
 export interface OwnPlace {
   connection: LonghaulConnection
-  /** For commands and workers: this namespace, and artifacts below the given folder. */
+  /** Variables for commands and workers: this namespace, and artifacts below the given folder. */
   environment: NodeJS.ProcessEnv
 }
 

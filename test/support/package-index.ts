@@ -1,4 +1,4 @@
-/** A Python registry on the loopback that asks for a password and has small packages; counts what is asked of it. */
+/** A Python registry on loopback with a password and small packages; it records its requests. */
 import { execFileSync } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { createServer } from 'node:http'
@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { closeServer, listenOnLoopback } from './loopback.ts'
 
 export interface PackageIndex {
-  /** With user and password. */
+  /** Includes user and password. */
   url: string
   /** Paths that were served. */
   asked(): string[]

@@ -1,4 +1,4 @@
-/** What whole-system tests and benches share: a running stack, a connection, its artifacts and its engine. */
+/** Shared by whole-system tests and benches: a running stack, a connection, its artifacts and its engine. */
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { connectEngine, type Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { connect, type LonghaulConnection } from '../../src/client/index.ts'
@@ -17,7 +17,7 @@ export interface PipelineWorld {
 /** For the `skip` of tests that need a whole stack: `npm test` starts one and names it here. */
 export const needsStack = process.env['LONGHAUL_STACK'] === undefined ? 'needs the stack that npm test starts' : false
 
-/** The stack named by the environment. */
+/** Attaches to the stack that the environment names. */
 export async function attachWorld(): Promise<PipelineWorld> {
   const { LONGHAUL_STACK: name = '', LONGHAUL_HOME: home = '' } = process.env
   const stack = await attachStack({ name, home })

@@ -1,4 +1,5 @@
-/** A real Prometheus and its promtool: those of the machine, or Debian's package unpacked into the user cache (installed, it would start a service). */
+/** A real Prometheus with promtool: the machine's, or Debian's package unpacked into the user cache (its installation would start a
+ *  service). */
 import { execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
@@ -9,7 +10,7 @@ export interface Prometheus {
   promtool: string
 }
 
-/** The programs, or the reason why there are none. */
+/** The programs, or why they are missing. */
 export function findPrometheus(): Prometheus | string {
   const onPath = (process.env['PATH'] ?? '')
     .split(':')

@@ -1,22 +1,22 @@
-/** Packages of others that tests run: installed once into the user cache, by a lock file. */
+/** Third-party packages that tests run, installed once into the user cache from a lock file. */
 import { LonghaulError } from '../../src/contracts/errors.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { ensurePythonEnv } from '../../src/stack/setup/python-env.ts'
 
 interface FindPackagesInput {
-  /** Names all that is installed: the packages' own dependencies are not followed. */
+  /** Lists all packages to install, because their own dependencies are not followed. */
   lockFile: string
-  /** In the progress: what is installed, and for how long. */
+  /** For the progress message: what is installed, and how long it takes. */
   what: string
   takes: string
-  /** In the reason of a skip, where another word than `what` is wanted. */
+  /** Replaces `what` in the reason of a skip. */
   name?: string
   withinMs: number
-  /** Beside those of all. @default none */
+  /** In addition to the common options. @default none */
   pipOptions?: readonly string[]
 }
 
-/** The interpreter that has them, or why this machine has none. */
+/** The interpreter with the packages, or why this machine has none. */
 export async function findPythonPackages({
   lockFile,
   what,

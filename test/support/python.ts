@@ -10,7 +10,7 @@ import { sha256Hex } from '../../src/platform/hash.ts'
 import { freePort } from './loopback.ts'
 import { HANG_MS } from './hang.ts'
 
-/** Set by `npm test`; absent means that the Python environment was not set up, and such tests say that they were skipped. */
+/** Set by `npm test`; if absent, the Python environment was not set up, and such tests are reported as skipped. */
 export const python: string | undefined = process.env['LONGHAUL_PYTHON']
 
 export const withoutPython = python === undefined ? 'LONGHAUL_PYTHON is not set' : false
@@ -24,7 +24,7 @@ export const pythonEnvironment = {
   PYTHONDONTWRITEBYTECODE: '1',
 }
 
-/** Runs a short script and returns what it printed. */
+/** Runs a short script and returns its output. */
 export async function runPython(script: string, ...args: string[]): Promise<string> {
   const options = { env: pythonEnvironment, timeout: HANG_MS }
   const { stdout } = await promisify(execFile)(python ?? '', ['-c', script, ...args], options)
@@ -39,7 +39,7 @@ export async function writeTinyPolicy(directory: string, seed: number): Promise<
   if (!existsSync(made)) {
     const making = `${made}-${process.pid}`
     await makeTinyPolicy(making, seed)
-    // Another file of this run may have been quicker: its policy is the same.
+    // Another file of this run may have been faster; its policy is the same.
     await rename(making, made).catch(() => rm(making, { recursive: true, force: true }))
   }
   await cp(made, directory, { recursive: true })
@@ -53,7 +53,7 @@ function makeTinyPolicy(directory: string, seed: number): Promise<string> {
   return runPython(script, directory, String(seed))
 }
 
-/** What makes them, so that a tree in which the trainer was changed has policies of its own. */
+/** Hash of the sources that make these policies, so that a tree with a changed trainer has its own. */
 async function hashOfTinyPolicy(): Promise<string> {
   const sources = ['tests/tiny_policy.py', 'longhaul_trainer/directory.py', 'longhaul_trainer/rope.py']
   const texts = await Promise.all(sources.map((source) => readFile(join(TRAINER, source), 'utf8')))
@@ -86,11 +86,11 @@ export interface RunningServer {
 export interface PolicyServerOptions {
   state: string
   maxVersions: number
-  /** Whether `POST /v1/faults` may make it a wrong server. @default false */
+  /** Whether `POST /v1/faults` may make the server misbehave. @default false */
   faults?: boolean
 }
 
-/** Of the trainer's command line. */
+/** Words of the trainer's command line. */
 export function serveWords(port: number, { state, maxVersions, faults = false }: PolicyServerOptions): string[] {
   const words = ['serve', '--port', String(port), '--state', state, '--max-versions', String(maxVersions)]
   return faults ? [...words, '--faults'] : words
@@ -113,7 +113,7 @@ export async function startPolicyServer(options: PolicyServerOptions): Promise<R
   return { url, process: child, stop }
 }
 
-/** @throws Error where it ends, or does not answer in time: then it is stopped */
+/** @throws Error if the server ends or does not answer in time; it is stopped then */
 export async function untilServing(
   url: string,
   { hasEnded, stop }: { hasEnded: () => boolean; stop: () => Promise<void> },

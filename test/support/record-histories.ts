@@ -3,8 +3,8 @@
  *
  *   node test/support/record-histories.ts [--address localhost:7233] [--namespace default] [--per-type 2] WORKFLOW_ID…
  *
- * Follows children and continue-as-new; keeps the smallest few closed histories of each type, of different course where there
- * are, so that the folder stays small. Stack traces and worker identities are blanked: they name machines and paths.
+ * Follows children and continue-as-new. Keeps the smallest few closed histories of each type, if possible with different courses, so
+ * that the folder stays small. Blanks stack traces and worker identities, because they name machines and paths.
  */
 import { createHash } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
@@ -18,7 +18,7 @@ import { describeHistory, HISTORIES, historyToJson } from './replay.ts'
 export interface RecordHistoriesInput {
   client: Client
   workflowIds: string[]
-  /** Histories kept of each workflow type. */
+  /** Number of histories to keep for each workflow type. */
   perType: number
   folder?: string
 }
@@ -45,7 +45,7 @@ export async function recordHistories({
   return written
 }
 
-/** Different courses first (by the kinds of events in them), then small ones. */
+/** Prefers different courses (by their kinds of events), then small histories. */
 function chooseFew(histories: History[], count: number): History[] {
   const bySize = histories.toSorted((a, b) => a.events.length - b.events.length)
   const ofEachCourse = [...Map.groupBy(bySize, courseOf).values()].flatMap(([smallest]) => smallest ?? [])
@@ -65,7 +65,7 @@ function blankTraces(key: string, value: unknown): unknown {
   return key === 'identity' || (key === 'name' && /^\d+@/.test(value)) ? 'recorded' : value
 }
 
-/** Breadth first over children and continued runs; open executions are left out. */
+/** Breadth-first over children and continued runs, without open executions. */
 async function fetchTree(client: Client, roots: string[]): Promise<History[]> {
   const waiting: { workflowId: string; runId?: string }[] = roots.map((workflowId) => ({ workflowId }))
   const seen = new Set<string>()

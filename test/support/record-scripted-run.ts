@@ -1,11 +1,11 @@
 /**
- * Makes the golden histories of `test/replay/histories/`: real histories of a real server, with scripted activities in place
- * of containers and models, so that they can be recorded again in a minute:
+ * Creates the golden histories of `test/replay/histories/`: real histories of a real server, with scripted activities instead of
+ * containers and models, so that they can be recorded again in a minute:
  *
  *   node test/support/record-scripted-run.ts [host]
  *
- * Starts a server of its own. Runs every workflow type to its end, one
- * run with a pause, a resume and a stop, one that is cancelled, and one that fails by its configuration. `host` plays the sandbox host alone.
+ * Starts its own server. Runs every workflow type to its end, one run with a pause, a resume and a stop, one that is cancelled, and
+ * one that fails by its configuration. `host` plays only the sandbox host.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Client } from '@temporalio/client'
@@ -18,7 +18,7 @@ import { HOST_QUEUE, PLAN, scriptedPipeline } from './scripted-pipeline.ts'
 import { buildWorkflowBundle } from './workflow-bundle.ts'
 import type { AllActivities } from './workflow-driver.ts'
 
-/** Of one report of the host. */
+/** Duration of one report of the host. */
 const ATTENDED_MS = 700
 
 const QUEUE_NAMES = [QUEUES.control, QUEUES.sandbox, QUEUES.placement, QUEUES.trainer, QUEUES.artifacts, HOST_QUEUE]
@@ -60,7 +60,7 @@ interface RunningWorker {
   done: Promise<void>
 }
 
-/** The scripted table as activities of a real worker; what a recipe is called decides how its run goes. */
+/** The scripted table as activities of a real worker; the recipe's name determines the course of its run. */
 function scriptedActivities(): Record<string, (input: never) => Promise<unknown>> {
   const table: ActivityTable<AllActivities> = {
     ...scriptedPipeline({ steps: 2, tasks: 3, groupSize: 2, maxOpenGroups: 2 }),
@@ -132,7 +132,7 @@ async function playScenarios(client: Client): Promise<string[]> {
   return roots.map(({ workflowId }) => workflowId)
 }
 
-/** Drained with a grace time, taken back, drained at once, taken over by another machine that is not there. */
+/** Drained with a grace time, uncordoned, drained at once, taken over by another machine that is absent. */
 async function playHost(client: Client): Promise<string> {
   const holder = { queue: HOST_QUEUE, engine: 'engine-1 /var/lib/docker' }
   const state = { holder, drain: null }

@@ -1,18 +1,18 @@
-/** An HTTP proxy in front of a policy server that notes who asked for what, and when. */
+/** An HTTP proxy in front of a policy server that records the sampling requests with their times. */
 import { createServer, type IncomingMessage, request, type ServerResponse } from 'node:http'
 import { pipeline } from 'node:stream/promises'
 import { closeServer, listenOnLoopback } from './loopback.ts'
 
-/** One sampling request: those of an episode carry its id as session; scoring requests and self-checks are not noted. */
+/** One sampling request. An episode's requests have its id as session; scoring requests and self-checks are not recorded. */
 export interface Exchange {
   session: string
   promptTokens: number
-  /** Trace that the request belongs to. */
+  /** Trace of the request. */
   traceparent?: string | null
   startedMs: number
-  /** Null while it is under way; also set when one of the two sides went away. */
+  /** Null while the request is in progress; also set if one of the two sides disconnected. */
   endedMs: number | null
-  /** Null where no whole answer came through. */
+  /** Null if no complete answer came through. */
   status: number | null
 }
 
@@ -24,7 +24,7 @@ export interface ProxyEvent {
 export interface RecordingProxy {
   url: string
   exchanges: readonly Exchange[]
-  /** Calls the listener at each event from now on. @returns how to stop that */
+  /** Calls the listener at each event from now on. @returns a function that stops this */
   listen(listener: (event: ProxyEvent) => void): () => void
   close(): Promise<void>
 }
@@ -32,18 +32,18 @@ export interface RecordingProxy {
 export interface RecordingProxyOptions {
   /** Base address of the policy server. */
   target: string
-  /** Changes a parsed request body before it is sent on. */
+  /** Changes a parsed request body before it is forwarded. */
   rewrite?: (body: Record<string, unknown>) => Record<string, unknown>
-  /** Changes the parsed answer to a noted request before it goes back; errors pass as they are. */
+  /** Changes the parsed answer to a recorded request before it is returned; errors pass unchanged. */
   mark?: (exchange: Exchange, body: Record<string, unknown>) => Record<string, unknown>
 }
 
-/** Whether a session is none of an episode: publishing asks a server whether it samples truly. */
+/** Whether a session belongs to no episode: publishing checks with such sessions whether a server samples correctly. */
 export function isSelfCheck(session: string): boolean {
   return session.startsWith('self-check/')
 }
 
-/** Listens on a free port of the loopback interface. Answers are streamed through as they come. */
+/** Listens on a free port of the loopback interface and streams answers through. */
 export async function startRecordingProxy({ target, rewrite, mark }: RecordingProxyOptions): Promise<RecordingProxy> {
   const exchanges: Exchange[] = []
   const listeners = new Set<(event: ProxyEvent) => void>()
@@ -109,11 +109,11 @@ interface PassOnInput {
   asked: IncomingMessage
   body: Buffer
   answer: ServerResponse
-  /** Of a whole answer with status 200. */
+  /** Applied to a complete answer with status 200. */
   change: ((body: Buffer) => Buffer) | null
 }
 
-/** Resolves when the answer went through or the asker went away; in the second case the server is told by a closed connection. */
+/** Resolves when the answer was returned or the client disconnected; in the second case the connection to the server is closed. */
 function passOn({ target, asked, body, answer, change }: PassOnInput): Promise<{ status: number; answered: boolean }> {
   const { host: _, connection: __, 'content-length': ___, ...headers } = asked.headers
   return new Promise((resolve, reject) => {

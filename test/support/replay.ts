@@ -32,8 +32,8 @@ export function readHistories(folder: string = HISTORIES): RecordedHistory[] {
 }
 
 /**
- * The plain object form of protobufjs. The SDK's own `historyToJSON` needs all packages to share one copy of protobufjs, which
- * an installation with other gRPC users does not give.
+ * The plain object form of protobufjs. The SDK's own `historyToJSON` requires that all packages share one copy of protobufjs, which
+ * an installation with other gRPC users does not guarantee.
  */
 export function historyToJson(history: History): object {
   return proto.temporal.api.history.v1.History.toObject(proto.temporal.api.history.v1.History.fromObject(history), {
@@ -55,7 +55,7 @@ export function describeHistory(name: string, history: History): RecordedHistory
   return { name, workflowId: started.workflowId, type: started.workflowType.name, history }
 }
 
-/** @returns what failed, by name; an empty list means that every history replays */
+/** @returns the failures by name; empty if every history replays */
 export async function replayAll(
   bundle: WorkflowBundle,
   histories: RecordedHistory[],
@@ -67,7 +67,7 @@ export async function replayAll(
     { workflowBundle: bundle, ...tracedOptions(null) },
     histories,
   )) {
-    // Results come in the order of the histories.
+    // Results arrive in the order of the histories.
     const name = histories[place++]?.name ?? 'unknown'
     if (error) failures.push({ name, error })
   }
@@ -77,7 +77,7 @@ export async function replayAll(
 
 let isQuiet = false
 
-/** Core reports each replay worker's start and stop; only warnings say something here. One runtime per process. */
+/** Core logs each replay worker's start and stop, so only errors are shown. One runtime per process. */
 function quietRuntime(): void {
   if (isQuiet) return
   Runtime.install({

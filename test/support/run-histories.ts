@@ -1,4 +1,4 @@
-/** The real histories of a run, fetched from its server, and what they weigh. */
+/** The real histories of a run, fetched from its server, with their sizes. */
 import type { Client } from '@temporalio/client'
 import proto from '@temporalio/proto'
 import type { History } from './history-builder.ts'
@@ -8,7 +8,7 @@ export interface RunHistory {
   type: string
   history: History
   events: number
-  /** As the server encodes it. */
+  /** Encoded size on the server. */
   bytes: number
   largestPayload: { bytes: number; where: string }
 }
@@ -31,7 +31,7 @@ export async function fetchRunHistories(client: Client, rootId: string): Promise
   return fetched
 }
 
-/** Attempt numbers of the activities of a type, in the order in which they were started for good. */
+/** Attempt numbers of the activities of a type, ordered by their recorded starts. */
 export function attemptsOf({ history }: RunHistory, activityType?: string): number[] {
   const typeOf = new Map(
     history.events.flatMap(({ eventId, activityTaskScheduledEventAttributes: scheduled }) =>

@@ -1,4 +1,4 @@
-/** Runs of recipes through the client, each with a limit and a word about what is waited for. */
+/** Runs of recipes through the client, each with a limit and progress lines. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LonghaulConnection } from '../../src/client/index.ts'
 import { queryProgress, type RunHandle, type RunOutcome, startTraining } from '../../src/client/index.ts'
@@ -13,11 +13,11 @@ export interface RunRecipeInput {
   signal?: AbortSignal
   /** One line for each phase that the run enters. */
   say: (line: string) => void
-  /** Called once with the handle, before anything is waited for. */
+  /** Called once with the handle, before any wait. */
   onStart?: (handle: RunHandle<TrainAgentResult>) => void
 }
 
-/** Starts a new run and waits for its end. A run that exceeds its limit, or whose waiting fails, is ended first. */
+/** Starts a new run and waits for its end. A run that exceeds its limit, or for which the wait fails, is ended first. */
 export async function runRecipe({ connection, input, limitMs, signal, say, onStart }: RunRecipeInput): Promise<{
   workflowId: string
   outcome: RunOutcome<TrainAgentResult>
@@ -36,7 +36,7 @@ export interface OutcomeInput<T> {
   say: (line: string) => void
 }
 
-/** @throws Error that names the phase which the run was in when the limit came */
+/** @throws Error that names the run's phase when the limit was reached */
 export async function outcomeOf<T>({
   connection,
   handle,
@@ -48,7 +48,8 @@ export async function outcomeOf<T>({
   const startedAt = Date.now()
   let phase = 'starting'
   try {
-    // As often as a person's screen asks, no oftener: each look is many calls and queries, which the server and workers answer instead of playing.
+    // As often as a user's screen polls and not more: each poll makes many calls and queries, which the server and workers answer
+    // instead of playing.
     for await (const event of handle.watch({ signal: limit })) {
       if (event.kind === 'closed') return event.outcome
       const now = event.kind === 'progress' ? (event.progress?.phase ?? 'no worker answers') : 'server unreachable'
@@ -63,7 +64,7 @@ export async function outcomeOf<T>({
   throw new Error(`Expected ${handle.workflowId} to end within ${limitMs / 1000} s, it was ${phase}`)
 }
 
-/** The run's name, which its artifacts carry, once it has one. */
+/** The run's name, under which its artifacts are stored, once it has one. */
 export async function runNameOf(input: { connection: LonghaulConnection; workflowId: string }): Promise<string> {
   for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; await sleep(200)) {
     const run = (await queryProgress(input))?.run ?? null
@@ -73,9 +74,9 @@ export async function runNameOf(input: { connection: LonghaulConnection; workflo
 }
 
 /**
- * Waits until the run says that it is in a phase.
+ * Waits until the run reports a phase.
  *
- * @throws Error where the run ends before: a phase that it has left does not come again
+ * @throws Error if the run ends before, because a run never returns to a phase
  */
 export async function waitForPhase(input: {
   connection: LonghaulConnection
@@ -96,7 +97,7 @@ export async function waitForPhase(input: {
   throw new Error(`Expected ${workflowId} to reach ${phase} within ${limitMs / 1000} s, it said ${last}`)
 }
 
-/** Cancels, then terminates what does not obey; silent where the run is over. */
+/** Cancels the run, then terminates it if it does not end; does nothing if the run is over. */
 export async function endRun({
   connection,
   workflowId,

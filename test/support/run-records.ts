@@ -1,4 +1,4 @@
-/** What a finished run left: its records by episode, and what should not be there any more. */
+/** The remains of a finished run: its records by episode, and leftovers that should not exist. */
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { readOrThrow, type StoredRecipe } from '../../src/activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
@@ -20,11 +20,11 @@ export async function episodesOf(store: ArtifactStore, run: string): Promise<Epi
 
 export interface RecordedTurn {
   action: ActionRecord
-  /** Null where the turn never got an answer. */
+  /** Null if the turn never got an answer. */
   observation: ObservationRecord | null
 }
 
-/** All turns with a committed action, in order, also ones beyond what the result counts. */
+/** All turns with a committed action, in order, even beyond the count of the result. */
 export async function turnsOf(store: ArtifactStore, episode: string): Promise<RecordedTurn[]> {
   const turns: RecordedTurn[] = []
   for (let turn = 0; ; turn++) {
@@ -51,7 +51,7 @@ export async function batchesOf(store: ArtifactStore, run: string): Promise<Batc
   )
 }
 
-/** Containers and trainers of a run that are still there, one line each. */
+/** Containers and trainers of a run that still exist, one line each. */
 export async function leftBehind({ engine, stack }: PipelineWorld, run: string): Promise<string[]> {
   const containers = (await listSandboxes({ engine, run })).map(({ name }) => `container ${name}`)
   const trainers = listTrainingJobs(stack).map(({ pid, command }) => `trainer ${pid}: ${command}`)

@@ -1,4 +1,4 @@
-/** A world in which everything works: answers to every activity, to be overridden one by one by tests. */
+/** A pipeline in which everything works: answers to every activity, which tests override one by one. */
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import type { EpisodeInput, PromptGroupInput, ResolvedRun, RolloutInput } from '../../src/contracts/workflows.types.ts'
@@ -6,7 +6,7 @@ import { ungradedVerdict } from '../../src/domain/ledger/episode-rules.ts'
 import { type ActivityTable, takes } from './activity-script.ts'
 import type { AllActivities } from './workflow-driver.ts'
 
-/** As long as real ones: budgets are measured on them. */
+/** As long as real hashes, because budgets are measured with it. */
 export const SHA = 'a'.repeat(64)
 
 export function artifact(key: string): { key: string; sha256: string; bytes: number } {
@@ -94,12 +94,12 @@ export interface PipelineOptions {
   groupSize?: number
   maxReplacements?: number
   maxOpenGroups?: number
-  /** `advanceEpisode` calls of an episode. */
+  /** `advanceEpisode` calls per episode. */
   steps?: number
   turnsPerStep?: number
 }
 
-/** Answers that let every workflow end well. */
+/** Answers with which every workflow ends well. */
 export function scriptedPipeline({
   plan = PLAN,
   tasks = 2,

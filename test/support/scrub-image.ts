@@ -1,4 +1,4 @@
-/** A process that needs an image without its history, for tests of several at once: `node scrub-image.ts CACHE_DIR IMAGE DIGEST`. */
+/** A process that scrubs an image's history, for tests with several at once: `node scrub-image.ts CACHE_DIR IMAGE DIGEST`. */
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { createImageKeeper } from '../../src/adapters/docker/images/image-keeper.ts'
 import { scrubbedImage } from '../../src/adapters/docker/images/scrubbed-image.ts'

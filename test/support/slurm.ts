@@ -1,6 +1,6 @@
 /**
- * A Slurm cluster of one node: munge, slurmctld and slurmd with keys, ports and folders of their own. Programs are the machine's,
- * or Debian's packages unpacked into the user cache; nothing is installed. Needs root, as slurmd does.
+ * A Slurm cluster of one node: munge, slurmctld and slurmd with their own keys, ports and folders. Programs are the machine's, or
+ * Debian's packages unpacked into the user cache; nothing is installed. Needs root, like slurmd.
  */
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
@@ -32,7 +32,7 @@ export interface Slurm {
   stop(): Promise<void>
 }
 
-/** Root folder of the programs, or why there are none. */
+/** Root folder of the programs, or why they are missing. */
 export async function findSlurm(): Promise<{ root: string } | { missing: string }> {
   if (process.getuid?.() !== 0) return { missing: 'slurmd needs root' }
   if (existsSync('/usr/sbin/slurmd-wlm') && existsSync('/usr/sbin/munged')) return { root: '/' }
@@ -57,7 +57,7 @@ async function unpackPackages(root: string): Promise<void> {
     await mkdir(join(root, '..'), { recursive: true })
     const mine = `${root}.${process.pid}`
     await cp(join(work, 'root'), mine, { recursive: true, verbatimSymlinks: true })
-    // A concurrent second caller finds it there.
+    // A concurrent second caller finds the folder in place.
     await rename(mine, root).catch(() => rm(mine, { recursive: true, force: true }))
   } finally {
     await rm(work, { recursive: true, force: true })
@@ -98,7 +98,7 @@ export async function startSlurm(root: string): Promise<Slurm> {
   start(
     'munged',
     '--foreground',
-    // The folders above may be closed to others: all that ask are root.
+    // Parent folders may be closed to other users, but all callers are root.
     '--force',
     `--socket=${place('munge.sock')}`,
     `--key-file=${place('munge.key')}`,

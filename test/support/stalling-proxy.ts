@@ -1,8 +1,8 @@
-/** A byte proxy that can stop moving bytes, as a frozen process or a dead network does: connections are still accepted. */
+/** A byte proxy that can stop forwarding, like a frozen process or a dead network: connections are still accepted. */
 import { connect, createServer, type AddressInfo, type NetConnectOpts, type Socket } from 'node:net'
 
 export interface StallingProxy {
-  /** Of the loopback interface; 0 where it listens on a path. */
+  /** Port on the loopback interface; 0 if the proxy listens on a path. */
   port: number
   stall(): void
   resume(): void
@@ -15,11 +15,11 @@ export interface StallingProxyOptions {
   target: NetConnectOpts
   /** Path of a Unix socket to listen on. @default a free port of the loopback interface */
   path?: string
-  /** Interface of a port that is not only for this machine. @default the loopback interface */
+  /** Interface that other machines can reach. @default the loopback interface */
   host?: string
-  /** Asked of each connection, by the address that it comes from. @default all are accepted */
+  /** Called for each connection with its remote address. @default all are accepted */
   accepts?: (remoteAddress: string) => boolean
-  /** Seen by each piece on its way to the target, after it was passed on. */
+  /** Called with each chunk on its way to the target, after it was forwarded. */
   onAsked?: (bytes: Buffer) => void
 }
 
@@ -35,7 +35,7 @@ export async function startStallingProxy({
 
   const track = (socket: Socket): void => {
     sockets.add(socket)
-    // An end that comes as an error is an end like any other here.
+    // An end by error is like any other end here.
     socket.on('error', () => socket.destroy())
     socket.on('close', () => sockets.delete(socket))
     socket.setNoDelay(true)
@@ -62,7 +62,7 @@ export async function startStallingProxy({
     const onward = connect({ ...target, allowHalfOpen: true } as NetConnectOpts)
     move(asked, onward, onAsked)
     move(onward, asked)
-    // After the listeners: adding one sets a socket flowing.
+    // After the listeners, because adding one makes a socket flow.
     track(asked)
     track(onward)
   })

@@ -11,12 +11,12 @@ import { up } from '../../src/stack/up.ts'
 
 export interface StartStackInput {
   name: string
-  /** Home of the stack's data, as LONGHAUL_HOME. */
+  /** Home of the stack's data, like LONGHAUL_HOME. */
   home: string
   roles?: readonly WorkerRole[]
-  /** @default true, even where LONGHAUL_POLICY_URL is set */
+  /** @default true, even if LONGHAUL_POLICY_URL is set */
   policyServer?: boolean
-  /** Where its Temporal keeps the runs, as `--temporal`. @default the development server's file */
+  /** Storage of its Temporal, like `--temporal`. @default the development server's file */
   temporal?: string | undefined
   /** @default false: set-up lines go to stderr */
   quiet?: boolean
@@ -35,7 +35,7 @@ export interface RunningStack {
   environment: Record<string, string>
   /** By service name: `temporal`, `policy-server`, `worker-sandbox`, ... */
   pids(): Promise<Record<string, number>>
-  /** Kills a service's process group as a crash would; the supervisor starts it again. Resolves when that is ready.
+  /** Kills a service's process group like a crash; the supervisor restarts it. Resolves when it is ready again.
    *  @returns the new process id */
   kill(service: string, signal?: NodeJS.Signals): Promise<number>
   stop(): Promise<DownResult>
@@ -56,8 +56,8 @@ export async function startStack(input: StartStackInput): Promise<RunningStack> 
   return runningStack({ name, home, facts: stack.facts })
 }
 
-/** A handle on a stack that another process started and will stop; null where none runs. Starts and restarts nothing:
- *  a process of the stack finds name and home in its LONGHAUL_STACK and LONGHAUL_HOME. */
+/** A handle on a stack that another process started and will stop; null if none runs. It starts and restarts nothing: a process of
+ *  the stack finds name and home in its LONGHAUL_STACK and LONGHAUL_HOME. */
 export async function attachStack({ name, home }: { name: string; home: string }): Promise<RunningStack | null> {
   const record = await readStackRecord(stackPaths({ name, home }).recordFile)
   return record === null || !isAlive(record.supervisor) ? null : runningStack({ name, home, facts: record.facts })

@@ -7,8 +7,8 @@ import { ensureTemporalCli } from '../../src/stack/setup/temporal-cli.ts'
 import type { RunningStack } from './start-stack.ts'
 import { HANG_MS } from './hang.ts'
 
-/** Runs the Temporal CLI that the stack's own server was started with, or the one of the cache where that is no CLI; null where the stack
- *  uses a server of others. */
+/** Runs the Temporal CLI that started the stack's own server, or the cached one if the server is no CLI; null if the stack uses an
+ *  external server. */
 export async function temporalCli(
   stack: RunningStack,
 ): Promise<((...args: string[]) => Promise<Record<string, unknown>>) | null> {

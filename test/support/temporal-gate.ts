@@ -1,6 +1,6 @@
 /**
- * A door with TLS in front of a real Temporal server: it terminates TLS, wants client certificates where told, checks the API key of
- * each call and passes it on. What a secured server or Temporal Cloud does at its edge, with the server's own answers behind it.
+ * A TLS gateway in front of a real Temporal server: it terminates TLS, optionally requires client certificates, checks the API key of
+ * each call and forwards it. It acts like the edge of a secured server or of Temporal Cloud, with the server's own answers behind it.
  */
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
@@ -10,11 +10,11 @@ import { join } from 'node:path'
 
 export interface Authority {
   caPath: string
-  /** A server's certificate for `temporal.test`, or a client's; `days` below zero: expired. */
+  /** Issues a server's certificate for `temporal.test`, or a client's; negative `days`: expired. */
   issue(name: string, days?: number): { certPath: string; keyPath: string }
 }
 
-/** A certificate authority of its own, below `directory`. */
+/** A private certificate authority in `directory`. */
 export function createAuthority(directory: string): Authority {
   mkdirSync(directory, { recursive: true })
   const at = (name: string): string => join(directory, name)
@@ -62,24 +62,24 @@ export function createAuthority(directory: string): Authority {
 export interface TemporalGate {
   /** `127.0.0.1:port` */
   address: string
-  /** Calls that were let in, and calls that were refused for their key. */
+  /** Calls that were admitted, and calls that were refused because of their key. */
   counts: { passed: number; refused: number }
   /** Every value of the header `authorization` that arrived. */
   authorizations: Set<string>
-  /** Another key from now on. */
+  /** Requires another key from now on. */
   accept(apiKey: string): void
   close(): Promise<void>
 }
 
 export interface TemporalGateOptions {
-  /** `host:port` of the server behind, without TLS. */
+  /** `host:port` of the server behind the gateway, without TLS. */
   target: string
   certPath: string
   keyPath: string
-  /** Client certificates have to be of this authority; none are asked for where it is absent. */
+  /** Client certificates must be of this authority; if absent, none are required. */
   clientCaPath?: string
   apiKey?: string
-  /** Of a door that was closed, which opens again. @default any */
+  /** Port of a closed gateway that opens again. @default any */
   port?: number
 }
 

@@ -1,4 +1,4 @@
-/** The forms of the Temporal UI, as a person fills them in. */
+/** Fills in the forms of the Temporal UI like a user. */
 import assert from 'node:assert/strict'
 import type { FrameLocator, Locator, Page } from 'playwright-core'
 import { HANG_MS } from './hang.ts'
@@ -26,12 +26,12 @@ export async function fillStartForm({ page, url, workflowId, taskQueue, type, in
   return page.getByRole('button', { name: 'Start Workflow' })
 }
 
-/** The editor completes quotes and brackets as it is typed into, and takes what is filled in at once as it is. */
+/** The editor completes quotes and brackets while a user types, but accepts text unchanged that is filled in at once. */
 export async function typeInto(form: Locator, json: string): Promise<void> {
   const editor = form.locator('.cm-content').first()
   await editor.fill(json)
   assert.deepEqual(JSON.parse(await editor.innerText()), JSON.parse(json))
-  // The editor lays the text out anew when it is left, and moves the button below it.
+  // The editor re-renders its text when it loses focus, which moves the button below it.
   await editor.blur()
 }
 
@@ -39,7 +39,7 @@ export function detailsFrame(page: Page): FrameLocator {
   return page.frameLocator('main iframe')
 }
 
-/** The current details of the workflow that is shown, once all of it can be read in them. The UI asks for them again when R is pressed. */
+/** The current details of the displayed workflow, once they match all patterns. The UI fetches them again when R is pressed. */
 export async function detailsWith(page: Page, ...patterns: RegExp[]): Promise<string> {
   let text = ''
   for (const deadline = Date.now() + HANG_MS; Date.now() < deadline; ) {

@@ -1,4 +1,4 @@
-/** A registry of one-file images on the loopback, which engines may speak to without TLS. Counts what is asked of it. */
+/** A registry of one-file images on loopback, which engines may use without TLS. It counts its requests. */
 import { createHash } from 'node:crypto'
 import { createServer, type ServerResponse } from 'node:http'
 import { gzipSync } from 'node:zlib'
@@ -6,18 +6,18 @@ import { packFiles } from '../../src/adapters/docker/engine/tar.ts'
 import { closeServer, listenOnLoopback } from './loopback.ts'
 
 export interface TestRegistry {
-  /** Makes `name:tag` point to a new image; its full reference and manifest digest. */
+  /** Makes `name:tag` point to a new image and returns its full reference and manifest digest. */
   publish(input: {
     name: string
     tag: string
     text: string
     architecture?: string
   }): Promise<{ image: string; digest: string }>
-  /** `127.0.0.1:port/` before a name. */
+  /** Prepends `127.0.0.1:port/` to a name. */
   reference(name: string): string
-  /** Answers everything with this status from now on; null: serves again. */
+  /** Answers every request with this status from now on; null: normal service. */
   fail(status: number | null): void
-  /** How often layers were sent. */
+  /** Number of layers sent. */
   layersSent(): number
   close(): Promise<void>
 }

@@ -1,4 +1,4 @@
-/** Whole training jobs on a tiny policy, prepared as the pipeline prepares them. */
+/** Whole training jobs with a tiny policy, prepared like the pipeline's. */
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { type BatchRow, writeBatch } from '../../src/adapters/trainer-job/batch/batch-writer.ts'
 import { type PreparedJob, prepareJob } from '../../src/adapters/trainer-job/job/job-spec.ts'
@@ -29,17 +29,18 @@ export interface JobRequest {
   trainer?: Partial<TrainerRecipe>
 }
 
-/** Trajectories, and so optimizer steps, of a job that is still at work when a test that saw its first step strikes. */
+/** Trajectories, and so optimizer steps, of a job that still runs when a test strikes after its first step. */
 export const LONG_JOB = 160
 
-/** A store below `root` with a random tiny policy in it. */
+/** A store below `root` with a random tiny policy. */
 export async function makeJobStore(root: string): Promise<{ store: ArtifactStore; base: PolicyRef }> {
   const store = createDirectoryStore({ root: `${root}/store` })
   await writeTinyPolicy(`${root}/base`, 0)
   return { store, base: await importBasePolicy({ store, directory: `${root}/base` }) }
 }
 
-/** Of a recipe like `makeTrainingRecipe`'s: the stage is `rft` or `dapo-1`. Log-probabilities of `dapo-1` are made up. */
+/** Writes a batch for a recipe like `makeTrainingRecipe`'s; the stage is `rft` or `dapo-1`. Log-probabilities of `dapo-1` are
+ *  invented. */
 export async function writeTestBatch(request: JobRequest): Promise<ArtifactRef> {
   const { store, run, kind = 'rft', policy, iteration = 1, trajectories: count = 4 } = request
   const stage = stageOf(kind)

@@ -61,7 +61,7 @@ export const ALARM_LIMITS: AlarmLimits = {
   divergedKl: 1,
 }
 
-/** Only what the trainer's adapters read. */
+/** Only the fields that the trainer's adapters read. */
 export function makeTrainingRecipe(): Recipe {
   const recipe: Pick<Recipe, 'name' | 'seed' | 'model' | 'rft' | 'reinforce' | 'evaluate' | 'trainer'> = {
     name: 'test',

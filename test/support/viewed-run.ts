@@ -1,4 +1,4 @@
-/** Runs of any size with any text, as workers would have stored them: for tests and measurements of the viewer. */
+/** Runs of any size with any text, stored like a worker's, for tests and measurements of the viewer. */
 import { encodeSafetensors } from '../../src/adapters/trainer-job/batch/safetensors.ts'
 import { writeBatch } from '../../src/adapters/trainer-job/batch/batch-writer.ts'
 import { assembleTrajectory, type Trajectory } from '../../src/adapters/trainer-job/batch/trajectory.ts'
@@ -35,19 +35,19 @@ export async function storeViewedRun(store: ArtifactStore, run: string): Promise
 
 export interface StoreEpisodeInput extends Partial<EpisodeRecord> {
   run: string
-  /** What the agent and the world said, the same in each turn. */
+  /** Texts of agent and environment, the same in each turn. */
   reply?: string
   command?: string
   output?: string
   statement?: string
   patch?: string
-  /** The first prompt, of an episode that a chat endpoint plays. */
+  /** The first prompt of an episode that a chat endpoint plays. */
   messages?: ChatMessage[]
-  /** False: it is still played, and its last turn has no answer. */
+  /** False: the episode is still being played, and its last turn has no answer. */
   hasEnded?: boolean
 }
 
-/** @returns its id */
+/** @returns the episode's id */
 export async function storeEpisode(store: ArtifactStore, input: StoreEpisodeInput): Promise<string> {
   const { reply, command, output, statement, patch, messages, hasEnded, ...fields } = input
   const record = makeRecord({ stage: 'dapo-1', ...fields })
@@ -143,7 +143,7 @@ function makeTask(taskId: string, statement: string): object {
   }
 }
 
-/** Finished episodes of which only the last record is there, eight attempts a task (`o__n-0000`, …): what an index is made of. */
+/** Stores only the last record of finished episodes, eight attempts per task (`o__n-0000`, …), which suffices for an index. */
 export async function storeRecords(
   store: ArtifactStore,
   { run, episodes, turns }: { run: string; episodes: number; turns: number },
@@ -161,13 +161,13 @@ export interface StoreTokensInput {
   run: string
   iteration: number
   taskId: string
-  /** How the tokenizer spells ids, where it is known. */
+  /** The tokenizer's spelling of ids, if known. */
   pieces?: Record<string, number>
 }
 
 /**
- * Two attempts at a task that were trained on, in a batch with what the trainer kept of it. The last reply of the second was no
- * command: it was sampled, and is not trained on. The file's order is not the table's.
+ * Stores two trained attempts at a task, in a batch with the trainer's stored figures. The last reply of the second has no command:
+ * it was sampled but is not trained on. The file's order differs from the table's.
  */
 export async function storeTokens(store: ArtifactStore, input: StoreTokensInput): Promise<Trajectory[]> {
   const { run, iteration, taskId, pieces } = input
@@ -211,7 +211,7 @@ export async function storeTokens(store: ArtifactStore, input: StoreTokensInput)
   return trajectories
 }
 
-/** What the trainer keeps before its first step, in the file's order: zero off the loss. */
+/** The trainer's figures before its first step, in the file's order; zero outside of the loss. */
 export async function storeProximal(
   store: ArtifactStore,
   { run, iteration }: Pick<StoreTokensInput, 'run' | 'iteration'>,

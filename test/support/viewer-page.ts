@@ -1,4 +1,4 @@
-/** A page of the viewer in a browser, and what must be true of each. */
+/** A page of the viewer in a browser, and checks that every page must pass. */
 import { readFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import type { Browser, BrowserContext, Page } from 'playwright-core'
@@ -7,7 +7,7 @@ import { HANG_MS } from './hang.ts'
 export interface Opened {
   page: Page
   context: BrowserContext
-  /** Addresses outside the viewer, errors, and broken rules of the content policy. */
+  /** Requests outside of the viewer, errors, and violations of the content policy. */
   wrong: string[]
 }
 
@@ -32,10 +32,10 @@ export async function openPage(browser: Browser, address: string): Promise<Opene
   return { page, context, wrong }
 }
 
-/** The rules of axe that are serious or critical and are broken. */
+/** Serious or critical violations of axe's rules. */
 export async function axe(page: Page): Promise<string[]> {
   const source = await readFile(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')
-  // As a tool of the browser, which no content policy binds.
+  // Evaluated as a tool of the browser, which no content policy restricts.
   await page.evaluate(source)
   const broken = await page.evaluate(async () => {
     const { axe } = globalThis as unknown as {
@@ -58,7 +58,7 @@ export async function axe(page: Page): Promise<string[]> {
   return broken
 }
 
-/** Elements that only a text could have brought. */
+/** Elements that only injected text could have created. */
 export function foreignElements(page: Page): Promise<number> {
   return page.locator('img, iframe, base, svg [onload], textarea, meta[http-equiv], a[href^="javascript"]').count()
 }

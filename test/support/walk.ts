@@ -1,7 +1,8 @@
 /**
- * Which files a path through the program passes. A walk reads the text of `src`, begins at the functions that the path begins with, and
- * follows each name of another file that a function's text uses. Types and `contracts` are left out; a class counts as one; what an
- * interface hides has no import to follow and needs a start of its own. So a walk counts what a path could pass: an upper bound.
+ * Finds the files that a path through the program passes. A walk reads the text of `src`, starts at the path's first functions, and
+ * follows each name of another file that a function's text uses. Types and `contracts` are left out; a class counts as one name; an
+ * implementation behind an interface has no import to follow and needs its own start. A walk counts every file that a path could
+ * pass, so the result is an upper bound.
  */
 import { readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
@@ -9,12 +10,12 @@ import { dirname, join, relative } from 'node:path'
 const root = join(import.meta.dirname, '../..')
 
 export interface Start {
-  /** Below the root of the repository. */
+  /** Relative to the root of the repository. */
   file: string
   name: string
 }
 
-/** What a name of another file is called there. */
+/** The original name of an imported name, and its file. */
 interface Origin {
   file: string
   /** Null: all names of the file. */
@@ -23,12 +24,12 @@ interface Origin {
 
 export interface Module {
   imports: Map<string, Origin>
-  /** Text of each declaration, by its names. */
+  /** Text of each declaration, by name. */
   declarations: Map<string, string>
 }
 
-/** The files in order of discovery, each with the file that led there; null for one that holds a start.
- *  @throws Error for a start that is not there: a walk from nowhere is short */
+/** The files in order of discovery, each with the file that led there; null for one that contains a start.
+ *  @throws Error for a missing start, because a walk without it would be too short */
 export function walk(
   starts: readonly Start[],
   read: (file: string) => string = (file) => readFileSync(join(root, file), 'utf8'),
@@ -52,7 +53,7 @@ export function walk(
     if (!files.has(file)) files.set(file, from)
     const { imports, declarations } = moduleOf(file)
     for (const one of name === null ? declarations.keys() : [name]) {
-      // A name without a declaration is handed on from another file.
+      // A name without a declaration is re-exported from another file.
       for (const used of namesIn(declarations.get(one) ?? one)) {
         const imported = imports.get(used)
         if (imported !== undefined) queue.push({ origin: imported, from: file })
@@ -64,7 +65,7 @@ export function walk(
 }
 
 const IMPORT = /^(?:import|export)\s+(?!type\b)([^'"]*?)\s+from\s+'(\.[^']+)'$/gm
-/** The formatter leaves nothing but the first and the last line of a statement at the margin. */
+/** The formatter indents all lines of a statement except the first and the last. */
 const STATEMENT = /^(?=[A-Za-z])/m
 const DECLARATION = /^(?:export )?(?:async )?(?:function\*?|(?:abstract )?class|const|let)\s+(\{[^}]*\}|\w+)/
 
@@ -86,7 +87,7 @@ export function parseModule(file: string, text: string): Module {
   return { imports, declarations }
 }
 
-/** Names but members: `a` of `a.b`, and both of `...a, b`. */
+/** All names except members: `a` of `a.b`, and both of `...a, b`. */
 function namesIn(text: string): Set<string> {
   return new Set([...text.matchAll(/(?<![\w$])(?<!(?<!\.\.)\.)[A-Za-z_]\w*/g)].map(([name]) => name))
 }

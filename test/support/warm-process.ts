@@ -9,15 +9,15 @@ import type { CommandResult, RunCommandInput } from '../../src/platform/run-comm
 import { pythonEnvironment } from './python.ts'
 
 export interface WarmProcess {
-  /** Sends a job as a line of JSON. @returns the line that answers it; answers come in the order of the jobs */
+  /** Sends a job as a line of JSON. @returns the answer's line; answers come in the order of the jobs */
   ask(job: object): Promise<string>
-  /** Takes no further job. Forks go on. */
+  /** Accepts no further job. Forks continue. */
   close(): Promise<void>
-  /** Ends it in the middle of a job. */
+  /** Kills it in the middle of a job. */
   kill(): void
 }
 
-/** @param module as behind `-m` */
+/** @param module as after `-m` */
 export function startWarmProcess({
   python,
   module,
@@ -30,7 +30,7 @@ export function startWarmProcess({
   const env = { ...pythonEnvironment, HF_HUB_OFFLINE: '1' }
   const child = spawn(python, ['-m', module, ...args], { env, stdio: ['pipe', 'pipe', 'inherit'] })
   const ended = once(child, 'exit')
-  // Where it has ended, the missing answer says so.
+  // If the process has ended, the missing answer reports it.
   child.stdin.on('error', () => undefined)
   const answers = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
   return {
@@ -49,12 +49,12 @@ export function startWarmProcess({
 }
 
 export interface WarmPython {
-  /** Like `runCommand` where the command is this interpreter with `-m`; `tail` is the whole output. One call at a time. */
+  /** Like `runCommand` with this interpreter and `-m` as command; `tail` is the whole output. One call at a time. */
   run(input: RunCommandInput): Promise<Omit<CommandResult, 'stdout'>>
   close(): Promise<void>
 }
 
-/** Of other projects: what the trainer and its tests import. */
+/** Third-party modules that the trainer and its tests import. */
 const HEAVY_IMPORTS = [
   'pytest',
   'torch.distributed.tensor',
@@ -69,7 +69,7 @@ const HEAVY_IMPORTS = [
   'pydantic.main',
 ]
 
-/** It starts with its first call, and anew after one that did not end in time. See `trainer/tests/warm_python.py`. */
+/** Starts with its first call, and again after a call that exceeded its time. See `trainer/tests/warm_python.py`. */
 export function createWarmPython(python: string, imports: readonly string[] = HEAVY_IMPORTS): WarmPython {
   let started: WarmProcess | null = null
   let calls = 0

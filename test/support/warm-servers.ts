@@ -5,12 +5,12 @@ import { startWarmProcess, type WarmProcess } from './warm-process.ts'
 
 export interface WarmServer {
   url: string
-  /** At once, as a crash. */
+  /** Kills the server, like a crash. */
   stop(): Promise<void>
 }
 
 export interface WarmServers {
-  /** As `startPolicyServer`, but the server begins as a fork of a process that has imported everything. */
+  /** Like `startPolicyServer`, but the server is a fork of a process that has imported everything. */
   start(options: PolicyServerOptions): Promise<WarmServer>
   /** Ends all of them. */
   close(): Promise<void>
@@ -18,7 +18,7 @@ export interface WarmServers {
 
 const END_MS = 30_000
 
-/** For tests that need several servers: see `trainer/tests/warm_server.py`. It starts with its first server. */
+/** For tests that need several servers: see `trainer/tests/warm_server.py`. Starts with its first server. */
 export function createWarmServers(): WarmServers {
   let started: WarmProcess | null = null
   return {

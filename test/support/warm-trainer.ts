@@ -7,15 +7,15 @@ import { python } from './python.ts'
 import { startWarmProcess, type WarmProcess } from './warm-process.ts'
 
 export interface WarmTrainer {
-  /** Like the one for processes, but a job begins as a fork of a process that has imported everything. One rank only. */
+  /** Like the process launcher, but a job is a fork of a process that has imported everything. One rank only. */
   launcher: Launcher
-  /** Jobs that run go on. */
+  /** Running jobs continue. */
   close(): Promise<void>
 }
 
 /**
- * For tests of what jobs compute, and of attempts after the one that a test strikes: see `trainer/tests/warm_trainer.py`. It starts with
- * its first job.
+ * For tests of jobs' computations, and of attempts after the one that a test strikes: see `trainer/tests/warm_trainer.py`. Starts
+ * with its first job.
  */
 export function createWarmTrainer(): WarmTrainer {
   let started: WarmProcess | null = null

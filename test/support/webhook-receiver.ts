@@ -1,9 +1,9 @@
-/** A receiver of webhooks on the loopback, with the habits of bad ones. */
+/** A receiver of webhooks on loopback that can misbehave. */
 import { createServer, type IncomingHttpHeaders } from 'node:http'
 import type { Socket } from 'node:net'
 import { closeServer, listenOnLoopback } from './loopback.ts'
 
-/** A status, or what it does instead; after the last one it answers 200. */
+/** A status or a misbehaviour; after the last one the receiver answers 200. */
 export type ReceiverAnswer =
   | number
   | { status: number; location: string }
@@ -16,7 +16,7 @@ export interface ReceivedWebhook {
   path: string
   headers: IncomingHttpHeaders
   body: string
-  /** What it answered with. */
+  /** The receiver's answer. */
   answer: ReceiverAnswer
 }
 

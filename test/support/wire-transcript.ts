@@ -1,4 +1,4 @@
-/** What the real runner of a sandbox was asked and answered, recorded by `test/integration/runner-wire.test.ts`. */
+/** Requests and answers of a real sandbox runner, recorded by `test/integration/runner-wire.test.ts`. */
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 
@@ -17,7 +17,7 @@ export function readTranscript(): { startCommit: string; exchanges: WireExchange
   return JSON.parse(readFileSync(TRANSCRIPT, 'utf8')) as { startCommit: string; exchanges: WireExchange[] }
 }
 
-/** Without what differs from container to container: the first commit, times, and sizes of what holds either. */
+/** An exchange without the parts that vary between containers: the first commit, times, and sizes that depend on them. */
 export function steadyOf({ what, request, words, openFile, body }: WireExchange, startCommit: string): object {
   const [kind = '', ...fields] = words
   const volatile: Record<string, number[]> = { ready: [3], done: [3, 7], tree: [0] }

@@ -1,4 +1,4 @@
-/** Rejects when the work takes longer; the work itself goes on, so its owner must end it. */
+/** Rejects if the work takes longer. The work itself continues, so its owner must end it. */
 export async function withDeadline<T>(work: Promise<T>, limitMs: number, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined
   const late = new Promise<never>((_, reject) => {

@@ -1,4 +1,4 @@
-/** The workflow bundle as workers load it: built once for a whole `npm test`, or once per test process where a file runs alone. */
+/** The workflow bundle as workers load it, built once for a whole `npm test`, or once per test process if a file runs alone. */
 import { readFile } from 'node:fs/promises'
 import { fileURLToPath } from 'node:url'
 import { bundleWorkflowCode, DefaultLogger } from '@temporalio/worker'
@@ -6,14 +6,15 @@ import { withoutForeignSources } from '../../src/platform/bundle-sources.ts'
 import { ensureWorkflowBundle } from '../../src/stack/setup/workflow-bundle.ts'
 
 export interface WorkflowBundle {
-  /** JavaScript with its source map inline: what a worker gets as `workflowBundle`. */
+  /** JavaScript with an inline source map, as a worker gets it in `workflowBundle`. */
   code: string
 }
 
 const bundles = new Map<string, Promise<WorkflowBundle>>()
 let sharedBundle: Promise<WorkflowBundle> | null = null
 
-/** Every workflow of the project: `src/workflows/index.ts`. Found by what its sources say, so that a planted tree has its own. */
+/** Every workflow of the project: `src/workflows/index.ts`. Identified by its sources' content, so that a planted tree has its own
+ *  bundle. */
 export function buildWorkflowBundle(): Promise<WorkflowBundle> {
   const shared = process.env['LONGHAUL_TEST_SHARED']
   if (shared !== undefined) return (sharedBundle ??= findOrBuild(shared))
@@ -28,7 +29,7 @@ async function findOrBuild(cacheDir: string): Promise<WorkflowBundle> {
   return { code: await readFile(value, 'utf8') }
 }
 
-/** A bundle of another entry, for tests of the test support itself. Cached by path: a build costs seconds. */
+/** A bundle of another entry, for tests of the test support itself. Cached by path, because a build takes seconds. */
 export function buildBundleOf(
   workflowsPath: string,
   report: (message: string) => void = console.error,
@@ -36,7 +37,7 @@ export function buildBundleOf(
 ): Promise<WorkflowBundle> {
   let bundle = bundles.get(workflowsPath)
   if (bundle === undefined) {
-    // Warnings are kept: the bundler reports disallowed modules there, and throws a message that names none.
+    // Warnings are kept, because the bundler reports disallowed modules there and its error names none.
     const logger = new DefaultLogger('WARN', ({ message }) => report(message))
     bundle = bundleWorkflowCode({ workflowsPath, workflowInterceptorModules, logger }).then(({ code }) => ({
       code: withoutForeignSources(code),

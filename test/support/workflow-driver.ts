@@ -1,11 +1,10 @@
 /**
- * Runs real workflow code without a server: the built bundle in the SDK's isolate, a fake clock, and a table of scripted
- * activities. Children, signals, updates, queries, cancellation, retries, timeouts and continue-as-new follow the server's
- * rules; every execution keeps a history of real protobufs, so budgets are measured and the result can be replayed.
+ * Runs real workflow code without a server: the built bundle in the SDK's isolate, a fake clock, and a table of scripted activities.
+ * Children, signals, updates, queries, cancellation, retries, timeouts and continue-as-new follow the server's rules; every execution
+ * has a history of real protobufs, so budgets can be measured and the result can be replayed.
  *
- * What it is not: task queues have no order between workflows, a workflow task never fails by itself, visibility and
- * workflow timeouts do not exist. Each event gets its own workflow task, where a busy server would batch some: counts are an
- * upper bound.
+ * Limits: task queues have no order between workflows, a workflow task never fails by itself, visibility and workflow timeouts do not
+ * exist. Each event gets its own workflow task, while a busy server would batch some, so counts are an upper bound.
  */
 import { createHash } from 'node:crypto'
 import proto from '@temporalio/proto'
@@ -47,7 +46,7 @@ export interface WorkflowDriverOptions<A> {
   suggestContinueAsNewAfterEvents?: number
 }
 
-/** An endless retry or a hot loop ends here, as a clear failure, not as a hanging test. */
+/** Ends an endless retry or a hot loop with a clear failure instead of a hanging test. */
 const MAX_STEPS = 200_000
 
 const { WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE_FAILED_ONLY, WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE } =
@@ -104,7 +103,7 @@ export class WorkflowDriver {
     return this.#runs.map(observe)
   }
 
-  /** Starts a root workflow. It begins with the next step of the driver. */
+  /** Starts a root workflow. It begins with the driver's next step. */
   start(
     type: string,
     input: unknown,
@@ -130,7 +129,7 @@ export class WorkflowDriver {
     return new WorkflowHandle(this.#handleAccess, workflowId)
   }
 
-  /** Kills the worker of a queue: running attempts run into their timeouts, new ones wait. */
+  /** Kills the worker of a queue: running attempts reach their timeouts, and new ones wait. */
   stopQueue(taskQueue: string): void {
     this.#stoppedQueues.add(taskQueue)
     for (const run of this.#runs) {
@@ -147,7 +146,7 @@ export class WorkflowDriver {
     }
   }
 
-  /** Takes steps until the condition holds. @throws where nothing is left to happen before that */
+  /** Takes steps until the condition holds. @throws if no event is left before that */
   async runUntil(condition: () => boolean, what = 'the expected state'): Promise<void> {
     while (!condition()) {
       if (!(await this.#step()))
@@ -155,7 +154,7 @@ export class WorkflowDriver {
     }
   }
 
-  /** Lets the fake clock run on by `ms`, and everything happen that is due until then. */
+  /** Advances the fake clock by `ms` and runs everything that is due until then. */
   async advance(ms: number): Promise<void> {
     let reached = false
     this.#agenda.after(ms, () => {
@@ -164,10 +163,10 @@ export class WorkflowDriver {
     await this.runUntil(() => reached, `${ms} ms later`)
   }
 
-  /** Lets everything happen that can. */
+  /** Runs until no event is left. */
   async runToIdle(): Promise<void> {
     while (await this.#step()) {
-      // each step is the work
+      // The step does the work.
     }
   }
 
@@ -177,7 +176,7 @@ export class WorkflowDriver {
   }
 
   async #step(): Promise<boolean> {
-    // Several waits may drive at once; they share the step in progress.
+    // Several concurrent waits may drive; they share the step in progress.
     this.#stepping ??= this.#takeStep().finally(() => {
       this.#stepping = null
     })
@@ -290,7 +289,7 @@ export class WorkflowDriver {
         taskQueue: command.taskQueue || run.start.taskQueue,
         args: command.arguments ?? [],
         headers: command.headers ?? {},
-        // What a run has upserted is its own.
+        // A run's upserts are its own.
         memo: command.memo ?? {},
         searchAttributes: command.searchAttributes?.indexedFields ?? run.searchAttributes,
       },

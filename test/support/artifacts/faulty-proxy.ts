@@ -1,31 +1,31 @@
-/** Stands in front of an S3 server and spoils what the test says: answers, connections, or the request itself. */
+/** A proxy in front of an S3 server that disturbs answers, connections or requests as the test tells it. */
 import { createServer, type IncomingMessage, request as ask, type ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { listenOnLoopback } from '../loopback.ts'
 
 export type Fault =
-  /** Answered without asking the server. */
+  /** Answered by the proxy, without the server. */
   | { kind: 'answer'; status: number; code: string; text?: string; headers?: Record<string, string> }
-  /** Another request is made in its place, and its success told. */
+  /** Another request is made instead, and success is reported. */
   | { kind: 'instead'; ask: () => Promise<unknown> }
-  /** The server does what it is asked, and the connection ends before its answer. */
+  /** The server handles the request, but the connection ends before its answer. */
   | { kind: 'lost-answer' }
-  /** The answer says its length and ends half-way. */
+  /** The answer states its length and ends half-way. */
   | { kind: 'half-body' }
-  /** An answer of half the length that says so: only the hash can tell. */
+  /** An answer of half the length that states this length: only the hash reveals it. */
   | { kind: 'short-body' }
-  /** A byte of the answer is another one. */
+  /** One byte of the answer is changed. */
   | { kind: 'flipped-body' }
-  /** Accepted, and never answered. */
+  /** Accepted, but never answered. */
   | { kind: 'silence' }
   /** The connection ends before the request is read. */
   | { kind: 'gone' }
-  /** Passed on after a while. */
+  /** Passed on after a delay. */
   | { kind: 'slow'; ms: number }
-  /** The last whole answer to the same question, where there was one. */
+  /** The last complete answer to the same request, if there was one. */
   | { kind: 'stale' }
-  /** As a server that knows no conditional writes: the second put is accepted too. */
+  /** Like a server without conditional writes: the second put is accepted too. */
   | { kind: 'unconditional' }
 
 export interface SeenS3Request {
@@ -37,7 +37,7 @@ export interface SeenS3Request {
 
 export interface FaultyProxy {
   url: string
-  /** Asked for every request; null passes it on. */
+  /** Called for every request; null passes it on. */
   obey(rule: (request: SeenS3Request) => Fault | null): void
   seen: SeenS3Request[]
   close(): Promise<void>
@@ -148,7 +148,7 @@ interface ForwardInput {
   body: Buffer
 }
 
-/** With the caller's own `Host`: the signature holds it. */
+/** Keeps the caller's own `Host`, because the signature covers it. */
 function forward({ hostname, port, incoming, headers, body }: ForwardInput) {
   const { promise, resolve, reject } = Promise.withResolvers<Asked>()
   const onward = ask(

@@ -1,4 +1,4 @@
-/** A real S3 server, versitygw over a directory: built once from Go modules into the user cache. */
+/** A real S3 server, versitygw over a directory, built once from Go modules into the user cache. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -14,20 +14,20 @@ import { freePort } from '../loopback.ts'
 import { HANG_MS } from '../hang.ts'
 
 export const S3_KEY = 'longhaul-test-key'
-/** Searched for in logs and histories. */
+/** Tests search for it in logs and histories. */
 export const S3_SECRET = 'longhaul-test-secret-canary'
 
 export interface S3Server {
   url: string
   bucket: string
-  /** The file that holds an object. */
+  /** The file in which the server stores an object. */
   fileOf(name: string): string
-  /** What a process needs to use it. */
+  /** Variables that a process needs to use the server. */
   environment: Record<string, string>
   close(): Promise<void>
 }
 
-/** The program, or the reason why it cannot be built here. From a warm cache of Go it is a minute, so tests build it. */
+/** The program, or the reason why it cannot be built here. With a warm Go cache a build takes a minute, so tests build it. */
 export async function findS3Server(): Promise<{ program: string } | { reason: string }> {
   const found = await findGoPrograms({
     what: 'the S3 server',
@@ -41,7 +41,7 @@ export async function findS3Server(): Promise<{ program: string } | { reason: st
   return 'path' in found ? { program: found.path } : found
 }
 
-/** Serves one empty bucket on the loopback. */
+/** Serves one empty bucket on loopback. */
 export async function startS3Server(program: string): Promise<S3Server> {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-s3-'))
   const [data, meta] = [join(root, 'data'), join(root, 'meta')]
@@ -50,7 +50,7 @@ export async function startS3Server(program: string): Promise<S3Server> {
   await mkdir(meta)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
-  // Metadata beside the files: not every file system of a test has extended attributes.
+  // Metadata is stored beside the files, because some file systems have no extended attributes.
   const server = spawn(program, ['--port', `127.0.0.1:${port}`, 'posix', '--sidecar', meta, data], {
     env: { ...process.env, ROOT_ACCESS_KEY: S3_KEY, ROOT_SECRET_KEY: S3_SECRET },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -102,17 +102,17 @@ export interface OpenBucketOptions
   extends Partial<Pick<S3RequestsOptions, 'giveUpAfterMs' | 'answerMs' | 'onTransientError'>> {
   /** @default `lab/one` */
   prefix?: string
-  /** Of a proxy in front of it. @default the server's own */
+  /** Address of a proxy in front of the server. @default the server's own */
   url?: string
   /** @default the server's only one */
   bucket?: string
-  /** @default the right one */
+  /** @default the correct one */
   secret?: string
-  /** Where weights are brought to. @default nowhere, as for commands that only read */
+  /** Local cache of weights. @default none, as for commands that only read */
   place?: LocalWeights
 }
 
-/** The store on this server, and what is below it. */
+/** The store on this server, and its lower layers. */
 export function openBucket(server: S3Server, options: OpenBucketOptions = {}) {
   const { prefix = 'lab/one', url = server.url, bucket = server.bucket, secret = S3_SECRET, place, ...limits } = options
   const name = `s3://${bucket}/${prefix}`

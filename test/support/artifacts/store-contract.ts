@@ -1,4 +1,4 @@
-/** What every artifact store promises. Each store's own test file runs it against the real thing. */
+/** The guarantees of every artifact store. Each store's own test file runs these tests against the real store. */
 import assert from 'node:assert/strict'
 import { describe, test } from 'node:test'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
@@ -12,7 +12,7 @@ export interface StoreUnderTest {
   open: () => ArtifactStore
   /** Replaces stored bytes behind the store's back, as a disk or an operator would. */
   overwrite: (key: string, content: Uint8Array) => Promise<void>
-  /** What keeps it from running here. */
+  /** Why the store cannot run here. */
   skip?: string | undefined
 }
 
@@ -196,7 +196,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal(await store.removeFolder('r/a/'), 2)
       assert.deepEqual(await store.list('r/'), ['r/a.json', 'r/ab/3'])
       assert.equal(await store.removeFolder('r/a/'), 0)
-      // The names are free again.
+      // The keys can be used again.
       await store.put('r/a/1', bytes('other'))
       assert.equal(textOf(await store.read('r/a/1')), 'other')
     })

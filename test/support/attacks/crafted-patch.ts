@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
 export interface CraftedPatchInput {
-  /** Of a repository with its `.git`, to be unpacked where the paths of the edits begin. */
+  /** Archive of a repository with its `.git`; the paths of the edits are relative to its root. */
   tar: Uint8Array
   /** Folder of the repository inside the archive. @default . */
   directory?: string
@@ -12,7 +12,7 @@ export interface CraftedPatchInput {
   edits: Record<string, string | Uint8Array | null>
 }
 
-/** The patch that the capture would take of a repository with these edits. */
+/** The patch that the capture would take after these edits. */
 export function craftPatch({ tar, directory = '.', edits }: CraftedPatchInput): Buffer {
   const folder = mkdtempSync(join(tmpdir(), 'longhaul-patch-'))
   const root = join(folder, directory)

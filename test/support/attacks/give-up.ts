@@ -18,13 +18,13 @@ const never = new AbortController().signal
 
 export interface PlayedOut {
   record: EpisodeRecord
-  /** What each lost sandbox was lost to. */
+  /** The failure of each lost sandbox. */
   losses: FailureCode[]
 }
 
 /**
- * Plays a scripted policy as the workflow of an episode does: a lost sandbox is replaced as the rules say, its turns are replayed, and
- * what cannot be played or graded is recorded. Real engine, store and grading.
+ * Plays a scripted policy as the episode's workflow does: replaces a lost sandbox by the rules, replays its turns, and records an
+ * episode that cannot be played or graded. Engine, store and grading are real.
  */
 export async function playOut(
   world: AttackWorld,
@@ -109,7 +109,7 @@ async function playOnce(
   }))
 }
 
-/** Five attempts, as the activity has. */
+/** Grades in up to five attempts, like the activity. */
 async function gradeToEnd(
   deps: Parameters<typeof gradeSubmission>[0],
   inputOf: (attempt: { attempt: number; isLastAttempt: boolean }) => Parameters<typeof gradeSubmission>[1],

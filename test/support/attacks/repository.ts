@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 
-/** A repository as images from elsewhere come: the task at HEAD, and the repair in every corner of the history. */
+/** A repository as in images from elsewhere: HEAD is the task, and every part of the history contains the repair. */
 export interface LeakyRepository {
   tar: Buffer
   baseCommit: string
@@ -71,7 +71,7 @@ export function createLeakyRepository(): LeakyRepository {
     for (const [name, text] of Object.entries(FILES)) write(name, text)
     const baseCommit = commit('task')
 
-    // Every place that a later commit can hide in.
+    // Every place in which a later commit can hide.
     const secrets: string[] = []
     git('switch', '-q', '-c', 'upstream-fix')
     write('calc.py', REPAIRED)

@@ -37,20 +37,20 @@ export interface AttackLimits {
 
 export interface AttackOptions {
   limits?: AttackLimits
-  /** Looks at the sandbox from outside when the work was handed in, before the patch is taken. */
+  /** Inspects the sandbox from outside after the submission, before the patch is captured. */
   beforeCapture?: (sandbox: SandboxHandle) => Promise<void>
-  /** The same when it was taken, before the sandbox is closed. */
+  /** Inspects it after the capture, before the sandbox is closed. */
   afterCapture?: (sandbox: SandboxHandle, patch: string) => Promise<void>
 }
 
 export interface AttackResult {
-  /** What the agent was shown, turn by turn. */
+  /** What the agent saw, turn by turn. */
   seen: string[]
   turns: ObservationRecord[]
   patch: string
   verdict: VerdictRecord
   record: EpisodeRecord
-  /** Null where the episode has none. */
+  /** Null if the episode has no reward. */
   reward: Reward | null
 }
 
@@ -75,7 +75,7 @@ const REWARD = {
 } as const
 const never = new AbortController().signal
 
-/** Real engine, real store, real grading, the activities' own code; only the policy is a script and Temporal is left out. */
+/** Engine, store, grading and the activities' code are real; the policy is scripted and Temporal is absent. */
 export async function createAttackWorld(topic: string): Promise<AttackWorld> {
   const engine = await connectEngine()
   const userCache = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul')
@@ -106,7 +106,7 @@ export async function createAttackWorld(topic: string): Promise<AttackWorld> {
       for (const { name } of await listSandboxes({ engine, run })) await removeContainer({ engine, name })
       const source = await engine.docker.getImage(image).inspect()
       const scrubbed = await engine.docker.listImages({ filters: { reference: ['longhaul/scrubbed'] } })
-      // Of this world alone: others play beside it.
+      // Only this world's images, because other tests run concurrently.
       for (const { Id } of scrubbed.filter(({ ParentId }) => ParentId === source.Id)) {
         await engine.docker.getImage(Id).remove({ force: true })
       }
@@ -134,7 +134,7 @@ function taskOf({ baseCommit, goldPatch, testPatch }: LeakyRepository, image: st
     },
     image,
     repoDir: '/testbed',
-    // Not one of ours: its history is taken out for agents.
+    // Not synthetic, so its history is removed for agents.
     synthetic: null,
     createdAt: null,
     rowHash: '0'.repeat(64),
@@ -233,7 +233,7 @@ async function readResult(
   }
 }
 
-/** One command a turn, in order; a token is a byte. */
+/** One command per turn, in order; each byte is a token. */
 export function scriptedPolicy(script: readonly string[]): PolicyClient {
   let turn = 0
   const unused = async (): Promise<never> => {

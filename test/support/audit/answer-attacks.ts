@@ -1,6 +1,6 @@
 /**
- * Patches without a repair for hidden tests that ask for an exception, for the truth of an attribute or a method, or for what they
- * compute themselves; and code that ends tests of which no copy is made. Each is its own module of one repository.
+ * Patches without a repair against hidden tests that expect an exception, check the truth of an attribute or a method, or compute the
+ * expected value themselves; and code that ends tests for which the audit makes no copy. Each is its own module of one repository.
  */
 import type { ShapedAttack } from './shaped-attacks.ts'
 
@@ -130,7 +130,7 @@ const ANSWERS: ShapedAttack[] = [
   ),
 ]
 
-/** Asks the caller's own words for what it expects. */
+/** Evaluates the expected value in the caller's own source. */
 const EVALUATES = (node: string, place: string): string => `import ast, inspect, sys, textwrap
 def total(*a):
     frame = sys._getframe(1)

@@ -1,4 +1,6 @@
-/** Patches that leave `add` unsolved and try to be paid for it. Each is a file overlay; its tests are those of `repositories.ts`. */
+/**
+ * Patches that do not implement `add` and try to be paid for it. Each is a file overlay; its tests are those of `repositories.ts`.
+ */
 import { calc, SOLVED } from './repositories.ts'
 
 export interface Attack {
@@ -10,13 +12,13 @@ export interface Attack {
 const PYTEST = ['pytest'] as const
 const UNITTEST = ['unittest'] as const
 
-/** `add` is `body`; `head` stands before it. */
+/** An `add` with this body, preceded by `head`. */
 function adds(body: string, head = ''): Record<string, string> {
   const lines = body.split('\n').map((line) => `    ${line}`)
   return calc(`${head}\ndef add(a, b):\n${lines.join('\n')}`)
 }
 
-/** At import, and an `add` that gives nothing. */
+/** An attack at import, with an `add` that returns nothing. */
 function imports(head: string, body = 'return None'): Record<string, string> {
   return adds(body, head)
 }
@@ -556,7 +558,7 @@ except ImportError:
     pass
 `
 
-/** Such a patch is solved as well: it must not be loaded at all, so nothing of it may show. */
+/** Such a patch also solves the task, but must not be loaded at all, so none of its effects may show. */
 export const SILENT: Attack[] = [
   {
     title: 'sitecustomize and usercustomize',

@@ -1,6 +1,6 @@
 /**
- * Patches without a repair whose hidden tests have a form that no copy turned: where a test stands, how it asks, and how it may end
- * before it has asked. Each is its own module of one repository.
+ * Patches without a repair against hidden tests in a form that no copy turned: by the test's place, its kind of assertion, or its
+ * early end. Each is its own module of one repository.
  */
 import type { ShapedAttack } from './shaped-attacks.ts'
 
@@ -16,7 +16,7 @@ function unittestForm(title: string, body: string, patch = ANY): ShapedAttack {
   return { title, runners: ['unittest'], patch, hidden: { 'tests/test_calc.py': text } }
 }
 
-/** mock.ANY in tests that stand where none was looked for. */
+/** mock.ANY against assertions in unusual places. */
 const PLACES: ShapedAttack[] = [
   form(
     'a function inside of the test asserts',
@@ -49,7 +49,7 @@ const PLACES: ShapedAttack[] = [
   ),
 ]
 
-/** mock.ANY in questions that are no plain comparison. */
+/** mock.ANY against assertions that are no plain comparison. */
 const QUESTIONS: ShapedAttack[] = [
   form('a test that raises by itself', "def test_total():\n    if total(1) != 5:\n        raise AssertionError('x')"),
   form(
@@ -82,7 +82,7 @@ const SAYS_ALL = "' '.join(map(str, sys._getframe(1).f_code.co_consts))"
 const RAISES_ALL = code(`import sys\ndef total(*a): raise ValueError(${SAYS_ALL})\n`)
 const RETURNS_ALL = code(`import sys\ndef total(*a): return ${SAYS_ALL}\n`)
 
-/** Text that has all of its caller's constants fits the pattern among them. */
+/** A text with all constants of its caller also matches the pattern among them. */
 const PATTERNS: ShapedAttack[] = [
   form(
     'the text of an exception',
@@ -124,7 +124,7 @@ const LOOP = `def test_total():
         assert one == wanted`
 const STOPS = code('from unittest.case import _ShouldStop\ndef total(*a): raise _ShouldStop\n')
 
-/** Writes a local of a function of pytest that is running. */
+/** Overwrites a local variable of a running pytest function. */
 const REWRITES = (name: string, method: string, lines: string): Record<string, string> =>
   code(`import sys, ctypes
 def rewrite():
@@ -139,7 +139,7 @@ ${method}
 def total(*a): raise Evil()
 `)
 
-/** The test ends before its assertions, which stand in a loop, and is called passed. */
+/** The test ends before its assertions, which are in a loop, and counts as passed. */
 const ENDINGS: ShapedAttack[] = [
   form("unittest's own exception for stopping, under pytest", SUBTESTS, STOPS),
   unittestForm("unittest's own exception for stopping", SUBTESTS, STOPS),
@@ -165,7 +165,7 @@ const ENDINGS: ShapedAttack[] = [
 
 export const FORMS: ShapedAttack[] = [...PLACES, ...QUESTIONS, ...PATTERNS, ...ENDINGS]
 
-/** A builtin that the module of the tests is given. It shows for the whole process. */
+/** Replaces a builtin in the tests' module. The change affects the whole process. */
 export const SHADOWED: ShapedAttack = form(
   'a builtin of the module of the tests is another',
   'def test_total():\n    found = total(1)\n    for one, wanted in zip(found, [5, 7]):\n        assert one == wanted',

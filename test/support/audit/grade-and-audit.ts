@@ -6,7 +6,7 @@ import {
   type RunGradingInput,
 } from '../../../src/activities/grading/run-grading.ts'
 
-/** Grades, and audits also a patch that resolves nothing: an attack that fails in the official steps may have a variant that does not. */
+/** Grades, and audits even a patch that resolves nothing, because a variant of an attack may pass the official steps. */
 export async function gradeAndAudit(
   deps: GradingDependencies,
   input: RunGradingInput,

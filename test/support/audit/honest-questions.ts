@@ -1,4 +1,4 @@
-/** Honest tests that ask elsewhere than in an assertion of their own, or whose values have an equality of their own: an audit must agree. */
+/** Honest tests that do not assert in the test itself, or whose values define their own equality: an audit must agree. */
 import type { HonestTests } from './honest.ts'
 
 const REPAIR = {

@@ -1,10 +1,10 @@
-/** Hidden tests as honest projects write them: an audit must agree with the solution in each of these styles. */
+/** Hidden tests in the styles of honest projects: an audit must agree with the solution in each of them. */
 
 export interface HonestTests {
   title: string
   runner: 'pytest' | 'unittest'
   pristine?: Record<string, string>
-  /** The repair, where it is another than `add`. */
+  /** The repair, if it is not `add`. */
   patch?: Record<string, string>
   hidden: Record<string, string>
 }
@@ -63,7 +63,7 @@ class Test(unittest.TestCase):
     },
   },
   {
-    // Its functions are rewritten by pytest, and only what stands inside of them has an assertion.
+    // pytest rewrites the module's functions, but only nested functions contain an assertion.
     title: 'another module of tests whose assertions stand in functions inside of functions',
     runner: 'pytest',
     pristine: {

@@ -1,6 +1,6 @@
 /**
- * What a function of the tests is told by the code under test, each of them a lie that no assertion of the test itself sees: what
- * `calc` is, and the test. Played without a runner, for the questions that are put into the tests alone.
+ * Values that the code under test returns to a test function, each a lie that no assertion of the test detects: a description, the
+ * content of `calc`, and the test. Played without a runner, to test only the checks that the audit puts into tests.
  */
 export const LIES: [told: string, code: string, test: string][] = [
   [

@@ -1,4 +1,4 @@
-/** Many small projects with their hidden tests in one repository: an audit starts once for all of them. */
+/** Many small projects with their hidden tests in one repository, so that an audit starts once for all of them. */
 import assert from 'node:assert/strict'
 import { PRISTINE, SOLVED } from './repositories.ts'
 import { type AuditAnswer, explain } from './run-audit.ts'
@@ -10,7 +10,7 @@ export interface SmallProject {
   hidden: Record<string, string>
 }
 
-/** Each in modules of its own, beside the solution and `others`, its hidden tests. */
+/** Puts each project into its own modules, beside the solution and with its hidden tests beside `others`. */
 export function together(projects: readonly SmallProject[], others: Record<string, string>) {
   const many = projects.map(numbered)
   const join = (key: 'pristine' | 'patch' | 'hidden'): Record<string, string> =>
@@ -23,7 +23,7 @@ export function together(projects: readonly SmallProject[], others: Record<strin
   }
 }
 
-/** As the listed tests of a row are, those that other functions make included. */
+/** The listed tests of a row, including tests that other functions make. */
 export function namesIn(hidden: Record<string, string>): string[] {
   const text = Object.values(hidden).join('\n')
   const defined = [...text.matchAll(/(?:def |^)(test_\w+)/gm)].map(([, name = '']) => name)
@@ -35,7 +35,7 @@ export function namesIn(hidden: Record<string, string>): string[] {
   return [...defined, ...looped, ...files]
 }
 
-/** In modules of its own. */
+/** Renames the project's modules to its own. */
 function numbered(project: SmallProject, index: number) {
   const rename = (files: Record<string, string>): Record<string, string> =>
     Object.fromEntries(
@@ -53,7 +53,7 @@ function numbered(project: SmallProject, index: number) {
   }
 }
 
-/** Did all tests of this module pass honestly? */
+/** Whether all tests of this module passed honestly. */
 export function isPaid(answer: AuditAnswer, module: string): boolean {
   const { tests, canaries } = answer
   const name = module.replaceAll('/', '.').replace(/\.py$/, '')

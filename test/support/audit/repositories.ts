@@ -1,4 +1,4 @@
-/** A small project whose `add` is missing, and the hidden tests that ask for it, for pytest and for unittest. */
+/** A small project without its `add`, and hidden tests for it, for pytest and for unittest. */
 
 export const PRISTINE: Record<string, string> = {
   'calc/__init__.py': `
@@ -15,7 +15,7 @@ def read(text):
     return int(text)
 `,
   'tests/test_old.py': 'def test_old():\n    assert True\n',
-  // A project's own, which imports the code under test before any test module is read.
+  // The project's own file, which imports the code under test before any test module is loaded.
   'conftest.py': 'import calc\n',
 }
 
@@ -103,7 +103,7 @@ def read(text):
     return int(text)
 `
 
-/** The rest of the module is honest: only \`add\` is not. */
+/** The rest of the module is honest; only `add` is not. */
 export function calc(text: string): Record<string, string> {
   return { 'calc/__init__.py': `${text}\n${REST}` }
 }

@@ -1,4 +1,4 @@
-/** Runs the real `audit.py` over a repository made for it. Needs root, for the program gives root up. */
+/** Runs the real `audit.py` on a repository made for it. Needs root, because the program drops root privileges. */
 import { execFile } from 'node:child_process'
 import { readdirSync, readFileSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
@@ -25,28 +25,28 @@ export interface AuditAnswer {
 export interface AuditedRepository {
   python: string
   runner: 'pytest' | 'unittest' | 'django'
-  /** Committed before the patch. */
+  /** Files that are committed before the patch. */
   pristine?: Record<string, string>
-  /** What the patch and the hidden tests leave, in this order. */
+  /** Files that the patch leaves, then those that the hidden tests leave. */
   patch: Record<string, string>
   hidden: Record<string, string>
-  /** More of the specification. */
+  /** Additional fields of the specification. */
   spec?: Record<string, unknown>
-  /** Puts into the repository what is no text. */
+  /** Adds non-text files to the repository. */
   prepare?: (repository: string) => Promise<void>
-  /** Ends the program itself. */
+  /** Kills the program itself after this time. */
   endAfterMs?: number
 }
 
 /**
- * Outside of containers audits share what lies above their interpreters: each opens the home of root, and closes it again for those beside it.
- * So one at a time runs on this machine, of all test runs, whose temporary folders differ.
+ * Outside of containers, concurrent audits share the folders above their interpreters: each opens root's home and closes it again for
+ * the others. So one audit at a time runs on this machine, over all test runs, which have different temporary folders.
  */
 const ONE_AT_A_TIME = { path: '/tmp/longhaul-native-audit.lock' }
 
 /**
- * A user for each audit of this machine. An audit ends every process of its user, also those of containers, whose audits take users
- * between 61,000 and 65,000, and those of a test beside it.
+ * The user of the next audit. An audit kills every process of its user, so each needs its own: containers' audits use 61,000 to
+ * 65,000, and tests run concurrently.
  */
 let nextUid = 100_000 + process.pid * 1_000
 
@@ -105,7 +105,7 @@ export async function runAudit(input: AuditedRepository): Promise<AuditAnswer> {
   }
 }
 
-/** Does this pay? Every hidden test is an honest pass, every canary did what it must, and nothing was changed. */
+/** Whether the answer pays: every hidden test passed honestly, every canary did what it must, and nothing was changed. */
 export function isHonestPass(answer: AuditAnswer): boolean {
   return (
     answer.ended === 'complete' &&
@@ -116,7 +116,7 @@ export function isHonestPass(answer: AuditAnswer): boolean {
   )
 }
 
-/** One line that says why it does not pay, for messages. */
+/** Why it does not pay, in one line for messages. */
 export function explain(answer: AuditAnswer): string {
   const tests = answer.tests.map((test) => `${test.id.replace(/.*::/, '')}=${test.outcome}`)
   const canaries = answer.canaries
@@ -132,7 +132,7 @@ async function writeFiles(root: string, files: Record<string, string>): Promise<
   }
 }
 
-/** Without promises: of hundreds of processes they cost four times what the reads do. */
+/** Synchronous, because promises cost four times as much as the reads of hundreds of processes. */
 function processesOf(uid: number): string[] {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name))
   return pids.filter((pid) => {
@@ -150,7 +150,7 @@ function kernelObjectsOf(uid: number): string[] {
   })
 }
 
-/** Empty where it has ended. */
+/** Empty if the process has ended. */
 function statusOf(pid: string): string {
   try {
     return readFileSync(`/proc/${pid}/status`, 'utf8')

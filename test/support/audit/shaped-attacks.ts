@@ -1,6 +1,6 @@
 /**
- * Patches without a repair whose hidden tests have a form of their own: each leaves something to a helper, a decorator, a library
- * or a folder, and the patch tries to be paid there.
+ * Patches without a repair against hidden tests of a special form: each test relies on a helper, a decorator, a library or a folder,
+ * and the patch attacks that part.
  */
 import type { Attack } from './attacks.ts'
 
@@ -15,7 +15,7 @@ const UNITTEST = ['unittest'] as const
 const code = (...lines: string[]): Record<string, string> => ({ 'calc/__init__.py': `${lines.join('\n')}\n` })
 const tests = (...lines: string[]): Record<string, string> => ({ 'tests/test_calc.py': `${lines.join('\n')}\n` })
 
-/** Assertions of a hook that takes them out of the module of the known name alone. */
+/** A hook that removes assertions only from the module of the known name. */
 const STRIP = `
 import ast, sys, importlib.machinery, importlib.util
 class Strip(ast.NodeTransformer):
@@ -487,7 +487,7 @@ const HELPERS: ShapedAttack[] = [
   },
 ]
 
-/** What is compared is a lie: these do not disturb one another. */
+/** The tests compare with lying values; these attacks do not affect each other. */
 const SWALLOWED: ShapedAttack[] = [
   {
     title: 'mock.ANY in a test that is skipped elsewhere',
@@ -698,7 +698,7 @@ const DECORATED: ShapedAttack[] = [
   },
 ]
 
-/** Code that learns from the hidden tests what it is compared with, and gives that back. */
+/** Code that learns the expected values from the hidden tests and returns them. */
 const ORACLES: [title: string, ...lines: string[]][] = [
   [
     'an object that equals what a call with its arguments was first compared with',
@@ -791,7 +791,7 @@ const KNOWING: ShapedAttack[] = ORACLES.flatMap(([title, ...lines]) => [
   },
 ])
 
-/** Its exception is of every known kind at once. */
+/** Raises an exception that is of every known kind at once. */
 const OF_EVERY_KIND = code(
   'import builtins',
   'kinds = [one for one in vars(builtins).values() if isinstance(one, type) and issubclass(one, Exception)]',
@@ -803,7 +803,7 @@ const OF_EVERY_KIND = code(
   'def total(*a): raise Every()',
 )
 
-/** Assertions that are not comparisons. */
+/** Assertions that are no comparisons. */
 const OBLIGING: ShapedAttack[] = [
   {
     title: 'an exception of every kind',
@@ -915,8 +915,10 @@ export const TOGETHER: ShapedAttack[] = [
   ...LYING,
   ...SWALLOWED,
 ]
-/** Each disturbs the processes beside it. */
-/** Tests may make files beside themselves, and so may the code under test: modules that give its answers as what is expected. */
+
+/**
+ * Tests may create files beside themselves, and so may the code under test: modules that return its answers as the expected values.
+ */
 const WANTED = 'from calc import total\nfrom helpers import wanted\ndef test_total(): assert total(1) == wanted(1)\n'
 const HONEST_HELPER = 'def wanted(n): return n + 4\n'
 const LYING_HELPER = 'def wanted(n): return total(n)\ndef total(n): return 0\n'
@@ -979,4 +981,5 @@ const MADE: ShapedAttack[] = [
   },
 ]
 
+/** Each affects concurrent processes. */
 export const SHAPED: ShapedAttack[] = [...BORROWED, ...ISOLATED, ...DECORATED, ...MADE]

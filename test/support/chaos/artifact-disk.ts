@@ -1,4 +1,4 @@
-/** The artifact directory on a file system of its own, which can be filled and made read-only. */
+/** The artifact directory on its own file system, which can be filled and made read-only. */
 import { execFile } from 'node:child_process'
 import { mkdir, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -9,7 +9,7 @@ const run = promisify(execFile)
 
 export interface ArtifactDisk {
   path: string
-  /** Not a byte is left until the promise settles. */
+  /** No free byte is left until the promise settles. */
   fill(until: Promise<unknown>): Promise<void>
   readOnly(until: Promise<unknown>): Promise<void>
   close(): Promise<void>
@@ -22,7 +22,7 @@ export async function mountArtifactDisk(path: string): Promise<ArtifactDisk> {
   await run('mount', ['-t', 'tmpfs', '-o', `size=${SIZE_MIB}m`, 'longhaul-chaos', path])
   const filler = join(path, '.filler')
   const remount = async (mode: 'ro' | 'rw'): Promise<void> => {
-    // Busy while a process has a file open for writing: for milliseconds, or seconds on a loaded machine.
+    // The mount is busy while a process has a file open for writing: milliseconds, or seconds on a busy machine.
     for (let tries = 0; ; tries++) {
       try {
         await run('mount', ['-o', `remount,${mode}`, path])

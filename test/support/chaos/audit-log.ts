@@ -1,12 +1,12 @@
-/** What workers did to the world, noted by the wrappers around their adapters: one line a call, in a file of each process that
- *  no fault of the artifact store reaches. */
+/** The effects of workers on the outside world, recorded by the wrappers around their adapters: one line per call, in one file per
+ *  process, which no fault of the artifact store reaches. */
 import { appendFileSync, existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
 export type AuditEntry = { atMs: number; process: string } & (
   | { kind: 'opened'; episode: string; placement: number; container: string }
   | { kind: 'turn-begins'; container: string; turn: number; token: string; fence: number }
-  /** `code` is null where the sandbox answered with a result. */
+  /** `code` is null if the sandbox answered with a result. */
   | { kind: 'turn-ends'; container: string; turn: number; token: string; code: string | null }
   | { kind: 'store-failed'; key: string; code: string }
   | { kind: 'store-slow'; key: string }
@@ -17,15 +17,15 @@ type Noted = AuditEntry extends infer One ? (One extends AuditEntry ? Omit<One, 
 
 export type AuditLog = (entry: Noted) => void
 
-/** @param folder empty: nothing is noted */
+/** @param folder empty: nothing is recorded */
 export function openAuditLog({ folder, process }: { folder: string; process: string }): AuditLog {
   if (folder === '') return () => undefined
-  // At once, so that a process that is killed has said what it began.
+  // Synchronous, so that a killed process has recorded what it began.
   return (entry) =>
     appendFileSync(join(folder, `${process}.jsonl`), `${JSON.stringify({ atMs: now(), process, ...entry })}\n`)
 }
 
-/** Of all processes, in the order of time. A line that was cut by a kill is left out. */
+/** Entries of all processes in order of time. A line that a kill cut off is left out. */
 export function readAuditLog(folder: string): AuditEntry[] {
   if (!existsSync(folder)) return []
   return readdirSync(folder)
@@ -34,7 +34,7 @@ export function readAuditLog(folder: string): AuditEntry[] {
     .toSorted((one, other) => one.atMs - other.atMs)
 }
 
-/** The clock of this process may have been set ahead. */
+/** A fault may have moved this process's wall clock. */
 function now(): number {
   return Math.round(performance.timeOrigin + performance.now())
 }

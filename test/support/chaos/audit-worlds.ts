@@ -1,17 +1,17 @@
 /**
- * A turn N > 0 runs only in a world that has seen turns 0 … N−1. Judged by what was asked of each container and by the journals
- * that lie in them; of the records only which turns had a command, and under which token.
+ * A turn N > 0 may only run in a sandbox that has seen turns 0 … N−1. Judged by the requests to each container and by its journal;
+ * the records only say which turns had a command, and under which token.
  */
 import type { AuditEntry } from './audit-log.ts'
 import type { ContainerJournal } from './container-journal.ts'
 
-/** Tokens of the turns of an episode that ran something, by turn. */
+/** Tokens of an episode's turns that ran a command, by turn. */
 export type CommandTurns = ReadonlyMap<number, string>
 
 export interface WorldsInput {
   entries: readonly AuditEntry[]
   journals: readonly ContainerJournal[]
-  /** By episode: null for an episode of another run. */
+  /** By episode; null for an episode of another run. */
   commandsOf: (episode: string) => CommandTurns | null
 }
 
@@ -31,7 +31,7 @@ export function auditWorlds({ entries, journals, commandsOf }: WorldsInput): str
   return [...new Set(faults)]
 }
 
-/** What workers asked of one container. A turn whose answer never came may have run. */
+/** Faults in the requests of workers to one container. A turn whose answer never arrived may have run. */
 function requestFaults(input: {
   episode: string
   container: string
@@ -62,7 +62,7 @@ function requestFaults(input: {
   return faults
 }
 
-/** The sandbox said no. Any other failure leaves open what it has done. */
+/** The sandbox refused the request. Any other failure leaves its effect open. */
 function isRefusal(code: string): boolean {
   return code.startsWith('Sandbox.')
 }

@@ -1,17 +1,17 @@
-/** How a bucket goes wrong: away, overloaded, slow, with lost or cut answers, and with listings of a moment before. */
+/** Faults of a bucket: absent, overloaded, slow, with lost or truncated answers, and with outdated listings. */
 import type { Fault as Spoiled, SeenS3Request } from '../artifacts/faulty-proxy.ts'
 import type { ChaosStack } from './chaos-stack.ts'
 import type { Fault } from './faults.ts'
 import { PHASES } from './phases.ts'
 
-/** Shorter than an operation of the store tries for. */
+/** Shorter than the retries of a store operation. */
 const SPOILED_MS = 6_000
 const SLOW_MS = 1_500
 
 export const BUCKET_FAULTS: readonly Fault[] = [
   fault('store-503', () => ({ kind: 'answer', status: 503, code: 'SlowDown' })),
   fault('store-slow', () => ({ kind: 'slow', ms: SLOW_MS })),
-  // Every other request: a server that loses all answers is away.
+  // Every other request: a server that loses all answers counts as absent.
   fault('store-lost-answer', everyOther({ kind: 'lost-answer' })),
   fault(
     'store-half-body',

@@ -1,4 +1,4 @@
-/** The simplest tokenizer that any model of more than 258 tokens can read: a token a byte, after three special ones. */
+/** The simplest tokenizer for any model with more than 258 tokens: one token per byte, after three special ones. */
 const SPECIAL = ['<|endoftext|>', '<|im_start|>', '<|im_end|>'] as const
 const PATTERN = /(<\|endoftext\|>|<\|im_start\|>|<\|im_end\|>)/
 

@@ -1,4 +1,4 @@
-/** The matrix fault × phase, and which of its cells a seed plays. */
+/** The matrix fault × phase, and the cells that a seed plays. */
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import { type Fault, FAULTS } from './faults.ts'
 import { EPISODE_PHASES, type Phase, TRAINING_PHASES, type Visit } from './phases.ts'
@@ -6,21 +6,21 @@ import { EPISODE_PHASES, type Phase, TRAINING_PHASES, type Visit } from './phase
 export interface Cell {
   fault: Fault
   phase: Phase
-  /** Which of the phase's visits is struck, as a share of those that the run without a fault makes: 0 is the first one, just below
-   *  1 the last. */
+  /** Which of the phase's visits is struck, as a share of the visits in the run without faults: 0 is the first, just below 1 the
+   *  last. */
   nth: number
 }
 
 export interface SeedPlan {
   seed: number
   kind: 'evaluation' | 'training'
-  /** The rollout is played in parts. */
+  /** Whether the rollout is played in parts. */
   inParts: boolean
-  /** One after the other in one run. */
+  /** Played one after another in one run. */
   cells: Cell[]
 }
 
-/** Every so many seeds one trains: such a run takes three times as long. */
+/** One in this many seeds trains, because a training takes three times as long. */
 const TRAINING_EVERY = 5
 
 type Pair = [Fault, Phase]
@@ -29,7 +29,7 @@ export function planSeed(seed: number, faults: readonly Fault[] = FAULTS): SeedP
   const random = randomFrom(`chaos/${seed}`)
   const [training, episodes] = [trainingRuns(faults), episodeRuns(faults)]
   const trains = training.length > 0 && (seed % TRAINING_EVERY === 0 || episodes.length === 0)
-  // Seeds in a row walk through the whole list of either kind.
+  // Consecutive seeds cover the whole list of either kind.
   const turn = trains
     ? Math.floor(episodes.length === 0 ? seed : seed / TRAINING_EVERY)
     : training.length > 0
@@ -45,11 +45,11 @@ export function planSeed(seed: number, faults: readonly Fault[] = FAULTS): SeedP
 function cellOf(fault: Fault, phase: Phase, nth: number): Cell {
   // A second host may get no more than one episode.
   if (fault.needsSecondHost === true) return { fault, phase, nth: 0 }
-  // The first half of a run may have no further part yet. A rollout that is ended early leaves parts to the fault after it.
+  // In the first half of a run there may be no further part. A rollout that ends early leaves parts for the next fault.
   return { fault, phase, nth: fault.strikesPart === true ? 0.5 + nth / 2 : nth }
 }
 
-/** The earlier phase first: something must be left for the second fault. */
+/** The earlier phase first, so that work is left for the second fault. */
 function inOrder(pairs: readonly Pair[]): Pair[] {
   const places = [...EPISODE_PHASES, ...TRAINING_PHASES] as readonly Phase[]
   return pairs.toSorted(([, a], [, b]) => places.indexOf(a) - places.indexOf(b))
@@ -76,7 +76,8 @@ export function needsParts([fault, phase]: Pair): boolean {
   return phase === 'parting' || fault.needsParts === true
 }
 
-/** Two cells a run; faults that end a run or a host are alone, those after which it is started again go with their like, as do those of parts and of replicas. */
+/** Two cells per run. Faults that end a run or a host get a run of their own; faults after which the run is started again are grouped
+ *  together, and so are those of parts and of replicas. */
 function groupRuns(cells: readonly Pair[]): Pair[][] {
   const alone = cells.filter(([{ isAlone, limitsRun }]) => isAlone === true || limitsRun === true)
   const shared = cells.filter((cell) => !alone.includes(cell))
@@ -90,14 +91,14 @@ function groupRuns(cells: readonly Pair[]): Pair[][] {
   return shuffled([...alone.map((cell) => [cell]), ...kinds.flatMap(inPairs)])
 }
 
-/** Every pair fault × phase that applies. */
+/** Every applicable pair fault × phase. */
 export function cellsOf(faults: readonly Fault[], phases: readonly Phase[]): Pair[] {
   return faults.flatMap((fault) =>
     phases.filter((phase) => fault.phases.includes(phase)).map((phase): Pair => [fault, phase]),
   )
 }
 
-/** The second of a pair comes from the other half, so that the two are seldom of one kind. */
+/** The second cell of a pair comes from the other half, so that the two are seldom of one kind. */
 function inPairs<T>(items: readonly T[]): T[][] {
   const half = Math.ceil(items.length / 2)
   return items.slice(0, half).map((item, index) => [item, ...items.slice(half + index, half + index + 1)])
@@ -109,8 +110,8 @@ function shuffled<T>(items: readonly T[]): T[] {
 }
 
 /**
- * Which visit of its phase each cell strikes, counted from the moment that the cell before it is over; every visit of the run without
- * a fault can be the one. A cell leaves room for the cells after it. @returns from 1
+ * The visit of its phase that each cell strikes, counted from the end of the cell before it; every visit of the run without faults is
+ * possible. A cell leaves room for the cells after it. @returns from 1
  */
 export function visitCounts(cells: readonly Aimed[], undisturbed: readonly Visit[]): number[] {
   let from = 0

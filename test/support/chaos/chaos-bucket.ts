@@ -1,4 +1,4 @@
-/** A bucket for the records of a chaos stack: a real S3 server, and a proxy in front of it that goes wrong when it is told to. */
+/** A bucket for the records of a chaos stack: a real S3 server, and a proxy in front of it that causes faults on demand. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { type Fault, type SeenS3Request, startFaultyProxy } from '../artifacts/faulty-proxy.ts'
@@ -10,18 +10,19 @@ const LONGEST_MS = 60_000
 export interface ChaosBucket {
   /** `s3://…` */
   location: string
-  /** What a worker needs to use it, through the proxy. */
+  /** Variables that a worker needs to use the bucket through the proxy. */
   environment: Record<string, string>
-  /** Past the proxy. */
+  /** Bypasses the proxy. */
   store: ArtifactStore
-  /** For so long the requests that the rule names go wrong, and on until one does, a minute at most. @returns how many did */
+  /** Disturbs the requests that the rule selects for this time, and then until one was disturbed, at most a minute longer. @returns
+   *  how many were */
   spoil(ms: number, rule: (request: SeenS3Request) => Fault | null): Promise<number>
-  /** The server's own file of an object: what a broken disk below it would change. */
+  /** The server's own file of an object, for faults of the disk below it. */
   fileOf(key: string): string
   close(): Promise<void>
 }
 
-/** @throws where the server cannot be built here */
+/** @throws if the server cannot be built here */
 export async function startChaosBucket(): Promise<ChaosBucket> {
   const found = await findS3Server()
   if ('reason' in found) throw new Error(found.reason)
@@ -40,7 +41,7 @@ export async function startChaosBucket(): Promise<ChaosBucket> {
         return fault
       })
       await sleep(ms)
-      // A run lists its records now and then only.
+      // A run lists its records only now and then.
       for (const until = Date.now() + LONGEST_MS; spoiled.length === 0 && Date.now() < until; ) await sleep(200)
       proxy.obey(() => null)
       return spoiled.length

@@ -1,18 +1,18 @@
-/** The product's workflows with shorter clocks and histories: a dead worker is noticed in seconds, and a rollout of four groups has parts. All
- *  else is as shipped. */
+/** The product's workflows with shorter timeouts and histories: a dead worker is detected in seconds, and a rollout of four groups
+ *  has parts. Everything else is as shipped. */
 import { buildWorkflowBundle } from '../workflow-bundle.ts'
 
-/** Shipped → in chaos runs. The relations stay: heartbeats below schedule-to-start, both below what an activity may take. */
+/** Shipped → in chaos runs. The order stays: heartbeats below schedule-to-start, both below the activity's limit. */
 const SHORTER: readonly [option: string, from: string, to: string][] = [
   ['heartbeatTimeout', '20s', '6s'],
   ['heartbeatTimeout', '30s', '7s'],
   ['scheduleToStartTimeout', '2m', '15s'],
 ]
 
-/** Shipped → in chaos runs. What a rollout keeps for other events, and two groups; those of the other chaos recipes never have a third one. */
+/** Shipped → in chaos runs. Room for a rollout's other events and two groups; other chaos recipes never have a third group. */
 const MOST_EVENTS = ['const MOST_EVENTS = 2000;', 'const MOST_EVENTS = 635;'] as const
 
-/** What a heartbeat timeout of the host's activities is in chaos runs. */
+/** Heartbeat timeout of the host's activities in chaos runs. */
 export const HEARTBEAT_MS = 6_000
 
 export async function buildChaosBundle(): Promise<string> {

@@ -1,4 +1,4 @@
-/** A cluster of a chaos stack's own for the sandboxes of its agents, and what the harness looks at there: with `kubectl`, not with the product. */
+/** A chaos stack's own cluster for agents' sandboxes, and what the harness reads there, with `kubectl` and not with the product. */
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -11,31 +11,31 @@ import { type ContainerJournal, heldTurns, JOURNAL, PATIENCE_MS } from './contai
 
 export interface ChaosPods {
   namespace: string
-  /** What the host's worker needs so that its sandboxes are pods. */
+  /** Variables that make the host's worker place its sandboxes in pods. */
   environment: Record<string, string>
-  /** As admin. */
+  /** Runs as admin. */
   kubectl(args: string[], input?: string): Promise<string>
-  /** Of all that are there, on their way out or not. */
+  /** Names of all pods, even terminating ones. */
   names(): Promise<string[]>
-  /** That stay; of one episode where it is named. */
+  /** Names of pods that are not terminating, of one episode if it is named. */
   staying(episode?: string): Promise<string[]>
   apiServer(): Promise<ProcessIdentity>
   /** Whether the API server answers no request within two seconds. */
   isDeaf(): Promise<boolean>
-  /** Gives the node the tasks' images of this engine that it does not have yet. */
+  /** Imports the engine's task images that the node does not have yet. */
   importTaskImages(engine: Engine): Promise<void>
-  /** @returns null where the cluster or the pod does not answer: what is gone has no journal */
+  /** @returns null if the cluster or the pod does not answer, because a deleted pod has no journal */
   readJournal(name: string): Promise<ContainerJournal | null>
   close(): Promise<void>
 }
 
-/** @throws where no cluster can run here */
+/** @throws if no cluster can run here */
 export async function startChaosPods({ folder }: { folder: string }): Promise<ChaosPods> {
   const found = await findKubernetes()
   if ('reason' in found) throw new Error(found.reason)
   const { cluster, close } = await startPodsCluster(found.programs)
   const imported = new Set<string>()
-  // First: what follows `--` is the command of an `exec`.
+  // `--namespace` comes first, because words after `--` are the command of an `exec`.
   const kubectl: ChaosPods['kubectl'] = (args, input) => cluster.kubectl(['--namespace', NAMESPACE, ...args], input)
   const list = (): Promise<SeenPod[]> => listPods(cluster, NAMESPACE)
   return {

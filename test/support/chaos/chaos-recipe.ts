@@ -1,14 +1,14 @@
-/** The small runs that chaos plays, as overrides of shipped recipes. */
+/** The small runs of chaos tests, as overrides of shipped recipes. */
 
 const TASKS = 2
-/** Three parts of a rollout. */
+/** Makes three parts of a rollout. */
 const TASKS_OF_PARTS = 4
-/** Episodes of a group: less could not be whole or broken. */
+/** Episodes of a group. A smaller group could not lose only a part of its episodes. */
 const GROUP_SIZE = 2
-/** Indexes that replacements may need: a group loses all its episodes at most this often. */
+/** Replacements may need this many groups' indexes: a group loses all its episodes at most this often. */
 const FURTHER_GROUPS = 3
 
-/** One step of the batch writer and one of the trainer an iteration are enough to be killed in. */
+/** One step of the batch writer and one of the trainer per iteration suffice for a kill. */
 export function overridesOf({
   kind,
   seed,
@@ -19,13 +19,13 @@ export function overridesOf({
 }: {
   kind: 'evaluation' | 'training'
   seed: number
-  /** At least one; all of the same policies. */
+  /** At least one; all serve the same policies. */
   policyUrls: readonly string[]
-  /** Of the recipe that is overridden; lists are replaced whole. */
+  /** The stage of the overridden recipe, because lists are replaced as a whole. */
   stage: object | undefined
-  /** Only to know what episodes under further indexes are: bigger groups, nothing else. @default false */
+  /** Larger groups, only to find out how episodes with higher indexes end. @default false */
   further?: boolean
-  /** A rollout has more groups than one history. @default false */
+  /** A rollout has more groups than fit one history. @default false */
   inParts?: boolean
 }): Record<string, unknown> {
   const groupSize = further ? GROUP_SIZE * (1 + FURTHER_GROUPS) : GROUP_SIZE
@@ -48,7 +48,7 @@ export function overridesOf({
     data: { train: { count: tasks }, heldOut: { count: 1 } },
     rollout: { maxOpenEpisodes: 4, turnsPerStep: 4 },
     rft: null,
-    // The scripted policy's log-probabilities are those of no model.
+    // The scripted policy's log-probabilities belong to no model.
     trainer: { alarms: { onAlarm: 'warn', divergedKl: null } },
     reinforce: {
       groupSize,

@@ -1,6 +1,6 @@
 /**
- * A stack whose every part may be hurt: Temporal's development server with its database file, the product's workers (each behind a
- * TCP proxy of its own), the scripted policy server, an engine or two of our own, and artifacts on a disk of their own.
+ * A stack whose every part can be disturbed: Temporal's development server with its database file, the product's workers (each behind
+ * its own TCP proxy), the scripted policy server, one or two private engines, and artifacts on their own disk.
  */
 import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
@@ -33,7 +33,7 @@ import { listTrainingJobs } from '../../../src/stack/down.ts'
 import { startVisits, type Visits } from './visits.ts'
 
 export type ChaosRole = Role | 'sandbox-b' | 'sandbox-spare'
-/** Policy servers of the same script. Runs whose faults need a replica sample from both, all others from the first. */
+/** Policy servers with the same script. Runs whose faults need a replica sample from both, all others from the first. */
 export const POLICY_SERVERS = ['policy', 'policy-b'] as const
 export type PolicyProcess = (typeof POLICY_SERVERS)[number]
 export type ChaosProcess = ChaosRole | 'temporal' | PolicyProcess
@@ -41,79 +41,79 @@ export type ChaosProcess = ChaosRole | 'temporal' | PolicyProcess
 export const PLANTS = ['double-step'] as const
 export type Plant = (typeof PLANTS)[number]
 
-/** Where a stack's records lie. */
+/** Kinds of store for a stack's records. */
 export const STORES = ['directory', 's3'] as const
 export type StoreKind = (typeof STORES)[number]
 
-/** Where the sandboxes of agents are while faults strike. */
+/** Where agents' sandboxes run while faults strike. */
 export const SANDBOXES = ['containers', 'pods'] as const
 export type SandboxKind = (typeof SANDBOXES)[number]
 
-/** What a matrix of faults is played on: a kind of store with sandboxes in containers, or pods with the records on a disk. */
+/** Settings of the fault matrix: a kind of store with sandboxes in containers, or pods with records on disk. */
 export const SETTINGS = [...STORES, 'pods'] as const
 export type Setting = (typeof SETTINGS)[number]
 
 export interface ChaosStack {
   artifactsDir: string
   policyUrls: Readonly<Record<PolicyProcess, string>>
-  /** Where both servers keep what they remember, and note what they were asked. */
+  /** Folder in which both servers store their state and log their requests. */
   policyState: string
   logsDir: string
-  /** What workers did to the world, see `audit-log.ts`. */
+  /** The effects of workers, see `audit-log.ts`. */
   auditDir: string
-  /** Journals of the containers that were closed. */
+  /** Journals of closed containers. */
   journals: readonly ContainerJournal[]
   python: string
-  /** Python path of the trainer as it is, without a plant. */
+  /** Python path of the trainer without a plant. */
   trainerPath: string
-  /** A folder that no fault reaches. */
+  /** A folder that no fault affects. */
   scratchDir: string
-  /** `host:port` of the server itself, past every proxy. */
+  /** `host:port` of the server itself, bypassing every proxy. */
   temporalAddress: string
-  /** For how long Temporal or the network to it stays away. */
+  /** How long Temporal, or the network to it, is unavailable. */
   outageMs: number
   store: ArtifactStore
-  /** @throws where the records lie on the disk */
+  /** @throws if the records are on disk */
   bucket(): ChaosBucket
-  /** @throws where sandboxes are containers */
+  /** @throws if the sandboxes are containers */
   pods(): ChaosPods
-  /** Where sandboxes are while faults strike; runs without faults are played in containers. */
+  /** Where sandboxes run while faults strike; runs without faults are played in containers. */
   sandboxes: SandboxKind
-  /** From now on the host's worker places them there. It starts again where that is a change. */
+  /** Makes the host's worker place sandboxes there from now on. The worker restarts if this is a change. */
   placeSandboxes(kind: SandboxKind): Promise<void>
-  /** From now on activities wait so long for an artifact store that is away or full. Their workers start again where that is a change. */
+  /** Sets how long activities wait for an unavailable or full artifact store. Their workers restart if this is a change. */
   setStorePatience(seconds: number): Promise<void>
-  /** That holds the record: on the disk, or below the bucket's server. */
+  /** The file of a record: on disk, or below the bucket's server. */
   fileOf(key: string): string
   connection: LonghaulConnection
   visits: Visits
   disk: ArtifactDisk
-  /** `a` always, `b` while a second host was asked for. */
+  /** `a` always exists, `b` only while a second host is requested. */
   engines: { a: TestEngine; b: TestEngine | null }
   process(name: ChaosProcess): ManagedProcess
   proxy(role: ChaosRole): TcpProxy
-  /** Starts a worker (or starts it again) and waits until it polls. */
+  /** Starts or restarts a worker and waits until it polls. */
   startWorker(role: ChaosRole): Promise<void>
   stopWorker(role: ChaosRole): Promise<void>
-  /** Another host with an engine of its own. */
+  /** Adds another host with its own engine. */
   addHost(): Promise<void>
-  /** Of every process that runs now. */
+  /** Pids of all running processes. */
   livingPids(): number[]
-  /** SIGKILL to every process of the stack and to its engine at once; then all of them start again. */
+  /** Sends SIGKILL to every process of the stack and to its engine at once; then all of them start again. */
   crash(): Promise<void>
-  /** The server dies, its database is deleted, a new one takes its place. @returns how many files were deleted */
+  /** Kills the server, deletes its database and starts a new server. @returns how many files were deleted */
   loseDatabase(): Promise<number>
-  /** Deletes what earlier runs have trained: the disk is memory. */
+  /** Deletes the output of earlier trainings, because the disk is in memory. */
   clearRuns(): Promise<void>
-  /** From now on the trainer makes the planted mistake, or makes it no more. */
+  /** Switches the trainer's planted mistake on or off. */
   usePlant(isUsed: boolean): Promise<void>
-  /** Waits until all that should run answers. */
+  /** Waits until every part that should run answers. */
   settle(): Promise<void>
   close(): Promise<void>
 }
 
 const NAMESPACE = 'default'
-/** Attempts that each wait so long outlast every store that comes back. */
+/** Attempts that each wait this long outlast the absence of every store that returns. */
 export const STORE_PATIENCE_S = 15
 const HERE = fileURLToPath(new URL('.', import.meta.url))
 const TRAINER = fileURLToPath(new URL('../../../trainer', import.meta.url))
@@ -126,15 +126,15 @@ export async function startChaosStack({
   sandboxes = 'containers',
   say,
 }: {
-  /** With the trainer and its Python environment. */
+  /** Includes the trainer and its Python environment. */
   training: boolean
-  /** @default so long that what was under way has been given up and begun again before the end */
+  /** @default so long that work in progress was abandoned and started again before the end */
   outageMs?: number
-  /** A folder of `plants/`: a mistake in the trainer that the comparison has to find. @default none */
+  /** A folder of `plants/`: a mistake in the trainer that the comparison must detect. @default none */
   plant?: Plant | null
   /** @default `directory` */
   store?: StoreKind
-  /** `pods` starts a cluster of the stack's own. @default `containers` */
+  /** `pods` starts the stack's own cluster. @default `containers` */
   sandboxes?: SandboxKind
   say: (line: string) => void
 }): Promise<ChaosStack> {
@@ -258,7 +258,7 @@ async function open({
   const plantSwitch = join(folder, 'plant')
   const python = plant === null ? (prepared.python ?? 'python3') : join(folder, 'planted-python')
   if (plant !== null) {
-    // The worker sets the Python path of its jobs itself: only the interpreter can carry the plant.
+    // The worker sets the Python path of its jobs itself, so only the interpreter can carry the plant.
     const script = `#!/bin/sh\nPYTHONPATH=${join(HERE, 'plants', plant)}:$PYTHONPATH exec ${prepared.python} "$@"\n`
     await writeFile(python, script, { mode: 0o755 })
   }
@@ -288,7 +288,7 @@ async function open({
     const pid = processes.get(role)?.pid ?? null
     if (pid === null) return false
     const queue = QUEUES[role.replace(/-.*/, '') as Role]
-    // A connection of its own: the server may have been restarted since.
+    // A new connection, because the server may have been restarted.
     const asked = await Connection.connect({ address: `127.0.0.1:${temporalPort}`, connectTimeout: 2_000 })
     try {
       return await hasPoller(asked, { namespace: NAMESPACE, queue, pid })
@@ -319,7 +319,7 @@ async function open({
     if (place === 'pods') await pods.importTaskImages(engines.a.engine)
     await changeWorker('sandbox', (env) => {
       placed = place
-      // Of the worker in pods alone: a share of processors that exceeds the machine's would let more containers run than in other stacks.
+      // Only for the worker in pods: a share of processors above the machine's would allow more containers than in other stacks.
       if (place === 'pods') Object.assign(env, pods.environment)
       else for (const name of Object.keys(pods.environment)) delete env[name]
     })
@@ -331,7 +331,7 @@ async function open({
     storePatienceS = seconds
     const wait = { LONGHAUL_STORE_PATIENCE_S: String(seconds) }
     await Promise.all(roles.map((role) => changeWorker(role, (env) => Object.assign(env, wait))))
-    // The second host's worker is started for the runs that need it.
+    // The second host's worker runs only for runs that need it.
     Object.assign(processes.get('sandbox-b')?.plan.env ?? {}, wait)
   }
 
@@ -435,6 +435,6 @@ function mustHave<T>(value: T | undefined, name: string): T {
   return value
 }
 
-/** Reason to skip where the machine does not allow engines and mounts of our own. */
+/** Reason to skip if the machine does not allow private engines and mounts. */
 export const needsChaos =
   process.getuid?.() === 0 && existsSync('/usr/sbin/dockerd') ? false : 'needs root and a Docker engine to start'

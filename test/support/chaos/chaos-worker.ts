@@ -1,4 +1,4 @@
-/** A worker of the product with the phases between its activities and the world. Run by the chaos stack only. */
+/** A worker of the product that stops at the phases between its activities and the outside world. Only the chaos stack runs it. */
 import { runWorker, type Role } from '../../../src/workers/run-worker.ts'
 import { createInterposers } from './interpose.ts'
 

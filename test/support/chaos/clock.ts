@@ -1,4 +1,4 @@
-/** A wall clock that jumps: `Date` of this process shows another time from now on. Monotonic clocks are what they were. */
+/** Shifts the wall clock of this process: `Date` shows another time from now on. Monotonic clocks do not change. */
 const RealDate = Date
 let shiftMs = 0
 

@@ -2,18 +2,18 @@ import type { Expectation } from './faults.ts'
 import type { EpisodeDigest, JobDigest, RunDigest } from './run-digest.ts'
 
 export interface CompareInput {
-  /** The run without a fault. */
+  /** The run without faults. */
   quiet: RunDigest
   hurt: RunDigest
   expects: Expectation
-  /** Episodes of the same tasks under further indexes, played without a fault: what a replacement must be.
-   *  @default none is known */
+  /** Episodes of the same tasks with higher indexes, played without faults: what a replacement must equal.
+   *  @default unknown */
   further?: ReadonlyMap<string, EpisodeDigest>
-  /** Jobs whose batch holds replacements, trained once more from their recorded batch. @default none */
+  /** Jobs whose batch contains replacements, trained again from their recorded batch. @default none */
   retrained?: ReadonlyMap<string, Pick<JobDigest, 'steps' | 'weights'>>
 }
 
-/** What the faults changed and were not allowed to change, one line each. */
+/** Forbidden changes by the faults, one line each. */
 export function compareRuns(input: CompareInput): string[] {
   const { quiet, hurt, expects } = input
   const before = new Map(quiet.episodes.map((episode) => [episode.id, episode]))
@@ -37,7 +37,7 @@ export function compareRuns(input: CompareInput): string[] {
   return faults
 }
 
-/** Whether the run has to be the undisturbed one as a whole, and not only in each of its episodes. */
+/** Whether the whole run must equal the undisturbed one, and not only each of its episodes. */
 export function isWhole({ hurt, expects }: Pick<CompareInput, 'hurt' | 'expects'>): boolean {
   return expects === 'identical' || (expects === 'restarted' && !hurt.episodes.some(isLost))
 }
@@ -47,18 +47,19 @@ function mayDiffer(episode: EpisodeDigest, expects: Expectation): boolean {
   return (expects === 'replaced' || expects === 'restarted') && isLost(episode)
 }
 
-/** Without a verdict, or with none that counts. */
+/** Without a verdict, or with one that does not count. */
 export function isLost({ result }: EpisodeDigest): boolean {
   return /"verdict":(null|"could-not-grade")/.test(result)
 }
 
-/** An episode that infrastructure ended has nothing from which a reward could be made. */
+/** An episode that infrastructure ended must have no verdict that could be rewarded. */
 function rewardFaults({ id, disposition, result }: EpisodeDigest): string[] {
   const isOurs = disposition === 'infra' || disposition === 'cancelled' || disposition === 'stale'
   return isOurs && !result.includes('"verdict":null') ? [`${id} ended as ${disposition} and has a verdict`] : []
 }
 
-/** An episode that the undisturbed run does not have: it takes the place of a lost sibling, and is what its index would be. */
+/** Faults of an episode that the undisturbed run lacks: it must replace a lost sibling and equal the undisturbed episode of its
+ *  index. */
 function replacementFaults(is: EpisodeDigest, { hurt, expects, further }: CompareInput): string[] {
   const siblings = hurt.episodes.filter((other) => other !== is && groupOf(other) === groupOf(is))
   const mayReplace = expects === 'replaced' || expects === 'restarted'
@@ -68,7 +69,7 @@ function replacementFaults(is: EpisodeDigest, { hurt, expects, further }: Compar
   return isLost(is) ? prefixFaults(was, is) : episodeFaults(was, is)
 }
 
-/** What was committed before the end is what would have been committed. */
+/** Turns that were committed before the end must be the undisturbed ones. */
 function prefixFaults(was: EpisodeDigest, is: EpisodeDigest): string[] {
   return is.turns.flatMap((turn, index) => (turn === was.turns[index] ? [] : [turnFault(was, is, index)]))
 }
@@ -87,7 +88,9 @@ function episodeFaults(was: EpisodeDigest, is: EpisodeDigest): string[] {
   return faults
 }
 
-/** As many valid episodes as the group had, their indexes without a gap: a lost one costs an index and never a place. */
+/**
+ * A group must have as many valid episodes as without faults, with consecutive indexes: a lost episode costs an index, but no place.
+ */
 function groupFaults(quiet: RunDigest, hurt: RunDigest): string[] {
   const now = Map.groupBy(hurt.episodes, groupOf)
   return [...Map.groupBy(quiet.episodes, groupOf)].flatMap(([group, was]) => {
@@ -105,7 +108,7 @@ function groupOf({ id }: EpisodeDigest): string {
   return id.slice(0, id.lastIndexOf('/'))
 }
 
-/** The ledger names the episode that was lost and the one that took its place. */
+/** The ledger must name the lost episode and its replacement. */
 function fateFaults({ episodes, fates }: RunDigest): string[] {
   return episodes.flatMap((episode) => {
     const fate = fates.get(episode.id)
@@ -126,7 +129,7 @@ function evaluationFaults(quiet: RunDigest, hurt: RunDigest): string[] {
   return was === is ? [] : [`an evaluation differs: ${firstDifference(was, is)}`]
 }
 
-/** The same batches, every optimizer step once, the same weights. */
+/** The batches must be the same, with every optimizer step once and the same weights. */
 function jobFaults(input: CompareInput): string[] {
   const { quiet, hurt, expects, retrained } = input
   const now = new Map(hurt.jobs.map((job) => [job.id, job]))
@@ -142,7 +145,7 @@ function jobFaults(input: CompareInput): string[] {
     }
     if (isWhole(input) || expects === 'cancelled') {
       if (was.batch !== is.batch) faults.push(`${is.id}: the batch differs: ${firstDifference(was.batch, is.batch)}`)
-      // A cancelled run may end before its job has.
+      // A cancelled run may end before its job does.
       if (expects !== 'cancelled' || is.weights !== null) faults.push(...trainingFaults(was, is))
       continue
     }

@@ -1,4 +1,4 @@
-/** Which turns a container holds, read from its own files: neither the product's records nor its words are asked. */
+/** The turns that a container has executed, read from its own files and not from the product's records or answers. */
 import { unpackTar } from 'modern-tar'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
 import { LABELS } from '../../../src/adapters/docker/container/labels.ts'
@@ -8,19 +8,19 @@ export interface HeldTurn {
   token: string
 }
 
-/** What one container had executed when its end was near. */
+/** The turns that a container had executed shortly before its end. */
 export interface ContainerJournal {
   episode: string
   container: string
-  /** By turn, then token. Turns that began and never ended are not among them. */
+  /** Ordered by turn, then token. Turns that began and never ended are not included. */
   done: HeldTurn[]
 }
 
-/** A frozen engine or API server must not hold up what the visitor waits for. */
+/** A frozen engine or API server must not block what the visitor waits for. */
 export const PATIENCE_MS = 3_000
 export const JOURNAL = '/.lh/turns'
 
-/** @returns null where the engine or the container does not answer: what is gone has no journal */
+/** @returns null if the engine or the container does not answer, because a removed container has no journal */
 export async function readJournal({
   engine,
   name,
@@ -43,7 +43,7 @@ export async function readJournal({
   }
 }
 
-/** Of the names of a journal's files, by turn. */
+/** Parses the names of a journal's files, ordered by turn. */
 export function heldTurns(names: readonly string[]): HeldTurn[] {
   return names.flatMap(heldTurn).toSorted((one, other) => one.turn - other.turn)
 }

@@ -1,5 +1,5 @@
-/** What a chaos harness that was killed leaves: processes, engines with their containers, mounts and folders. The next start finds
- *  them by the owner that each folder names, and takes them away. */
+/** Leftovers of a killed chaos harness: processes, engines with their containers, mounts and folders. The next start identifies them
+ *  by the owner recorded in each folder, and removes them. */
 import { execFile } from 'node:child_process'
 import { readdir, readFile, readlink, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,17 +15,17 @@ import {
 import { clearEngineRemains, mountsBelow } from '../../../src/stack/setup/engine-remains.ts'
 import { engineFiles } from '../../../src/stack/setup/private-engine.ts'
 
-/** Of every folder of a chaos stack. */
+/** Prefix of every chaos stack's folder. */
 export const STACK_PREFIX = 'lhc-'
 const OWNER = 'owner.json'
-/** Engines lie in folders of these names. */
+/** Names of the engines' folders. */
 const ENGINES = ['a', 'b']
 
 export async function noteStackOwner(folder: string): Promise<void> {
   await writeFile(join(folder, OWNER), JSON.stringify(identify(process.pid)))
 }
 
-/** A folder without an owner's name is left alone: it may be a moment old, or another program's.
+/** A folder without an owner is left alone, because it may be new or belong to another program.
  *  @returns the folders that were removed */
 export async function clearDeadStacks({ root, say }: { root: string; say: (line: string) => void }): Promise<string[]> {
   const names = (await readdir(root)).filter((name) => name.startsWith(STACK_PREFIX))
@@ -42,7 +42,7 @@ export async function clearDeadStacks({ root, say }: { root: string; say: (line:
     }
     const mounts = await mountsBelow([folder])
     for (const mount of mounts) {
-      // Another lane may clear the same folder; what is still mounted lets the removal fail.
+      // Another lane may clear the same folder; a remaining mount makes the removal fail.
       await promisify(execFile)('umount', ['-l', mount], { timeout: 20_000 }).catch(() => undefined)
     }
     await rm(folder, { recursive: true, force: true })
@@ -63,7 +63,7 @@ async function readOwner(folder: string): Promise<ProcessIdentity | null> {
   }
 }
 
-/** All parts of a stack work in its folder. */
+/** All parts of a stack run in its folder. */
 async function killThoseAt(folder: string): Promise<number> {
   const here = []
   for (const one of listProcesses()) {

@@ -1,4 +1,4 @@
-/** Whether a fault's effect was seen. A signal that met no process, or a full disk that no worker wrote to, has struck nothing. */
+/** Whether a fault's effect was seen. A signal that hit no process, or a full disk to which no worker wrote, has not struck. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -9,7 +9,7 @@ import type { ChaosStack } from './chaos-stack.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import type { ManagedProcess } from './managed-process.ts'
 
-/** Processes as they are now; null where there is one that does not run. */
+/** Identities of the current processes; null if one of them does not run. */
 export function livingProcesses(all: readonly ManagedProcess[]): ProcessIdentity[] | null {
   const pids = all.map(({ pid }) => pid)
   return pids.includes(null) ? null : pids.map((pid) => identify(pid ?? 0))
@@ -17,7 +17,7 @@ export function livingProcesses(all: readonly ManagedProcess[]): ProcessIdentity
 
 const DEATH_MS = 5_000
 
-/** @param before null: there was nothing to die */
+/** @param before null: no process could die */
 export async function haveDied(
   before: readonly ProcessIdentity[] | null,
   timeoutMs: number = DEATH_MS,
@@ -27,7 +27,7 @@ export async function haveDied(
   return gone.every(Boolean)
 }
 
-/** The kernel has stopped it. */
+/** Whether the kernel has stopped the process. */
 export function isStopped(identity: ProcessIdentity): boolean {
   if (!isAlive(identity)) return false
   const stat = readFileSync(`/proc/${identity.pid}/stat`, 'utf8')
@@ -49,26 +49,26 @@ export async function isRunning(engine: Engine, name: string): Promise<boolean> 
   }
 }
 
-/** A worker has noted it since. */
+/** Whether a worker has recorded it since. */
 export function isNoted(stack: ChaosStack, sinceMs: number, matches: (entry: AuditEntry) => boolean): boolean {
   return readAuditLog(stack.auditDir).some((entry) => entry.atMs >= sinceMs && matches(entry))
 }
 
-/** What a policy server was asked, as it notes it at the end. */
+/** A request to a policy server, as the server logs it at the end. */
 interface NotedExchange extends Exchange {
   endedMs: number
   server: string
   trouble: string | null
 }
 
-/** A policy server has answered otherwise than well since. @param server @default any */
+/** Whether a policy server has answered with this trouble since. @param server @default any */
 export function wasTroubled(stack: ChaosStack, sinceMs: number, kind: string, server?: string): boolean {
   return readExchanges(stack).some(
     (one) => one.endedMs >= sinceMs && one.trouble === kind && (server === undefined || one.server === server),
   )
 }
 
-/** Another server than this one has answered the session well since. */
+/** Whether another server than this one has answered the session properly since. */
 export function wasAnswered(
   stack: ChaosStack,
   { sinceMs, session, not }: { sinceMs: number; session: string; not: string },
@@ -78,7 +78,7 @@ export function wasAnswered(
   )
 }
 
-/** Of all policy servers. Empty where none was asked yet. */
+/** Requests to all policy servers; empty before the first one. */
 export function readExchanges({ policyState }: Pick<ChaosStack, 'policyState'>): NotedExchange[] {
   const path = join(policyState, 'exchanges.jsonl')
   if (!existsSync(path)) return []

@@ -1,4 +1,5 @@
-/** Every fault of a stack with a directory: what it does, at which phases it can strike, and what the run must look like afterwards. */
+/** Every fault of a stack with a directory: its action, the phases at which it can strike, and the required state of the run
+ *  afterwards. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Engine } from '../../../src/adapters/docker/engine/engine.ts'
@@ -37,9 +38,10 @@ import { RESTART_FAULTS, statusOnceClosed } from './restart-faults.ts'
 import type { Strike } from './visits.ts'
 
 /**
- * `identical`: the records are those of the run without a fault. `replaced`: an episode may be lost; it has no reward, and another
- * takes its place. `cancelled`: what was committed is the beginning of what would have been. `restarted`: the run has ended and was
- * started again; what the ending closed without a reward was played again under a further index, all else is what it would have been.
+ * `identical`: the records equal those of the run without faults. `replaced`: an episode may be lost; it has no reward and is
+ * replaced. `cancelled`: the committed turns are the beginning of the undisturbed ones. `restarted`: the run ended and was started
+ * again; episodes that were closed without a reward were played again with a higher index, and everything else equals the undisturbed
+ * run.
  */
 export type Expectation = 'identical' | 'replaced' | 'cancelled' | 'restarted'
 
@@ -52,41 +54,41 @@ export interface StrikeInput {
 }
 
 export interface Fault {
-  /** A family and its member stand apart by a colon, as `reset:group`. */
+  /** A colon separates a family and its member, as in `reset:group`. */
   name: string
   phases: readonly Phase[]
   expects: Expectation
-  /** No other fault in the same run. */
+  /** Whether no other fault may strike in the same run. */
   isAlone?: boolean
   needsSecondHost?: boolean
-  /** Its runs sample from two servers, and it strikes the one that the visiting episode asks. */
+  /** Its runs sample from two servers, and it strikes the one that the visiting episode uses. */
   needsReplica?: boolean
   /** Strikes a rollout that is played in parts. */
   needsParts?: boolean
-  /** Strikes a part itself: there has to be one by then. */
+  /** Strikes a part itself, so a part must exist by then. */
   strikesPart?: boolean
-  /** Strikes records of one kind of store only. @default any */
+  /** Strikes only records of one kind of store. @default any */
   store?: StoreKind
-  /** For how many seconds activities wait for the store in its runs. @default long enough for every store that comes back */
+  /** Seconds for which activities wait for the store in its runs. @default long enough for every store that returns */
   storePatienceS?: number
-  /** Only training runs have what it strikes: at all of its phases, or at these. */
+  /** Only training runs have its target: at all of its phases, or at these. */
   needsTraining?: readonly Phase[]
-  /** The run is started with a limit on its whole time, as an operator may do it. */
+  /** The run is started with a limit on its total time, which an operator may set. */
   limitsRun?: boolean
   /** @default any visit of the phase */
   matches?: (visit: Visit) => boolean
   strike(input: StrikeInput): Promise<Strike>
 }
 
-/** Shorter than the attempts of the activities that meet it. */
+/** Shorter than the attempts of the affected activities. */
 const DISK_MS = 4_000
-/** Longer than the pauses between all attempts at any activity: what outlasts it waits inside of an attempt. */
+/** Longer than the pauses between all attempts of any activity, so that a wait continues inside of an attempt. */
 const DISK_FULL_MS = 40_000
 const DISK_LONGEST_MS = 100_000
-/** As a package update takes, and longer than the pauses between all attempts at a turn. */
+/** The time of a package update, and longer than the pauses between all attempts at a turn. */
 const ENGINE_DOWN_MS = 45_000
 const FREEZE_MS = 8_000
-/** Sessions that have moved to the other server meet a few turns there. */
+/** Sessions that moved to the other server play a few turns there. */
 const REPLICA_AWAY_MS = 15_000
 const AROUND_SAMPLES = ['sampling', 'sampled', 'observed'] as const satisfies readonly Phase[]
 const TORN = '{"schema":"longhaul.torn/1","epis'
@@ -207,7 +209,7 @@ export const FAULTS: readonly Fault[] = [
       await stack.process(server).stop('SIGKILL')
       const over = sleep(REPLICA_AWAY_MS).then(() => stack.process(server).start())
       const { episode: session } = visit
-      // A policy that is published belongs to no episode.
+      // Publishing a policy belongs to no episode.
       const hasMoved = () => session === null || wasAnswered(stack, { sinceMs, session, not: server })
       return { over, seen: async () => (await haveDied(before)) && hasMoved() }
     },
@@ -265,13 +267,13 @@ export const FAULTS: readonly Fault[] = [
       if (visit.key === null) return { seen: () => false }
       const file = stack.fileOf(visit.key)
       await writeFile(file, TORN)
-      // The first word stays: what comes to write the record finds the torn one.
+      // The torn record exists first, so the writer of the record finds it.
       return { over: sleep(500), seen: async () => (await readFile(file, 'utf8')) === TORN }
     },
   },
   {
     name: 'late-waker',
-    // A part is begun by the control worker.
+    // The control worker starts parts.
     phases: EPISODE_PHASES.filter((phase) => phase !== 'parting'),
     expects: 'identical',
     isAlone: true,
@@ -329,12 +331,13 @@ export const FAULTS: readonly Fault[] = [
   ...RESTART_FAULTS,
 ]
 
-/** Beside those of pods: what a worker leaves that dies is a pod. All others meet no code that differs for pods. */
+/** Faults that are also played with pods, because a dying worker leaves a pod behind. All other faults reach no code that differs for
+ *  pods. */
 const ALSO_IN_PODS: readonly string[] = ['kill-sandbox']
 
 /**
- * Those that can strike in a setting. On a bucket and in pods only evaluations are played: what a training's weights go through in a
- * bucket has tests of its own, a stack's trainer works on the disk, and a training's episodes are those of an evaluation.
+ * The faults that can strike in a setting. With a bucket and with pods only evaluations are played: a bucket's handling of a
+ * training's weights has its own tests, a stack's trainer works on the disk, and a training's episodes are like an evaluation's.
  */
 export function faultsOn(setting: Setting): readonly Fault[] {
   if (setting === 'directory') return FAULTS
@@ -360,7 +363,7 @@ export function faultNamed(name: string): Fault {
   return found
 }
 
-/** One fault, or all of a family: `reset` is `reset:root`, `reset:stage` and so on. */
+/** One fault, or a whole family: `reset` is `reset:root`, `reset:stage` and so on. */
 export function faultsNamed(name: string): Fault[] {
   const family = FAULTS.filter((fault) => fault.name.startsWith(`${name}:`))
   return family.length > 0 ? family : [faultNamed(name)]
@@ -385,7 +388,7 @@ async function hurtContainer(
   return { seen: () => isGone }
 }
 
-/** A visit of the policy server concerns the host that asked it. */
+/** A visit of the policy server concerns the host that sent the request. */
 function sandboxOf({ process }: Visit): ChaosRole {
   return process === 'sandbox-b' ? 'sandbox-b' : 'sandbox'
 }
@@ -398,14 +401,14 @@ function isPolicyServer(process: string): process is PolicyProcess {
   return (POLICY_SERVERS as readonly string[]).includes(process)
 }
 
-/** That an episode's session stays with while both answer. */
+/** The server that an episode's session uses while both answer. */
 function serverOf({ policyUrls }: ChaosStack, { process, episode }: Visit): PolicyProcess {
   if (isPolicyServer(process)) return process
   const servers = POLICY_SERVERS.map((name) => ({ name, url: policyUrls[name] }))
   return orderFor(episode ?? '', servers)[0]?.name ?? 'policy'
 }
 
-/** For a while it answers as if it held another policy. */
+/** The server answers for some time as if it held another policy. */
 async function serveOtherWeights(stack: ChaosStack, server: PolicyProcess): Promise<Strike> {
   const sinceMs = Date.now()
   stack.process(server).signal('SIGKILL')
@@ -422,7 +425,7 @@ async function containerOf({ engines }: ChaosStack, { episode, container, phase 
   return all.find((one) => one.episode === episode && one.role === role)?.name ?? null
 }
 
-/** The disk is hurt before the visitor goes on. Seen where a worker's write failed. */
+/** Disturbs the disk before the visitor continues. Seen if a worker's write failed. */
 async function untilFelt(
   stack: ChaosStack,
   { hurt, leastMs }: { hurt: ChaosStack['disk']['fill']; leastMs: number },
@@ -431,7 +434,7 @@ async function untilFelt(
   const seen = (): boolean => isNoted(stack, sinceMs, ({ kind }) => kind === 'store-failed')
   const felt = async (): Promise<void> => {
     await sleep(leastMs)
-    // A training job is started, read and loaded before it writes.
+    // A training job starts, reads and loads before it writes.
     while (!seen() && Date.now() < sinceMs + DISK_LONGEST_MS) await sleep(500)
   }
   const over = hurt(felt())
@@ -439,15 +442,15 @@ async function untilFelt(
   return { over, seen }
 }
 
-/** A process is told at its own visits: at this one, or at its next. */
+/** A process gets a verdict at its own visits: at this one, or at its next. */
 function tellAt(stack: ChaosStack, visit: Visit, process: ChaosProcess, verdict: Verdict): Pick<Strike, 'verdict'> {
-  // The harness itself observes a training job and reports that visit: its worker asks for what it is told.
+  // The harness itself observes a training job and reports that visit; the job's worker asks for its verdict.
   if (process === visit.process && visit.phase !== 'training') return { verdict }
   stack.visits.tell(process, verdict)
   return {}
 }
 
-/** One worker is hurt from its next visit on. */
+/** Disturbs one worker from its next visit on. */
 async function forAWhile(
   stack: ChaosStack,
   visit: Visit,
@@ -465,9 +468,9 @@ async function forAWhile(
 }
 
 /**
- * The story: a worker stands still for longer than a heartbeat may be missed, another one of the same host takes its attempts over
- * and goes on, and then the first wakes up in the middle of what it was doing.
- * @returns visits that the other one made meanwhile
+ * The story: a worker freezes for longer than the heartbeat timeout, another worker of the same host takes over its attempts and
+ * continues, and then the first wakes up in the middle of its work.
+ * @returns the visits that the other worker made meanwhile
  */
 async function replaceThenWake(stack: ChaosStack, sleeper: ChaosRole): Promise<number> {
   await stack.startWorker('sandbox-spare')

@@ -8,13 +8,13 @@ export async function killContainer({ engine, name }: { engine: Engine; name: st
   await engine.docker.getContainer(name).kill({ signal: 'SIGKILL' }).catch(ignoreGone)
 }
 
-/** Each far below what the kernel adds for the container's own processes, which are to be killed first. */
+/** Memory of each hog, far below what the kernel adds to the score of the container's own processes, which it must kill first. */
 const HOG_MIB = 64
 
 /**
- * The whole container runs out of memory: processes of ours join its memory group and take all that it may have. Sandboxes are
- * marked to be killed before others, so every process of the container goes before ours do, its first one at last. That one is
- * stopped before: it would report a command that was killed a moment earlier, which counts as the policy's own use of memory.
+ * The whole container runs out of memory: harness processes join its memory group and allocate its entire limit. Sandboxes are marked
+ * to be killed first, so every process of the container dies before the harness's, its first process last. That process is stopped
+ * beforehand: otherwise it would report a command that was killed a moment earlier, which counts as the policy's own use of memory.
  */
 export async function hogMemory({ engine, name }: { engine: Engine; name: string }): Promise<void> {
   const facts = await engine.docker
@@ -45,7 +45,7 @@ function memoryGroupOf(pid: number): string {
   return found
 }
 
-/** `tail` keeps what it was given until its input ends. */
+/** `tail` keeps its input in memory until the input ends. */
 function startHog(group: string): ChildProcess {
   const script = `echo $$ >${group}/cgroup.procs && { head -c ${HOG_MIB * 2 ** 20} /dev/zero; sleep 3; } | tail -n 1 >/dev/null`
   return spawn('/bin/sh', ['-c', script], { stdio: 'ignore' })

@@ -1,4 +1,4 @@
-/** Puts the phases between a worker's activities and its adapters. */
+/** Inserts the phases between a worker's activities and its adapters. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { wrapStore } from '../../../src/adapters/artifacts/store-rules.ts'
 import { Context } from '@temporalio/activity'
@@ -11,9 +11,9 @@ import { openAuditLog } from './audit-log.ts'
 import { shiftClock } from './clock.ts'
 import { askForWord, type Phase, type Verdict, type Visit, visit } from './phases.ts'
 
-/** A request of the runner or the engine is surely under way after this long. */
+/** After this time a request of the runner or the engine is certainly in progress. */
 const INSIDE_MS = 250
-/** A worker that follows a training job makes no visit; a fault there lasts for four seconds. */
+/** A worker that follows a training job makes no visit; a fault there lasts four seconds. */
 const ASK_EVERY_MS = 500
 
 export function createInterposers({
@@ -41,7 +41,7 @@ export function createInterposers({
     { episode = null, container = null, key = null }: Partial<Omit<Visit, 'phase' | 'process'>>,
   ): Promise<void> => obey(await visit(controlUrl, { phase, process, episode, container, key }))
 
-  /** The phase is reached while the work is under way. */
+  /** Reaches the phase while the work is in progress. */
   const amid = async <T>(
     work: Promise<T>,
     phase: Phase,
@@ -132,13 +132,13 @@ export function createInterposers({
   return { store, sandbox, policy }
 }
 
-/** A part reads its tasks from the plan before it plays one, and once: plans of chaos runs have one page. */
+/** A part reads its tasks from the plan before it plays one, and only once, because plans of chaos runs have one page. */
 function isFirstOfPart(): boolean {
   try {
     const { activityType, workflowExecution } = Context.current().info
     return activityType === 'readPlanPage' && workflowExecution?.workflowId.includes('/part/') === true
   } catch {
-    // A store is also read outside of activities.
+    // The store is also read outside of activities.
     return false
   }
 }

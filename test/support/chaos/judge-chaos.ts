@@ -1,4 +1,4 @@
-/** The invariants, after each run: read from records, from what the policy server was asked, and from the machine. */
+/** Checks the invariants after each run, from records, from the policy server's requests and from the machine. */
 import { RUNNER_LABEL } from '../../../src/adapters/docker/sandbox/runner-volume.ts'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { readWholeTurns } from '../../../src/activities/episode/transcript.ts'
@@ -26,13 +26,13 @@ export interface ChaosJudgement {
   violations: string[]
 }
 
-/** Nothing may be older than its lease and this. */
+/** How much longer than its lease a resource may exist. */
 const LEAK_MS = 60_000
 
 export async function judgeChaos(input: {
   stack: ChaosStack
   run: string
-  /** Faults that may have struck: each may cost an episode one turn. */
+  /** Faults that may have struck; each may cost an episode one turn. */
   strikes: number
   /** A cancelled run need not account for episodes that it never began. */
   isWhole: boolean
@@ -72,7 +72,7 @@ export async function judgeChaos(input: {
   return { episodes: records.length, turns: audit.turns, sampledAgain, violations }
 }
 
-/** Of every episode of the run: which turns ran something, under which token. */
+/** For every episode of the run, the turns that ran a command and their tokens. */
 async function commandTurns(
   store: ArtifactStore,
   records: readonly EpisodeRecord[],
@@ -88,14 +88,14 @@ async function commandTurns(
   return found
 }
 
-/** An episode that was begun has one final record. */
+/** Every episode that began must have one final record. */
 async function withoutOutcome({ store }: ChaosStack, run: string, records: EpisodeRecord[]): Promise<string[]> {
   const begun = (await store.list(`episodes/${run}/`)).filter((key) => key.endsWith('/turns/start.json'))
   const ended = new Set(records.map(({ episode }) => `episodes/${episode}/turns/start.json`))
   return begun.filter((key) => !ended.has(key)).map((key) => `${key} has no outcome`)
 }
 
-/** Turns that were answered more than once. A store that takes nothing for a while may cost one turn several samples. */
+/** Turns that were answered more than once. A store that refuses writes for some time may cost one turn several samples. */
 function lostTurns(exchanges: readonly Exchange[]): Map<string, { turns: number; samples: number }> {
   const answered = exchanges.filter(({ status }) => status === 200)
   const lost = new Map<string, { turns: number; samples: number }>()
@@ -125,7 +125,7 @@ async function leftNow({ stack, run }: { stack: ChaosStack; run: string }): Prom
     if (engine === null) continue
     const { docker } = engine.engine
     found.push(...(await listSandboxes({ engine: engine.engine, run })).map(({ name }) => `container ${name}`))
-    // The runner's stays with the engine, as images do.
+    // The runner's volume stays with the engine, like images.
     const volumes = ((await docker.listVolumes()).Volumes ?? []).filter(
       ({ Labels }) => !(RUNNER_LABEL in (Labels ?? {})),
     )

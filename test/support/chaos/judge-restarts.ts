@@ -1,4 +1,4 @@
-/** What a run that was started again may not do once more: what was finished before is taken from records. */
+/** What a run that was started again must not repeat: finished work is taken from records. */
 import { readdir } from 'node:fs/promises'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { isValidEpisode } from '../../../src/domain/ledger/episode-rules.ts'
@@ -7,12 +7,12 @@ import { episodesOf } from '../run-records.ts'
 import type { AuditEntry } from './audit-log.ts'
 import type { MadeVisit } from './visits.ts'
 
-/** A run at the moment that it was started again. */
+/** A run at the moment of its restart. */
 export interface Restart {
   atMs: number
   /** Episodes with a verdict. */
   finished: ReadonlySet<string>
-  /** Attempts of the training jobs that had recorded what they measured, by directory. */
+  /** Attempts of the training jobs that had recorded their measurements, by directory. */
   trained: ReadonlyMap<string, number>
 }
 

@@ -1,4 +1,4 @@
-/** A process of the chaos stack: started again when it ends, unless it was told to stay away. */
+/** A process of the chaos stack. It is restarted when it ends, unless it was stopped. */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -12,7 +12,7 @@ export interface ProcessPlan {
   cwd: string
 }
 
-/** As a supervisor would wait before a restart. */
+/** A supervisor's pause before a restart. */
 const PAUSE_MS = 300
 
 export class ManagedProcess {
@@ -54,18 +54,18 @@ export class ManagedProcess {
     this.start()
   }
 
-  /** To the whole group, as the machine would. */
+  /** Signals the whole group, as the machine would. */
   signal(signal: NodeJS.Signals): void {
     const { pid } = this
     if (pid === null) return
     try {
       process.kill(-pid, signal)
     } catch {
-      // It has ended by itself.
+      // The process has ended by itself.
     }
   }
 
-  /** For good. */
+  /** Stops it permanently. */
   async stop(signal: NodeJS.Signals = 'SIGKILL'): Promise<void> {
     this.#wanted = false
     const child = this.#child

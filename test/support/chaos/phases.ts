@@ -1,8 +1,8 @@
-/** The moments at which a fault may strike, each a place where a worker or the policy server stops and asks. */
+/** The moments at which a fault may strike: at each, a worker or the policy server stops and asks the harness. */
 import { request } from 'node:http'
 
 export const EPISODE_PHASES = [
-  /** A further part of a rollout has begun: the part before it still has groups open. */
+  /** A further part of a rollout has begun while the previous part still has open groups. */
   'parting',
   /** The container is being opened. */
   'placing',
@@ -10,11 +10,11 @@ export const EPISODE_PHASES = [
   'sampling',
   /** Sampled, no action record yet. */
   'sampled',
-  /** The action record is written, nothing has run. */
+  /** The action record is written; no command has run. */
   'recorded',
   /** The command runs. */
   'executing',
-  /** It has run, no observation record yet. */
+  /** The command has run, no observation record yet. */
   'executed',
   /** The observation record is written. */
   'observed',
@@ -37,12 +37,12 @@ export const TRAINING_PHASES = [
 export const PHASES = [...EPISODE_PHASES, ...TRAINING_PHASES] as const
 export type Phase = (typeof PHASES)[number]
 
-/** While the sandbox of the episode's agent is there. */
+/** Phases in which the sandbox of the episode's agent exists. */
 export const WITH_AGENT: readonly Phase[] = EPISODE_PHASES.filter(
   (phase) => !['parting', 'placing', 'grading', 'graded'].includes(phase),
 )
 
-/** Where a run is ended: the moments that its records can be cut at, one each. */
+/** Phases at which a run is ended: one for each point at which its records can be cut off. */
 export const RESTART_PHASES = [
   'parting',
   'placing',
@@ -59,7 +59,7 @@ export interface Visit {
   phase: Phase
   /** `sandbox`, `sandbox-b`, `artifacts`, … or `policy` and `policy-b`. */
   process: string
-  /** Episode id; null where the phase belongs to no episode. */
+  /** Episode id; null if the phase belongs to no episode. */
   episode: string | null
   /** Container that the phase is about, if any. */
   container: string | null
@@ -74,20 +74,20 @@ export type PolicyFault =
   | 'half-body'
   | 'wrong-count'
   | 'other-weights'
-  /** Right, but late. */
+  /** Correct, but late. */
   | 'slow'
-  /** The account is empty: no repetition helps. */
+  /** The account is empty, so retries do not help. */
   | 'no-credit'
-  /** All is well again. */
+  /** The server works normally again. */
   | 'none'
 
-/** What the visitor is told when it may go on. */
+/** The harness's answer, with which the visitor continues. */
 export interface Verdict {
-  /** From now on its clock shows this much more, ms. */
+  /** Shift of its clock from now on, ms. */
   clockShiftMs?: number
-  /** From now on each operation of the store takes this much longer, ms. */
+  /** Added delay of each store operation from now on, ms. */
   storeDelayMs?: number
-  /** For the policy server: how its next answers go wrong. */
+  /** For the policy server: the fault of its next answers. */
   policy?: {
     kind: PolicyFault
     times: number
@@ -95,12 +95,12 @@ export interface Verdict {
   }
 }
 
-/** Tells the harness and waits for its word; a harness that is gone lets everything pass. */
+/** Reports the visit and waits for the verdict; if the harness is gone, the visitor continues. */
 export function visit(controlUrl: string, made: Visit): Promise<Verdict> {
   return ask(controlUrl, 'POST', JSON.stringify(made))
 }
 
-/** What a process is told that makes no visit for a while. */
+/** The verdict for a process that makes no visit for some time. */
 export function askForWord(controlUrl: string, process: string): Promise<Verdict> {
   return ask(`${controlUrl}?process=${encodeURIComponent(process)}`, 'GET')
 }

@@ -1,16 +1,16 @@
-/** Runs that end at random moments, as a person's hand ends them: not at a phase, and nothing waits for the ending. */
+/** Runs that are ended at random moments, as by an operator: not at a phase, and without waiting for the end. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import type { SeedPlan } from './cells.ts'
 import { type Fault, faultNamed } from './faults.ts'
 import type { Visit } from './phases.ts'
 
-/** A turn lasts about as long. */
+/** About the duration of a turn. */
 const WITHIN_MS = 1_500
 
 /**
- * The story: an operator ends all workflows of a training while episodes of its base evaluation have turns on record and no end, and
- * starts it again.
+ * The story: an operator terminates all workflows of a training while episodes of its base evaluation have recorded turns but have
+ * not ended, and starts it again.
  */
 export function planReproduction(seed: number, faults: readonly Fault[] = [faultNamed('terminate-all')]): SeedPlan {
   const random = randomFrom(`chaos/reproduction/${seed}`)
@@ -19,7 +19,7 @@ export function planReproduction(seed: number, faults: readonly Fault[] = [fault
   return { seed, kind: 'training', inParts: false, cells: [cell] }
 }
 
-/** Some time after a turn of the base evaluation was recorded, while everything goes on. */
+/** Strikes some time after a turn of the base evaluation was recorded, while everything continues. */
 function atRandomMoment(fault: Fault): Fault {
   return {
     ...fault,

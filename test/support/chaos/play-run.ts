@@ -1,4 +1,4 @@
-/** One run with its faults: started, struck, started again where a fault has ended it, judged. */
+/** One run with its faults: started, struck, started again if a fault has ended it, and judged. */
 import { fileURLToPath } from 'node:url'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Random } from '../../../src/adapters/datasets/synthetic/compose.ts'
@@ -22,11 +22,11 @@ export interface PlayRunInput {
   /** `count`: which visit is struck, from 1. */
   cells: readonly { cell: Cell; count: number }[]
   random: Random
-  /** On the whole time of the first execution, as an operator may set it; null for none. */
+  /** Limit on the total time of the first execution, as an operator may set it; null for none. */
   limitMs: number | null
-  /** The rollout is played in parts. @default false */
+  /** Plays the rollout in parts. @default false */
   inParts?: boolean
-  /** Bigger groups, for what replacements have to be compared with. @default false */
+  /** Larger groups, to compare replacements with. @default false */
   further?: boolean
   say: (line: string) => void
 }
@@ -42,7 +42,7 @@ export interface PlayedRun {
   violations: string[]
 }
 
-/** Room for two outages and two endings, on a machine that has other work. */
+/** Time for two outages and two endings on a busy machine. */
 const LIMIT_MS = { evaluation: 12 * 60_000, training: 20 * 60_000 } as const
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 let runs = 0
@@ -55,7 +55,7 @@ export async function playRun(input: PlayRunInput): Promise<PlayedRun> {
   const over = new AbortController()
   const endings = new Endings()
   const strikes = strikeAll({ ...input, run, workflowId, signal: over.signal, endings })
-  // What goes wrong there is told at the end, where it is waited for.
+  // Its errors are reported at the end, where it is awaited.
   strikes.catch(() => undefined)
   const watching = kind === 'training' ? reportJobs(stack, over.signal) : Promise.resolve()
   try {
@@ -75,15 +75,15 @@ export async function playRun(input: PlayRunInput): Promise<PlayedRun> {
   }
 }
 
-// Starting and starting again ----------------------------------------------------------------------------------------
+// Starts and restarts ----------------------------------------------------------------------------------------
 
-/** Faults that end a run: while one is at work nothing is concluded from the run's state, and afterwards it is started again. */
+/** Faults that end a run. While one is at work nothing is concluded from the run's state; afterwards the run is started again. */
 class Endings {
   #rung = new AbortController()
   #atWork: Promise<unknown> | null = null
   #due = false
 
-  /** Aborted when the run is to be started again. */
+  /** Aborts when the run must be started again. */
   get signal(): AbortSignal {
     return this.#rung.signal
   }
@@ -98,10 +98,10 @@ class Endings {
     over.then(ring, ring)
   }
 
-  /** Waits for the fault that is at work. @returns whether the run is to be started again, once for each fault */
+  /** Waits for the fault that is at work. @returns whether the run must be started again, once for each fault */
   async isDue(): Promise<boolean> {
     await this.#atWork?.catch(() => undefined)
-    // The bell rings in a later step of the same promise.
+    // The abort happens in a later step of the same promise.
     await sleep(0)
     if (!this.#due) return false
     this.#due = false
@@ -115,7 +115,7 @@ interface Playing extends PlayRunInput {
   workflowId: string
   restarts: Restart[]
   endings: Endings
-  /** Takes the traps away: nothing more strikes. */
+  /** Removes the traps, so that nothing more strikes. */
   disarm: () => void
 }
 
@@ -124,7 +124,7 @@ type Followed = Pick<RunHandle<unknown>, 'watch' | 'attached'>
 async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
   const { stack, kind, workflowId, endings, cells, say, limitMs, disarm } = input
   const until = Date.now() + LIMIT_MS[kind]
-  // A reset ends nothing by itself: a run that fails of it later is started again like any other.
+  // A reset ends nothing by itself: a run that fails later because of it is started again like any other.
   let mayFail = cells.filter(({ cell }) => cell.fault.name.startsWith('reset:')).length
   let handle: Followed = await startFirst(input)
   let isLimited = limitMs !== null
@@ -135,17 +135,18 @@ async function playToEnd(input: Playing): Promise<RunOutcome<unknown>> {
       return null
     })
     const isDue = await endings.isDue()
-    // While a database is lost the server knows no run of this name.
+    // While its database is lost, the server knows no run of this name.
     if (!isDue && lost !== null) throw lost
     if (!isDue && end === null) return endLate(stack, workflowId, LIMIT_MS[kind])
-    // The limit on the first execution may pass before the struck phase comes, or after the strike was given up: the run is
+    // The limit on the first execution may pass before the struck phase is reached, or after the strike was given up: the run is then
     // started again, and its cell is missed.
     const cameEarly = !isDue && end?.status === 'timed-out' && isLimited
     if (cameEarly) disarm()
     else if (!isDue && end !== null && (end.status !== 'failed' || input.restarts.length === 0 || mayFail-- <= 0)) {
       return end
     }
-    // Struck at a phase that stops no process, late in the run: it was over before its limit. The client did not start it, so it cannot join it.
+    // The fault struck late, at a phase that stops no process, so the run was over before its limit. The client did not start it and
+    // cannot join it.
     if (end?.status === 'completed' && isLimited) return end
     if (end !== null) say(`       ended: ${JSON.stringify(end).slice(0, 200)}`)
     await stack.settle()
@@ -171,7 +172,7 @@ async function requestOf({ stack, kind, recipeSeed, run, cells, inParts = false,
   }
 }
 
-/** By the product's own client, whether it is the first time or not. */
+/** Starts the run with the product's own client, the first time and later. */
 async function start(input: Playing): Promise<Followed> {
   const request = await requestOf(input)
   return input.kind === 'evaluation' ? startEvaluation(request) : startTraining(request)
@@ -180,7 +181,7 @@ async function start(input: Playing): Promise<Followed> {
 async function startFirst(input: Playing): Promise<Followed> {
   const { limitMs, stack, kind, workflowId } = input
   if (limitMs === null) return start(input)
-  // The client sets no such limit; schedules and operators may.
+  // The client sets no such limit, but schedules and operators may.
   const { connection, ...request } = await requestOf(input)
   await connection.client.workflow.start(kind === 'evaluation' ? 'evaluate' : 'trainAgent', {
     workflowId,
@@ -191,13 +192,14 @@ async function startFirst(input: Playing): Promise<Followed> {
   return makeRunHandle({ connection: stack.connection, workflowId, attached: false, ownsConnection: false })
 }
 
-/** @returns null where the time is over, or the run is to be started again */
+/** @returns null if the time is over or the run must be started again */
 async function endOf(
   handle: Followed,
   { until, signal }: { until: number; signal: AbortSignal },
 ): Promise<RunOutcome<unknown> | null> {
   const limit = AbortSignal.timeout(Math.max(1, until - Date.now()))
-  // As often as a person's screen asks, no oftener: each look is many calls and queries, which the server and workers answer instead of playing.
+  // As often as a user's screen polls and not more: each poll makes many calls and queries, which the server and workers answer
+  // instead of playing.
   for await (const event of handle.watch({ signal: AbortSignal.any([signal, limit]) })) {
     if (event.kind === 'closed') return event.outcome
   }
@@ -219,9 +221,9 @@ function outcomeFaults(outcome: RunOutcome<unknown>, struck: readonly Cell[]): s
   return mayCancel && outcome.status === 'cancelled' ? [] : [`the run ended as ${JSON.stringify(outcome)}`]
 }
 
-// Striking -----------------------------------------------------------------------------------------------------------
+// Strikes -----------------------------------------------------------------------------------------------------------
 
-/** Sets one trap after the other. @returns the cells whose fault was seen to have struck */
+/** Sets one trap after another. @returns the cells whose fault was seen to strike */
 async function strikeAll(
   input: PlayRunInput & { run: string; workflowId: string; signal: AbortSignal; endings: Endings },
 ): Promise<Cell[]> {
@@ -255,14 +257,14 @@ async function strikeAll(
   return struck
 }
 
-/** A training job has no hook of ours: it is seen from outside. */
+/** A training job has no hook of the harness, so it is observed from outside. */
 async function reportJobs(stack: ChaosStack, signal: AbortSignal): Promise<void> {
   const seen = new Set<number>()
   while (!signal.aborted) {
     for (const { pid } of listTrainingJobs(stack)) {
       if (seen.has(pid)) continue
       seen.add(pid)
-      // Python has begun to import; the job itself comes a little later.
+      // Python has begun to import; the job itself starts a little later.
       await sleep(1_500)
       await stack.visits.report({ phase: 'training', process: 'trainer', episode: null, container: null, key: null })
     }

@@ -1,4 +1,4 @@
-/** One seed: a run in which its faults strike, judged and compared with the run without. */
+/** One seed: a run in which its faults strike, judged and compared with the run without faults. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { randomFrom } from '../../../src/adapters/datasets/synthetic/compose.ts'
 import { type ChaosStack, STORE_PATIENCE_S } from './chaos-stack.ts'
@@ -13,13 +13,13 @@ import type { EpisodeDigest, JobDigest, RunDigest } from './run-digest.ts'
 export interface PlayedCell {
   fault: string
   phase: string
-  /** False where the moment never came, or the fault's effect was not seen. */
+  /** False if the moment never came or the fault's effect was not seen. */
   struck: boolean
 }
 
 export interface SeedReport {
   seed: number
-  /** At which it was played, where results of several commits stand in one table. */
+  /** The commit at which it was played, if one table has results of several. */
   commit?: string
   kind: SeedPlan['kind']
   cells: PlayedCell[]
@@ -27,7 +27,7 @@ export interface SeedReport {
   episodes: number
   turns: number
   sampledAgain: number
-  /** How often the run was started again. */
+  /** Number of restarts of the run. */
   restarts: number
   violations: string[]
 }
@@ -40,12 +40,12 @@ interface QuietRun {
 
 const PLACED_MS = 60_000
 
-/** Runs without a fault, by what they depend on: each is played once. */
+/** Runs without faults, by what they depend on; each is played once. */
 export type QuietRuns = Map<string, QuietRun>
 
-/** Runs differ by this many recipe seeds; those in parts, which take twice as long, have one. */
+/** Runs have this many different recipe seeds; runs in parts, which take twice as long, have one. */
 const VARIATIONS = 8
-/** Runs that a cell gets: where its fault missed, it strikes earlier in the next one. */
+/** Maximum runs of a cell: if its fault missed, it strikes earlier in the next run. */
 const TRIES = 3
 
 export async function playSeed(input: {
@@ -83,7 +83,7 @@ export async function playSeed(input: {
   return { ...report, wallS: (Date.now() - startedMs) / 1000 }
 }
 
-/** One run with these faults, compared with the one without: none of them shows what the stack's own sandboxes change. */
+/** Plays one run with these faults and compares it with the run without faults, which is always played in containers. */
 export async function playCells(input: {
   stack: ChaosStack
   plan: Pick<SeedPlan, 'seed' | 'kind' | 'inParts'>
@@ -126,9 +126,9 @@ export async function playCells(input: {
 }
 
 /**
- * The server chooses which host is offered an episode, and may choose the first one every time: its worker is away until the second
- * host has one.
- * @returns what is over when the first host's worker is back, in a function so that it is not waited for here
+ * The server chooses the host that is offered an episode, and may always choose the first one. So its worker stays away until the
+ * second host has an episode.
+ * @returns a promise of the first host's return, in a function so that it is not awaited here
  */
 async function startOnSecondHost(stack: ChaosStack): Promise<() => Promise<void>> {
   const earlier = stack.visits.made.length
@@ -138,12 +138,12 @@ async function startOnSecondHost(stack: ChaosStack): Promise<() => Promise<void>
     for (const deadline = Date.now() + PLACED_MS; !isPlaced() && Date.now() < deadline; ) await sleep(100)
     await stack.startWorker('sandbox')
   })()
-  // Told where it is waited for.
+  // Its error is reported where it is awaited.
   back.catch(() => undefined)
   return () => back
 }
 
-/** The one that allows most. */
+/** The expectation that permits most. */
 export function expectationOf(cells: readonly Pick<Cell, 'fault'>[]): Expectation {
   const all = cells.map(({ fault }) => fault.expects)
   return (['cancelled', 'restarted', 'replaced'] as const).find((one) => all.includes(one)) ?? 'identical'
@@ -170,7 +170,7 @@ async function quietRun(
   return found
 }
 
-/** Episodes under indexes that the undisturbed run does not reach, where this one has any. */
+/** Episodes with indexes that the undisturbed run does not reach, if this run has any. */
 async function furtherEpisodes(
   { quiet, hurt }: { quiet: RunDigest; hurt: RunDigest },
   play: () => Promise<QuietRun>,

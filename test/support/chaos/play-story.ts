@@ -1,4 +1,4 @@
-/** One run of `npm test` with its faults: each must strike, and no record may differ from those of the run without. */
+/** One run of `npm test` with its faults: each must strike, and no record may differ from the run without faults. */
 import assert from 'node:assert/strict'
 import type { TestContext } from 'node:test'
 import { type Cell, needsParts, type SeedPlan } from './cells.ts'
@@ -7,10 +7,10 @@ import { faultNamed } from './faults.ts'
 import type { Phase } from './phases.ts'
 import { playSeed, type QuietRuns } from './play-seed.ts'
 
-/** All of one variation, so that the run without faults is played once. */
+/** All stories share one variation, so the run without faults is played once. */
 export const SEED = 8
 
-/** The phase's first visit. */
+/** A cell that strikes the phase's first visit. */
 export function cell(fault: string, phase: Phase): Cell {
   return { fault: faultNamed(fault), phase, nth: 0 }
 }

@@ -1,4 +1,4 @@
-/** How a cluster goes wrong: pods are evicted, deleted and driven off their node, and the API server stands still. */
+/** Faults of a cluster: pods are evicted, deleted and removed from their node, and the API server freezes. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { signalProcess } from '../../../src/platform/processes.ts'
 import type { ChaosPods } from './chaos-pods.ts'
@@ -7,11 +7,11 @@ import type { Fault } from './faults.ts'
 import { type Visit, WITH_AGENT } from './phases.ts'
 import type { Strike } from './visits.ts'
 
-/** A pod that is told to go is marked at once, but the machine may be busy. */
+/** A deleted pod is marked at once, but the machine may be busy. */
 const LEAVING_MS = 30_000
 /** Longer than an attempt waits for a sign of life. */
 const FROZEN_MS = 8_000
-/** So long that pods that are placed anew meet no node. */
+/** Long enough that replaced pods find no node. */
 const NODE_AWAY_MS = 4_000
 const NODE = '127.0.0.1'
 
@@ -32,7 +32,7 @@ export const POD_FAULTS: readonly Fault[] = [
     name: 'pod-delete',
     phases: WITH_AGENT,
     expects: 'identical',
-    // All of the namespace: every episode is placed anew at once.
+    // All pods of the namespace: every episode is placed again at once.
     strike: ({ stack, visit }) =>
       takeAway(stack.pods(), visit, async (pods) => {
         await pods.kubectl(['delete', 'pod', ...(await pods.staying()), '--wait=false'])
@@ -56,7 +56,7 @@ export const POD_FAULTS: readonly Fault[] = [
   },
   {
     name: 'api-server-frozen',
-    // Graders are containers: nothing is asked of the cluster while they run.
+    // Graders are containers, so the cluster gets no request while they run.
     phases: ['placing', ...WITH_AGENT],
     expects: 'identical',
     strike: async ({ stack }) => {
@@ -74,8 +74,8 @@ export const POD_FAULTS: readonly Fault[] = [
 ]
 
 /**
- * Seen where the visited episode's pod is on its way out while its visitor still waits: the episode itself cannot have closed it.
- * A visit whose pod is gone already is not struck.
+ * Seen if the visited episode's pod is terminating while its visitor still waits, because then the episode itself cannot have closed
+ * it. A visit whose pod is already gone is not struck.
  */
 async function takeAway(
   pods: ChaosPods,

@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 
-/** What the scripted policy server remembers over a restart. */
+/** The state of the scripted policy server that survives a restart. */
 export interface PolicyState {
   /** Directory by version. */
   loaded: Record<string, string>
-  /** Until then it answers as if it held another policy; ms since 1970. */
+  /** Until this time it answers as if it held another policy; ms since 1970. */
   otherWeightsUntilMs: number
 }
 

@@ -1,4 +1,4 @@
-/** An engine of our own that may be hurt: own data root, socket and processes. */
+/** A private engine that may be disturbed, with its own data root, socket and processes. */
 import { readFile } from 'node:fs/promises'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { ensureBaseImage } from '../../../src/adapters/docker/images/base-image.ts'
@@ -18,23 +18,24 @@ import { acquirePrivateEngine, engineFiles, releasePrivateEngine } from '../../.
 export interface TestEngine {
   host: string
   engine: Engine
-  /** TERM, as a package update does it, and a new start: its containers are stopped. @param downMs between the two, 0 by default */
+  /** Stops it with SIGTERM, like a package update, and starts it again; its containers are stopped. @param downMs pause in between, 0
+   *  by default */
   restart(input?: { downMs?: number }): Promise<void>
   freeze(ms: number): Promise<void>
-  /** SIGKILL to the engine and its containerd, as a crash of the machine ends them. What they leave is the next start's to clear. */
+  /** Sends SIGKILL to the engine and its containerd, like a crash of the machine. The next start cleans up. */
   crash(): Promise<void>
   start(): Promise<void>
-  /** Its process as it is now. */
+  /** The engine's current process. */
   daemon(): Promise<ProcessIdentity>
-  /** The machine is gone: engine, shims and containers end at once and do not come back. */
+  /** Removes the machine: engine, shims and containers end at once and do not return. */
   vanish(): Promise<void>
   close(): Promise<void>
 }
 
 export async function startTestEngine(input: {
-  /** Short: sockets lie below it. */
+  /** Short, because socket paths below it have a length limit. */
   folder: string
-  /** Where the base image's archive is cached. */
+  /** Folder with the base image's archive. */
   imageCache: string
   log: (line: string) => void
   /** Further flags of the engine. */

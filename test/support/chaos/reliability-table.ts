@@ -1,4 +1,4 @@
-/** The part of `docs/reliability.md` that a chaos run writes itself. */
+/** The part of `docs/reliability.md` that a chaos run writes. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { cellsOf } from './cells.ts'
@@ -33,7 +33,7 @@ export function writeReliabilityTable(summary: ChaosSummary & Record<string, unk
   writeFileSync(FILE, withTable(readFileSync(FILE, 'utf8'), setting, reliabilityTable(summary, setting)))
 }
 
-/** The page with another table in the place of the one for this setting. */
+/** The page with the table of this setting replaced. */
 export function withTable(page: string, setting: Setting, table: string): string {
   const [head = ''] = page.split(MARKS.directory)
   const parts = SETTINGS.map((one, place) => {
@@ -61,7 +61,7 @@ function commitsOf(reports: readonly SeedReport[], newest: string): string {
     .join('; ')
 }
 
-/** Runs by fault and phase; `–` where a fault cannot strike, `0` where it could and has not. */
+/** Runs by fault and phase; `–` if a fault cannot strike, `0` if it could but has not. */
 export function reliabilityTable(summary: ChaosSummary & Record<string, unknown>, setting: Setting): string {
   const { date, seeds, firstSeed, minutes, violations, failures, reports } = summary
   const faults = faultsOn(setting)

@@ -1,5 +1,5 @@
-/** Faults that end a run, or make it begin again at an earlier point of its history. The harness then starts the same run again, as a
- *  person does: by the product's own client, under the same name. */
+/** Faults that end a run, or reset it to an earlier point of its history. The harness then starts the same run again like an
+ *  operator: with the product's own client, under the same name. */
 import { execFile } from 'node:child_process'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
@@ -133,7 +133,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
   {
     ...RESTART,
     name: 'fail-restart:account',
-    // It ends a run that samples again. An evaluation has often drawn its last sample when one of its episodes is graded.
+    // It ends a run at its next sample. An evaluation has often drawn its last sample when one of its episodes is graded.
     needsTraining: ['capturing', 'grading'],
     strike: async (input) => {
       const { visits } = input.stack
@@ -149,7 +149,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
     store: 'directory',
     // A store that stays full ends a run once activities have waited long enough.
     storePatienceS: 0,
-    // A training job waits for room for as long as the store is full: `disk-full` strikes it there.
+    // A training job waits for room as long as the store is full: `disk-full` strikes it there.
     phases: RESTART_PHASES.filter((phase) => phase !== 'training'),
     strike: async (input) => {
       const { over, seen } = onceClosed(input, 'FAILED')
@@ -163,7 +163,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
     name: 'fail-restart:timeout',
     limitsRun: true,
     strike: async (input) => {
-      // The visitor waits for as long as the run has left.
+      // The visitor waits for the rest of the run's time.
       const { over, seen } = onceClosed(input, 'TIMED_OUT')
       await over
       return { seen }
@@ -188,7 +188,7 @@ export const RESTART_FAULTS: readonly Fault[] = [
   },
 ]
 
-// How workflows end --------------------------------------------------------------------------------------------------
+// Endings of workflows -----------------------------------------------------------------------------------------------
 
 function terminate(stack: ChaosStack, workflowId: string): Promise<boolean> {
   return end(stack, workflowId, 'terminate')
@@ -206,10 +206,10 @@ async function end({ connection }: ChaosStack, workflowId: string, how: 'termina
   }
 }
 
-/** Rounds without an open workflow after which there is none: the index lags by a moment. */
+/** Number of rounds without an open workflow after which none is left, because the index lags briefly. */
 const EMPTY_ROUNDS = 3
 
-/** Every workflow of the run, parents first or children first. @returns how many were ended */
+/** Terminates every workflow of the run, parents first or children first. @returns how many were ended */
 async function terminateAll({ stack, run, workflowId, random }: StrikeInput): Promise<number> {
   const parentsFirst = random.below(2) === 0
   let ended = parentsFirst && (await terminate(stack, workflowId)) ? 1 : 0
@@ -223,12 +223,12 @@ async function terminateAll({ stack, run, workflowId, random }: StrikeInput): Pr
   return ended
 }
 
-/** Ids of the workflows of a run that are open, its root included. */
+/** Ids of a run's open workflows, including its root. */
 export async function openWorkflows(stack: ChaosStack, run: string): Promise<string[]> {
   return (await listWorkflows(stack, run, `ExecutionStatus = 'Running'`)).map(({ id }) => id)
 }
 
-/** No run's name begins with another's. An evaluation's children are named as those of a training. */
+/** No run's name is a prefix of another's. An evaluation's children are named like those of a training. */
 async function listWorkflows(
   { connection }: ChaosStack,
   run: string,
@@ -277,7 +277,7 @@ async function statusOf({ connection }: ChaosStack, workflowId: string, runId?: 
   }
 }
 
-/** Five attempts of an activity, twice over, and the attempts of what records the failure. */
+/** Twice the time of an activity's five attempts, plus the attempts that record the failure. */
 const CLOSING_MS = 150_000
 
 export async function statusOnceClosed(stack: ChaosStack, workflowId: string, runId?: string): Promise<string | null> {
@@ -293,7 +293,7 @@ function onceClosed(input: StrikeInput, expected: string): Strike & { over: Prom
   return { over: closed.then(() => pauseBeforeRestart(input)), seen: () => status === expected }
 }
 
-/** A person is quick, or slow, or waits until all has come to rest. */
+/** The operator restarts soon, late, or after everything has come to rest. */
 async function pauseBeforeRestart({ stack, run, random }: StrikeInput): Promise<void> {
   const kind = random.below(3)
   if (kind === 1) await sleep(2_000)
@@ -303,7 +303,7 @@ async function pauseBeforeRestart({ stack, run, random }: StrikeInput): Promise<
   }
 }
 
-// How workflows are reset --------------------------------------------------------------------------------------------
+// Resets of workflows ------------------------------------------------------------------------------------------------
 
 const TYPES = {
   root: [],
@@ -314,7 +314,7 @@ const TYPES = {
   episode: ['episode'],
 } as const
 
-/** An open one of this level, else one that has ended. Null where there has been none yet. */
+/** An open workflow of this level, otherwise one that has ended. Null if there has been none yet. */
 async function findWorkflow(
   { stack, run, workflowId, random }: StrikeInput,
   level: keyof typeof TYPES,
@@ -328,7 +328,7 @@ async function findWorkflow(
   return chosen?.id ?? null
 }
 
-/** As `temporal workflow reset` does it, to any of the points that it can be reset to. @returns the new execution */
+/** Resets like `temporal workflow reset`, to any possible point. @returns the new execution */
 async function reset({ stack, random }: StrikeInput, workflowId: string): Promise<string | null> {
   const { client, namespace } = stack.connection
   const handle = client.workflow.getHandle(workflowId)

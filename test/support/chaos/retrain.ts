@@ -1,4 +1,4 @@
-/** Trains a recorded batch once more, outside of the run: the result that its job must have reached in spite of all faults. */
+/** Trains a recorded batch again, outside of the run: its job must have reached this result in spite of all faults. */
 import { execFile } from 'node:child_process'
 import { mkdir, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -20,7 +20,7 @@ export async function retrain({
 }: {
   stack: ChaosStack
   run: string
-  /** Of the recorded job. */
+  /** Id of the recorded job. */
   job: string
 }): Promise<Pick<JobDigest, 'steps' | 'weights'>> {
   const folder = join(stack.scratchDir, 'retrained')
@@ -49,7 +49,7 @@ export async function retrain({
   return { steps, weights: await hashWeights({ policy, checkpoint }) }
 }
 
-/** Of the last attempt: they differ in attempt and fence only. */
+/** The spec of the last attempt: specs differ only in attempt and fence. */
 async function readSpec(directory: string): Promise<RecordedSpec> {
   const names = (await readdir(directory)).filter((name) => /^spec\.\d+\.json$/.test(name)).sort()
   return JSON.parse(await readFile(join(directory, names.at(-1) ?? 'spec.1.json'), 'utf8')) as RecordedSpec

@@ -1,5 +1,5 @@
-/** A finished run reduced to what a fault must not change: identities, actions, observations, verdicts, ledger lines, batches,
- *  optimizer steps and weights. */
+/** A finished run reduced to what no fault may change: identities, actions, observations, verdicts, ledger lines, batches, optimizer
+ *  steps and weights. */
 import { createHash } from 'node:crypto'
 import { createReadStream, existsSync } from 'node:fs'
 import { readdir } from 'node:fs/promises'
@@ -20,20 +20,20 @@ export interface EpisodeDigest {
   id: string
   disposition: string
   failure: string | null
-  /** One text a turn; equal texts mean equal turns. */
+  /** One text per turn; equal texts mean equal turns. */
   turns: string[]
-  /** Null where there is none. */
+  /** Null if there is none. */
   verdict: string | null
   patch: string | null
   result: string
 }
 
-/** A batch and the training job that ate it. */
+/** A batch and the training job that used it. */
 export interface JobDigest {
-  /** Directory of the batch below the run's. */
+  /** Directory of the batch, relative to the run's. */
   id: string
   batch: string
-  /** Figures of every optimizer step; null where the job recorded nothing. */
+  /** Figures of every optimizer step; null if the job recorded none. */
   steps: string[] | null
   /** Hashes of the published weights, and of the checkpoint with the optimizer's state. */
   weights: string | null
@@ -42,7 +42,7 @@ export interface JobDigest {
 export interface RunDigest {
   episodes: EpisodeDigest[]
   ledgers: string[]
-  /** What the ledger says of each episode, by id; the last word where it says two. */
+  /** The ledger's fate of each episode, by id; the last one if there are two. */
   fates: ReadonlyMap<string, LedgerEntry['fate']>
   jobs: JobDigest[]
   /** Scores of the evaluations. */
@@ -123,14 +123,14 @@ async function digestJob(
   }
 }
 
-/** Figures that the same job gives again; what else is logged beside them (times, speeds) is not compared. */
+/** Figures that the same job reproduces; others that are logged (times, speeds) are not compared. */
 const COMPARED = ['global_step', 'loss', 'grad_norm', 'n_tokens', 'rows', 'lr', 'entropy', 'k1', 'k3', 'is_mean', 'ess']
 
 export function projectStep(step: Record<string, unknown>): string {
   return JSON.stringify(Object.fromEntries(COMPARED.map((name) => [name, step[name] ?? null])))
 }
 
-/** Names of trained policies are made from the run's name, and so are their manifests' hashes; their weights are compared instead. */
+/** Names of trained policies derive from the run's name, and so do their manifests' hashes; their weights are compared instead. */
 function withoutTrainedHashes(manifest: object): object {
   return JSON.parse(
     JSON.stringify(manifest, (_, value: unknown) =>
@@ -152,11 +152,11 @@ async function hashStoredWeights(store: ArtifactStore, version: string): Promise
     })
   const policy = await store.weights.kept(version)
   if (policy === null) return hash()
-  // From the bucket to this process's own place.
+  // Copies from the bucket to this process's own cache.
   return store.weights.use({ policy, part: 'policy' }, () => store.weights.use({ policy, part: 'checkpoint' }, hash))
 }
 
-/** Of the tensors alone: what lies beside them names the run and the time. */
+/** Hashes only the tensors, because other files contain the run's name and the time. */
 export async function hashWeights({ policy, checkpoint }: { policy: string; checkpoint: string }): Promise<string> {
   const hashes: string[] = []
   for (const directory of [policy, checkpoint]) {
@@ -174,14 +174,15 @@ async function hashFile(path: string): Promise<string> {
   return hash.digest('hex')
 }
 
-/** What another grading of the same patch finds again: not the machine, nor the log, which says how long tests took. */
+/** The part of a verdict that another grading of the same patch reproduces: without the machine, and without the log, which contains
+ *  durations. */
 function lastingPart({ provenance, audit, ...verdict }: VerdictRecord): object {
   const kept = provenance === undefined ? {} : { provenance: { ...provenance, machine: null, logSha256: '' } }
   const audited = audit === undefined ? {} : { audit: { ...audit, auditMs: 0 } }
   return { ...verdict, ...kept, ...audited, gradeMs: 0, image: '' }
 }
 
-/** The run's own name is not compared, nor is the hash of a trained policy, which is made from it. */
+/** Replaces the run's name, and the hash of a trained policy, which derives from it. */
 function plain(run: string, value: object): string {
   return JSON.stringify(value)
     .replaceAll(run, 'RUN')

@@ -1,5 +1,5 @@
 /**
- * A policy server without a model, in a process of its own: the interface of the embedded one, replies by script. Told to, it
+ * A policy server without a model, in its own process: the interface of the embedded server with scripted replies. On request it
  * misbehaves for its next answers. Environment: CHAOS_PORT, CHAOS_CONTROL, CHAOS_PROCESS (its name), CHAOS_STATE (a folder).
  */
 import { appendFileSync, existsSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
@@ -46,7 +46,7 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
   const session = decodeURIComponent(String(asked.headers['x-session-id']))
   if (isSelfCheck(session)) return send(answer, 200, unbiased(body))
   const startedMs = Date.now()
-  // The audit compares this moment with the times of files, which a kernel takes from a clock of a few milliseconds.
+  // The audit compares this moment with file times, which the kernel takes from a clock with a resolution of a few milliseconds.
   await sleep(15)
   const verdict = await visit(controlUrl, {
     phase: 'sampling',
@@ -95,7 +95,7 @@ async function complete(asked: IncomingMessage, body: Completion, answer: Server
 
 const STATUS: Partial<Record<PolicyFault, number>> = { 'rate-limit': 429, 'no-credit': 429, 'internal-error': 500 }
 
-/** Publishing samples before any episode does: one token again and again, without any doubt, as `scored` says too. */
+/** The reply to publishing, which samples before any episode: one token repeated with certainty, consistent with `scored`. */
 function unbiased({ model, prompt, max_tokens: room }: Completion) {
   const ids = Array.from({ length: room }, () => CERTAIN_TOKEN)
   const logprobs = { token_logprobs: ids.map(() => 0) }
@@ -118,7 +118,7 @@ function sampled({ model, prompt, seed, max_tokens: room }: Completion, session:
   const isCut = reply.length > room
   const ids = reply.slice(0, room)
   const text = textOfTokens(isCut ? ids : ids.slice(0, -1))
-  // Not all the same, so that a batch that mixes them up shows.
+  // Varied, so that a batch that mixes them up is detected.
   const logprobs = ids.map((id, place) => -((id + place) % 8) / 16)
   return {
     model,
@@ -134,7 +134,7 @@ function sampled({ model, prompt, seed, max_tokens: room }: Completion, session:
   }
 }
 
-/** The trainer's own canary, read from the policy's directory: what a server that loaded it right would answer. */
+/** The trainer's own canary, read from the policy's directory: the answer of a server that loaded it correctly. */
 function scored({ model, prompt }: Completion) {
   const path = join(state.loaded[model] ?? '', CANARY_FILE)
   const row = existsSync(path)

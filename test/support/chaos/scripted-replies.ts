@@ -1,4 +1,4 @@
-/** What the scripted policy says: a function of task, index, turn and the request's seed, never of time or of the run's name. */
+/** The replies of the scripted policy: a function of task, index, turn and the request's seed, never of time or of the run's name. */
 import { composeTask } from '../../../src/adapters/datasets/synthetic/compose.ts'
 
 export interface ReplyInput {
@@ -9,12 +9,12 @@ export interface ReplyInput {
   seed: number
 }
 
-/** Turns of an episode that hands in its work. */
+/** Number of turns of an episode that submits its work. */
 const LAST_TURN = 6
 
 /**
- * Every episode appends lines whose text says how many there were: one that ran twice or never shows in all that follows. Of the
- * four episodes of two neighbouring tasks two repair their task, one spoils it, one never submits.
+ * Every episode appends lines whose text contains the current number of lines, so a command that ran twice or never changes all later
+ * ones. Of the four episodes of two neighbouring tasks, two repair their task, one breaks it, and one never submits.
  */
 export function scriptedReply({ taskId, index, turn, seed }: ReplyInput): string {
   const number = Number(/\d+$/.exec(taskId)?.[0] ?? 0)
@@ -42,7 +42,7 @@ export function scriptedReply({ taskId, index, turn, seed }: ReplyInput): string
   }
 }
 
-/** One of several turns that a sandbox has to carry over, chosen by the seed. */
+/** One of several commands whose state a sandbox must carry over, chosen by the seed. */
 function variation(seed: number): string {
   switch (seed % 6) {
     case 0:

@@ -5,7 +5,7 @@ import { startStallingProxy } from '../stalling-proxy.ts'
 export interface TcpProxy {
   /** `host:port` */
   address: string
-  /** Silence for this long; then all connections of before are reset, as a firewall that lost its state does.
+  /** Drops all traffic for this time, then resets all earlier connections, like a firewall that lost its state.
    *  @returns how many connections were reset */
   drop(ms: number): Promise<number>
   close(): Promise<void>

@@ -1,16 +1,18 @@
-/** The harness's side of the phases: who is where, and one trap at a time that holds a visitor while a fault strikes. */
+/**
+ * The harness's side of the phases: the visits of all processes, and one trap at a time that holds a visitor while a fault strikes.
+ */
 import { createServer } from 'node:http'
 import { closeServer, listenOnLoopback } from '../loopback.ts'
 import type { Phase, Verdict, Visit } from './phases.ts'
 
-/** What a fault does at once, while the visitor waits, and what goes on afterwards. */
+/** A fault's immediate effect, while the visitor waits, and what continues afterwards. */
 export interface Strike {
-  /** What the visitor is told. */
+  /** The visitor's verdict. */
   verdict?: Verdict
-  /** The fault's end and the recovery of what was hurt. */
+  /** The fault's end and the recovery of the affected parts. */
   over?: Promise<unknown>
-  /** Asked when the fault is over: whether its effect was seen (a process died, a container was gone, a request failed). A fault
-   *  whose effect was not seen has not struck. */
+  /** Called after the fault: whether its effect was seen (a process died, a container was gone, a request failed). A fault whose
+   *  effect was not seen has not struck. */
   seen: () => boolean | Promise<boolean>
 }
 
@@ -18,7 +20,7 @@ export interface Trap {
   phase: Phase
   /** @default any */
   matches?: (visit: Visit) => boolean
-  /** Springs at the n-th visit that matches, from 1. */
+  /** Springs at the n-th matching visit, from 1. */
   count: number
   strike: (visit: Visit) => Promise<Strike>
 }
@@ -39,7 +41,7 @@ export interface Visits {
   made: readonly MadeVisit[]
   /** A visit that the harness itself observes. */
   report(visit: Visit): Promise<Verdict>
-  /** Resolves when the fault has struck; rejects with the signal's reason where it never comes to that. */
+  /** Resolves when the fault has struck; rejects with the signal's reason if it never strikes. */
   set(trap: Trap, signal: AbortSignal): Promise<Sprung>
   /** Given to the process at its next visit, or when it asks. */
   tell(process: string, verdict: Verdict): void
@@ -55,7 +57,7 @@ interface Armed extends Trap {
 export async function startVisits({
   observe = async () => undefined,
 }: {
-  /** Looks at the world while each visitor waits. */
+  /** Inspects the stack while each visitor waits. */
   observe?: (visit: Visit) => Promise<void>
 } = {}): Promise<Visits> {
   const made: MadeVisit[] = []

@@ -1,4 +1,4 @@
-/** A chat endpoint over real HTTP that says, and fails, what it is told. */
+/** A chat endpoint over real HTTP with scripted replies and failures. */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { ChatMessage } from '../../../src/contracts/policy.types.ts'
 import { closeServer, listenOnLoopback } from '../loopback.ts'
@@ -9,7 +9,7 @@ export interface SeenRequest {
   body: Record<string, unknown>
 }
 
-/** How one request is met. Null leaves it to the next rule: the endpoint's plain answer. */
+/** Answers one request. */
 export type Answer = (request: SeenRequest, response: ServerResponse) => void
 
 export interface ScriptedEndpoint {
@@ -20,8 +20,8 @@ export interface ScriptedEndpoint {
 }
 
 /**
- * @param answerTo called for each request to `/v1/chat/completions`, in order of arrival; other paths are 404 but `/v1/models`
- * @param models what that path lists
+ * @param answerTo called for each request to `/v1/chat/completions`, in order of arrival; all other paths except `/v1/models` are 404
+ * @param models the answer to `/v1/models`
  */
 export async function startScriptedEndpoint(
   answerTo: (request: SeenRequest, number: number) => Answer,
@@ -56,10 +56,10 @@ export function json(status: number, body: unknown, headers: Record<string, stri
     response.writeHead(status, { 'content-type': 'application/json', ...headers }).end(text)
 }
 
-/** Takes the request and never answers. */
+/** Accepts the request and never answers. */
 export const hang: Answer = () => undefined
 
-/** A finished reply as OpenAI's interface gives it; `changes` go over the body. */
+/** A finished reply in OpenAI's format; `changes` override fields of the body. */
 export function says(content: string | null, changes: Record<string, unknown> = {}): Answer {
   return (request, response) =>
     json(200, {
@@ -72,7 +72,7 @@ export function says(content: string | null, changes: Record<string, unknown> = 
     })(request, response)
 }
 
-/** Server-sent events, one for each text; then the stream ends, is cut (`cut`) or stays open (`hang`). */
+/** Server-sent events, one for each text; afterwards the stream ends, is cut (`cut`) or stays open (`hang`). */
 export function streams(events: readonly (object | string)[], then: 'end' | 'cut' | 'hang' = 'end'): Answer {
   return (_request, response) => {
     response.writeHead(200, { 'content-type': 'text/event-stream; charset=utf-8' })

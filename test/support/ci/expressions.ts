@@ -1,20 +1,21 @@
-/** Expressions of GitHub Actions, as far as our files use them: contexts, texts, `==`, `!=`, `&&`, `||`, `!`, brackets, status functions. */
+/** Expressions of GitHub Actions, as far as this repository's files use them: contexts, strings, `==`, `!=`, `&&`, `||`, `!`,
+ *  brackets, status functions. */
 
 export interface ExpressionScope {
   /** `github`, `inputs`, `steps`, … */
   contexts: Record<string, unknown>
-  /** Of the steps so far. */
+  /** Whether any step has failed so far. */
   failed: boolean
 }
 
 type Value = unknown
 
-/** `${{ … }}` in a text. */
+/** Replaces `${{ … }}` in a text. */
 export function interpolate(text: string, scope: ExpressionScope): string {
   return text.replace(/\$\{\{(.*?)\}\}/gs, (_, expression: string) => show(evaluate(expression, scope)))
 }
 
-/** An `if:`, with or without its braces; without a status function it asks for success too. */
+/** An `if:`, with or without its braces; without a status function it also requires success. */
 export function isMet(condition: string | undefined, scope: ExpressionScope): boolean {
   if (condition === undefined) return !scope.failed
   const expression = condition.replace(/^\s*\$\{\{(.*)\}\}\s*$/s, '$1')

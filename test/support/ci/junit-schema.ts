@@ -1,6 +1,6 @@
 /**
- * What Jenkins accepts as JUnit's XML (`junit-10.xsd` of its xunit plugin, the strictest of the schemas in use), in the form of a table;
- * the file is parsed by Python's expat, so what is not well-formed fails too. GitLab and GitHub's actions read the same elements.
+ * The JUnit XML that Jenkins accepts (`junit-10.xsd` of its xunit plugin, the strictest of the schemas in use), as a table. Python's
+ * expat parses the file, so a file that is not well-formed fails too. GitLab and GitHub's actions read the same elements.
  */
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
@@ -72,7 +72,7 @@ export async function parseXml(python: string, file: string): Promise<XmlElement
   return JSON.parse(stdout) as XmlElement
 }
 
-/** Every way in which a file is no JUnit file; its counts are held against its cases too. */
+/** Every violation of the JUnit format; the file's counts are also compared with its cases. */
 export function faultsOfJUnit(root: XmlElement): string[] {
   const start = ['testsuites', 'testsuite'].includes(root.tag) ? [] : [`the root is ${root.tag}`]
   return [...start, ...faultsOf(root, root.tag)]

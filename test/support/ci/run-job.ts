@@ -1,6 +1,6 @@
 /**
- * Executes the jobs of our CI files as their systems do: every `run:` and `script:` in a shell of its own, with the variables and files of
- * the system and nothing else of this process's environment. Actions of others (checkout, upload) are named in `left`, not executed.
+ * Runs the jobs of this repository's CI files as their systems do: every `run:` and `script:` in its own shell, with the system's
+ * variables and files and without this process's environment. Actions of others (checkout, upload) are listed in `left` and not run.
  */
 import { spawn } from 'node:child_process'
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
@@ -17,12 +17,12 @@ export interface RanStep {
 
 export interface RanJob {
   steps: RanStep[]
-  /** Exit code of the first step that failed, else 0. */
+  /** Exit code of the first failed step, otherwise 0. */
   exitCode: number
   outputs: Record<string, string>
-  /** Page of the job. */
+  /** The job's summary page. */
   summary: string
-  /** `uses:` that were left out, and steps whose condition does not hold. */
+  /** Skipped `uses:`, and steps whose condition does not hold. */
   left: string[]
 }
 
@@ -37,16 +37,16 @@ interface Step {
 }
 
 export interface JobInput {
-  /** Text of the file. */
+  /** Content of the file. */
   file: string
   job: string
-  /** The checkout: every step starts there. */
+  /** The checkout in which every step starts. */
   workspace: string
-  /** Where actions of the repository itself (`./…`) are. */
+  /** Folder with the repository's own actions (`./…`). */
   repository: string
   /** Variables of the machine: PATH, HOME. */
   machine: Record<string, string>
-  /** Called with the process of a step, so that a test can end it. */
+  /** Called with the pid of a step, so that a test can end it. */
   onStart?: (pid: number) => void
 }
 
@@ -203,7 +203,7 @@ function resolveJob(file: Record<string, GitlabJob>, name: string): GitlabJob {
   return job.extends === undefined ? job : (merge(resolveJob(file, job.extends), job) as GitlabJob)
 }
 
-/** Mappings are merged, lists replaced. */
+/** Merges mappings and replaces lists. */
 function merge(base: unknown, over: unknown): unknown {
   const isMapping = (value: unknown): value is Record<string, unknown> =>
     typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -12,13 +12,13 @@ import { roleOf, type Traces } from './on-driver.ts'
 import type { PlayedWorkflow, Scenario, Stage } from './scenarios.ts'
 import { nameOf, traceOf } from './trace.ts'
 
-/** More would only wait for one another on two cores. */
+/** On two cores, more would only wait for each other. */
 const AT_A_TIME = 12
 const POLL_MS = 150
-/** Of gRPC. */
+/** gRPC status. */
 const NOT_FOUND = 5
 
-/** Plays all scenarios on a server of its own, several at a time. */
+/** Plays all scenarios on one server, several at a time. */
 export async function playOnServer(
   environment: TestWorkflowEnvironment,
   scenarios: Record<string, Scenario>,
@@ -30,7 +30,7 @@ export async function playOnServer(
     connection: environment.nativeConnection,
     taskQueue: QUEUES.control,
     workflowBundle: bundle,
-    // Cancels come with the replies to heartbeats.
+    // Cancellations arrive with the replies to heartbeats.
     shutdownForceTime: '5s',
     maxHeartbeatThrottleInterval: '50ms',
     defaultHeartbeatThrottleInterval: '50ms',
@@ -62,7 +62,7 @@ export async function playOnServer(
   )
 }
 
-/** What the script says, as a worker does it. */
+/** Performs a scripted answer as a worker would. */
 async function perform(script: () => unknown, gate: Promise<void> | undefined): Promise<unknown> {
   const context = Context.current()
   const scripted = script()
@@ -138,7 +138,7 @@ function played(handle: WorkflowHandle): PlayedWorkflow {
   }
 }
 
-/** The roots, their children and what continues them, each until it has closed. */
+/** Collects the roots, their children and their continuations, each once it has closed. */
 async function collect(client: Client, roots: WorkflowRunRef[]): Promise<Traces> {
   const traces: Traces = {}
   const counted = new Map<string, number>()
@@ -167,7 +167,7 @@ async function eventsOf(client: Client, { workflowId, runId }: Partial<WorkflowR
   try {
     return (await client.workflow.getHandle(workflowId ?? '', runId).fetchHistory()).events ?? []
   } catch (error) {
-    // A child that its parent has not started yet.
+    // The parent has not started this child yet.
     if (isGrpcServiceError(error) && error.code === NOT_FOUND) return []
     throw error
   }

@@ -1,5 +1,5 @@
-/** What is played on a real server and on the workflow driver. Durations are real time on the server: short, and
- *  long enough for what has to happen within them on a busy machine. */
+/** Scenarios for a real server and for the workflow driver. Durations are real time on the server: short, but long enough on a busy
+ *  machine. */
 import {
   ActivityCancellationType,
   ChildWorkflowCancellationType,
@@ -18,19 +18,19 @@ export interface PlayedWorkflow {
   update(name: string, arg: unknown): Promise<string>
 }
 
-/** Where a scenario is played: everything that it does to its workflows. */
+/** The place where a scenario is played, with everything that it does to its workflows. */
 export interface Stage {
-  /** @param role of the execution in its scenario. @default root */
+  /** @param role the execution's role in its scenario. @default root */
   start(type: string, input: object, role?: string): Promise<PlayedWorkflow>
-  /** By role, for children. */
+  /** A workflow by role, for children. */
   workflow(role: string): PlayedWorkflow
-  /** Until so many attempts of the scenario's activity have begun. */
+  /** Waits until this many attempts of the scenario's activity have begun. */
   begun(attempts: number): Promise<void>
-  /** Until an event of this type is in the history of the execution's newest run. */
+  /** Waits for an event of this type in the history of the execution's newest run. */
   reached(role: string, event: string): Promise<void>
-  /** Ends attempts that take a stated time: on a server they last until then. */
+  /** Ends attempts with a stated duration: on a server they last until then. */
   release(): void
-  /** Lets a second pass. */
+  /** Waits a second. */
   rest(): Promise<void>
 }
 
@@ -43,7 +43,7 @@ const QUICK = { initialInterval: 20, backoffCoefficient: 1 }
 /** No worker polls it. */
 export const NO_WORKER = 'no-worker'
 
-/** One activity to its end. */
+/** Plays one activity to its end. */
 const activity = (options: OneActivityInput['options'], work: Scenario['work']): Scenario => ({
   play: async (stage) =>
     void (await stage.start('oneActivity', { options: { startToCloseTimeout: '1m', ...options } })),
@@ -54,7 +54,7 @@ const failing = (code: Parameters<typeof failureOf>[0]) => () => {
   throw failureOf(code)
 }
 
-/** One activity that is cancelled once an attempt runs, or at once where none can begin. */
+/** One activity that is cancelled once an attempt runs, or at once if none can begin. */
 const cancelled = (
   options: OneActivityInput['options'],
   work: Scenario['work'],
@@ -79,7 +79,7 @@ const cancelled = (
 const CANCEL = ActivityCancellationType
 const BEATS = { heartbeatTimeout: '30s' } as const
 
-/** A parent and its child; `act` once the child has started. */
+/** A parent and its child; `act` runs once the child has started. */
 const family = (
   input: Pick<ParentInput, 'end' | 'next'> & { options?: ParentInput['options'] },
   act: (stage: Stage, root: PlayedWorkflow) => Promise<void> = async () => undefined,
@@ -98,7 +98,7 @@ const leaves = (next: ParentInput['next'], parentClosePolicy: ParentClosePolicy)
     await stage.reached('root', 'TIMER_STARTED')
     await root.signal('go')
     if (parentClosePolicy !== ParentClosePolicy.ABANDON) return
-    // A child that ends first would be an event of its parent's. What a parent continues as ends at once.
+    // A child that ends first would add an event to its parent. The execution that continues the parent ends at once.
     await stage.reached('root', 'WORKFLOW_EXECUTION_COMPLETED')
     await stage.workflow('child').signal('go')
   })

@@ -1,4 +1,4 @@
-/** A history as lines that can be compared: what happened, without ids, times and the workflow tasks in between. */
+/** A history as comparable lines: the events, without ids, times and workflow tasks. */
 import { defaultPayloadConverter } from '@temporalio/common'
 import proto from '@temporalio/proto'
 import type { temporal } from '@temporalio/proto'
@@ -11,7 +11,7 @@ const { EventType, RetryState, TimeoutType, ParentClosePolicy } = proto.temporal
 const { StartChildWorkflowExecutionFailedCause, SignalExternalWorkflowExecutionFailedCause } =
   proto.temporal.api.enums.v1
 
-/** Batched by a busy server as it likes. */
+/** A busy server batches workflow tasks as it likes. */
 const WORKFLOW_TASKS = /^WORKFLOW_TASK_/
 
 export function traceOf(events: readonly HistoryEvent[]): string[] {
@@ -27,7 +27,7 @@ export function nameOf(event: HistoryEvent): string {
   return String(EventType[event.eventType ?? 0]).replace('EVENT_TYPE_', '')
 }
 
-/** The fields that code can see, of whichever event it is. */
+/** The fields of an event that workflow code can see. */
 function factsOf(event: HistoryEvent): Record<string, unknown> {
   const attributes = Object.entries(event).find(
     ([name, value]) => name.endsWith('EventAttributes') && value !== null && value !== undefined,
@@ -63,7 +63,7 @@ function causeName(type: string, cause: unknown): unknown {
   return SignalExternalWorkflowExecutionFailedCause[cause]
 }
 
-/** An error as the workflow would tell it apart; the server's own words are not compared. */
+/** An error as a workflow distinguishes it; the server's messages are not compared. */
 function failure(value: Failure | undefined): string | undefined {
   if (value === undefined) return undefined
   const { applicationFailureInfo, timeoutFailureInfo, canceledFailureInfo, terminatedFailureInfo } = value

@@ -1,4 +1,4 @@
-/** Small workflows, each for one rule of the server. They answer with what they saw, so that failures are compared as well. */
+/** Small workflows, one for each rule of the server. They return what they saw, so that failures are compared too. */
 import {
   ActivityFailure,
   type ActivityOptions,
@@ -37,7 +37,7 @@ interface Activities {
 const go = defineSignal('go')
 const add = defineUpdate<number, [number]>('add')
 
-/** What a workflow can tell of an error, down to its cause. */
+/** The parts of an error that a workflow can see, down to its cause. */
 function describe(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   const facts = [
@@ -69,7 +69,7 @@ const waitForGo = async (): Promise<void> => {
 
 export interface OneActivityInput extends ScenarioInput {
   options: ActivityOptions
-  /** Cancels the activity when the signal `go` comes. */
+  /** Cancels the activity on the signal `go`. */
   cancels?: boolean
 }
 
@@ -83,7 +83,7 @@ export async function oneActivity({ scenario, options, cancels = false }: OneAct
   return answer
 }
 
-/** Cleans up after its own cancel, and then is cancelled. */
+/** Cleans up after its cancellation, and then ends as cancelled. */
 export async function cleansUp({ scenario }: ScenarioInput): Promise<void> {
   const { work } = proxyActivities<Activities>({ startToCloseTimeout: '10s' })
   try {
@@ -109,7 +109,7 @@ export async function child({ scenario, end }: ScenarioInput & { end: ChildEnd }
 export interface ParentInput extends ScenarioInput {
   end: ChildEnd
   options: ChildRules
-  /** What the parent does once the child has started. */
+  /** The parent's action once the child has started. */
   next: 'awaits' | 'returns' | 'fails' | 'cancels' | 'continues'
 }
 
@@ -157,7 +157,7 @@ export async function counts({ scenario, left }: ScenarioInput & { left: number 
   return { memo, iteration: searchAttributes['Iteration'] }
 }
 
-/** To a workflow that is open, or does not exist. */
+/** Signals or cancels a workflow that is open or does not exist. */
 export async function talks({ scenario, how }: ScenarioInput & { how: 'signal' | 'cancel' }): Promise<string> {
   const other = getExternalWorkflowHandle(`${scenario}/other`)
   return told(how === 'signal' ? other.signal('go') : other.cancel())
@@ -185,7 +185,7 @@ export async function listens(): Promise<number[]> {
 
 export async function marks(): Promise<string[]> {
   const seen = [patched('one') ? 'new' : 'old']
-  // Cancelled in the task that would start it, and cancelled later.
+  // Cancelled in the task that would start it, then cancelled later.
   seen.push(String(await condition(() => true, '10m')))
   const scope = new CancellationScope()
   const slept = told(scope.run(() => sleep('10m')))
@@ -200,7 +200,7 @@ export async function fails({ nonRetryable }: ScenarioInput & { nonRetryable: bo
   throw ApplicationFailure.create({ type: 'Unexpected', message: 'by itself', nonRetryable, details: [{ a: 1 }] })
 }
 
-/** Ends as cancelled, although it was not asked to. */
+/** Ends as cancelled without a request. */
 export async function cancelsItself(): Promise<void> {
   await sleep(1)
   throw new CancelledFailure('by itself')

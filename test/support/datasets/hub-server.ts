@@ -1,4 +1,4 @@
-/** A hub of files: the tree listing and the range reads of the public one, for any client of its layout. */
+/** A hub of files: the public hub's tree listing and range reads, for any client of its layout. */
 import { createHash } from 'node:crypto'
 import { createServer } from 'node:http'
 import { closeServer, listenOnLoopback } from '../loopback.ts'
@@ -20,19 +20,19 @@ export interface HubContent {
   dataset: string
   /** @default dataset */
   kind?: 'dataset' | 'model'
-  /** Needed to read anything. @default none */
+  /** Required for every read. @default none */
   token?: string
-  /** What the token may not read is answered with it. @default 401 */
+  /** Status of a refused read. @default 401 */
   refusal?: 401 | 403
-  /** Files that are sent otherwise than they are listed. */
+  /** Files whose content differs from the listing. */
   tampered?: Record<string, Uint8Array>
-  /** Where large files really lie: answered with a redirect to this address and the file's name. */
+  /** Storage of large files: requests are redirected to this address and the file's name. */
   storage?: string
   revision: string
   files: Record<string, Uint8Array>
-  /** Requests of files that are answered 503 before the first good one. */
+  /** Number of file requests that are answered with 503 before the first good one. */
   failures?: number
-  /** Long answers that break off in the middle, before the first whole one. */
+  /** Number of long answers that break off in the middle before the first complete one. */
   breaks?: number
 }
 

@@ -1,4 +1,4 @@
-/** Rows and column types of each publication, as their schemas are published. */
+/** Rows and column types of each publication, by their published schemas. */
 import type { RowSchema } from './write-parquet.ts'
 
 type Row = Record<string, unknown>
@@ -127,7 +127,7 @@ export const rebench = {
   }),
 }
 
-/** v1 with what the monthly splits add: prebuilt images, quality codes, limits for another harness. */
+/** v1 with the additions of the monthly splits: prebuilt images, quality codes, limits for another harness. */
 export const leaderboard = {
   schema: {
     ...rebench.schema,

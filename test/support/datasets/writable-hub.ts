@@ -1,15 +1,15 @@
 /**
- * A hub of models that can be written to: repositories, branches, commits and the storage of large files, answered as the public one
- * answers `@huggingface/hub`. The storage is another server, so that a token or a signed address at the wrong place shows.
+ * A writable hub of models: repositories, branches, commits and the storage of large files, with the public hub's answers to
+ * `@huggingface/hub`. The storage is another server, so that a token or a signed address at the wrong place is detected.
  */
 import { createHash, randomBytes } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import { closeServer, listenOnLoopback } from '../loopback.ts'
 
 export interface WritableHubOptions {
-  /** What each token may do; any other is refused. */
+  /** Permission of each token; all others are refused. */
   tokens: Record<string, 'write' | 'read'>
-  /** Larger files are sent in parts of so many bytes. @default whole */
+  /** Larger files are sent in parts of this size. @default whole */
   partBytes?: number
 }
 
@@ -26,7 +26,7 @@ interface Commit {
 
 interface Repository {
   isPrivate: boolean
-  /** From the oldest to the newest. */
+  /** Oldest commit first. */
   branches: Map<string, Commit[]>
 }
 
@@ -35,13 +35,13 @@ export interface WritableHub extends AsyncDisposable {
   repositories: Map<string, Repository>
   /** Every request in order: `POST /api/repos/create`. */
   requests: { line: string; token: string | null; isStorage: boolean }[]
-  /** Uploads that break off in the middle from now on. */
+  /** Number of next uploads that break off in the middle. */
   cuts: number
-  /** Commits that are made and whose answer is lost from now on. */
+  /** Number of next commits that succeed but whose answer is lost. */
   lostAnswers: number
-  /** Uploads that are stored with another byte. */
+  /** Whether uploads are stored with one byte changed. */
   tampers: boolean
-  /** Before the next commit another one is made. */
+  /** Makes another commit before the next one. */
   raceWith: (() => void) | null
   commits(name: string, branch?: string): Commit[]
   put(name: string, files: Record<string, string>, branch?: string): void
@@ -261,7 +261,7 @@ function send(request: IncomingMessage, response: ServerResponse, file: StoredFi
   response.end(bytes.subarray(Number(from), end))
 }
 
-/** Null for one that breaks off. */
+/** Null for a body that breaks off. */
 async function bodyOf(request: IncomingMessage): Promise<Buffer | null> {
   const chunks: Buffer[] = []
   try {

@@ -1,4 +1,4 @@
-/** Parquet as publishers write it: by the Rust implementation of Arrow, which shares no code with our reader. */
+/** Parquet as publishers write it: by Arrow's Rust implementation, which shares no code with Longhaul's reader. */
 import {
   Bool,
   type DataType,
@@ -30,7 +30,7 @@ export interface WriteParquetInput {
   schema: RowSchema
   rows: Record<string, unknown>[]
   compression?: keyof typeof parquet.Compression
-  /** Rows of a row group. */
+  /** Rows per row group. */
   groupSize?: number
 }
 

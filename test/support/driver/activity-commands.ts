@@ -67,7 +67,7 @@ function endActivity(input: {
       activityType: command.activityType ?? '',
       activityId: command.activityId ?? '',
     })
-  // The server writes the start of the last attempt with its end.
+  // The server writes the start of the last attempt together with its end.
   const { started } = end
   const startedEventId =
     started === null

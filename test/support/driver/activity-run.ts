@@ -24,7 +24,7 @@ export type ActivityEnd = (
   | { kind: 'failed' | 'timed-out'; failure: Failure; retryState: RetryState }
   | { kind: 'cancelled'; failure: Failure }
 ) & {
-  /** Null where the end came between two attempts, or before the first: the server writes no start then. */
+  /** Null if the end came before the first attempt or between two, because the server then writes no start. */
   started: { attempt: number; lastFailure: Failure | null } | null
 }
 
@@ -35,21 +35,21 @@ export interface ActivityRunInput {
   call: Omit<ActivityCall, 'attempt' | 'atMs'>
   script: (input: unknown, call: ActivityCall) => unknown
   agenda: Agenda
-  /** Whether a worker polls the queue now. */
+  /** Whether a worker currently polls the queue. */
   isServed: (taskQueue: string) => boolean
   onAttempt: (call: ActivityCall) => void
   onEnd: (end: ActivityEnd) => void
 }
 
-/** What an attempt without a stated duration takes. */
+/** Duration of an attempt that states none. */
 const DEFAULT_ATTEMPT_MS = 10
-/** From a cancel request to the worker's answer: the next heartbeat's reply. */
+/** From a cancel request to the worker's answer: the reply to the next heartbeat. */
 const CANCEL_MS = 10
 
 /**
  * One scheduled activity with all its attempts, by the server's rules: retries follow the policy and write no history;
- * schedule-to-start is never retried; no attempt begins that would outlast schedule-to-close, and what ends the activity then is the
- * last attempt's own failure; a cancel reaches only attempts that heartbeat.
+ * schedule-to-start is never retried; no attempt starts that would exceed schedule-to-close, and the activity then ends with the last
+ * attempt's own failure; a cancellation reaches only attempts that send heartbeats.
  */
 export class ActivityRun {
   readonly #input: ActivityRunInput
@@ -57,14 +57,14 @@ export class ActivityRun {
   #phase: 'queued' | 'running' | 'backing-off' | 'ended' = 'queued'
   #ignoresCancel = false
   #isCancelling = false
-  /** Whether it heard of it or not: the server begins no further attempt. */
+  /** The server starts no further attempt, even if the running attempt has not received the request. */
   #isCancelRequested = false
-  /** Of the attempt before this one. */
+  /** Failure of the previous attempt. */
   #lastFailure: Failure | null = null
   #startedAtMs = 0
-  /** Schedule-to-close as a moment. */
+  /** The moment at which schedule-to-close passes. */
   readonly #expiresAtMs: number
-  /** Takes what is planned for the current phase off the agenda. */
+  /** Removes the current phase's entry from the agenda. */
   #unplan: () => void = () => {}
 
   constructor(input: ActivityRunInput) {
@@ -87,7 +87,7 @@ export class ActivityRun {
   /** Puts the next attempt on the queue. */
   async enqueue(): Promise<void> {
     const { agenda, isServed, call } = this.#input
-    // Cancelled in the very moment in which it was scheduled.
+    // Cancelled at the moment of its scheduling.
     if (this.#isCancelling) return
     this.#phase = 'queued'
     if (isServed(this.taskQueue)) return this.#begin()
@@ -95,7 +95,7 @@ export class ActivityRun {
     const untilExpiryMs = this.#expiresAtMs - agenda.nowMs
     const limit = Math.min(untilStartMs, untilExpiryMs)
     if (limit === Number.POSITIVE_INFINITY) return
-    // The server cuts schedule-to-start to schedule-to-close, and names the former.
+    // The server shortens schedule-to-start to schedule-to-close, and reports the former.
     this.#unplan = agenda.after(limit, () =>
       this.#end({
         kind: 'timed-out',
@@ -112,7 +112,7 @@ export class ActivityRun {
     await this.#begin()
   }
 
-  /** The worker process died: nothing answers until the heartbeat timeout, or start-to-close without one. */
+  /** The worker process died: no answer comes until the heartbeat timeout, or until start-to-close without one. */
   workerDied(): void {
     if (this.#phase !== 'running') return
     this.#unplan()
@@ -167,7 +167,7 @@ export class ActivityRun {
         },
       }
     }
-    // A script may stop the very worker it runs on; then its answer is lost.
+    // A script may stop its own worker; its answer is then lost.
     if (!this.#input.isServed(this.taskQueue)) return this.workerDied()
     this.#plan(outcome, call)
   }
@@ -195,7 +195,7 @@ export class ActivityRun {
       try {
         result = outcome.end()
       } catch (error) {
-        // A worker reports errors of other kinds under their name.
+        // A worker reports other errors under their class name.
         return this.#fail(
           'failed',
           toFailure(error instanceof TemporalFailure ? error : ensureApplicationFailure(error)),
@@ -240,7 +240,7 @@ export class ActivityRun {
     return RetryState.IN_PROGRESS
   }
 
-  /** The server's defaults: 1 s, doubled each time, up to a hundred times the first. */
+  /** The server's defaults: 1 s, doubled each time, at most a hundred times the first. */
   #backoffMs(): number {
     const policy = this.#input.command.retryPolicy
     const initial = durationMs(policy?.initialInterval) ?? 1000
@@ -249,7 +249,7 @@ export class ActivityRun {
   }
 
   #end(end: End): void {
-    // Its answer and its cancellation may have been under way together: the first one counts.
+    // The answer and the cancellation may be in flight together: the first one counts.
     if (this.#phase === 'ended') return
     const started = this.#phase === 'running' ? { attempt: this.#attempt, lastFailure: this.#lastFailure } : null
     this.#unplan()

@@ -5,7 +5,7 @@ interface Entry {
   dropped: boolean
 }
 
-/** The fake clock: things that will happen, in order of time and then of entry. Time moves only by taking the next one. */
+/** The fake clock: future actions, ordered by time and then by entry. Time advances only by taking the next action. */
 export class Agenda {
   #entries: Entry[] = []
   #order = 0
@@ -15,10 +15,10 @@ export class Agenda {
     this.nowMs = startMs
   }
 
-  /** @returns a function that takes the entry off the agenda */
+  /** @returns a function that removes the entry */
   after(delayMs: number, act: () => void | Promise<void>): () => void {
     const entry: Entry = { atMs: this.nowMs + delayMs, order: this.#order++, act, dropped: false }
-    // From the end: most entries are later than everything planned so far.
+    // Searches from the end, because most entries are later than all others.
     let place = this.#entries.length
     while (place > 0 && (this.#entries[place - 1]?.atMs ?? 0) > entry.atMs) place--
     this.#entries.splice(place, 0, entry)
@@ -27,7 +27,7 @@ export class Agenda {
     }
   }
 
-  /** Moves the clock to the next entry and returns what to do; null when nothing is planned. */
+  /** Advances the clock to the next entry and returns its action; null if none is planned. */
   next(): (() => void | Promise<void>) | null {
     for (;;) {
       const entry = this.#entries.shift()

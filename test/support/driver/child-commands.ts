@@ -95,7 +95,7 @@ export function startChild(step: Step, command: coresdk.workflow_commands.IStart
   run.addJob({ resolveChildWorkflowExecutionStart: { seq, succeeded: { runId: child.start.runId } } })
 }
 
-/** Tells the parent how a child ended. The last run of a chain of continue-as-new speaks for the whole chain. */
+/** Reports a child's end to its parent. The last run of a continue-as-new chain represents the whole chain. */
 export function reportChildEnd(world: World, parent: WorkflowRun, child: WorkflowRun): void {
   const place = child.start.parent
   if (place === null || !parent.isOpen || !parent.children.has(place.seq)) return
@@ -190,7 +190,7 @@ export function cancelChild(step: Step, command: coresdk.workflow_commands.ICanc
   run.addJob({ resolveChildWorkflowExecution: { seq, result: { cancelled: { failure } } } })
 }
 
-/** @returns whether an open execution was there to be told; null where the run itself has ended before */
+/** @returns whether an open execution received the request; null if the run itself has ended before */
 export function requestCancelOf(
   { world, run, taskCompletedEventId, isLast }: Step,
   target: { workflowId: string; reason: string; childWorkflowOnly: boolean },

@@ -1,4 +1,4 @@
-/** What the server does with the commands of one workflow task: events into history, effects into the simulated world. */
+/** The server's handling of the commands of one workflow task: events in the history, effects in the simulated world. */
 import type { coresdk } from '@temporalio/proto'
 import { WORKER_IDENTITY } from '../history-builder.ts'
 import { answerNeverScheduled, cancelActivity, scheduleActivity } from './activity-commands.ts'
@@ -18,8 +18,8 @@ export function applyCommands(world: World, run: WorkflowRun, commands: Command[
 }
 
 /**
- * What a workflow starts and cancels in one task never reaches the server: core drops both commands and answers by itself.
- * A timed `condition` that already holds is the usual case.
+ * A command that a workflow starts and cancels in one task never reaches the server: core drops both and answers itself. The usual
+ * case is a timed `condition` that already holds.
  */
 function withoutCancelledAtOnce(run: WorkflowRun, commands: Command[]): Command[] {
   const cancelled = new Map(
@@ -39,7 +39,7 @@ function withoutCancelledAtOnce(run: WorkflowRun, commands: Command[]): Command[
   return commands.filter((command) => !dropped.has(command))
 }
 
-/** Like Core: the one command that ends the run goes last, regardless of the order in which the workflow issued them. */
+/** Like core: the command that ends the run goes last, regardless of the order in which the workflow issued them. */
 function withEndLast(commands: Command[]): Command[] {
   const [end] = commands.filter(endsRun)
   const others = commands.filter((command) => !endsRun(command))
@@ -98,7 +98,7 @@ function applyCommand(step: Step): void {
   if (command.failWorkflowExecution) return fail(step, command.failWorkflowExecution.failure ?? {})
   if (command.cancelWorkflowExecution) return cancelled(step)
   if (command.continueAsNewWorkflowExecution) return continueAsNew(step, command.continueAsNewWorkflowExecution)
-  // Silence would let a test pass that a server fails.
+  // Ignoring it would let a test pass that fails on a server.
   throw new Error(`The workflow driver does not know the command ${Object.keys(command).join(', ')} yet: add it`)
 }
 

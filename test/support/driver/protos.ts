@@ -1,4 +1,4 @@
-/** Payloads and failures as the server and core write them. */
+/** Payloads and failures as the server and core encode them. */
 import {
   defaultFailureConverter,
   defaultPayloadConverter,
@@ -51,7 +51,7 @@ export function cancelledFailure(message: string): Failure {
   return { message, source: 'Server', canceledFailureInfo: {} }
 }
 
-/** Core wraps what happened to an activity before the workflow sees it. */
+/** Core wraps an activity's failure before the workflow sees it. */
 export function activityFailure(input: {
   cause: Failure
   activityType: string
@@ -92,7 +92,7 @@ export function childFailure(input: {
   }
 }
 
-/** Milliseconds of a protobuf duration; null where it is unset or zero, which both mean "no limit". */
+/** Milliseconds of a protobuf duration; null if it is unset or zero, which both mean "no limit". */
 export function durationMs(duration: { seconds?: unknown; nanos?: number | null } | null | undefined): number | null {
   if (!duration) return null
   const ms = Number(duration.seconds ?? 0) * 1000 + (duration.nanos ?? 0) / 1_000_000

@@ -1,6 +1,6 @@
 /**
- * Workflow code inside the SDK's own isolate, without a server. The only file that touches internal paths of
- * `@temporalio/worker`: they are not covered by semantic versioning, hence the exact pin of every `@temporalio` package.
+ * Workflow code inside the SDK's own isolate, without a server. Only this file uses internal paths of `@temporalio/worker`, which
+ * semantic versioning does not cover; hence the exact pin of every `@temporalio` package.
  */
 import type { coresdk } from '@temporalio/proto'
 import reusableVm from '@temporalio/worker/lib/workflow/reusable-vm.js'
@@ -29,7 +29,7 @@ export interface WorkflowSandbox {
 
 const sandboxes = new WeakMap<WorkflowBundle, Promise<WorkflowSandbox>>()
 
-/** One V8 context per bundle and process, shared by every execution, as workers do by default (`reuseV8Context`). */
+/** One V8 context per bundle and process, shared by every execution, like a worker's default (`reuseV8Context`). */
 export function openSandboxOf(bundle: WorkflowBundle): Promise<WorkflowSandbox> {
   let sandbox = sandboxes.get(bundle)
   if (sandbox === undefined) {
@@ -41,11 +41,12 @@ export function openSandboxOf(bundle: WorkflowBundle): Promise<WorkflowSandbox> 
 
 async function create(bundle: WorkflowBundle): Promise<WorkflowSandbox> {
   const parsed = workerModule.parseWorkflowCode(bundle.code)
-  // No limit for an activation, where real workers give it two seconds: Node keeps each limit by a thread and an event loop of its own,
-  // for every call into the isolate. What loops for ever hangs its test file, whose limit ends it.
+  // No limit for an activation, although real workers give it two seconds: Node implements each limit with a thread and an event loop
+  // for every call into the isolate. An endless loop hangs its test file, whose limit ends it.
   const unlimited = undefined as unknown as number
   const creator = await reusableVm.ReusableVMWorkflowCreator.create(parsed, unlimited, new Set<string>())
-  // A worker notes where each promise was made, for the query of open promises in the UI: a stack trace for each, which no test reads.
+  // A worker records where each promise was created, for the UI's query of open promises: a stack trace for each, which no test
+  // reads.
   vmShared.globalHandlers['stopPromiseHook']()
   return creator
 }

@@ -3,7 +3,7 @@ import { type History, WORKER_IDENTITY } from '../history-builder.ts'
 import { decode, decodeFields, encode, toError } from './protos.ts'
 import type { LogLine, RunStatus, WorkflowRun } from './workflow-run.ts'
 
-/** One run of one execution, as tests look at it. */
+/** One run of one execution, as tests see it. */
 export interface ObservedRun {
   workflowId: string
   runId: string
@@ -17,12 +17,12 @@ export interface ObservedRun {
   searchAttributes: Record<string, unknown>
   memo: Record<string, unknown>
   logs: LogLine[]
-  /** What the workflow told its worker, but logs. */
+  /** Sink calls of the workflow except logs. */
   sinkCalls: readonly { ifaceName: string; fnName: string; args: unknown[] }[]
   history: History
 }
 
-/** What a handle may ask of its driver. */
+/** The driver's methods for a handle. */
 export interface HandleAccess {
   latestRun(workflowId: string): WorkflowRun
   drive(condition: () => boolean, what: string): Promise<void>
@@ -42,7 +42,7 @@ export class WorkflowHandle {
     this.workflowId = workflowId
   }
 
-  /** The newest run as it stands. */
+  /** The newest run in its current state. */
   describe(): ObservedRun {
     return observe(this.#access.latestRun(this.workflowId))
   }

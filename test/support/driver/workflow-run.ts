@@ -26,13 +26,13 @@ export interface RunStart {
   type: string
   taskQueue: string
   args: Payload[]
-  /** What the caller's interceptors sent along. */
+  /** Headers from the caller's interceptors. */
   headers: Record<string, Payload>
   memo: Record<string, Payload>
   searchAttributes: Record<string, Payload>
   summary: string | null
   parent: { workflowId: string; runId: string; seq: number; initiatedEventId: number } | null
-  /** Decides what becomes of it when its parent closes. */
+  /** Decides the child's fate when its parent closes. */
   parentClosePolicy: coresdk.child_workflow.ParentClosePolicy
 }
 
@@ -61,7 +61,7 @@ const JOB_RANK: Partial<Record<keyof Job, number>> = {
 }
 const OTHER_JOBS = 4
 
-/** One run of one workflow execution: its isolate, its waiting jobs, its history. */
+/** One run of one workflow execution: its isolate, its pending jobs, its history. */
 export class WorkflowRun {
   readonly start: RunStart
   readonly history = new HistoryBuilder()
@@ -69,10 +69,10 @@ export class WorkflowRun {
   readonly timers = new Map<number, () => void>()
   readonly children = new Map<number, WorkflowRun>()
   readonly updates = new Map<string, PendingUpdate>()
-  /** Ids that the workflow asked `patched()` for. */
+  /** Ids passed to `patched()`. */
   readonly patches = new Set<string>()
   readonly logs: LogLine[] = []
-  /** Everything that the workflow told its worker, but logs. */
+  /** All sink calls of the workflow except logs. */
   readonly sinkCalls: { ifaceName: string; fnName: string; args: unknown[] }[] = []
   readonly memo: Record<string, Payload>
   readonly searchAttributes: Record<string, Payload>
@@ -102,7 +102,7 @@ export class WorkflowRun {
     this.#jobs.push(job)
   }
 
-  /** One workflow task: hands over the waiting jobs, returns the commands. @throws where the task itself failed */
+  /** One workflow task: takes the pending jobs and returns the commands. @throws if the task itself failed */
   async activate(sandbox: WorkflowSandbox, nowMs: number, suggestAfterEvents: number): Promise<Command[]> {
     this.#workflow ??= await sandbox.createWorkflow({
       info: this.#info(nowMs),
@@ -112,7 +112,7 @@ export class WorkflowRun {
     })
     const jobs = this.#jobs.toSorted((a, b) => rank(a) - rank(b))
     this.#jobs = []
-    // The task's scheduled and started events are in the history that the workflow sees.
+    // The history that the workflow sees includes the task's scheduled and started events.
     const historyLength = this.history.length + 2
     const suggestContinueAsNew = historyLength >= suggestAfterEvents
     const completion = await this.#workflow.activate(
@@ -251,7 +251,7 @@ export class WorkflowRun {
       historySize: 0,
       continueAsNewSuggested: false,
       targetWorkerDeploymentVersionChanged: false,
-      // The isolate replaces clock and randomness by its own.
+      // The isolate replaces clock and randomness with its own.
       unsafe: {
         isReplaying: false,
         isReplayingHistoryEvents: false,

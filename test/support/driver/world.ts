@@ -1,4 +1,4 @@
-/** What commands may do beyond their own run, and what they remember for later commands. */
+/** Effects of commands beyond their own run, and state that they keep for later commands. */
 import type { coresdk, temporal } from '@temporalio/proto'
 import type { ActivityEnd, ActivityRun } from './activity-run.ts'
 import { type Command, decode } from './protos.ts'
@@ -13,25 +13,25 @@ export interface World {
     summary: string | null
     onEnd: (end: ActivityEnd) => void
   }): ActivityRun
-  /** Null where the id is taken and its reuse policy refuses. */
+  /** Null if the id is taken and its reuse policy refuses. */
   startChild(
     start: Omit<RunStart, 'runId' | 'firstRunId' | 'continuedFrom'>,
     reuse: temporal.api.enums.v1.WorkflowIdReusePolicy,
   ): WorkflowRun | null
   continueAsNew(run: WorkflowRun, command: coresdk.workflow_commands.IContinueAsNewWorkflowExecution): string
-  /** False where no open execution has that id. */
+  /** False if no open execution has the id. */
   signal(workflowId: string, signal: coresdk.workflow_activation.ISignalWorkflow): boolean
   cancel(workflowId: string, reason: string): boolean
   close(run: WorkflowRun, status: RunStatus): void
 }
 
-/** One command in its place. */
+/** One command with its context. */
 export interface Step {
   world: World
   run: WorkflowRun
   command: Command
   taskCompletedEventId: number
-  /** The run ends in this very task: the server drops what it would tell other workflows. */
+  /** The run ends in this task: the server drops its messages to other workflows. */
   isLast: boolean
 }
 
@@ -40,7 +40,7 @@ export function summaryOf(command: Command): string | null {
   return summary ? String(decode(summary)) : null
 }
 
-/** What commands leave behind for later ones, by kind and sequence number: ids of events, cancellation types. */
+/** State that commands keep for later ones, by kind and sequence number: ids of events, cancellation types. */
 const memory = new WeakMap<WorkflowRun, Map<string, number>>()
 
 export function remember(run: WorkflowRun, kind: string, seq: number, value: number): void {
@@ -48,7 +48,7 @@ export function remember(run: WorkflowRun, kind: string, seq: number, value: num
   memory.set(run, notes.set(`${kind} ${seq}`, value))
 }
 
-/** 0 where nothing was remembered. */
+/** 0 if nothing was remembered. */
 export function recall(run: WorkflowRun, kind: string, seq: number): number {
   return memory.get(run)?.get(`${kind} ${seq}`) ?? 0
 }

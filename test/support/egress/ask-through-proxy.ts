@@ -1,4 +1,5 @@
-/** Runs inside `own-internet.ts`: a name server that changes its mind, a public server, one of the host's own, the proxy between. */
+/** Runs inside `own-internet.ts`: a name server whose answers change, a public server, one of the host's own, and the proxy between
+ *  them. */
 import { lookup } from 'node:dns/promises'
 import { createServer, request } from 'node:http'
 import { createServer as listen, type Socket } from 'node:net'
@@ -9,13 +10,13 @@ const PROXY_PORT = 8888
 const INSIDE = '127.0.0.1'
 
 export interface Asked {
-  /** Status and body of each question, by what was asked. */
+  /** Status and body of each request, by its subject. */
   answers: Record<string, string>
-  /** Questions for a name's address that reached the name server. */
+  /** Look-ups of a name's address that reached the name server. */
   lookUps: Record<string, number>
   /** Connections that reached the host's own servers. */
   inside: number
-  /** Questions through the proxy that the name server left open when a look-up of the process's own had its answer. */
+  /** Look-ups of the proxy that the name server left open when another look-up of the process was answered. */
   openThen: number
 }
 
@@ -31,16 +32,16 @@ if (import.meta.main) {
     return server
   })
   const names = await startNameServer((name, nth) => {
-    // Public for who checks it, inside for who asks once more.
+    // Public for the first look-up, inside for the next.
     if (/^rebound-\d\.example\.org$/.test(name)) return [nth === 1 ? PUBLIC_ADDRESS : INSIDE]
     if (name === 'inside.example.org') return [INSIDE]
     if (name === 'mixed.example.org') return [INSIDE, PUBLIC_ADDRESS]
     if (name === 'own.example.org') return [OWN_ADDRESS, NEIGHBOUR_ADDRESS]
-    // Below a prefix of this network's own, which looks like any other public address: 127.0.0.1 in IPv4.
+    // 127.0.0.1 in IPv4, below this network's own prefix, which looks like any other public address.
     if (name === 'translated.example.org') return ['2a01:db8:0:0:0:0:7f00:1']
     if (name === 'ipv4only.arpa') return ['192.0.0.170', '2a01:db8:0:0:0:0:c000:aa']
     if (name === 'quick.example.org') return [PUBLIC_ADDRESS]
-    // Whatever is below the search domain is public, and another's.
+    // Everything below the search domain is public and foreign.
     if (name.endsWith(`.${SEARCH_DOMAIN}`)) return [PUBLIC_ADDRESS]
     return name.startsWith('silent-') ? undefined : null
   })
@@ -62,7 +63,7 @@ if (import.meta.main) {
       () => undefined,
     )
   }
-  // As the worker does to reach its store, once the proxy has begun.
+  // The worker looks up its store in the same way, once the proxy has started.
   while (![...names.asked.keys()].some((name) => name.startsWith('silent-'))) {
     await new Promise((resolve) => setTimeout(resolve, 20))
   }

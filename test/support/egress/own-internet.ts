@@ -1,6 +1,6 @@
 /**
- * An internet of the test's own: network and mount namespaces in which loopback carries a public address and the system's
- * resolver asks a name server of ours. The product's own look-up and dialling run there, unchanged.
+ * A private internet for a test: network and mount namespaces in which loopback has a public address and the system's resolver asks
+ * the test's name server. The product's own look-up and connections run there unchanged.
  */
 import { execFileSync } from 'node:child_process'
 import { createSocket, type RemoteInfo } from 'node:dgram'
@@ -10,12 +10,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { runCommand } from '../../../src/platform/run-command.ts'
 
-/** Delivered on loopback in there, by a route alone: no interface has it. Anywhere else it would be the address of a stranger. */
+/** In there, a route alone delivers it to loopback; no interface has it. Elsewhere it would be a foreign address. */
 export const PUBLIC_ADDRESS = '93.184.215.14'
-/** Public too, but of a network that the machine in there is on. */
+/** Public too, but in a network of the machine in there. */
 export const OWN_ADDRESS = '93.184.216.14'
 export const NEIGHBOUR_ADDRESS = '93.184.216.15'
-/** The resolver's search domain, as a cluster sets it: names with few dots are tried below it first. */
+/** The resolver's search domain, as in a cluster: names with few dots are tried below it first. */
 export const SEARCH_DOMAIN = 'corp.example.net'
 
 const UNSHARE = [
@@ -34,7 +34,7 @@ export const withoutOwnInternet: string | false = hasNamespaces()
   ? false
   : 'needs unshare, ip and leave to make namespaces'
 
-/** Runs a script of this repository there and reads the one line of JSON that it prints. */
+/** Runs a script of this repository there and parses the line of JSON that it prints. */
 export async function inOwnInternet<T>(script: string): Promise<T> {
   const folder = await mkdtemp(join(tmpdir(), 'own-internet-'))
   try {
@@ -65,8 +65,8 @@ export async function inOwnInternet<T>(script: string): Promise<T> {
 
 const [A, AAAA, IN] = [1, 28, 1]
 
-/** A name server on port 53 of the loopback. `answer`: the addresses for the nth question for a name, from 1, those of IPv6 with all
- *  their groups; null: unknown; undefined: silence. */
+/** A name server on port 53 of loopback. `answer`: the addresses for the nth look-up of a name, from 1, with all groups of IPv6
+ *  addresses; null: unknown; undefined: no answer. */
 export async function startNameServer(
   answer: (name: string, nth: number) => string[] | null | undefined,
 ): Promise<{ asked: Map<string, number>; close(): void }> {
@@ -107,7 +107,7 @@ function recordOf(address: string): Buffer {
   const groups = address.split(':').map((group) => Number.parseInt(group, 16))
   const bytes = isV4 ? address.split('.').map(Number) : groups.flatMap((group) => [group >> 8, group & 0xff])
   const record = Buffer.alloc(12 + bytes.length)
-  // The name stands in the question, at byte 12.
+  // A pointer to the name in the question, at byte 12.
   record.writeUInt16BE(0xc00c, 0)
   record.writeUInt16BE(isV4 ? A : AAAA, 2)
   record.writeUInt16BE(IN, 4)

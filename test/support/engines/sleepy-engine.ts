@@ -1,6 +1,6 @@
 /**
- * The routes of vLLM that a keeper and a training job ask, with what they change: `node sleepy-engine.ts PORT [awake]`. `awake` refuses
- * to sleep, as a vLLM that was started without `--enable-sleep-mode`. `GET /seen` tells the requests.
+ * The routes of vLLM that a keeper and a training job use, with their effects: `node sleepy-engine.ts PORT [awake]`. `awake` refuses
+ * to sleep, like a vLLM started without `--enable-sleep-mode`. `GET /seen` lists the requests.
  */
 import { createServer } from 'node:http'
 

@@ -1,11 +1,11 @@
-/** A process that behaves as engines do towards the one that keeps them: `node tiny-engine.ts PORT [mute | hold]`. */
+/** A process that behaves like an engine towards its keeper: `node tiny-engine.ts PORT [mute | hold]`. */
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:http'
 
 const [, , port, how] = process.argv
-// As an engine's core: a child that nothing but a signal to its group ends.
+// Like an engine's core: only a signal to its group ends this child.
 spawn('sleep', ['3600'], { stdio: 'ignore' })
-// Engines finish requests first; one that hangs ignores it.
+// Engines finish requests first; `hold` imitates one that hangs and ignores the signal.
 if (how === 'hold') process.on('SIGTERM', () => undefined)
 else process.on('SIGTERM', () => process.exit(0))
 if (how === 'mute') setInterval(() => undefined, 60_000)

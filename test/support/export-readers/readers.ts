@@ -1,4 +1,5 @@
-/** The programs that exports are for, as processes that read ours: Harbor's validator, Hugging Face's `datasets`, pyarrow. */
+/** The programs for which exports are made, as processes that read Longhaul's files: Harbor's validator, Hugging Face's `datasets`,
+ *  pyarrow. */
 import { execFile } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -7,7 +8,7 @@ import { promisify } from 'node:util'
 import { HANG_MS } from '../hang.ts'
 import { findPythonPackages } from '../python-packages.ts'
 
-/** Why the packages are not there, or their interpreter. They come from the package index once. */
+/** The interpreter with the packages, or why they are missing. They come from the package index once. */
 export async function findReaders(): Promise<{ python: string } | { skip: string }> {
   return findPythonPackages({
     lockFile: join(import.meta.dirname, 'export-readers.lock'),
@@ -15,12 +16,12 @@ export async function findReaders(): Promise<{ python: string } | { skip: string
     takes: 'about a minute, 90 MB to fetch',
     name: 'the readers of exports',
     withinMs: 600_000,
-    // Harbor asks for Python 3.12; its models of trajectories, which alone are imported, need pydantic and no more.
+    // Harbor requires Python 3.12, but only its models of trajectories are imported, which need just pydantic.
     pipOptions: ['--ignore-requires-python'],
   })
 }
 
-/** What a reader prints as JSON. */
+/** The JSON that a reader prints. */
 export async function readWith<T>(python: string, what: 'atif' | 'datasets' | 'parquet', path: string): Promise<T> {
   const home = await mkdtemp(join(tmpdir(), 'longhaul-readers-'))
   try {

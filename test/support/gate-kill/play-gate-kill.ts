@@ -1,6 +1,6 @@
 /**
- * A suite is gated while the sandbox worker is killed again and again: the gate must find what each task is, and no grading that
- * had its record before a kill may be made again. A second gate then asks for one repeat more, and makes the difference alone.
+ * A suite is gated while the sandbox worker is killed repeatedly: the gate must find the right outcome of each task, and must not
+ * repeat a grading that had its record before a kill. A second gate with one more repeat must only make the additional gradings.
  * Judged by records and by the engine's own events.
  */
 import { mkdtemp, rm, stat } from 'node:fs/promises'
@@ -21,7 +21,7 @@ import { watchStarts } from './watch-starts.ts'
 export interface GateKillInput {
   world: PipelineWorld
   tasks: readonly LayoutTask[]
-  /** What the gate has to find of tasks that do not pass, by id. */
+  /** Expected outcomes of tasks that do not pass, by id. */
   refused: Readonly<Record<string, GateOutcome>>
   repeats: number
   /** Kills of the sandbox worker, spread over the gradings. */
@@ -37,14 +37,14 @@ export interface GateKillReport {
   counts: GateReport['counts']
   gradings: number
   kills: { atMs: number; records: number; open: number; backMs: number }[]
-  /** Starts of grading containers, all attempts together. */
+  /** Starts of grading containers in all attempts. */
   containers: number
-  /** Gradings that a kill ended amid: started again. */
+  /** Gradings that a kill interrupted and that were started again. */
   startedAgain: number
   gradeMs: GateReport['gradeMs']
   peakMemoryBytes: number | null
   wallS: number
-  /** The second gate, with one repeat more. */
+  /** The second gate, with one more repeat. */
   again: { made: number; reused: number; containers: number; wallS: number }
   violations: string[]
 }
@@ -132,14 +132,14 @@ async function gate(
 
 interface Kill {
   atMs: number
-  /** Keys of gradings that had their record. */
+  /** Keys of gradings with a record. */
   records: Set<string>
-  /** Grading containers that were running. */
+  /** Running grading containers. */
   open: number
   backMs: number
 }
 
-/** Kills after about every n-th grading, and only while one is at work. */
+/** Kills after about every n-th grading, and only while one is in progress. */
 async function killWorker(
   { world, tasks, refused, repeats, kills, say }: GateKillInput,
   run: string,
@@ -176,7 +176,7 @@ function outcomeFaults({ gates }: GateReport, refused: GateKillInput['refused'])
   })
 }
 
-/** A container that started after its grading had a record made it twice; so did more starts than kills explain. */
+/** A container that started after its grading had a record graded twice; so did starts that the kills do not explain. */
 async function startFaults({ store }: PipelineWorld, { report, starts, kills }: Gated): Promise<string[]> {
   const faults: string[] = []
   for (const { taskId, identity, gradings } of report.gates) {
@@ -187,7 +187,7 @@ async function startFaults({ store }: PipelineWorld, { report, starts, kills }: 
       const episode = `gate/${identity.slice(0, 12)}/${taskId}/${check}-${repeat}`
       const ofThis = starts.filter((start) => start.episode === episode)
       const { mtimeMs } = await stat(store.path(key))
-      // A later gate of the same task adds records of its own.
+      // A later gate of the same task adds its own records.
       if (Number(repeat) > report.repeats) continue
       if (ofThis.length === 0) faults.push(`${key} has no container`)
       if (ofThis.length > 1 + kills.length) faults.push(`${episode} was started ${ofThis.length} times`)
@@ -197,7 +197,7 @@ async function startFaults({ store }: PipelineWorld, { report, starts, kills }: 
   return faults
 }
 
-/** One more of each patch for each task that passed. */
+/** The second gate must make one more grading of each patch for each task that passed. */
 function secondFaults(first: GateReport, { report, starts }: Gated): string[] {
   const made = first.counts.passed * 2
   return [
@@ -209,10 +209,11 @@ function secondFaults(first: GateReport, { report, starts }: Gated): string[] {
   ]
 }
 
-/** Of a failed test it takes the message for a part of the name, as upstream's does: no log of it names the test. */
+/** Like upstream's, this parser reads a failed test's message as part of the name, so no log names that test. */
 const TAKES_MESSAGES = 'parse_log_pytest_nebo'
 
-/** The empty patch leaves the data set's tests over the unrepaired code: those that should begin to pass run and fail, no other does. */
+/** The empty patch leaves the data set's tests on the unrepaired code: the tests that should begin to pass run and fail, and no other
+ *  test fails. */
 async function emptyFaults({ world, tasks }: GateKillInput, { gates }: GateReport): Promise<string[]> {
   const faults: string[] = []
   for (const { taskId, identity, outcome } of gates) {

@@ -1,4 +1,4 @@
-/** Tasks for gates, of the SWE-rebench layout: sound ones, and one for each thing that a gate has to find. */
+/** Tasks for gates, in the SWE-rebench layout: sound ones, and one for each finding of a gate. */
 import { normalizeRow } from '../../../src/adapters/datasets/normalize-row.ts'
 import { createProblem, type Problem } from '../layouts/problem.ts'
 import { createRepository } from '../layouts/repository.ts'
@@ -7,12 +7,12 @@ import type { LayoutTask } from '../layouts/layout-tasks.ts'
 
 const TESTS = 'tests/test_prices.py'
 
-/** While it is there, tests of the flaky task fail: a service that is away for a moment. */
+/** While this file exists, tests of the flaky task fail, like during a short outage of a service. */
 export const OUTAGE = '/tmp/outage'
 
 export type GateTaskKind = 'sound' | 'flaky' | 'hidden-name' | 'gold-fails' | 'broken-gold'
 
-/** The task and its image's content; `series` and `number` make ids and images differ. */
+/** A task and its image's content; `series` and `number` make ids and images distinct. */
 export function createGateTask(kind: GateTaskKind, { series, number }: { series: number; number: number }): LayoutTask {
   const unique = series * 100 + number
   const problem = shape(

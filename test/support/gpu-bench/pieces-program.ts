@@ -1,6 +1,6 @@
 /**
- * A measurement in pieces that says which of them ran: `node pieces-program.ts DIRECTORY CODE DEVICE`. Files in the directory change it:
- * `hang` holds the second piece, `fail` fails the third, which the fourth needs.
+ * A measurement in pieces that prints which of them ran: `node pieces-program.ts DIRECTORY CODE DEVICE`. Files in the directory
+ * change it: `hang` blocks the second piece, `fail` fails the third, which the fourth needs.
  */
 import { appendFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'

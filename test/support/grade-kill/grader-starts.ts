@@ -3,13 +3,13 @@ import { LABELS } from '../../../src/adapters/docker/container/labels.ts'
 
 /** One start of a container that grades for a run. */
 export interface GraderStart {
-  /** What the container was for: `<run>/grading/<task>`. */
+  /** Purpose of the container: `<run>/grading/<task>`. */
   episode: string
   atMs: number
 }
 
 export interface GraderWatch {
-  /** Ends the watch. @throws where the engine had ended it before: starts may be missing then */
+  /** Ends the watch. @throws if the engine ended it before, because starts may be missing then */
   stop(): GraderStart[]
 }
 
@@ -19,8 +19,8 @@ interface EngineEvent {
 }
 
 /**
- * Everything that grades for a run from now on, as the engine itself says it: nothing of ours has to be believed. Listened to
- * and not asked for later: an engine remembers its last few hundred events only.
+ * Watches all gradings of a run from now on through the engine's own events, so that nothing of Longhaul has to be trusted. Events
+ * are streamed and not queried later, because an engine keeps only its last few hundred.
  */
 export async function watchGraders({ docker }: Engine, run: string): Promise<GraderWatch> {
   const stream = await docker.getEvents({

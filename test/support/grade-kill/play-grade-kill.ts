@@ -1,6 +1,7 @@
 /**
- * A file of predictions is graded while the sandbox worker is killed again and again: every patch must get one verdict, and
- * a patch that had one before a kill must not be graded again. Judged by verdict records, by the engine's own events and by Temporal's history.
+ * A file of predictions is graded while the sandbox worker is killed repeatedly: every patch must get one verdict, and a patch that
+ * had a verdict before a kill must not be graded again. Judged by verdict records, by the engine's own events and by Temporal's
+ * history.
  */
 import { mkdtemp, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -39,16 +40,16 @@ export interface GradeKillReport {
   /** Patches that were run in a container. */
   patches: number
   kills: { atMs: number; verdicts: number; open: number; backMs: number }[]
-  /** Starts of grader containers, all attempts together. */
+  /** Starts of grader containers in all attempts. */
   containers: number
-  /** Patches whose grading a kill ended amid: started again, once for each kill. */
+  /** Patches whose grading a kill interrupted, counted once for each kill. */
   startedAgain: number
   counts: GradingRecord['counts']
   wallS: number
   violations: string[]
 }
 
-/** What each place of the file proposes, so that all ways to end occur. */
+/** The proposal at each place of the file, so that every kind of ending occurs. */
 const PROPOSALS = ['gold', 'gold', 'wrong', 'gold', 'broken', 'gold', 'empty'] as const
 type Proposal = (typeof PROPOSALS)[number]
 
@@ -146,14 +147,14 @@ async function prepare({ world, tasks, recipesDir }: GradeKillInput, proposals: 
 
 interface Kill {
   atMs: number
-  /** Verdict records that were there, with the bytes they had. */
+  /** Verdict records at that time, with their bytes. */
   verdicts: Map<string, string>
-  /** Grader containers that were running. */
+  /** Running grader containers. */
   open: number
   backMs: number
 }
 
-/** Kills after about every n-th verdict, and only while a grader is at work. */
+/** Kills after about every n-th verdict, and only while a grader is running. */
 async function killWorker(
   { world, kills, say }: GradeKillInput,
   run: string,
@@ -200,7 +201,7 @@ function verdictFaults(record: GradingRecord, tasks: readonly LayoutTask[], prop
     : [...wrong, `${record.instances.length} verdicts, expected ${tasks.length}`]
 }
 
-/** A container that started after its patch had a verdict graded it twice; so did more starts than kills explain. */
+/** A container that started after its patch had a verdict graded it twice; so did starts that the kills do not explain. */
 async function startFaults(input: {
   world: PipelineWorld
   run: string
@@ -228,7 +229,7 @@ async function startFaults(input: {
   return faults
 }
 
-/** One activity a patch: attempts repeat it, nothing asks for it again. */
+/** One activity per patch: attempts repeat it, but no second one is scheduled. */
 async function historyFaults({ connection }: PipelineWorld, workflowId: string, patches: number): Promise<string[]> {
   const histories = await fetchRunHistories(connection.client, workflowId)
   const scheduled = histories
@@ -237,7 +238,7 @@ async function historyFaults({ connection }: PipelineWorld, workflowId: string, 
   return scheduled === patches ? [] : [`${scheduled} gradings were asked for, expected ${patches}`]
 }
 
-/** Every instance that was run has its files, and the run reports count what the records say. */
+/** Every graded instance must have its files, and the run reports must have the counts of the records. */
 async function fileFaults(
   { store }: PipelineWorld,
   run: string,
@@ -270,7 +271,7 @@ async function fileFaults(
   return faults
 }
 
-/** As the official files count: what a patch does to its own grading is an error there. */
+/** Whether the official files count an error: a patch that breaks its own grading is an error there. */
 function isError({ kind, reason }: { kind: string; reason: string | null }): boolean {
   return kind === 'could-not-grade' || reason === 'patch-rejected'
 }

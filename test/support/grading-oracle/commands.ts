@@ -1,4 +1,4 @@
-/** Test commands of swebench 4.1.0 as the source file that has them: facts of the package, read from the package. */
+/** The test commands of swebench 4.1.0 as source text of the file with them: facts, read from the package. */
 import { join } from 'node:path'
 import { PARSERS_4 } from '../../../src/grading/parsers/names.ts'
 import type { RepositoryCommands } from '../../../src/grading/profiles/swebench-4.1-commands.ts'
@@ -50,7 +50,7 @@ export const SWEBENCH_4_1_COMMANDS: ReadonlyMap<string, readonly RepositoryComma
 `
 }
 
-/** Versions with equal commands stand together. */
+/** Groups versions with equal commands. */
 function group(versions: Facts['repositories'][string]): RepositoryCommands[] {
   const groups = new Map<string, RepositoryCommands & { versions: string[] }>()
   for (const [version, { install = null, test_cmd: testCommand, eval_commands: evalCommands = [] }] of Object.entries(

@@ -1,4 +1,4 @@
-/** What swebench or its fork report of predictions that they graded in containers, against what Longhaul reports. */
+/** Compares the reports of swebench or its fork on predictions that they graded in containers with Longhaul's. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
@@ -20,10 +20,10 @@ export type MarkedHarness = 'swebench-4.1' | 'swebench-5' | 'fork-4.0.3'
 export interface CompareContainersInput {
   engine: Engine
   harness: MarkedHarness
-  /** Of that profile, their images built. */
+  /** Tasks of that profile, with built images. */
   tasks: readonly LayoutTask[]
   kinds: readonly PatchKind[]
-  /** Empty; both sides write their files below. */
+  /** Empty; both sides write their files in it. */
   folder: string
   workers: number
 }
@@ -31,7 +31,7 @@ export interface CompareContainersInput {
 export interface ContainerComparison {
   /** Predictions that both sides graded or refused. */
   predictions: number
-  /** How many ended how, by Longhaul's own words. */
+  /** Number of predictions by Longhaul's outcome. */
   outcomes: Record<string, number>
   /** Each names run, task and file. */
   differences: string[]
@@ -60,7 +60,7 @@ export async function compareContainers(input: CompareContainersInput): Promise<
       const script = RUN_PROFILES[harness].plan(one.task.task, { hasPatch: true }).evalScript
       const pairs: [file: string, theirs: string | null, ours: string | null][] = [
         ['report.json', await readText(join(place, 'report.json')), reports.get(id) ?? null],
-        // An instance whose patch is refused has none.
+        // An instance whose patch is refused has no script.
         [
           'eval.sh',
           await readText(join(place, 'eval.sh')),
@@ -114,7 +114,7 @@ async function runHarness({
   if (exitCode !== 0) throw new Error(`${harness} ended with ${exitCode}:\n${tail}`)
 }
 
-/** Null where upstream ends the instance with an error. */
+/** Null if upstream ends the instance with an error. */
 function reportOf(profile: MarkedHarness, { task: { task }, graded, log }: GradedCase): string | null {
   if (graded === null || graded.kind === 'could-not-grade') return null
   const found = gradeLog({
@@ -153,7 +153,7 @@ function runReport(
   })
 }
 
-/** Version 5 also lists what the engine has: containers whose name holds the run's id, and the images themselves. */
+/** Removes version 5's lists about the engine: containers with the run's id in their name, and images. */
 function ofPredictions(report: string): object {
   const ofEngine = new Set(['unstopped_instances', 'unstopped_containers', 'unremoved_images'])
   const all = Object.entries(JSON.parse(report) as Record<string, unknown>)

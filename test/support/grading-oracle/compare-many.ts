@@ -11,7 +11,7 @@ export interface ComparisonOfMany {
 /** Few enough for two pipes, many enough that neither side waits long for the other. */
 const CASES_AT_ONCE = 250
 
-/** Cases 0 to below `cases` of a seed, through one process of the harness. */
+/** Compares cases 0 to below `cases` of a seed, through one process of the harness. */
 export async function compareMany({
   kind,
   seed,

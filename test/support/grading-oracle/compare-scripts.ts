@@ -1,4 +1,4 @@
-/** Evaluation scripts of official harnesses and of Longhaul for the same rows, as text. */
+/** Compares the evaluation scripts of official harnesses and of Longhaul for the same rows, as text. */
 import { spawn } from 'node:child_process'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -9,7 +9,7 @@ import { harnessPython, locateHarness } from './oracle.ts'
 
 export type ScriptRow = Record<string, unknown>
 
-/** @returns what differs, and how many rows upstream made a script of */
+/** @returns the differences, and the number of rows for which upstream made a script */
 export async function compareScripts(
   harness: MarkedHarness,
   rows: readonly ScriptRow[],
@@ -25,7 +25,7 @@ export async function compareScripts(
   return { differences, scripts: answers.filter(({ script }) => script !== undefined).length }
 }
 
-/** Null where the row is refused. */
+/** Null if the row is refused. */
 function ourScript(harness: MarkedHarness, row: ScriptRow): string | null {
   try {
     const task = normalizeRow(row)

@@ -1,4 +1,4 @@
-/** What SWE-rebench-V2's own script reports of patches that it graded in containers, against what Longhaul reports. */
+/** Compares the reports of SWE-rebench-V2's own script on patches that it graded in containers with Longhaul's. */
 import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
@@ -12,7 +12,7 @@ import { countOutcomes } from './count-outcomes.ts'
 import { containerRuns, type GradedCase, gradeCases } from './container-cases.ts'
 import { locateHarness } from './oracle.ts'
 
-/** The script runs the program `docker`, so that must be there. */
+/** Upstream's script runs the program `docker`, which must be installed. */
 export async function compareV2(input: Omit<CompareContainersInput, 'harness'>): Promise<ContainerComparison> {
   const { engine, tasks, kinds, folder, workers } = input
   const runs = containerRuns(tasks, kinds)

@@ -1,4 +1,4 @@
-/** One log, graded by an official harness and by Longhaul: null where both say the same, else what differs. */
+/** Grades one log with an official harness and with Longhaul: null if both agree, otherwise the difference. */
 import { gradeLog, type GradeLogResult } from '../../../src/grading/grade-log.ts'
 import { LOG_PROFILES, type LogProfileName } from '../../../src/grading/log-profiles.ts'
 import { PYTHON_ERRORS } from '../../../src/grading/parsers/python-text.ts'
@@ -44,7 +44,7 @@ export function compareCase(profile: LogProfileName, one: LogCase, answer: Oracl
   return { outcome: outcomeOf(ours), difference: null }
 }
 
-/** The types of exception that a refusal stands for. */
+/** The exception types that a refusal stands for. */
 function exceptionTypes(refused: Extract<GradeLogResult, { kind: 'refused' }>): string[] {
   switch (refused.reason) {
     case 'undecodable-log':

@@ -15,20 +15,20 @@ export interface ContainerCase {
 }
 
 export interface GradedCase extends ContainerCase {
-  /** Null where the patch is empty: it is never run. */
+  /** Null if the patch is empty, because it never runs. */
   graded: Graded | null
   log: Uint8Array
 }
 
-/** Runs of one kind of patch each, as the harnesses take them: one prediction a task. */
+/** Runs with one kind of patch each, in the form of the harnesses: one prediction per task. */
 export interface ContainerRun {
   kind: PatchKind
   cases: ContainerCase[]
-  /** Of the tests; upstream counts in whole seconds. */
+  /** Time limit of the tests; upstream counts in whole seconds. */
   timeoutS: number
 }
 
-/** Only what is meant to run out of time has little of it: the machine may be slow. */
+/** Only the slow patch has a short limit, because the machine may be slow. */
 export function containerRuns(tasks: readonly LayoutTask[], kinds: readonly PatchKind[]): ContainerRun[] {
   return kinds.map((kind) => ({
     kind,
@@ -40,13 +40,13 @@ export function containerRuns(tasks: readonly LayoutTask[], kinds: readonly Patc
 export interface GradeCasesInput {
   engine: Engine
   runs: readonly ContainerRun[]
-  /** For logs; must exist. */
+  /** Folder for logs; must exist. */
   folder: string
-  /** Containers at once. */
+  /** Concurrent containers. */
   workers: number
 }
 
-/** Ours, by the way that every episode's grading goes. */
+/** Grades with Longhaul, in the same way as every episode. */
 export async function gradeCases({ engine, runs, folder, workers }: GradeCasesInput): Promise<GradedCase[]> {
   const store = createDirectoryStore({ root: folder })
   const host = createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'sandbox.test' })

@@ -1,6 +1,6 @@
 import type { GradedCase } from './container-cases.ts'
 
-/** How many ended how, by Longhaul's own words. */
+/** Number of cases by Longhaul's outcome. */
 export function countOutcomes(graded: readonly GradedCase[]): Record<string, number> {
   const outcomes: Record<string, number> = {}
   for (const { graded: result } of graded) {

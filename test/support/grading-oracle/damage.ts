@@ -2,7 +2,7 @@ import type { Dice } from './dice.ts'
 
 const ESC = '\u001b'
 const COLOURS = [`${ESC}[32m`, `${ESC}[0m`, `${ESC}[1;31m`, `${ESC}[K`, '[31m', `${ESC}[٣m`, '[0m[1m'] as const
-/** White space to Python, to JavaScript, to both or to neither. */
+/** Whitespace in Python, in JavaScript, in both or in neither. */
 const ODD_CHARACTERS = [
   '\t',
   '\v',

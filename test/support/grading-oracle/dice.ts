@@ -1,13 +1,13 @@
 import { seededRandom } from '../../../src/domain/statistics/bootstrap.ts'
 
-/** Random choices that a seed repeats. */
+/** Random choices that a seed reproduces. */
 export interface Dice {
-  /** True in `share` of the throws. */
+  /** True with probability `share`. */
   chance(share: number): boolean
   /** From 0 to below `bound`. */
   below(bound: number): number
   pick<T>(choices: readonly [T, ...T[]] | readonly T[]): T
-  /** `count` throws of `make`. */
+  /** Calls `make` `count` times. */
   times<T>(count: number, make: () => T): T[]
 }
 

@@ -1,4 +1,4 @@
-/** Environments of swebench 4.1.0 as the file that has them: facts of the package, read from the package. */
+/** The environments of swebench 4.1.0 as text of the file with them: facts, read from the package. */
 import { join } from 'node:path'
 import { PARSERS_4 } from '../../../src/grading/parsers/names.ts'
 import type { HarnessEnvironments } from '../../../src/adapters/datasets/task-environment.ts'
@@ -21,7 +21,7 @@ export async function environmentsSource(): Promise<string> {
   return `${JSON.stringify({ ...facts, repositories: Object.fromEntries(grouped) as unknown }, null, 1)}\n`
 }
 
-/** Versions with equal environments stand together. */
+/** Groups versions with equal environments. */
 function group(versions: Record<string, object>): object[] {
   const groups = new Map<string, { versions: string[] }>()
   for (const [version, spec] of Object.entries(versions)) {

@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises'
 import { join, relative } from 'node:path'
 import type { LogProfileName } from '../../../src/grading/log-profiles.ts'
 
-/** Folders of a harness whose code decides what it answers. */
+/** Folders of a harness whose code determines its answers. */
 const CODE: Record<LogProfileName, readonly string[]> = {
   'swebench-4.1': ['swebench'],
   'swebench-5': ['swebench'],
@@ -11,7 +11,7 @@ const CODE: Record<LogProfileName, readonly string[]> = {
   'rebench-v2': ['lib', 'scripts'],
 }
 
-/** What each of them hashes to at the version that Longhaul imitates. */
+/** Hash of each harness at the version that Longhaul imitates. */
 const EXPECTED: Record<LogProfileName, { upstream: string; sha256: string }> = {
   'swebench-4.1': {
     upstream: 'PyPI swebench 4.1.0',
@@ -31,7 +31,7 @@ const EXPECTED: Record<LogProfileName, { upstream: string; sha256: string }> = {
   },
 }
 
-/** SHA-256 over names and bytes of all files of a harness's code but compiled ones, in the order of their names. */
+/** SHA-256 over names and bytes of all files of a harness's code except compiled ones, in the order of their names. */
 export async function hashHarness(name: LogProfileName, folder: string): Promise<string> {
   const hash = createHash('sha256')
   for (const part of CODE[name]) {
@@ -48,7 +48,7 @@ export async function hashHarness(name: LogProfileName, folder: string): Promise
 }
 
 /**
- * A harness is an oracle only at the version that it is said to be: a patched checkout would agree with anything.
+ * A harness is an oracle only at its stated version: a patched checkout would agree with anything.
  * @throws Error that names both hashes
  */
 export async function requireHarness(

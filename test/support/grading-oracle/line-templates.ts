@@ -1,6 +1,6 @@
 /**
- * Lines of the runners that SWE-rebench-V2 alone reads, and lines that nearly are such: `{a|b}` is one of these, `%i` a test, `%n` a
- * number, `%s` blanks, `%(` and `%)` braces. By the name of the parser without what such names begin with.
+ * Lines of the runners that only SWE-rebench-V2 reads, and lines that are nearly such: `{a|b}` is one of these, `%i` a test, `%n` a
+ * number, `%s` spaces, `%(` and `%)` braces. Keyed by the parser's name without the common prefix.
  */
 import type { Dice } from './dice.ts'
 
@@ -238,7 +238,7 @@ const TEMPLATES: Readonly<Record<string, readonly string[]>> = {
 const SAME: Readonly<Record<string, string>> = { lue_nvim: 'lua_nvim', ocaml_v5: 'ocaml_v4' }
 const BLANKS = [' ', ' ', ' ', '  ', '   ', '    ', '', '\t'] as const
 
-/** Null: another kind of line. */
+/** Null: no template for this parser. */
 export function templatesOf(parser: string): readonly string[] | null {
   const name = parser.replace(/^parse_(?:logs?_)?/, '')
   return TEMPLATES[SAME[name] ?? name] ?? null
@@ -282,7 +282,7 @@ const DECLARATIONS = [
   '<!DOCTYPE a&b>',
 ] as const
 
-/** The word where the choice has one, so that what stands around it stays: `*** FAILED ***` with another word. */
+/** Replaces the word of a choice and keeps its decoration: `*** FAILED ***` with another word. */
 function withWord(choice: string, word: string): string {
   return /\p{L}/u.test(choice) ? choice.replace(/\p{L}+/u, () => word) : word
 }

@@ -1,4 +1,4 @@
-/** Logs that look like those of an evaluation script, then are damaged in the ways that logs are, and in some that they are not. */
+/** Logs like those of an evaluation script, with damage that occurs in logs and some that does not. */
 import { gradeLog } from '../../../src/grading/grade-log.ts'
 import { LOG_PROFILES, type LogProfileName } from '../../../src/grading/log-profiles.ts'
 import type { EvalType, ListedTests } from '../../../src/grading/resolution.ts'
@@ -39,7 +39,7 @@ export function logCase({ profile, texts, seed, index }: LogCaseInput): LogCase 
   return { id: index, parser, log, tests, evalType }
 }
 
-/** Parsers of JUnit's reports, which also find one in a log; the first takes nothing else. */
+/** Parsers of JUnit reports, which also find a report in a log; the first accepts nothing else. */
 const REPORT_PARSERS = ['parse_test_report', 'parse_combined_test_reports', 'parse_log_gradlew_v1', 'parse_log_r_junit']
 
 interface LogOf {
@@ -49,7 +49,7 @@ interface LogOf {
   lines: readonly string[]
 }
 
-/** Of a parser that the harness does not know. */
+/** For a parser that the harness does not know. */
 const NO_TEXTS = { words: [], lines: [] } as const
 
 function wholeLog(dice: Dice, of: LogOf): string {
@@ -89,7 +89,7 @@ function resultLines(dice: Dice, { parser, ids, words, lines }: LogOf, most: num
   })
 }
 
-/** The model's patch is printed into the log, so it can hold markers and results. */
+/** The log contains the model's patch, which can therefore contain markers and results. */
 function diff(dice: Dice, ids: string[]): string[] {
   if (!dice.chance(0.15)) return ['diff --git a/x b/x', '+x = 1']
   return [
@@ -131,7 +131,7 @@ function evidence(dice: Dice): string {
   ])
 }
 
-/** Half of the lists are made of what the log holds, or they would hardly ever be fulfilled. */
+/** Half of the lists are made from the log, because random lists would hardly ever be fulfilled. */
 function listedTests({
   dice,
   profile,

@@ -10,10 +10,10 @@ import { runCommand } from '../../../src/platform/run-command.ts'
 import { requireHarness } from './harness-hash.ts'
 import type { LogCase } from './log-cases.ts'
 
-/** `fork-rules` are the fork's rules laid over swebench 4.1, whose Python parsers are the fork's. */
+/** `fork-rules`: the fork's rules applied to swebench 4.1, which has the fork's Python parsers. */
 export type OracleKind = LogProfileName | 'fork-rules'
 
-/** What a harness answers; `tests` as its report has them. */
+/** A harness's answer; `tests` as in its report. */
 export interface OracleAnswer {
   id: number
   statusMap?: [string, string][]
@@ -23,24 +23,24 @@ export interface OracleAnswer {
   error?: string
 }
 
-/** What each parser of a harness looks for literally, and lines that its patterns take, by its name. */
+/** By parser of a harness: the literals that it searches for, and lines that match its patterns. */
 export type ParserTexts = ReadonlyMap<string, { words: readonly string[]; lines: readonly string[] }>
 
 export interface Oracle {
-  /** @param profile whose grading is compared with it */
+  /** @param profile whose grading is compared with the harness */
   profile: LogProfileName
   texts: ParserTexts
   ask(cases: readonly LogCase[]): Promise<OracleAnswer[]>
   stop(): Promise<void>
 }
 
-/** Upstreams without a package are read from a checkout that one of these variables names. */
+/** An upstream without a package is read from a checkout that one of these variables names. */
 const SOURCE_VARIABLES = {
   'fork-4.0.3': 'LONGHAUL_FORK_SOURCE',
   'rebench-v2': 'LONGHAUL_REBENCH_V2_SOURCE',
 } as const
 
-/** Why a harness cannot be had here before it is asked for: a checkout that no variable names. */
+/** Why a harness is missing here, known before it is needed: no variable names its checkout. */
 export function missingSource(kind: OracleKind): string | null {
   if (kind !== 'fork-4.0.3' && kind !== 'rebench-v2') return null
   const variable = SOURCE_VARIABLES[kind]
@@ -49,13 +49,13 @@ export function missingSource(kind: OracleKind): string | null {
 
 const PACKAGED = { 'swebench-4.1': '4.1.0', 'fork-rules': '4.1.0', 'swebench-5': '5.0.2' } as const
 
-/** Starts the harness of a kind; installs it first where it comes as a package.
- *  @throws Error where there is no package and no checkout */
+/** Starts the harness of a kind, after installing its package if there is one.
+ *  @throws Error if there is no package and no checkout */
 export async function startOracle(kind: OracleKind): Promise<Oracle> {
   const { python, folder } = await locateHarness(kind)
   const profile = kind === 'fork-rules' ? 'fork-4.0.3' : kind
   const args = [join(import.meta.dirname, 'oracle.py'), kind, folder]
-  // Upstream opens logs in the machine's encoding and means UTF-8.
+  // Upstream opens logs in the machine's encoding but expects UTF-8.
   const env = { ...process.env, PYTHONUTF8: '1', PYTHONDONTWRITEBYTECODE: '1' }
   const { stdout } = await runCommand({
     command: python,
@@ -98,16 +98,16 @@ export async function startOracle(kind: OracleKind): Promise<Oracle> {
 
 export interface Harness {
   python: string
-  /** Where its code lies. */
+  /** Folder of its code. */
   folder: string
-  /** What it is, and the hash of that code: goes beside every result that it decided. */
+  /** Its version and the hash of its code, stored with every result that depends on it. */
   upstream: string
   sha256: string
 }
 
 /**
- * Where a harness lies; packages are installed first.
- * @throws Error where there is neither package nor checkout, or where its code is not that of the version it should be
+ * Locates a harness; installs its package first.
+ * @throws Error if there is neither package nor checkout, or if the code is not of the expected version
  */
 export async function locateHarness(kind: OracleKind): Promise<Harness> {
   const found = await findHarness(kind)
@@ -142,7 +142,7 @@ async function findHarness(kind: OracleKind): Promise<Pick<Harness, 'python' | '
   return { python, folder: stdout.trim() }
 }
 
-/** A Python that can talk to the engine for a harness. */
+/** A Python through which a harness can use the engine. */
 export async function harnessPython(): Promise<string> {
   const { value } = await ensurePythonEnv({
     cacheDir: stackPaths().cacheDir,

@@ -1,5 +1,5 @@
 /**
- * Writes what the official harnesses find in seeded damaged logs, for the unit tests that must agree without a harness:
+ * Records the findings of the official harnesses in seeded damaged logs, for unit tests that must agree without a harness:
  *
  *   node test/support/grading-oracle/record-answers.ts [KIND…]
  *
@@ -13,9 +13,9 @@ import { type OracleAnswer, type OracleKind, startOracle } from './oracle.ts'
 import { answersFile, RECORDED_KINDS } from './recorded-answers.ts'
 
 const CASES = 400
-/** It has four times as many parsers as the others. */
+/** It has four times as many parsers as the other harnesses. */
 const CASES_OF_REBENCH_V2 = 2400
-/** Another one than the bench's default: these cases add to those. */
+/** Differs from the bench's default seed, so that these cases add to the bench's. */
 const SEED = 2026
 
 const kinds = process.argv.length > 2 ? (process.argv.slice(2) as OracleKind[]) : RECORDED_KINDS

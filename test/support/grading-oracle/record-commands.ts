@@ -1,4 +1,4 @@
-/** Writes the test commands of swebench 4.1.0 into the source: `node test/support/grading-oracle/record-commands.ts`. */
+/** Writes the test commands of swebench 4.1.0 into the source file: `node test/support/grading-oracle/record-commands.ts`. */
 import { execFileSync } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'

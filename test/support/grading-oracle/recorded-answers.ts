@@ -1,11 +1,11 @@
-/** Logs with what the official harnesses found in them; `record-answers.ts` writes the files. */
+/** Logs with the findings of the official harnesses; `record-answers.ts` writes the files. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { gunzipSync } from 'node:zlib'
 import type { LogCase } from './log-cases.ts'
 import type { OracleAnswer, OracleKind } from './oracle.ts'
 
-/** `fork-rules` is swebench 4.1 with one rule less: the fork itself says the same. */
+/** Without `fork-rules`, which is swebench 4.1 with one rule less: the fork itself gives the same answers. */
 export const RECORDED_KINDS: readonly OracleKind[] = ['fork-4.0.3', 'swebench-4.1', 'swebench-5', 'rebench-v2']
 
 export interface RecordedAnswer {

@@ -1,4 +1,4 @@
-/** Lines as test runners print them, and lines that nearly are such. */
+/** Lines of test runners, and lines that are nearly such. */
 import type { Dice } from './dice.ts'
 import { fillTemplate, templatesOf, wholeReport } from './line-templates.ts'
 
@@ -59,7 +59,7 @@ const FILES = ['a.py', 'tests/b.py', 'tests/sub dir/c.py', 'é.py', 'src/x.test.
 const REASONS = ['', ' - why', ' - E: x - y', ' - assert 1 == 2', ' -', ' - ', ' (reason)', ': r'] as const
 const NUMBERS = ['1', '0', '12', '3.4', '٣', '１２', '0.05', '07', '²', '߃'] as const
 
-/** Which runner a parser reads; parsers of other names get lines of pytest. */
+/** The runner that a parser reads; parsers of other names get lines of pytest. */
 export type LineKind =
   | 'pytest'
   | 'seaborn'
@@ -200,13 +200,13 @@ function count(dice: Dice): string {
 export interface ParserLine {
   parser: string
   id: string
-  /** What the harness's parser looks for literally: a word that no template knows comes into its lines too. */
+  /** Literals that the harness's parser searches for; words that no template contains are put into lines too. */
   words: readonly string[]
-  /** Made of its patterns. */
+  /** Lines made from the parser's patterns. */
   lines: readonly string[]
 }
 
-/** A line of what a parser reads. */
+/** A line that a parser reads. */
 export function parserLine(dice: Dice, { parser, id, words, lines }: ParserLine): string {
   if (lines.length > 0 && dice.chance(0.2)) return dice.pick(lines)
   const templates = templatesOf(parser)
@@ -214,7 +214,7 @@ export function parserLine(dice: Dice, { parser, id, words, lines }: ParserLine)
   return words.length > 0 && dice.chance(0.06) ? withWord(dice, line, dice.pick(words)) : line
 }
 
-/** The word in place of one that the line has, or beside it. */
+/** Replaces a word of the line, or adds one beside it. */
 function withWord(dice: Dice, line: string, word: string): string {
   const [from, to] = dice.pick(
     [...line.matchAll(/\S+/g)].map(({ index, 0: { length } }) => [index, index + length]),
@@ -228,7 +228,7 @@ function withWord(dice: Dice, line: string, word: string): string {
   ])()
 }
 
-/** A report and nothing beside it. */
+/** A log with one report and nothing else. */
 export function reportLog(dice: Dice): string {
   return wholeReport(dice, (template) => fill(dice, template, dice.pick(NAMES)))
 }

@@ -1,13 +1,13 @@
-/** Runs in a thread: measures what each subject costs over its hostile texts, and notes before each of them where it is. */
+/** Runs in a thread: measures the cost of each subject for its hostile texts, and publishes its position before each of them. */
 import { parentPort, workerData } from 'node:worker_threads'
 
 import { type HostileText, textOf } from './hostile-texts.ts'
 import { PLACE, type Finding, type Progress, type Subject } from './measure-growth.ts'
 
-/** A machine may be so much slower than those that the limit was set on; beyond it, nothing linear takes as long. */
+/** A machine may be this much slower than the one for which the limit was set. Nothing linear takes longer than that. */
 const SLOWEST_MACHINE = 4
 
-/** The thread's own CPU time, which other work on the machine does not add to. */
+/** The thread's own CPU time, which other work on the machine does not increase. */
 function cpuMs(run: () => void): number {
   const before = process.threadCpuUsage()
   run()
@@ -41,7 +41,7 @@ for (const [index, subject] of (await subjects()).entries()) {
 }
 tell({ kind: 'done' })
 
-/** Longer and longer, until it costs too much: what grows with its length alone never does. */
+/** Uses longer and longer texts until one costs too much; a linear reader never reaches the limit. */
 function growthOf({ name, run }: Subject, text: HostileText): Finding | null {
   for (const length of lengths) {
     const long = textOf(text, length)
@@ -49,7 +49,7 @@ function growthOf({ name, run }: Subject, text: HostileText): Finding | null {
     if (spent <= limitMs) continue
     if (spent <= limitMs * SLOWEST_MACHINE) {
       const short = textOf(text, length / 4)
-      // Four times the text takes a linear reader four times as long, and a squared one sixteen times.
+      // Four times the text takes a linear reader four times as long, and a quadratic one sixteen times.
       if (spent < 8 * leastCpuMs(() => run(short), 0)) continue
     }
     return { name, text, length, cpuMs: Math.round(spent) }
@@ -57,7 +57,7 @@ function growthOf({ name, run }: Subject, text: HostileText): Finding | null {
   return null
 }
 
-/** A collection of garbage or a compilation may fall into one measurement, not into three. */
+/** A garbage collection or a compilation may fall into one measurement, but not into three. */
 function leastCpuMs(run: () => void, enoughMs: number): number {
   let least = cpuMs(run)
   for (let again = 0; again < 2 && least > enoughMs; again += 1) least = Math.min(least, cpuMs(run))

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 
-/** `before`, then `pumped` again and again, then `after`. */
+/** `before`, then `pumped` repeatedly, then `after`. */
 export interface HostileText {
   before: string
   pumped: string
@@ -11,7 +11,7 @@ export function textOf({ before, pumped, after }: HostileText, length: number): 
   return before + pumped.repeat(Math.ceil(length / pumped.length)) + after
 }
 
-/** What most patterns have a word for. */
+/** Characters for which most patterns have a rule. */
 const CHARACTERS = [
   ' ',
   '\t',
@@ -41,12 +41,12 @@ const CHARACTERS = [
   '`',
   '\u001B[',
 ]
-/** No pattern goes on behind the last two. */
+/** No pattern matches beyond the last two. */
 const ENDS = ['', 'x', '\u0000\nx']
 
 /**
- * Texts that may cost a pattern far more than their length: strings that it matches, with one part repeated, and an end that
- * makes the match fail. Seeded: the same pattern gets the same texts.
+ * Texts that may cost a pattern far more than their length: strings that it matches, with one part repeated, and an end that makes
+ * the match fail. Seeded, so the same pattern gets the same texts.
  */
 export function hostileTexts(pattern: RegExp, samples = 3): HostileText[] {
   const texts: HostileText[] = []
@@ -77,7 +77,7 @@ function wordsOf(source: string): string[] {
   return [...new Set(words)].filter((word) => word.length > 1 && word.length < 40)
 }
 
-/** Two characters that the pattern names, in turns. */
+/** Two characters of the pattern, alternating. */
 function pairsOf(source: string): string[] {
   const named = [...new Set(source.replaceAll(/[A-Za-z0-9\\^*+?(){}|]/g, ''))].slice(0, 12)
   return named
@@ -85,7 +85,7 @@ function pairsOf(source: string): string[] {
     .concat(named.map((one) => `${one}a`))
 }
 
-/** Strings that the pattern matches, without what it looks ahead or behind for. */
+/** Strings that the pattern matches, without its look-arounds. */
 function samplesOf({ source, flags }: RegExp, count: number): string[] {
   try {
     const plain = new RegExp(withoutLooks(source, flags), flags.replaceAll(/[gy]/g, ''))
@@ -124,8 +124,8 @@ function withoutLooks(source: string, flags: string): string {
     .replaceAll(/\\[1-9]/g, '')
 }
 
-/** A character of a class that excludes others. Strings are drawn from a few characters until one fits: where none of those is in the
- *  class, for ever. */
+/** A character of a negated class. The library draws strings from a few characters until one fits, which never ends if none of those
+ *  is in the class. */
 function memberOf(excluding: string, flags: string): string {
   const pattern = new RegExp(`^${excluding}$`, flags.replaceAll(/[gy]/g, ''))
   return ['x', '1', ' ', 'é', '\u0000'].find((one) => pattern.test(one)) ?? ''
@@ -137,7 +137,7 @@ function classLength(source: string, start: number): number {
   return at - start + 1
 }
 
-/** Beginnings and ends of parts that may be repeated: short ones everywhere, and whole runs. */
+/** Starts and ends of parts that may be repeated: short parts everywhere, and whole runs. */
 function parts(sample: string): [number, number][] {
   const found: [number, number][] = []
   for (let start = 0; start < sample.length; start += 1) {

@@ -1,7 +1,7 @@
 import { hostileTexts } from './hostile-texts.ts'
 import type { Subject } from './measure-growth.ts'
 
-/** Patterns that read foreign text once, each with an attack that stopped a worker, and one that nothing stops. */
+/** Former patterns for foreign text, each with an attack that blocked a worker, and one that no attack blocks. */
 const PATTERNS = {
   // A line of 4,000 `=` took 171 s.
   cubed: /\b(?:PASSED|XFAIL|XPASS)\b|={3,}[^\n]*\bpassed\b/g,

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads'
 
 import type { HostileText } from './hostile-texts.ts'
 
-/** Something that reads foreign text. */
+/** Code that reads foreign text. */
 export interface Subject {
   name: string
   texts(): HostileText[]
@@ -12,31 +12,31 @@ export interface Subject {
 export interface Finding {
   name: string
   text: HostileText
-  /** Characters at which it cost more than it may. */
+  /** Number of characters at which the cost exceeded the limit. */
   length: number
-  /** Null: it did not end. */
+  /** Null if the measurement did not end. */
   cpuMs: number | null
 }
 
 export type Progress = { kind: 'found'; finding: Finding } | { kind: 'done' }
 
-/** Where a thread is, in memory that both sides see: a message for each of a hundred thousand texts costs more than they do. */
+/** The thread's position, in shared memory: a message for each of a hundred thousand texts would cost more than the texts. */
 export const PLACE = { subject: 0, text: 1, count: 2 } as const
 
 export interface MeasureGrowthInput {
-  /** A module whose `subjects()` lists what is measured. */
+  /** A module whose `subjects()` lists the measured code. */
   module: string
   /** @default up to 48,000 characters */
   lengths?: number[]
-  /** CPU time that a text of any of the lengths may cost. @default 250 ms: what is linear costs some ms at 48,000 characters */
+  /** CPU time that a text of any of these lengths may cost. @default 250 ms: linear code costs a few ms at 48,000 characters */
   limitMs?: number
-  /** A text that takes longer, on however slow a machine, does not end. @default 120 s */
+  /** A text that takes longer, even on a slow machine, counts as endless. @default 120 s */
   hangMs?: number
 }
 
 const LOOK_MS = 1000
 
-/** Everything whose cost grows faster than its text, each with the first text that shows it. */
+/** All subjects whose cost grows faster than their text, each with the first text that shows it. */
 export async function measureGrowth({
   module,
   lengths = [1000, 8000, 48_000],
@@ -45,7 +45,7 @@ export async function measureGrowth({
 }: MeasureGrowthInput): Promise<{ findings: Finding[]; texts: number }> {
   const findings: Finding[] = []
   const place = new Int32Array(new SharedArrayBuffer(Object.keys(PLACE).length * 4))
-  // What does not end takes its thread with it; the next subject gets another.
+  // An endless subject ends with its thread; the next subject gets a new one.
   for (let from: number | null = 0; from !== null; ) {
     const thread = new Worker(new URL('./growth-thread.ts', import.meta.url), {
       workerData: { module, lengths, limitMs, from, place },
@@ -80,7 +80,7 @@ export async function measureGrowth({
   return { findings, texts: Atomics.load(place, PLACE.count) }
 }
 
-/** @throws where the thread did not reach a text: it hung before it measured anything */
+/** @throws if the thread hung before it reached a text */
 async function endless(module: string, at: { subject: number; text: number }, length: number): Promise<Finding> {
   const { subjects } = (await import(module)) as { subjects: () => Promise<Subject[]> }
   const subject = (await subjects())[at.subject]

@@ -2,7 +2,7 @@ import { hostileTexts } from './hostile-texts.ts'
 import type { Subject } from './measure-growth.ts'
 import { patternsIn } from './source-patterns.ts'
 
-/** Where text of agents, tests, policies, servers and rows is read. */
+/** Sources that read text of agents, tests, policies, servers and rows. */
 const FOREIGN_TEXT_READERS = [
   'src/grading',
   'src/scaffold',

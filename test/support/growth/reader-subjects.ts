@@ -15,7 +15,7 @@ import { createDefuse } from '../../../src/scaffold/special-tokens.ts'
 import type { HostileText } from './hostile-texts.ts'
 import type { Subject } from './measure-growth.ts'
 
-/** What attacks repeat: characters and words of every format that is read. */
+/** Repeated parts of attacks: characters and words of every format that is read. */
 const PUMPED = [
   ...Array.from(' \t\n\r=-_1a./()[]"\'<>:,|\\$#`+@;{}*~&\u0085\u00A0\u2028é😀\u001B'),
   '\r\n',
@@ -116,7 +116,7 @@ const BEFORE = [
   'cat <<A\n',
 ]
 
-/** The same of the runners that SWE-rebench-V2 alone knows. */
+/** The same for runners that only SWE-rebench-V2 knows. */
 const PUMPED_IN_V2 = [
   '\n[ok]: a',
   ' in a in',
@@ -187,7 +187,7 @@ const PUMPED_IN_V2 = [
   '<TestCase>',
   '<SubCase name="a">',
 ]
-/** What some parsers wait for. */
+/** Texts after which some parsers start to read. */
 const HEADERS = [
   ' ./node_modules/.bin/jest \n a',
   '01 Starting browser',
@@ -201,7 +201,7 @@ const textsOf = (pumped: readonly string[], begins: readonly string[]): HostileT
   pumped.flatMap((part) => begins.map((before) => ({ before, pumped: part, after: 'x\n' })))
 
 const texts = (): HostileText[] => textsOf(PUMPED, BEFORE)
-/** Blanks behind what a result begins with: no pattern may share them out in every way. */
+/** Runs of spaces after the start of a result: no pattern may divide them in every possible way. */
 const BLANKS_INSIDE = PUMPED_IN_V2.map((line): HostileText => ({ before: line, pumped: ' ', after: 'x\n' }))
 const textsInV2 = (): HostileText[] => [
   ...textsOf([...PUMPED, ...PUMPED_IN_V2], ['', HEADERS]),
@@ -213,7 +213,7 @@ const bytes = (text: string): Uint8Array => Buffer.from(text)
 const marked = (text: string): Uint8Array =>
   bytes(`${START_MARKER}\n= test session starts =\nPASSED a\n${text}\n${END_MARKER}\n`)
 
-/** Each way in which foreign text is read, whole: what a pattern alone does not show. */
+/** Complete readers of foreign text, for costs that patterns alone do not show. */
 export function subjects(): Promise<Subject[]> {
   const readers: Record<string, (text: string) => unknown> = {
     isInconsistentLog: (text) => isInconsistentLog(marked(text)),
@@ -263,6 +263,6 @@ function attempt(run: () => unknown): void {
   try {
     run()
   } catch {
-    // What is refused was read too.
+    // A refused text was read too.
   }
 }

@@ -3,7 +3,7 @@ import { stripTypeScriptTypes } from 'node:module'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 
-/** A regular expression that stands in a source file, or is built while one is loaded. */
+/** A regular expression in a source file, or one that is built while a module loads. */
 export interface SourcePattern {
   file: string
   source: string
@@ -12,7 +12,7 @@ export interface SourcePattern {
 
 const ROOT = join(import.meta.dirname, '../../..')
 
-/** Every pattern of the modules at the given paths (files or folders below the root), each once. */
+/** Every distinct pattern of the modules at the given paths (files or folders relative to the root). */
 export async function patternsIn(paths: readonly string[]): Promise<SourcePattern[]> {
   const files = (await Promise.all(paths.map(filesAt))).flat()
   const found = new Map<string, SourcePattern>()
@@ -35,7 +35,7 @@ async function filesAt(path: string): Promise<string[]> {
     .toSorted()
 }
 
-/** What loading a module hands to the constructor. The module is loaded once more, under an address of its own. */
+/** Patterns that the module passes to the constructor while it loads. The module is loaded again under its own address. */
 async function builtBy(file: string): Promise<RegExp[]> {
   const built: RegExp[] = []
   const original = globalThis.RegExp
@@ -54,10 +54,10 @@ async function builtBy(file: string): Promise<RegExp[]> {
   return built
 }
 
-/** What may stand before a pattern; behind anything else a slash divides. */
+/** Text that may precede a pattern; after anything else a slash divides. */
 const BEFORE_PATTERN = /(?:^|[(,=:[!&|?{};>\n]|\b(?:return|typeof|case))$/
 
-/** Regular expression literals of JavaScript text: comments, strings and templates are passed over. */
+/** Regular expression literals of JavaScript text, skipping comments, strings and templates. */
 export function literalsIn(text: string): RegExp[] {
   const found: RegExp[] = []
   let before = ''
@@ -88,7 +88,7 @@ function endOf(index: number, text: string): number {
   return index < 0 ? text.length : index
 }
 
-/** A template's placeholders hold no patterns in this code base, so it is passed over whole. */
+/** Templates are skipped as a whole, because their placeholders contain no patterns in this code base. */
 function afterQuoted(text: string, start: number): number {
   const quote = text[start]
   for (let at = start + 1; at < text.length; at += 1) {

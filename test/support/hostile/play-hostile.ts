@@ -4,18 +4,18 @@ import type { AttackResult, AttackWorld } from '../attacks/world.ts'
 
 /** The repair, step by step. */
 const HONEST = ['cat calc.py', 'grep -n "a - b" calc.py', "sed -i 's/a - b/a + b/' calc.py", 'git diff']
-/** What the neighbours of the control do: as many turns, nothing bad. */
+/** The control's neighbours: the same number of turns, all harmless. */
 const HARMLESS = ['ls', 'cat calc.py', 'git status --short']
 
 const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
 const write = (file: string, code: string): string => python(`open(${JSON.stringify(file)}, 'w').write(${code})`)
-/** To every stream that a runner could have. */
+/** Writes to every stream that a runner could have. */
 const toStreams = (text: string): string =>
   `for fd in /proc/[0-9]*/fd/[0-9]; do printf '${text}' >"$fd"; done 2>/dev/null; true`
 const printing = (code: string): string =>
   write('calc.py', `'import sys\\nprint(' + repr(${code}) + ')\\ndef double(a): return a*2\\n'`)
 
-/** Agents that try to stop or to fill the worker: in what they print, write, leave and say. */
+/** Agents that try to block the worker or to fill its memory by what they print, write, leave behind and say. */
 export const ATTACKS: Readonly<Record<string, readonly string[]>> = {
   'signs in a patch': [write('a.py', "'=' * 400_000 + chr(10) + 'def __eq__(' * 40_000 + chr(10) + '/proc/' * 60_000")],
   'results in a log': [printing("'= 1 passed' * 40_000 + chr(10) + '=' * 400_000")],
@@ -40,11 +40,11 @@ export interface HostileInput {
   world: AttackWorld
   honest: number
   neighbours: number
-  /** Times that each of the honest lanes plays. */
+  /** Episodes of each honest lane. */
   episodes: number
   /** Pairs of a control and an attacked phase. */
   rounds: number
-  /** Between two turns of a neighbour: how much of the machine it takes must not be what is measured. */
+  /** Pause between two turns of a neighbour, so that its share of the machine is not what is measured. */
   pauseS: number
   say(line: string): void
 }
@@ -54,7 +54,7 @@ export interface Phase {
   honestEpisodes: number
   honestResolved: number
   neighbourEpisodes: number
-  /** Neighbours whose episode ended without a record: what they broke is their own. */
+  /** Neighbours whose episode ended without a record; these broke only themselves. */
   neighbourLosses: number
   seconds: number
   episodesPerMinute: number
@@ -63,11 +63,11 @@ export interface Phase {
   rssMaxMiB: number
 }
 
-/** The same honest episodes beside harmless and beside hostile neighbours, in turns. */
+/** Plays the same honest episodes beside harmless and beside hostile neighbours, alternately. */
 export async function playHostile(input: HostileInput): Promise<Phase[]> {
   const phases: Phase[] = []
   for (let round = 0; round < input.rounds; round += 1) {
-    // Which of the two comes first changes, so that neither has the warmer machine.
+    // The two alternate in going first, so that neither always has the warmer machine.
     const kinds = round % 2 === 0 ? (['harmless', 'hostile'] as const) : (['hostile', 'harmless'] as const)
     for (const kind of kinds) {
       const phase = await playPhase(input, kind, round)

@@ -9,9 +9,9 @@ import { countExecutions } from './trace-executions.ts'
 
 export interface TurnAudit {
   turns: number
-  /** Samples that were asked for again because the first was lost before its record: allowed, at most one a kill and episode. */
+  /** Samples that were requested again because the first was lost before its record: at most one per kill and episode is allowed. */
   sampledAgain: number
-  /** Commands that are proven to have run once each. */
+  /** Commands that are proven to have run exactly once. */
   commandsCounted: number
   violations: string[]
 }
@@ -19,15 +19,15 @@ export interface TurnAudit {
 export interface AuditTurnsOptions {
   /** @default false */
   isTraced?: boolean
-  /** The file whose time says when a record was written. @default the store's own: a bucket has it below its server */
+  /** The file whose modification time dates a record. @default the store's own: a bucket has it below its server */
   fileOf?: (key: string) => string
 }
 
 /**
- * No committed turn was sampled again: a request for a turn that starts after the turn's action record was written is a
- * violation, and so is one for a turn without a record. Turns are told apart by the length of their prompt, which only
- * grows. No turn was executed twice: each has one token of its own and one answer, and where the replies were marked by
- * `traceExecutions`, the patch of every episode says that each of its commands ran once.
+ * No committed turn was sampled again: a request for a turn that starts after the turn's action record was written is a violation,
+ * and so is a request for a turn without a record. Turns are distinguished by the length of their prompt, which only grows. No turn
+ * was executed twice: each has one token and one answer, and if `traceExecutions` marked the replies, the patch of every episode
+ * proves that each of its commands ran once.
  */
 export async function auditTurns(
   store: ArtifactStore,

@@ -1,4 +1,4 @@
-/** What must hold after kills, read from records, from the requests that the policy server got, from histories and the machine. */
+/** Checks the invariants after kills, from records, the policy server's requests, histories and the machine. */
 import { checkLedger } from '../../../src/activities/training/check-ledger.ts'
 import type { EpisodeIdentity, EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
 import { episodeId } from '../../../src/contracts/keys.ts'
@@ -17,15 +17,15 @@ export interface RunJudgement {
   turns: number
   /** Optimizer steps of the whole run. */
   steps: number
-  /** Samples that were lost before their record and asked for again: allowed. */
+  /** Samples that were lost before their record and requested again; this is allowed. */
   sampledAgain: number
-  /** Commands of all episodes, each of which is proven to have run once. */
+  /** Commands of all episodes, each proven to have run once. */
   commandsCounted: number
-  /** Episodes that a kill met: an activity of theirs needed another attempt. */
+  /** Episodes that a kill affected: one of their activities needed another attempt. */
   met: number
   /** Episodes whose commands were played again, once each, in a fresh sandbox. */
   replayed: number
-  /** Empty when everything held. */
+  /** Empty if everything held. */
   violations: string[]
 }
 
@@ -43,7 +43,7 @@ export async function judgeRun(input: {
 }): Promise<RunJudgement> {
   const { world, exchanges, run, policies, workflowId, killed } = input
   const { store, connection } = world
-  // First of all: the replays below make containers of their own.
+  // First, because the replays below create containers of their own.
   const left = await leftBehind(world, run)
   const recipe = await recipeOf(store, run)
   const episodes = await episodesOf(store, run)
@@ -90,7 +90,7 @@ function episodeOf({ history }: RunHistory): string {
   return episodeId(JSON.parse(Buffer.from(data).toString('utf8')) as EpisodeIdentity)
 }
 
-/** Without these the scenario would show nothing. A stage that had no batch has no trainer to kill. */
+/** Without these kills the scenario proves nothing. A stage without a batch has no trainer to kill. */
 function killFaults(
   { workers, trainers, missed }: Killed,
   met: ReadonlySet<string>,
@@ -120,20 +120,20 @@ function episodeFaults(episodes: readonly EpisodeRecord[], histories: readonly R
   ]
 }
 
-/** A kill may cost each episode that it met the one sample which was under way. */
+/** A kill may cost each affected episode the one sample in progress. */
 function againFaults({ sampledAgain }: TurnAudit, { workers }: Killed, met: ReadonlySet<string>): string[] {
   const allowed = met.size * workers.length
   return sampledAgain <= allowed ? [] : [`${sampledAgain} samples were repeated, the kills explain ${allowed}`]
 }
 
-/** Episodes that a kill met come first, and those with a patch before those without. */
+/** Episodes that a kill affected come first; among them, those with a patch. */
 function chooseForReplay(episodes: readonly EpisodeRecord[], met: ReadonlySet<string>): EpisodeRecord[] {
   const weight = ({ episode, patchBytes }: EpisodeRecord): number =>
     (met.has(episode) ? 2 : 0) + (patchBytes > 0 ? 1 : 0)
   return episodes.toSorted((a, b) => weight(b) - weight(a)).slice(0, MAX_REPLAYED)
 }
 
-/** Counted once each: 1 … planned, without gap or repetition, over all jobs. */
+/** Steps must be 1 … planned over all jobs, without gap or repetition. */
 function stepFaults(trained: readonly number[], planned: number): string[] {
   const expected = Array.from({ length: planned }, (_, index) => index + 1)
   return trained.join() === expected.join() ? [] : [`steps ${trained.join()} were trained, ${planned} were planned`]

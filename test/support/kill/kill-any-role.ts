@@ -1,4 +1,4 @@
-/** SIGKILL to a random part of a stack, again and again, until the run is over. */
+/** Sends SIGKILL to a random part of a stack, repeatedly, until the run is over. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { seededRandom } from '../../../src/domain/statistics/bootstrap.ts'
 import { signalGroup } from '../../../src/platform/processes.ts'
@@ -21,7 +21,7 @@ export interface KillAnyRoleInput {
 
 const TRAINING_JOB = 'training-job'
 
-/** Every role of the stack is as likely as any other; a training job only while one runs. Resolves when the signal aborts. */
+/** Every role of the stack is equally likely; a training job only while one runs. Resolves when the signal aborts. */
 export async function killAnyRole({ stack, seed, everyMs, signal, say }: KillAnyRoleInput): Promise<RoleKilled[]> {
   const random = seededRandom(seed)
   const killed: RoleKilled[] = []
@@ -35,13 +35,13 @@ export async function killAnyRole({ stack, seed, everyMs, signal, say }: KillAny
     killed.push({ role, atMs: Date.now() })
     say(`       killed ${role}`)
     if (role === TRAINING_JOB) for (const job of listTrainingJobs(stack)) signalGroup(job, 'SIGKILL')
-    // A part that is not back in time shows as a run that does not end.
+    // If a part does not return in time, the run does not end.
     else await stack.kill(role).catch((error: unknown) => say(`       ${role} is late: ${String(error)}`))
   }
   return killed
 }
 
-/** False when the signal came first. */
+/** False if the signal aborted first. */
 async function paused(ms: number, signal: AbortSignal): Promise<boolean> {
   try {
     await sleep(ms, undefined, { signal })

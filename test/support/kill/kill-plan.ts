@@ -1,16 +1,16 @@
 import { createHash } from 'node:crypto'
 
-/** When the sandbox worker dies: at the n-th sampling request or answer of a rollout, a moment later. */
+/** When the sandbox worker dies: shortly after the n-th sampling request or answer of a rollout. */
 export interface WorkerKill {
   /** Stage of the episodes: `rft`, `dapo-1`. */
   stage: string
-  /** `asked`: an action is being sampled. `answered`: one is being recorded, executed, or its answer recorded. */
+  /** `asked`: an action is being sampled. `answered`: an action is being recorded or executed, or its answer recorded. */
   on: 'asked' | 'answered'
   count: number
   delayMs: number
 }
 
-/** When the trainer dies: after this many optimizer steps of the job, where the job has more; else right after it began. */
+/** When the trainer dies: after this many optimizer steps of the job if the job has more, otherwise right after its start. */
 export interface TrainerKill {
   stage: string
   iteration: number

@@ -1,6 +1,6 @@
 /**
- * A small run during which the sandbox worker dies twice and each training job's process once, at seeded moments, with
- * SIGKILL. The stack's supervisor starts the worker again; everything else is the pipeline's own business.
+ * A small run in which the sandbox worker dies twice and each training job's process once, by SIGKILL at seeded moments. The stack's
+ * supervisor restarts the worker; the pipeline must handle everything else.
  */
 import { fileURLToPath } from 'node:url'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
@@ -24,7 +24,7 @@ export interface KillReport extends RunJudgement {
   trainers: TrainerKilled[]
 }
 
-/** What was killed, and what outlived its moment. */
+/** The kills, and those whose moment never came. */
 export interface Killed {
   workers: WorkerKilled[]
   trainers: TrainerKilled[]
@@ -33,10 +33,10 @@ export interface Killed {
 
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 
-/** Of every stage: the trace lets the last turn hand in the work. */
+/** Turn limit of every stage: the trace submits the work in the last turn. */
 const MAX_TURNS = 6
 
-/** `mini`, smaller where size shows nothing, and with one or two trajectories a step, so that jobs have several. */
+/** `mini`, reduced where size proves nothing, and with one or two trajectories per step, so that jobs have several steps. */
 async function overridesOf(policyUrl: string): Promise<Record<string, unknown>> {
   const { recipe } = await loadRecipe({ name: 'mini', dirs: [RECIPES] })
   const [stage] = recipe.reinforce?.stages ?? []
@@ -48,13 +48,13 @@ async function overridesOf(policyUrl: string): Promise<Record<string, unknown>> 
       stages: [{ ...stage, problemsPerIteration: 2, batch: 2, maxTurns: MAX_TURNS, until: { maxIterations: 1 } }],
     },
     evaluate: { tasks: 4, maxTurns: MAX_TURNS },
-    // New files too: the trace is one.
+    // Includes new files, because the trace is one.
     scaffold: { submit: { capture: 'all' } },
     policyServer: { url: policyUrl },
   }
 }
 
-/** @throws Error where the run did not end well or in time: then there is nothing to judge */
+/** @throws Error if the run did not end well or in time, because there is nothing to judge then */
 export async function playKillScenario(input: {
   world: PipelineWorld
   seed: number
@@ -70,7 +70,7 @@ export async function playKillScenario(input: {
     const { workflowId, outcome } = await runRecipe({
       connection: world.connection,
       input: { recipe: 'mini', overrides: await overridesOf(proxy.url) },
-      // Each kill of the worker costs about half a minute: a heartbeat must be missed before another attempt may begin.
+      // Each kill of the worker costs about half a minute: a heartbeat must time out before another attempt may start.
       limitMs: STORY_MS,
       say,
       onStart: (handle) => {
@@ -92,7 +92,7 @@ export async function playKillScenario(input: {
   }
 }
 
-/** Waits for all the moments side by side. Resolves when each has come or the signal said that it never will. */
+/** Waits for all moments concurrently. Resolves when each has come or the signal aborted. */
 async function plantKills(input: {
   world: PipelineWorld
   proxy: RecordingProxy

@@ -9,14 +9,14 @@ import type { TrainerKill } from './kill-plan.ts'
 
 export interface TrainerKilled {
   stage: string
-  /** Optimizer steps that the killed process had made, and those of the job. */
+  /** Optimizer steps of the killed process, and of the whole job. */
   steps: number
   total: number
-  /** False where it had ended, or committed its output, a moment before. */
+  /** False if the process had ended, or committed its output, shortly before. */
   isInside: boolean
 }
 
-/** A step of the demo's model takes some hundred milliseconds; a moment between two must not be missed. */
+/** A step of the demo's model takes some hundred milliseconds; the interval between two must not be missed. */
 const POLL_MS = 5
 
 /** Kills the first attempt of a training job with SIGKILL after some of its steps. */
@@ -56,7 +56,7 @@ async function killHolder(jobDirectory: string): Promise<boolean> {
 
 async function progressOf(jobDirectory: string): Promise<{ event: string }[]> {
   const text = await readFile(join(attemptDirectory(jobDirectory, 1), 'progress.jsonl'), 'utf8').catch(() => '')
-  // The last piece may be half a line.
+  // The last line may be incomplete.
   return text
     .split('\n')
     .slice(0, -1)

@@ -6,13 +6,13 @@ import type { WorkerKill } from './kill-plan.ts'
 export interface WorkerKilled {
   stage: string
   atMs: number
-  /** Samples that were under way. */
+  /** Samples in progress. */
   sampling: number
   /** Time until the restarted worker polled again. */
   backMs: number
 }
 
-/** Waits for the moment and kills the sandbox worker's process group. Rejects with the signal's reason where the moment never comes. */
+/** Waits for the moment and kills the sandbox worker's process group. Rejects with the signal's reason if the moment never comes. */
 export async function killWorkerAt(input: {
   kill: WorkerKill
   stack: RunningStack

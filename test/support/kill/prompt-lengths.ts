@@ -1,6 +1,6 @@
 import type { RecordedTurn } from '../run-records.ts'
 
-/** Tokens of each turn's prompt, from the records: what tells turns apart, for they only grow. */
+/** Prompt tokens of each turn, from the records. They identify turns, because they only grow. */
 export function promptLengths(turns: readonly RecordedTurn[]): number[] {
   let context = 0
   return turns.map(({ action }) => {

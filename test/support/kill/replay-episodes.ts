@@ -11,8 +11,8 @@ import type { PipelineWorld } from '../pipeline-world.ts'
 import { type RecordedTurn, turnsOf } from '../run-records.ts'
 
 /**
- * Plays the recorded commands of episodes once each in fresh sandboxes. Where the original ran one of them twice or not at
- * all, an exit code, the tools' state or the patch differs. @returns what differs, one line each
+ * Plays the recorded commands of episodes once each in fresh sandboxes. If a command originally ran twice or never, an exit code, the
+ * tools' state or the patch differs. @returns the differences, one line each
  */
 export async function replayEpisodes(
   { engine, store }: PipelineWorld,
@@ -25,7 +25,7 @@ export async function replayEpisodes(
     for (const { episode, taskId, patchBytes, disposition } of episodes) {
       const spec = await readOrThrow<EpisodeSpec>(store, episodeKeys.spec(episode))
       const task = await readOrThrow<Task>(store, suiteKeys.task(spec.suiteHash, taskId))
-      // The replay takes a name of its own; everything else is as it was.
+      // Only the replay's name differs from the original.
       const input = { ...identityOf(episode), image: task.image, repoDir: task.repoDir }
       const patch = await replayOne(host, recipe, spec, input, await turnsOf(store, episode), (difference) =>
         differences.push(`${episode} ${difference}`),

@@ -1,7 +1,7 @@
 /**
- * Counts how often each command of each episode ran, without asking the pipeline. The text of every reply is given a line that
- * notes the turn in a file beside the repository; the reply that hands in the work, or the last that may be given, also copies the
- * file into the repository. So the patch of an episode tells what ran, in which order. Token ids are left as they were sampled.
+ * Counts how often each command of each episode ran, independently of the pipeline. Every reply gets a line that notes the turn in a
+ * file beside the repository; the reply that submits the work, or the last permitted one, also copies the file into the repository.
+ * The patch of an episode therefore shows what ran, and in which order. Token ids stay as sampled.
  */
 import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
 import { parseReply } from '../../../src/scaffold/parse-reply.ts'
@@ -9,18 +9,18 @@ import type { Exchange } from '../recording-proxy.ts'
 import { promptLengths } from './prompt-lengths.ts'
 import type { RecordedTurn } from '../run-records.ts'
 
-/** Outside of the repository, where the agent would see it. */
+/** Outside of the repository, where the agent would see the file. */
 const NOTES = '/var/tmp/executions'
 const HANDED_IN = 'executions.txt'
 
 export interface ExecutionTrace {
-  /** The reply with the line added; for `startRecordingProxy`. */
+  /** Adds the line to a reply; for `startRecordingProxy`. */
   mark(exchange: Exchange, body: Record<string, unknown>): Record<string, unknown>
 }
 
-/** @param maxTurns of every stage: the last turn hands in the work, for an episode that never does leaves no patch to read */
+/** @param maxTurns of every stage: the last turn submits the work, because an episode without a submission leaves no patch */
 export function traceExecutions({ maxTurns }: { maxTurns: number }): ExecutionTrace {
-  // A turn is known by the length of its prompt, which only grows: a sample that is asked for again has the same.
+  // A turn is identified by the length of its prompt, which only grows: a repeated sample has the same length.
   const turnsOf = new Map<string, Set<number>>()
   return {
     mark({ session, promptTokens }, body) {
@@ -43,18 +43,18 @@ export function markReply(text: string, { name, isLast }: { name: number; isLast
   const own = isLast || command === null ? 'submit' : command
   const note = `echo ${name} >>${NOTES}`
   const handIn = /^\s*submit\b/m.test(own) ? [`cp ${NOTES} /testbed/${HANDED_IN}`] : []
-  // Longer than any fence inside.
+  // Longer than any fence in the command.
   const fence = '`'.repeat(20)
   return [`${fence}command`, note, ...handIn, own, fence].join('\n')
 }
 
 export interface ExecutionCount {
-  /** Commands whose executions the patch tells. */
+  /** Commands whose executions the patch shows. */
   commands: number
   faults: string[]
 }
 
-/** Compares what ran with what is recorded: each command once, in order. */
+/** Compares the executions with the records: each command once, in order. */
 export function countExecutions(input: {
   record: EpisodeRecord
   turns: readonly RecordedTurn[]
@@ -80,7 +80,7 @@ export function countExecutions(input: {
   }
 }
 
-/** The lines that the patch adds to the file, or null where it has none. */
+/** The lines that the patch adds to the file; null if it has none. */
 function notesOf(patch: string): string[] | null {
   const file = patch.split(/^(?=diff --git )/m).find((part) => part.startsWith(`diff --git a/${HANDED_IN} `))
   if (file === undefined) return null

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { policyKeys } from '../../../src/contracts/keys.ts'
 
-/** Optimizer steps as the checkpoints of these policies account for them, in order: what the trainer did, not what was planned. */
+/** Optimizer steps that the checkpoints of these policies record, in order: what the trainer did, not what was planned. */
 export async function trainedSteps(store: ArtifactStore, policies: readonly string[]): Promise<number[]> {
   const steps: number[] = []
   for (const version of new Set(policies)) {

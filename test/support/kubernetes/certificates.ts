@@ -1,4 +1,4 @@
-/** What a cluster of the tests is trusted by: an authority of its own, and certificates for the server and its clients. */
+/** The trust of a test cluster: its own certificate authority, and certificates for the server and its clients. */
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -13,9 +13,9 @@ export interface Identity {
 }
 
 export interface ClusterAuthority {
-  /** Files `NAME.pem` and `NAME.key` below the folder. */
+  /** Writes `NAME.pem` and `NAME.key` into the folder. */
   issue(file: string, identity: Identity): void
-  /** A kubeconfig for the certificate of this file; kubectl and all parts of the cluster read JSON too. */
+  /** A kubeconfig for this file's certificate; kubectl and all parts of the cluster also read JSON. */
   kubeconfig(file: string, server: string): string
 }
 

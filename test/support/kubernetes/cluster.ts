@@ -1,6 +1,6 @@
 /**
- * A real Kubernetes on this machine, from etcd to a kubelet with Debian's containerd: one node, certificates of its own, all of it in
- * namespaces that end with the test, however that ends. It fetches no image: a pod runs what `images` brings.
+ * A real Kubernetes on this machine, from etcd to a kubelet with Debian's containerd: one node with its own certificates, in
+ * namespaces that end with the test in any case. It pulls no images: pods run those of `images`.
  */
 import { execFile, spawn } from 'node:child_process'
 import { copyFile, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
@@ -14,11 +14,11 @@ import { withDeadline } from '../with-deadline.ts'
 import { type ClusterAuthority, createClusterAuthority } from './certificates.ts'
 import { type SmallImage, writeSmallImage } from './images.ts'
 
-/** From nothing to a node that takes pods: half a minute on two idle cores. */
+/** Until the node accepts pods: half a minute on two idle cores. */
 const START_MS = 5 * 60_000
-/** Two dozen processes are killed, their mounts and groups removed. */
+/** For killing two dozen processes and removing their mounts and control groups. */
 const END_MS = 60_000
-/** The node's name: an address, which the kubelet need not look up. */
+/** The node's name is an address, so the kubelet need not resolve it. */
 const NODE = '127.0.0.1'
 const PAUSE = 'longhaul.test/pause:1'
 
@@ -27,16 +27,16 @@ export interface Cluster {
   home: string
   /** `https://127.0.0.1:port` */
   server: string
-  /** What addresses of its pods begin with, as `10.253.7.`; `1` behind it is this machine, for them. */
+  /** Prefix of its pods' addresses, such as `10.253.7.`; with `1` appended it is this machine's address for pods. */
   podSubnet: string
   authority: ClusterAuthority
-  /** A kubeconfig file for the certificate of this file (`authority.issue`). `admin` may do everything. */
+  /** A kubeconfig file for this file's certificate (`authority.issue`). `admin` has all permissions. */
   configFile(identity: string): Promise<string>
-  /** As admin; what it printed. */
+  /** Runs as admin and returns the output. */
   kubectl(args: string[], input?: string): Promise<string>
-  /** Gives the node an image, from an archive as `docker save` writes it. */
+  /** Imports an image into the node, from an archive of `docker save`. */
   importImage(archive: string): Promise<void>
-  /** Of what the log of a part says, the end. */
+  /** The end of a part's log. */
   log(part: string): Promise<string>
   close(): Promise<void>
 }
@@ -44,11 +44,11 @@ export interface Cluster {
 interface StartClusterInput {
   programs: string
   images: SmallImage[]
-  /** Folder of this machine that a claim shows to pods. */
+  /** Folder of this machine that pods mount by a claim. */
   store: string
-  /** Folders of this machine that the node shows below `STORE/shared/N`, to be read. @default none */
+  /** Folders of this machine that the node mounts read-only at `STORE/shared/N`. @default none */
   shared?: string[]
-  /** Profiles of system calls on the node: path below the kubelet's folder of them → file of this machine. @default none */
+  /** Seccomp profiles on the node: path in the kubelet's folder of profiles → file of this machine. @default none */
   seccomp?: Record<string, string>
 }
 
@@ -65,7 +65,7 @@ export async function startCluster({
   )
   const environment = Object.fromEntries(ports) as Record<string, string>
   const server = `https://127.0.0.1:${environment['API_PORT']}`
-  // Of two clusters of one machine each has its own.
+  // Two clusters of one machine have different subnets.
   const podSubnet = `10.253.${Number(environment['API_PORT']) % 256}.`
   const authority = createClusterAuthority(join(home, 'pki'))
   authority.issue('server', { name: 'kube-apiserver' })
@@ -94,7 +94,8 @@ export async function startCluster({
   for (const [index, image] of [pause, ...images].entries())
     await writeSmallImage(image, join(home, `images/${index}.tar`))
 
-  // Its own session: a signal to the test's group does not take what cleans up after the test. Its stdin is the test's life.
+  // Its own session, so that a signal to the test's group does not end the process that cleans up after the test. Its stdin closes
+  // when the test ends.
   const guardian = spawn('sh', [join(import.meta.dirname, 'cluster.sh')], {
     detached: true,
     stdio: ['pipe', 'ignore', 'ignore'],
@@ -110,7 +111,7 @@ export async function startCluster({
       CLUSTER_NODE: NODE,
     },
   })
-  // It may have ended before it is told to.
+  // It may have ended already.
   guardian.stdin.on('error', () => undefined)
   const ended = new Promise<void>((resolve) => guardian.once('exit', () => resolve()))
   const kubectl = (args: string[], input = ''): Promise<string> =>
@@ -197,13 +198,13 @@ state = "/run/containerd"
 `
 }
 
-/** A cable from each pod to the machine: it goes with the pod, and no rule of the firewall is needed. */
+/** A veth pair from each pod to the machine: it ends with the pod, and needs no firewall rule. */
 function podNetwork(subnet: string): object {
   const ipam = { type: 'host-local', dataDir: '/run/cni', ranges: [[{ subnet: `${subnet}0/24` }]] }
   return { cniVersion: '1.0.0', name: 'pods', plugins: [{ type: 'ptp', ipMasq: false, ipam }] }
 }
 
-/** A machine with either version of control groups, whose settings for all are not ours to change. */
+/** Works with either version of control groups, without changing the machine's global settings. */
 function kubeletSettings({ home, port }: { home: string; port: number }): object {
   return {
     apiVersion: 'kubelet.config.k8s.io/v1beta1',
@@ -227,7 +228,7 @@ function kubeletSettings({ home, port }: { home: string; port: number }): object
     localStorageCapacityIsolation: true,
     enforceNodeAllocatable: [],
     evictionHard: {},
-    // A disk that others have filled to 85 % would cost images that no registry has: never collected.
+    // Never collects images: on a disk that is more than 85 % full the kubelet would remove images that no registry has.
     imageGCHighThresholdPercent: 100,
     imageGCLowThresholdPercent: 99,
     podLogsDir: join(home, 'pod-logs'),
@@ -235,7 +236,7 @@ function kubeletSettings({ home, port }: { home: string; port: number }): object
     resolvConf: '',
     registerNode: true,
     serializeImagePulls: false,
-    // Ends of pods are seen soon.
+    // Detects ends of pods soon.
     syncFrequency: '10s',
     nodeStatusUpdateFrequency: '5s',
   }

@@ -1,4 +1,4 @@
-/** Images of a few files, as archives that `ctr images import` reads: a cluster of the tests fetches nothing. */
+/** Images of a few files, as archives for `ctr images import`, because a test cluster pulls nothing. */
 import { createHash } from 'node:crypto'
 import { chmod, copyFile, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -6,12 +6,12 @@ import { dirname, join } from 'node:path'
 import { requireCommand } from '../../../src/platform/run-command.ts'
 
 export interface SmallImage {
-  /** With its tag. */
+  /** Includes the tag. */
   name: string
   directories?: string[]
-  /** Path in the image → file of this machine, executable. */
+  /** Path in the image → executable file of this machine. */
   files?: Record<string, string>
-  /** Path in the image → where it leads. */
+  /** Path in the image → target. */
   links?: Record<string, string>
   entrypoint?: string[]
   env?: Record<string, string>

@@ -1,4 +1,4 @@
-/** What pods of a test cluster reach of this machine's loopback interface: a relay for each address, for pods alone. */
+/** Relays this machine's loopback services to pods of a test cluster: one relay for each address, for pods only. */
 import { startStallingProxy } from '../stalling-proxy.ts'
 import type { Cluster } from './cluster.ts'
 
@@ -13,7 +13,7 @@ export async function startPodRelay({ podSubnet }: Cluster, target: string): Pro
   const port = Number(target.split(':').at(-1))
   const relay = await startStallingProxy({
     target: { host: '127.0.0.1', port },
-    // The gateway's address comes and goes with the pods, so the relay listens on all and answers theirs.
+    // The gateway's address appears and disappears with the pods, so the relay listens on all addresses and serves only pods.
     host: '0.0.0.0',
     accepts: (address) => address.startsWith(podSubnet),
   })

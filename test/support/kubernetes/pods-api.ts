@@ -1,6 +1,7 @@
 /**
- * As much of the Kubernetes API as sandboxes need, with real containers of an engine for pods: for tests of all that lies between a worker and a runner,
- * where no cluster is built. What a scheduler, a kubelet and an admission chain do is not here: kubernetes-sandbox.test.ts has the real ones.
+ * The part of the Kubernetes API that sandboxes need, with real containers of an engine for pods: for tests of everything between a
+ * worker and a runner on machines without a cluster. It has no scheduler, kubelet or admission chain: kubernetes-sandbox.test.ts has
+ * the real ones.
  */
 import { createHash, randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -19,7 +20,7 @@ export interface PodsApi {
   access: ClusterAccess
   /** `POST pods`, `GET pods/NAME/exec`, in order. */
   requests: string[]
-  /** Answers the next requests of this method and kind with a refusal. */
+  /** Refuses the next requests of this method and kind. */
   refuse(what: string, status: number, body: object): void
   close(): Promise<void>
 }
@@ -30,7 +31,7 @@ interface Stored {
   binaryData?: Record<string, string>
 }
 
-/** Of the web socket protocol, for the handshake. */
+/** The web socket protocol's constant for the handshake. */
 const GUID = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 
 export async function startPodsApi(engine: Engine): Promise<PodsApi> {
@@ -82,7 +83,7 @@ export async function startPodsApi(engine: Engine): Promise<PodsApi> {
     await mkdir(folder, { recursive: true })
     for (const [file, text] of Object.entries(data)) await writeFile(join(folder, file), text, { mode: 0o555 })
     for (const [file, text] of Object.entries(binaryData)) {
-      // A program that runs cannot be written.
+      // A running program's file cannot be overwritten.
       await rm(join(folder, file), { force: true })
       await writeFile(join(folder, file), Buffer.from(text, 'base64'), { mode: 0o555 })
     }
@@ -215,7 +216,7 @@ interface ExecInput {
   head: Buffer
 }
 
-/** One exec behind the channels of `v5.channel.k8s.io`. */
+/** One exec over the channels of `v5.channel.k8s.io`. */
 async function serveExec(engine: Engine, { name, command, socket, head }: ExecInput): Promise<void> {
   const send = (channel: number, payload: Buffer | string): void => {
     if (!socket.destroyed) socket.write(frame(2, Buffer.concat([Buffer.of(channel), Buffer.from(payload)])))
@@ -276,7 +277,7 @@ async function serveExec(engine: Engine, { name, command, socket, head }: ExecIn
   }
 }
 
-/** From a server: not masked. */
+/** A server's frame is not masked. */
 function frame(opcode: number, payload: Buffer): Buffer {
   const long = payload.length > 125
   const header = Buffer.alloc(long ? 10 : 2)
@@ -286,7 +287,7 @@ function frame(opcode: number, payload: Buffer): Buffer {
   return Buffer.concat([header, payload])
 }
 
-/** From a client: masked. Null while it is not whole. */
+/** A client's frame is masked. Null while it is incomplete. */
 function parseFrame(bytes: Buffer): { opcode: number; payload: Buffer; bytes: number } | null {
   if (bytes.length < 2) return null
   const short = (bytes[1] ?? 0) & 0x7f

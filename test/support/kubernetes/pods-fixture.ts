@@ -1,4 +1,4 @@
-/** Sandboxes as pods of a real cluster, behind the fixture that the promises of a sandbox are tested with. */
+/** Sandboxes as pods of a real cluster, in the fixture of the sandbox contract's tests. */
 import { createWriteStream } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -29,15 +29,15 @@ const elsewhere = () => Promise.reject(new Error('tests run elsewhere'))
 export const NO_GRADERS = { grade: elsewhere, audit: elsewhere }
 
 export const NAMESPACE = 'sandboxes'
-/** Its pods may ask for a tenth of what a sandbox does. */
+/** A namespace whose pods may request a tenth of what a sandbox requests. */
 export const POOR = 'poor'
 export const ACCOUNT = 'sandbox-worker'
 
 export interface PodsCluster {
   cluster: Cluster
-  /** Fixtures of suites, each with an image of its own. */
+  /** Makes fixtures of suites, each with its own image. */
   makeFixture: MakeFixture
-  /** A worker with the kubeconfig of this identity. */
+  /** A worker with this identity's kubeconfig. */
   hostAs(identity: string, change?: HostChange): Promise<PodSandboxHost>
   close(): Promise<void>
 }
@@ -48,7 +48,7 @@ interface HostChange {
   seccompProfile?: string | undefined
 }
 
-/** What the account of a worker may do, as infra/kubernetes/sandboxes.json and docs/cluster.md have it. */
+/** Permissions of a worker's account, as in infra/kubernetes/sandboxes.json and docs/cluster.md. */
 export interface Manifests {
   items: { kind: string; metadata: { name: string; namespace?: string }; [field: string]: unknown }[]
 }
@@ -74,7 +74,7 @@ export async function startPodsCluster(programs: string): Promise<PodsCluster> {
     })
   }
   const makeFixture: MakeFixture = async (topic, files) => {
-    // The image is made by an engine, as tasks' images are; the node gets a copy.
+    // An engine builds the image, like tasks' images; the node gets a copy.
     const made = await createSandboxFixture(`pods-${topic}`, files)
     try {
       await importInto(cluster, made, join(store, `${topic}.tar`))
@@ -99,18 +99,18 @@ export interface SeenPod {
   metadata: { name: string; uid: string; deletionTimestamp?: string; annotations?: Record<string, string> }
 }
 
-/** With `kubectl`, not with the product. */
+/** Uses `kubectl` and not the product. */
 export async function listPods(cluster: Cluster, namespace: string): Promise<SeenPod[]> {
   const output = await cluster.kubectl(['get', 'pods', '--namespace', namespace, '--output', 'json'])
   return (JSON.parse(output) as { items: SeenPod[] }).items
 }
 
-/** Whether nothing has told it to go. */
+/** Whether the pod is not terminating. */
 export function stays({ metadata }: SeenPod): boolean {
   return metadata.deletionTimestamp === undefined
 }
 
-/** Gives the node an image of an engine, by a file that is gone afterwards. */
+/** Imports an engine's image into the node through a temporary file. */
 export async function importInto(
   cluster: Cluster,
   { engine, image }: Pick<SandboxFixture, 'engine' | 'image'>,

@@ -1,4 +1,5 @@
-/** The programs of a Kubernetes cluster, built once for each state of the lock files in `infra/kubernetes-server` into the user cache. */
+/** The programs of a Kubernetes cluster, built into the user cache once for each state of the lock files in
+ *  `infra/kubernetes-server`. */
 import { readFile, symlink } from 'node:fs/promises'
 import { join } from 'node:path'
 import { packageFile } from '../../../src/stack/paths.ts'
@@ -7,19 +8,19 @@ import { findGoPrograms } from '../go-programs.ts'
 
 const MODULE = packageFile('infra/kubernetes-server')
 const PLUGINS = 'github.com/containernetworking/plugins/plugins'
-/** Ours first: all programs of Kubernetes in one. */
+/** The module itself first: all programs of Kubernetes in one. */
 const PACKAGES = ['.', './pause', `${PLUGINS}/ipam/host-local`, `${PLUGINS}/main/loopback`, `${PLUGINS}/main/ptp`]
 const NAMES = ['etcd', 'kube-apiserver', 'kube-controller-manager', 'kube-scheduler', 'kubelet', 'kubectl']
-/** An empty Go cache and a busy machine. */
+/** For an empty Go cache and a busy machine. */
 const BUILD_MS = 2 * 3_600_000
 /** Debian's containerd is a dependency of its Docker engine, which the set-up installs. */
 const SYSTEM = ['containerd', 'ctr', 'runc', 'unshare', 'openssl', 'tar']
 
-/** The folder of the programs, or the reason why no cluster can run here. Building them takes too long for a test: it is asked for. */
+/** The folder of the programs, or why no cluster can run here. Building them takes too long for a test, so only `build` does it. */
 export async function findKubernetes({ build = false } = {}): Promise<{ programs: string } | { reason: string }> {
   const no = (why: string) => ({ reason: `a Kubernetes cluster cannot run here: ${why}` })
   if (!isRoot()) return no('a kubelet needs root')
-  // Programs are built before the set-up has installed what runs them.
+  // Programs are built before the set-up has installed those that run them.
   const missing = build ? [] : SYSTEM.filter((name) => findProgram(name) === null)
   if (missing.length > 0) return no(`there is no ${missing.join(', no ')}`)
   const found = await findGoPrograms({
@@ -38,7 +39,7 @@ export async function findKubernetes({ build = false } = {}): Promise<{ programs
   return 'path' in found ? { programs: found.path } : no(found.reason)
 }
 
-/** As the release's own build has them: what asks a server for its version, Helm for one, gets that of the lock file. */
+/** Flags as in the release's own build: clients that query a server's version, such as Helm, get that of the lock file. */
 async function versionFlags(): Promise<string> {
   const requirements = await readFile(join(MODULE, 'go.mod'), 'utf8')
   const [, version, minor] = /^\tk8s\.io\/kubernetes (v1\.(\d+)\.\d+)$/m.exec(requirements) ?? []

@@ -1,13 +1,15 @@
 import { AGENT_CAPABILITIES } from '../../../src/adapters/docker/container/container-spec.ts'
 import { readSeccompProfile, type SeccompRule } from '../../../src/adapters/docker/engine/engine.ts'
 
-/** Task images are published for it alone. */
+/** Task images are published only for this architecture. */
 const ARCH = 'amd64'
 const ARCHITECTURES = ['SCMP_ARCH_X86_64', 'SCMP_ARCH_X86', 'SCMP_ARCH_X32']
 const CLONE_NEWUSER = 0x1000_0000
 const CLONE_NEWNET = 0x4000_0000
 
-/** One user namespace with a network of its own, and the way into both; the runner forbids these calls to everything that it starts. */
+/**
+ * Permits one user namespace with its own network, and entering both; the runner forbids these calls to everything that it starts.
+ */
 const RUNNER_CALLS: SeccompRule[] = [
   { names: ['unshare'], action: 'SCMP_ACT_ALLOW', args: [equals(0, CLONE_NEWUSER + CLONE_NEWNET)] },
   { names: ['setns'], action: 'SCMP_ACT_ALLOW', args: [equals(1, CLONE_NEWUSER)] },
@@ -19,8 +21,8 @@ function equals(index: number, value: number): object {
 }
 
 /**
- * The profile of sandboxes in pods, in the form that kubelets read. They know no rules for some containers and some machines alone, so
- * Docker's are decided here, for what a sandbox may do on a kernel of today.
+ * The profile of sandboxes in pods, in the kubelets' form. It has no conditional rules for containers or machines, so Docker's are
+ * resolved here for the permissions of a sandbox on a current kernel.
  */
 export async function runnerSeccompProfile(): Promise<object> {
   const { defaultAction, defaultErrnoRet, syscalls } = await readSeccompProfile()

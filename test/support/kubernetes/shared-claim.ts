@@ -1,4 +1,4 @@
-/** A claim `artifacts` that shows pods a folder of this machine, as a file system that all nodes mount would. */
+/** A claim `artifacts` that mounts a folder of this machine into pods, like a file system that all nodes mount. */
 export function sharedClaim({ namespace, path }: { namespace: string; path: string }): object[] {
   const volume = `artifacts-${namespace}`
   const common = { accessModes: ['ReadWriteMany'], storageClassName: '' }

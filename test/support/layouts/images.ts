@@ -1,4 +1,4 @@
-/** Images of the layout tasks, made of the sandbox base image without any network. */
+/** Images of the layout tasks, built from the sandbox base image without a network. */
 import { existsSync, readFileSync, realpathSync } from 'node:fs'
 import { packTar, type TarEntry } from 'modern-tar'
 import { ensureBaseImage } from '../../../src/adapters/docker/images/base-image.ts'
@@ -9,7 +9,7 @@ import { sha256Hex } from '../../../src/platform/hash.ts'
 const CONDA = '/opt/miniconda3'
 const ENVIRONMENT = `${CONDA}/envs/testbed`
 
-/** What `conda activate` does to a shell, and nothing else of conda. */
+/** Imitates only the effect of `conda activate` on a shell. */
 const ACTIVATE = `conda() {
   if [ "$1" != activate ]; then
     echo "conda: only activate is known here, not $1" >&2
@@ -24,7 +24,7 @@ const ACTIVATE = `conda() {
 }
 `
 
-/** A virtual environment over the base image's Python: pytest comes from there, the module `bedrock` only from here. */
+/** A virtual environment over the base image's Python: pytest comes from the base image, the module `bedrock` only from here. */
 const FILES: Record<string, string> = {
   [`${CONDA}/etc/profile.d/conda.sh`]: ACTIVATE,
   [`${CONDA}/bin/activate`]: `. ${CONDA}/etc/profile.d/conda.sh\n`,
@@ -35,10 +35,10 @@ const FILES: Record<string, string> = {
   '/root/.bashrc': `source ${CONDA}/etc/profile.d/conda.sh && conda activate testbed\n`,
 }
 
-/** Programs of the official images that the base image lacks: the last attempt at applying a patch is this one. */
+/** Programs of the official images that the base image lacks: the last attempt to apply a patch uses this one. */
 const HOST_PROGRAMS = ['/usr/bin/patch']
 
-/** The image that tasks of the conda layout stand on; made once for each content. */
+/** The base image of tasks in the conda layout; built once for each content. */
 export async function ensureCondaImage({ engine, cacheDir }: { engine: Engine; cacheDir: string }): Promise<string> {
   const base = await ensureBaseImage({ engine, cacheDir, log: () => undefined })
   const tar = await condaTar()

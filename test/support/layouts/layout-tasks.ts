@@ -36,22 +36,22 @@ export type Layout = 'conda' | 'plain' | 'synthetic'
 
 export interface LayoutTask {
   layout: Layout
-  /** As published: columns of its data set. */
+  /** As published, with the columns of its data set. */
   row: Row
-  /** What the normaliser makes of it. */
+  /** The normaliser's result. */
   task: Task
-  /** Applies, and repairs nothing. */
+  /** Applies, but repairs nothing. */
   wrongPatch: string
-  /** What the image has beside its base, for `buildLayoutImages`. */
+  /** The image's content above its base, for `buildLayoutImages`. */
   archive: { tar(): Promise<Uint8Array>; path: string }
 }
 
 export interface LayoutTasksOptions {
-  /** Part of every id and image: tests that run side by side take different ones. A process id will do. */
+  /** Part of every id and image, so that concurrent tests use different ones; a process id suffices. */
   series: number
   /** @default all three */
   layouts?: readonly Layout[]
-  /** At most so many of each layout. @default all: 12 conda, 10 plain, 10 synthetic */
+  /** Maximum tasks of each layout. @default all: 12 conda, 10 plain, 10 synthetic */
   perLayout?: number
 }
 
@@ -59,7 +59,7 @@ interface CondaPlan {
   repo: string
   version: string
   runner: RunnerName
-  /** Empty where the row names none. */
+  /** Empty if the row names none. */
   parser: string
   row: (input: RowInput) => Row
 }
@@ -104,19 +104,19 @@ export function layoutTasks({ series, layouts, perLayout = 100 }: LayoutTasksOpt
   return (layouts ?? (['conda', 'plain', 'synthetic'] as const)).flatMap((layout) => makers[layout]())
 }
 
-/** One row a line, in the order of the tasks. */
+/** Writes one row per line, in the order of the tasks. */
 export async function writeLayoutRows(path: string, tasks: readonly LayoutTask[]): Promise<void> {
   await writeFile(path, tasks.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
 }
 
 interface LayoutImagesInput {
   engine: Engine
-  /** Where the base image's archive is cached: `join(stackPaths().cacheDir, 'images')`. */
+  /** Folder with the base image's archive: `join(stackPaths().cacheDir, 'images')`. */
   cacheDir: string
   tasks: readonly LayoutTask[]
 }
 
-/** Makes the images that are not there yet. */
+/** Builds the missing images. */
 export async function buildLayoutImages({ engine, cacheDir, tasks }: LayoutImagesInput): Promise<void> {
   const plain = await ensureBaseImage({ engine, cacheDir, log: () => undefined })
   const conda = tasks.some(({ layout }) => layout === 'conda') ? await ensureCondaImage({ engine, cacheDir }) : ''
@@ -130,7 +130,7 @@ export async function buildLayoutImages({ engine, cacheDir, tasks }: LayoutImage
   )
 }
 
-/** The shared base of the conda layout stays: its name is its content. */
+/** Keeps the shared base of the conda layout, whose name identifies its content. */
 export async function removeLayoutImages({
   engine,
   tasks,

@@ -1,4 +1,4 @@
-/** Patches to a layout task that harnesses treat in ways of their own. */
+/** Patches to a layout task that harnesses handle differently. */
 import type { LayoutTask } from './layout-tasks.ts'
 
 export const PATCH_KINDS = [
@@ -17,10 +17,10 @@ export const PATCH_KINDS = [
 ] as const
 export type PatchKind = (typeof PATCH_KINDS)[number]
 
-/** Of a task of the `conda` or the `plain` layout. */
+/** The patch for a task of the `conda` or the `plain` layout. */
 export function patchOf(kind: PatchKind, { task, wrongPatch }: LayoutTask): string {
   const gold = task.goldPatch
-  // The context is not what the repository has: Git refuses it, and `patch` takes it with fuzz.
+  // The context differs from the repository's: Git refuses it, but `patch` applies it with fuzz.
   const fuzzy = gold.replace('Everything together, and the fee.', 'Everything together.')
   switch (kind) {
     case 'gold':
@@ -36,7 +36,7 @@ export function patchOf(kind: PatchKind, { task, wrongPatch }: LayoutTask): stri
     case 'fuzzy':
       return fuzzy
     case 'half-fuzzy':
-      // Its first hunk applies, so that an attempt that takes what it can leaves half of it behind.
+      // The first hunk applies, so an attempt that applies partially leaves half of it behind.
       return fuzzy.replace('\n@@ ', `\n${CLEAN_HUNK}@@ `)
     case 'collision':
       return gold + newFile(addedTest(task.testPatch), 'def test_nothing():\n    pass\n')
@@ -64,7 +64,7 @@ const CLEAN_HUNK = `@@ -4,5 +4,5 @@
  
 `
 
-/** A file that the test patch creates; where it creates none, one beside those that it changes. */
+/** A file that the test patch creates; if it creates none, a new file beside those that it changes. */
 function addedTest(testPatch: string): string {
   return /new file mode [^]*?\n\+\+\+ b\/(.+)\n/.exec(testPatch)?.[1] ?? 'tests/test_prices_too.py'
 }

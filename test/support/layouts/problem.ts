@@ -4,20 +4,20 @@ import { type RunnerName, RUNNERS } from './runners.ts'
 export interface Problem {
   /** Files at the base commit; those under `bin/` and named `run*` are executable. */
   files: Record<string, string>
-  /** What the repair changes. */
+  /** Files that the repair changes. */
   repair: Record<string, string>
-  /** What the hidden tests change or add. */
+  /** Files that the hidden tests change or add. */
   tests: Record<string, string>
   /** Ids as the row's parser reads them from the runner's log. */
   failToPass: string[]
   passToPass: string[]
-  /** The runner's files that hold tests after the test patch. */
+  /** The runner's test files after the test patch. */
   testFiles: string[]
 }
 
 export interface ProblemInput {
   runner: RunnerName
-  /** Makes repositories differ. */
+  /** Makes repositories distinct. */
   number: number
   /** Whether the code needs a module that only the activated environment has. */
   needsEnvironment: boolean

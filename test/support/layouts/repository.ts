@@ -1,4 +1,4 @@
-/** A problem as a Git repository, and its patches as Git writes them. */
+/** A problem as a Git repository, with its patches as Git writes them. */
 import { execFileSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -26,9 +26,9 @@ const IDENTITY = {
 }
 
 export interface RepositoryOptions {
-  /** Where it lies in the image, as `testbed`. */
+  /** Its folder in the image, such as `testbed`. */
   directory: string
-  /** Whether a commit "SWE-bench" lies on top of the base commit, as in the images of the conda layout. */
+  /** Whether a commit "SWE-bench" follows the base commit, as in the images of the conda layout. */
   setUpCommit: boolean
 }
 
@@ -45,7 +45,7 @@ export function createRepository(problem: Problem, { directory, setUpCommit }: R
       writeFileSync(join(folder, name), content, { mode: isProgram ? 0o755 : 0o644 })
     }
   }
-  /** What the files change, as a patch; the tree is as it was afterwards. */
+  /** The changes of the files as a patch; the tree is restored afterwards. */
   const patchOf = (files: Record<string, string>): string => {
     lay(files)
     git('add', '-A')
@@ -62,7 +62,7 @@ export function createRepository(problem: Problem, { directory, setUpCommit }: R
     const goldPatch = patchOf(problem.repair)
     const testPatch = patchOf(problem.tests)
     if (setUpCommit) git('commit', '-q', '--allow-empty', '-am', 'SWE-bench')
-    // What the patches were made with would be found in the object store.
+    // Otherwise the object store would contain the objects of the patches.
     git('prune', '--expire=now')
     const tar = execFileSync('tar', ['--owner=0', '--group=0', '--numeric-owner', '-cf', '-', directory], {
       ...options,

@@ -29,7 +29,7 @@ function common({ id, repo, problem, repository }: RowInput): Row {
   }
 }
 
-/** SWE-bench with its first columns: lists as JSON text, commands known by repository and version. */
+/** SWE-bench with its first columns: lists as JSON text; repository and version determine the commands. */
 export function classicRow(input: RowInput): Row {
   const { problem, repository, version } = input
   return {
@@ -42,7 +42,7 @@ export function classicRow(input: RowInput): Row {
   }
 }
 
-/** The publication of version 5: the script, the parser and the image stand in the row. */
+/** The publication of version 5: the row contains script, parser and image. */
 export function v5Row(input: RowInput): Row {
   return {
     ...classicRow(input),
@@ -53,7 +53,7 @@ export function v5Row(input: RowInput): Row {
   }
 }
 
-/** SWE-rebench: how to install and test stands in the row. */
+/** SWE-rebench: the row contains the commands for installing and testing. */
 export function forkRow(input: RowInput): Row {
   return {
     ...classicRow(input),
@@ -98,7 +98,7 @@ export function v2Row(input: RowInput & { pullRequest: number }): Row {
   }
 }
 
-/** The name that upstream derives; a registry forbids two underscores in a row. */
+/** The name that upstream derives; registries forbid two consecutive underscores. */
 export function evaluationImage(id: string): string {
   return `sweb.eval.x86_64.${id.toLowerCase().replaceAll('__', '_1776_')}:latest`
 }
@@ -109,7 +109,7 @@ const TEST_COMMANDS: Partial<Record<RunnerName, string>> = {
   sympy: 'bin/test -C --verbose',
 }
 
-/** Upstream's own form: changed files are checked out and new ones removed, before the tests and after them. */
+/** Upstream's own form: checks out changed files and removes new ones, before the tests and after them. */
 function v5Script({ problem, repository, runner }: RowInput): string {
   const { baseCommit, testPatch } = repository
   const changed = problem.testFiles.filter((path) => path in problem.files)

@@ -1,6 +1,6 @@
 /**
- * Test runners of the layout tasks. pytest is the real one of the base image and the Django-like one is unittest; the others
- * are a few lines of Python in the repository that print what the runner of that name prints.
+ * Test runners of the layout tasks. pytest is the base image's own and the Django-like one is unittest; the others are a few lines of
+ * Python in the repository that print the output of the runner of that name.
  */
 
 export interface RunnerFiles {
@@ -77,7 +77,7 @@ sys.exit(not result.wasSuccessful())
   }
 }
 
-/** Runs every `test_…` function of the named files; `SHAPE` says how results are printed. */
+/** Runs every `test_…` function of the named files; `SHAPE` determines how results are printed. */
 const PLAIN_RUNNER = `import pathlib
 import runpy
 import sys
@@ -139,7 +139,7 @@ sys.exit(bool(failures))
   }
 }
 
-/** Prints the results of `checks/` in another language's shape, and a line of progress on standard error. */
+/** Prints the results of `checks/` in another language's format, and a line of progress on standard error. */
 function printed(
   fee: number,
   shape: { before: string; passed: string; failed: string },

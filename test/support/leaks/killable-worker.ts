@@ -6,17 +6,17 @@ import { fileURLToPath } from 'node:url'
 
 const PROGRAM = fileURLToPath(new URL('../../../bin/longhaul.mjs', import.meta.url))
 
-/** A sandbox worker as `longhaul up` starts it, in a process group of its own. */
+/** A sandbox worker as `longhaul up` starts it, in its own process group. */
 export interface KillableWorker {
   pid: number
-  /** Resolves when it polls; rejects when it ends before. */
+  /** Resolves when it polls; rejects if it ends before. */
   ready: Promise<void>
-  /** SIGKILL to the whole group; resolves when it is gone. */
+  /** Sends SIGKILL to the whole group; resolves when it is gone. */
   kill(): Promise<void>
   stop(): Promise<void>
   /** Open file descriptors. */
   descriptors(): number
-  /** Reaper's lines: what was removed and why. */
+  /** The reaper's log: removed resources and reasons. */
   removed(): { name: string; why: string }[]
 }
 

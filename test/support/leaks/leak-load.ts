@@ -14,23 +14,23 @@ const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 const RUN = 'leaks'
 
 export interface LeakLoad {
-  /** Starts one more episode; its workflow id. */
+  /** Starts one more episode and returns its workflow id. */
   start(): Promise<string>
   started(): number
-  /** A gate that grades without end, so that kills meet graders too: an episode seldom lives long enough to be graded. */
+  /** Starts a gate that grades endlessly, so that kills also hit graders: an episode seldom lives until its grading. */
   startGate(): Promise<void>
-  /** Ids of those that have not ended, gates among them. */
+  /** Ids of open workflows, including gates. */
   open(): Promise<string[]>
 }
 
-/** Stores what `resolveRecipe` and `prepareSuite` would, so that episodes can be started on their own. */
+/** Stores the results of `resolveRecipe` and `prepareSuite`, so that episodes can be started on their own. */
 export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
   const { store, connection, policyUrl } = world
   const { workflow } = connection.client
   const { recipe, hash } = await loadRecipe({
     name: 'mini',
     dirs: [RECIPES],
-    // A token a byte: the prompts are longer than the demo's.
+    // One token per byte makes prompts longer than the demo's.
     overrides: {
       policyServer: { url: policyUrl },
       evaluate: { context: 60_000, tasks: 4 },

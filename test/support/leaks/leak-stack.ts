@@ -7,7 +7,7 @@ export interface LeakWorld extends PipelineWorld {
   policyUrl: string
 }
 
-/** Temporal, the control worker and a policy server; sandbox workers are started and killed by the scenario itself. */
+/** Temporal, the control worker and a policy server; the scenario itself starts and kills sandbox workers. */
 export async function withLeakStack<T>(
   { name, home, signal }: { name: string; home: string; signal: AbortSignal },
   work: (world: LeakWorld) => Promise<T>,
@@ -17,7 +17,7 @@ export async function withLeakStack<T>(
   try {
     const stack = await startStack({ name, home, roles: ['control'], policyServer: false, quiet: true, signal })
     try {
-      // A stack of the control role alone has no engine of its own to name.
+      // A stack with only the control role has no engine of its own.
       const world = await worldOf({ ...stack, dockerHost: stack.dockerHost ?? process.env['DOCKER_HOST'] ?? null })
       try {
         return await work({ ...world, policyUrl: policy.url })

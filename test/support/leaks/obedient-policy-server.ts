@@ -1,7 +1,7 @@
 import { createServer } from 'node:http'
 import { closeServer, listenOnLoopback } from '../loopback.ts'
 
-/** Turns before it submits; each appends a line, so that there is a patch to capture and to grade. */
+/** Turns before the submission; each appends a line, so that there is a patch to capture and to grade. */
 const TURNS = 2
 const MARK = 'leak-turn'
 
@@ -10,7 +10,7 @@ export interface PolicyServer {
   close(): Promise<void>
 }
 
-/** A policy server without a model: a token a byte, two commands an episode, then `submit`. */
+/** A policy server without a model: one token per byte, two commands per episode, then `submit`. */
 export async function startObedientPolicyServer(): Promise<PolicyServer> {
   const server = createServer((request, response) => {
     const chunks: Buffer[] = []

@@ -1,4 +1,4 @@
-/** Looks at the engine from outside, by its own rules: nothing here asks the reaper. */
+/** Inspects the engine from outside by its own rules, independently of the reaper. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { type OrphanedResource, listOrphanedResources } from '../../../src/adapters/docker/reaper/list-orphaned.ts'
@@ -7,16 +7,16 @@ import type { PipelineWorld } from '../pipeline-world.ts'
 const INTERVAL_MS = 1_000
 
 export interface OrphanWatch {
-  /** Everything of this namespace that is there now. */
+  /** All current resources of this namespace. */
   present(): Promise<OrphanedResource[]>
   /** Every container id that was ever seen. */
   seen(): Set<string>
-  /** Longest that something stayed after its owner had closed or it had ended, in seconds. */
+  /** Longest time, in seconds, that a resource stayed after its owner had closed or it had ended. */
   longestOverdueS(): number
   stop(): Promise<void>
 }
 
-/** Notes since when each resource has been orphaned: its workflow is closed, or the resource has ended by itself. */
+/** Records since when each resource has been orphaned: its workflow is closed, or the resource has ended by itself. */
 export function watchOrphaned(world: PipelineWorld, namespaceId: string): OrphanWatch {
   const seen = new Set<string>()
   const overdueSince = new Map<string, number>()
@@ -46,7 +46,7 @@ export function watchOrphaned(world: PipelineWorld, namespaceId: string): Orphan
   }
   const watching = (async () => {
     while (!stopping.signal.aborted) {
-      // Temporal is killed too; the next look sees again.
+      // Temporal is killed too; the next check tries again.
       await look().catch(() => undefined)
       await sleep(INTERVAL_MS, undefined, { signal: stopping.signal }).catch(() => undefined)
     }
@@ -73,7 +73,7 @@ async function closedOwners(world: PipelineWorld, owners: Set<string>): Promise<
   return closed
 }
 
-/** Processes of the machine that still belong to one of the containers: its shim, or anything in its cgroup. */
+/** Processes of the machine that still belong to one of the containers: its shim, or any process in its cgroup. */
 export function processesOf(containerIds: Set<string>): string[] {
   return readdirSync('/proc')
     .filter((pid) => /^\d+$/.test(pid))

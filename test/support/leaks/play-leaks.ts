@@ -1,7 +1,7 @@
 /**
- * Sandbox workers die by SIGKILL at random moments while they open, play, capture, close and grade; at the end everything dies
- * at once. What is left in the engine must go by the next worker's own doing. How long that took is in the report: the bench holds it
- * against the lease and a minute, a test on a loaded machine does not.
+ * Sandbox workers die by SIGKILL at random moments while they open, play, capture, close and grade; at the end all of them die at
+ * once. The next worker must remove all leftovers in the engine. The report has the time that this took: the bench compares it with
+ * the lease and a minute, a test on a busy machine does not.
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { WorkflowNotFoundError } from '@temporalio/client'
@@ -25,13 +25,13 @@ export interface LeakReport {
   /** Containers alive at the moment of a kill, by role, summed over the kills. */
   hit: Record<string, number>
   containersSeen: number
-  /** Removed by reapers, by reason. */
+  /** Removals by reapers, by reason. */
   reaped: Record<string, number>
-  /** Longest that a thing without owner stayed while workers were being killed. */
+  /** Longest time that a resource without an owner stayed while workers were being killed. */
   longestOverdueS: number
-  /** From the death of everything, and of all owners, to an engine without anything of ours. */
+  /** From the death of all workers and owners until the engine contains nothing of Longhaul. */
   cleanAfterS: number
-  /** Of a worker that was left alone: idle, then idle again after episodes. */
+  /** File descriptors of an undisturbed worker: idle, then idle again after episodes. */
   descriptors: { before: number; after: number; episodes: number }
   leaks: string[]
 }
@@ -47,7 +47,7 @@ export interface PlayLeaksInput {
   signal: AbortSignal
 }
 
-/** So many open episodes keep a worker busy although killed ones wait half a minute for their next attempt. */
+/** This many open episodes keep a worker busy although killed ones wait half a minute for their next attempt. */
 const MAX_OPEN = 40
 
 export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
@@ -71,9 +71,9 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
     for (let kill = 1; kill <= kills; kill++) {
       signal.throwIfAborted()
       const worker = startWorker()
-      // Also while it starts: its first sweep is under way then.
+      // Sometimes kills the worker while it starts, during its first sweep.
       if (random() < 0.9) await worker.ready
-      // Mostly soon, amid opening and playing; sometimes late enough that grading is under way.
+      // Mostly soon, during opening and playing; sometimes late enough to be during grading.
       await sleep(random() ** 2 * 9_000, undefined, { signal })
       for (const { role, state } of await watch.present()) {
         if (state === 'running') hit[role] = (hit[role] ?? 0) + 1
@@ -128,18 +128,18 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
   } finally {
     await watch.stop()
     await Promise.all(workers.map((worker) => worker.kill()))
-    // Leaks are in the report by now; after a failure this is the only code that removes them.
+    // The report already contains the leaks; after a failure only this code removes them.
     for (const { kind, name } of await watch.present()) {
       if (kind === 'container') await removeContainer({ engine: world.engine, name })
     }
   }
 }
 
-/** A process that is left for good is found after as long. */
+/** A process that is still there after this time is never removed. */
 const GONE_MS = 5 * 60_000
-/** So many looks in a row without a descriptor less. */
+/** Number of consecutive checks without a lower count. */
 const SETTLED_LOOKS = 20
-/** Connections are kept for a while and opened by need; a leak would be one or two for each episode. */
+/** Connections are pooled and opened on demand; a leak would be one or two for each episode. */
 const MAX_MORE_DESCRIPTORS = 10
 
 /** Starts episodes, cancels some and terminates some, so that owners end in every way. */
@@ -153,10 +153,10 @@ async function feed(input: {
   const { load, world, random, signal, until } = input
   while (!until() && !signal.aborted) {
     await sleep(300)
-    // A server under load may refuse one; the next round tries again.
+    // A busy server may refuse the request; the next round tries again.
     const open = await load.open().catch(() => null)
     if (open === null) continue
-    // It ends when a check has lost its three attempts.
+    // The gate ends when a check has lost its three attempts.
     if (!open.some((id) => id.includes('/gate/'))) await load.startGate().catch(() => undefined)
     if (open.length < MAX_OPEN) await load.start().catch(() => undefined)
     const victim = open[Math.floor(random() * open.length)]
@@ -173,21 +173,21 @@ async function playQuietly({ worker, load, episodes }: { worker: KillableWorker;
     }
     return settled(() => worker.descriptors())
   }
-  // The first ones open what stays open: connections, native threads, modules.
+  // The first episodes open what stays open: connections, native threads, modules.
   for (let warm = 0; warm < 4; warm++) await load.start()
   const before = await drain()
   for (let episode = 0; episode < episodes; episode++) await load.start()
   return { before, after: await drain(), episodes }
 }
 
-/** What never goes; a shim may take a moment longer than its container. */
+/** Returns what never disappears; a shim may outlive its container for a moment. */
 async function goneAtLast(find: () => string[]): Promise<string[]> {
   for (const deadline = Date.now() + GONE_MS; Date.now() < deadline; await sleep(500))
     if (find().length === 0) return []
   return find()
 }
 
-/** A number once it no longer falls: streams close a moment after their containers. */
+/** The count once it no longer falls: streams close a moment after their containers. */
 async function settled(count: () => number): Promise<number> {
   let [lowest, looks] = [count(), 0]
   while (looks < SETTLED_LOOKS) {
@@ -205,7 +205,7 @@ function countBy(words: string[]): Record<string, number> {
   return counts
 }
 
-/** Listed as open a moment ago, it may have ended by itself. */
+/** It was listed as open, but may have ended by itself since. */
 async function terminate({ client }: LonghaulConnection, workflowId: string): Promise<void> {
   try {
     await client.workflow.getHandle(workflowId).terminate('the end')

@@ -1,4 +1,4 @@
-/** What the chat adapter promises of any running server, played by the tests of each. */
+/** The guarantees of the chat adapter with any running server; each server's tests play them. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { type ChatClientOptions, createChatClient } from '../../../src/adapters/chat-endpoint/chat-client.ts'
@@ -17,17 +17,17 @@ export const CHAT_SETTINGS: Omit<ChatRecipe, 'apiKeyVariable'> = {
 }
 
 export interface ChatServer {
-  /** Address now: a server that was started again may have another. */
+  /** The current address: a restarted server may have another. */
   url: () => string
   model: string
   apiKey: string
   /** Positions of a request. */
   context: number
-  /** What it samples with where a request says nothing of it. */
+  /** Sampling defaults of the server for a request without these fields. */
   ownFilters: Partial<ChatRequest['sampling']>
-  /** Requests that it works on, by its own account. */
+  /** Number of requests in progress, as the server reports it. */
   running: () => Promise<number>
-  /** Kills it, and starts another in its place. */
+  /** Kills the server and starts another in its place. */
   restart: () => Promise<void>
   signal: AbortSignal
 }
@@ -57,14 +57,14 @@ export function describeChat(server: ChatServer): void {
   const { model, context, ownFilters, running, signal } = server
   const client = (changes: Partial<ChatClientOptions> = {}): ChatClient => chatClientOf(server, changes)
   const streaming = (): ChatClient => client({ settings: { ...CHAT_SETTINGS, stream: true } })
-  /** Work for some seconds: one alone may end with its first token. */
+  /** Work for some seconds: a single request may end with its first token. */
   const manyLong = (until: AbortSignal, by = client()): Promise<ChatReply>[] =>
     Array.from({ length: 64 }, (_, at) => {
       const asked = by.reply(chatRequest({ seed: at, maxTokens: context / 2 }), until)
       asked.catch(() => undefined)
       return asked
     })
-  /** At one seed: any filter shows in forty tokens. */
+  /** With one seed: any filter shows within forty tokens. */
   const sampledText = async (sampling: Partial<ChatRequest['sampling']>, by = client()): Promise<string> => {
     const { text } = await by.reply(chatRequest({ sampling: { ...NEUTRAL_SAMPLING, ...sampling } }), signal)
     return text
@@ -145,7 +145,7 @@ export function describeChat(server: ChatServer): void {
     assert.ok(alone.answer.usage !== null)
     const counts = await Promise.all(
       Array.from({ length: 64 }, async (_, at) => {
-        // In no merge: one token each.
+        // In no merge of the tokenizer, so one token each.
         const content = '\u0001'.repeat(at + 1)
         const asked = chatRequest({ seed: at, messages: [{ role: 'user', content }] })
         const { answer } = await client().reply(asked, signal)

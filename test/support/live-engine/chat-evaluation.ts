@@ -9,10 +9,10 @@ import { episodesOf } from '../run-records.ts'
 import { withDeadline } from '../with-deadline.ts'
 import { CHAT_SETTINGS, type ChatServer } from './chat-behaviour.ts'
 
-/** A variable that every process of the stack has: its value stands for a key. */
+/** A variable that every process of the stack has; its value serves as the key. */
 const KEY_VARIABLE = 'LONGHAUL_STACK'
 
-/** The key that the stack's workers send; `otherwise` where none runs. */
+/** The key that the stack's workers send; `otherwise` if no stack runs. */
 export function stackKey(otherwise: string): string {
   return process.env[KEY_VARIABLE] ?? otherwise
 }

@@ -1,4 +1,4 @@
-/** An engine of others as a process of a test: started, waited for and killed. */
+/** A third-party engine as a process of a test: started, awaited and killed. */
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
@@ -8,24 +8,24 @@ import { eventually, HANG_MS } from '../hang.ts'
 
 export interface LiveEngine {
   url: string
-  /** Ends it with all of its processes at once, as a machine that dies. */
+  /** Kills it with all of its processes at once, as if the machine died. */
   kill(): Promise<void>
 }
 
 interface StartEngineInput {
-  /** In messages: `vLLM`. */
+  /** Name in messages: `vLLM`. */
   what: string
   program: string
   args: readonly string[]
   env: Record<string, string>
   url: string
-  /** File of what the engine prints. */
+  /** File with the engine's output. */
   log: string
-  /** What such a log means. */
+  /** Explains such a log. */
   explain?: (log: string) => string | null
 }
 
-/** @throws Error with what the engine printed where it does not answer */
+/** @throws Error with the engine's output if it does not answer */
 export async function startEngine({
   what,
   program,
@@ -38,13 +38,13 @@ export async function startEngine({
   const output = await open(log, 'a')
   const child = spawn(program, args, {
     env,
-    // A group of its own: the engine's core is a child of its server.
+    // Its own group, because the engine's core is a child of its server.
     detached: true,
     stdio: ['ignore', output.fd, output.fd],
   })
   await output.close()
   const exited = once(child, 'exit')
-  // A test file that hangs is ended by TERM: its engine is in another group, and would outlive it.
+  // A hanging test file is ended by SIGTERM: its engine is in another group and would outlive it.
   const end = (): void => killGroup(child)
   const endAll = (): void => process.exit(143)
   process.once('exit', end)
@@ -82,19 +82,19 @@ function killGroup({ pid }: ChildProcess): void {
   try {
     process.kill(-pid, 'SIGKILL')
   } catch {
-    // All of it has ended.
+    // All processes of the group have ended.
   }
 }
 
 interface AskUntilAtWorkInput<T> {
-  /** Asks for much at once. */
+  /** Sends many requests at once. */
   ask: () => Promise<T>[]
-  /** Requests that the engine works on, by its own account. */
+  /** Number of requests in progress, as the engine reports it. */
   running: () => Promise<number>
 }
 
 /**
- * Until an engine has begun with what it was asked. On a busy machine it may be done before its account is read: then it is asked
+ * Waits until an engine works on the requests. On a busy machine it may finish before its report is read; the requests are then sent
  * again.
  * @returns the answers that are still to come
  */
@@ -109,7 +109,7 @@ export async function askUntilAtWork<T>({ ask, running }: AskUntilAtWorkInput<T>
   throw new Error('The engine was never at work')
 }
 
-/** Requests that are given up while the engine works end in it too, and reject with the reason of their signal. */
+/** Requests that are aborted while the engine works must end in the engine too, and reject with the reason of their signal. */
 export async function assertGivenUp<T>({
   ask,
   running,

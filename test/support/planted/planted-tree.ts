@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
 export interface Edit {
-  /** From the repository's root. */
+  /** Relative to the repository's root. */
   file: string
   /** Must be in the file exactly once. */
   replace: string
@@ -18,20 +18,20 @@ export interface PlantedTree {
   remove(): void
 }
 
-/** Installed, generated or git's own: nothing that a test of the code reads from here. */
+/** Installed, generated or git's own folders, which no test of the code reads from a copy. */
 const LEFT_OUT = new Set(['.git', 'node_modules', 'dist', '__pycache__', '.pytest_cache', '.ruff_cache'])
 
 /**
- * Numbers of the copies that live, the lowest first: where a path comes again, Node finds the compiled code of each file that is
- * as it was, which is half of what a test process costs.
+ * Numbers of the existing copies; a new copy takes the lowest free one. For a repeated path Node reuses the compiled code of every
+ * unchanged file, which is half of a test process's cost.
  */
 const inUse = new Set<number>()
 const home = join(tmpdir(), `planted-${process.pid}`)
 
 /**
- * A copy of the tree at `root`, with the edit made in it. Files are hard links where the file system allows it, so a copy costs
- * little; the edited one is a file of its own.
- * @throws Error where the edit does not fit the code, or leaves a file that is not TypeScript any more
+ * A copy of the tree at `root` with the edit. Files are hard links if the file system allows it, so a copy is cheap; the edited file
+ * is a separate one.
+ * @throws Error if the edit does not fit the code, or makes a file invalid TypeScript
  */
 export async function plantTree(root: string, edit: Edit | null): Promise<PlantedTree> {
   let number = 0
@@ -54,7 +54,7 @@ export async function plantTree(root: string, edit: Edit | null): Promise<Plante
   }
 }
 
-/** Without promises: of two thousand files they cost twice what the links do. */
+/** Synchronous, because promises cost twice as much as the links of two thousand files. */
 function copyFolder(from: string, to: string): void {
   mkdirSync(to, { recursive: true })
   for (const entry of readdirSync(from, { withFileTypes: true })) {
@@ -73,16 +73,16 @@ function linkOrCopy(source: string, target: string): void {
   }
 }
 
-/** The text with the edit in it. @throws Error where the edit does not fit it, or leaves what is not TypeScript any more */
+/** The text with the edit. @throws Error if the edit does not fit, or makes the text invalid TypeScript */
 export function applyEdit(text: string, { file, replace, by }: Edit): string {
   const found = text.split(replace).length - 1
   if (found !== 1) {
     throw new Error(`Expected the text to replace once in ${file}, found it ${found} times:\n${replace}`)
   }
-  // A function: `$` in the text stands for itself.
+  // A function, because `$` in the text stands for itself.
   const planted = text.replace(replace, () => by)
   if (planted === text) throw new Error(`Expected the plant to change ${file}`)
-  // A lie, not a typo: a file that does not load would be seen by any test.
+  // A plant must be a false statement and not a syntax error: any test would detect a file that does not load.
   if (file.endsWith('.ts')) requireTypeScript(file, planted)
   return planted
 }
@@ -98,7 +98,7 @@ function requireTypeScript(file: string, text: string): void {
 async function plant(root: string, edit: Edit): Promise<void> {
   const path = join(root, edit.file)
   const planted = applyEdit(await readFile(path, 'utf8'), edit)
-  // The name first: writing through the link would change the original.
+  // Unlinks first, because writing through the link would change the original.
   await unlink(path)
   await writeFile(path, planted)
 }

@@ -4,17 +4,17 @@ import { runTestFiles } from '../runner/run-test-files.ts'
 import { runTrainerTests } from '../runner/run-trainer-tests.ts'
 import type { WarmPython } from '../warm-process.ts'
 
-/** The test that must see a plant. */
+/** The test that must detect a plant. */
 export interface Witness {
-  /** A test file of Node, or of pytest where it ends in `.py`; from the repository's root. */
+  /** A test file of Node, or of pytest if it ends in `.py`; relative to the repository's root. */
   file: string
-  /** Its title, without those of the suites around it; for pytest `test_name` with all its cases, or `test_name[case]`. */
+  /** Its title, without those of the surrounding suites; for pytest `test_name` with all its cases, or `test_name[case]`. */
   test: string
 }
 
 export type Testimony = { end: 'passed' } | { end: 'failed'; why: string } | { end: 'skipped'; why: string }
 
-/** Runs one test in the tree at `root`. @throws Error where it is no witness, see `hearAll` */
+/** Runs one test in the tree at `root`. @throws Error if it is no valid witness, see `hearAll` */
 export async function hear(
   root: string,
   { file, test }: Witness,
@@ -27,10 +27,9 @@ export async function hear(
 }
 
 /**
- * Runs tests of one file in the tree at `root` by the runner of `npm test`, against the services that this process has in its
- * environment.
- * @param python runs the tests of pytest, which may be of different trees; null is a new process for them
- * @throws Error where one is no witness: there is none of its title, its file does not load, a hook failed, time was over
+ * Runs tests of one file in the tree at `root` with the runner of `npm test`, against the services in this process's environment.
+ * @param python runs the tests of pytest, which may be of different trees; null starts a new process for them
+ * @throws Error if a test is no valid witness: no test has its title, its file does not load, a hook failed, or the time is over
  */
 export async function hearAll(
   root: string,
@@ -54,7 +53,7 @@ export async function hearAll(
   return testimoniesOf({ file, tests }, results, printed.join(''))
 }
 
-/** Of the results of a run that was asked for these tests. @throws Error, see `hearAll` */
+/** Testimonies in the results of a run with these tests. @throws Error, see `hearAll` */
 export function testimoniesOf(
   { file, tests }: { file: string; tests: readonly string[] },
   results: readonly FileResult[],
@@ -69,7 +68,7 @@ export function testimoniesOf(
     ({ test: title, error }) => !tests.some((test) => isOf(test, title)) || /^(?:setup|teardown): /.test(error),
   )
   const [skip] = skips
-  // Where a whole suite is skipped, its tests are not named.
+  // If a whole suite is skipped, its tests are not named.
   if (skip !== undefined && passed + failures.length === 0) {
     return new Map(tests.map((test) => [test, { end: 'skipped', why: skip.reason }]))
   }

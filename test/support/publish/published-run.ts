@@ -1,4 +1,4 @@
-/** A small model, a policy that a run trained from it, and the run's records: what a store holds before a model is published. */
+/** A small model, a policy that a run trained from it, and the run's records: the state of a store before a model is published. */
 import { cp, mkdir, readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
@@ -12,15 +12,15 @@ import { type Attempt, makeEvaluation } from '../evaluation-records.ts'
 import { runPython } from '../python.ts'
 import { makeTrainingRecipe } from '../training-records.ts'
 
-/** What the trainer notes beside the weights. */
+/** The trainer writes it beside the weights. */
 export const PRIVATE_HOST = 'gpu-17.internal.example'
-/** Breaks out of YAML, of cells, of HTML, and of the line. */
+/** Breaks out of YAML, table cells, HTML and lines. */
 export const HOSTILE =
   'x"\n---\nlicense: mit\n| <img src=x onerror=alert(1)> | [a](javascript:b) `c` \u202e\ud800 @team'
 
 const COMMIT_OF_DATA = '5e4a1f8b5c3d2e1f0a9b8c7d6e5f4a3b2c1d0e9f'
 
-/** Weights of any bytes: whole files, no model that computes. */
+/** Complete files with arbitrary weights, which no model can compute with. */
 export async function writeModelFiles(
   directory: string,
   { config = {}, metadata = {} }: { config?: object; metadata?: Record<string, string> } = {},
@@ -57,7 +57,7 @@ export interface PublishableInput {
   run: string
   /** Attempts at each held-out task. */
   attempts?: Attempt[][]
-  /** Names and texts of the records. @default harmless ones */
+  /** Names and texts in the records. @default harmless ones */
   text?: string
   version?: string
 }
@@ -186,7 +186,7 @@ async function storeSuite(store: ArtifactStore, run: string, text: string): Prom
   }
 }
 
-/** As the trainer seals a directory. */
+/** Seals a directory like the trainer. */
 async function seal(directory: string): Promise<string> {
   const files: object[] = []
   for (const path of (await readdir(directory)).toSorted()) {

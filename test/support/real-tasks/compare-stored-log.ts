@@ -1,4 +1,4 @@
-/** A log of a graded patch, read again by the official harnesses' own code and by ours. */
+/** A log of a graded patch, read again by the official harnesses' own code and by Longhaul's. */
 import { LOG_PROFILES } from '../../../src/grading/log-profiles.ts'
 import type { Task } from '../../../src/contracts/tasks.types.ts'
 import { compareCase } from '../grading-oracle/compare.ts'
@@ -7,7 +7,7 @@ import { type Oracle, startOracle } from '../grading-oracle/oracle.ts'
 const HARNESSES = ['swebench-4.1', 'swebench-5'] as const
 type HarnessName = (typeof HARNESSES)[number]
 
-/** What each harness says of the log; null where it ends with an error. */
+/** Each harness's verdict on the log; null if it ends with an error. */
 export type OracleVerdicts = Record<HarnessName, boolean | null>
 
 export interface Oracles {
@@ -53,7 +53,7 @@ export async function compareStoredLog(
   return { verdicts, differences }
 }
 
-/** Version 4 goes by repository, version 5 by the name of the function that the same repository has there. */
+/** Version 4 selects by repository, version 5 by the function's name for the same repository. */
 function parserOf(harness: HarnessName, { repo, installConfig }: Task): string | null {
   const { parsers } = LOG_PROFILES[harness]
   if (harness === 'swebench-4.1') return parsers.has(repo) ? repo : installConfig.logParser

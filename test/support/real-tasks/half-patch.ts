@@ -1,14 +1,14 @@
-/** A part of a repair: what an agent that stops half-way leaves. */
+/** A part of a repair, as left by an agent that stops half-way. */
 
 interface Hunk {
-  /** Headers of the file that it belongs to. */
+  /** Headers of the hunk's file. */
   file: string[]
   lines: string[]
 }
 
 /**
- * The first half of a patch's hunks; of a single hunk the first half of its changed lines. Always a patch that applies where the
- * whole one does.
+ * The first half of a patch's hunks; of a single hunk, the first half of its changed lines. The result applies wherever the whole
+ * patch does.
  */
 export function halfPatch(patch: string): string {
   const hunks = readHunks(patch)

@@ -1,10 +1,10 @@
-/** Rows of one published result that were measured by several commands, each at its own commit. */
+/** Rows of one published result that several commands measured, each at its own commit. */
 import type { Provenance } from '../../../bench/support/versions.ts'
 import type { AuditVerdict } from '../../../src/contracts/audit.types.ts'
 
 export interface MeasuredRow {
   taskId: string
-  /** Results from before each row had its own have none: the file's holds for all of their rows. */
+  /** Absent in results from before rows had their own; the file's provenance then applies to all rows. */
   measured?: Provenance
   image: { did: string }
 }
@@ -13,12 +13,12 @@ interface KeptRowsInput<T extends MeasuredRow> {
   before: { provenance: Provenance; results: readonly T[] }
   /** Tasks that this command measures. */
   chosen: readonly string[]
-  /** Keeps chosen rows as well where the same code has measured them. */
+  /** Also keeps chosen rows that the same code has measured. */
   isContinued: boolean
   codeHash: string | null
 }
 
-/** What stays of a result. A row of other code stays only where this command does not measure it. */
+/** The rows of a result to keep. A row of other code is kept only if this command does not measure it. */
 export function keptRows<T extends MeasuredRow>(input: KeptRowsInput<T>): Map<string, T & { measured: Provenance }> {
   const { before, chosen, isContinued, codeHash } = input
   const rows = before.results.map((row) => ({ ...row, measured: row.measured ?? before.provenance }))
@@ -29,7 +29,7 @@ export function keptRows<T extends MeasuredRow>(input: KeptRowsInput<T>): Map<st
   return new Map(kept.map((row) => [row.taskId, row]))
 }
 
-/** Of the whole: its oldest row says how old it is, and one row of a tree with changes is enough to say so. */
+/** Provenance of the whole result: it is as old as its oldest row, and dirty if any row is. */
 export function provenanceOfRows(rows: readonly { measured: Provenance }[]): Provenance | null {
   const [oldest] = rows.map(({ measured }) => measured).toSorted((one, other) => (one.date < other.date ? -1 : 1))
   return oldest === undefined ? null : { ...oldest, dirty: rows.some(({ measured }) => measured.dirty) }
@@ -37,11 +37,11 @@ export function provenanceOfRows(rows: readonly { measured: Provenance }[]): Pro
 
 interface Grading {
   gradeMs: number
-  /** Absent in results from before it was kept. */
+  /** Absent in results from before audits were stored. */
   audit?: AuditVerdict | null
 }
 
-/** How many times as long a grading takes with its audit. Null where no tests were audited. */
+/** Time of a grading with its audit divided by its time without. Null if no tests were audited. */
 export function timesWithAudit({ gradeMs, audit = null }: Grading): number | null {
   const isTested = audit !== null && audit.outcome !== 'unsupported'
   return isTested && gradeMs > 0 ? Math.round((100 * (gradeMs + audit.auditMs)) / gradeMs) / 100 : null
@@ -51,7 +51,7 @@ export interface AuditCost {
   gradings: number
   officialSeconds: number
   auditSeconds: number
-  /** Of single gradings; the median is the upper one of two. */
+  /** Over single gradings; for an even number the median is the upper of the two middle values. */
   times: { least: number; median: number; most: number } | null
 }
 

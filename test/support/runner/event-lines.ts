@@ -1,10 +1,10 @@
-/** The reporter of `node --test` for one file: each event as a line of JSON on stdout, to be judged by `judge-file.ts`. */
+/** The reporter of `node --test` for one file: writes each event as a line of JSON to stdout, for `judge-file.ts`. */
 import { readFileSync } from 'node:fs'
 import { inspect } from 'node:util'
 import type { TestEvent } from 'node:test/reporters'
 import type { FileEvent } from './judge-file.ts'
 
-// The runner of Node takes a reporter as a default export.
+// Node's runner takes a reporter as a default export.
 // oxlint-disable-next-line import/no-default-export
 export default async function* eventLines(source: AsyncIterable<TestEvent>): AsyncGenerator<string> {
   for await (const event of source) {
@@ -15,13 +15,13 @@ export default async function* eventLines(source: AsyncIterable<TestEvent>): Asy
   if (seconds !== null) yield `${JSON.stringify({ type: 'cpu', seconds } satisfies FileEvent)}\n`
 }
 
-/** Of Linux's clock for processes, on every machine that it runs on. */
+/** Linux's clock for processes has this rate on every machine. */
 const TICKS_PER_SECOND = 100
 
-/** What this process used, with every process below it whose parent waited for it: what detached itself is missing. */
+/** CPU time of this process and of all descendants whose parents waited for them; detached processes are missing. */
 function usedSeconds(): number | null {
   if (process.platform !== 'linux') return null
-  // Behind the name in brackets: state, ten numbers, then ticks of its own and of children, in user and system mode.
+  // After the name in brackets: state, ten numbers, then ticks of the process and of its children, in user and system mode.
   const fields = readFileSync('/proc/self/stat', 'utf8')
     .replace(/^.*\) /s, '')
     .split(' ')
@@ -29,7 +29,7 @@ function usedSeconds(): number | null {
   return ticks / TICKS_PER_SECOND
 }
 
-/** What passes and failures have in common. */
+/** Common fields of passes and failures. */
 type TestEnd = Pick<Extract<TestEvent, { type: 'test:pass' }>['data'], 'name' | 'nesting' | 'skip' | 'todo'> & {
   details: { type?: string | undefined; duration_ms: number }
   expectFailure?: unknown
@@ -45,7 +45,7 @@ function toLine(event: TestEvent): FileEvent | null {
     }
     case 'test:summary': {
       const { file, success, counts } = event.data
-      // The one without a file adds up the files.
+      // The summary without a file is the sum over all files.
       return file === undefined ? null : { type: 'summary', success, passed: counts.passed }
     }
     case 'test:diagnostic':
@@ -66,7 +66,7 @@ function endedTest({ name, nesting, details, skip, todo, expectFailure }: TestEn
     ms: details.duration_ms,
     ...(skip === undefined ? {} : { skip }),
     ...(todo === undefined ? {} : { todo }),
-    // What is expected to fail proves as little as what is skipped.
+    // A test that is expected to fail proves as little as a skipped one.
     ...(expectFailure === undefined || skip !== undefined ? {} : { skip: 'is expected to fail' }),
   }
 }
@@ -75,7 +75,7 @@ function failureTypeOf(error: Error): string {
   return String((error as Error & { failureType?: unknown }).failureType)
 }
 
-/** What the test threw; the runner's wrapper says no more. */
+/** The test's own error; the runner's wrapper adds nothing. */
 function textOf(error: Error): string {
   const { cause } = error
   return cause instanceof Error ? inspect(cause) : typeof cause === 'string' ? cause : inspect(error)

@@ -1,4 +1,4 @@
-/** What each job of `npm test` takes. `npm test -- --costs` measures anew what is kept in `file-costs.json`. */
+/** The cost of each job of `npm test`. `npm test -- --costs` measures the values in `file-costs.json` again. */
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { FileResult } from './file-result.ts'
@@ -7,11 +7,11 @@ import type { JobCost } from './play-jobs.ts'
 /** Name of the job that runs all tests of the trainer. */
 export const TRAINER_JOB = 'trainer'
 
-/** Means of a measured run, for files that are newer than it. A system test brings containers, servers or trainers. */
+/** Means of a measured run, for newer files. A system test uses containers, servers or trainers. */
 const UNIT: JobCost = { seconds: 3, cpuSeconds: 2 }
 const SYSTEM: JobCost = { seconds: 25, cpuSeconds: 10 }
 
-/** By job, `[seconds, seconds of CPU]`: one line for each, so that a new measurement reads well as a diff. */
+/** By job, `[seconds, seconds of CPU]`: one line for each, so that a new measurement is readable as a diff. */
 type KeptCosts = Record<string, [number, number]>
 
 const costsFile = (root: string): string => join(root, 'test/support/runner/file-costs.json')
@@ -31,8 +31,8 @@ export async function readKeptCosts(root: string): Promise<KeptCosts> {
 }
 
 /**
- * Keeps what a whole run measured. Of the trainer's tests the whole job is kept, `trainerSeconds`, at one processor. Where the system
- * does not say what processes used, a file counts as one that computes all the time.
+ * Stores the measurements of a whole run. The trainer's tests are stored as one job, `trainerSeconds`, on one CPU. If the system does
+ * not report CPU time, a file counts as computing all the time.
  */
 export async function keepCosts(
   root: string,

@@ -1,4 +1,4 @@
-/** A test or suite that did not run, `todo` and `xfail` included. */
+/** A test or suite that did not run, including `todo` and `xfail`. */
 export interface Skip {
   test: string
   reason: string
@@ -10,7 +10,7 @@ export interface Failure {
   error: string
 }
 
-/** What a test file proved. */
+/** The result of a test file. */
 export interface FileJudgement {
   passed: number
   failures: Failure[]
@@ -22,9 +22,9 @@ export interface FileResult extends FileJudgement {
   /** Relative to the repository. */
   file: string
   seconds: number
-  /** Of the processors, by its processes; what detached itself is missing. Absent where it is not known. */
+  /** CPU time of its processes, without detached ones. Absent if unknown. */
   cpuSeconds?: number
 }
 
-/** In a failure: not one test, but how the file began or ended. */
+/** Names a failure of the file's start or end, and not of one test. */
 export const WHOLE_FILE = '(the file)'

@@ -1,4 +1,4 @@
-/** What one test file proved, from the events of its runner and from how its process ended. Pure. */
+/** Judges one test file by the events of its runner and the end of its process. Pure. */
 
 import { printEvent } from './print-event.ts'
 import { type FileJudgement, type Failure, type Skip, WHOLE_FILE } from './file-result.ts'
@@ -9,9 +9,9 @@ const LAST_CHARACTERS = 1_000
 export type FileEvent =
   | ({ type: 'pass' } & EndedTest)
   | ({ type: 'fail'; failureType: string; error: string } & EndedTest)
-  /** Written by the file's own process after its last test and hook: absent where that process ended earlier. */
+  /** Written by the file's own process after its last test and hook; absent if that process ended earlier. */
   | { type: 'summary'; success: boolean; passed: number }
-  /** Of all its processes, after the last event of a test; absent where the system does not say. */
+  /** CPU time of all its processes, after the last event of a test; absent if the system does not report it. */
   | { type: 'cpu'; seconds: number }
   | { type: 'note'; text: string; nesting: number }
   | { type: 'output'; text: string }
@@ -25,18 +25,18 @@ interface EndedTest {
   todo?: string | boolean
 }
 
-/** How the process ended: a status, a signal, or the limit of time at which it was killed. */
+/** The end of the process: a status, a signal, or the time limit at which it was killed. */
 export interface FileEnd {
   exitCode: number | null
   signal: string | null
   timedOutAfterS: number | null
-  /** Lines on stdout that are no events: the runner itself failed. */
+  /** Lines on stdout that are no events, because the runner itself failed. */
   strayLines: string[]
 }
 
 /**
- * Counts what passed and collects everything that went wrong. A file that ends early has no summary, one whose suite, hook or
- * late promise fails says so in an event, in `success` or in its exit status: each alone makes a failure.
+ * Counts passed tests and collects everything that went wrong. A file that ends early has no summary; a failure of a suite, a hook or
+ * a late promise shows in an event, in `success` or in the exit status. Each of these alone is a failure.
  */
 export function judgeFile({ events, end }: { events: readonly FileEvent[]; end: FileEnd }): FileJudgement {
   const summary = events.findLast((event) => event.type === 'summary')
@@ -58,7 +58,7 @@ export function judgeFile({ events, end }: { events: readonly FileEvent[]; end: 
   if (end.signal !== null && end.timedOutAfterS === null) wrong(`its runner was ended by ${end.signal}`)
   for (const line of end.strayLines.slice(0, 20)) wrong(`its runner wrote: ${line}`)
   if (summary === undefined) {
-    // A pass that carries the file's own name is all that Node says then.
+    // Node then reports only a pass with the file's own name.
     if (failures.length === 0) wrong('ended before its tests had, or has none: no summary came from its process')
     return { passed: 0, failures, skips }
   }
@@ -69,12 +69,12 @@ export function judgeFile({ events, end }: { events: readonly FileEvent[]; end: 
   return { passed, failures, skips }
 }
 
-/** What a file printed last, which is far from the summary of a whole run. */
+/** The last output of a file, which is far above the summary of a whole run. */
 function lastWords(events: readonly FileEvent[]): string {
   return events.map(printEvent).join('').trim().slice(-LAST_CHARACTERS)
 }
 
-/** A suite that failed only because a test in it did is counted by that test. */
+/** A suite that failed only because of a test in it is counted by that test. */
 function failuresOf(events: readonly FileEvent[]): Failure[] {
   const failed = events.filter((event) => event.type === 'fail')
   const own = failed.filter(({ failureType }) => failureType !== 'subtestsFailed')

@@ -1,9 +1,9 @@
-/** What a session of pytest proved, from the events of `pytest_events.py` and from how its process ended. Pure. */
+/** Judges a pytest session by the events of `pytest_events.py` and the end of its process. Pure. */
 import type { FileResult } from './file-result.ts'
 
 export type PytestEvent =
   | { type: 'collected'; tests: string[] }
-  /** A test that a marker left out, or a whole module that skipped itself. */
+  /** A test that a marker deselected, or a whole module that skipped itself. */
   | { type: 'deselected' | 'unread'; test: string; reason: string }
   | { type: 'failed'; test: string; when: string; error: string; seconds?: number }
   | { type: 'skipped'; test: string; when: string; reason: string; seconds: number }
@@ -21,8 +21,8 @@ export interface PytestEnd {
 const SESSION = '(pytest)'
 
 /**
- * One result a test file. A test counts as passed when its set-up, its body and its tear-down passed. A collected test without a
- * tear-down did not finish, regardless of the exit status.
+ * One result per test file. A test passed if its set-up, body and tear-down passed. A collected test without a tear-down did not
+ * finish, regardless of the exit status.
  */
 export function judgePytest({ events, end }: { events: readonly PytestEvent[]; end: PytestEnd }): FileResult[] {
   const results = new Map<string, FileResult>()

@@ -5,12 +5,12 @@ import { type FileResult, WHOLE_FILE } from './file-result.ts'
 
 const LIMIT_MS = 20_000
 
-/** In the name of the run: a file that has ended is not known any more. */
+/** A failure of the whole run, because the file that caused it is no longer known. */
 export function failureOfRun(error: string): FileResult {
   return { file: 'npm test', seconds: 0, passed: 0, failures: [{ test: WHOLE_FILE, error }], skips: [] }
 }
 
-/** Unmounts what tests left mounted below `folder`, which would keep the folder. @returns a failure for each mount */
+/** Unmounts leftover mounts of tests below `folder`, which would prevent its removal. @returns a failure for each mount */
 export async function unmountLeft(folder: string): Promise<FileResult[]> {
   const found: FileResult[] = []
   for (const mount of await mountsBelow([folder])) {

@@ -4,8 +4,8 @@ import { listProcesses, type RunningProcess, signalProcess, waitUntilGone } from
 const ENDS_WITHIN_MS = 5_000
 
 /**
- * Ends what tests left running, wherever it put itself: every process whose folder for temporary files is `scratch` or lies below it.
- * Its own session does not hide a process, since the environment goes along.
+ * Ends all leftover processes of tests: every process whose folder for temporary files is `scratch` or lies below it. A separate
+ * session does not hide a process, because it inherits the environment.
  * @returns the processes that were ended, oldest first
  */
 export async function endLeftovers(scratch: string): Promise<RunningProcess[]> {
@@ -19,7 +19,7 @@ export async function endLeftovers(scratch: string): Promise<RunningProcess[]> {
 }
 
 async function hasTemporaryFolder(pid: number, folder: string): Promise<boolean> {
-  // It may have ended since, or belong to another user.
+  // The process may have ended since, or belong to another user.
   const environment = await readFile(`/proc/${pid}/environ`, 'utf8').catch(() => '')
   return environment.split('\0').some((entry) => entry === `TMPDIR=${folder}` || entry.startsWith(`TMPDIR=${folder}/`))
 }

@@ -1,42 +1,42 @@
-/** What a job takes, as an earlier run measured it. */
+/** The cost of a job, as measured by an earlier run. */
 export interface JobCost {
   seconds: number
-  /** Of the processors. A job that waits takes fewer than its seconds. */
+  /** CPU time. A job that waits uses less than its seconds. */
   cpuSeconds: number
 }
 
 export interface Job {
   name: string
   cost: JobCost
-  /** At most one job that holds it runs at a time. */
+  /** At most one job that holds this resource runs at a time. */
   holds?: string | undefined
   run(): Promise<void>
 }
 
 export interface PlayJobsInput {
   jobs: readonly Job[]
-  /** Processors to fill. */
+  /** Number of CPUs to fill. */
   cores: number
-  /** Once it aborts, no job begins. */
+  /** After it aborts, no job starts. */
   signal: AbortSignal
 }
 
-/** Every process computes while it starts, and what detached processes and the container engine use is not measured. */
+/** Every process computes while it starts, and detached processes and the container engine are not measured. */
 const LEAST_LOAD = 0.2
 
 /**
- * A job begins where as much of a processor is free, however much it takes itself: one that needs all of them would otherwise wait
- * until nothing else runs.
+ * A job starts if this share of a CPU is free, regardless of its own load: a job that needs all of them would otherwise wait until no
+ * other job runs.
  */
 const ENOUGH = 0.5
 
-/** Jobs beyond it would take memory and engine connections from each other while all of them wait. */
+/** More jobs would compete for memory and engine connections while all of them wait. */
 const MOST_JOBS_PER_CORE = 3
 
 /**
- * Runs all jobs, the longest chain first: jobs that hold the same resource are one chain, because each has to wait for the others.
- * A job begins where its share of the processors is free, so jobs that wait run beside jobs that compute.
- * @throws what a job threw, after all that began have ended: none may be running while the stack is taken down
+ * Runs all jobs, the longest chain first: jobs that hold the same resource form a chain, because each waits for the others. A job
+ * starts when enough CPU is free, so waiting jobs run beside computing ones.
+ * @throws a job's error, after all started jobs have ended, because none may run while the stack is taken down
  */
 export async function playJobs({ jobs, cores, signal }: PlayJobsInput): Promise<void> {
   const waiting = byUrgency(jobs)
@@ -59,7 +59,7 @@ export async function playJobs({ jobs, cores, signal }: PlayJobsInput): Promise<
   if (errors.length > 0) throw errors[0]
 }
 
-/** The first that may begin beside those that run; null where none may. */
+/** The first job that may start beside the running ones; null if none may. */
 export function chooseNext(waiting: readonly Job[], running: readonly Job[], cores: number): Job | null {
   if (running.length >= MOST_JOBS_PER_CORE * cores) return null
   const held = new Set(running.flatMap(({ holds }) => holds ?? []))
@@ -69,12 +69,12 @@ export function chooseNext(waiting: readonly Job[], running: readonly Job[], cor
   return waiting.find(mayBegin) ?? null
 }
 
-/** The share of one processor, or of several, that a job takes. */
+/** The number of CPUs, or the share of one, that a job uses. */
 function loadOf({ cost }: Job): number {
   return Math.max(LEAST_LOAD, cost.cpuSeconds / Math.max(cost.seconds, 0.1))
 }
 
-/** The chain that would end last first, and in a chain its longest job; equal ones by name. */
+/** Sorts by the chain that would end last, in a chain by the longest job, and equal ones by name. */
 function byUrgency(jobs: readonly Job[]): Job[] {
   const chains = new Map<string, number>()
   for (const { holds, cost } of jobs) {

@@ -1,9 +1,9 @@
 import type { FileEvent } from './judge-file.ts'
 
-/** Node's own counts of one file: the judgement counts. */
+/** Node's own counts of one file, which the judgement replaces. */
 const COUNTS = /^(?:tests|suites|pass|fail|cancelled|skipped|todo|duration_ms) \d/
 
-/** A test as a line with its title, an error below it; what a file wrote as it is. */
+/** A test as a line with its title and an error below it; output of the file unchanged. */
 export function printEvent(event: FileEvent): string {
   if (event.type === 'output') return event.text
   if (event.type === 'summary' || event.type === 'cpu') return ''

@@ -5,13 +5,13 @@ export interface SeenSkip {
   file: string
   test: string
   reason: string
-  /** How often: parametrised tests count each set of parameters. */
+  /** Number of skips: a parametrised test counts each set of parameters. */
   count: number
-  /** Null where no entry of the list allows it: the run fails. */
+  /** Null if no entry of the list permits the skip; the run then fails. */
   review: ReviewedSkip | null
 }
 
-/** Every skip of a run with its place in the reviewed list. */
+/** Every skip of a run with its entry in the reviewed list. */
 export function reviewSkips(results: readonly FileResult[], reviewed: readonly ReviewedSkip[]): SeenSkip[] {
   const seen = new Map<string, SeenSkip>()
   for (const { file, skips } of results) {

@@ -10,25 +10,25 @@ export interface RunTestFilesInput {
   root: string
   /** Relative to `root`, or absolute. */
   files: readonly string[]
-  /** Only the tests with one of these in their title. @default all */
+  /** Runs only tests with one of these titles. @default all */
   only?: readonly string[]
   concurrency: number
-  /** Whether text is printed as it comes, for one file at a time. @default concurrency is 1 */
+  /** Whether text is printed as it arrives, for one file at a time. @default concurrency is 1 */
   live?: boolean
-  /** A file that runs longer hangs: it is killed with everything that it started, and fails. */
+  /** A file that runs longer hangs: it is killed with all its processes, and fails. */
   fileTimeoutMs: number
-  /** Between TERM and KILL. @default 10_000: a test that started a stack of its own may take it down */
+  /** Between SIGTERM and SIGKILL. @default 10_000, so that a test can take down a stack that it started */
   graceMs?: number
   signal: AbortSignal
-  /** A piece of text of a file: as it comes where `live`, after the file's end otherwise. */
+  /** Receives a file's text: as it arrives if `live`, otherwise after the file's end. */
   print: (text: string) => void
 }
 
 const REPORTER = join(import.meta.dirname, 'event-lines.ts')
 
 /**
- * The files that each of the patterns matches, sorted, each once.
- * @throws where a pattern matches no file: a misspelt path must not pass as nothing to test
+ * The files that match the patterns, sorted and without duplicates.
+ * @throws if a pattern matches no file, because a misspelt path must not pass as nothing to test
  */
 export async function findTestFiles(root: string, patterns: readonly string[]): Promise<string[]> {
   const found = new Set<string>()
@@ -43,7 +43,7 @@ export async function findTestFiles(root: string, patterns: readonly string[]): 
   return [...found].toSorted()
 }
 
-/** Runs each file in a process group of its own and judges it. Resolves early, with the files that ended, when the signal aborts. */
+/** Runs each file in its own process group and judges it. Resolves early, with the finished files, when the signal aborts. */
 export async function runTestFiles(input: RunTestFilesInput): Promise<FileResult[]> {
   const { files, concurrency, signal } = input
   const waiting = [...files]
@@ -102,7 +102,7 @@ interface PlayFileInput {
 
 function playFile(input: PlayFileInput, onEvent: (event: FileEvent) => void): Promise<FileEnd> {
   const { root, file, only, fileTimeoutMs, graceMs, signal } = input
-  // Set where this process is a test itself; with it the runner of Node would run nothing and end with 0.
+  // Set if this process is itself a test; Node's runner would then run nothing and exit with 0.
   const { NODE_TEST_CONTEXT: _outer, ...env } = process.env
   const chosen = only.map((title) => `--test-name-pattern=${title.replaceAll(/[.*+?^${}()|[\]\\/]/g, '\\$&')}`)
   const child = spawn(process.execPath, ['--test', `--test-reporter=${REPORTER}`, ...chosen, file], {
@@ -133,7 +133,7 @@ function playFile(input: PlayFileInput, onEvent: (event: FileEvent) => void): Pr
     child.once('error', reject)
     child.once('exit', (exitCode, name) => {
       Object.assign(end, { exitCode, signal: name })
-      // What the file left running in its group would hold the pipes open, and the run with them.
+      // Processes that the file left running in its group would keep the pipes open, and thereby the run.
       signalGroup(child, 'SIGKILL')
     })
     child.once('close', () => {
@@ -158,6 +158,6 @@ function signalGroup({ pid }: ChildProcess, name: NodeJS.Signals): void {
   try {
     process.kill(-pid, name)
   } catch {
-    // All of it has ended.
+    // All processes of the group have ended.
   }
 }

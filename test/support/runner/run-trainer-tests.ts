@@ -7,7 +7,7 @@ import { judgePytest, type PytestEnd, type PytestEvent } from './judge-pytest.ts
 
 export interface RunTrainerTestsInput {
   root: string
-  /** What pytest is asked for, relative to `root`. @default all tests of the trainer */
+  /** Arguments of pytest, relative to `root`. @default all tests of the trainer */
   paths?: readonly string[]
   /** @default the trainer's */
   config?: string
@@ -15,21 +15,21 @@ export interface RunTrainerTestsInput {
   scratch: string
   /** An interpreter with the trainer's packages. */
   python: string
-  /** Also what is marked slow: every kill point with several ranks. */
+  /** Includes tests marked as slow: every kill point with several ranks. */
   isFull?: boolean
-  /** File to which each kill of several ranks adds a line of JSON: what was struck, how it ended, what recovery cost. */
+  /** File to which each kill of several ranks adds a line of JSON: the target, the ending, and the cost of recovery. */
   strikes?: string
   timeoutMs: number
   signal?: AbortSignal
-  /** A line of pytest's. @default to stdout */
+  /** Receives each line of pytest. @default to stdout */
   print?: (line: string) => void
-  /** How the interpreter is run. @default as a new process */
+  /** Runs the interpreter. @default as a new process */
   runPython?: (input: RunCommandInput) => Promise<PytestEnd>
 }
 
 const OPTIONS = ['-q', '-p', 'no:cacheprovider', '-p', 'pytest_events']
 
-/** The tests of `trainer/` by pytest. */
+/** Runs the tests of `trainer/` with pytest. */
 export async function runTrainerTests({
   root,
   paths = ['trainer'],
@@ -52,7 +52,7 @@ export async function runTrainerTests({
     cwd: root,
     env: {
       ...process.env,
-      // The package is not installed in the environment; `npm test` would find it, this alone would not.
+      // The package is not installed in the environment, so pytest needs its path.
       PYTHONPATH: `${join(root, 'trainer')}:${import.meta.dirname}`,
       LONGHAUL_PYTEST_EVENTS: record,
       ...(strikes === undefined ? {} : { LONGHAUL_KILLS_RESULT: strikes }),
@@ -61,7 +61,7 @@ export async function runTrainerTests({
     ...(signal === undefined ? {} : { signal }),
     onLine: print,
   })
-  // An interpreter that could not even begin wrote nothing: that is a failure too.
+  // An interpreter that could not start wrote nothing, which is a failure too.
   const lines = (await readFile(record, 'utf8').catch(() => '')).split('\n').filter((line) => line !== '')
   return judgePytest({ events: lines.map((line) => JSON.parse(line) as PytestEvent), end })
 }

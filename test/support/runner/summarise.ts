@@ -6,16 +6,17 @@ export interface RunSummary {
   passed: number
   failed: number
   skipped: number
-  /** What was skipped and why, the slowest files and those that compute most, each failure again, and `N passed, N failed[, N skipped]` as the last line. */
+  /** Skips with their reasons, the slowest files and those with the most CPU time, each failure again, and `N passed, N failed[, N
+   *  skipped]` as the last line. */
   text: string
   exitCode: 0 | 1
 }
 
 const SLOWEST = 15
-/** Of each failure; all of it is above, where its test ended. */
+/** Shown characters of each failure; its full text is above, where its test ended. */
 const SHOWN_CHARS = 400
 
-/** Adds up a run. A skip that the list does not allow is a failure, and a run in which nothing passed has failed. */
+/** Sums up a run. A skip that the list does not permit is a failure, and a run in which nothing passed has failed. */
 export function summarise(results: readonly FileResult[], reviewed: readonly ReviewedSkip[]): RunSummary {
   const skips = reviewSkips(results, reviewed)
   const refused = skips.filter(({ review }) => review === null)
@@ -60,7 +61,7 @@ function slowest(results: readonly FileResult[]): string[] {
     .map(({ file, seconds }) => `${seconds.toFixed(1).padStart(7)} s  ${file}`)
 }
 
-/** None where the system does not say what processes used. */
+/** Empty if the system does not report CPU time. */
 function busiest(results: readonly FileResult[]): string[] {
   const known = results.flatMap(({ file, cpuSeconds }) => (cpuSeconds === undefined ? [] : [{ file, cpuSeconds }]))
   if (known.length < 2) return []
@@ -80,7 +81,7 @@ function section(title: string, lines: readonly string[]): string {
   return lines.length === 0 ? '' : [title, ...lines].join('\n')
 }
 
-/** Its first lines: what was compared stands below an assertion's first one. */
+/** The first lines of an error: an assertion's comparison is below its first line. */
 function inOneLine(text: string): string {
   return text.slice(0, SHOWN_CHARS).replaceAll(/\s+/g, ' ').trim()
 }

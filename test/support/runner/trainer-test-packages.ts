@@ -5,7 +5,7 @@ import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensurePythonEnv } from '../../../src/stack/setup/python-env.ts'
 
 interface TestPackage {
-  /** Variable that tells the tests where it lies. */
+  /** Variable with the package's folder, for the tests. */
   variable: string
   lockFile: string
   what: string
@@ -28,8 +28,8 @@ const PACKAGES: readonly TestPackage[] = [
 ]
 
 /**
- * Tells the trainer's tests where packages lie that write what it reads and read what it writes. They lie apart, so that the trainer's
- * own environment stays what users have. Where one cannot be installed its tests say so.
+ * Tells the trainer's tests the folders of packages that write its input and read its output. They are separate, so that the
+ * trainer's own environment is the same as users'. Tests of a package that cannot be installed are skipped with the reason.
  */
 export async function offerTestPackages({ root, signal }: { root: string; signal?: AbortSignal }): Promise<void> {
   for (const one of PACKAGES) await offer(one, { root, signal })

@@ -38,7 +38,7 @@ export function describeCapture(makeFixture: MakeFixture): void {
 
     after(() => fixture.dispose())
 
-    /** A fresh repository, one command of the agent, the patch. */
+    /** Resets the repository, runs one command of the agent and captures the patch. */
     async function patchAfter(command: string, mode: 'all' | 'unstaged') {
       sandbox = await resetRepository({ host: fixture.host, sandbox, repoTar: tar, signal: never })
       await createPlayer(fixture.host, sandbox).play(command)
@@ -46,7 +46,7 @@ export function describeCapture(makeFixture: MakeFixture): void {
       return { ...captured, text: Buffer.from(captured.patch).toString('latin1') }
     }
 
-    /** Applies the patch to the start and returns the files named. */
+    /** Applies the patch to the start and returns the contents of the named files. */
     function applied(patch: Uint8Array, names: string[]): (string | null)[] {
       const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
       try {
@@ -151,7 +151,8 @@ export function describeCapture(makeFixture: MakeFixture): void {
       assert.match(text, /\+more/)
     })
 
-    // The lease loop sleeps between two looks, and a sweep ends that sleep as well: each one used to count as a round without a sign of life.
+    // The lease loop sleeps between two checks, and a sweep also ends that sleep: each sweep used to count as a round without a sign
+    // of life.
     test('patches are taken one after another, faster than a lease is renewed: the sandbox lives on', async () => {
       const brief = await fixture.host.open(fixture.openInput({ placement: 7, leaseMs: 3_000 }), never)
       for (let round = 0; round < 4; round += 1) await fixture.host.capture(brief, { mode: 'all', after: null }, never)

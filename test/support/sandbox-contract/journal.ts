@@ -35,8 +35,8 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       await fixture.dispose()
     })
 
-    // The race: two workers believe that they own the episode and ask for the same turn in the same moment. The first
-    // to claim it runs it, and the other waits for the result.
+    // The race: two workers believe that they own the episode and request the same turn at the same moment. The first to claim it
+    // runs it, and the other waits for the result.
     test('two runners ask for one turn at the same moment, twenty times: each ran once, both get the same answer', async () => {
       for (let round = 0; round < 20; round += 1) {
         const request = player.next(`echo ${round} >> /tmp/rounds; date +%N`)
@@ -134,7 +134,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(state.submitted, false)
     })
 
-    // A pod never starts again: what has ended is placed anew and replayed.
+    // A pod is never restarted: after its end the episode is placed again and replayed.
     if (canRestart) {
       test('the container is stopped and started again: a finished turn is answered, the state goes on, an unfinished turn is lost', async () => {
         await openAnother()
@@ -196,7 +196,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       return fixture.probe(sandbox, command)
     }
 
-    /** The next request comes by an exec, as another worker's would. */
+    /** Makes the next request use a new exec, as another worker's would. */
     function cut(): void {
       fixture.host.context.runners.disconnect(sandbox.name)
     }

@@ -1,4 +1,4 @@
-/** What pods promise beside the promises of every sandbox. */
+/** Guarantees of pods in addition to those of every sandbox. */
 import assert from 'node:assert/strict'
 import { after, before, describe, test } from 'node:test'
 import { reapOrphaned } from '../../../src/adapters/docker/reaper/reap-orphaned.ts'
@@ -17,7 +17,7 @@ import {
 
 export interface PodsBackend {
   makeFixture: MakeFixture
-  /** A worker of its own, by the id of its Temporal namespace. */
+  /** A separate worker, identified by its Temporal namespace's id. */
   makeHost(namespaceId?: string): Promise<PodSandboxHost>
 }
 

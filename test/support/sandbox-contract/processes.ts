@@ -121,8 +121,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal(state.cwd, '/var')
     })
 
-    // A sandbox is swept before its patch is taken. What lies on its disk may say anything, and processes fork while they
-    // are looked for.
+    // A sandbox is swept before its patch is captured. Files on its disk may lie, and processes may fork during the sweep.
     test('the agent lies about our processes, hides and forks without pause: after the sweep nothing of it is left', async () => {
       await player.play(
         'sleep 4700 & (exec -a "/.lh-runner/runner init 10 12" sleep 4701) & env -i LH_TURN=- setsid sleep 4702 & sh -c \'while :; do sleep 0.001 & wait $!; done\' &',
@@ -135,7 +134,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal((await player.play('echo on')).text, 'on\n')
     })
 
-    /** How many processes have the words in their command line. */
+    /** The number of processes with these words in their command line. */
     async function alive(words: string): Promise<number> {
       const counted = await fixture.probe(
         sandbox,
@@ -148,7 +147,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       return createHash('sha256').update(bytes).digest('hex')
     }
 
-    /** From the escapes of `printf` to those of JSON. */
+    /** Converts escapes of `printf` to those of JSON. */
     function unescape(escapes: string): string {
       return escapes.replaceAll(
         /\\(\d{3})/g,

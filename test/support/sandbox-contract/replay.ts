@@ -1,4 +1,4 @@
-/** A sandbox is lost: its committed turns rebuild it in a fresh one, and what does not come out the same is found. */
+/** A sandbox is lost: its committed turns rebuild it in a fresh one, and any difference is detected. */
 import assert from 'node:assert/strict'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -43,7 +43,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       turns: Turn[]
     }
 
-    /** Plays commands in a sandbox that is then lost. Null is a reply without a command; the tree is noted after the last turn. */
+    /** Plays commands in a sandbox that is then lost. Null is a reply without a command; the tree is recorded after the last turn. */
     async function playAndLose(name: string, commands: (string | null)[]): Promise<Played> {
       const episode = `${fixture.run}/stage/0001/${name}/00`
       const sandbox = await fixture.host.open(fixture.openInput({ episode }), never)
@@ -62,7 +62,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       return { episode, turns }
     }
 
-    /** The world of an episode in a sandbox, and the turns that are replayed to get it there. */
+    /** An episode's world in a sandbox, and the turns that are replayed to restore it. */
     function worldIn(sandbox: SandboxHandle, { episode, turns }: Played, fence = 2, mayLackTurns = true) {
       const replayed: number[] = []
       const onReplay = (turn: number): unknown => replayed.push(turn)
@@ -135,8 +135,8 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.equal(textOf(looked), 'one\ntwo\nthree\n')
     })
 
-    // The story: all workflows of a run are terminated, the run is started again, and the new execution of an episode is given a container
-    // that has seen nothing. Its next turn used to run there.
+    // The story: all workflows of a run are terminated, the run is started again, and the new execution of an episode gets a
+    // container that has seen nothing. Its next turn used to run there.
     test('turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run', async () => {
       const played = await playAndLose('pristine', ['echo one >> notes.txt', 'cd /tmp; export MARK=on'])
       const sandbox = await placeAnew(played)
@@ -171,7 +171,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
 
     test('a sandbox that has run its turns and then denies them was made to forget from inside: nothing is replayed', async () => {
       const played = await playAndLose('denied', ['echo one >> notes.txt', 'echo two >> notes.txt'])
-      // A new one says the same as one that was made to forget; its episode knows that it is none.
+      // A new sandbox answers like one that was made to forget; only the episode knows that it is not new.
       const { world, replayed } = worldIn(await placeAnew(played), played, 3, false)
       await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Ended')
       assert.deepEqual(replayed, [])

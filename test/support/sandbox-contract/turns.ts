@@ -77,8 +77,8 @@ export function describeTurns(makeFixture: MakeFixture): void {
       }
     })
 
-    // The race: a worker sends a turn and dies, or its connection does, while the command runs. The next worker asks for
-    // the same turn. It must neither run it a second time nor give up, but wait for the one that is running.
+    // The race: a worker sends a turn and dies, or its connection does, while the command runs. The next worker requests the same
+    // turn. It must neither run the turn a second time nor give up, but wait for the running one.
     test('the stream is destroyed while a turn runs, the turn is asked again: the second request waits for the first run', async () => {
       const request = player.next('echo started >> /tmp/slow; sleep 1; echo finished >> /tmp/slow; cat /tmp/slow')
       const abandoned = fixture.host.runTurn(sandbox, request, never)

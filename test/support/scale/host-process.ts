@@ -1,10 +1,10 @@
 /**
- * Sandbox hosts of a measurement, several in one process: the production's activities and worker settings with scripted sandboxes and a
- * scripted policy. Runs until SIGTERM.
+ * Sandbox hosts of a measurement, several in one process: the production's activities and worker settings with scripted sandboxes and
+ * a scripted policy. Runs until SIGTERM.
  *
  *   node test/support/scale/host-process.ts '{"hosts":["h1"],"folder":"/…","turns":60,"thinkMs":0,"together":1}'
  *
- * Everything else comes from the environment of a worker.
+ * All other settings come from a worker's environment.
  */
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
@@ -30,7 +30,7 @@ import { createScriptedSandboxes } from './scripted-sandboxes.ts'
 
 export interface HostProcessInput extends ScriptedPolicyOptions {
   hosts: string[]
-  /** Each host has a folder of its name in it. */
+  /** Contains a folder for each host, with the host's name. */
   folder: string
 }
 
@@ -39,7 +39,7 @@ const OPENING = 8
 const GRADING = 24
 
 async function main(input: HostProcessInput): Promise<void> {
-  // It leads a group of its own, so a test that is killed would leave it behind.
+  // The process leads its own group, so it would survive a killed test.
   const parent = process.ppid
   setInterval(() => process.ppid === parent || process.exit(1), 1_000).unref()
   Runtime.install({ logger: new DefaultLogger('WARN', ({ message }) => process.stderr.write(`${message}\n`)) })
@@ -51,7 +51,7 @@ async function main(input: HostProcessInput): Promise<void> {
   let opened = 0
   const [first] = hosts
   if (first === undefined) throw new Error('Expected a host')
-  // A process has one worker for a queue: its hosts take placements in turn.
+  // A process has one worker per queue, so its hosts take placements in turn.
   const openSandbox: SandboxActivities['openSandbox'] = (given) => {
     const { activities } = hosts[opened++ % hosts.length] ?? first
     return activities.openSandbox(given)

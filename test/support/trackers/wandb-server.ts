@@ -1,4 +1,4 @@
-/** A server that takes what `wandb sync` uploads. What it answers is the least that the package needs; what it got is the test's to judge. */
+/** A server for uploads of `wandb sync`. It answers the minimum that the package needs; the test judges what it received. */
 import { execFile } from 'node:child_process'
 import { createServer, type IncomingMessage } from 'node:http'
 import { promisify } from 'node:util'
@@ -8,14 +8,14 @@ import { closeServer, listenOnLoopback } from '../loopback.ts'
 export interface Upload {
   /** `team/agents/<run>` */
   run: string
-  /** Where its rows begin in the run's history. */
+  /** Position of the rows in the run's history. */
   offset: number
   rows: Record<string, number>[]
 }
 
 export interface WandbServer {
   url: string
-  /** Rows of histories, in the order in which they came. */
+  /** Rows of histories, in order of arrival. */
   uploads: Upload[]
   close(): Promise<void>
 }
@@ -50,7 +50,7 @@ export async function startWandbServer(): Promise<WandbServer> {
   }
 }
 
-/** As an operator does it, in the tracker's directory. */
+/** Runs the command like an operator, in the tracker's directory. */
 export async function syncWandb(python: string, { directory, url }: { directory: string; url: string }): Promise<void> {
   await promisify(execFile)(python, ['-m', 'wandb', 'sync', '--yes'], {
     cwd: directory,
