@@ -9,9 +9,9 @@ export interface CodecServerOptions {
   /** @default 127.0.0.1 */
   host: string
   port: number
-  /** The pages that may ask, as `http://127.0.0.1:8233`: a browser sends it, and another page of the same browser has another one. */
+  /** Origins that may send requests, such as `http://127.0.0.1:8233`. Requests without an `Origin` header, as from the CLI, are accepted. */
   origins: readonly string[]
-  /** Asked for as `Authorization: Bearer …`; null only on the loopback. */
+  /** Expected as `Authorization: Bearer …`; null is allowed on loopback only. */
   token: string | null
 }
 
@@ -24,9 +24,9 @@ const MOST_BODY_BYTES = 16 * 1024 ** 2
 const REQUEST_TIMEOUT_MS = 30_000
 
 /**
- * Encodes and decodes payloads for the Temporal UI and CLI, which have no keys: `POST /encode` and `/decode` with
- * `{ payloads: [{ metadata, data }] }`, bytes in base64 (Temporal's remote codec protocol).
- * @throws LonghaulError `Config.Invalid` without keys, without a token beyond the loopback, and where the port is taken
+ * Encodes and decodes payloads for the Temporal UI and CLI, which have no keys: `POST /encode` and `/decode` with `{ payloads: [{ metadata,
+ * data }] }`, bytes in base64 (Temporal's remote codec protocol).
+ * @throws LonghaulError `Config.Invalid` without keys, without a token on a non-loopback host, or if the port is taken
  */
 export async function startCodecServer(options: CodecServerOptions): Promise<{ url: string; server: Server }> {
   const { host, port, token } = options
@@ -78,7 +78,7 @@ async function answer(
   if (request.method !== 'POST' || work === undefined) {
     return reply(response, 404, { message: 'Expected POST /encode or POST /decode' })
   }
-  // A form of a foreign page can be sent without a preflight, JSON cannot.
+  // A cross-origin page can submit a form without a preflight request, but not JSON.
   if (!/^application\/json\b/.test(request.headers['content-type'] ?? '')) {
     return reply(response, 415, { message: 'Expected Content-Type: application/json' })
   }

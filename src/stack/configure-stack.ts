@@ -20,7 +20,7 @@ import {
 import type { StackConfig } from './stack-record.ts'
 import { INNER_PORTS, usualInnerPorts, serverFiles, writeServerFiles } from './temporal-server-files.ts'
 
-/** Temporal's own default; the UI is where its users expect it, 1000 above. */
+/** Temporal's default ports; that of its UI is 1000 higher. */
 const TEMPORAL_PORT = 7233
 const UI_PORT = 8233
 const POLICY_PORT = 8333
@@ -34,11 +34,11 @@ export interface ConfigureStackInput {
   policyServer: boolean
   namespace: string
   fingerprint: string
-  /** Hold the chosen ports until their services have opened them. */
+  /** Hold each chosen port until its service has opened it. */
   reservations: PortReservations
 }
 
-/** Decides addresses and processes; starts nothing. Ports of the last time come first, so that bookmarks stay valid. */
+/** Decides addresses and processes; starts nothing. Prefers the ports of the last start, so that bookmarks stay valid. */
 export async function configureStack(input: ConfigureStackInput): Promise<StackConfig> {
   const { paths, prepared, roles, policyServer, namespace, fingerprint, reservations } = input
   const before = (await readJson<StackConfig>(paths.configFile))?.facts
@@ -50,7 +50,7 @@ export async function configureStack(input: ConfigureStackInput): Promise<StackC
 
   const temporalPort = ownsTemporal ? await port(before?.temporalAddress, TEMPORAL_PORT) : 0
   const uiPort = ownsTemporal ? await port(before?.uiUrl, UI_PORT) : 0
-  // Read here, so that a bad file of keys is said before anything starts.
+  // Read here, so that an invalid key file is reported before anything starts.
   const codecKeys = readCodecKeys() === null ? null : resolve(process.env['LONGHAUL_CODEC_KEYS'] ?? '')
   const codecPort = ownsTemporal && codecKeys !== null ? await port(null, CODEC_PORT) : null
   const policyPort = policyServer ? await port(before?.policyUrl, POLICY_PORT) : 0

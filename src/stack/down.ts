@@ -11,7 +11,7 @@ import { removeSocketFolder } from './postgres/private-cluster.ts'
 import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
 
-/** The grace times of workers, then of Temporal, then of its database, and a little for the supervisor itself. */
+/** The grace periods of the workers, Temporal and its database, one after another, plus time for the supervisor itself. */
 const SUPERVISOR_GRACE_MS = 90_000
 
 interface DownOptions {
@@ -20,7 +20,7 @@ interface DownOptions {
 }
 
 export interface DownResult {
-  /** False when nothing of this stack ran. */
+  /** False if nothing of this stack was running. */
   changed: boolean
   name: string
   stopped: string[]
@@ -29,8 +29,8 @@ export interface DownResult {
   engine: 'stopped' | 'still-used' | 'not-running' | 'not-ours'
 }
 
-/** Stops everything that `up` started and nothing else; data stays, so a later `up` goes on with unfinished runs. Safe to
- *  repeat, also after a crash of the supervisor. */
+/** Stops everything that `up` started and nothing else. Data stays, so a later `up` continues unfinished runs. Safe to repeat, also after a
+ *  crash of the supervisor. */
 export async function down(options: DownOptions = {}): Promise<DownResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
   await makeStackDirectories(paths)
@@ -39,13 +39,13 @@ export async function down(options: DownOptions = {}): Promise<DownResult> {
 
 interface StopStackInput {
   paths: StackPaths
-  /** For a restart that needs the engine again at once. */
+  /** For a restart that needs the engine again at once. @default false */
   keepEngine?: boolean
-  /** For a restart that goes on in them. @default false */
+  /** For a restart that continues in the same containers. @default false */
   keepContainers?: boolean
 }
 
-/** `down` without its lock, for callers that hold it. */
+/** `down` for callers that already hold its lock. */
 export async function stopStack({
   paths,
   keepEngine = false,
@@ -53,12 +53,12 @@ export async function stopStack({
 }: StopStackInput): Promise<DownResult> {
   const record = await readStackRecord(paths.recordFile)
   const stopped = record === null ? [] : await stopProcesses(record)
-  // After the workers, which would start them again.
+  // Stopped after the workers, which would restart the jobs.
   const jobs = await stopTrainingJobs({ artifactsDir: record?.facts.artifactsDir ?? paths.artifactsDir })
-  // After the workers too. Left alone they would end with their lease only.
+  // Also stopped after the workers; otherwise the engines would run until their lease expires.
   const engines = await stopAllFleets(enginesDir(paths.dataDir))
   const containersRemoved = record === null || keepContainers ? 0 : await removeContainers(record)
-  // Also without a record, because an `up` that was killed early leaves a private engine alone.
+  // Also without a record: an `up` that was killed early leaves a private engine behind.
   const engine =
     record !== null && !record.ownsEngine
       ? 'not-ours'
@@ -80,7 +80,7 @@ export async function stopStack({
 async function stopProcesses(record: StackRecord): Promise<string[]> {
   const names = livingServices(record).map(({ name }) => name)
   if (isAlive(record.supervisor)) await stopProcess({ identity: record.supervisor, graceMs: SUPERVISOR_GRACE_MS })
-  // What a dead or killed supervisor left behind.
+  // Services that a dead supervisor left running.
   const left = livingServices(record)
   const isDatabase = ({ name }: { name: string }): boolean => name === 'postgres'
   for (const group of [left.filter((one) => !isDatabase(one)), left.filter(isDatabase)]) {
@@ -91,7 +91,7 @@ async function stopProcesses(record: StackRecord): Promise<string[]> {
   return names
 }
 
-/** A stopped stack has no use for its sandboxes: the next attempt of an episode replays its turns into a new one. */
+/** A stopped stack needs no sandboxes: the next attempt at an episode replays its turns in a new one. */
 async function removeContainers(record: StackRecord): Promise<number> {
   const { dockerHost, name } = record.facts
   if (dockerHost === null) return 0
@@ -102,26 +102,26 @@ async function removeContainers(record: StackRecord): Promise<number> {
   const removed = await Promise.allSettled(
     containers.map(({ Id }) => engine.docker.getContainer(Id).remove({ force: true, v: true })),
   )
-  // After their containers, which would hold them.
+  // After the containers: the engine removes no network or volume that a container uses.
   const networks = await engine.docker.listNetworks({ filters })
   await Promise.allSettled(networks.map(({ Id }) => engine.docker.getNetwork(Id).remove()))
-  // An engine without volumes says null.
+  // An engine without volumes returns null.
   const volumes = ((await engine.docker.listVolumes({ filters })).Volumes as { Name: string }[] | null) ?? []
   await Promise.allSettled(volumes.map(({ Name }) => engine.docker.getVolume(Name).remove()))
   return removed.filter(({ status }) => status === 'fulfilled').length
 }
 
-/** A training job commits at its next optimizer step after TERM, a few seconds on the demo's model. */
+/** After SIGTERM a training job stops at its next micro-batch and saves its state: a few seconds on the demo's model. */
 const GRACE_MS = 20_000
 
-/** The training jobs of a stack, recognised by the spec file on their command line, which lies below its artifacts. */
+/** A stack's training jobs, recognised by the spec file on their command line, which lies in the stack's artifact directory. */
 export function listTrainingJobs({ artifactsDir }: { artifactsDir: string }): RunningProcess[] {
   return listProcesses().filter(
     ({ command }) => / longhaul_trainer step /.test(command) && command.includes(`${artifactsDir}/`),
   )
 }
 
-/** Training jobs run in sessions of their own, so that a killed worker does not take them along; a stopped stack must.
+/** Training jobs run in sessions of their own, so that they survive a killed worker. A stopping stack must therefore end them itself.
  *  @returns how many were stopped */
 async function stopTrainingJobs({ artifactsDir }: { artifactsDir: string }): Promise<number> {
   const jobs = listTrainingJobs({ artifactsDir })

@@ -17,22 +17,22 @@ interface StackPathsInput {
 
 export interface StackPaths {
   name: string
-  /** What any run can make again: binaries, virtual environments, images, bundles, the private engine's data. */
+  /** Reproducible data: binaries, virtual environments, images, bundles, the private engine's data. */
   cacheDir: string
-  /** This stack's own data: artifacts, Temporal's database, logs, records of what runs. */
+  /** This stack's own data: artifacts, Temporal's database, logs, the record of running services. */
   dataDir: string
   /** A directory, or `s3://bucket/prefix`. */
   artifactsDir: string
   logsDir: string
   /** State of the policy server. */
   policyDir: string
-  /** What runs now, written by the supervisor. */
+  /** The running services, written by the supervisor. */
   recordFile: string
-  /** What the supervisor was told to run. */
+  /** The `StackConfig` that the supervisor runs. */
   configFile: string
-  /** Short on purpose: a Unix socket's path ends at about 100 characters. Belongs to the cache, not to one stack. */
+  /** Short, since the path of a Unix socket has at most about 100 characters. Belongs to the cache, not to one stack. */
   runDir: string
-  /** Ports that stacks of this user have chosen and not opened yet, whatever their cache. */
+  /** Reservations of ports that this user's stacks have chosen but not opened yet; common to all caches. */
   portsDir: string
 }
 
@@ -47,7 +47,7 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
     name: stack,
     cacheDir,
     dataDir,
-    // A caller that names the home wants a stack of its own, also where another stack's variables are set.
+    // An explicit `home` means a separate stack, to which another stack's LONGHAUL_ARTIFACTS must not apply.
     artifactsDir: placeOf((home === undefined && nonEmpty(env['LONGHAUL_ARTIFACTS'])) || join(dataDir, 'artifacts')),
     logsDir: join(dataDir, 'logs'),
     policyDir: join(dataDir, 'policy-server'),
@@ -58,7 +58,7 @@ export function stackPaths({ name, home, env = process.env }: StackPathsInput = 
   }
 }
 
-/** An address stays as it is; a directory is made absolute. */
+/** Keeps the address of a bucket; makes a directory absolute. */
 function placeOf(artifacts: string): string {
   return namesBucket(artifacts) ? artifacts : resolve(artifacts)
 }
@@ -93,7 +93,7 @@ export function isCheckout(): boolean {
   return RUNS_FROM_SOURCE
 }
 
-/** A module of ours as a path that can be given to `node`: `moduleFile('stack/supervise')`. */
+/** Path of one of our modules, to run with `node`: `moduleFile('stack/supervise')`. */
 export function moduleFile(name: string): string {
   return fileURLToPath(new URL(`../${name}.${RUNS_FROM_SOURCE ? 'ts' : 'js'}`, import.meta.url))
 }
@@ -103,7 +103,7 @@ export function packageFile(path: string): string {
   return fileURLToPath(new URL(`../../${path}`, import.meta.url))
 }
 
-/** @throws LonghaulError `Config.Invalid` names the variable that chooses another place */
+/** @throws LonghaulError `Config.Invalid`; its message names the variable that sets another directory */
 export async function makeStackDirectories({ dataDir, logsDir, cacheDir }: StackPaths): Promise<void> {
   for (const [path, variable] of [
     [dataDir, 'LONGHAUL_HOME'],

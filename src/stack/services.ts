@@ -13,15 +13,15 @@ import { searchAttributes } from './temporal-namespace.ts'
 export const WORKER_ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
 export type WorkerRole = (typeof WORKER_ROLES)[number]
 
-/** How the supervisor learns that a service does its work. */
+/** How the supervisor checks that a service is ready. */
 export type Readiness =
   | { kind: 'tcp'; host: string; port: number }
   | { kind: 'http'; url: string }
-  /** A process polls one of the queues, started by this service. */
+  /** The service's process polls one of the queues. */
   | { kind: 'poller'; queues: readonly string[] }
-  /** A program ends with 0. */
+  /** The program exits with 0. */
   | { kind: 'program'; command: string; args: string[] }
-  /** All parts of a Temporal server work: the one that is asked, and those that it asks. */
+  /** All services of a Temporal server answer: the frontend and those that it calls. */
   | { kind: 'server' }
 
 export interface Service {
@@ -30,13 +30,13 @@ export interface Service {
   args: string[]
   env: Record<string, string>
   ready: Readiness
-  /** Between the signal that stops it and KILL. */
+  /** Time between the stop signal and SIGKILL. */
   graceMs: number
   /** @default SIGTERM */
   stopSignal?: 'SIGTERM' | 'SIGINT'
 }
 
-/** Started one after another, before all others and in this order, and stopped after them in the other. */
+/** Started before all others, one by one in this order; stopped after them, in reverse order. */
 export const FIRST_SERVICES: readonly string[] = ['postgres', 'temporal']
 
 export interface TemporalServiceInput {
@@ -45,7 +45,7 @@ export interface TemporalServiceInput {
   port: number
   uiPort: number
   namespace: string
-  /** Where the UI has payloads decoded; null where they are not encrypted. */
+  /** Port of the codec server that decodes payloads for the UI; null if payloads are not encrypted. */
   codecPort: number | null
 }
 
@@ -55,7 +55,7 @@ export function temporalService({ cli, dataDir, port, uiPort, namespace, codecPo
     '--search-attribute',
     `${name}=${type}`,
   ])
-  // The server never migrates a database of another version: each version gets its own, artifacts are common to all.
+  // The development server cannot migrate another version's database, so each version gets its own. All share the artifacts.
   const database = join(dataDir, `temporal-${cli.serverVersion}.db`)
   return {
     name: 'temporal',
@@ -73,7 +73,7 @@ export function temporalService({ cli, dataDir, port, uiPort, namespace, codecPo
   }
 }
 
-/** The database of this stack. INT ends its connections; TERM would wait for a person's psql. */
+/** The database of this stack. SIGINT closes its connections; SIGTERM would wait for an operator's psql. */
 export function postgresService(cluster: PrivateCluster): Service {
   const { command, args, isReady } = clusterService(cluster)
   const [ready = '', ...readyArgs] = isReady
@@ -88,7 +88,7 @@ export function postgresService(cluster: PrivateCluster): Service {
   }
 }
 
-/** The server on a database, for callers of this machine. */
+/** The server with a PostgreSQL database, for clients on this machine. */
 export function temporalServerService({ server, files }: { server: TemporalServer; files: ServerFiles }): Service {
   return {
     name: 'temporal',
@@ -100,7 +100,7 @@ export function temporalServerService({ server, files }: { server: TemporalServe
   }
 }
 
-/** The development server has its UI inside; this one is a program beside the server. */
+/** The UI as a separate process; only the development server includes one. */
 export function temporalUiService(input: { server: TemporalServer; files: ServerFiles; port: number }): Service {
   const { server, files, port } = input
   return {
@@ -113,7 +113,7 @@ export function temporalUiService(input: { server: TemporalServer; files: Server
   }
 }
 
-/** Decodes for the UI of this stack and for no other page. */
+/** Decodes payloads for the UI of this stack and for no other origin. */
 export function codecService({ facts, port, uiPort }: { facts: StackFacts; port: number; uiPort: number }): Service {
   const origins = ['127.0.0.1', 'localhost'].map((host) => `http://${host}:${uiPort}`)
   return {
@@ -143,28 +143,28 @@ export function policyService({ facts, port, stateDir }: PolicyServiceInput): Se
   }
 }
 
-/** One process for each role, as on a cluster. */
+/** One process per role, as on a cluster. */
 export function workerService({ role, facts }: { role: WorkerRole; facts: StackFacts }): Service {
   return {
     name: `worker-${role}`,
     command: process.execPath,
     args: ['--enable-source-maps', packageFile('bin/longhaul.mjs'), 'worker', '--role', role],
     env: { ...stackEnvironment(facts), ...metricsAddressOf(role) },
-    // A drained host polls its own queue alone.
+    // A drained host polls only its own queue.
     ready: {
       kind: 'poller',
       queues: role === 'sandbox' ? [QUEUES.sandbox, hostIdentity(stackHostId(facts.name)).hostQueue] : [QUEUES[role]],
     },
-    // The workers' own grace time is 5 s and their force time 30 s: past that they do not answer any more.
+    // Workers shut down within 5 s, or forcibly after 30 s; a later one hangs.
     graceMs: 35_000,
   }
 }
 
-/** LONGHAUL_METRICS_ADDRESS is one place, and each role is a process: the roles take the port that it names and the ones above. */
+/** LONGHAUL_METRICS_ADDRESS names one port, but each role is a process: the roles take that port and the next ones. */
 function metricsAddressOf(role: WorkerRole): Record<string, string> {
   const address = process.env['LONGHAUL_METRICS_ADDRESS'] ?? ''
   const [, host, port] = /^(.*):(\d+)$/.exec(address) ?? []
-  // What is no address is refused by the worker, which says how one looks.
+  // The worker rejects an invalid address and shows the expected form.
   if (host === undefined) return {}
   return { LONGHAUL_METRICS_ADDRESS: `${host}:${Number(port) + WORKER_ROLES.indexOf(role)}` }
 }

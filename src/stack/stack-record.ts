@@ -4,18 +4,18 @@ import { isAlive, type ProcessIdentity } from '../platform/processes.ts'
 import type { Service } from './services.ts'
 import { stackPaths } from './paths.ts'
 
-/** What the supervisor has to run; written by `up`, read once by the supervisor. */
+/** What the supervisor runs: `up` writes it, the supervisor reads it once. */
 export interface StackConfig {
   facts: StackFacts
-  /** Of the code that the services run; another one means that they have to be restarted. */
+  /** Hash of the code that the services run; another hash requires a restart. */
   fingerprint: string
-  /** Whether Temporal and the engine are ours to stop. */
+  /** Whether the stack owns, and so stops, Temporal and the engine. */
   ownsTemporal: boolean
   ownsEngine: boolean
   runDir: string
   logsDir: string
   recordFile: string
-  /** Those of `FIRST_SERVICES` are started before all others. */
+  /** `FIRST_SERVICES` are started before all others. */
   services: Service[]
 }
 
@@ -26,14 +26,14 @@ export interface ServiceRecord {
   state: ServiceState
   process: ProcessIdentity | null
   restarts: number
-  /** How the last process ended, for people. */
+  /** How the last process ended, as text. */
   lastExit: string | null
   log: string
-  /** Of a service that TERM does not end in time. */
+  /** For a service that SIGTERM does not end in time. */
   stopSignal?: 'SIGTERM' | 'SIGINT'
 }
 
-/** `stack.json`: what runs now. Written by the supervisor after each change, whole or not at all. */
+/** `stack.json`: the running services. The supervisor writes it atomically after each change. */
 export interface StackRecord {
   version: 1
   startedAt: string
@@ -63,7 +63,7 @@ interface StatusOptions {
 
 interface ServiceStatus {
   name: string
-  /** `gone`: recorded as running, but the process is not there. */
+  /** `gone`: recorded as running, but its process does not exist. */
   state: ServiceState | 'gone'
   pid: number | null
   restarts: number
@@ -75,7 +75,7 @@ type StackStatus =
   | { state: 'down'; name: string }
   | { state: 'up' | 'degraded'; name: string; record: StackRecord; services: ServiceStatus[] }
 
-/** What runs, checked against the processes themselves. `degraded`: something is missing, starting or unsupervised. */
+/** State of the stack, checked against its processes. `degraded`: a service is missing or starting, or the supervisor is dead. */
 export async function stackStatus(options: StatusOptions = {}): Promise<StackStatus> {
   const paths = stackPaths(options)
   const record = await readStackRecord(paths.recordFile)

@@ -2,31 +2,31 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { type Clock, systemClock } from '../platform/clock.ts'
 
 export interface StepContext {
-  /** Aborted by a time-out, an interrupt or another step's failure. */
+  /** Aborted by a timeout, an interrupt or another step's failure. */
   signal: AbortSignal
-  /** Says what is being done. */
+  /** Logs what the step is doing. */
   log: (line: string) => void
-  /** Notes a line of the program at work, which is shown where the step takes long. @default nothing is shown */
+  /** Records an output line of the running program, shown if the step takes long. @default no line is shown */
   saw?: ((line: string) => void) | undefined
 }
 
-/** What is under way, kept up to date for displays. */
+/** Current progress, for displays. */
 export interface SetUpBoard {
   steps: Map<string, RunningStep>
-  /** What is waited for once everything is set up; empty while nothing is. */
+  /** What `up` waits for outside the steps; empty if nothing. */
   waiting: string
 }
 
 interface RunningStep {
   /** ms since 1970. */
   sinceMs: number
-  /** The last thing it said, or that its program printed. */
+  /** The last line that the step logged or its program printed. */
   last: string
 }
 
 export const emptyBoard = (): SetUpBoard => ({ steps: new Map(), waiting: '' })
 
-/** On one line; empty while nothing is under way. */
+/** One line; empty if nothing is in progress. */
 export function describeBoard({ steps, waiting }: SetUpBoard, nowMs: number): string {
   const running = [...steps].map(([name, { sinceMs, last }]) => {
     const seconds = Math.round((nowMs - sinceMs) / 1000)
@@ -38,11 +38,11 @@ export function describeBoard({ steps, waiting }: SetUpBoard, nowMs: number): st
 
 export interface StepInput<T> {
   name: string
-  /** A bound for a wait that should never happen; each step says where its number comes from. */
+  /** Limit that a step should never reach. */
   timeoutMs: number
-  /** Steps that must have ended well before this one starts; its clock starts after them. */
+  /** Steps that must succeed before this one starts; its timeout begins after them. */
   after?: Promise<unknown>[]
-  /** `did` is what the closing line says: "cached", "built", ... */
+  /** `did` is the text of the closing line: "cached", "built", ... */
   action: (context: StepContext) => Promise<{ value: T; did: string }>
 }
 
@@ -53,18 +53,18 @@ export interface StepTiming {
 }
 
 export interface StepRunnerInput {
-  /** One line at a time; no terminal control codes. */
+  /** Receives one line at a time, without terminal control codes. */
   log: (line: string) => void
   signal?: AbortSignal | undefined
-  /** Of a display that shows what is under way. @default the log itself says it now and then */
+  /** Progress for a display. @default none: the log itself repeats it now and then */
   board?: SetUpBoard | undefined
   clock?: Clock
 }
 
-/** A reader of a log never waits longer for a line. */
+/** Longest time without a log line. */
 const SILENCE_MS = 30_000
 
-/** Runs set-up steps side by side. The first failure aborts the others, waits for them, and is the error that is thrown. */
+/** Runs setup steps concurrently. The first failure aborts the others; `all` throws it once they have ended. */
 export class StepRunner {
   readonly timings: StepTiming[] = []
   readonly #log: (line: string) => void
@@ -86,13 +86,13 @@ export class StepRunner {
 
   step<T>(input: StepInput<T>): Promise<T> {
     const result = this.#run(input)
-    // Callers await `all()`; a rejection in between must not count as unhandled.
+    // Callers await `all()`; an earlier rejection must not count as unhandled.
     result.catch(() => undefined)
     this.#running.push(result)
     return result
   }
 
-  /** @throws the first step's error once every step has ended */
+  /** @throws the error of the first failed step, once every step has ended */
   async all(): Promise<void> {
     await Promise.allSettled(this.#running)
     if (this.#firstError !== undefined) throw this.#firstError

@@ -1,4 +1,4 @@
-/** Entry of the supervisor process: `node supervise.ts <config file>`. Detached from the terminal by `up`; ends on SIGTERM. */
+/** Entry point of the supervisor process: `node supervise.ts <config file>`. `up` detaches it from the terminal; SIGTERM ends it. */
 import { readFile } from 'node:fs/promises'
 import {
   engineUserKey,
@@ -14,9 +14,9 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { toLonghaulError } from '../contracts/errors.ts'
 import { readJson } from '../platform/files.ts'
 
-/** A dead engine is found by its process, which costs one file read: often is cheap. */
+/** A check of the engine's process costs one file read, so frequent checks are cheap. */
 const POLL_MS = 1_000
-/** After a recovery that failed, so that a machine that cannot start one is not kept busy. */
+/** Pause after a failed recovery, so that a machine that cannot start an engine is not kept busy. */
 const PAUSE_MS = 15_000
 
 const configFile = process.argv[2]
@@ -31,7 +31,7 @@ const stop = (): void => {
 }
 process.on('SIGTERM', stop)
 process.on('SIGINT', stop)
-// The terminal that ran `up` may close: the stack stays.
+// The stack outlives the terminal that ran `up`.
 process.on('SIGHUP', () => undefined)
 
 if (config.ownsEngine) {
@@ -53,13 +53,13 @@ interface EngineWatchInput {
   signal: AbortSignal
 }
 
-/** Starts the private engine again when its process is gone; episodes then replay into new containers. An engine that lives
- *  but is slow is left alone. Several stacks may watch one engine: its lock lets the first one act. */
+/** Restarts the private engine when its process is gone; episodes then replay in new containers. Leaves an engine alone that is alive but
+ *  slow. Several stacks may watch one engine: a lock lets the first of them act. */
 async function watchEngine({ files, user, log, signal }: EngineWatchInput): Promise<void> {
   while (!signal.aborted) {
     await sleep(POLL_MS, undefined, { signal }).catch(() => undefined)
     const engine = await readJson<ProcessIdentity>(files.record)
-    // No record: another supervisor is at work, or the stack is going down.
+    // Without a record, another supervisor is restarting the engine or the stack is going down.
     if (signal.aborted || engine === null || isAlive(engine)) continue
     try {
       log(`the private engine (pid ${engine.pid}) is gone`)

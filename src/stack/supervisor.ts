@@ -12,10 +12,10 @@ import type { StackFacts } from './environment.ts'
 import { accepts } from '../platform/ports.ts'
 import { answersWhole, hasPoller } from './temporal-namespace.ts'
 
-/** First pause before a restart; doubles up to the last. A worker that was killed should be back within a second. */
+/** Pause before the first restart; doubles up to LAST_PAUSE_MS. A killed worker should be back within a second. */
 const FIRST_PAUSE_MS = 300
 const LAST_PAUSE_MS = 15_000
-/** A service that ran this long has recovered: the next pause is the first again. */
+/** A service that ran this long has recovered: its pause is reset. */
 const STEADY_MS = 60_000
 const READY_POLL_MS = 250
 
@@ -28,9 +28,9 @@ interface Supervised {
 }
 
 /**
- * Keeps the services of one stack running: starts them (the database and Temporal first, the others once they answer), restarts what ends,
- * and writes down what runs. It keeps no state of its own: when it is killed, its services go on, and the next `up` or `down` finds
- * them by the record.
+ * Keeps the services of one stack running: starts them (the database and Temporal first, the others once those are ready), restarts those
+ * that end, and records all of them. If the supervisor is killed, its services keep running, and the next `up` or `down` finds them by the
+ * record.
  */
 export class Supervisor {
   readonly #config: StackConfig
@@ -72,7 +72,7 @@ export class Supervisor {
     return FIRST_SERVICES.flatMap((name) => this.#supervised.filter(({ service }) => service.name === name))
   }
 
-  /** Workers and the policy server first, side by side; then Temporal, so that workers can deregister, and its database last. */
+  /** Stops workers and the policy server first, concurrently; then Temporal, so that workers can deregister; its database last. */
   async stop(): Promise<void> {
     if (this.#stopping) return
     this.#stopping = true
@@ -87,7 +87,7 @@ export class Supervisor {
     const { service, record } = one
     await rotateLog(record.log)
     const log = openSync(record.log, 'a')
-    // A group of its own: Ctrl-C in the terminal must not reach it, and a kill takes its children along.
+    // A process group of its own: Ctrl-C in the terminal does not reach the service, and killing the group also ends its children.
     const child = spawn(service.command, service.args, {
       stdio: ['ignore', log, log],
       detached: true,
@@ -122,7 +122,7 @@ export class Supervisor {
   #ended(one: Supervised, child: ChildProcess, how: string, startedMs: number): void {
     if (one.child !== child) return
     one.child = null
-    // Its end was seen and written before this event came.
+    // `#stopOne` has already recorded the end.
     if (this.#stopping && one.record.state === 'stopped') return
     one.record.process = null
     one.record.lastExit = how
@@ -135,7 +135,7 @@ export class Supervisor {
     one.pauseMs = Math.min(one.pauseMs * 2, LAST_PAUSE_MS)
   }
 
-  /** A server without its database ends at once, and would have to wait ever longer for its next start. */
+  /** Waits for the services that this one needs: a server without its database ends at once, and its pause would grow. */
   async #launchAgain(one: Supervised): Promise<void> {
     const first = this.#first()
     const before = first.slice(0, Math.max(0, first.indexOf(one)))
@@ -152,7 +152,7 @@ export class Supervisor {
     one.record.state = 'stopped'
   }
 
-  /** One after another: two renames must not arrive in the wrong order. */
+  /** Sequential: an older record must not replace a newer one. */
   #write(): Promise<void> {
     const { facts, fingerprint, ownsTemporal, ownsEngine, runDir, recordFile } = this.#config
     this.#writing = this.#writing.then(() => {
@@ -183,7 +183,7 @@ interface ReadinessInput {
   pid: number
 }
 
-/** One question, answered within seconds; never throws. */
+/** One check, within seconds; never throws. */
 async function isReady({ ready, facts, pid }: ReadinessInput): Promise<boolean> {
   switch (ready.kind) {
     case 'tcp':

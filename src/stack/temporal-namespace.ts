@@ -10,13 +10,13 @@ import { probeTemporal } from '../platform/temporal-reach.ts'
 import { readTemporalSettings } from '../platform/temporal-settings.ts'
 import { packageFile } from './paths.ts'
 
-// The package is CommonJS: its names arrive as one default export.
+// The package is CommonJS, so its exports are properties of one default export.
 const enums = proto.temporal.api.enums.v1
 
-/** The development server makes namespaces with one day; nightly results must outlive a holiday. */
+/** The development server's default is one day; nightly results must outlive a holiday. */
 const RETENTION_DAYS = 30
 
-/** Name → type, as the command line of the server and `infra/temporal` spell them. */
+/** Name → type, spelled as on the server's command line and in `infra/temporal`. */
 export function searchAttributes(): Record<string, string> {
   return JSON.parse(readFileSync(packageFile('infra/temporal/search-attributes.json'), 'utf8')) as Record<
     string,
@@ -43,12 +43,12 @@ export async function inspectNamespace(input: NamespaceInput): Promise<Namespace
 
 interface PrepareInput extends NamespaceInput {
   raiseRetention: boolean
-  /** Whether a namespace that the server does not know is made. @default false */
+  /** Whether to create a missing namespace. @default false */
   mayCreate?: boolean
 }
 
-/** Raises the retention and registers the search attributes that are missing (a database file of an older Longhaul, a
- *  server that is not ours). Safe to repeat.
+/** Registers missing search attributes (as on an external server, or in the database of an older Longhaul) and raises the retention if
+ *  requested. Safe to repeat.
  *  @throws LonghaulError `Temporal.Unreachable` */
 export async function prepareNamespace(input: PrepareInput): Promise<NamespaceFacts> {
   if (input.mayCreate === true) await createNamespace(input)
@@ -75,11 +75,10 @@ export async function prepareNamespace(input: PrepareInput): Promise<NamespaceFa
   })
 }
 
-/** gRPC status of what is not there. */
+/** gRPC status codes. */
 const NOT_FOUND = 5
-/** gRPC status of what is there already. */
 const ALREADY_EXISTS = 6
-/** The server's own caches learn of a new namespace within 10 s; a busy one takes longer. */
+/** A server's caches see a new namespace within 10 s; those of a busy server take longer. */
 const KNOWN_WITHIN_MS = 60_000
 
 async function createNamespace(input: PrepareInput): Promise<void> {
@@ -109,13 +108,13 @@ async function createNamespace(input: PrepareInput): Promise<void> {
   }
 }
 
-/** The clock of the server is shown where a poller was seen last: one poll of a queue that has no tasks, which the server forgets. */
+/** A poller's last access time shows the server's clock. So we poll a queue without tasks once; the server forgets it. */
 const CLOCK_QUEUE = 'longhaul-doctor'
 const CLOCK_MS = 4_000
 
 /**
- * How far the server's clock is ahead of this machine's, in ms; what the calls took is counted in favour of equal clocks. Null where the
- * server does not show it in time.
+ * How far the server's clock is ahead of this machine's, in ms; 0 if the duration of the calls can explain the difference. Null if the
+ * server does not show its clock in time.
  * @throws LonghaulError `Temporal.Unreachable`
  */
 export function serverClock({
@@ -157,10 +156,10 @@ export function serverClock({
   })
 }
 
-/** Kept by every server, for its own workflows. */
+/** Every server has it, for its own workflows. */
 const SYSTEM_NAMESPACE = 'temporal-system'
 
-/** Whether the server's services for histories and for queues answer the one that is asked. A call may take 3 s. */
+/** Whether the server's history and matching services answer its frontend. Takes at most 3 s. */
 export async function answersWhole(connection: Connection): Promise<boolean> {
   const namespace = SYSTEM_NAMESPACE
   return connection.withDeadline(Date.now() + 3_000, async () => {
@@ -181,7 +180,7 @@ export async function answersWhole(connection: Connection): Promise<boolean> {
   })
 }
 
-/** Whether a process that started at `sinceMs` or later polls the queue. */
+/** Whether the process `pid` polls the queue. */
 export async function hasPoller(
   connection: Connection,
   input: { namespace: string; queue: string; pid: number },
@@ -194,7 +193,7 @@ export async function hasPoller(
       taskQueue: { name: input.queue },
       taskQueueType,
     })
-    // Workers introduce themselves as `pid@host`; pollers of a killed predecessor stay listed for minutes.
+    // Workers identify themselves as `pid@host`; the pollers of a killed predecessor stay listed for minutes.
     if (pollers?.some(({ identity }) => identity?.startsWith(`${input.pid}@`))) return true
   }
   return false
@@ -223,7 +222,7 @@ async function withConnection<T>(input: NamespaceInput, use: (connection: Connec
     connection = await Connection.connect({ address, connectTimeout: timeoutMs, ...credentials })
     return await connection.withDeadline(Date.now() + timeoutMs, () => use(connection as Connection))
   } catch (cause) {
-    // Without a connection the client knows only that its time is over.
+    // Without a connection the client reports only a timeout.
     const why = connection === undefined ? (await probeTemporal(settings)).finding : (cause as Error).message
     throw new LonghaulError({
       code: 'Temporal.Unreachable',

@@ -1,4 +1,4 @@
-/** The files that the Temporal server and its UI are started with. JSON is YAML, which they read. */
+/** The config files of the Temporal server and its UI: JSON, since both read YAML. */
 import { join } from 'node:path'
 import { readJson, writeFileAtomically } from '../platform/files.ts'
 import { sha256OfParts } from '../platform/hash.ts'
@@ -6,21 +6,21 @@ import type { StackPaths } from './paths.ts'
 import type { DatabaseAddress } from './postgres/database-address.ts'
 import { SQL_PLUGIN } from './postgres/schema.ts'
 
-/** Fixed for the life of a database: enough for ten thousand live episodes on one server, and for several servers later. */
+/** Fixed for the life of a database. Enough for ten thousand live episodes on one server, and for several servers later. */
 export const HISTORY_SHARDS = 512
 const SERVICES = ['frontend', 'history', 'matching', 'worker'] as const
 type ServiceName = (typeof SERVICES)[number]
-/** Each service has connections of its own; four times their sum stays below `max_connections` (`private-cluster.ts`). */
+/** Per service; four times their sum stays below `max_connections` (`private-cluster.ts`). */
 const CONNECTIONS = { runs: 30, visibility: 10 }
 
 export interface ServerPorts {
   frontend: number
-  /** Between the services, in the order in which they are asked for. */
+  /** Ports between the services, in the order in which `writeServerFiles` assigns them. */
   inner: number[]
 }
 
 export interface ServerFiles {
-  /** Holds the database's password: only the owner may read it. */
+  /** Contains the database's password, so only the owner may read it. */
   config: string
   uiFolder: string
 }
@@ -29,16 +29,16 @@ export function serverFiles({ dataDir }: Pick<StackPaths, 'dataDir'>): ServerFil
   return { config: join(dataDir, 'temporal', 'server.yaml'), uiFolder: join(dataDir, 'temporal', 'ui') }
 }
 
-/** Beside the frontend's: one for calls of each other service, and one for each service to find the others. */
+/** Besides the frontend's gRPC port: one gRPC port per other service, and one membership port per service. */
 export const INNER_PORTS = 2 * SERVICES.length - 1
-/** The database keeps ports of services as 16-bit numbers with a sign; from 32,768 on the kernel also gives ports to clients. */
+/** The database stores service ports as signed 16-bit numbers; from 32,768 on the kernel also assigns ports to clients. */
 const LOWEST_PORT = 17_000
 const HIGHEST_PORT = 32_000
-/** Enough to pass by those that others have. */
+/** Enough to skip ports that others use. */
 const TRIED_PORTS = 64
 
-/** In the order in which they are to be tried: those of the last time, where the servers that the database names are looked for, then some
- *  that differ from stack to stack. */
+/** Ports in the order of preference: those of the last start, which the database lists for its servers, then some that differ from stack to
+ *  stack. */
 export async function usualInnerPorts(files: ServerFiles): Promise<number[]> {
   const last = await readJson<{ services?: Partial<Record<ServiceName, { rpc: Record<string, number> }>> }>(
     files.config,
@@ -112,7 +112,7 @@ export async function writeServerFiles(input: WriteServerFilesInput): Promise<vo
     publicClient: { hostPort: frontend },
     dynamicConfigClient: { filepath: dynamic, pollInterval: '60s' },
   }
-  // As the development server has it: commands and pages look for runs more often than the ten times a second of a shared server.
+  // As on the development server: commands and pages list runs more often than a shared server's default of ten times a second.
   const settings = { 'frontend.namespaceRPS.visibility': [{ value: 100 }] }
   const ui = {
     temporalGrpcAddress: frontend,
@@ -122,7 +122,7 @@ export async function writeServerFiles(input: WriteServerFilesInput): Promise<vo
     defaultNamespace: namespace,
     disableNewsFetch: true,
     hideLogs: true,
-    // Without TLS on the loopback a browser keeps no other cookie.
+    // Without TLS, a browser rejects secure cookies.
     cors: { cookieInsecure: true },
     ...(codecPort === null ? {} : { codec: { endpoint: `http://127.0.0.1:${codecPort}` } }),
   }

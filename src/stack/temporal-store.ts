@@ -1,4 +1,4 @@
-/** Where a stack's own Temporal keeps its runs: chosen once, and remembered beside them. */
+/** Where a stack's own Temporal stores its runs: chosen once and recorded in the stack's data directory. */
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../contracts/errors.ts'
@@ -10,17 +10,17 @@ import { clusterFolder } from './postgres/private-cluster.ts'
 export type TemporalStore =
   /** The development server's file. */
   | { kind: 'development' }
-  /** `url` null: a PostgreSQL that the stack brings and stops. It may hold a password. */
+  /** `url` null: a PostgreSQL that the stack starts and stops. A URL may contain a password. */
   | { kind: 'postgres'; url: string | null }
 
 interface KeptStore {
   version: 1
   store: TemporalStore
-  /** Release of the server whose schema a database of ours has; null before it has one. */
+  /** Server release whose schema the database has; null before it has one. */
   schema: string | null
 }
 
-/** Of `--temporal`. @throws LonghaulError `Config.Invalid` */
+/** Parses `--temporal`. @throws LonghaulError `Config.Invalid` */
 export function parseTemporalStore(text: string): TemporalStore {
   if (text === 'development') return { kind: 'development' }
   if (text === 'postgres') return { kind: 'postgres', url: null }
@@ -37,7 +37,7 @@ export function parseTemporalStore(text: string): TemporalStore {
 export async function readKeptStore(paths: StackPaths): Promise<KeptStore | null> {
   const kept = await readJson<KeptStore>(fileOf(paths))
   if (kept !== null) return kept
-  // Stacks of earlier versions knew the development server only.
+  // Earlier versions supported only the development server.
   const files = await databaseFiles(paths)
   return files.length === 0 ? null : { version: 1, store: { kind: 'development' }, schema: null }
 }
@@ -48,8 +48,8 @@ export async function keepStore(paths: StackPaths, store: TemporalStore, schema:
 }
 
 /**
- * The store that the stack uses: the requested one, by default the one that it has. Another store would start empty, and the stack's
- * runs would look lost.
+ * The existing store of the stack, or the requested one of a new stack. Rejects a request for another store: that would start empty, and
+ * the stack's runs would look lost.
  * @throws LonghaulError `Config.Invalid`
  */
 export async function chooseStore(paths: StackPaths, asked: TemporalStore | null): Promise<TemporalStore> {
@@ -57,7 +57,7 @@ export async function chooseStore(paths: StackPaths, asked: TemporalStore | null
   if (kept === null) return asked ?? { kind: 'development' }
   if (asked === null) return kept
   if (!isSameStore(kept, asked)) throw await otherStore({ paths, kept, asked })
-  // The address may have a new password.
+  // The requested URL may have a new password.
   return asked
 }
 
@@ -88,7 +88,7 @@ async function otherStore({ paths, kept, asked }: OtherStoreInput): Promise<Long
   })
 }
 
-/** For people, without passwords. */
+/** For operators, without passwords. */
 export function describeStore(paths: StackPaths, store: TemporalStore): string {
   if (store.kind === 'development') return `the development server's file in ${paths.dataDir}`
   return store.url === null ? `its own PostgreSQL in ${clusterFolder(paths)}` : parseDatabaseUrl(store.url, {}).title

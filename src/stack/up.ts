@@ -23,11 +23,11 @@ import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
 import { chooseStore, keepStore, parseTemporalStore } from './temporal-store.ts'
 import { sha256OfParts } from '../platform/hash.ts'
 
-/** All services answer within 15 s here; a cold disk reads half a gigabyte of Python packages first. */
+/** All services answer within 15 s; a cold disk first reads half a gigabyte of Python packages. */
 const READY_TIMEOUT_MS = 120_000
-/** A reader of a log never waits longer for a line. */
+/** Longest time without a log line. */
 const SILENCE_MS = 30_000
-/** A service that ended this often before it was ready once is broken, not slow. */
+/** A service that ends this often before it is ready is broken, not slow. */
 const MAX_EARLY_EXITS = 3
 
 interface UpOptions {
@@ -38,24 +38,25 @@ interface UpOptions {
   roles?: readonly WorkerRole[]
   /** @default true, unless LONGHAUL_POLICY_URL names one */
   policyServer?: boolean
-  /** Where the stack's own Temporal keeps its runs: `development`, `postgres` or `postgres://…`. @default what the stack has, else development */
+  /** Where the stack's own Temporal stores its runs: `development`, `postgres` or `postgres://…`. @default the stack's existing store, else
+   *  development */
   temporal?: string | undefined
   /** One line at a time. @default stderr */
   log?: (line: string) => void
   signal?: AbortSignal | undefined
-  /** Of a display that shows what is under way. @default the log says it now and then */
+  /** Progress for a display. @default none: the log repeats it now and then */
   board?: SetUpBoard | undefined
 }
 
 export interface UpResult {
-  /** False when everything ran already. */
+  /** False if everything was already running. */
   changed: boolean
   stack: StackRecord
   setUpSeconds: number
 }
 
-/** Sets up what is missing, starts the stack under a supervisor that outlives this process, and waits until every part answers.
- *  Called again it says that all is there; after a crash it clears what was left and starts anew.
+/** Sets up what is missing, starts the stack under a supervisor that outlives this process, and waits until every part answers. If all of
+ *  it is running already, changes nothing; after a crash, cleans up and starts again.
  *  @throws LonghaulError `Config.Invalid`, `Stack.SetupFailed`, `Temporal.Unreachable`, `Sandbox.EngineUnavailable` */
 export async function up(options: UpOptions = {}): Promise<UpResult> {
   const paths = stackPaths({ name: options.name, home: options.home })
@@ -70,7 +71,7 @@ export async function up(options: UpOptions = {}): Promise<UpResult> {
   }
   await makeStackDirectories(paths)
   const board = options.board ?? emptyBoard()
-  // Another `up` may be at work for minutes.
+  // Another `up` may hold the lock for minutes.
   board.waiting = `another longhaul up or down of the stack "${paths.name}", or its last processes`
   const again = setInterval(() => {
     if (options.board === undefined && board.waiting !== '') log(`stack   waiting for ${board.waiting}`)
@@ -89,9 +90,9 @@ export async function up(options: UpOptions = {}): Promise<UpResult> {
 interface LockedOptions extends UpOptions {
   log: (line: string) => void
   paths: StackPaths
-  /** The server that the environment names, null where the stack starts its own. */
+  /** The server that the environment names; null if the stack starts its own. */
   external: ReturnType<typeof namedTemporalServer>
-  /** The store that this start asks for. */
+  /** The requested store; null without a request. */
   asked: ReturnType<typeof parseTemporalStore> | null
 }
 
@@ -101,7 +102,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
   const store = await chooseStore(paths, asked)
   const namespace =
     external?.namespace ?? process.env['LONGHAUL_NAMESPACE'] ?? process.env['TEMPORAL_NAMESPACE'] ?? 'default'
-  // A server that was named and does not answer must not cost minutes of set-up first.
+  // Checked first: an unreachable server must not cost minutes of setup.
   if (external !== null) await inspectNamespace(external)
 
   const fingerprint = await codeFingerprint()
@@ -138,7 +139,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
     if (config.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
     const address = { address: config.facts.temporalAddress, namespace }
     await waitFor({ paths, supervisor, signal, log, board, only: 'temporal' })
-    // The development server makes its namespace itself.
+    // The development server creates its namespace itself.
     await prepareNamespace({
       ...address,
       raiseRetention: config.ownsTemporal,
@@ -147,7 +148,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
     const stack = await waitFor({ paths, supervisor, signal, log, board })
     return { changed: true, stack, setUpSeconds: prepared.seconds }
   } catch (error) {
-    // Nothing half-started stays behind; the caller's error is the one to show.
+    // Stops what was started; errors of that must not replace the original error.
     if (started) await stopStack({ paths }).catch(() => undefined)
     else await releasePrivateEngine({ files, key }).catch(() => undefined)
     throw error
@@ -156,7 +157,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
   }
 }
 
-/** The stack that runs with this very code, or null after clearing away anything else. */
+/** The stack if it is healthy and runs this very code; otherwise stops what is left and returns null. */
 async function currentStack(input: {
   paths: StackPaths
   fingerprint: string
@@ -174,14 +175,14 @@ async function currentStack(input: {
   if (isSupervised)
     log(`stack   "${paths.name}" runs older code or is not healthy: restarting it (runs continue automatically)`)
   else if (left > 0) log(`stack   the supervisor of "${paths.name}" had died: stopping the ${left} processes it left`)
-  // The engine stays: its user note is renewed by the set-up that follows.
+  // Keeps the engine: the following setup renews its user registration.
   await stopStack({ paths, keepEngine: true, keepContainers: await mayKeepContainers({ paths, record, fingerprint }) })
   return null
 }
 
 /**
- * Whether the workers that are about to start can go on in the sandboxes of those before them: the same code speaks to their runners, and
- * the same engine has them. What has no owner any more is the reaper's.
+ * Whether the new workers can continue in the sandboxes of the old ones: that needs the same code and the same engine. The reaper removes
+ * orphaned sandboxes.
  */
 async function mayKeepContainers(input: {
   paths: StackPaths
@@ -276,7 +277,7 @@ async function notReady(service: ServiceRecord, why: string): Promise<LonghaulEr
   })
 }
 
-/** Some servers log a stack trace in each line. */
+/** Some servers log a whole stack trace in one line. */
 function withShortLines(text: string): string {
   return text.replaceAll(/^(.{400}).+$/gm, '$1…')
 }
@@ -293,7 +294,7 @@ function printToStderr(line: string): void {
   process.stderr.write(`${line}\n`)
 }
 
-/** Of everything the stack's processes run from this package, so that `up` after an edit does not leave old code running. */
+/** Hash of all code that the stack's processes run, so that `up` after an edit does not keep old code running. */
 async function codeFingerprint(): Promise<string> {
   const parts: string[] = []
   for (const folder of [isCheckout() ? 'src' : 'dist', 'trainer/longhaul_trainer', 'package-lock.json']) {

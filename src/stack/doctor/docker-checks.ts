@@ -24,7 +24,7 @@ import { engineFreeBytes } from '../../adapters/docker/images/evict-images.ts'
 import { listOrphanedResources } from '../../adapters/docker/reaper/list-orphaned.ts'
 import { decideReap } from '../../domain/orphaned-resources.ts'
 
-/** Who opens sandboxes. */
+/** Roles that open sandboxes. */
 const SANDBOX = ['sandbox'] as const
 
 export const DOCKER_CHECKS: readonly CheckDefinition[] = [
@@ -80,7 +80,7 @@ export const DOCKER_CHECKS: readonly CheckDefinition[] = [
   },
 ]
 
-/** The engine that `up` would use, a private one only when it runs; with a role the one that the worker connects to. */
+/** With a role, the engine that its worker connects to; else the engine that `up` would use, a private one only if it is running. */
 async function reachableEngine(paths: StackPaths, asked: Asked | undefined): Promise<Engine | null> {
   if (asked !== undefined && asked.role !== null) return connectEngine()
   const host = await findEngine()
@@ -98,7 +98,7 @@ async function withEngine(
   return engine === null ? warn('unknown without an engine', howToStart(asked)) : look(engine)
 }
 
-/** A worker starts no engine by itself. */
+/** Workers start no engine. */
 function howToStart(asked: Asked | undefined): string {
   if (asked === undefined || asked.role === null) return 'longhaul up'
   return 'systemctl start docker, or export DOCKER_HOST=unix:///PATH/docker.sock'
@@ -157,7 +157,7 @@ async function checkImage(paths: StackPaths, asked?: Asked): Promise<Finding> {
   })
 }
 
-/** As the set-up of `up` makes it; 15 minutes as there. */
+/** Makes the image as the setup of `up` does, with the same limit of 15 minutes. */
 async function makeImage(dockerHost: string, { paths, log, signal }: MendContext): Promise<string> {
   const { ensureSandboxImage } = await import('../setup/set-up.ts')
   const runner = new StepRunner({ log, signal })
@@ -171,10 +171,10 @@ async function makeImage(dockerHost: string, { paths, log, signal }: MendContext
 }
 
 const TIMEOUT_MS = 10_000
-/** A container's own files and a turn's records do not fit any more. */
+/** Below this, a container's own files and a turn's records no longer fit. */
 const FULL_BYTES = 64 * 1024 ** 2
 
-/** Finds overdue resources of any owner: a sandbox worker of their stack would have removed them within half a minute. */
+/** Finds overdue resources of every owner. A running sandbox worker of their stack removes such resources within half a minute. */
 async function findOrphaned(engine: Engine, asked?: Asked): Promise<Finding> {
   const all = await listOrphanedResources({ engine, now: Date.now(), signal: AbortSignal.timeout(TIMEOUT_MS) })
   const overdue = all.filter((thing) => decideReap(thing, thing).kind === 'remove')
@@ -194,7 +194,7 @@ async function findOrphaned(engine: Engine, asked?: Asked): Promise<Finding> {
   })
 }
 
-/** Room for images, against the watermark of the workers. */
+/** Compares the free disk space with the workers' watermark. */
 async function findImageRoom(engine: Engine, minFreeGib: number): Promise<Finding> {
   const free = await engineFreeBytes(engine)
   if (free === null) return ok('on another machine; its workers watch it')

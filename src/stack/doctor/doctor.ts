@@ -6,32 +6,32 @@ import { RUNTIME_CHECKS } from './runtime-checks.ts'
 import { TEMPORAL_CHECKS } from './temporal-checks.ts'
 import { WORK_CHECKS } from './work-checks.ts'
 
-/** Every check is bounded, and the whole is promised within 20 s. */
+/** Limit of each check. Checks run concurrently, so that all of them end within 20 s. */
 const CHECK_TIMEOUT_MS = 18_000
 
 interface DoctorOptions {
   name?: string | undefined
-  /** Only what this worker needs. @default null, the whole local stack */
+  /** Checks only what this worker needs. @default null: the whole local stack */
   role?: DoctorRole | null
-  /** @default none: without them some findings need an operator */
+  /** @default none; without tools, some findings need an operator */
   tools?: DoctorTools
 }
 
 export interface DoctorResult {
-  /** The worst level of all checks; `fail` is exit code 2. */
+  /** The worst level of all checks; `fail` gives exit code 2. */
   level: Level
   checks: Check[]
 }
 
 const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECKS, ...DOCKER_CHECKS, ...WORK_CHECKS]
 
-/** Looks, changes nothing: what would keep a run from working here, and the command that fixes it. */
+/** Reports what would break a run here and the command that fixes it; repairs nothing. */
 export async function doctor(options: DoctorOptions = {}): Promise<DoctorResult> {
   return resultOf(await look(options))
 }
 
 interface MendOptions extends DoctorOptions {
-  /** Says what it would do, and does nothing. */
+  /** Reports the fixes without applying them. */
   dryRun: boolean
   log: (line: string) => void
   signal: AbortSignal
@@ -40,27 +40,27 @@ interface MendOptions extends DoctorOptions {
 interface Mended {
   /** `docker/sandbox image` */
   check: string
-  /** What was done; with a dry run what would be. */
+  /** What was done, or would be done without `dryRun`. */
   did: string
 }
 
 export interface MendResult extends DoctorResult {
   dryRun: boolean
-  /** In the order in which it was done. */
+  /** In the order of execution. */
   mended: Mended[]
-  /** What could not be mended although it was tried. */
+  /** Fixes that were tried and failed. */
   failed: { check: string; what: string; error: string }[]
 }
 
 /**
- * Mends what needs no question and is safe to repeat, then looks again: what it finds then is left to a person. Nothing was to do where
- * `mended` and `failed` are empty.
+ * Applies the fixes that are safe to repeat and need no confirmation; if any changed something, repeats the checks. The remaining findings
+ * need an operator. If `mended` and `failed` are empty, there was nothing to fix.
  */
 export async function mend({ dryRun, log, signal, ...options }: MendOptions): Promise<MendResult> {
   const before = await look(options)
   const mended: Mended[] = []
   const failed: MendResult['failed'] = []
-  // One after another: some of them change what others need.
+  // Sequential, since some fixes change what others need.
   for (const { title, finding } of before) {
     if (finding.mend === undefined) continue
     signal.throwIfAborted()
@@ -130,7 +130,7 @@ function resultOf(looked: readonly Looked[]): DoctorResult {
   return { level: has('fail') ? 'fail' : has('warn') ? 'warn' : 'ok', checks }
 }
 
-/** One line for each check, two where something is to do. */
+/** One line per check, two if the check is not `ok`. */
 export function doctorLines({ checks }: DoctorResult): string[] {
   return checks.flatMap(({ level, group, name, value, why, fix }) => {
     const line = `${level.padEnd(4)}  ${`${group}/${name}`.padEnd(22)}  ${value}`
@@ -138,7 +138,7 @@ export function doctorLines({ checks }: DoctorResult): string[] {
   })
 }
 
-/** What was mended, what was not, and what is left to a person. */
+/** Applied fixes, failed fixes and the number of findings left to the operator. */
 export function mendLines({ dryRun, mended, failed, checks }: MendResult): string[] {
   const left = checks.filter(({ level }) => level !== 'ok').length
   const nothing = mended.length === 0 && failed.length === 0

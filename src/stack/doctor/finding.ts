@@ -1,10 +1,10 @@
-/** What a look at this machine finds, how it is told, and how it is mended. */
+/** Types of the doctor's checks, findings and automatic fixes. */
 import type { StackPaths } from '../paths.ts'
 import type { WorkerRole } from '../services.ts'
 
 export type Level = 'ok' | 'warn' | 'fail'
 
-/** Of `--role`: what a machine needs that runs this worker and no stack of its own. */
+/** Value of `--role`: checks what a machine needs that runs this worker without a local stack. */
 export type DoctorRole = WorkerRole | 'all'
 
 export interface Check {
@@ -12,17 +12,18 @@ export interface Check {
   name: string
   level: Level
   value: string
-  /** Why it matters. */
+  /** Why the check matters. */
   why: string
-  /** The command that fixes it; empty when nothing is wrong. */
+  /** A command or instruction that fixes the finding; empty at level `ok`. */
   fix: string
 }
 
-/** What `--fix` does without a question: safe to repeat, and only with what belongs to this stack, this machine's cache or the named server. */
+/** A fix that `--fix` applies without confirmation: safe to repeat, and limited to this stack, this machine's cache and the configured
+ *  server. */
 export interface Mend {
-  /** In the imperative: `register the search attributes Model and Stage`. */
+  /** In the imperative, such as `register the search attributes Model and Stage`. */
   what: string
-  /** @returns what it did, for people; null where there was nothing to do */
+  /** @returns what was done, as text for the operator; null if there was nothing to do */
   run(context: MendContext): Promise<string | null>
 }
 
@@ -34,25 +35,25 @@ export interface MendContext {
 
 export type Finding = Pick<Check, 'level' | 'value' | 'fix'> & { mend?: Mend }
 
-/** What a check is asked for beside the places of the stack. */
+/** Input of a check besides the stack's paths. */
 export interface Asked {
   /** Null: the whole local stack of this machine. */
   role: DoctorRole | null
-  /** What only the caller has. */
+  /** Functions that only the caller can provide. */
   tools: DoctorTools
 }
 
 export interface DoctorTools {
-  /** Throws where the environment lacks what a worker is told by it. */
+  /** Throws if the environment lacks a variable that a worker requires. */
   readEnvironment?: () => void
-  /** One sweep of this host's orphaned containers, by the rules of the workers' own reaper. */
+  /** One sweep of this host's orphaned containers, by the rules of the workers' reaper. */
   reap?: (input: { isDryRun: boolean }) => Promise<{ removed: number; failed: number }>
 }
 
 export interface CheckDefinition extends Pick<Check, 'group' | 'name' | 'why'> {
-  /** Workers that need it. @default all */
+  /** Roles that need the check. @default all */
   roles?: readonly WorkerRole[]
-  /** `stack`: left out with `--role`; `role`: only then. @default both */
+  /** `stack`: skipped with `--role`; `role`: skipped without it. @default always run */
   only?: 'stack' | 'role'
   run: (paths: StackPaths, asked?: Asked) => Promise<Finding>
 }
@@ -65,7 +66,7 @@ function finding(level: Level, value: string, fix: string, mend: Mend | undefine
   return { level, value, fix, ...(mend === undefined ? {} : { mend }) }
 }
 
-/** What a person runs so that `--fix` mends it. */
+/** The command by which an operator applies the automatic fix. */
 export function fixCommand(asked: Asked | undefined): string {
   const role = asked?.role ?? null
   return `longhaul doctor${role === null ? '' : ` --role ${role}`} --fix`

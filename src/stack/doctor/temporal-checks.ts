@@ -8,11 +8,11 @@ import { type NamespaceInput, inspectNamespace, prepareNamespace, serverClock } 
 import { type Asked, type CheckDefinition, fail, type Finding, fixCommand, type Mend, ok, warn } from './finding.ts'
 
 const ANSWER_MS = 5_000
-/** gRPC status of something that the server does not know. */
+/** gRPC status code. */
 const NOT_FOUND = 5
-/** What a call takes on a loaded server is no skew. */
+/** Smaller differences can be the latency of a call to a loaded server. */
 const NOTED_SKEW_MS = 5_000
-/** S3 refuses signatures that are 15 minutes off, and tokens of clouds less. */
+/** S3 refuses signatures that are 15 minutes off; cloud tokens tolerate less. */
 const MOST_SKEW_MS = 5 * 60_000
 
 export const TEMPORAL_CHECKS: readonly CheckDefinition[] = [
@@ -33,7 +33,7 @@ export const TEMPORAL_CHECKS: readonly CheckDefinition[] = [
   },
 ]
 
-/** The named server, else the stack's own; null where there is neither. */
+/** The server that the environment names, else that of the running stack; null if there is neither. */
 async function serverOf(paths: StackPaths): Promise<(NamespaceInput & { isNamed: boolean }) | null> {
   const status = await stackStatus({ name: paths.name })
   const facts = status.state === 'down' ? null : status.record.facts
@@ -64,7 +64,7 @@ async function checkServer(paths: StackPaths, asked?: Asked): Promise<Finding> {
       : ok(value)
   } catch (error) {
     const { message } = toLonghaulError(error)
-    // The server answers and does not know the namespace: it can be made.
+    // The server answers but lacks the namespace, which `--fix` can register.
     if (isNamed && isUnknownNamespace(error)) {
       return fail(
         `${address} has no namespace ${namespace}`,
@@ -99,7 +99,7 @@ async function checkServices(paths: StackPaths): Promise<Finding> {
   return fail(value.join(', '), `longhaul up; logs: ${bad[0]?.log ?? ''}`)
 }
 
-/** Where the stack's own server keeps its runs, and whether what it needs for that is still here. */
+/** Reports where the stack's own server stores its runs; fails if PostgreSQL is needed for that and missing. */
 async function checkTemporalStore(paths: StackPaths): Promise<Finding> {
   const status = await stackStatus({ name: paths.name })
   if (status.state !== 'down') return ok(status.record.facts.temporalStore ?? 'kept by the server that the stack uses')

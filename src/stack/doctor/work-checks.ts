@@ -25,12 +25,12 @@ import {
 } from './finding.ts'
 import { isAbandonedLock, removeAbandonedLock } from '../../platform/directory-lock.ts'
 
-/** An engine, a base image, a Python environment of 5 GB and a Go build need this much. */
+/** Space for an engine, a base image, a Python environment of 5 GB and a Go build. */
 const MIN_FREE_GIB = 12
-/** What a step imports; the lock has what these need. */
+/** Packages that the trainer and the policy server import; the lock file also pins their dependencies. */
 const PACKAGES = ['torch', 'transformers', 'safetensors', 'tokenizers', 'numpy', 'fastapi', 'uvicorn', 'pydantic']
 const ANSWER_MS = 5_000
-/** Two seconds on an idle machine; the whole look is promised within 20. */
+/** Loading torch takes two seconds on an idle machine; all checks must end within 20. */
 const LOAD_MS = 12_000
 
 export const WORK_CHECKS: readonly CheckDefinition[] = [
@@ -91,7 +91,7 @@ async function checkPython(paths: StackPaths, asked?: Asked): Promise<Finding> {
     : fail('no Python 3.11 or newer with venv', 'apt-get install python3 python3-venv')
 }
 
-/** The same set-up as of `up`. */
+/** Runs the same setup step as `up`. */
 const MAKE_ENVIRONMENT: Mend = {
   what: 'make the Python environment of the trainer (about 3 minutes, 5 GB)',
   async run({ paths, log, signal }) {
@@ -111,7 +111,7 @@ async function tryPackages(python: string, asked: Asked | undefined, paths: Stac
   ].join('\n')
   const tried = await runCommand({ command: python, args: ['-c', script], timeoutMs: LOAD_MS, graceMs: 1_000 })
   const { exitCode, stdout, tail, timedOut } = tried
-  // A cold disk, or a machine whose cores are taken: it says nothing about the packages.
+  // A cold disk or busy cores can cause the timeout; it proves nothing about the packages.
   if (timedOut) return warn(`${python}: torch did not load within ${LOAD_MS / 1000} s`, `${python} -c 'import torch'`)
   if (exitCode === 0) {
     const [version, ...device] = stdout.trim().split(' ')
@@ -147,7 +147,7 @@ async function checkPolicyServer(paths: StackPaths): Promise<Finding> {
   }
 }
 
-/** As a worker tries it: credentials, bucket, conditional writes. */
+/** Tests credentials, bucket and conditional writes, as a worker does at its start. */
 async function checkBucketStore(location: string): Promise<Finding> {
   try {
     await openArtifactStore({ location, check: true })
@@ -168,7 +168,7 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
       await tryPutIfAbsent(artifactsDir)
       return ok(made === undefined ? artifactsDir : `${artifactsDir}: absent, made by the first start`)
     } finally {
-      // A check leaves nothing behind, least of all a store at a mistyped path.
+      // The check leaves nothing behind, in particular no store at a mistyped path.
       if (made !== undefined) await removeEmpty(made, artifactsDir)
     }
   } catch (error) {
@@ -181,16 +181,16 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
   }
 }
 
-/** Removes the directory, its folder of temporary files and the parents up to `first`, as far as they are empty. */
+/** Removes the store's `.tmp` folder, the directory and its parents up to `first`, as long as they are empty. */
 async function removeEmpty(first: string, directory: string): Promise<void> {
   try {
     for (let path = join(directory, '.tmp'); path.length >= first.length; path = dirname(path)) await rmdir(path)
   } catch {
-    // Another process has begun to use it.
+    // The directory is not empty: another process has begun to use it.
   }
 }
 
-/** Two writers of one key, of which the second must be refused: what every record rests on. */
+/** Writes one key twice. Every record relies on the store refusing the second write. */
 async function tryPutIfAbsent(root: string): Promise<void> {
   const store = createDirectoryStore({ root })
   const folder = `doctor-${randomUUID()}/`
@@ -224,21 +224,21 @@ async function checkLocks(paths: StackPaths, asked?: Asked): Promise<Finding> {
   })
 }
 
-/** Locks lie beside what they guard, at most this far below a place. */
+/** Locks lie beside what they guard, at most this many levels below a searched directory. */
 const DEPTH = 3
 
 interface StaleLocks {
-  /** Locks of processes that live. */
+  /** Number of locks whose processes are alive. */
   held: number
-  /** Paths of the others. */
+  /** Paths of the abandoned locks. */
   stale: string[]
-  /** Removes each that is still abandoned. @returns how many went */
+  /** Removes each lock that is still abandoned. @returns the number of removed locks */
   remove(): Promise<number>
 }
 
 /**
- * Locks (`withDirectoryLock`) whose owners died before they gave them back. The next process that wants one replaces it by itself, so they
- * cost nothing but the question what they mean.
+ * Finds locks (`withDirectoryLock`) whose owners died without releasing them. They are harmless, since the next process that needs such a
+ * lock replaces it, but they confuse operators.
  */
 async function findStaleLocks(places: readonly string[]): Promise<StaleLocks> {
   const locks = (await Promise.all(places.map((place) => locksBelow(place, DEPTH)))).flat()
@@ -259,7 +259,7 @@ async function locksBelow(directory: string, depth: number): Promise<string[]> {
   const folders = entries.filter((entry) => entry.isDirectory())
   const locks = folders.filter(({ name }) => name.endsWith('.lock')).map(({ name }) => join(directory, name))
   if (depth <= 1) return locks
-  // Data of an engine and of the store have no locks of ours, and many folders.
+  // The data of the engine and the store have many folders and none of our locks.
   const deeper = folders.filter(({ name }) => !name.endsWith('.lock') && !NO_LOCKS.has(name))
   return [
     ...locks,

@@ -1,29 +1,29 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 
-/** A PostgreSQL server and the two databases there that Temporal uses. */
+/** A PostgreSQL server and Temporal's two databases on it. */
 export interface DatabaseAddress {
-  /** As it goes into a URL: names and passwords stay percent-encoded, IPv6 in brackets. */
+  /** As in a URL: IPv6 in brackets. The user stays percent-encoded. */
   host: string
   port: number
   user: string
-  /** As it is; empty where PGPASSFILE, a certificate or the socket's owner answers for the user. */
+  /** Decoded; empty if PGPASSFILE, a certificate or the socket's peer authenticates the user. */
   password: string
   database: string
-  /** Temporal's index of workflows. */
+  /** Database of Temporal's workflow index. */
   visibility: string
-  /** Further parameters of libpq: `sslmode`, or a socket's folder as `host`, which wins. */
+  /** Further libpq parameters, such as `sslmode`. A socket's folder as `host` overrides the field `host`. */
   attributes: Record<string, string>
-  /** For people, without the password. */
+  /** For operators, without the password. */
   title: string
 }
 
 const POSTGRES_PORT = 5432
-/** A server that does not answer must not cost minutes. */
+/** Without a limit, an unreachable server would block for minutes. */
 const CONNECT_S = '10'
 
 /**
- * Of `postgres://user:password@host:port/database?sslmode=verify-full`. Without a password PGPASSWORD, then PGPASSFILE and `~/.pgpass` have
- * it, which no other user of the machine can read from a list of processes.
+ * Parses `postgres://user:password@host:port/database?sslmode=verify-full`. Without a password in the URL, PGPASSWORD, then PGPASSFILE and
+ * `~/.pgpass` provide it; other users cannot read those from the process list.
  * @throws LonghaulError `Config.Invalid`
  */
 export function parseDatabaseUrl(text: string, env: NodeJS.ProcessEnv = process.env): DatabaseAddress {
@@ -34,7 +34,7 @@ export function parseDatabaseUrl(text: string, env: NodeJS.ProcessEnv = process.
   if (url.username === '') throw invalid('it names no user')
   if (url.hostname === '') throw invalid('it names no host')
   const database = decodeURIComponent(url.pathname.slice(1)) || 'temporal'
-  // The SQL tool writes names into statements as they are.
+  // The SQL tool inserts names into statements without quoting.
   if (!/^[A-Za-z_][A-Za-z0-9_]{0,50}$/.test(database)) {
     throw invalid(`its database is ${JSON.stringify(database)}, where letters, digits and _ are expected`)
   }
@@ -52,7 +52,7 @@ export function parseDatabaseUrl(text: string, env: NodeJS.ProcessEnv = process.
   }
 }
 
-/** Names the databases alone: a new password leads to the same runs. */
+/** Compares host, port and database only: a new password still leads to the same runs. */
 export function isSameDatabase(left: string, right: string): boolean {
   const place = (text: string): string => {
     const { host, port, database, attributes } = parseDatabaseUrl(text, {})
@@ -64,7 +64,7 @@ export function isSameDatabase(left: string, right: string): boolean {
 function invalid(why: string): LonghaulError {
   return new LonghaulError({
     code: 'Config.Invalid',
-    // The text itself may hold a password.
+    // Omits the URL, which may contain a password.
     message: `Expected --temporal postgres://USER@HOST:5432/DATABASE, with the password in PGPASSWORD or PGPASSFILE: ${why}`,
   })
 }

@@ -8,7 +8,7 @@ import { prepareSchema } from './schema.ts'
 
 export interface PreparedDatabase {
   address: DatabaseAddress
-  /** Null where the database is not ours to start. */
+  /** Null for an external database. */
   cluster: PrivateCluster | null
 }
 
@@ -19,21 +19,21 @@ interface PrepareDatabaseInput {
   context: StepContext
 }
 
-/** A database that the server can be started on; nothing of ours runs afterwards.
+/** Prepares a database for the Temporal server, and stops what it started for that.
  *  @throws LonghaulError `Config.Invalid`, `Stack.SetupFailed` */
 export async function prepareDatabase(input: PrepareDatabaseInput): Promise<{ value: PreparedDatabase; did: string }> {
   const { paths, store, server, context } = input
   const { sqlTool, version } = server
   if (store.url !== null) {
     const address = parseDatabaseUrl(store.url)
-    // Each time: it is not only ours, and its first answer says whether we may use it.
+    // On every start: others may have changed an external database, and this proves that we may use it.
     await prepareSchema({ sqlTool, address, context })
     await keepStore(paths, store, version)
     return { value: { address, cluster: null }, did: address.title }
   }
   const cluster = await describeCluster(paths)
   const { address } = cluster
-  // Before the first file: a stack that was interrupted here is a stack with this store.
+  // Recorded before the first file: a stack that is interrupted here keeps this store.
   const kept = await readKeptStore(paths)
   await keepStore(paths, store, kept?.schema ?? null)
   const isNew = await ensureCluster({ cluster, context })

@@ -1,4 +1,4 @@
-/** PostgreSQL of one stack: its files lie in the stack's data directory, and only the stack's user reaches it, through a socket. */
+/** PostgreSQL of one stack: its files are in the stack's data directory; only the stack's user can connect, through a socket. */
 import { chmod, chown, readdir, readFile, realpath, rename, rm, rmdir, stat, writeFile } from 'node:fs/promises'
 import { existsSync } from 'node:fs'
 import { userInfo } from 'node:os'
@@ -12,35 +12,35 @@ import { findProgram, isRoot } from '../setup/system-packages.ts'
 import type { StepContext } from '../steps.ts'
 import type { DatabaseAddress } from './database-address.ts'
 
-/** Older ones are not tested by Temporal any more. */
+/** Temporal no longer tests older versions. */
 const OLDEST_MAJOR = 15
-/** Where Debian and Ubuntu put the programs, a folder for each major version. */
+/** Debian and Ubuntu install the programs here, in a folder per major version. */
 const DEBIAN_FOLDER = '/usr/lib/postgresql'
-/** PostgreSQL refuses to run as root: Debian's package brings this user. */
+/** PostgreSQL refuses to run as root; Debian's package creates this user. */
 const SERVER_USER = 'postgres'
-/** The only role, which owns everything. */
+/** The only database role; it owns everything. */
 const ROLE = 'temporal'
-/** A name, not a port: the socket's file ends with it. */
+/** Only the suffix of the socket's file name; no TCP port is opened. */
 const PORT = 5432
-/** Two seconds here; recovery after a crash reads the log of the last minutes first. */
+/** A start takes two seconds; after a crash, recovery first replays the log of the last minutes. */
 const START_TIMEOUT_S = 120
 const MAKE_TIMEOUT_MS = 120_000
 
 export interface PrivateCluster {
-  /** Its files. */
+  /** Data directory. */
   folder: string
   socketFolder: string
   /** `initdb`, `pg_ctl`, `postgres`, … */
   programs: string
-  /** As `15.18`. */
+  /** Such as `15.18`. */
   version: string
-  /** Whom its processes run as; null: as this process. */
+  /** User of its processes; null: the user of this process. */
   runsAs: { uid: number; gid: number } | null
-  /** Names and places for the Temporal server. */
+  /** What the Temporal server connects to. */
   address: DatabaseAddress
 }
 
-/** What the kernel and the directories of `paths` allow; makes nothing.
+/** Describes the cluster from the installed programs and the files in `paths`; creates nothing.
  *  @throws LonghaulError `Stack.SetupFailed` without PostgreSQL, or without the user that it needs */
 export async function describeCluster(paths: StackPaths): Promise<PrivateCluster> {
   const folder = clusterFolder(paths)
@@ -69,14 +69,14 @@ export function clusterFolder({ dataDir }: Pick<StackPaths, 'dataDir'>): string 
   return join(dataDir, 'postgres')
 }
 
-/** Short, as paths of sockets must be. Root's lies in /run itself, since the server's user may not enter root's own folder there. */
+/** Short, since socket paths are limited. For root it is in /run itself: the server's user may not enter root's own folder there. */
 export function socketFolderOf({ dataDir, runDir }: Pick<StackPaths, 'dataDir' | 'runDir'>): string {
   const key = sha256OfParts(dataDir).slice(0, 8)
   return isRoot() && existsSync('/run') ? `/run/longhaul-postgres-${key}` : join(runDir, `postgres-${key}`)
 }
 
-/** Its files where there are none yet, its settings and its socket's folder. Safe to repeat, also after a crash.
- *  @returns whether the files were made now */
+/** Creates the files if there are none; writes the settings and the socket's folder. Safe to repeat, also after a crash.
+ *  @returns whether the files were created now */
 export async function ensureCluster({ cluster, context }: ClusterWork): Promise<boolean> {
   const { folder } = cluster
   const isNew = !(await exists(join(folder, 'PG_VERSION')))
@@ -94,14 +94,14 @@ export async function ensureCluster({ cluster, context }: ClusterWork): Promise<
     await rename(unfinished.folder, folder)
   }
   await makeOwnFolder(cluster.socketFolder, cluster)
-  // The kernel says who is at the other end of the socket; there is no password to keep, and no port.
+  // Peer authentication: the kernel names the user at the other end of the socket, so there is no password and no port.
   await writeSetting(cluster, 'pg_hba.conf', 'local all all peer map=longhaul\n')
   await writeSetting(cluster, 'pg_ident.conf', `longhaul "${userInfo().username}" ${ROLE}\n`)
   await writeSetting(cluster, 'postgresql.conf', settingsOf(cluster))
   return isNew
 }
 
-/** Runs it for the time of `use`, and stops it again. */
+/** Runs the cluster during `use`, then stops it. */
 export async function withCluster<T>({ cluster, context }: ClusterWork, use: () => Promise<T>): Promise<T> {
   const control = (what: string, ...args: string[]): Promise<unknown> =>
     requireCommand({
@@ -118,7 +118,7 @@ export async function withCluster<T>({ cluster, context }: ClusterWork, use: () 
   }
 }
 
-/** How the supervisor runs it, and asks whether it answers. */
+/** Commands with which the supervisor runs the cluster and checks its readiness. */
 export function clusterService(cluster: PrivateCluster): { command: string; args: string[]; isReady: string[] } {
   const { programs, socketFolder } = cluster
   return {
@@ -127,7 +127,7 @@ export function clusterService(cluster: PrivateCluster): { command: string; args
   }
 }
 
-/** What is left of a stopped one outside of its folder. */
+/** Removes what a stopped cluster leaves outside its data directory. */
 export async function removeSocketFolder(paths: StackPaths): Promise<void> {
   await rmdir(socketFolderOf(paths)).catch(() => undefined)
 }
@@ -138,8 +138,8 @@ interface ClusterWork {
 }
 
 /**
- * As root: gives up its rights first. The server's user may not enter the folders above the data (`/root`, say), and needs not: the shell
- * opens the folder while it is root, and the program reaches it through that descriptor.
+ * As root, the command drops its privileges first. The server's user may be unable to enter the folders above the data, such as `/root`:
+ * the shell opens the data directory as root, and the program uses that descriptor.
  */
 function clusterCommand(cluster: PrivateCluster, program: string, args: string[]): { command: string; args: string[] } {
   const path = join(cluster.programs, program)
@@ -177,14 +177,14 @@ async function writeSetting(cluster: PrivateCluster, name: string, text: string)
   await giveTo(path, cluster)
 }
 
-/** Other users of the machine may neither enter it nor have made it: a folder in /tmp could be theirs. */
+/** Ensures that no other user can enter the folder or has created it, as is possible in /tmp. */
 async function makeOwnFolder(path: string, cluster: PrivateCluster): Promise<void> {
   await makeDirectory(path, { mode: 0o700 })
   const own = process.getuid?.() ?? 0
   const owners = new Set([own, cluster.runsAs?.uid ?? own])
   for (const place of [dirname(path), path]) {
     const { uid } = await stat(place)
-    // Folders of the system are root's.
+    // The parent may belong to root, as system folders do.
     if (owners.has(uid) || (uid === 0 && place !== path)) continue
     throw failed(`${place} belongs to user ${uid}: remove it, or set LONGHAUL_HOME to a directory of your own`)
   }
@@ -208,7 +208,7 @@ async function serverUser(): Promise<{ uid: number; gid: number }> {
   return { uid: await ask('-u'), gid: await ask('-g') }
 }
 
-/** @param major what the files were made with; null takes the newest */
+/** @param major major version of the data files; null takes the newest */
 async function findPostgres(major: number | null): Promise<{ programs: string; version: string }> {
   const seen: string[] = []
   for (const programs of await candidates()) {
@@ -231,7 +231,7 @@ async function findPostgres(major: number | null): Promise<{ programs: string; v
   )
 }
 
-/** Whether a PostgreSQL is here that could be used. */
+/** Whether PostgreSQL is installed, in any version. */
 export async function hasPostgres(): Promise<boolean> {
   return (await candidates()).length > 0
 }

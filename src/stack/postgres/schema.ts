@@ -3,9 +3,9 @@ import { type CommandResult, runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
 import type { DatabaseAddress } from './database-address.ts'
 
-/** The plugin of the server that speaks to PostgreSQL by pgx, and is tested by Temporal with 12 and newer. */
+/** The Temporal server's plugin for PostgreSQL 12 and newer, based on pgx. */
 export const SQL_PLUGIN = 'postgres12_pgx'
-/** One statement after another; a large database takes its time for a new index. */
+/** Migrations run statement by statement; a new index on a large database takes long. */
 const STEP_TIMEOUT_MS = 10 * 60_000
 
 interface PrepareSchemaInput {
@@ -15,9 +15,9 @@ interface PrepareSchemaInput {
 }
 
 /**
- * Both databases with the schema of the server that the tool was built with: made where they are missing, brought forward where they are
- * older, else left alone.
- * @throws LonghaulError `Config.Invalid` where the address or the user is refused, `Stack.SetupFailed` otherwise
+ * Brings both databases to the schema of the server that the tool was built with: creates missing ones, migrates older ones, leaves current
+ * ones alone.
+ * @throws LonghaulError `Config.Invalid` if the address or the user is refused, `Stack.SetupFailed` otherwise
  */
 export async function prepareSchema({ sqlTool, address, context }: PrepareSchemaInput): Promise<void> {
   const stores = [
@@ -37,7 +37,7 @@ export async function prepareSchema({ sqlTool, address, context }: PrepareSchema
       const result = await run(...args)
       if (result.exitCode !== 0) throw explain(address, database, result)
     }
-    // An account without the right to make databases may still use those that were made for it.
+    // Tried first: an account that may not create databases may still use existing ones.
     const tried = await run('setup-schema', '-v', '0.0')
     if (tried.exitCode !== 0) {
       if (!isMissing(tried)) throw explain(address, database, tried)
@@ -48,7 +48,7 @@ export async function prepareSchema({ sqlTool, address, context }: PrepareSchema
   }
 }
 
-/** In the environment, because other users can read the arguments of a process. */
+/** Passed in the environment, since other users can read a process's arguments. */
 function toolEnvironment(address: DatabaseAddress): Record<string, string> {
   return {
     SQL_PLUGIN,
@@ -65,7 +65,7 @@ function isMissing({ tail }: CommandResult): boolean {
   return /database \\?"[^"]*" does not exist/.test(tail)
 }
 
-/** What the tool prints, by what a person can do about it. PostgreSQL's own words follow. */
+/** Patterns in the tool's output, with advice for the operator. The message also quotes PostgreSQL. */
 const CAUSES: readonly { pattern: RegExp; says: (address: DatabaseAddress, database: string) => string }[] = [
   {
     pattern: /password authentication failed|28P01|28000|no pg_hba\.conf entry|role \\?"[^"]*\\?" does not exist/,
@@ -89,7 +89,7 @@ const CAUSES: readonly { pattern: RegExp; says: (address: DatabaseAddress, datab
 
 function explain(address: DatabaseAddress, database: string, { tail, timedOut }: CommandResult): LonghaulError {
   const cause = CAUSES.find(({ pattern }) => pattern.test(tail))
-  // The tool logs lines with `{"error": "…", "logging-call-at": …}`, of which the last may only say that nothing worked.
+  // The tool logs lines with `{"error": "…", "logging-call-at": …}`; the last one may state only a general failure.
   const errors = [...tail.matchAll(/"error": "((?:[^"\\]|\\.)*)"/g)].map(([, text = '']) => text.replaceAll('\\"', '"'))
   const telling = errors.findLast((text) => cause?.pattern.test(text) === true)
   const own = withoutPassword(telling ?? errors.at(-1) ?? tail.split('\n').at(-1) ?? '', address.password)
@@ -102,7 +102,7 @@ function explain(address: DatabaseAddress, database: string, { tail, timedOut }:
   })
 }
 
-/** The driver names the address that it tried. */
+/** The driver may quote the address that it tried, with the password. */
 function withoutPassword(text: string, password: string): string {
   return password === '' ? text : text.replaceAll(password, '…').replaceAll(encodeURIComponent(password), '…')
 }

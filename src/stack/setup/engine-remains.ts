@@ -7,10 +7,10 @@ import type { EngineFiles } from './private-engine.ts'
 import { SYSTEM_PATH } from './system-packages.ts'
 
 /**
- * What a killed engine leaves: its containerd, a shim per container with the container's processes below it, mounts of
- * layers and network namespaces, a pid file that makes the next engine refuse to start, and a dead socket. All of them
- * carry the engine's own directories in their command line or path, so nothing of another engine is touched.
- * @returns what was found, in words
+ * Removes what a killed engine leaves: its containerd, a shim per container with the container's processes below it, mounts of layers and
+ * network namespaces, a pid file that makes the next engine refuse to start, and a dead socket. All of them carry the engine's own
+ * directories in their command line or path, so other engines are not touched.
+ * @returns descriptions of what was found
  */
 export async function clearEngineRemains({ files }: { files: EngineFiles }): Promise<string[]> {
   const found: string[] = []
@@ -28,15 +28,15 @@ async function killProcesses(files: EngineFiles): Promise<number> {
   const all = listProcesses()
   const marks = [`${files.execRoot}/`, `--exec-root ${files.execRoot}`]
   const roots = all.filter(({ pid, command }) => pid !== process.pid && marks.some((mark) => command.includes(mark)))
-  // Containers' processes do not name our directories: they are found as children of their shims.
+  // Container processes do not name our directories, so they are found as descendants of their shims.
   const targets = new Map(roots.flatMap((root) => withDescendants(root, all)).map((target) => [target.pid, target]))
-  // Parents first: a shell that outlives its command for a moment would journal "Killed" as what the agent's command had said.
+  // Parents first: a shell that outlives its command would journal "Killed" as output of the agent's command.
   for (const target of [...targets.values()].toReversed()) signalProcess(target, 'SIGKILL')
   for (const target of targets.values()) await waitUntilGone({ identity: target, timeoutMs: 5_000 })
   return targets.size
 }
 
-/** Deepest first; lazily, because a process in a namespace of its own may still hold one. */
+/** Unmounts the deepest first, and lazily, since a process in another mount namespace may still use one. */
 async function unmountAll(roots: string[]): Promise<number> {
   const mounts = await mountsBelow(roots)
   for (const mount of mounts) {
@@ -56,7 +56,7 @@ export async function mountsBelow(roots: string[], table = '/proc/self/mountinfo
     .reverse()
 }
 
-/** The kernel writes spaces and their like as octal. */
+/** The kernel escapes spaces and similar characters as octal numbers. */
 function unescapeMount(path: string): string {
   return path.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)))
 }

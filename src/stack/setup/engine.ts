@@ -10,11 +10,11 @@ import { findProgram, isRoot } from './system-packages.ts'
 
 export interface StackEngine {
   dockerHost: string
-  /** Started by Longhaul, and stopped by it when its last stack goes down. */
+  /** Longhaul started it, and stops it when its last stack goes down. */
   isPrivate: boolean
 }
 
-/** An engine that answers without our doing, or null. A DOCKER_HOST that does not answer is an error, never passed over.
+/** Finds an engine that is already running; null if there is none. An unreachable DOCKER_HOST is an error, never skipped.
  *  @throws LonghaulError `Sandbox.EngineUnavailable` */
 export async function findEngine({ env = process.env }: { env?: NodeJS.ProcessEnv } = {}): Promise<string | null> {
   const named = env['DOCKER_HOST']
@@ -22,7 +22,7 @@ export async function findEngine({ env = process.env }: { env?: NodeJS.ProcessEn
   for (const socket of ['/var/run/docker.sock', `${homedir()}/.docker/run/docker.sock`]) {
     if (!existsSync(socket)) continue
     const engine = await connectEngine({ host: `unix://${socket}`, timeoutMs: 5_000 }).catch((error: unknown) => {
-      // A socket file without an engine behind it is a stopped engine; one that is too old must be told.
+      // A socket that does not answer belongs to a stopped engine; an engine that is too old must be reported.
       if (isLonghaulError(error) && error.details['version'] !== undefined) throw error
       return null
     })
@@ -37,8 +37,8 @@ export interface EnsureEngineInput {
   context: StepContext
 }
 
-/** The reachable engine, else a private one.
- *  @throws LonghaulError `Stack.SetupFailed` with what to do */
+/** Returns the reachable engine, else starts a private one.
+ *  @throws LonghaulError `Stack.SetupFailed` with instructions */
 export async function ensureEngine({
   paths,
   user,

@@ -1,4 +1,4 @@
-/** Programs that are built from a pinned Go module of `infra`, once for each state of its lock files. */
+/** Builds programs from pinned Go modules of `infra`, once per state of their lock files. */
 import { mkdir, readFile, rename, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
@@ -12,13 +12,13 @@ export type GoToolchain =
   | { usable: true; path: string; version: string }
   | { usable: false; wanted: string; reason: string }
 
-/** Names the cache entry of a module: its programs are a function of these. `revision` is raised by hand when flags change a program. */
+/** Key of a module's cache entry: a hash of everything that determines its programs. Raise `revision` when build flags change a program. */
 export async function moduleKey({ module, revision }: { module: string; revision: string }): Promise<string> {
   const [goMod, goSum] = await Promise.all([readFile(join(module, 'go.mod')), readFile(join(module, 'go.sum'))])
   return sha256OfParts(goMod, goSum, revision, process.platform, process.arch).slice(0, 12)
 }
 
-/** Null where there is none, on PATH or where distributions put it. */
+/** Finds Go on PATH or where distributions install it; null if there is none. */
 export async function goProgram(): Promise<string | null> {
   return findProgram('go') ?? (await firstExisting(['/usr/local/go/bin/go', '/usr/lib/go/bin/go']))
 }
@@ -27,7 +27,7 @@ export async function findGo({ module, context }: { module: string; context: Ste
   const wanted = /^go (\S+)$/m.exec(await readFile(join(module, 'go.mod'), 'utf8'))?.[1] ?? '1.26.4'
   const path = await goProgram()
   if (path === null) return { usable: false, wanted, reason: 'there is no Go to build it with' }
-  // Asked inside the module: an older Go that may fetch toolchains answers with the one it would use.
+  // Run inside the module: an older Go that may download toolchains reports the one that it would use.
   const { exitCode, stdout, tail } = await runCommand({
     command: path,
     args: ['env', 'GOVERSION'],
@@ -43,30 +43,31 @@ export async function findGo({ module, context }: { module: string; context: Ste
 }
 
 interface BuildGoProgramsInput {
-  /** In messages: `the Temporal CLI`. */
+  /** Name in messages, such as `the Temporal CLI`. */
   what: string
   go: string
   module: string
-  /** Import paths of the programs. Several lie in one folder. */
+  /** Import paths of the programs. Several programs go into one folder. */
   commands: readonly string[]
   /** `-X` assignments. @default none */
   linkerFlags?: string
   /** More flags of `go build`. @default none */
   flags?: readonly string[]
-  /** On top of this process's. @default nothing */
+  /** Variables in addition to this process's. @default none */
   env?: Record<string, string>
-  /** For builds that others of this machine shall not wait for. @default 0 */
+  /** For builds that must not slow down other processes. @default 0 */
   niceness?: number
-  /** Of the build, and of the wait for another process that builds the same. @default 20 minutes: five times the measured build, for slow mirrors */
+  /** Limit of the build, and of the wait for another process that builds the same. @default 20 minutes: five times the measured build, for
+   *  slow mirrors */
   timeoutMs?: number
-  /** Path of the binary, or of the folder; what it lies in exists. */
+  /** Path of the binary or the folder; its parent directory exists. */
   target: string
-  /** What else belongs into the folder before it gets its name. @default nothing */
+  /** Adds further files to the folder before it is renamed to `target`. @default nothing */
   complete?: (folder: string) => Promise<void>
   context: StepContext
 }
 
-/** The target appears with all that belongs to it, or not at all. @throws LonghaulError `Stack.SetupFailed` */
+/** Creates the target atomically and complete. @throws LonghaulError `Stack.SetupFailed` */
 export async function buildGoPrograms(input: BuildGoProgramsInput): Promise<void> {
   const { what, go, module, commands, linkerFlags = '', flags = [], env = {}, niceness = 0 } = input
   const { timeoutMs = 1_200_000, target, complete, context } = input
@@ -75,7 +76,7 @@ export async function buildGoPrograms(input: BuildGoProgramsInput): Promise<void
     if (await exists(target)) return
     const temporary = `${target}.new`
     try {
-      // Of a build that was killed.
+      // Left by a killed build.
       await rm(temporary, { recursive: true, force: true })
       if (commands.length > 1) await mkdir(temporary)
       await requireCommand({
@@ -84,7 +85,7 @@ export async function buildGoPrograms(input: BuildGoProgramsInput): Promise<void
         args: [
           ...(niceness === 0 ? [] : ['-n', String(niceness), go]),
           'build',
-          // Names each package when it is compiled, for displays.
+          // Prints each package as it is compiled, for progress displays.
           '-v',
           '-mod=readonly',
           '-buildvcs=false',
@@ -109,7 +110,7 @@ export async function buildGoPrograms(input: BuildGoProgramsInput): Promise<void
   })
 }
 
-/** A workspace file or flags around the checkout must not reach into our module. */
+/** A user's workspace file or GOFLAGS must not affect our module. */
 function goEnvironment(): NodeJS.ProcessEnv {
   return { ...process.env, GOWORK: 'off', GOFLAGS: '' }
 }

@@ -1,10 +1,10 @@
-/** Names the policy file as ours, so that one left by a killed installation is recognised and removed. */
+/** Debian's policy file. Ours contains a marker, so that one left by a killed installation is recognised and removed. */
 export const MARK_FILE = '/usr/sbin/policy-rc.d'
 
 /**
- * Debian packages start their services when installed, unless `/usr/sbin/policy-rc.d` says no (exit 101). The file is ours
- * only while apt runs: an existing one is kept aside and comes back on every way out, and after a SIGKILL the next call
- * puts it back. Arguments: `fresh` or `stale` package lists, then the packages.
+ * Debian packages start their services when installed, unless `/usr/sbin/policy-rc.d` exits with 101. The script installs such a file while
+ * apt runs. It sets an existing file aside and restores it on every exit; after a SIGKILL the next call restores it. Arguments: `fresh` or
+ * `stale` package lists, then the packages.
  */
 export const INSTALL_SCRIPT = String.raw`
 set -u

@@ -13,9 +13,9 @@ import { clearEngineRemains } from './engine-remains.ts'
 import { findProgram, SYSTEM_PATH } from './system-packages.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 
-/** Starting takes 1-2 s here; a slow disk with many layers needs longer. */
+/** A start takes 1-2 s; a slow disk with many layers needs longer. */
 const START_TIMEOUT_MS = 90_000
-/** The engine gives its containers 5 s (below); the rest is its own clean-up. */
+/** The engine gives its containers 5 s (below); the rest is for its own cleanup. */
 const STOP_GRACE_MS = 30_000
 
 export interface EngineFiles {
@@ -30,7 +30,7 @@ export interface EngineFiles {
   log: string
 }
 
-/** Data in the cache, everything that dies with the machine in the run directory. */
+/** Data lies in the cache, files that need not survive a reboot in the run directory. */
 export function engineFiles({ cacheDir, runDir }: Pick<StackPaths, 'cacheDir' | 'runDir'>): EngineFiles {
   return {
     dataRoot: join(cacheDir, 'engine'),
@@ -57,11 +57,11 @@ interface AcquirePrivateEngineInput {
   user: EngineUser
   log: (line: string) => void
   signal?: AbortSignal
-  /** Further flags of the engine, where it is started here. */
+  /** Further flags, used only if this call starts the engine. */
   flags?: readonly string[]
 }
 
-/** Starts the engine, or joins the one that runs; recovers from one that was killed. The user is noted until released.
+/** Starts the engine or uses the running one; cleans up after a killed one. Registers the user until its release.
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function acquirePrivateEngine(input: AcquirePrivateEngineInput): Promise<'started' | 'running'> {
   const { files, user, log, signal, flags = [] } = input
@@ -80,7 +80,7 @@ export async function noteEngineUser({ files, user }: { files: EngineFiles; user
   await writeFileAtomically(join(files.usersDir, `${user.key}.json`), JSON.stringify(user.owner))
 }
 
-/** Stops the engine when no other stack uses it. Safe to repeat, also after a crash of either side. */
+/** Stops the engine unless another stack uses it. Safe to repeat, also after a crash of the engine or a stack. */
 export async function releasePrivateEngine(input: {
   files: EngineFiles
   key: string
@@ -97,7 +97,7 @@ export async function releasePrivateEngine(input: {
   })
 }
 
-/** The engine's process and socket both answer. */
+/** Whether the engine's process is alive and its socket answers. */
 export async function engineRuns(files: EngineFiles): Promise<boolean> {
   const engine = await readJson<ProcessIdentity>(files.record)
   if (engine === null || !isAlive(engine)) return false
@@ -112,7 +112,7 @@ async function startEngine(input: {
   const { files, flags, signal } = input
   await makeDirectory(files.dataRoot, { mode: 0o711 })
   await makeDirectory(files.execRoot, { mode: 0o711 })
-  // A file of our own: settings of a system engine in /etc/docker would contradict these flags.
+  // A separate file: a system engine's settings in /etc/docker could contradict these flags.
   await writeFile(files.configFile, '{}\n')
   await rotateLog(files.log)
   const log = openSync(files.log, 'a')
@@ -178,7 +178,7 @@ async function notStarted(files: EngineFiles, why: string): Promise<LonghaulErro
   })
 }
 
-/** Names a stack among all that share a private engine: two may have one name in different data directories. */
+/** Identifies a stack among the users of a private engine: stacks in different data directories may share a name. */
 export function engineUserKey({ name, dataDir }: Pick<StackPaths, 'name' | 'dataDir'>): string {
   return `${name}-${sha256OfParts(dataDir).slice(0, 8)}`
 }

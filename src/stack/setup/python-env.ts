@@ -9,17 +9,17 @@ import { requireCommand, runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 
-/** The trainer's lock has the hashes of this version's wheels. */
+/** The trainer's lock file pins the hashes of this version's wheels. */
 const LOCKED_VERSION = '3.11'
 
 export interface PythonInterpreter {
   path: string
-  /** As `3.11` */
+  /** Such as `3.11`. */
   version: string
   hasVenv: boolean
 }
 
-/** The version the lock was made for, else the next newer one, else null. */
+/** An interpreter of the locked version with venv, else the first one found that is not older, else null. */
 export async function findPython({
   env = process.env,
 }: {
@@ -43,13 +43,13 @@ export async function findPython({
   return second
 }
 
-/** What goes into a virtual environment: packages pinned by hash. */
+/** Packages of a virtual environment, pinned by hash. */
 export interface PythonPackages {
   lockFile: string
-  /** Both are said while they are installed. */
+  /** `what` and `takes` are logged during the installation. */
   what: string
   takes: string
-  /** @default none: what the packages need must be in the lock too */
+  /** @default none: the lock must then contain all dependencies */
   pipOptions?: string[]
 }
 
@@ -66,7 +66,7 @@ export interface EnsurePythonEnvInput {
   packages?: PythonPackages
 }
 
-/** One virtual environment for all stacks of this user, named by what the lock pins.
+/** Creates the virtual environment that all stacks of this user share, named by the hash of its lock.
  *  @returns path of its interpreter
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ value: string; did: string }> {
@@ -79,7 +79,7 @@ export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ va
   await makeDirectory(join(cacheDir, 'python'))
   return withDirectoryLock({ path: `${folder}.lock`, signal: context.signal }, async () => {
     if (await isWhole()) return { value: python, did: 'cached' }
-    // Scripts in a virtual environment hold its absolute path, so it is built where it stays; READY says it is whole.
+    // Scripts in a virtual environment contain its absolute path, so it is built in place; READY marks it complete.
     await rm(folder, { recursive: true, force: true })
     await buildEnv({ interpreter, folder, context, packages })
     await writeFile(ready, `${new Date().toISOString()}\n`)
@@ -87,7 +87,7 @@ export async function ensurePythonEnv(input: EnsurePythonEnvInput): Promise<{ va
   })
 }
 
-/** The trainer's environment that `ensurePythonEnv` made in this cache; null where there is none. Makes nothing. */
+/** Interpreter of the trainer's environment in this cache; null if `ensurePythonEnv` has not created it. */
 export async function preparedPython(cacheDir: string): Promise<string | null> {
   const interpreter = await findPython()
   if (interpreter === null) return null
@@ -142,7 +142,7 @@ async function buildEnv(input: {
       packages.lockFile,
     ],
     env: { ...process.env, PIP_DISABLE_PIP_VERSION_CHECK: '1' },
-    // 20 minutes: 3 measured, and gigabytes to fetch on a slow network.
+    // 20 minutes: 3 were measured, and slow networks need longer for gigabytes.
     timeoutMs: 1_200_000,
     signal: context.signal,
     onLine: context.saw,

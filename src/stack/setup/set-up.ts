@@ -25,20 +25,20 @@ interface SetUpOptions {
   paths?: StackPaths
   /** @default all */
   parts?: readonly StackPart[]
-  /** Who keeps a private engine alive; released by `down`. */
+  /** Keeps a private engine running until `down` releases it. */
   engineUser: EngineUser
   log: (line: string) => void
   signal?: AbortSignal | undefined
-  /** Of a display that shows what is under way. @default the log says it now and then */
+  /** Progress for a display. @default none: the log repeats it now and then */
   board?: SetUpBoard | undefined
-  /** Where the part `temporal` keeps its runs. @default development */
+  /** Where the part `temporal` stores its runs. @default development */
   store?: TemporalStore
 }
 
 export interface SetUpResult {
-  /** Null where the environment names a server, the runs lie in a database, or the part was not asked for. */
+  /** Null if the environment names a server, runs are stored in PostgreSQL, or the part was not requested. */
   temporal: TemporalCli | null
-  /** Null where they do not. */
+  /** Null unless runs are stored in PostgreSQL. */
   temporalServer: (TemporalServer & { database: PreparedDatabase }) | null
   engine: StackEngine | null
   baseImage: string | null
@@ -48,7 +48,7 @@ export interface SetUpResult {
   seconds: number
 }
 
-/** Everything that has to be there before a stack can start, side by side, each step cached by what it is made from.
+/** Prepares everything that a stack needs before its start. Steps run concurrently, each cached by its inputs.
  *  @throws LonghaulError of the first step that failed */
 export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   const { paths = stackPaths(), parts = STACK_PARTS, engineUser, log, signal, board } = options
@@ -58,7 +58,7 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
   const wants = (part: StackPart): boolean => parts.includes(part)
   const { cacheDir } = paths
 
-  // The Go build is the longest: it starts first, and nothing waits for it.
+  // The Go build takes longest: it starts first and delays no other step.
   const ownsTemporal = wants('temporal') && !namesTemporalServer()
   const temporal =
     ownsTemporal && store.kind === 'development'
@@ -78,7 +78,7 @@ export async function setUp(options: SetUpOptions): Promise<SetUpResult> {
         forPostgres: ownsTemporal && store.kind === 'postgres' && store.url === null,
       })
       if (missing.length === 0) return { value: undefined, did: 'nothing to install' }
-      // Whether that stops us is for the step that needs them to say: it knows the other ways.
+      // Not an error here: the step that needs a package knows the alternatives.
       if (!(await mayInstallPackages())) return { value: undefined, did: `lacks ${missing.join(', ')}` }
       await installPackages({ packages: missing, context })
       return { value: undefined, did: `installed ${missing.join(', ')}` }
@@ -141,7 +141,7 @@ interface PrepareServerInput {
   store: TemporalStore & { kind: 'postgres' }
 }
 
-/** The programs and, once both they and PostgreSQL are there, the database. */
+/** Builds the programs and, once PostgreSQL is installed too, prepares the database. */
 function prepareServer(input: PrepareServerInput): Promise<TemporalServer & { database: PreparedDatabase }> {
   const { runner, packages, paths, store } = input
   const built = runner.step({
@@ -151,18 +151,18 @@ function prepareServer(input: PrepareServerInput): Promise<TemporalServer & { da
   })
   const database = runner.step({
     name: 'database',
-    // Ten minutes for each of the schema's steps, of which a new one takes a second.
+    // Ten minutes per schema step; each takes a second on a new database.
     timeoutMs: 45 * 60_000,
     after: [packages, built],
     action: async (context) => prepareDatabase({ paths, store, server: await built, context }),
   })
   const both = Promise.all([built, database]).then(([server, prepared]) => ({ ...server, database: prepared }))
-  // The runner tells a failure before anything waits here.
+  // The runner reports a failure; the rejection must not count as unhandled.
   both.catch(() => undefined)
   return both
 }
 
-/** Distribution packages without which a later step could not do its work; asked once, so that apt runs once. */
+/** Distribution packages that later steps need; collected here, so that apt runs once. */
 async function missingPackages({
   forEngine,
   forPython,
@@ -176,7 +176,7 @@ async function missingPackages({
   if (forPostgres && !(await hasPostgres())) packages.push('postgresql')
   if (forEngine) {
     if (findProgram('dockerd') === null && (await findEngine()) === null) {
-      // tini is the init helper that the engine gives to containers; Debian ships it apart.
+      // tini is the engine's init helper for containers; Debian packages it separately.
       packages.push('docker.io', 'tini')
     }
     if (findProgram('debootstrap') === null) {
@@ -184,7 +184,7 @@ async function missingPackages({
       if ((await readDistribution()) === 'ubuntu') packages.push('debian-archive-keyring')
     }
     if (findProgram('git') === null) packages.push('git')
-    // The runner of sandboxes is one static C program.
+    // The sandbox runner is a static C program.
     if (['cc', 'gcc', 'clang'].every((compiler) => findProgram(compiler) === null)) packages.push('gcc', 'libc6-dev')
   }
   if (forPython && (await findPython())?.hasVenv !== true) packages.push('python3', 'python3-venv')
@@ -210,7 +210,7 @@ export async function ensureSandboxImage(input: EnsureSandboxImageInput): Promis
   return { value: tag, did: did === 'nothing' ? 'present' : did }
 }
 
-/** Interpreter of the trainer's environment, made when it is missing: what `npm run check` and the benches need. */
+/** Interpreter of the trainer's environment, created if missing; for `npm run check` and the benches. */
 export async function findOrMakePython(): Promise<string> {
   const { python } = await setUp({
     parts: ['python'],
@@ -221,7 +221,7 @@ export async function findOrMakePython(): Promise<string> {
   return python
 }
 
-/** What LONGHAUL_PYTHON names, else the trainer's environment. @throws LonghaulError `Config.Invalid` before any work that would end with it */
+/** The Python that LONGHAUL_PYTHON names, else the trainer's. @throws LonghaulError `Config.Invalid` if that variable names no program */
 export async function namedOrMadePython(env: NodeJS.ProcessEnv = process.env): Promise<string> {
   const { LONGHAUL_PYTHON: command } = env
   if (!command) return findOrMakePython()

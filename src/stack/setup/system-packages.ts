@@ -7,9 +7,9 @@ import { runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { INSTALL_SCRIPT, MARK_FILE } from './install-script.ts'
 
-/** Programs live in sbin too, which the PATH of a login as root does not always hold. */
+/** Includes the sbin folders, which root's PATH does not always contain. */
 export const SYSTEM_PATH = [process.env['PATH'] ?? '', '/usr/local/sbin', '/usr/sbin', '/sbin'].join(delimiter)
-/** Package lists older than this are fetched again before an installation: mirrors drop replaced versions. */
+/** Package lists older than this are fetched again before an installation, since mirrors drop replaced versions. */
 const LISTS_MAX_AGE_MS = 24 * 3_600_000
 
 export type Distribution = 'debian' | 'ubuntu' | 'other'
@@ -32,7 +32,7 @@ export function isRoot(): boolean {
   return process.getuid?.() === 0
 }
 
-/** Whether this process may install packages by itself. */
+/** Whether this process can install packages. */
 export async function mayInstallPackages(): Promise<boolean> {
   return isRoot() && (await readDistribution()) !== 'other' && findProgram('apt-get') !== null
 }
@@ -50,9 +50,9 @@ export async function installPackages({ packages, context }: InstallPackagesInpu
     command: 'sh',
     args: ['-c', INSTALL_SCRIPT, 'install', (await listsAreFresh()) ? 'fresh' : 'stale', ...packages],
     env: { ...process.env, PATH: SYSTEM_PATH, DEBIAN_FRONTEND: 'noninteractive', LONGHAUL_MARK: MARK_FILE },
-    // 8 minutes: 16 s where the mirror is near, two of them for another apt's lock.
+    // 8 minutes: 16 s with a nearby mirror, and up to 2 minutes for another apt's lock.
     timeoutMs: 480_000,
-    // An interrupted dpkg must finish the package at hand; the script then restores what it changed.
+    // An interrupted dpkg must finish its current package; the script then restores what it changed.
     graceMs: 60_000,
     signal: context.signal,
     onLine: context.saw,

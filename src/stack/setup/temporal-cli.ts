@@ -11,7 +11,7 @@ import { pipeline } from 'node:stream/promises'
 import { requireCommand, runCommand } from '../../platform/run-command.ts'
 import { packageFile } from '../paths.ts'
 
-/** Current details and priorities, which our workflows set, need a server of this age at least. */
+/** The first server with current details and priorities, which our workflows set. */
 const OLDEST_SERVER = [1, 28] as const
 
 interface EnsureTemporalCliInput {
@@ -21,7 +21,7 @@ interface EnsureTemporalCliInput {
 }
 
 /** TEMPORAL_CLI_PATH → `temporal` on PATH → cached binary → download → build with Go.
- *  @throws LonghaulError `Stack.SetupFailed` with the ways to get one */
+ *  @throws LonghaulError `Stack.SetupFailed` with the ways to get a CLI */
 export async function ensureTemporalCli(input: EnsureTemporalCliInput): Promise<{ value: TemporalCli; did: string }> {
   const { cacheDir, env = process.env, context } = input
   const named = env['TEMPORAL_CLI_PATH']
@@ -79,11 +79,11 @@ function noWayLeft(go: GoToolchain & { usable: false }): LonghaulError {
   })
 }
 
-/** The service that Temporal's SDKs ask for their development server. */
+/** Temporal's SDKs download their development server here. */
 const SERVICE = 'https://temporal.download/cli'
-/** Long enough for a slow network to answer, short enough not to matter before a build of minutes. */
+/** Enough for a slow network, negligible before a build of minutes. */
 const ANSWER_TIMEOUT_MS = 8_000
-/** About 60 MB. */
+/** For about 60 MB. */
 const TRANSFER_TIMEOUT_MS = 180_000
 
 interface DownloadTemporalCliInput {
@@ -92,8 +92,8 @@ interface DownloadTemporalCliInput {
   service?: string
 }
 
-/** False when there is no way to the service, or what came is not the wanted release; the caller then builds it.
- *  The release is pinned by version and carried by TLS; it publishes no hash that could be pinned for both archives. */
+/** Returns false if the service is unreachable or delivers no Temporal CLI; the caller then builds it. The version pins the release and TLS
+ *  protects it; Temporal publishes no hash that could be pinned for both archives. */
 async function downloadTemporalCli(input: DownloadTemporalCliInput): Promise<boolean> {
   const { target, context, service = SERVICE } = input
   const version = await pinnedCliVersion()
@@ -162,15 +162,14 @@ function reasonOf(error: unknown): string {
 const MODULE = packageFile('infra/temporal-cli')
 const COMMAND = 'github.com/temporalio/cli/cmd/temporal'
 const VERSION_VARIABLE = 'github.com/temporalio/cli/internal/temporalcli.Version'
-/** Raised by hand when the flags of the build change the binary. */
+/** Raise it when build flags change the binary. */
 const BUILD_REVISION = '1'
 
-/** Names the cache entry. */
 function buildKey(): Promise<string> {
   return moduleKey({ module: MODULE, revision: BUILD_REVISION })
 }
 
-/** Release of the CLI that `go.mod` pins, as `1.8.2`. */
+/** CLI release that `go.mod` pins, such as `1.8.2`. */
 export async function pinnedCliVersion(): Promise<string> {
   const goMod = await readFile(join(MODULE, 'go.mod'), 'utf8')
   return /github\.com\/temporalio\/cli v(\S+)/.exec(goMod)?.[1] ?? '0.0.0'
@@ -187,7 +186,7 @@ interface BuildTemporalCliInput {
   context: StepContext
 }
 
-/** About 4 minutes on two cores from an empty Go cache, seconds from a warm one. */
+/** Takes about 4 minutes on two cores with an empty Go cache, seconds with a warm one. */
 async function buildTemporalCli({ go, target, context }: BuildTemporalCliInput): Promise<void> {
   context.log('building the Temporal CLI with Go (about 4 minutes, once)')
   const linkerFlags = `-X ${VERSION_VARIABLE}=${await pinnedCliVersion()}`
@@ -204,11 +203,11 @@ async function buildTemporalCli({ go, target, context }: BuildTemporalCliInput):
 
 export interface TemporalCli {
   path: string
-  /** Of the server inside, as `1.31.2`; a database file belongs to one of them. */
+  /** Of the built-in server, such as `1.31.2`; each version has its own database file. */
   serverVersion: string
 }
 
-/** Null when the file does not run or is something else. */
+/** Null if the file does not run or is not a Temporal CLI. */
 async function inspectTemporalCli(path: string): Promise<TemporalCli | null> {
   const { exitCode, stdout } = await runCommand({ command: path, args: ['--version'], timeoutMs: 20_000 })
   const serverVersion = /Server (\d+\.\d+\.\d+)/.exec(stdout)?.[1]

@@ -7,10 +7,10 @@ import type { StepContext } from '../steps.ts'
 import { buildGoPrograms, findGo, moduleKey } from './go-build.ts'
 
 const MODULE = packageFile('infra/temporal-server')
-/** Raised by hand when the flags of the build change a program. */
+/** Raise it when build flags change a program. */
 const BUILD_REVISION = '1'
 
-/** The programs of the module: the server and its UI are both called `server` there. */
+/** Programs of the module; the server and its UI are both called `server` there. */
 const PROGRAMS = {
   server: 'go.temporal.io/server/cmd/server',
   sqlTool: 'go.temporal.io/server/cmd/tools/sql',
@@ -19,7 +19,7 @@ const PROGRAMS = {
 
 /** Paths of the programs that serve Temporal from a database. */
 export type TemporalServer = Record<keyof typeof PROGRAMS, string> & {
-  /** As `1.31.2`. */
+  /** Such as `1.31.2`. */
   version: string
 }
 
@@ -29,8 +29,8 @@ interface EnsureTemporalServerInput {
 }
 
 /**
- * From the cache, else built with Go: the project publishes these programs as container images only. About 6 minutes on two cores from an
- * empty Go cache; after the CLI, which has the same packages, 2.
+ * Takes the programs from the cache, else builds them with Go: Temporal publishes them only as container images. A build takes about 6
+ * minutes on two cores with an empty Go cache; 2 after a build of the CLI, which shares packages.
  * @throws LonghaulError `Stack.SetupFailed`
  */
 export async function ensureTemporalServer(

@@ -11,13 +11,13 @@ import { sha256OfParts } from '../../platform/hash.ts'
 import { failureConverterOf } from '../../platform/data-converter.ts'
 import { withoutForeignSources } from '../../platform/bundle-sources.ts'
 
-/** All that workflow code may import (the boundary test proves it). */
+/** The folders that workflow code may import (checked by the boundary test). */
 const SOURCES = ['workflows', 'domain', 'contracts', 'scaffold', 'activities']
 
-/** Another number where the same sources make another bundle. */
+/** Raise it when the same sources yield another bundle. */
 const MADE_BY = 'bundle/3'
 
-/** Bundles kept, one for each state of the sources, newest first. Processes use only recent ones. */
+/** Number of bundles kept, newest first. Processes use only recent ones. */
 const KEEP = 8
 
 export interface EnsureWorkflowBundleInput {
@@ -25,7 +25,7 @@ export interface EnsureWorkflowBundleInput {
   context: StepContext
 }
 
-/** Path of the bundle that all workers share: made once per state of the sources, shipped with an installed package. */
+/** Path of the bundle that all workers share: shipped with an installed package, else built once per state of the sources. */
 export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Promise<{ value: string; did: string }> {
   const { cacheDir, context } = input
   const shipped = packageFile('dist/workflow-bundle.js')
@@ -49,7 +49,7 @@ export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Pr
 }
 
 async function hashSources(): Promise<string> {
-  // A bundle belongs to the SDK's version as well.
+  // The bundle also depends on the SDK's version.
   const sdk = createRequire(import.meta.url)('@temporalio/worker/package.json') as { version: string }
   const root = packageFile(isCheckout() ? 'src' : 'dist')
   const parts: string[] = [sdk.version, MADE_BY]
