@@ -1,11 +1,11 @@
-/** An alarm in the words of its receiver. */
+/** Formats an alarm as its receiver expects it. */
 import { ALARM_FACT_PATTERN, type ALARM_FACTS } from '../contracts/alarm-facts.ts'
 import type { Alarm, AlarmTemplate } from '../contracts/alarms.types.ts'
 
-/** Chat services cut longer messages themselves, or refuse them. */
+/** Chat services cut or refuse longer messages. */
 const MOST_CHARS = 1_800
 
-/** JSON to be posted. Facts replace names inside of texts alone, so no text of a run changes the shape of a message. */
+/** JSON body of the request. Facts replace names only inside strings, so no text of a run can change the message's structure. */
 export function alarmMessage(alarm: Alarm, template: AlarmTemplate): string {
   if (template === 'json') return JSON.stringify(alarm)
   if (template === 'slack') return JSON.stringify({ text: slackText(formatAlarm(alarm)) })
@@ -14,14 +14,13 @@ export function alarmMessage(alarm: Alarm, template: AlarmTemplate): string {
   return JSON.stringify(filled(template, factsOf(alarm)))
 }
 
-/** Title, text and link. */
 function formatAlarm({ title, text, link }: Alarm): string {
   const words = `${title}\n${text}`
   const cut = words.length > MOST_CHARS ? `${words.slice(0, MOST_CHARS)} …` : words
   return link === null ? cut : `${cut}\n${link}`
 }
 
-/** The three characters by which Slack's messages link and mention: https://docs.slack.dev/messaging/formatting-message-text */
+/** Escapes the three characters of links and mentions in Slack: https://docs.slack.dev/messaging/formatting-message-text */
 function slackText(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;')
 }

@@ -1,9 +1,9 @@
-/** What a CI job shows: a Markdown page, and a few annotations. Everything that others wrote is escaped here. */
+/** Renders what a CI job shows: a Markdown page and a few annotations. All untrusted text is escaped here. */
 import type { EvaluationDocument } from '../contracts/evaluations.types.ts'
 import type { ComparedTask } from '../domain/statistics/comparison.ts'
 import { commandMessage, commandProperty, markdownText } from './hostile-text.ts'
 
-/** A rule that was asked for, in words with its numbers; `unknown` where there is too little to judge it by. */
+/** Result of a requested rule, as text with its numbers; `unknown` if the data do not suffice. */
 export interface RuleVerdict {
   state: 'passed' | 'failed' | 'unknown'
   text: string
@@ -23,11 +23,11 @@ export interface CiSummary {
   flips: readonly ComparedTask[] | null
 }
 
-/** GitHub shows a megabyte of all steps together; what is longer is dropped by it without a word. */
+/** GitHub shows a megabyte for all steps together and silently drops what is longer. */
 const MAX_BYTES = 256 * 1024
-/** A page shows this many tasks of each list; the JUnit file has all of them. */
+/** Rows of each list on the page; the JUnit file has all tasks. */
 const MAX_ROWS = 50
-/** GitHub shows ten annotations of a step and drops the others. */
+/** GitHub shows ten annotations per step and drops the others. */
 const MAX_ANNOTATIONS = 8
 
 const MARKS = { passed: '✅', failed: '❌', unknown: '⚠️' } as const
@@ -57,7 +57,7 @@ const NIGHT_MARKS = {
   'not-compared': MARKS.unknown,
 } as const
 
-/** What the run itself found against other evaluations: information, unless a rule of this job asks for it. */
+/** The run's own comparisons with other evaluations: information only, unless a rule of this job uses them. */
 function nightLines(document: EvaluationDocument | null): string[] {
   return (document?.verdicts ?? []).map(
     ({ against, outcome, statement }) =>
@@ -65,7 +65,7 @@ function nightLines(document: EvaluationDocument | null): string[] {
   )
 }
 
-/** An address of ours: anything but http and https is shown as text. */
+/** Links only http and https addresses; shows others as text. */
 function linked(text: string, address: string | null): string {
   const shown = markdownText(text, 200)
   if (address === null || !/^https?:\/\/[A-Za-z0-9.:[\]_-]+(\/[A-Za-z0-9%._~/-]*)?$/.test(address)) return shown
@@ -127,11 +127,11 @@ function limited(page: string): string {
   const kept = Buffer.from(page)
     .subarray(0, MAX_BYTES - 100)
     .toString('utf8')
-  // Whole lines: half an entity would show as such.
+  // Cuts between lines: half an entity would be visible.
   return `${kept.slice(0, kept.lastIndexOf('\n'))}\n\nThe page is cut here; the JUnit file has all tasks.\n`
 }
 
-/** Workflow commands of GitHub Actions, one a line, at most eight: verdicts that fail, then tasks that got worse. */
+/** Workflow commands for GitHub Actions, one per line, at most eight: rules that did not pass, then tasks that got worse. */
 export function renderAnnotations({ verdicts, flips, exitCode, meaning }: CiSummary): string[] {
   const failed = verdicts.filter(({ state }) => state !== 'passed').map(({ text }) => text)
   const errors = failed.length === 0 && exitCode !== 0 ? [meaning] : failed

@@ -1,4 +1,4 @@
-/** The tables of a comparison as plain text cells. */
+/** Tables of a comparison, with plain text cells. */
 import type { Comparison, Difference } from '../domain/statistics/comparison.ts'
 import type { PassAt1 } from '../domain/statistics/statistics.ts'
 import { requireMean, showInterval, showMean, showSigned } from './means.ts'
@@ -108,7 +108,7 @@ function effortChangeTable({ comparison, after }: ComparisonData): Table {
   }
 }
 
-/** Listed in full by `--json`. */
+/** `--json` lists all of them. */
 const MOST_FLIPS = 30
 
 export function flipTable({ comparison: { flips } }: Pick<ComparisonData, 'comparison'>): Table {
@@ -124,7 +124,7 @@ export function flipTable({ comparison: { flips } }: Pick<ComparisonData, 'compa
   }
 }
 
-/** What the tables leave out, what could explain the difference, and what more work would show. */
+/** Lines below the tables: tasks left out, other explanations of the difference, statistical power. */
 function saidBelow({ comparison, comparability }: ComparisonData): string[] {
   const { onlyBefore, onlyAfter, unscored, audited } = comparison
   const left = onlyBefore.length + onlyAfter.length + unscored.length
@@ -182,13 +182,13 @@ export function renderTextComparison(data: ComparisonData): string {
     .join('\n\n')
 }
 
-/** For a job summary: tables, then words, then the verdict. */
+/** Markdown for a job summary: tables, notes, verdict. */
 export function renderMarkdownComparison(data: ComparisonData): string {
   const words = [...saidBelow(data), ...data.verdicts.map((verdict) => `**${verdict}**`)]
   return `${[...tablesOf(data).map(renderMarkdownTable), ...words].join('\n\n')}\n`
 }
 
-/** One static file: no script, nothing fetched, the same bytes for the same data. */
+/** One static file without scripts or external resources; the same data give the same bytes. */
 export function renderHtmlComparison(data: ComparisonData): string {
   const title = `${nameOf(data.after)} against ${nameOf(data.before)}`
   const words = [...data.verdicts, ...saidBelow(data)].map((line) => `<p class="words">${escapeHtml(line)}</p>`)
@@ -206,7 +206,7 @@ export interface ComparisonData {
   after: ComparedEvaluation
   comparison: Comparison
   comparability: Comparability
-  /** What the rules of the caller say, one line each; the exit code follows from the same. */
+  /** Results of the caller's rules, one line each; they also determine the exit code. */
   verdicts: string[]
 }
 
@@ -215,7 +215,7 @@ function nameOf({ run, name }: ComparedEvaluation): string {
   return `${name} of ${run}`
 }
 
-/** A heading, the table and its notes. Cells are hostile text: nothing in them may start markup or end the cell. */
+/** A heading, the table and its notes. Cells are hostile text, which must not start markup or end the cell. */
 function renderMarkdownTable({ title, columns, rows, notes }: Table): string {
   const line = (cells: readonly string[]): string => `| ${cells.map(escapeMarkdown).join(' | ')} |`
   return [

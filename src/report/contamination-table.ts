@@ -1,11 +1,11 @@
-/** Scores by when tasks came into being: what a policy may have read in training, apart from what it cannot have read. */
+/** Scores by the date of tasks: those that the model may have read in training, and those that it cannot have read. */
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { type ContaminationSplit, type DatedScore, splitByCutoff } from '../domain/statistics/contamination.ts'
 import { showInterval, showTaskMean } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { number, type Table, text } from './tables.ts'
 
-/** Both rates: a policy that does better on what it may have read is suspect. */
+/** Shows both scores: a policy that does better on tasks that it may have read is suspect. */
 export function contaminationTable({ evaluations, cutoff }: Pick<ReportData, 'evaluations' | 'cutoff'>): Table {
   const rows = cutoff === null ? [] : evaluations.map((evaluation) => contaminationRow(evaluation, cutoff))
   return {
@@ -21,7 +21,7 @@ export function contaminationTable({ evaluations, cutoff }: Pick<ReportData, 'ev
   }
 }
 
-/** The same of one evaluation, for the end of a command. */
+/** One evaluation's split, as a line at the end of a command. */
 export function contaminationLine(evaluation: EvaluationRecord, cutoff: string): string {
   const split = splitByCutoff({ tasks: evaluation.tasks, cutoff })
   const side = (name: string, score: DatedScore | null): string[] =>

@@ -1,4 +1,4 @@
-/** What a run cost, and what its numbers rest on. */
+/** Tables of a run's costs and of what its scores rest on. */
 import type { Amount, LostWork, Spent, StageCosts } from '../contracts/costs.types.ts'
 import type { ReportData } from './report-data.ts'
 import { number, type Table, text } from './tables.ts'
@@ -79,7 +79,7 @@ function columns({ device }: Pick<ReportData['costs'], 'device'>): Table['column
   return [trainer, 'sandbox s', 'grading s', 'tokens read', 'tokens sampled'].map(number)
 }
 
-/** The sum of one stage is that stage. */
+/** Adds a row for the whole run. */
 function withWhole(stages: readonly StageCosts[], whole: StageCosts): StageCosts[] {
   return stages.length === 0 ? [] : [...stages, whole]
 }
@@ -109,7 +109,7 @@ function formatPrices({ currency, perMillionTokens, machines }: NonNullable<Repo
   return `Prices of the recipe (evaluate.prices), ${currency}: ${[tokens, ...rented].join('; ')}. Machines are paid while an iteration is played or a trainer is at work, each second once. Gates are not in it.`
 }
 
-/** What each score rests on; whole hashes are in `report.json`. */
+/** Provenance of each score; `report.json` has the whole hashes. */
 export function lineageTable({ lineage }: ReportData): Table {
   return {
     title: 'What the scores rest on',

@@ -5,7 +5,7 @@ import type { CurvePoint } from './report-data.ts'
 const SIZE = { width: 760, height: 330 }
 const PLOT = { left: 52, right: 20, top: 20, bottom: 46 }
 
-/** The learning curve as SVG without script: held-out scores with their errors, training rollouts behind them. */
+/** The learning curve as SVG without scripts: held-out scores with their standard errors, drawn over training rollouts. */
 export function renderCurve(curve: readonly CurvePoint[]): string {
   if (curve.length === 0) return ''
   for (const point of curve) requireMean(`curve point ${point.label}`, point)
@@ -75,7 +75,7 @@ function line(points: readonly CurvePoint[], { x, y }: Scale, kind: CurvePoint['
   return `<polyline class="line ${kind}" points="${path}"/>`
 }
 
-/** Error bars are one standard error to each side; shape as well as colour tells the kinds apart. */
+/** Error bars extend one standard error to each side; shape and colour tell the kinds apart. */
 function mark(point: CurvePoint, { x, y }: Scale): string {
   const at = round(x(point.globalStep))
   const [high, low] = [round(y(point.mean + point.sem)), round(y(Math.max(0, point.mean - point.sem)))]
@@ -93,7 +93,7 @@ function mark(point: CurvePoint, { x, y }: Scale): string {
 }
 
 function nameOf(point: CurvePoint, { x, y }: Scale, isLast: boolean): string {
-  // Later points lie above the first: its name goes below.
+  // Later points usually lie above the first, so its name goes below.
   const isFirst = point.globalStep === 0
   const anchor = isLast ? 'end' : isFirst ? 'start' : 'middle'
   const above = isFirst

@@ -1,4 +1,4 @@
-/** What stands behind the scores: endings, lost attempts, several attempts, effort, flaky tasks. */
+/** Tables behind the scores: endings, verdicts, lost and audited attempts, several attempts, effort, cost, flaky tasks. */
 import { AUDIT_REASONS } from '../contracts/audit.types.ts'
 import type { AuditDifference, EvaluationRecord, StoredMean } from '../contracts/evaluations.types.ts'
 import { flakyTasks } from '../domain/statistics/statistics.ts'
@@ -24,7 +24,7 @@ export function dispositionTable({ evaluations }: ReportData): Table {
   }
 }
 
-/** What grading found, over the same episodes. */
+/** Verdicts of the same episodes. */
 export function verdictTable({ evaluations }: ReportData): Table {
   const reasons = [...new Set(evaluations.flatMap(({ reasons }) => Object.keys(reasons)))].toSorted()
   return {
@@ -48,7 +48,7 @@ export function verdictTable({ evaluations }: ReportData): Table {
   }
 }
 
-/** The second denominator: nothing that was asked for is left out. */
+/** Scores over every requested attempt. */
 export function officialTable({ evaluations }: ReportData): Table {
   return {
     title: 'Scores as official harnesses count',
@@ -82,7 +82,7 @@ export function officialTable({ evaluations }: ReportData): Table {
   }
 }
 
-/** What was paid of the same attempts. Nothing for evaluations of earlier versions. */
+/** Scores that count only paid attempts. No rows for evaluations of earlier versions. */
 export function auditedTable({ evaluations }: ReportData): Table {
   return {
     title: 'Audited scores',
@@ -126,7 +126,7 @@ const UNPAID = [
   ['unaudited', 'no audit'],
 ] as const satisfies readonly (readonly [AuditDifference['because'], string])[]
 
-/** Listed in full by `report.json`. */
+/** `report.json` lists all of them. */
 const MOST_DIFFERENCES = 50
 
 export function auditDifferenceTable({ evaluations }: ReportData): Table {
@@ -207,7 +207,7 @@ export function effortTable({ evaluations }: ReportData): Table {
   }
 }
 
-/** Nothing where the recipe gives no price. */
+/** No rows if the recipe has no prices. */
 export function costTable({ evaluations }: ReportData): Table {
   const priced = evaluations.flatMap((evaluation) =>
     evaluation.cost === undefined ? [] : [{ evaluation, cost: evaluation.cost }],
@@ -247,7 +247,7 @@ function countResolved({ tasks }: EvaluationRecord): number {
   return tasks.flatMap(({ outcomes }) => outcomes).filter((outcome) => outcome === 1).length
 }
 
-/** Listed in full by `report.json`. */
+/** `report.json` lists all of them. */
 const MOST_FLAKY = 20
 
 export function flakyTable({ evaluations }: ReportData): Table {
@@ -265,6 +265,6 @@ export function flakyTable({ evaluations }: ReportData): Table {
     title: 'Tasks that the policy both resolved and did not',
     columns: [text('stage'), text('task'), number('resolved')],
     rows: flaky,
-    notes: ['Spread of the policy. A task whose grading flips by itself is refused by the gate and listed there.'],
+    notes: ['The policy varies on these tasks. The gate refuses tasks whose grading itself varies, and lists them.'],
   }
 }

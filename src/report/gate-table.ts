@@ -3,7 +3,7 @@ import { gateRepeats } from '../domain/gates/gate-rules.ts'
 import { formatOrigin } from './suite-table.ts'
 import { number, type Table, text } from './tables.ts'
 
-/** In the order in which a reader asks. */
+/** Refusals in the order of the report. */
 const REFUSALS = [
   'flaky',
   'gold-fails',
@@ -14,7 +14,7 @@ const REFUSALS = [
 /** A terminal shows this many tasks; the record has all of them. */
 const MAX_SLOWEST = 5
 
-/** Refused tasks with their reasons, what flips and fails in them, and the slowest; tables without rows are left out. */
+/** Refused tasks with their reasons, flipping and failing tests, hidden names, and the slowest tasks; omits empty tables. */
 export function gateTables({ gates }: GateReport): Table[] {
   const refused = REFUSALS.flatMap((outcome) => gates.filter((gate) => gate.outcome === outcome))
   const flips = gates.flatMap(({ taskId, flips }) => flips.map((flip) => ({ taskId, ...flip })))
@@ -70,7 +70,7 @@ function slowestTable(gates: readonly TaskGate[]): Table {
   }
 }
 
-/** The end of a gate in one paragraph. */
+/** Summary of a gate in one paragraph. */
 export function formatGate(report: GateReport): string {
   const { tasks, counts, name, origin, repeats, gradings, gradeMs, peakMemoryBytes, withoutMemory, gates } = report
   const refused = REFUSALS.flatMap((outcome) => (counts[outcome] === 0 ? [] : [`${counts[outcome]} ${outcome}`]))

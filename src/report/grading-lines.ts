@@ -6,7 +6,7 @@ import type { VerdictComparison } from '../domain/statistics/compare-verdicts.ts
 import type { PassAt1 } from '../domain/statistics/statistics.ts'
 import { changeTable, flipTable } from './comparison-tables.ts'
 
-/** The end of a grading run in a terminal: counts, and both denominators, each mean with its interval. */
+/** Summary of a grading run for a terminal: counts, and the mean over both denominators with its interval. */
 export function gradingLines({ counts, graded, official, source, suite, instances }: GradingRecord): string[] {
   const { resolved, unresolved, couldNotGrade, empty, incomplete } = counts
   const what =
@@ -25,7 +25,7 @@ export function gradingLines({ counts, graded, official, source, suite, instance
   ]
 }
 
-/** Verdicts that differ from the first ones; empty where there were no first ones. */
+/** Verdicts that differ from the first ones; empty if there were no first ones. */
 export function changesTable({ instances }: Pick<GradingRecord, 'instances'>): Table {
   const said = ({ kind, reason }: { kind: string; reason: string | null }): string =>
     reason === null ? kind : `${kind} (${reason})`
@@ -58,7 +58,7 @@ function notGraded(instances: GradingRecord['instances']): string[] {
     .map(([reason, of]) => `not graded: ${reason}  ${of.length}, such as ${of[0]?.episode ?? of[0]?.taskId}`)
 }
 
-/** First verdicts against new ones, with the figures of every other comparison. */
+/** Compares first verdicts with new ones, by the figures of every other comparison. */
 export function regradeTables(compared: VerdictComparison): Table[] {
   const { comparison } = compared
   return [sideTable(compared), changeTable({ comparison }), flipTable({ comparison })].filter(

@@ -1,9 +1,9 @@
 /**
- * Text of tasks, models and failures is written by others. Each function here makes it harmless for one kind of reader; the words stay
- * readable, and what was hidden becomes visible.
+ * Texts of tasks, models and failures are untrusted. Each function makes them harmless for one kind of reader: words stay readable, hidden
+ * characters become visible.
  */
 
-/** Terminal sequences: CSI, OSC (ended by BEL or ST) and the short ones; a sequence without its end is left to `showControls`. */
+/** Terminal sequences: CSI, OSC (ended by BEL or ST) and the short ones; `showHidden` writes out a sequence without its end. */
 // oxlint-disable-next-line no-control-regex -- they are what is looked for
 const ANSI = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]{0,4096}(?:\u0007|\u001b\\)|\u001b[ -/]{0,4}[0-Z\\-~]/g
 
@@ -12,19 +12,19 @@ const HIDDEN =
   // oxlint-disable-next-line no-control-regex -- they are what is looked for
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\u{e0000}-\u{e007f}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu
 
-/** Without terminal sequences, and with every other hidden character written out as `\u{202e}`. Keeps tabs and line feeds. */
+/** Removes terminal sequences and writes out every other hidden character as `\u{202e}`. Keeps tabs and line feeds. */
 export function showControls(text: string): string {
   return showHidden(text.replace(ANSI, '').replace(/\r\n/g, '\n'))
 }
 
-/** Every hidden character written out as `\u{202e}`, those of terminal sequences too. Keeps tabs and line feeds. */
+/** Writes out every hidden character as `\u{202e}`, also those of terminal sequences. Keeps tabs and line feeds. */
 export function showHidden(text: string): string {
   return text.replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`)
 }
 
-/** On one line, at most so long. */
+/** The text on one line, cut to `maxLength`. */
 export function oneLine(text: string, maxLength = 300): string {
-  // Cut before and after: a replacement may be longer than what it replaces.
+  // Cut before and after, since a replacement may be longer than what it replaces.
   return cut(
     showControls(text.slice(0, 4 * maxLength))
       .replace(/\s+/g, ' ')
@@ -35,14 +35,14 @@ export function oneLine(text: string, maxLength = 300): string {
 
 export function cut(text: string, maxLength: number): string {
   if (text.length <= maxLength) return text
-  // Never between the halves of a character.
+  // Never between the halves of a surrogate pair.
   const end = /[\ud800-\udbff]/.test(text.charAt(maxLength - 2)) ? maxLength - 2 : maxLength - 1
   return `${text.slice(0, end)}…`
 }
 
 /**
- * For Markdown of a job page, in cells too: everything that Markdown or HTML could read as more than a character becomes an entity. So
- * nothing is markup, a link, a mention or a table's border. Underscores inside of a word are none in GitHub's and GitLab's Markdown.
+ * For Markdown pages and table cells: every character that Markdown or HTML could interpret becomes an entity, so no text is markup, a
+ * link, a mention or a cell border. Underscores inside words stay: GitHub and GitLab take them literally.
  */
 export function markdownText(text: string, maxLength = 300): string {
   return oneLine(text, maxLength)
@@ -55,7 +55,7 @@ function entity(character: string): string {
   return `&#${character.charCodeAt(0)};`
 }
 
-/** What XML 1.0 forbids is written out; markup becomes entities. For text and for attributes in double quotes. */
+/** Writes out what XML 1.0 forbids and turns markup into entities. For text and for attributes in double quotes. */
 export function xmlText(text: string): string {
   return showControls(text)
     .replaceAll('&', '&amp;')
@@ -68,18 +68,18 @@ export function xmlAttribute(text: string, maxLength = 1000): string {
   return xmlText(oneLine(text, maxLength))
 }
 
-/** The message of a workflow command of GitHub Actions. */
+/** The message of a GitHub Actions workflow command. */
 export function commandMessage(text: string, maxLength = 500): string {
   return oneLine(text, maxLength).replaceAll('%', '%25')
 }
 
-/** A property of a workflow command of GitHub Actions. */
+/** A property of a GitHub Actions workflow command. */
 export function commandProperty(text: string, maxLength = 120): string {
   return commandMessage(text, maxLength).replaceAll(':', '%3A').replaceAll(',', '%2C')
 }
 
 /**
- * For the log of a CI job, which takes some lines as commands: `::error::` at the start of a line on GitHub, `##[…]`, `##vso[…]` and
+ * For the log of a CI job, where some lines are commands: `::error::` at the start of a line on GitHub, `##[…]`, `##vso[…]` and
  * `##teamcity[…]` anywhere, and terminal sequences that fold a log on GitLab.
  */
 export function logText(text: string): string {

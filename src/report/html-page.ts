@@ -1,6 +1,6 @@
 import type { Table } from './tables.ts'
 
-/** One static file around a body: no script, nothing fetched, and the policy in its head says so to the browser. */
+/** Wraps a body into one static file without scripts or external resources, which its content security policy enforces. */
 export function renderPage({ title, body }: { title: string; body: readonly string[] }): string {
   return `<!doctype html>
 <html lang="en">
@@ -20,7 +20,7 @@ ${body.join('\n')}
 `
 }
 
-/** The page's only style sheet. Colours pass contrast on both backgrounds; nothing is fetched. */
+/** The page's only style sheet. Colours have enough contrast on both backgrounds. */
 const STYLE = `
 :root { color-scheme: light dark; --ink: #1a2330; --soft: #5b6878; --line: #dde3ea; --paper: #ffffff; --card: #f6f8fb; --accent: #1f6feb; --second: #b26a00; --good: #1a7f37; --bad: #c2362b; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6ebf2; --soft: #9aa7b8; --line: #2c3644; --paper: #11161d; --card: #1a212b; --accent: #6ea8fe; --second: #e0a045; --good: #57c478; --bad: #f0796d; } }
@@ -56,7 +56,7 @@ figure svg { display: block; width: 100%; height: auto; }
 @media print { main { padding: 0; } .card, figure { break-inside: avoid; } }
 `
 
-/** A heading, the table and its notes; nothing for a table without rows. */
+/** A heading, the table and its notes; empty for a table without rows. */
 export function renderHtmlTable({ title, columns, rows, notes }: Table): string {
   if (rows.length === 0) return ''
   const cell = (tag: 'th' | 'td', content: string, column: number): string =>
@@ -76,8 +76,8 @@ ${notes.map((note) => `<p class="note">${escapeHtml(note)}</p>`).join('\n')}`
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 
 /**
- * Text for HTML content and quoted attributes. Control and direction characters become visible escapes: a name may not
- * reorder the page around it.
+ * Text for HTML content and quoted attributes. Control and direction characters become visible escapes, so that a name cannot reorder the
+ * page around it.
  */
 export function escapeHtml(text: string): string {
   return text

@@ -58,7 +58,7 @@ const TABLES = [
 ]
 
 /**
- * One static file: no script, nothing fetched, the same bytes for the same data. Works from `file://`.
+ * One static file without scripts or external resources; the same data give the same bytes. Works from `file://`.
  * @throws LonghaulError `Report.Incomplete`
  */
 export function renderHtmlReport(data: ReportData): string {

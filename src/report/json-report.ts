@@ -21,17 +21,17 @@ export interface JsonReport {
   durations: Record<string, number>
   paired: (ReportData['paired'][number] & { verdict: Gain })[]
   curve: CurvePoint[]
-  /** ISO date; null where the recipe does not say. */
+  /** ISO date; null if the recipe names none. */
   cutoff: string | null
   suites: ReportData['suites']
   refused: ReportData['refused']
-  /** Absent where nothing was compared, and nothing decided. */
+  /** `nights` is absent if nothing was compared, `promotion` if nothing was decided. */
   nights?: ReportedNight[]
   promotion?: string
   versions: ReportData['versions']
 }
 
-/** One evaluation: its score and everything of its record but the single attempts. */
+/** One evaluation: its score and all of its record except single attempts. */
 interface StageReport
   extends Omit<
     EvaluationRecord,
@@ -44,7 +44,7 @@ interface StageReport
   /** Scored tasks, and the most attempts that one of them had. */
   tasks: number
   attempts: number
-  /** Of each attempt; null where no episode left its spec. */
+  /** Of each attempt; null if no episode stored its spec. */
   limits: { maxTurns: number; contextTokens: number } | null
   flaky: FlakyTask[]
   /** Null without a cut-off date. */
@@ -98,7 +98,7 @@ function toStage(evaluation: EvaluationRecord, cutoff: string | null): StageRepo
   const { mean, sem, tasks: scored, attempts } = scoreOf(evaluation)
   requireEveryMean(evaluation)
   const { schema: _schema, run: _run, stage: _stage, conditions, ...shown } = evaluation
-  // Under `suites`, once for all stages.
+  // `suites` has the origin, once for all stages.
   const { origin: _origin, score, tasks, name, ...rest } = shown
   return {
     name,

@@ -1,22 +1,22 @@
 /**
- * JUnit's XML for CI systems: a test case is a task. `failure`: graded, and unresolved in at least one attempt; `error`: no attempt gave a
- * verdict; `skipped`: its gate refused the task. Attempts are listed in the case's output: the schema that Jenkins reads by
- * (junit-10.xsd) has no properties of a case.
+ * JUnit XML for CI systems; a test case is a task. `failure`: graded, and unresolved in at least one attempt; `error`: no attempt has a
+ * verdict; `skipped`: the task's gate refused it. The case's output lists the attempts: the schema that Jenkins uses (junit-10.xsd) has no
+ * properties of a case.
  */
 import type { AttemptSummary, EvaluatedTask, EvaluationDocument } from '../contracts/evaluations.types.ts'
 import type { RuleVerdict } from './ci-summary.ts'
 import { cut, xmlAttribute, xmlText } from './hostile-text.ts'
 
-/** Output of one case; more is cut. */
+/** Longest output of one case, in characters. */
 const MAX_OUTPUT = 64 * 1024
 
 export interface JUnitRun {
   workflowId: string
-  /** Rules that were asked for, in words, with what they found. */
+  /** Requested rules with their results, as text. */
   verdicts: readonly RuleVerdict[]
 }
 
-/** Without a document, where no evaluation could be read, the rules alone are cases. */
+/** Without a document (no evaluation could be read), only the rules are cases. */
 export function renderJUnit(document: EvaluationDocument | null, { workflowId, verdicts }: JUnitRun): string {
   const rules = suite('longhaul.rules', ruleCases(verdicts), [])
   const suites = document === null ? [rules] : [evaluationSuite(document, workflowId), rules]

@@ -1,19 +1,19 @@
 import { LonghaulError } from '../contracts/errors.ts'
 import type { PairedScore } from './report-data.ts'
 
-/** A mean may only be shown with what makes it readable. */
+/** A mean with the numbers that must accompany it. */
 export interface ReportedMean {
   mean: number
   /** Standard error of the mean. */
   sem: number
-  /** Tasks. */
+  /** n: tasks. */
   tasks: number
   /** k: attempts at each task. */
   attempts: number
 }
 
 /**
- * The one door through which a mean gets into a report: a mean without n, k and its standard error misleads.
+ * Every mean enters a report through this function: a mean without n, k and its standard error misleads.
  * @throws LonghaulError `Report.Incomplete`
  */
 export function requireMean(what: string, value: Partial<ReportedMean>): ReportedMean {
@@ -38,7 +38,7 @@ export function showMean({ mean, sem, tasks }: ReportedMean): string {
   return tasks < 2 ? `${mean.toFixed(3)} (one task: no SEM)` : `${mean.toFixed(3)} ± ${sem.toFixed(3)}`
 }
 
-/** A mean over tasks, such as turns. @param digits after the point @throws LonghaulError `Report.Incomplete` */
+/** A mean over tasks, such as turns. @param digits after the decimal point @throws LonghaulError `Report.Incomplete` */
 export function showTaskMean(what: string, value: { mean: number; sem: number; tasks: number }, digits = 3): string {
   const { mean, sem, tasks } = requireMean(what, { ...value, attempts: 1 })
   return tasks < 2 ? `${mean.toFixed(digits)} (one task: no SEM)` : `${mean.toFixed(digits)} ± ${sem.toFixed(digits)}`
@@ -63,10 +63,10 @@ function isCount(value: number | undefined): value is number {
   return Number.isInteger(value) && (value as number) >= 1
 }
 
-/** What a paired difference shows, as a union: the words and the exit codes of a comparison must not disagree. */
+/** What a paired difference shows; the text, HTML and JSON reports share it. */
 export type Gain = 'gain' | 'loss' | 'not-proven' | 'too-little'
 
-/** The interval decides: as long as it holds 0, the data also fits no difference at all. */
+/** The interval decides: while it contains 0, the data are consistent with no difference. */
 export function judgeGain({ interval, tasks }: Pick<PairedScore, 'interval' | 'tasks'>): Gain {
   if (tasks < 2 || interval === null) return 'too-little'
   if (interval.low > 0) return 'gain'

@@ -14,27 +14,27 @@ export interface ReportData {
   run: string
   kind: 'train' | 'eval'
   recipe: { name: string; hash: string; seed: number; base: string }
-  /** In the order they were made; `base`, `rft`, `rl` for the demo. Intermediate evaluations are in `curve` only. */
+  /** In order of creation; `base`, `rft`, `rl` for the demo. Intermediate evaluations are in `curve` only. */
   evaluations: EvaluationRecord[]
-  /** Same tasks only, later minus earlier. */
+  /** Differences over the same tasks, later minus earlier. */
   paired: PairedScore[]
   curve: CurvePoint[]
   /** What each training job measured, in order; empty for evaluations and for runs of earlier versions. */
   training: TrainingRecord[]
-  /** What the run was paid for, by stage, from all records of its episodes, gates and training jobs. */
+  /** Costs of the run by stage, from all records of its episodes, gates and training jobs. */
   costs: RunCosts
-  /** What each score rests on. */
+  /** Provenance of each score. */
   lineage: RunLineage
   ledger: { totals: LedgerTotals; mismatches: number }
-  /** Against the last night and a named baseline, by evaluation; absent where nothing was asked for. */
+  /** Comparisons with the last night and a named baseline, by evaluation; absent if none was requested. */
   nights?: ReportedNight[]
-  /** Why the last policy was promoted, or was not; absent where no rule was asked. */
+  /** Why the last policy was or was not promoted; absent without a rule. */
   promotion?: string
-  /** Signs of seeking the reward by other means, in all episodes of the run. */
+  /** Signs of reward hacking, in all episodes of the run. */
   flagged: FlaggedEpisodes
-  /** The base model's training data ends here (ISO date); null where the recipe does not say. */
+  /** End of the base model's training data (ISO date); null if the recipe names none. */
   cutoff: string | null
-  /** Every suite that the run played tasks of. */
+  /** Every suite whose tasks the run played. */
   suites: ReportedSuite[]
   /** Tasks whose gate refused them, with the reason. */
   refused: { taskId: string; reason: string }[]
@@ -47,17 +47,17 @@ export type ReportedNight = NightVerdict & { name: string }
 
 interface ReportedSuite {
   suite: string
-  /** Stages of the run, in order of text. */
+  /** Stages of the run, sorted. */
   uses: string[]
   tasks: number
-  /** Null for a suite that is not stored any more. */
+  /** Null for a suite that is no longer stored. */
   origin: SuiteOrigin | null
 }
 
 interface FlaggedEpisodes {
   /** Episodes that show a sign, and those of them that passed the hidden tests. */
   signs: { sign: HackSign; episodes: number; resolved: number }[]
-  /** Suspected hacks by id, the first hundred. */
+  /** The first suspected hacks by id (`maxNamed`). */
   suspected: { episode: string; disposition: Disposition; verdict: VerdictKind | null; signs: HackSign[] }[]
   /** All suspected hacks. */
   total: number
@@ -66,7 +66,7 @@ interface FlaggedEpisodes {
 export interface PairedScore extends PairedDifference {
   before: string
   after: string
-  /** 95 %; null for no shared task. */
+  /** 95 %; null without a shared task. */
   interval: Interval | null
 }
 
@@ -83,9 +83,9 @@ export interface CurvePoint {
   attempts: number
 }
 
-/** What a report says of suspicious episodes. @param maxNamed suspected hacks that are listed by id */
+/** Collects suspicious episodes for a report. @param maxNamed most suspected hacks that are listed by id */
 export function gatherFlagged(records: readonly EpisodeRecord[], maxNamed: number): FlaggedEpisodes {
-  // Records of before the flag existed have no signs.
+  // Records of earlier versions have no signs.
   const flagged = records.filter(({ signs }) => (signs ?? []).length > 0)
   const suspected = flagged.filter(({ suspectedHack }) => suspectedHack)
   const count = (sign: HackSign) => {

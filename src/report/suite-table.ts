@@ -1,4 +1,4 @@
-/** Where the tasks come from, the facts that make a score repeatable, and what became of their images. */
+/** Tables of suites: origin of the tasks, import, difficulty, images. */
 import type { SuiteOrigin, FilterClass, ImportedSuite, SuiteFilter } from '../contracts/suites.types.ts'
 import type { ReportData } from './report-data.ts'
 import { number, type Table, text } from './tables.ts'
@@ -36,7 +36,7 @@ export function suiteTable({ suites }: Pick<ReportData, 'suites'>): Table {
   }
 }
 
-/** One line, for the end of a command. */
+/** One line for the end of a command. */
 export function formatOrigin({ dataset, revision, split, files, filters }: SuiteOrigin): string {
   const [file, ...more] = files
   const pinned = [
@@ -56,7 +56,7 @@ function showKept({ filter, kept }: SuiteOrigin['filters'][number]): string {
   return kept === null ? filter : `${filter} (${kept} left)`
 }
 
-/** What each filter left, then every refused row; tables without rows are left out. */
+/** What each filter left, then every refused row; omits empty tables. */
 export function importTables({ counts, filters, refused }: ImportedSuite, classes: readonly FilterClass[]): Table[] {
   const filterTable: Table = {
     title: 'Filters, in order',
@@ -112,7 +112,7 @@ export function formatImport({ hash, counts, profiles, unsupported }: ImportedSu
 
 type CuratedTask = TaskDifficulty & { decision: CurationDecision }
 
-/** Hardest first. */
+/** Hardest tasks first. */
 export function curationTable(tasks: readonly CuratedTask[]): Table {
   return {
     title: 'Difficulty of tasks, from stored attempts',
@@ -154,7 +154,7 @@ export function formatCuration(tasks: readonly CuratedTask[]): string {
   ].join('\n')
 }
 
-/** What became of the images of a suite. */
+/** What became of one task's image. */
 type Result = BuiltTaskImage | FailedTaskImage
 
 export function imageTable(results: readonly Result[]): Table {
@@ -170,7 +170,7 @@ export function imageTable(results: readonly Result[]): Table {
       result.did === 'failed' ? `stage ${result.stage}` : notesOf(result),
     ]),
     notes: [
-      'MB: of the whole image. Own MB: what it does not share with its environment. Present: there already, and not built here.',
+      'MB: of the whole image. Own MB: what it does not share with its environment. Present: existed already, not built here.',
     ],
   }
 }

@@ -1,4 +1,4 @@
-/** The tables of a report as plain text cells; `text-report` aligns them, `html-report` escapes them. */
+/** Tables of a report, with plain text cells; `text-report` aligns them, `html-report` escapes them. */
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
 import { judgeGain, formatGain, type ReportedMean, requireMean, showInterval, showMean, showSigned } from './means.ts'
@@ -6,10 +6,10 @@ import type { ReportData } from './report-data.ts'
 
 export interface Table {
   title: string
-  /** Columns that hold numbers are aligned to the right. */
+  /** Numeric columns are right-aligned. */
   columns: { name: string; numeric: boolean }[]
   rows: string[][]
-  /** Said below the table. */
+  /** Lines below the table. */
   notes: string[]
 }
 
@@ -58,7 +58,7 @@ export function scoreTable({ evaluations }: ReportData): Table {
     }),
     notes: [
       ...(areLimitsMixed
-        ? ['Limits of an attempt differ: what separates two rows may be more turns or tokens, not another policy.']
+        ? ['Limits of an attempt differ: the gap between two rows may come from turns or tokens, not from the policy.']
         : [...limits].filter((shown) => shown !== UNKNOWN).map((shown) => `Limits of each attempt: ${shown}.`)),
       'n = tasks, k = attempts at each. Episodes lost to infrastructure or without a grade count in no mean. Hacks are suspected ones: scores count their official verdict, rewards do not. The interval resamples repositories, tasks and attempts.',
       single
@@ -70,7 +70,7 @@ export function scoreTable({ evaluations }: ReportData): Table {
 
 const AGAINST = { last: 'the last night', baseline: 'the baseline' } as const
 
-/** Against other runs; the word is the verdict, the last column the rule with its numbers. */
+/** Comparisons with other runs; the last column states the rule with its numbers. */
 export function nightTable({ nights = [] }: ReportData): Table {
   return {
     title: 'Against other evaluations',
@@ -96,7 +96,7 @@ export function nightTable({ nights = [] }: ReportData): Table {
 
 const UNKNOWN = '–'
 
-/** `40 turns, 65536 tokens`; a dash where no episode left its spec. */
+/** `40 turns, 65536 tokens`; a dash if no episode stored its spec. */
 export function showLimits({ conditions }: EvaluationRecord): string {
   if (conditions === null) return UNKNOWN
   return `${conditions.limits.maxTurns} turns, ${conditions.limits.contextTokens} tokens`

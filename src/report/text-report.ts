@@ -4,7 +4,7 @@ import { judgeGain, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { ledgerTable, nightTable, pairedTable, scoreTable, suspectTable, type Table } from './tables.ts'
 
-/** The end of a run in a terminal: scores, differences, ledger. No escape codes. */
+/** Summary of a run for a terminal: scores, differences, ledger. No escape codes. */
 export function renderTextReport(data: ReportData): string {
   const sections = [
     scoreTable,
@@ -58,7 +58,7 @@ export function renderTable({ title, columns, rows, notes }: Table): string {
   ].join('\n')
 }
 
-/** Names come from data sets and models: a terminal must not obey them. */
+/** Names come from data sets and models, and a terminal must not interpret them. */
 function clean(cell: string): string {
   return cell.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '�')
 }

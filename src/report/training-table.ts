@@ -2,7 +2,7 @@ import { number, type Table, text } from './tables.ts'
 import type { ReportData } from './report-data.ts'
 import { formatAlarms } from '../domain/rewards/training-alarms.ts'
 
-/** How far sampler and trainer were apart, a line a training job: the worst of its optimizer steps. */
+/** Gap between sampler and trainer, a row per training job: mostly the worst of its optimizer steps. */
 export function trainingTable({ training }: ReportData): Table {
   return {
     title: 'Training jobs: gap between sampler and trainer',

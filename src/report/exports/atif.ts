@@ -1,5 +1,6 @@
 /**
- * Harbor's Agent Trajectory Interchange Format. Version 1.7: it has all that is said here, and more readers than 1.8, which adds audio.
+ * Harbor's Agent Trajectory Interchange Format, version 1.7: it covers all that is exported here and has more readers than 1.8, which adds
+ * audio.
  * @see Harbor, RFC 0001, and its models in `harbor.models.trajectories`
  */
 import { episodeObject } from './episode-columns.ts'
@@ -14,7 +15,7 @@ const NOTES: Record<ExportedTrajectory['promptSource'], string | null> = {
   unknown: 'The records do not hold the text of the first prompt.',
 }
 
-/** Only keys that say something: the format's readers forbid unknown keys and take absent ones for null. */
+/** Omits empty keys: the format's readers forbid unknown keys and take absent ones for null. */
 export function toAtif({ facts, prompt, promptSource, turns }: ExportedTrajectory): object {
   const { record, spec } = facts
   const model = record?.policy ?? spec?.policy
@@ -46,7 +47,7 @@ export function toAtif({ facts, prompt, promptSource, turns }: ExportedTrajector
 
 interface StepPlace {
   stepId: number
-  /** Tokens of the context before this sample. */
+  /** Length of the context before this sample, in tokens. */
   before: number
   model: string | undefined
 }
@@ -82,7 +83,7 @@ function toStep({ action, observation }: ExportedTurn, { stepId, before, model }
       format_error: formatError,
       sample_seconds: sampleMs / 1000,
       model: chat?.model,
-      // The whole prompt of a turn is the sum of what came before: repeated in each step it would grow with the square of the turns.
+      // Only the delta: whole prompts would grow the file with the square of the turns.
       prompt_delta_token_ids: turn === 0 || action.promptDelta.length === 0 ? undefined : action.promptDelta,
     }),
   })
@@ -94,7 +95,7 @@ function metricsOf(action: ExportedTurn['action'], before: number): object {
     const { promptTokens, completionTokens, cachedTokens } = chat.usage ?? {}
     return present({ prompt_tokens: promptTokens, completion_tokens: completionTokens, cached_tokens: cachedTokens })
   }
-  // Records hold null where a server sent no finite number; the format has no word for that.
+  // Records hold null where a server sent no finite number, which the format cannot express.
   const isFinite = (logprobs as (number | null)[]).every((logprob) => logprob !== null)
   return present({
     prompt_tokens: before,

@@ -1,4 +1,4 @@
-/** CSV as RFC 4180 has it: UTF-8 without a mark, CRLF, quotes doubled. Texts are made harmless for programs that run formulas. */
+/** CSV by RFC 4180: UTF-8 without a byte order mark, CRLF, doubled quotes. Spreadsheets do not run its texts as formulas. */
 import { showHidden } from '../hostile-text.ts'
 import type { ColumnType, ColumnValue } from './episode-columns.ts'
 
@@ -19,7 +19,7 @@ function csvLine(cells: readonly string[]): string {
   return `${cells.join(',')}\r\n`
 }
 
-/** A text that begins so is a formula for a spreadsheet, or would lose its own apostrophe to one. */
+/** A spreadsheet takes such a text for a formula, or drops its leading apostrophe. */
 const FORMULA = /^(?:\s*[=+\-@＝＋－＠']|[\t\n])/
 
 /** Null is an empty cell. */

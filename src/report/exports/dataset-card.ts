@@ -10,7 +10,7 @@ import { TRAJECTORY_COLUMNS } from './trajectory-columns.ts'
 export const DATASET_SPLITS = ['train', 'evaluation'] as const
 export type DatasetSplit = (typeof DATASET_SPLITS)[number]
 
-/** Filled while episodes pass by: none of them is kept. */
+/** Counts that are filled episode by episode; no episode stays in memory. */
 export interface DatasetTally {
   splits: Map<DatasetSplit, SplitTally>
   /** By version: SHA-256 of the manifest. */
@@ -27,7 +27,7 @@ interface SplitTally {
   episodes: number
   turns: number
   dispositions: Map<string, number>
-  /** Episodes with an outcome, those resolved officially, those paid. */
+  /** Numbers of episodes: with an outcome, resolved officially, paid. */
   graded: number
   resolved: number
   paid: number
@@ -80,7 +80,7 @@ export interface DatasetCardInput {
   run: string
   stages: readonly string[]
   recipeHash: string | null
-  /** The hub's word for a licence; null where the caller names none. */
+  /** The hub's name of a licence; null if the caller names none. */
   license: string | null
   tally: DatasetTally
   /** Episodes that are not in the data set. */
@@ -91,7 +91,7 @@ export function renderDatasetCard(input: DatasetCardInput): string {
   return `${header(input)}\n${body(input)}`
 }
 
-/** JSON texts are YAML texts, of any content. */
+/** Texts are written as JSON, which is valid YAML for any content. */
 function header({ run, license, tally }: DatasetCardInput): string {
   const splits = DATASET_SPLITS.filter((split) => tally.splits.has(split))
   return [
@@ -178,7 +178,7 @@ ${DATASET_SPLITS.flatMap((split) => splitLine(split, tally.splits.get(split))).j
 - \`outcome_audited\` is what rewards were paid for. A row with \`outcome_official\` 1 and \`outcome_audited\` 0 passed its tests in a way that
   an audit or a sign of a hack speaks against.
 - Rows without an outcome (\`infra\`, \`could-not-grade\`) say nothing about the policy.
-- Texts of tasks and programs are another's: they may hold anything. In \`messages\` the marks of chat formats are broken in them by a backslash.
+- Texts of tasks and programs are untrusted and may hold anything. In \`messages\`, a backslash breaks the special tokens of chat formats in them.
 
 ## Licence
 

@@ -1,6 +1,6 @@
 /**
- * The columns of an episode in CSV and Parquet: one table gives their names, order, types and values. Names are stable: readers'
- * scripts hold them. A new column is appended, and none is renamed; `docs/exports.md` lists them.
+ * The columns of an episode in CSV and Parquet: one table of names, order, types and values. Users' scripts rely on the names: append new
+ * columns and rename none. `docs/exports.md` lists them.
  */
 import type {
   EpisodeRecord,
@@ -28,15 +28,15 @@ export interface EpisodeFacts {
   taskId: string
   index: number
   episode: string
-  /** `unreadable`: a record of it is corrupt. */
+  /** `unreadable`: a record of the episode is corrupt. */
   state: 'finished' | 'unfinished' | 'unreadable'
   record: EpisodeRecord | null
   spec: EpisodeSpec | null
   start: EpisodeStart | null
   verdict: VerdictRecord | null
-  /** When the last turn's observation came, Unix ms. */
+  /** Time of the last turn's observation, Unix ms. */
   lastObservedAtMs: number | null
-  /** Of the iteration's stored ledger; null where that is not written yet. */
+  /** From the iteration's stored ledger; null if that is not written yet. */
   entry: LedgerEntry | null
   suite: string | null
   /** Data set of the suite, and what pins it. */
@@ -45,7 +45,7 @@ export interface EpisodeFacts {
   /** SHA-256 of the policy's MANIFEST.json. */
   policyManifest: string | null
   recipeHash: string | null
-  /** What the stage pays; null for stages without rewards. */
+  /** Reward rule of the stage; null for stages without rewards. */
   rewardRule: RewardRule | null
   unaudited: UnauditedRewards
 }
@@ -146,7 +146,7 @@ export function episodeRow(facts: EpisodeFacts): ColumnValue[] {
   return EPISODE_COLUMNS.map(({ of }) => of(facts))
 }
 
-/** The same by name, as JSON has it: times are ISO texts in UTC. */
+/** The values by column name, for JSON; times are ISO texts in UTC. */
 export function episodeObject(facts: EpisodeFacts): Record<string, ColumnValue> {
   return Object.fromEntries(
     EPISODE_COLUMNS.map(({ name, type, of }) => {

@@ -1,4 +1,4 @@
-/** README.md of a model, as the Hugging Face hub reads it. Names and texts of records are another's: all of them are escaped. */
+/** README.md of a model, as the Hugging Face hub reads it. Names and texts of records are untrusted, so all of them are escaped. */
 import type { EvaluationRecord, StoredInterval } from '../../contracts/evaluations.types.ts'
 import { purposeOf } from '../../contracts/episode-purpose.ts'
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
@@ -7,31 +7,31 @@ import { markdownText, oneLine } from '../hostile-text.ts'
 
 export interface ModelFacts {
   policy: { version: string; manifestSha256: string; globalStep: number }
-  /** That trained it; null for a base, and where its records are gone. */
+  /** Run that trained the policy; null for a base, or if its records are gone. */
   run: string | null
   recipe: {
     name: string
     hash: string
     seed: number
-    /** Name of the base's directory, without its place. */
+    /** Name of the base's directory, without its path. */
     base: string
     train: 'full' | 'lora'
     lora: { rank: number; alpha: number } | null
-    /** Of evaluations, in tokens. */
+    /** Context of evaluations, in tokens. */
     context: number
-    /** As in recipes. */
+    /** End of the base model's training data, as in recipes. */
     cutoff: string | null
   } | null
   chatFormat: string | null
-  /** What training began with; null for a base, and where no record tells. */
+  /** The policy from which training started; null for a base, or if no record names it. */
   base: CardBase | null
-  /** A model of the hub that was imported as this very policy. */
+  /** The hub's model that was imported as this policy. */
   origin: { model: string; revision: string } | null
   /** In the order of training. */
   training: CardTraining[]
-  /** That were trained on. */
+  /** Suites that were trained on. */
   suites: CardSuite[]
-  /** Tasks that were played for training, by licence of their repository; null where the row names none. */
+  /** Tasks that were played for training, by licence of their repository; null if the row names none. */
   licenses: { name: string | null; tasks: number }[]
   evaluations: CardEvaluation[]
 }
@@ -45,7 +45,7 @@ export interface CardBase {
 export interface CardTraining {
   stage: string
   jobs: number
-  /** Of the optimizer. */
+  /** Optimizer steps. */
   steps: number
 }
 
@@ -65,14 +65,14 @@ export interface ModelCardInput {
   facts: ModelFacts
   /** Whole weights, or adapters alone. */
   kind: 'model' | 'adapter'
-  /** `OWNER/NAME` of the hub, and the directory into which it is fetched. */
+  /** `OWNER/NAME` on the hub; NAME is also the directory of a download. */
   repository: string
   branch: string
-  /** The hub's word; null where the caller names none. */
+  /** The hub's name of the licence; null if the caller names none. */
   license: string | null
-  /** Start commands as `longhaul policy-server command` prints them, on the directory NAME. */
+  /** Start commands as `longhaul policy-server command` prints them, for the directory NAME. */
   serve: { engine: string; command: string }[]
-  /** Names and hashes of what is published. */
+  /** Names and hashes of the published files. */
   files: readonly { path: string; sha256: string }[]
 }
 
@@ -104,7 +104,7 @@ function header({ facts, kind, license, repository }: ModelCardInput): { [key: s
   }
 }
 
-/** As `huggingface_hub` reads results; interval, tasks and attempts stand in `args`. */
+/** A result as `huggingface_hub` reads it, with interval, tasks and attempts in `args`. */
 function resultOf({ record, origin }: CardEvaluation): Yaml {
   const { official, audited, attempts, suite } = record
   const { dataset, revision, split } = origin ?? { dataset: 'unknown', revision: null, split: null }
@@ -138,7 +138,7 @@ interface Score {
   tasks: number
 }
 
-/** A name that the hub knows for a data set, with its owner; null for a file and for synthesised tasks. */
+/** The hub's name of the data set, with its owner; null for a file and for synthesised tasks. */
 function hubDataset(origin: SuiteOrigin | null): string | null {
   if (origin === null || !/^[0-9a-f]{40}$/.test(origin.revision ?? '')) return null
   return /^[\w.-]{1,96}\/[\w.-]{1,96}$/.test(origin.dataset) ? origin.dataset : null
@@ -148,7 +148,7 @@ function round(value: number): number {
   return Number(value.toFixed(4))
 }
 
-/** Blocks of plain keys; texts are JSON texts, which are YAML texts of any content once nothing hidden is in them. */
+/** Blocks with plain keys. Texts are written as JSON, which is valid YAML once hidden characters are escaped. */
 function yaml(value: { [key: string]: Yaml | undefined }, indent = ''): string {
   return Object.entries(value)
     .flatMap(([key, one]) => (one === undefined ? [] : [`${indent}${key}:${yamlValue(one, indent)}`]))
@@ -162,7 +162,7 @@ function yamlValue(value: Yaml, indent: string): string {
   return `\n${value.map((one) => `${indent}- ${yamlItem(one, `${indent}  `)}`).join('')}`
 }
 
-/** The first key stands behind the dash. */
+/** The first key follows the dash. */
 function yamlItem(value: Yaml, indent: string): string {
   return typeof value === 'object' && !Array.isArray(value)
     ? yaml(value, indent).slice(indent.length)
@@ -229,8 +229,8 @@ ${kind === 'adapter' ? '' : `\n\`longhaul models import ${repository} --revision
 
 function formatCutoff(cutoff: string | null): string {
   return cutoff === null
-    ? 'Up to when the base model has read is not known, so tasks may have been in its training data.'
-    : `The base model has read up to ${markdownText(cutoff)}; older tasks may have been in its training data.`
+    ? 'The end of the base model’s training data is not known, so tasks may have been in it.'
+    : `The base model’s training data ends ${markdownText(cutoff)}; older tasks may have been in it.`
 }
 
 function formatBase({ base, origin, recipe, policy }: ModelFacts): string {

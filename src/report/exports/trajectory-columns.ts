@@ -1,4 +1,4 @@
-/** The columns of an episode in a data set of trajectories: those of the table, and these. */
+/** The columns of an episode in a data set of trajectories: `EPISODE_COLUMNS`, then the ones below. */
 import type { TableColumn, TableType } from '../../contracts/exports.types.ts'
 import { EPISODE_COLUMNS } from './episode-columns.ts'
 
@@ -37,7 +37,7 @@ const MORE_TRAJECTORY_COLUMNS: readonly DescribedColumn[] = [
   {
     name: 'messages',
     type: { list: MESSAGE },
-    says: 'system, user, then a reply and what the world said for each turn',
+    says: 'system, user, then a reply and its observation for each turn',
   },
   {
     name: 'trajectory',

@@ -1,33 +1,33 @@
-/** An episode with its turns, as exports of trajectories have it. */
+/** An episode with its turns, as trajectory exports contain it. */
 import type { ActionRecord, ObservationRecord } from '../../contracts/episodes.types.ts'
 import type { ChatMessage } from '../../contracts/policy.types.ts'
 import type { EpisodeFacts } from './episode-columns.ts'
 
 /**
- * Where the text of the first prompt comes from: a record, or the task and the scaffold of this version, because token servers are
- * sent ids and those alone are stored; `unknown` where the records do not suffice.
+ * Source of the first prompt's text. `recorded`: a record. `rendered`: the task and this version's scaffold, since only ids are sent to
+ * token servers and stored. `unknown`: the records do not suffice.
  */
 type PromptSource = 'recorded' | 'rendered' | 'unknown'
 
 export interface ExportedTurn {
   action: ActionRecord
-  /** Null where the turn never got an answer. */
+  /** Null if the turn never got an observation. */
   observation: ObservationRecord | null
 }
 
 export interface ExportedTrajectory {
   facts: EpisodeFacts
-  /** Of the task; null where that is not stored any more. */
+  /** Of the task; null if it is no longer stored. */
   statement: string | null
-  /** System and user. */
+  /** System and user messages. */
   prompt: ChatMessage[]
   promptSource: PromptSource
   turns: ExportedTurn[]
-  /** Null where nothing was captured, and where it is not UTF-8. */
+  /** Null if no patch was captured, or if it is not UTF-8. */
   patch: string | null
 }
 
-/** JSON whose texts are all Unicode: a lone half of a surrogate pair, which strict readers refuse, becomes U+FFFD. */
+/** JSON of valid Unicode: a lone surrogate, which strict readers refuse, becomes U+FFFD. */
 export function wellFormedJson(value: unknown, indent?: number): string {
   return JSON.stringify(
     value,

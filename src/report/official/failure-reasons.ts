@@ -1,10 +1,10 @@
-/** What swebench 5 guesses of a failed instance from its logs; a remark that never changes a verdict. */
+/** swebench 5's guess, from the logs, why an instance failed; never changes a verdict. */
 export interface FailureGuess {
   reason: string
   tier: 'environment' | 'ambiguous'
 }
 
-/** In this order; the first that occurs anywhere counts. */
+/** In order of precedence: the first pattern that occurs anywhere counts. */
 const SIGNATURES: readonly (FailureGuess & { pattern: RegExp })[] = [
   {
     reason: 'browser_launch_failed',
@@ -19,7 +19,8 @@ const SIGNATURES: readonly (FailureGuess & { pattern: RegExp })[] = [
   {
     reason: 'out_of_memory',
     tier: 'environment',
-    // A whole line, and only \n ends one in Python.
+    // `Killed` as a whole line; in Python only
+    // ends a line.
     pattern: /Cannot allocate memory|OutOfMemoryError|(?<![^\n])Killed(?![^\n])/,
   },
   {
@@ -41,7 +42,7 @@ const SIGNATURES: readonly (FailureGuess & { pattern: RegExp })[] = [
   { reason: 'tests_timed_out', tier: 'ambiguous', pattern: /Timeout error: \p{Nd}+ seconds exceeded/u },
 ]
 
-/** @param logs texts of the files that exist, in order: `report.json` reads the test output, the run report the instance's log too */
+/** @param logs texts of the existing files, in order: the test output for `report.json`, also the instance's log for the run report */
 export function guessFailure(logs: readonly string[]): FailureGuess | null {
   const text = logs.map((log) => log.replaceAll(/\r\n?/g, '\n')).join('\n')
   const found = SIGNATURES.find(({ pattern }) => pattern.test(text))

@@ -11,13 +11,13 @@ interface InstanceReportInput {
   profile: Exclude<GradingProfile, 'rebench-v2'>
   taskId: string
   resolved: boolean
-  /** Null where the harness found no results in the log. */
+  /** Null if the harness found no results in the log. */
   tests: { failToPass: OfficialTestList; passToPass: OfficialTestList } | null
-  /** Text of the test output: swebench 5 guesses from it why there are no results. */
+  /** Text of the test output, from which swebench 5 guesses why there are no results. */
   log: string
 }
 
-/** `report.json` of one graded instance, byte for byte: no final newline. An instance that ends with an error has none. */
+/** `report.json` of one graded instance, byte for byte: no final newline. An instance that ends with an error has no report. */
 export function officialInstanceReport({ profile, taskId, resolved, tests, log }: InstanceReportInput): string {
   const isFive = profile === 'swebench-5'
   const guess = isFive && tests === null ? guessFailure([log]) : null
@@ -44,17 +44,17 @@ export function officialInstanceReport({ profile, taskId, resolved, tests, log }
   return pythonJson({ [taskId]: report }, { indent: 4 })
 }
 
-/** Lists of names are without timings, as the harness normalises them on both sides. */
+/** The names have no timings, as the harness removes them on both sides. */
 export interface V2Outcome {
   taskId: string
   failToPass: readonly string[]
   passToPass: readonly string[]
-  /** Null: the harness raised or nothing was run; `error` says why. */
+  /** Null if the harness raised or ran nothing; `error` says why. */
   result: { passed: readonly string[]; matches: boolean; exitCode: number | null; logPath: string } | null
   error: string
 }
 
-/** The report of SWE-rebench-V2's own script over every task of the set; no final newline, and not ASCII. */
+/** The report of SWE-rebench-V2's own script over every task of the set; without a final newline, and not limited to ASCII. */
 export function rebenchV2Report({
   maxWorkers,
   outcomes,

@@ -1,13 +1,13 @@
 /**
- * JSON as Python's `json.dumps` writes it with its defaults: everything beyond printable ASCII escaped. Files that are compared
- * byte for byte with those of the harnesses need it.
+ * JSON as Python's `json.dumps` writes it, by default with everything beyond printable ASCII escaped. Needed for files that must equal
+ * those of the harnesses byte for byte.
  */
 export function pythonJson(value: unknown, { indent, ascii = true }: { indent: number; ascii?: boolean }): string {
   const json = JSON.stringify(value, null, indent)
   return ascii ? json.replaceAll(/[\u007F-\uFFFF]/g, escapeUnit) : json
 }
 
-/** Python sorts text by code point, JavaScript by UTF-16 unit: they differ beyond the first plane. */
+/** Python sorts text by code point, JavaScript by UTF-16 unit; the orders differ beyond the first plane. */
 export function sortByCodePoint(texts: Iterable<string>): string[] {
   return [...texts].sort(compareCodePoints)
 }

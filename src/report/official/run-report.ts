@@ -2,15 +2,15 @@ import type { GradingProfile } from '../../contracts/tasks.types.ts'
 import { guessFailure } from './failure-reasons.ts'
 import { pythonJson, sortByCodePoint } from './python-json.ts'
 
-/** What a harness of SWE-bench's family knows of one prediction when it writes its run report. */
+/** What a SWE-bench harness knows about one prediction when it writes its run report. */
 export interface OfficialPrediction {
   taskId: string
   model: string
-  /** `null` or `""`: never run. */
+  /** Its patch is `null` or `""`; the harness never runs it. */
   isEmpty: boolean
-  /** As its `report.json` says; null where there is none, which is an error. */
+  /** From its `report.json`; null if there is none, which is an error. */
   resolved: boolean | null
-  /** Texts of `test_output.txt` and `run_instance.log`, as far as they exist; read for swebench 5's guesses alone. */
+  /** Texts of `test_output.txt` and `run_instance.log`, if they exist; used only for swebench 5's guesses. */
   logs: readonly string[]
 }
 
@@ -18,11 +18,11 @@ export interface RunReportInput {
   profile: Exclude<GradingProfile, 'rebench-v2'>
   /** Every task of the data set. */
   taskIds: readonly string[]
-  /** One for each id, in the order of the file. */
+  /** One per id, in the order of the file. */
   predictions: readonly OfficialPrediction[]
 }
 
-/** The run report of swebench 4.x, the fork and swebench 5, byte for byte; each in the order of keys of its own. */
+/** The run report of swebench 4.x, the fork and swebench 5, byte for byte; each with its own order of keys. */
 export function officialRunReport({ profile, taskIds, predictions }: RunReportInput): string {
   const inSet = new Set(taskIds)
   const known = predictions.filter(({ taskId }) => inSet.has(taskId))
@@ -64,13 +64,13 @@ export function officialRunReport({ profile, taskIds, predictions }: RunReportIn
         }),
     error_ids: errors,
     schema_version: 2,
-    // swebench 5 adds them when it has an engine, 4.x when it has none. Our graders leave nothing behind.
+    // swebench 5 adds these keys with an engine, 4.x without one. Our graders leave nothing behind.
     ...(triage === null ? {} : { unstopped_instances: 0, unstopped_containers: [], unremoved_images: [] }),
   }
   return `${pythonJson(report, { indent: 4 })}\n`
 }
 
-/** `<first prediction's model>.<run id>.json`, a slash written as two underscores. */
+/** `<first prediction's model>.<run id>.json`, each slash written as two underscores. */
 export function runReportName({ model, runId }: { model: string; runId: string }): string {
   return `${officialModelName(model)}.${runId}.json`
 }
