@@ -2,7 +2,7 @@ import { join } from 'node:path'
 
 const here = import.meta.dirname
 
-/** Classic scripts and one style sheet with fixed names: a page that was opened as a file can load no modules. Each script is a build. */
+/** Classic scripts and one style sheet with fixed names: pages opened as files cannot load modules. Each script is a build. */
 // oxlint-disable-next-line import/no-default-export -- Vite reads it
 export default ({ mode }) => ({
   root: here,
@@ -10,7 +10,7 @@ export default ({ mode }) => ({
   oxc: { jsx: { runtime: 'automatic', importSource: 'preact' } },
   define: { 'process.env.NODE_ENV': '"production"' },
   build: {
-    // The script of the pages is built first.
+    // The pages' script is built first, and must stay.
     emptyOutDir: mode !== 'start',
     target: 'es2022',
     lib: {

@@ -1,4 +1,4 @@
-/** Where the built pages lie: beside this file in the package, in the cache of a checkout. */
+/** Loads the built pages: from beside this file in the package, from the cache in a checkout. */
 import { existsSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -15,7 +15,7 @@ export type AssetName = keyof typeof ASSETS
 
 export type Assets = Readonly<Record<AssetName, Buffer>>
 
-/** @throws LonghaulError `Config.NotFound` where there are none and no sources to build them from */
+/** @throws LonghaulError `Config.NotFound` if there are neither pages nor sources to build them from */
 export async function loadAssets(): Promise<Assets> {
   const folder = await assetsFolder()
   const read = (name: AssetName): Promise<Buffer> => readFile(join(folder, name))

@@ -7,17 +7,17 @@ import { episodeKeys } from '../contracts/keys.ts'
 import { createSlots } from '../platform/limiter.ts'
 import type { EpisodeRow } from './pages.types.ts'
 
-/** Reads at once: more only queue in front of the disk. */
+/** Concurrent reads: more would only queue at the disk. */
 const READS = 32
 
 export interface EpisodeIndex {
-  /** In order of keys. Finished episodes are read once, the others are looked at again. */
+  /** In order of keys. Reads finished episodes once and the others on each call. */
   rows(): Promise<EpisodeRow[]>
-  /** As they were found last, without another look; null before the first one. */
+  /** The result of the last `rows` call, without new reads; null before the first call. */
   lastRows(): readonly EpisodeRow[] | null
-  /** Null where the run has no such episode. Only ids from here may become keys. */
+  /** Null if the run has no such episode. Only ids that this index has returned may become keys. */
   row(episode: string): Promise<EpisodeRow | null>
-  /** All attempts at the same task in the same stage and iteration, this one too. */
+  /** All attempts at the same task in the same stage and iteration, this one included. */
   siblings(row: EpisodeRow): Promise<EpisodeRow[]>
 }
 
@@ -54,7 +54,7 @@ export function createEpisodeIndex(store: ArtifactStore, run: string): EpisodeIn
   }
 }
 
-/** Each part is looked up among the folders that exist before it becomes part of a path. */
+/** Looks up each part of the id among the existing folders before it becomes part of a path. */
 async function hasEpisode(store: ArtifactStore, run: string, episode: string): Promise<boolean> {
   const [first, ...parts] = episode.split('/')
   if (first !== run || parts.length !== 4) return false
@@ -85,7 +85,7 @@ function describe(record: EpisodeRecord): Omit<EpisodeRow, keyof EpisodePlace> {
     verdict,
     reason: verdictReason,
     failure,
-    // Records of before the flag existed have neither.
+    // Records of earlier versions have neither.
     hack: record.suspectedHack ?? false,
     signs: record.signs ?? [],
     audit: audit?.outcome ?? null,

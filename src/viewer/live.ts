@@ -1,4 +1,4 @@
-/** What is new in a run that is played: polled from its records, so that any worker anywhere may write them. */
+/** News of a live run, polled from its records, since workers on any host may write them. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { episodeKeys } from '../contracts/keys.ts'
@@ -6,19 +6,19 @@ import type { EpisodeIndex } from './episode-index.ts'
 import type { EpisodeRow, LiveMessage } from './pages.types.ts'
 import { readTurn } from './read-episode.ts'
 
-/** A turn shall be on the page within two seconds. */
+/** A turn should be on the page within two seconds. */
 const TURN_POLL_MS = 500
 const ROWS_POLL_MS = 2_000
 
 export interface FollowEpisodeInput {
   store: ArtifactStore
   episode: string
-  /** The first turn that the page has not, or has without its answer. */
+  /** The first turn that the page lacks, or has without its observation. */
   from: number
   signal: AbortSignal
 }
 
-/** Each turn when it is sampled and again when it is answered; ends with the episode's last record. */
+/** Yields each turn when it is sampled and again with its observation; ends after the episode's last record. */
 export async function* followEpisode({
   store,
   episode,
@@ -28,7 +28,7 @@ export async function* followEpisode({
   let next = from
   let isHalfSent = false
   while (!signal.aborted) {
-    // Looked at before the turns: what is written before the last record is read then.
+    // Checked before the turns are read: all of them are written before the last record.
     const hasEnded = (await store.read(episodeKeys.result(episode))) !== null
     for (let turn = await readTurn(store, episode, next); turn !== null; turn = await readTurn(store, episode, next)) {
       if (turn.observation !== null || !isHalfSent) yield { kind: 'turn', turn }
@@ -44,7 +44,7 @@ export async function* followEpisode({
   }
 }
 
-/** Rows that are new or changed since the last look, which the page itself has made: another one would take as long. */
+/** Yields rows that are new or have changed since the page read them; another first read would take as long. */
 export async function* followRun(index: EpisodeIndex, signal: AbortSignal): AsyncGenerator<LiveMessage> {
   const told = new Map<string, string>()
   const keyOf = ({ state, verdict }: EpisodeRow): string => `${state} ${verdict ?? ''}`

@@ -1,4 +1,4 @@
-/** Rules for what a browser may do with a page of records, every text of which an agent may have written. */
+/** Security headers of pages, any text of which an agent may have written. */
 
 const POLICY = [
   "default-src 'none'",
@@ -24,7 +24,7 @@ export const PAGE_HEADERS: Readonly<Record<string, string>> = {
   'cache-control': 'no-store',
 }
 
-/** For files opened without a server: 'self' has no meaning there in every browser, and their data come as scripts beside them. */
+/** For pages opened as files: 'self' does not cover files in every browser, and the data are scripts beside the page. */
 export const FILE_POLICY = [
   "default-src 'none'",
   "script-src 'self' file:",

@@ -1,4 +1,4 @@
-/** Every page by its name. The server and the static files show the same pages, so this is all that they know of records. */
+/** Every page by its name. The server and the static report read records only through this module. */
 import { createTaskReader } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createEpisodeIndex, type EpisodeIndex } from './episode-index.ts'
@@ -13,15 +13,16 @@ import type { RunSource } from './run-source.ts'
 
 export interface Pages {
   /**
-   * `runs`, `run/<run>`, `blockers/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`,
-   * `turns/<part>/<id>`, `turn/<turn>/<id>`, `tokens/<id>`, `compare/<run>/<evaluation>/<run>/<evaluation>`, `nights`, `trend/<series>`. Null for a page that there is not.
+   * `runs`, `run/<run>`, `blockers/<run>`, `report/<run>`, `episodes/<run>`, `episode/<id>`, `history/<id>`, `turns/<part>/<id>`,
+   * `turn/<turn>/<id>`, `tokens/<id>`, `compare/<run>/<evaluation>/<run>/<evaluation>`, `nights`, `trend/<series>`. Null for any other
+   * name, or if there is no such run, episode or series.
    */
   read(name: string): Promise<Page | null>
-  /** Null where there is no such run. A name is looked up among those that exist and never becomes part of a path itself. */
+  /** Null if there is no such run: a name becomes part of a path only if it is among the existing runs. */
   index(run: string): Promise<EpisodeIndex | null>
 }
 
-/** @param source asked for what records do not tell; without it, pages say that they show records alone */
+/** @param source answers what records do not contain; without it, pages state that they show only records */
 export function createPages(store: ArtifactStore, source: RunSource | null = null): Pages {
   const readTask = createTaskReader(store)
   const indices = new Map<string, EpisodeIndex>()

@@ -1,4 +1,4 @@
-/** What the pages show: plain JSON, made from stored records alone. The browser's sources read these types too. */
+/** Data of the pages, as plain JSON. The browser's sources import these types too. */
 import type { AuditOutcome, AuditReason } from '../contracts/audit.types.ts'
 import type { Disposition, ExecutionSummary, FormatError, VerdictKind } from '../contracts/episodes.types.ts'
 import type { HackSign } from '../contracts/hack-signs.ts'
@@ -14,7 +14,7 @@ export interface RunsPage {
   runs: { run: string; kind: string; recipe: string }[]
 }
 
-/** What is known of a run at once. Episodes and tables have documents of their own: they take longer. */
+/** What is read of a run fast. Episodes and tables take longer and have pages of their own. */
 export interface RunPage {
   kind: 'run'
   run: string
@@ -28,19 +28,19 @@ export interface RunPage {
   series: string[]
 }
 
-/** What a run waits for, asked of the server and not of records. */
+/** What a run waits for, from the server and not from records. */
 export interface BlockersPage {
   kind: 'blockers'
   run: string
-  /** Why there is no answer; null where the server gave one. */
+  /** Why there is no answer; null if the server gave one. */
   why: string | null
-  /** Null where there is no answer, or the run has ended. */
+  /** Null if there is no answer, or the run has ended. */
   open: { blockers: BlockerLine[]; notLookedAt: number } | null
-  /** By the server. Where none answers, by the records: a run that has no report may be played. */
+  /** From the server, else from the records: a run without a report may be live. */
   isPlayed: boolean
 }
 
-/** One thing that a run waits for, as `longhaul run blockers` says it. */
+/** One thing that a run waits for, as `longhaul run blockers` prints it. */
 export interface BlockerLine {
   on: Dependency
   doing: string
@@ -71,7 +71,7 @@ export interface TrainingLine {
   stage: string
   iteration: number
   slice: number
-  /** Numbers of each optimizer step by name. */
+  /** Metrics of each optimizer step by name. */
   steps: Record<string, number>[]
   alarms: TrainingAlarm[]
 }
@@ -81,7 +81,7 @@ export interface ReportPage {
   run: string
   tables: Table[]
   curve: CurvePoint[]
-  /** Why there is no report, and no table but those of the cost; null where there is one. */
+  /** Why there is no report and only tables of costs; null if there is a report. */
   problem: string | null
 }
 
@@ -91,7 +91,7 @@ export interface EpisodesPage {
   rows: EpisodeRow[]
 }
 
-/** `unreadable`: its last record does not pass its own hash. */
+/** `unreadable`: its last record does not match its hash. */
 export type EpisodeState = Disposition | 'running' | 'unreadable'
 
 export interface EpisodeRow {
@@ -118,15 +118,15 @@ export interface ShownText {
   chars: number
 }
 
-/** What an episode's page says of each of its turns at once: everything but the texts. */
+/** What an episode's page holds of each turn: everything but the full texts. */
 export interface TurnLine {
   turn: number
-  /** Its beginning; null for a turn without one. */
+  /** Beginning of the command; null for a turn without one. */
   command: string | null
   formatError: FormatError | null
-  /** False where the turn has no answer yet, or never got one. */
+  /** False if the turn has no observation (yet). */
   isAnswered: boolean
-  /** Null where nothing ran; so are `ended` and `wallMs`. */
+  /** Null if nothing ran; so are `ended` and `wallMs`. */
   exitCode: number | null
   ended: string | null
   wallMs: number | null
@@ -135,7 +135,7 @@ export interface TurnLine {
   observedAtMs: number | null
 }
 
-/** A turn with its texts, as far as they are shown at once. */
+/** A turn with the beginnings of its texts. */
 export interface TurnView {
   turn: number
   reply: ShownText
@@ -146,7 +146,7 @@ export interface TurnView {
   sampledTokens: number
   sampledAtMs: number
   sampleMs: number
-  /** Null where the turn has no answer yet, or never got one. */
+  /** Null if the turn has none (yet). */
   observation: ObservationView | null
 }
 
@@ -170,15 +170,15 @@ export interface VerdictView {
   audit: { outcome: AuditOutcome; reasons: { reason: AuditReason; says: string }[]; detail: string | null } | null
 }
 
-/** Something that happened to an episode outside its turns. */
+/** An event of an episode outside its turns. */
 export interface Moment {
   what: 'placement' | 'grading-attempt'
-  /** Since 1970. */
+  /** ms since 1970. */
   atMs: number
   note: string
 }
 
-/** A bar of the timeline: milliseconds since its zero. */
+/** A bar of the timeline; times are ms since the timeline's zero. */
 export interface TimelineBar {
   what: 'placement' | 'sampling' | 'waiting' | 'execution' | 'grading-attempt'
   turn: number | null
@@ -200,41 +200,41 @@ export interface EpisodePage {
   verdict: VerdictView | null
   tests: TestView[]
   log: ShownText | null
-  /** Null where the stage pays no reward, or the episode has none. */
+  /** Null if the stage pays no reward, or the episode has none. */
   reward: { reward: number; parts: { name: string; value: number }[] } | null
   signs: { sign: HackSign; says: string; voidsReward: boolean }[]
-  /** Other attempts at the task, in the same stage and iteration. */
+  /** All attempts at the task in the same stage and iteration, this one included. */
   siblings: Pick<EpisodeRow, 'episode' | 'index' | 'state' | 'verdict'>[]
   /** Whether the trainer read its tokens. */
   hasTokens: boolean
 }
 
-/** The episode's executions in the server's words; the page of the episode has what the records say. */
+/** The episode's executions as the server reports them; `EpisodePage` has what the records contain. */
 export interface HistoryPage {
   kind: 'history'
   episode: string
   shows: 'server' | 'records'
-  /** Why there is only what the records say; null where the server answered. */
+  /** Why only records are shown; null if the server answered. */
   why: string | null
-  /** Of the look, ms since 1970: what is open lasts until then at least. */
+  /** Time of the server's answer, ms since 1970; open activities last at least until then. */
   atMs: number
-  /** The oldest first. */
+  /** Oldest first. */
   executions: ExecutionHistory[]
 }
 
 /** A bar or a moment of the history, ms since 1970. */
 export interface HistoryBar {
-  /** `retries`: earlier attempts with their queues, whose own times the server does not keep. */
+  /** `retries`: earlier attempts with their queues, whose separate times the server does not keep. */
   what: 'queue' | 'retries' | 'resuming' | 'placing' | 'playing' | 'grading' | 'other'
   fromMs: number
   toMs: number
   note: string
 }
 
-/** A line of the table of what the server tells. */
+/** A row of the history table. */
 export interface HistoryRow {
   atMs: number
-  /** Until the last attempt began; null where none has, or where several attempts share the time. */
+  /** Time in the queue; null if no attempt has begun, or if there were several. */
   queuedMs: number | null
   ranMs: number | null
   activity: string
@@ -245,7 +245,7 @@ export interface HistoryRow {
   isFault: boolean
 }
 
-/** A listed test. `after` is null where no log says. */
+/** A listed test. `after` is null without a readable log. */
 export interface TestView {
   name: string
   list: 'FAIL_TO_PASS' | 'PASS_TO_PASS'
@@ -253,7 +253,7 @@ export interface TestView {
   after: string | null
 }
 
-/** Some turns of an episode, numbered from `TURNS_IN_PART * part`. */
+/** One part of an episode's turns, numbered from `TURNS_IN_PART * part`. */
 export interface TurnsPage {
   kind: 'turns'
   episode: string
@@ -261,7 +261,7 @@ export interface TurnsPage {
   turns: TurnView[]
 }
 
-/** All of one turn's texts. */
+/** The full texts of one turn. */
 export interface TurnPage {
   kind: 'turn'
   episode: string
@@ -271,21 +271,21 @@ export interface TurnPage {
   observation: string | null
 }
 
-/** One row of a batch: arrays run over its tokens, as the trainer read them. */
+/** One row of a batch, as the trainer read it; arrays have an entry per token. */
 export interface TokensPage {
   kind: 'tokens'
   episode: string
   /** Key of the batch file. */
   batch: string
   ids: number[]
-  /** Text of each id; null where no tokenizer is at hand. */
+  /** Text of each id; null without a tokenizer. */
   pieces: string[] | null
   mask: number[]
   advantages: number[] | null
   logprobs: number[] | null
-  /** The trainer's own log-probabilities before its first step, 0 where not trained on; null where it kept none. */
+  /** The trainer's own log-probabilities before its first step, 0 where not trained on; null if it stored none. */
   proximal: number[] | null
-  /** exp(proximal − sampled), 0 where not trained on; null where either is missing. */
+  /** exp(proximal − sampled), 0 where not trained on; null if either is missing. */
   ratios: number[] | null
   /** Bounds of the stage's clip, applied to that ratio for display; null in fine-tuning. */
   clip: { low: number; high: number } | null
@@ -300,7 +300,7 @@ export interface ComparePage {
   after: ComparedSide
   tables: Table[]
   warnings: string[]
-  /** Tasks that changed first. */
+  /** Changed tasks first. */
   tasks: ComparedTask[]
 }
 
@@ -314,7 +314,7 @@ export interface ComparedTask {
   taskId: string
   before: ComparedAttempts
   after: ComparedAttempts
-  /** Share resolved after − before; null where one side has no outcome. */
+  /** Share resolved after − before; null if one side has no outcome. */
   difference: number | null
 }
 
@@ -331,14 +331,14 @@ export interface NightsPage {
   series: { series: string; evaluations: number; last: TrendNight | null }[]
 }
 
-/** Nights of one series, the oldest first. */
+/** Nights of one series, oldest first. */
 export interface TrendPage {
   kind: 'trend'
   series: string
   nights: TrendNight[]
-  /** Before those that are shown. */
+  /** Number of evaluations before the shown ones. */
   earlier: number
-  /** Records that do not pass their own hash. */
+  /** Number of records that do not match their hash. */
   unreadable: number
 }
 
@@ -353,7 +353,7 @@ export interface TrendVerdict {
   against: NightVerdict['against']
   outcome: NightOutcome
   statement: string
-  /** The other side of the comparison; null where there is none. */
+  /** The other side of the comparison; null if there is none. */
   before: { run: string; name: string } | null
 }
 
@@ -372,9 +372,9 @@ export type Page =
   | NightsPage
   | TrendPage
 
-/** What a live connection sends, one JSON object a message. */
+/** Messages of a live connection, one JSON object each. */
 export type LiveMessage =
   | { kind: 'turn'; turn: TurnView }
   | { kind: 'rows'; rows: EpisodeRow[] }
-  /** The episode has its last record: its page is to be read again. */
+  /** The episode has its last record, so its page must be read again. */
   | { kind: 'ended' }

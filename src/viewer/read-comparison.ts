@@ -1,4 +1,4 @@
-/** Two evaluations beside each other: tasks that changed first. */
+/** Compares two evaluations; changed tasks come first. */
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { EvaluatedTask, EvaluationRecord } from '../contracts/evaluations.types.ts'
 import { readEvaluations } from '../activities/evaluation/report-data.ts'
@@ -10,14 +10,14 @@ import type { ComparedAttempts, ComparedTask, ComparePage, EpisodeRow } from './
 export interface EvaluationSide {
   run: string
   name: string
-  /** Of that run. */
+  /** Episodes of that run. */
   rows: readonly EpisodeRow[]
 }
 
-/** The level that `longhaul compare` has where nothing else is said. */
+/** The default of `longhaul compare`. */
 const LEVEL = 0.95
 
-/** Null where a side is no stored evaluation. */
+/** Null if a side is not a stored evaluation. */
 export async function readComparePage(
   store: ArtifactStore,
   sides: { before: EvaluationSide; after: EvaluationSide },
@@ -66,7 +66,7 @@ function pairTasks(before: Side, after: Side): ComparedTask[] {
     const difference = left.attempts === 0 || right.attempts === 0 ? null : shareOf(right) - shareOf(left)
     return { taskId, before: left, after: right, difference }
   })
-  // A loss before a gain: it is what a reader looks for.
+  // Losses before gains, since readers look for losses.
   return tasks.sort((a, b) => rank(a) - rank(b) || (a.difference ?? 0) - (b.difference ?? 0))
 }
 

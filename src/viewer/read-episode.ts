@@ -1,4 +1,4 @@
-/** An episode's page, from its records: finished, running, or lost on the way. */
+/** Reads the page of an episode, finished, running or lost, from its records. */
 import { AUDIT_REASONS } from '../contracts/audit.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type {
@@ -36,9 +36,9 @@ import { turnLine, turnsOfPart } from './shared/turn-parts.ts'
 import { parse } from '../adapters/parsing/parser-pool.ts'
 import { withoutTiming } from '../grading/test-names.ts'
 
-/** Of one text in a part of an episode; the page of its turn has all of it. */
+/** Characters of one text in a part of the turns; the turn's own page has all of it. */
 export const SHOWN_CHARS = 8_192
-/** Of a patch or a log, which have no page of their own. */
+/** Characters of a statement, a patch or a log, which have no page of their own. */
 const SHOWN_FILE_CHARS = 1_000_000
 const READS = 32
 
@@ -47,7 +47,7 @@ export interface EpisodeReader {
   readTask: TaskReader
 }
 
-/** All but what other episodes and batches say of it. */
+/** Everything but what other episodes and batches contain. */
 export async function readEpisodePage(
   { store, readTask }: EpisodeReader,
   row: EpisodeRow,
@@ -84,7 +84,7 @@ export async function readEpisodePage(
   }
 }
 
-/** All of one turn's texts; null where there is no such turn. */
+/** The full texts of one turn; null if there is no such turn. */
 export async function readTurnPage(store: ArtifactStore, episode: string, turn: number): Promise<TurnPage | null> {
   const { action, observation } = await readTurnRecords(store, episode, turn)
   if (action === null) return null
@@ -92,12 +92,12 @@ export async function readTurnPage(store: ArtifactStore, episode: string, turn: 
   return { kind: 'turn', episode, turn, reply, command, observation: observation?.text ?? null }
 }
 
-/** Turns of one part with their texts: those that are stored so far. */
+/** Turns of one part with their texts, as far as they are stored. */
 export async function readTurnsPage(store: ArtifactStore, episode: string, part: number): Promise<TurnsPage> {
   return { kind: 'turns', episode, part, turns: await readTurnsOf(store, episode, turnsOfPart(part)) }
 }
 
-/** Null where the turn's action is not stored (yet). */
+/** Null if the turn's action is not stored (yet). */
 export async function readTurn(store: ArtifactStore, episode: string, turn: number): Promise<TurnView | null> {
   const { action, observation } = await readTurnRecords(store, episode, turn)
   return action === null ? null : showTurn(action, observation)
@@ -158,7 +158,7 @@ function showTurn(action: ActionRecord, observation: ObservationRecord | null): 
 export function cut(text: string, chars = SHOWN_CHARS): ShownText {
   if (text.length <= chars) return { text, chars: text.length }
   const last = text.charCodeAt(chars - 1)
-  // Never half of a pair of surrogates.
+  // Never splits a surrogate pair.
   const end = last >= 0xd800 && last <= 0xdbff ? chars - 1 : chars
   return { text: text.slice(0, end), chars: text.length }
 }
@@ -167,7 +167,7 @@ async function taskOf(readTask: TaskReader, { suiteHash, taskId }: EpisodeSpec):
   try {
     return await readTask({ suite: suiteHash, taskId })
   } catch {
-    // A suite that was removed takes the statement with it, not the trajectory.
+    // Without its suite an episode lacks its statement, but keeps its trajectory.
     return null
   }
 }
@@ -209,7 +209,7 @@ function showVerdict(record: VerdictRecord): VerdictView {
   return { kind, reason, profile, from, failToPass, passToPass, gradeMs, image, audit: shown }
 }
 
-/** By the stage's own rule, as its batch was paid. */
+/** By the stage's own rule, as in its batch. */
 async function rewardParts(store: ArtifactStore, record: EpisodeRecord): Promise<EpisodePage['reward']> {
   const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(record.run))
   const rule = stored === null ? null : stageRewardRule(stored.recipe, record.stage)
@@ -224,10 +224,10 @@ function decode(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes)
 }
 
-/** Lists of ten thousand tests exist; a page needs no more. */
+/** Lists of ten thousand tests exist; a page needs no longer ones. */
 const MOST_TESTS = 20_000
 
-/** Statuses by test as the log has them; null where no parser reads it. Read in a thread: a log is foreign text. */
+/** Statuses by test, from the log; null if no parser can read it. Parses in a thread, since a log is hostile text. */
 async function gradeStoredLog(task: Task, log: Uint8Array): Promise<ReadonlyMap<string, string> | null> {
   const { gradingProfile: profile, installConfig } = task
   try {
@@ -238,7 +238,7 @@ async function gradeStoredLog(task: Task, log: Uint8Array): Promise<ReadonlyMap<
   }
 }
 
-/** The listed tests of an episode: what the gate says of them before the patch, and its grading's log after it. */
+/** The listed tests of an episode: their state before the patch, as the gate found it, and after it, from the grading's log. */
 function gatedTests(
   { failToPass, passToPass }: Pick<Task, 'failToPass' | 'passToPass'>,
   statuses: ReadonlyMap<string, string> | null,

@@ -1,4 +1,4 @@
-/** An episode's executions as the server tells them, for the page that has its records already. */
+/** Reads an episode's executions from the server. */
 import { readPlacements } from '../activities/episode/claim-placement.ts'
 import type { RunClaim } from '../activities/run/run-names.ts'
 import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
@@ -8,9 +8,9 @@ import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeRow, HistoryPage } from './pages.types.ts'
 import { NO_SERVER, type RunSource } from './run-source.ts'
 
-/** An episode is executed once, and again for each time that its run was continued past it. */
+/** An episode has one execution, and one more for each continuation of its run that played it again. */
 const MAX_EXECUTIONS = 4
-/** Of groups without a spread; recipes allow fewer. */
+/** Rounds that replace groups without a spread; recipes allow fewer. */
 const MAX_REFILLS = 20
 
 export async function readHistoryPage(
@@ -34,7 +34,7 @@ export async function readHistoryPage(
   return { kind: 'history', episode, shows: 'server', why: null, atMs: Date.now(), executions: answer.value }
 }
 
-/** In its rollout, or in one that refilled it. */
+/** Ids that the episode's workflow may have: in its rollout, or in one of the refills. */
 async function idsOf(
   store: ArtifactStore,
   { episode, stage, iteration, taskId, index }: EpisodeRow,

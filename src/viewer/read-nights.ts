@@ -1,4 +1,4 @@
-/** Trends: the nights of a series, from the records that the nights left. */
+/** Reads trends: the nights of a series, from their records. */
 import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { nightKeys, runKeys } from '../contracts/keys.ts'
@@ -6,11 +6,11 @@ import type { NightRecord } from '../contracts/nights.types.ts'
 import { createSlots } from '../platform/limiter.ts'
 import type { NightsPage, TrendNight, TrendPage } from './pages.types.ts'
 
-/** More than a year of nights with two evaluations each. Older ones are counted, and their runs have pages of their own. */
+/** More than a year of nights with two evaluations each. Older ones are only counted; their runs have pages of their own. */
 const MOST_SHOWN = 1_000
 const READS = 16
 
-/** Names of the series in a store; what a page may ask for. */
+/** Names of the series in a store; a page may ask for no others. */
 export function listSeries(store: ArtifactStore): Promise<string[]> {
   return store.folders(nightKeys.all)
 }
@@ -27,7 +27,7 @@ export async function readNightsPage(store: ArtifactStore): Promise<NightsPage> 
   return { kind: 'nights', series }
 }
 
-/** A damaged record hides no series. */
+/** The newest readable of the last records: a corrupt one must not hide the series. */
 async function newestReadable(store: ArtifactStore, keys: readonly string[]): Promise<TrendNight | null> {
   for (const key of keys.slice(-5).toReversed()) {
     const record = await readUnlessCorrupt<NightRecord>(store, key)
@@ -36,7 +36,7 @@ async function newestReadable(store: ArtifactStore, keys: readonly string[]): Pr
   return null
 }
 
-/** Null where there is no such series. A name is looked up among those that exist and never becomes part of a path itself. */
+/** Null if there is no such series: a name becomes part of a path only if it is among the existing series. */
 export async function readTrendPage(store: ArtifactStore, series: string): Promise<TrendPage | null> {
   if (!(await listSeries(store)).includes(series)) return null
   const keys = await store.list(nightKeys.series(series))
@@ -53,7 +53,7 @@ export async function readTrendPage(store: ArtifactStore, series: string): Promi
   }
 }
 
-/** A night's own evaluation before those beside it. */
+/** A night's main evaluation comes before its others. */
 function rank({ role }: TrendNight): number {
   return role === 'main' ? 0 : 1
 }

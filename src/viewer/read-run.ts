@@ -1,4 +1,4 @@
-/** A run's page and its report, from records. */
+/** Reads a run's page and its report from records. */
 import { gatherReportData, readEvaluations } from '../activities/evaluation/report-data.ts'
 import { readRunCosts } from '../activities/evaluation/read-costs.ts'
 import { newestDurations } from '../activities/evaluation/write-report.ts'
@@ -58,7 +58,7 @@ const TABLES = [
   policyTable,
 ]
 
-/** Names of the runs in a store; what the page may ask for. */
+/** Names of the runs in a store; a page may ask for no others. */
 export function listRuns(store: ArtifactStore): Promise<string[]> {
   return store.folders('runs/')
 }
@@ -94,7 +94,7 @@ export async function readRunPage(store: ArtifactStore, run: string): Promise<Ru
 }
 
 function describeRecipe({ recipe, hash }: StoredRecipe): RunPage['recipe'] {
-  // Test runs store the part of a recipe that they need.
+  // Test runs store only the part of a recipe that they need.
   const { name, seed, model } = recipe as Partial<StoredRecipe['recipe']>
   return { name: name ?? '', hash, seed: seed ?? 0, base: model?.base ?? '' }
 }
@@ -126,7 +126,7 @@ function numbersOf(step: Record<string, unknown>): Record<string, number> {
   return Object.fromEntries(numbers)
 }
 
-/** An unfinished run, or one of another kind, may have no report: the page says why and shows the rest. */
+/** An unfinished run, or one of another kind, may have no report: the page says why and shows the costs. */
 export async function readReportPage(store: ArtifactStore, run: string): Promise<ReportPage> {
   try {
     const durations = (await newestDurations(store, run))?.durations ?? {}
@@ -139,7 +139,7 @@ export async function readReportPage(store: ArtifactStore, run: string): Promise
   }
 }
 
-/** What a run was paid for shows before it has a report, and needs no evaluation. */
+/** Costs are known before a run has a report, and need no evaluation. */
 async function costTables(store: ArtifactStore, run: string): Promise<ReportPage['tables']> {
   const stored = await readUnlessCorrupt<StoredRecipe>(store, runKeys.recipe(run))
   if (stored === null) return []
@@ -149,7 +149,7 @@ async function costTables(store: ArtifactStore, run: string): Promise<ReportPage
     .filter(({ rows }) => rows.length > 0)
 }
 
-/** What a run waits for now: the one page that no record tells. */
+/** What a run waits for now, which no record contains. */
 export async function readBlockersPage(
   { store, source }: { store: ArtifactStore; source: RunSource | null },
   run: string,

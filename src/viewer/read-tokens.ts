@@ -1,4 +1,4 @@
-/** The tokens of an episode as the trainer read them: its row of the batch file, never assembled anew. */
+/** Reads an episode's tokens as the trainer read them: its row of the batch file, never a reconstruction. */
 import { decodeSafetensors, type StoredTensor } from '../adapters/trainer-job/batch/safetensors.ts'
 import { BATCH_FILE, BATCH_MANIFEST } from '../adapters/trainer-job/batch/batch-writer.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
@@ -14,12 +14,12 @@ interface BatchManifest {
 
 interface EpisodeBatch {
   directory: string
-  /** Folder of the job that read it. */
+  /** Folder of the job that read the batch. */
   job: string
   manifest: BatchManifest
 }
 
-/** Where an episode's tokens were trained on; null where they were not. */
+/** The batch with the episode's tokens; null if it was not trained on. */
 export async function findBatch(store: ArtifactStore, row: EpisodeRow): Promise<EpisodeBatch | null> {
   const { stage, iteration, episode } = row
   const run = episode.split('/')[0] ?? ''
@@ -33,7 +33,7 @@ export async function findBatch(store: ArtifactStore, row: EpisodeRow): Promise<
   }
 }
 
-/** Null where the episode is in no batch. @throws LonghaulError `Artifact.Corrupt` where its batch cannot be read */
+/** Null if the episode is in no batch. @throws LonghaulError `Artifact.Corrupt` if its batch cannot be read */
 export async function readTokensPage(store: ArtifactStore, row: EpisodeRow): Promise<TokensPage | null> {
   const found = await findBatch(store, row)
   if (found === null) return null
@@ -83,7 +83,7 @@ function numbersIn(tensors: Map<string, StoredTensor>, name: string, key: string
   const tensor = tensors.get(name)
   if (tensor === undefined) throw broken(key, `no tensor ${name}`)
   const { dtype, bytes } = tensor
-  // A copy, aligned: a Buffer's `slice` is a view into the whole file.
+  // An aligned copy, since `bytes` may be a view into the whole file.
   const { buffer } = new Uint8Array(bytes)
   switch (dtype) {
     case 'I64':
@@ -99,7 +99,7 @@ function numbersIn(tensors: Map<string, StoredTensor>, name: string, key: string
   }
 }
 
-/** What the job wrote before its first step, in the batch's order of tokens. */
+/** What the job wrote before its first step, in the token order of the batch. */
 async function readProximal(
   store: ArtifactStore,
   job: string,
@@ -114,7 +114,7 @@ async function readProximal(
   }
 }
 
-/** The trainer scores what it trains on alone: a sampled token off the loss has no ratio. */
+/** The trainer scores only tokens that it trains on: a sampled but masked token has no ratio. */
 function ratiosOf({
   logprobs,
   proximal,
@@ -139,7 +139,7 @@ interface TokenizerFile {
   added_tokens?: { id: number; content: string }[]
 }
 
-/** As the tokenizer spells each id: byte-level pieces stand for themselves, so that nothing is hidden. */
+/** Each id as the tokenizer spells it. Byte-level pieces are not decoded, so that nothing is hidden. */
 async function piecesOf(store: ArtifactStore, policies: string[], ids: number[]): Promise<string[] | null> {
   const [version] = policies
   if (version === undefined) return null

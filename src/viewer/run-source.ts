@@ -1,28 +1,28 @@
-/** What runs do now, where a server is at hand. The viewer itself reads records and knows no Temporal: who starts it gives it this. */
+/** What runs do now, from a server. The viewer itself reads only records and knows no Temporal: its caller supplies this. */
 import type { ExecutionHistory } from '../contracts/histories.types.ts'
 import type { BlockerLine } from './pages.types.ts'
 
 export interface RunSource {
-  /** Bounded in time. Never throws: `why` says what kept it from an answer. */
+  /** Bounded in time. Never throws: `why` says why there is no answer. */
   history(input: HistoryQuestion): Promise<Answer<ExecutionHistory[]>>
-  /** What a run waits for; null for one that has ended. Bounded and never throws, as above. */
+  /** What a run waits for; null if it has ended. Bounded in time and never throws, as above. */
   blockers(run: string): Promise<Answer<BlockersAnswer | null>>
 }
 
 export interface HistoryQuestion {
-  /** Ids that the workflow may have; the first that the server knows is it. */
+  /** Ids that the workflow may have; the first that the server knows counts. */
   workflowIds: readonly string[]
-  /** Executions that the records name, the oldest first; where there are none, the newest one is meant. */
+  /** Executions that the records name, oldest first; if empty, the newest execution counts. */
   runIds: readonly string[]
 }
 
 export interface BlockersAnswer {
   blockers: BlockerLine[]
-  /** Open workflows beyond those that were looked at. */
+  /** Number of open workflows that were not examined. */
   notLookedAt: number
 }
 
-/** Why a page has no answer where the viewer was started without a source. */
+/** Shown if the viewer was started without a source. */
 export const NO_SERVER = 'this viewer reads a directory of its own and asks no server'
 
 export type Answer<T> = { ok: true; value: T } | { ok: false; why: string }

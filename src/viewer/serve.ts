@@ -1,4 +1,4 @@
-/** The viewer's server: loopback, read-only, one address that holds a random token. */
+/** The viewer's server: loopback only, read-only, with a random token in its address. */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -14,27 +14,27 @@ import type { RunSource } from './run-source.ts'
 import { TOKEN_KEY } from './shared/token-key.ts'
 
 const HOST = '127.0.0.1'
-/** Open live connections at most: each polls files. */
+/** Most open live connections; each polls files. */
 const MAX_LIVE = 32
 
 export interface ServeViewerInput {
   store: ArtifactStore
   assets: Assets
-  /** Asked for histories and blockers. @default none: pages say that they show records alone */
+  /** Answers histories and blockers. @default none: pages state that they show only records */
   source?: RunSource
-  /** @default any free one */
+  /** @default any free port */
   port?: number
-  /** Serves on a free port where that one is taken. @default false */
+  /** Uses any free port if that one is taken. @default false */
   elseAnyPort?: boolean
 }
 
 export interface RunningViewer {
-  /** With the token, and a slash at its end. */
+  /** Contains the token and ends with a slash. */
   url: string
   close(): Promise<void>
 }
 
-/** @throws LonghaulError `Config.Invalid` where the port is taken */
+/** @throws LonghaulError `Config.Invalid` if the port is taken */
 export async function serveViewer({
   store,
   assets,
@@ -97,7 +97,7 @@ type Place =
   | { kind: 'page'; name: string }
   | { kind: 'live'; name: string; from: number }
 
-/** What a request asks for. The host is compared as a whole: a foreign name that resolves to loopback is another host. */
+/** What a request asks for. Compares the whole host: a foreign name that resolves to loopback is another host. */
 function placeOf({ method, headers, url = '/' }: IncomingMessage, token: string, address: string): Place {
   const hosts = [address, address.replace(HOST, 'localhost')]
   if (headers.host === undefined || !hosts.includes(headers.host)) return refused(403, 'another host')
@@ -208,8 +208,8 @@ const OPENER_PAGE = `<!doctype html>
 `
 
 /**
- * The page at the viewer's address without its token: where links lead that others can read, such as those in the Temporal UI. It
- * holds nothing. In a browser that has opened the whole address before, it completes the link from what that browser kept.
+ * The page at the viewer's address without its token. Links that others can read, such as those in the Temporal UI, lead here. It contains
+ * no data. In a browser that has opened the full address before, it completes the link with the token from local storage.
  */
 const OPENER = {
   '/': { type: 'text/html; charset=utf-8', body: OPENER_PAGE },

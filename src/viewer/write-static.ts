@@ -1,4 +1,4 @@
-/** A run as plain files: the same pages with the same data, for readers without a server. */
+/** Writes a run as plain files: the same pages with the same data, for readers without a server. */
 import { readdir, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
@@ -18,7 +18,7 @@ export interface WriteStaticInput {
   store: ArtifactStore
   assets: Assets
   run: string
-  /** Made where absent; must be empty otherwise, so that no old page stays among new ones. */
+  /** Created if absent; otherwise it must be empty, so that no old page stays among new ones. */
   directory: string
 }
 
@@ -34,10 +34,10 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
     `episodes/${run}`,
     ...rows.map(({ episode }) => `episode/${episode}`),
     ...comparisonsOf(runPage),
-    // Its own series, so that the run is seen among its nights. Pages of the other runs are not in the report.
+    // The run's own series, so that it is seen among its nights. The report has no pages of other runs.
     ...runPage.series.map((series) => `trend/${series}`),
   ]
-  // Beside the pages of the run: the list of runs, the list of nights, and what shows them.
+  // Besides the run's pages: the list of runs, the list of nights and the assets.
   let files = 2 + Object.keys(assets).length
   const write = async (name: string): Promise<void> => {
     const page = await required(pages, name)
@@ -56,7 +56,7 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
   await writePage(directory, 'nights', { kind: 'nights', series: own })
   const { 'index.html': page, ...others } = assets
   for (const [name, bytes] of Object.entries(others)) await writeFile(join(directory, name), bytes)
-  // The page last: a directory that has it is whole.
+  // The page last: a directory that contains it is complete.
   await writeFile(join(directory, 'index.html'), asFile(page.toString()))
   return files
 }
@@ -77,12 +77,12 @@ async function required(pages: Pages, name: string): Promise<Page> {
   throw new LonghaulError({ code: 'Config.NotFound', message: `No page ${name} can be made from the records` })
 }
 
-/** Of an episode its turns, and its tokens where it was trained on; of turns those with texts that are longer than is shown at once. */
+/** For an episode: its turns, and its tokens if it was trained on. For turns: those whose texts are cut. */
 function morePagesOf(page: Page): string[] {
   if (page.kind === 'episode') {
     const { turns, hasTokens } = page
     const { episode } = page.row
-    // The page asks for the first part before it knows how many there are.
+    // The page asks for the first part before it knows the number of parts.
     const parts = new Set([0, ...turns.map(({ turn }) => partOf(turn))])
     return [...(hasTokens ? [`tokens/${episode}`] : []), ...[...parts].map((part) => `turns/${part}/${episode}`)]
   }
@@ -105,7 +105,7 @@ function comparisonsOf({ run, evaluations }: RunPage): string[] {
   )
 }
 
-/** A script, because browsers read no data files for pages that were opened as files. JSON is JavaScript. */
+/** A script, since pages opened as files cannot load data files. JSON is valid JavaScript. */
 async function writePage(directory: string, name: string, page: Page): Promise<void> {
   const file = join(directory, dataFile(name))
   await makeDirectory(dirname(file))

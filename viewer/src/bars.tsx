@@ -1,4 +1,4 @@
-/** Spans of time as one line of bars. A thousand of them cost as much as ten: each colour is one path. */
+/** Spans of time as one line of bars. Each colour is one path, so a thousand bars cost as much as ten. */
 import { useMemo, useRef } from 'preact/hooks'
 import { seconds } from './parts.tsx'
 
@@ -9,11 +9,11 @@ export interface Bar {
   fromMs: number
   toMs: number
   note: string
-  /** The turn that it leads to. */
+  /** The turn that a click opens. */
   turn: number | null
-  /** A moment, or what must be seen however short it is. */
+  /** A moment, or a span that must be visible however short it is. */
   isMarked: boolean
-  /** In the lower half, over a longer one. */
+  /** Drawn in the lower half, over a longer bar. */
   isLow?: boolean
 }
 
@@ -26,12 +26,12 @@ interface BarsProps {
 }
 
 const [WIDTH, HEIGHT, LOW] = [1_000, 24, 14]
-/** Of a line of 1,000: what is shorter is drawn as long as that. */
+/** Least lengths of a drawn bar, on a line of 1,000. */
 const [MARK, LEAST] = [1.5, 0.3]
 
 export function Bars({ label, bars, endMs, onTurn }: BarsProps) {
   const paths = useMemo(() => pathsOf(bars, endMs), [bars, endMs])
-  // Of SVG; the types of JSX know the title of a document alone.
+  // An SVG title; JSX has only the type of a document's title.
   const title = useRef<HTMLTitleElement>(null)
   const barAt = (event: MouseEvent & { currentTarget: SVGSVGElement }): Bar | undefined => {
     const { left, top, width } = event.currentTarget.getBoundingClientRect()
@@ -66,7 +66,7 @@ export function Bars({ label, bars, endMs, onTurn }: BarsProps) {
   )
 }
 
-/** In the order in which the colours first come, marks above the others. */
+/** A path per colour, in the order of their first use; marked and low bars are drawn last. */
 function pathsOf(bars: readonly Bar[], endMs: number): [color: string, path: string][] {
   const paths = new Map<string, string[]>()
   const above = (bar: Bar): number => (bar.isLow === true || bar.isMarked ? 1 : 0)

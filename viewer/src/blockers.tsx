@@ -1,11 +1,11 @@
-/** What a run that is played waits for. A static report says nothing of it: it asks no server. */
+/** What a live run waits for. A static report has no server and does not show it. */
 import { useEffect, useState } from 'preact/hooks'
 import type { BlockerLine, BlockersPage } from '../../src/viewer/pages.types.ts'
 import { usePage } from './data.ts'
 import { isStatic } from './is-static.ts'
 import { Visible } from './text.tsx'
 
-/** A look at a thousand open workflows takes the server seconds. */
+/** Examining a thousand open workflows takes the server seconds. */
 const REFRESH_MS = 10_000
 
 export function Blockers({ page }: { page: BlockersPage | null }) {
@@ -61,12 +61,12 @@ function Line({ on, doing, since, count, error, toDo, for: { workflowId } }: Blo
   )
 }
 
-/** Null until the server, or that there is none, has been told. */
+/** Null until the server has answered or proved unreachable. */
 export function useBlockers(run: string): BlockersPage | null {
   const [version, setVersion] = useState(0)
   const loaded = usePage<BlockersPage>(isStatic ? null : `blockers/${run}`, version)
   const page = loaded.state === 'there' ? loaded.page : null
-  // A run without an answer may get one: the server is started later than its viewer.
+  // A run without an answer may get one: the server may start after its viewer.
   const hasEnded = page !== null && page.why === null && page.open === null
   useEffect(() => {
     if (isStatic || hasEnded) return

@@ -1,4 +1,4 @@
-/** Lines over steps or time, with a band where there is one: of one standard error, or of an interval. */
+/** Lines over steps or time, with an optional band: one standard error, or an interval. */
 import { useEffect, useRef } from 'preact/hooks'
 import type uPlot from 'uplot'
 import 'uplot/dist/uPlot.min.css'
@@ -24,7 +24,8 @@ export function Curve({ label, series, over = 'step' }: CurveProps) {
     if (current === null) return
     let plot: uPlot | null = null
     let isWanted = true
-    // It lies in the same script, and asks the browser for its languages and time zone as soon as it runs: pages without curves do not wait for that.
+    // uPlot is in the same script, but queries the browser's languages and time zone when it runs: pages without curves do not wait for
+    // that.
     void import('uplot').then(({ default: Plot }) => {
       if (isWanted) plot = new Plot(optionsOf(series, current.clientWidth, over), dataOf(series), current)
     })
@@ -53,7 +54,7 @@ function sayLast({ label, points }: CurveSeries, over: 'step' | 'time'): string 
   return `${label}: last ${last.y.toPrecision(4)} at ${at}`
 }
 
-/** Three lines a series: the mean, and the edges of its band. */
+/** Three lines per series: the mean, and the edges of its band. */
 function dataOf(series: CurveSeries[]): uPlot.AlignedData {
   const xs = [...new Set(series.flatMap(({ points }) => points.map(({ x }) => x)))].sort((a, b) => a - b)
   const lines = series.flatMap(({ points }) => {

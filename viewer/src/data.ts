@@ -1,15 +1,15 @@
-/** Pages by name: asked of the server, or loaded from the files of a static report. */
+/** Loads pages by name, from the server or from the files of a static report. */
 import { useEffect, useLayoutEffect, useMemo, useRef, useState } from 'preact/hooks'
 import type { LiveMessage, Page } from '../../src/viewer/pages.types.ts'
 import { dataAddress } from '../../src/viewer/shared/address.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
 import { isStatic } from './is-static.ts'
 
-/** Pages that were read last. Few: a run may have megabytes. */
+/** Most cached pages. Few, since a run's page may have megabytes. */
 const KEPT = 16
 const kept = new Map<string, Promise<Page>>()
 
-/** What the scripts of a static report call. */
+/** Pages that the scripts of a static report have delivered through `longhaulPage`. */
 const arrived = new Map<string, Page>()
 ;(window as unknown as { longhaulPage: (name: string, page: Page) => void }).longhaulPage = (name, page) => {
   arrived.set(name, page)
@@ -26,7 +26,7 @@ export function readPage(name: string): Promise<Page> {
   return loading
 }
 
-/** Without what is kept of it. */
+/** Bypasses the cache. */
 export function readPageAnew(name: string): Promise<Page> {
   kept.delete(name)
   return readPage(name)
@@ -39,7 +39,7 @@ async function loadJson(name: string): Promise<Page> {
   throw new Error((answer as { error?: string }).error ?? `the server answered ${response.status}`)
 }
 
-/** The answer that start.js has asked for. An answer is read once: a page that is read anew asks again. */
+/** The response that start.js has requested. It can be read once, so a page that is read anew sends a new request. */
 function takeAsked(name: string): Promise<Response> | undefined {
   const answer = window.longhaulAsked?.get(name)
   window.longhaulAsked?.delete(name)
@@ -73,7 +73,7 @@ export type Loaded<P extends Page> =
 /** The page of that name, read again when `version` changes. */
 export function usePage<P extends Page>(name: string | null, version = 0): Loaded<P> {
   const [loaded, setLoaded] = useState<{ name: string; result: Loaded<P> } | null>(null)
-  // Asked for while the page is made, not after its first frame.
+  // Requested during rendering, not after the first frame.
   const asked = useMemo(() => {
     if (name === null) return null
     return version > 0 ? readPageAnew(name) : readPage(name)
@@ -94,11 +94,11 @@ export function usePage<P extends Page>(name: string | null, version = 0): Loade
   return loaded === null || loaded.name !== name ? { state: 'loading' } : loaded.result
 }
 
-/** Pages of a run that is played are read again after this long, and after ten times as long as the last answer took. */
+/** Pages of a live run are read again after this long, or after ten times the last request's duration, whichever is longer. */
 const REFRESH_MS = 10_000
 const REFRESH_SHARE = 10
 
-/** The page, read again while what it tells of is played, and once more when that is over. */
+/** The page, read again while its run is live and once more at its end. */
 export function usePlayedPage<P extends Page>(name: string, isPlayed: boolean): Loaded<P> {
   const [version, setVersion] = useState(0)
   const askedAt = useRef(performance.now())
@@ -121,11 +121,11 @@ export function usePlayedPage<P extends Page>(name: string, isPlayed: boolean): 
     const timer = setTimeout(again, isOver ? 0 : Math.max(REFRESH_MS, REFRESH_SHARE * tookMs.current))
     return () => clearTimeout(timer)
   }, [loaded, isPlayed])
-  // A server that is gone takes nothing from a reader.
+  // If the server is gone, the last page stays visible.
   return loaded.state === 'failed' && last.current?.name === name ? last.current.loaded : loaded
 }
 
-/** Follows what is played now; nothing in a static report. */
+/** Follows a live run or episode; does nothing in a static report. */
 export function useLive(name: string | null, from: number, onMessage: (message: LiveMessage) => void): void {
   useEffect(() => {
     if (isStatic || name === null) return
@@ -136,6 +136,6 @@ export function useLive(name: string | null, from: number, onMessage: (message: 
       onMessage(message)
     })
     return () => source.close()
-    // The connection goes on by itself: where it began matters once.
+    // `from` matters only when the connection opens.
   }, [name])
 }

@@ -26,7 +26,7 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
   const last = (page?.turns.length ?? 0) - 1
   const chosen = Math.min(Math.max(0, turn), Math.max(0, last))
   const isFailing = ({ formatError, exitCode }: TurnLine): boolean => formatError !== null || (exitCode ?? 0) !== 0
-  // Before the page is there, the turn of the address: both are on their way at once.
+  // Until the page is loaded, the turn of the address: both are requested at once.
   const shown = useTurn({ episode, turn: page === null ? turn : chosen, lines: page?.turns ?? null, news })
   const jump = (by: 1 | -1): void => {
     for (let at = chosen + by; at >= 0 && at <= last; at += by) {
@@ -85,12 +85,12 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
   )
 }
 
-/** So many turns before a reader comes to another part, it is read. */
+/** Another part is read ahead when the reader is this many turns away from it. */
 const NEAR = 5
 const NO_LINES: TurnLine[] = []
 const NO_NEWS: TurnView[] = []
 
-/** The stored page, with what was played since it was read. */
+/** The stored page, with the turns that were played since it was read. */
 export function useEpisode(episode: string) {
   const [version, setVersion] = useState(0)
   const [news, setNews] = useState<{ episode: string; turns: TurnView[] }>({ episode, turns: [] })
@@ -122,14 +122,14 @@ export function useEpisode(episode: string) {
 
 interface UseTurnInput {
   episode: string
-  /** Its place among the turns. */
+  /** Index among the turns. */
   turn: number
-  /** Null until the episode's page is there. */
+  /** Null until the episode's page is loaded. */
   lines: readonly TurnLine[] | null
   news: readonly TurnView[]
 }
 
-/** A turn with its texts; null where the episode has no such turn. */
+/** A turn with its texts; null if the episode has no such turn. */
 export function useTurn({ episode, turn: at, lines, news }: UseTurnInput): TurnView | Loaded<TurnsPage> | null {
   const [again, setAgain] = useState({ name: '', times: 0 })
   const line = lines?.[at]
@@ -171,7 +171,7 @@ export function Turn({ episode, turn: view }: { episode: string; turn: ReturnTyp
   if (view === null) return <p>No turn yet.</p>
   if ('state' in view) {
     return (
-      // The same element as of the turn: a screen reader follows what comes into it.
+      // The same element as for the turn, so that a screen reader announces what appears in it.
       <article class="turn" aria-label="Turn" aria-live="polite">
         <Waiting of={view} what="the turn" />
       </article>

@@ -1,2 +1,2 @@
-/** Whether the page stands in a report of plain files: no server answers there. */
+/** Whether the page belongs to a static report, which has no server. */
 export const isStatic = document.querySelector('meta[name="longhaul-pages"][content="files"]') !== null

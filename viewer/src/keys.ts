@@ -1,8 +1,8 @@
 import { useEffect, useRef } from 'preact/hooks'
 
-/** Keys of a page, by what the keyboard calls them. Nothing is taken from fields, and nothing that has a modifier. */
+/** Keyboard shortcuts of a page, by `KeyboardEvent.key`. Keys in form fields and keys with modifiers are ignored. */
 export function useKeys(keys: Record<string, () => void>): void {
-  // Of the newest rendering: effects run after a frame, and the next key may come before it.
+  // The handlers of the newest rendering: effects run after a frame, and the next key may come before it.
   const newest = useRef(keys)
   newest.current = keys
   useEffect(() => {

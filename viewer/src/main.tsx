@@ -46,7 +46,7 @@ function pageOf(kind: string, of: string, query: string) {
   }
 }
 
-/** A page that fails says so, instead of leaving an empty window. */
+/** Shows the error of a failed page instead of an empty window. */
 class Guard extends Component<{ children: ComponentChildren }, { error: string | null }> {
   override state = { error: null }
 

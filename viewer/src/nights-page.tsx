@@ -82,7 +82,7 @@ export function TrendPage({ series, query }: { series: string; query: string }) 
   )
 }
 
-/** A static report has its own run alone: links to others would lead nowhere. Null: every run has its page. */
+/** Runs that have a page here; null: all of them. A static report has only its own run, so links to others would be dead. */
 function useRunsHere(): ReadonlySet<string> | null {
   const loaded = usePage<RunsPage>(isStatic ? 'runs' : null)
   return useMemo(

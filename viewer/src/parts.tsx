@@ -64,7 +64,7 @@ const SIGNS: Record<DiffLine['kind'], string> = {
   plain: '',
 }
 
-/** Lines of a patch; only those in sight are in the page. */
+/** Lines of a patch; the page holds only visible ones. */
 export function Diff({ patch, label }: { patch: string; label: string }) {
   const lines = useMemo(() => diffLines(patch), [patch])
   return (
@@ -96,7 +96,7 @@ export function seconds(ms: number): string {
   return `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 0)} s`
 }
 
-/** The state in words; its colour says nothing that the words do not. */
+/** The state in words; the colour adds nothing to them. */
 export function Outcome({ row }: { row: Pick<EpisodeRow, 'state' | 'verdict'> & Partial<EpisodeRow> }) {
   const word = row.verdict ?? row.state
   return (

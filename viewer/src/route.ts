@@ -1,4 +1,4 @@
-/** The route of the window, followed and replaced. */
+/** Follows and replaces the route of the window. */
 import { useEffect, useState } from 'preact/hooks'
 import { readRoute, type Route } from '../../src/viewer/shared/address.ts'
 
@@ -12,7 +12,7 @@ export function useRoute(): Route {
   return readRoute(hash)
 }
 
-/** Says in the address what is shown, without a step back for each key. */
+/** Changes the address without a history entry for each key press. */
 export function replaceRoute(link: string): void {
   if (location.hash === link) return
   history.replaceState(null, '', link)

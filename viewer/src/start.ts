@@ -1,6 +1,6 @@
 /**
- * Asks for the data of the address while the page's script and styles are still loaded: a server then reads records at the time at which
- * the browser compiles. It is a file of its own because the content policy allows no inline script, and small so that it runs first.
+ * Requests the data of the address while the page's script and styles are still loading, so that the server reads records while the browser
+ * compiles. A separate file, since the content policy allows no inline script; small, so that it runs first.
  */
 import { dataAddress, firstData } from '../../src/viewer/shared/address.ts'
 import { dataFile } from '../../src/viewer/shared/data-file.ts'
@@ -9,7 +9,7 @@ import { isStatic } from './is-static.ts'
 
 declare global {
   interface Window {
-    /** Answers by the name of their data; the page's script takes each of them once. */
+    /** Responses by the name of their page; the page's script takes each of them once. */
     longhaulAsked?: Map<string, Promise<Response>>
   }
 }
@@ -18,23 +18,23 @@ for (const name of firstData(location.hash)) {
   if (isStatic) preloadScript(dataFile(name))
   else ask(name)
 }
-// After the questions, in the time of their answers: the browser reads its storage from disk, and the script waits for that.
+// After the requests, while they are pending: the browser reads local storage from disk, which blocks the script.
 if (!isStatic) rememberToken()
 
 function ask(name: string): void {
   const answer = fetch(dataAddress(name))
-  // The page's script says why there is no answer, if it still wants one.
+  // The page's script reports the failure if it still needs the response.
   answer.catch(() => undefined)
   window.longhaulAsked ??= new Map()
   window.longhaulAsked.set(name, answer)
 }
 
-/** For links without the token, which the server's first page completes in this browser alone. */
+/** For links without the token, which the server's first page completes in this browser only. */
 function rememberToken(): void {
   try {
     localStorage.setItem(TOKEN_KEY, location.pathname.split('/')[1] ?? '')
   } catch {
-    // A browser that keeps nothing: such links ask for the whole address.
+    // Without local storage, such links ask for the full address.
   }
 }
 

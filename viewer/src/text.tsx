@@ -1,4 +1,4 @@
-/** Texts of agents. They reach the page as text nodes only. */
+/** Shows texts of agents, as text nodes only. */
 import { useMemo, useState } from 'preact/hooks'
 import type { ShownText } from '../../src/viewer/pages.types.ts'
 import { clipText, visibleParts } from '../../src/viewer/shared/visible-text.ts'
@@ -8,10 +8,10 @@ export function Visible({ text }: { text: string }) {
   return <>{parts.map(({ kind, text }) => (kind === 'text' ? text : <span class="mark">{text}</span>))}</>
 }
 
-/** More of a long text for each press: a browser becomes slow with all of it. */
+/** Characters that each click adds to a long text: all of it would slow down the browser. */
 const MORE_CHARS = 2_000_000
 
-/** @param whole reads the text where `shown` is only its beginning */
+/** @param whole reads the full text if `shown` is only its beginning */
 export function Block({ shown, label, whole }: { shown: ShownText; label: string; whole?: () => Promise<string> }) {
   const [text, setText] = useState<string | null>(null)
   const [limit, setLimit] = useState(0)

@@ -1,4 +1,4 @@
-/** Where an episode's time went: turns from its records, and beside them what the server's history says. */
+/** How an episode spent its time: turns from its records, beside them the server's history. */
 import { useEffect, useMemo, useState } from 'preact/hooks'
 import type { EpisodePage, HistoryBar, HistoryPage, TimelineBar } from '../../src/viewer/pages.types.ts'
 import {
@@ -14,7 +14,7 @@ import { seconds } from './parts.tsx'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
-/** While the episode is played: the server is asked again. */
+/** How often the server is queried while the episode is live. */
 const REFRESH_MS = 5_000
 
 const BAR_COLORS: Record<TimelineBar['what'], string> = {
@@ -115,7 +115,7 @@ export function Timeline({ page, onTurn }: TimelineProps) {
 }
 
 interface Scaled {
-  /** Where the line begins, ms since 1970: the first time that either of the two knows. */
+  /** Start of the line, ms since 1970: the earliest time in the records or the history. */
   zero: number
   endMs: number
   ofTurns: Bar[]
@@ -145,7 +145,7 @@ function scaled(timeline: TimelineOfTurns, joined: JoinedHistory | null): Scaled
   return { zero, endMs, ofTurns, ofHistory }
 }
 
-/** Says which of the two the reader sees. */
+/** States which sources are shown. */
 function Source({ history, unread }: { history: HistoryPage | null; unread: number }) {
   if (isStatic) return <p class="note">From records alone: a static report asks no server.</p>
   if (history === null) return <p class="note">Asking the server for the workflow’s history …</p>
@@ -167,14 +167,14 @@ function Source({ history, unread }: { history: HistoryPage | null; unread: numb
   )
 }
 
-/** Null until the server, or that there is none, has been told. */
+/** Null until the server has answered or proved unreachable. */
 function useHistory(episode: string, isRunning: boolean): HistoryPage | null {
   const [version, setVersion] = useState(0)
   const loaded = usePage<HistoryPage>(isStatic ? null : `history/${episode}`, version)
   useEffect(() => {
     if (isStatic) return
     if (!isRunning) {
-      // What ended while the page was open has events that it has not.
+      // An episode that ended while the page was open has new events.
       setVersion((before) => (before === 0 ? 0 : before + 1))
       return
     }

@@ -1,4 +1,4 @@
-/** Search over all that was said in an episode: also over texts that the page does not hold, which are read for it part by part. */
+/** Searches all texts of an episode. Texts that the page does not hold are read part by part. */
 import { useEffect, useRef, useState } from 'preact/hooks'
 import type { Page, ShownText, TurnLine, TurnPage, TurnsPage, TurnView } from '../../src/viewer/pages.types.ts'
 import { isOlder, partOf } from '../../src/viewer/shared/turn-parts.ts'
@@ -15,9 +15,9 @@ interface TurnSearchProps {
 
 interface Found {
   words: string
-  /** Places among the turns. */
+  /** Indices among the turns. */
   at: number[]
-  /** Turns that were looked at. */
+  /** Number of searched turns. */
   of: number
   why: string | null
 }
@@ -33,7 +33,7 @@ export function TurnSearch({ episode, lines, chosen, onTurn, field }: TurnSearch
   }
   const search = async (): Promise<void> => {
     if (words === '') return setFound(null)
-    // The same words once more: the next turn that has them. A running episode may have further turns.
+    // The same words again: go to the next match. A running episode may have new turns.
     if (found !== null && found.words === words && found.of === lines.length) return next(found.at)
     running.current.abort()
     const { signal } = (running.current = new AbortController())
@@ -82,7 +82,7 @@ function Says({ words, at, of, all, why }: Found & { all: number }) {
 
 interface TurnsRead {
   views: { place: number; view: TurnView }[]
-  /** Turns that are read by then. */
+  /** Number of turns read so far. */
   of: number
 }
 
@@ -93,7 +93,7 @@ async function* turnsOf(episode: string, lines: readonly TurnLine[]): AsyncGener
     const name = `turns/${part}/${episode}`
     const viewsIn = (page: Page) => new Map((page as TurnsPage).turns.map((view) => [view.turn, view]))
     let read = viewsIn(await readPage(name))
-    // It was read before one of its turns was played.
+    // The part was read before one of its turns was played.
     if (own.some(({ line }) => isOlder(read.get(line.turn), line))) read = viewsIn(await readPageAnew(name))
     of += own.length
     yield {
@@ -106,7 +106,7 @@ async function* turnsOf(episode: string, lines: readonly TurnLine[]): AsyncGener
   }
 }
 
-/** In the reply, the command or the output, in any case of letters. Texts that are shown by their beginning are read whole. */
+/** Whether the reply, the command or the output has the words, in any case. Texts that are cut are read in full. */
 async function hasWords({ episode, view, words }: { episode: string; view: TurnView; words: string }) {
   const { turn, reply, command, observation } = view
   const texts = [reply, command, observation?.text ?? null].filter((text) => text !== null)

@@ -1,13 +1,13 @@
-/** A table that holds only the rows in sight: ten thousand of them cost as much as thirty. */
+/** A table that holds only visible rows: ten thousand rows cost as much as thirty. */
 import type { ComponentChildren } from 'preact'
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks'
 
 export const ROW_PX = 28
-/** Rows beyond the edge, so that fast scrolling shows no gap. */
+/** Rows made beyond each edge, so that fast scrolling shows no gap. */
 const SPARE = 12
-/** Fewer rows than this beyond the edge are too few: the table makes others. */
+/** With fewer rows than this beyond an edge, the table makes new ones. */
 const LEAST_SPARE = 6
-/** Height of the tallest table, as a share of the window: the style sheet's. */
+/** Height of the tallest table, as a share of the window; the style sheet sets it. */
 const TALLEST = 0.7
 
 interface VirtualRowsProps {
@@ -27,14 +27,14 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
   const measure = (): void => {
     if (box.current === null) return
     const seen = rowsIn(box.current.scrollTop, box.current.clientHeight)
-    // The rows that are there do as long as they reach beyond the edge: a table is made once, not again for its measured height.
+    // Keeps the rows while they reach far enough beyond the edges, so that a table is not made again for its measured height.
     setMade((before) => (reach(before, seen, count) ? before : withSpare(seen)))
   }
   useEffect(() => {
     addEventListener('resize', measure)
     return () => removeEventListener('resize', measure)
   }, [])
-  // The chosen row is brought into sight when a key or an address chose it.
+  // Scrolls to the chosen row when a key or an address chose it.
   useLayoutEffect(() => {
     const { current } = box
     if (current === null || chosen < 0) return
@@ -44,7 +44,7 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
       current.scrollTop = top + 2 * ROW_PX - current.clientHeight
     }
   }, [chosen])
-  // With the frame of the choice, not with the scroll event after it.
+  // In the frame of the choice, not with the scroll event after it.
   useLayoutEffect(measure, [count, chosen])
   const length = Math.max(0, Math.min(count, made.end) - made.first)
   const shown = Array.from({ length }, (_, at) => made.first + at)
@@ -57,7 +57,7 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
       aria-label={label}
       aria-rowcount={count + 1}
       tabIndex={0}
-      // No taller than its rows: the style sheet has the most.
+      // No taller than its rows; the style sheet sets the maximum.
       style={{ maxHeight: `${(count + 1) * ROW_PX + 6}px` }}
     >
       <div class="row head" role="row" aria-rowindex={1}>
@@ -92,7 +92,7 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
 
 interface RowRange {
   first: number
-  /** After the last one; may lie beyond the table's. */
+  /** One past the last row; may exceed the table's count. */
   end: number
 }
 
@@ -104,7 +104,7 @@ function withSpare({ first, end }: RowRange): RowRange {
   return { first: Math.max(0, first - SPARE), end: end + SPARE }
 }
 
-/** Of a table that is not in the page yet: the chosen row will be its last in sight. */
+/** Guesses the rows of a table that is not in the page yet: the chosen row will be the last visible one. */
 function guessRows(chosen: number): RowRange {
   const height = TALLEST * innerHeight
   return withSpare(rowsIn(Math.max(0, (chosen + 2) * ROW_PX - height), height))

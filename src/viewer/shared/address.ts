@@ -1,10 +1,10 @@
-/** The address of a page: its fragment, so that links work in files too. */
+/** The address of a page is a fragment, so that links also work in files. */
 import { partOf } from './turn-parts.ts'
 
 export interface Route {
   /** `run`, `episode`, …; empty for the list of runs. */
   kind: string
-  /** What the page is of: a run, an episode's id, two evaluations. */
+  /** Subject of the page: a run, an episode's id, two evaluations. */
   of: string
   query: string
 }
@@ -40,7 +40,7 @@ export function turnOf(query: string): number {
   return Number.isSafeInteger(turn) && turn >= 0 ? turn : 0
 }
 
-/** Data that the page of this address needs for its first picture, in the order of need. */
+/** Data that this address needs for its first rendering, in the order of need. */
 export function firstData(hash: string): string[] {
   const { kind, of, query } = readRoute(hash)
   switch (kind) {
@@ -63,7 +63,7 @@ export function firstData(hash: string): string[] {
   }
 }
 
-/** Where the server has a page's data. */
+/** The server's address of a page's data. */
 export function dataAddress(name: string): string {
   return `data?name=${encodeURIComponent(name)}`
 }

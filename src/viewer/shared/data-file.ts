@@ -1,4 +1,4 @@
-/** Where a static report keeps a page. Parts of a name are encoded, so that none of them can lead elsewhere, and no two names meet. */
+/** File of a page in a static report. Encodes each part of the name, so that no part leads elsewhere and no two names collide. */
 export function dataFile(name: string): string {
   const encode = (part: string): string =>
     encodeURIComponent(part).replaceAll('~', '%7E').replaceAll('.', '%2E').replaceAll('%', '~')

@@ -1,8 +1,8 @@
-/** Which episodes a reader asked for: the words of the run page's filter, also those of its address. */
+/** The filter of the run page, which is also part of its address. */
 import type { EpisodeRow } from '../pages.types.ts'
 
 export interface RowFilter {
-  /** Words that the row's text must hold, in any order; upper and lower case are alike. */
+  /** Words that the row's text must contain, in any order and case. */
   words: string
   stage: string
   state: string
@@ -10,7 +10,7 @@ export interface RowFilter {
   reason: string
   repository: string
   sign: string
-  /** `flip`: the task was both resolved and not, in the same stage. */
+  /** `flip`: some attempts of the row's group resolved the task and others did not. */
   only: '' | 'flip' | 'hack' | 'void' | 'failed'
 }
 
@@ -25,7 +25,7 @@ export const NO_FILTER: RowFilter = {
   only: '',
 }
 
-/** `owner__name-123` → `owner/name`; the id itself where it is of another form. */
+/** `owner__name-123` → `owner/name`; an id of another form only loses its last part. */
 export function repositoryOf(taskId: string): string {
   const found = /^(.+?)__(.+)-[^-]+$/.exec(taskId)
   return found === null ? taskId.replace(/-[^-]+$/, '') : `${found[1]}/${found[2]}`
@@ -67,7 +67,7 @@ function textOf({ episode, state, verdict, reason, failure, signs }: EpisodeRow)
   return `${episode} ${state} ${verdict ?? ''} ${reason ?? ''} ${failure ?? ''} ${signs.join(' ')}`.toLowerCase()
 }
 
-/** Only what differs from no filter, so that links stay short. */
+/** Writes only fields that are set, so that links stay short. */
 export function writeFilter(filter: RowFilter): string {
   const query = new URLSearchParams()
   for (const [key, value] of Object.entries(filter)) if (value !== '') query.set(key, String(value))

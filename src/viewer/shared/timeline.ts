@@ -1,4 +1,4 @@
-/** An episode's records and its workflow's history on one line of time. Only times that one of the two says. */
+/** Puts an episode's records and its workflow's history on one line of time. Uses only times that one of them states. */
 import type { HistoryBar, HistoryPage, HistoryRow, EpisodePage, TimelineBar } from '../pages.types.ts'
 
 type Execution = HistoryPage['executions'][number]
@@ -83,7 +83,7 @@ function barsOf(activity: Activity, atMs: number): HistoryBar[] {
   return [before, { what: KINDS[name] ?? 'other', fromMs: startedMs, toMs: endMs, note }]
 }
 
-/** From the beginning of a step that goes on elsewhere until its first new sample; null where the records have none. */
+/** From the start of a step that resumes an episode to its first new sample; null if the records have none. */
 function resumingOf(
   { startedMs, closedMs, attempt }: Activity,
   { played, isNewSandbox, atMs }: { played: readonly Played[]; isNewSandbox: boolean; atMs: number },
@@ -141,12 +141,12 @@ function markRow({ what, atMs, note }: Execution['marks'][number]): HistoryRow {
 export interface TimelineFacts extends Pick<EpisodePage, 'startedAtMs' | 'turns' | 'moments'> {}
 
 export interface Timeline {
-  /** Zero of its bars, ms since 1970; null where it has none. */
+  /** Zero of the bars, ms since 1970; null if no time is known. */
   fromMs: number | null
   bars: TimelineBar[]
 }
 
-/** Where an episode's time went, by the clocks of its workers: sampling, execution, and the time between that neither took. */
+/** How an episode spent its time, by the clocks of its workers: sampling, execution and the waits between them. */
 export function timelineOf({ startedAtMs, turns, moments }: TimelineFacts): Timeline {
   const fromMs = originOf({ startedAtMs, moments })
   if (fromMs === null) return { fromMs, bars: [] }

@@ -1,2 +1,2 @@
-/** Where a browser keeps the token of the viewer at this address, in its local storage: apart for each port. */
+/** Key of the viewer's token in local storage, which browsers keep apart for each port. */
 export const TOKEN_KEY = 'longhaul-viewer-token'

@@ -1,4 +1,4 @@
-/** Which lines a page of trends draws, and their points. */
+/** Lines of a trend page, with their points. */
 import type { TrendNight } from '../pages.types.ts'
 
 export const TREND_METRICS = {
@@ -11,14 +11,14 @@ export const TREND_METRICS = {
 
 export type TrendMetric = keyof typeof TREND_METRICS
 
-/** `policy`: a line for each policy and split. `role`: one for each evaluation of a night, whatever policy it plays, and split. */
+/** `policy`: a line per policy and split. `role`: a line per evaluation of a night and split, whatever its policy. */
 export type TrendLines = 'policy' | 'role'
 
 export interface TrendPoint {
   /** Seconds since 1970. */
   x: number
   y: number
-  /** Of the interval, where the metric has one. */
+  /** Bounds of the interval, if the metric has one. */
   low?: number
   high?: number
 }
@@ -28,7 +28,7 @@ export interface TrendLine {
   points: TrendPoint[]
 }
 
-/** Splits are never joined: other tasks are another question. Nights without the metric leave no point. */
+/** Never joins splits, since their tasks differ. Nights without the metric have no point. */
 export function trendLines(nights: readonly TrendNight[], metric: TrendMetric, by: TrendLines): TrendLine[] {
   const groups = Map.groupBy(nights, ({ policy, role, split }) => `${by === 'policy' ? policy : role} · ${split}`)
   return [...groups]
@@ -36,7 +36,7 @@ export function trendLines(nights: readonly TrendNight[], metric: TrendMetric, b
     .filter(({ points }) => points.length > 0)
 }
 
-/** Money of two currencies is never one line's: the label says which. */
+/** The label of a line of costs names its currencies. */
 function labelOf(label: string, metric: TrendMetric, nights: readonly TrendNight[]): string {
   if (metric !== 'cost') return label
   const currencies = new Set(nights.flatMap(({ cost }) => (cost === null ? [] : [cost.currency])))

@@ -1,9 +1,9 @@
-/** An episode's page says little of every turn; the texts of its turns come in parts, when one of them is shown. */
+/** An episode's page has one short line per turn; the texts come in parts, when a turn of the part is shown. */
 import type { TurnLine, TurnView } from '../pages.types.ts'
 
-/** Few enough that a part is read at once, and enough that a static report has few files. */
+/** Small enough to read a part fast, large enough that a static report has few files. */
 const TURNS_IN_PART = 20
-/** Of a command, in the list of turns. */
+/** Characters of a command in the list of turns. */
 const LINE_CHARS = 120
 
 export function partOf(turn: number): number {
@@ -30,7 +30,7 @@ export function turnLine({ turn, command, formatError, observation, sampledAtMs,
   }
 }
 
-/** Whether a turn went on after its texts were read. */
+/** Whether a turn has progressed since its texts were read. */
 export function isOlder(view: TurnView | undefined, { isAnswered }: TurnLine): boolean {
   return view === undefined || (view.observation === null && isAnswered)
 }

@@ -1,8 +1,8 @@
-/** What an agent wrote, as text that hides nothing: no colours, no cursor moves, no writing from right to left. */
+/** An agent's text without hidden effects: no colours, no cursor moves, no writing from right to left. */
 
 export interface TextPart {
   text: string
-  /** `mark`: stands for a character that a browser would obey or not show. */
+  /** `mark`: stands for a character that a browser would interpret or hide. */
   kind: 'text' | 'mark'
 }
 
@@ -41,17 +41,17 @@ function spell(found: string): string {
   return NAMES[found] ?? `\\u{${code.toString(16).padStart(4, '0')}}`
 }
 
-/** Long lines make browsers slow: what is beyond is shown when it is asked for. */
+/** Long lines make browsers slow: the rest is shown on request. */
 export const LINE_CHARS = 2_000
 export const SHOWN_LINES = 400
 
 export interface ClippedText {
   text: string
-  /** Characters that are not in it. */
+  /** Number of characters left out. */
   hidden: number
 }
 
-/** The first lines, each up to `LINE_CHARS`. */
+/** The first `lines`, each cut to `chars`. */
 export function clipText(text: string, { lines = SHOWN_LINES, chars = LINE_CHARS } = {}): ClippedText {
   const kept: string[] = []
   let at = 0
