@@ -9,8 +9,8 @@ import { stackPaths } from '../stack/paths.ts'
 import { stackStatus } from '../stack/stack-record.ts'
 
 /**
- * Points this process at the local stack where the environment names no Temporal server: a running stack knows its own
- * addresses, so users need not export them. Called before anything reads the environment.
+ * Points this process at the local stack if the environment names no Temporal server, so that users need not export a running stack's
+ * addresses. Call it before anything reads the environment.
  */
 export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Promise<void> {
   if (isSet(env['LONGHAUL_TEMPORAL_ADDRESS']) || namesTemporalServer(env)) return
@@ -22,8 +22,8 @@ export async function adoptLocalStack(env: NodeJS.ProcessEnv = process.env): Pro
 }
 
 /**
- * To the stack's server, or to the one that the environment names. @throws LonghaulError `Temporal.Unreachable`, also where a stack is
- * named that is not up: another stack may serve Temporal's own default address, and would be taken for it
+ * Connects to the server that the environment names, else to the stack's. @throws LonghaulError `Temporal.Unreachable`, also if
+ * LONGHAUL_STACK names a stack that is not up: Temporal's default address could belong to another stack
  */
 export async function connectToServer(): Promise<LonghaulConnection> {
   await adoptLocalStack()
@@ -38,10 +38,10 @@ export async function connectToServer(): Promise<LonghaulConnection> {
   return connect().finally(connected)
 }
 
-/** Lends a connection and closes it afterwards. */
+/** Runs `action` with a connection, then closes it. */
 export async function withConnection<T>(action: (connection: LonghaulConnection) => Promise<T>): Promise<T> {
   const connection = await connectToServer()
-  const ended = noteWait('in talks with the Temporal server')
+  const ended = noteWait('waiting for the Temporal server')
   try {
     return await action(connection)
   } finally {
@@ -51,9 +51,9 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
 }
 
 /**
- * LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Commands that only read need no right to write.
- * @param options.creates for a command that writes: the first put makes a directory that is not there
- * @throws LonghaulError `Config.NotFound` for a directory that is not there, which would look like a store without runs
+ * Opens LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Reading needs no right to write.
+ * @param options.creates for a command that writes: the first put creates a missing directory
+ * @throws LonghaulError `Config.NotFound` for a missing directory, which would look like a store without runs
  */
 export async function openStore({ creates = false }: { creates?: boolean } = {}): Promise<ArtifactStore> {
   await adoptLocalStack()
@@ -63,7 +63,7 @@ export async function openStore({ creates = false }: { creates?: boolean } = {})
   return notingCalls(store, (method, argument) => `${VERBS[method] ?? method} ${placeOf(argument)} in ${location}`)
 }
 
-/** For what a command can do without: null where no store is here, as on a machine that does not mount the one of a cluster. */
+/** For commands that can do without the store: null if there is none here, as on a machine that does not mount a cluster's store. */
 export async function openStoreIfThere(onAbsent: (message: string) => void = () => {}): Promise<ArtifactStore | null> {
   try {
     return await openStore()
@@ -74,7 +74,7 @@ export async function openStoreIfThere(onAbsent: (message: string) => void = () 
   }
 }
 
-/** Of operations of the store, for a sign of life. */
+/** Verbs of store operations, for signs of life. */
 const VERBS: Readonly<Record<string, string>> = {
   read: 'reading',
   get: 'reading',
@@ -95,17 +95,17 @@ function placeOf(argument: unknown): string {
   return key ?? prefix ?? ''
 }
 
-/** The same with the weights of a bucket, which are brought where workers of this machine bring them. */
+/** The same with the weights of a bucket, in the cache that workers of this machine use. */
 export async function openStoreWithWeights(env: NodeJS.ProcessEnv = process.env): Promise<ArtifactStore> {
   await adoptLocalStack(env)
-  // Loaded here: one command alone needs it.
+  // Loaded here: only one command needs it.
   const { weightsPlace } = await import('../workers/worker-environment.ts')
   const { artifactsDir, cacheDir } = stackPaths()
   const weights = weightsPlace(env, cacheDir)
   return openArtifactStore({ location: artifactsDir, check: false, mustExist: true, weights })
 }
 
-/** The page of a workflow, null where the address of the UI is not known. */
+/** The UI's page of a workflow; null if the UI's address is not known. */
 export function uiLink(workflowId: string, env: NodeJS.ProcessEnv = process.env): string | null {
   const base = env['LONGHAUL_UI_URL']
   if (!isSet(base)) return null

@@ -27,7 +27,7 @@ export async function runCli({
   } catch (error) {
     if (error instanceof CommanderError) {
       const isMistake = error.exitCode !== 0
-      // Its sentence is on stderr already; a program that reads records gets it too.
+      // Commander has already printed the message on stderr; a program that reads records gets it too.
       if (isMistake && args.includes('--json')) {
         console.record({ event: 'error', code: 'Config.Invalid', message: error.message.replace(/^error: /, '') })
       }
@@ -42,7 +42,7 @@ export async function runCli({
   return combineExitCodes(codes)
 }
 
-/** Grading a log needs none of Temporal and the container engine, whose libraries take most of a second to load. */
+/** For `grade-log`, registers that command alone. */
 async function loadProgram([name]: string[], context: CommandContext): Promise<Command> {
   if (name !== 'grade-log') return (await import('./program.ts')).createProgram(context)
   const [{ createRootCommand }, { addGradeLog }] = await Promise.all([
@@ -55,9 +55,9 @@ async function loadProgram([name]: string[], context: CommandContext): Promise<C
 }
 
 /**
- * Commander looks for a request for help before it looks at the words, and its own `help` knows one word: `help run nope` and `nope --help`
- * would show the help of another command, without an error. So `help` becomes the option behind all its words, and what follows a word
- * that names no command is left out, which makes Commander refuse that word and name the nearest ones.
+ * Commander handles a request for help before it checks the words, and its own `help` takes one word: `help run nope` and `nope --help`
+ * would show another command's help without an error. So `help` becomes the option `--help` after all words, and everything after an
+ * unknown word is dropped: Commander then refuses that word and names the nearest ones.
  */
 function namedCommand(program: Command, args: readonly string[]): string[] {
   const words = [...args]
@@ -78,7 +78,7 @@ function namedCommand(program: Command, args: readonly string[]): string[] {
   return words
 }
 
-/** Commander would end the process by itself; subcommands do not inherit the override. */
+/** Keeps Commander from ending the process; subcommands do not inherit the override. */
 function catchExits(command: Command, console: Console): void {
   command.exitOverride().configureOutput({
     writeOut: (text) => console.out(text),

@@ -1,19 +1,19 @@
-/** The server behind `longhaul view`. */
+/** What `longhaul view` reads from the Temporal server. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import { findBlockers, findRun, type LonghaulConnection, readHistory } from '../client/index.ts'
 import type { ExecutionHistory } from '../contracts/histories.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import type { Answer, BlockersAnswer, HistoryQuestion, RunSource } from '../viewer/run-source.ts'
 
-/** Where nothing listens, connecting says so after three seconds. */
+/** If nothing listens, connecting fails after three seconds. */
 const CONNECT_MS = 5_000
-/** The records are shown already. */
+/** Short, since the records are already shown. */
 const HISTORY_MS = 2_000
 /** A thousand open workflows take seconds. */
 const BLOCKERS_MS = 20_000
 /** An open connection closes at once. */
 const CLOSE_MS = 1_000
-/** After a server that did not answer: pages ask again and again. */
+/** Pause after a failed connection, since pages ask repeatedly. */
 const PAUSE_MS = 10_000
 
 export interface TemporalSource extends RunSource {
@@ -21,8 +21,8 @@ export interface TemporalSource extends RunSource {
 }
 
 /**
- * What the Temporal server says, for the viewer. Connected when the first page asks, so that the viewer starts without a server, finds one
- * that is started later, and says why there is nothing meanwhile.
+ * Answers the viewer from the Temporal server. Connects at the first question, so that the viewer starts without a server, finds one that
+ * is started later, and says meanwhile why there is no answer.
  */
 export function temporalSource(connect: () => Promise<LonghaulConnection>): TemporalSource {
   let connecting: Promise<LonghaulConnection> | null = null
@@ -81,7 +81,7 @@ async function within<T>(timeoutMs: number, asked: Promise<T>): Promise<T> {
   }
 }
 
-/** The executions that are named, of the first id that the server knows. */
+/** The named executions, of the first id that the server knows. */
 async function historiesOf(
   connection: LonghaulConnection,
   { workflowIds, runIds, deadlineMs }: HistoryQuestion & { deadlineMs: number },

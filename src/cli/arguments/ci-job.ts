@@ -1,21 +1,21 @@
 import { createHash } from 'node:crypto'
 
-/** The CI job that this process runs in, as its system says it. */
+/** The CI job of this process, from its system's variables. */
 export interface CiJob {
   system: 'github' | 'gitlab' | 'other'
   commit: string
-  /** Names the pipeline for good: a job of it that is run again has the same one. Null where the system names none. */
+  /** Permanent id of the pipeline: a job that is run again keeps it. Null if the system names none. */
   pipeline: string | null
-  /** Names this attempt of this job. */
+  /** Id of this attempt of the job. */
   job: string
   /** Page of the job. */
   url: string | null
 }
 
-/** What runs are shared by: a pipeline that is run again, or everything that runs for one commit. */
+/** Which jobs share a run: those of one pipeline, also if it is run again, or those of one commit. */
 export type OncePer = 'pipeline' | 'commit'
 
-/** Null outside of CI, and where the system does not say which commit it is about. */
+/** Null outside CI, or if the system does not name the commit. */
 export function readCiJob(env: NodeJS.ProcessEnv = process.env): CiJob | null {
   const value = (name: string): string | null => ((env[name] ?? '') === '' ? null : (env[name] ?? null))
   if (value('GITHUB_ACTIONS') === 'true') {
@@ -53,8 +53,8 @@ function jobOf({ commit, ...job }: Omit<CiJob, 'commit'> & { commit: string | nu
 }
 
 /**
- * The run of a job: the same for every attempt of it, and for every job that asks for the same work. So a job that is run again joins the
- * run that it started, or shows what that run found.
+ * Name of a job's run: the same for every attempt of the job, and for every job with the same request. A job that is run again therefore
+ * joins the run that it started, or shows that run's result.
  */
 export function runNameOfJob({
   job,
@@ -64,9 +64,9 @@ export function runNameOfJob({
 }: {
   job: CiJob
   oncePer: OncePer
-  /** Begins the name. */
+  /** Start of the name. */
   recipe: string
-  /** Hash of the request: other work has another run. */
+  /** Hash of the request: a different request has a different run. */
   request: string
 }): string {
   const scope = oncePer === 'pipeline' ? job.pipeline : null
@@ -81,7 +81,7 @@ export function runNameOfJob({
 
 const CANCELLED_BY = 'CI job '
 
-/** Why a job asks its run to end: another job that waits for the run reads it and takes the run up again. */
+/** The reason with which a job cancels its run: another job that waits for the run recognises it and restarts the run. */
 export function cancelReasonOfJob({ system, job, url }: CiJob): string {
   return `${CANCELLED_BY}${system} ${job} was interrupted${url === null ? '' : ` (${url})`}`
 }

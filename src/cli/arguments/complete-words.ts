@@ -1,7 +1,7 @@
 import type { Argument, Command, Option } from 'commander'
 import { collect } from './options.ts'
 
-/** What is asked for by name, and not by one of a few words: found when the user asks. */
+/** Names that must be queried when the user completes them. */
 export type LiveKind = 'runs' | 'open runs' | 'recipes' | 'schedules' | 'hosts'
 
 export interface Candidate {
@@ -11,18 +11,18 @@ export interface Candidate {
 
 export interface Completion {
   candidates: Candidate[]
-  /** Names to add, of the server or of this machine; null where the words above are all there are. */
+  /** Names to add, from the server or this machine; null if `candidates` is complete. */
   live: LiveKind | null
-  /** Before every value, such as `--recipe=`. */
+  /** Prefix of every value, such as `--recipe=`. */
   before: string
 }
 
 /**
- * What may stand where the cursor is, of the commands as they are defined.
+ * Completions at the cursor, from the definitions of the commands.
  * @param words after the program's name, up to the cursor; the last one is being typed and may be empty
  */
 export function completeWords(program: Command, words: readonly string[]): Completion {
-  // Shells that break words at `=` hand it over as a word of its own.
+  // Some shells pass `=` as a word of its own.
   const typed = words.at(-1) === '=' ? '' : (words.at(-1) ?? '')
   const place = placeOf(
     program,
@@ -51,12 +51,12 @@ export function completeWords(program: Command, words: readonly string[]): Compl
 
 interface Place {
   command: Command
-  /** Arguments before the cursor. */
+  /** Number of arguments before the cursor. */
   positionals: number
   /** The option whose value is being typed. */
   option: Option | null
   given: Set<Option>
-  /** After `--`: nothing is an option. */
+  /** After `--`, where nothing is an option. */
   isLiteral: boolean
 }
 
@@ -94,7 +94,7 @@ function takesValue({ required, optional }: Option): boolean {
   return required || optional
 }
 
-/** Hidden ones are for programs. */
+/** Without hidden commands, which are for programs. */
 function subcommandsOf(command: Command): Candidate[] {
   return command
     .createHelp()
@@ -102,7 +102,7 @@ function subcommandsOf(command: Command): Candidate[] {
     .map((child) => ({ value: child.name(), description: firstSentence(child.description()) }))
 }
 
-/** Those that were not given yet, or may be given again. */
+/** Options that are not given yet, or may be repeated. */
 function optionsOf({ command, given }: Place): Candidate[] {
   return command
     .createHelp()
@@ -116,7 +116,7 @@ function lastVariadic({ registeredArguments }: Command): Argument | undefined {
   return last?.variadic === true ? last : undefined
 }
 
-/** Words that an option takes beside what it is called by. */
+/** Fixed words that an option accepts besides names. */
 const WORDS: Record<string, readonly string[]> = { policy: ['base', 'promoted', 'kept'] }
 
 const LIVE: Record<string, LiveKind> = {
@@ -133,10 +133,10 @@ const LIVE: Record<string, LiveKind> = {
   host: 'hosts',
 }
 
-/** Their runs have to be under way. */
+/** Commands that need an open run. */
 const OF_OPEN_RUNS = new Set(['wait', 'pause', 'resume', 'set-limits', 'requeue', 'cancel', 'stop'])
 
-/** By what the definition calls the value: `<run>`, `<name|file>`. Files are for the shell to complete. */
+/** Values by the placeholder of the definition, such as `<run>` or `<name|file>`. The shell completes files. */
 function valuesOf(definition: Option | Argument, command: Command): [Candidate[], LiveKind | null] {
   const { argChoices } = definition
   if (argChoices !== undefined) return [argChoices.map((value) => ({ value, description: '' })), null]

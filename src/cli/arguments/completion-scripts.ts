@@ -5,8 +5,8 @@ export const SHELLS = ['bash', 'zsh', 'fish'] as const
 export type Shell = (typeof SHELLS)[number]
 
 /**
- * What a shell runs at the Tab key. The words come from the command that is being typed, so that the script needs no renewal; where it
- * gives none, the shell completes names of files.
+ * The scripts that a shell runs at the Tab key. The candidates come from the command being typed, so that scripts need no update; without
+ * candidates, the shell completes file names.
  */
 export const SCRIPTS: Record<Shell, string> = {
   bash: `# Completion of longhaul for bash 3.2 and later. In ~/.bashrc: source <(longhaul completion bash)

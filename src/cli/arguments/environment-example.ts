@@ -1,10 +1,10 @@
-/** What a person may set, by topic, for `.env.example`; a test holds the list against the variables that the code reads. */
+/** The variables that users may set, by topic, for `.env.example`; a test compares them with the variables that the code reads. */
 
 interface Variable {
   name: string
   /** One line. */
   says: string
-  /** As it could be set; a secret has none. */
+  /** An example value; empty for a secret. */
   example: string
 }
 
@@ -30,7 +30,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('TEMPORAL_PROFILE', 'prod', 'a profile of Temporal’s own file instead of the variables above'),
       variable('TEMPORAL_CONFIG_FILE', '/etc/longhaul/temporal.toml', 'that file, where it lies elsewhere'),
       variable('LONGHAUL_UI_URL', 'https://temporal.example.org', 'Temporal’s UI, for links to runs'),
-      variable('LONGHAUL_CODEC_KEYS', '/etc/longhaul/codec-keys', 'file of keys that payloads are encrypted with'),
+      variable('LONGHAUL_CODEC_KEYS', '/etc/longhaul/codec-keys', 'file of the keys that encrypt payloads'),
       variable('LONGHAUL_CODEC_TOKEN', '', 'token of longhaul codec-server beyond the loopback'),
       variable('LONGHAUL_BUILD_ID', '2026-11-23-1a2b3c4', 'build of a control worker (longhaul deployment)'),
       variable('TEMPORAL_CLI_PATH', '/usr/local/bin/temporal', 'a Temporal CLI for the local stack’s server'),
@@ -47,9 +47,9 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('AWS_DEFAULT_REGION', 'eu-west-1', 'the same, where AWS_REGION says nothing'),
       variable('AWS_ACCESS_KEY_ID', '', 'credentials, where no role or profile gives them'),
       variable('AWS_SECRET_ACCESS_KEY', '', 'the secret of that key'),
-      variable('LONGHAUL_WEIGHTS', '/data/weights', 'where policies of a bucket are brought to'),
-      variable('LONGHAUL_WEIGHTS_GIB', '200', 'how much of them stays there'),
-      variable('LONGHAUL_STORE_PATIENCE_S', '3600', 'seconds that an activity waits for a store that is away or full'),
+      variable('LONGHAUL_WEIGHTS', '/data/weights', 'where policies of a bucket are cached'),
+      variable('LONGHAUL_WEIGHTS_GIB', '200', 'size limit of that cache'),
+      variable('LONGHAUL_STORE_PATIENCE_S', '3600', 'seconds that an activity waits for an unavailable or full store'),
     ],
   },
   {
@@ -64,11 +64,11 @@ export const ENVIRONMENT: readonly Topic[] = [
         'longhaul/runner.json',
         'where the nodes keep the profile of system calls',
       ),
-      variable('LONGHAUL_SANDBOX_CPUS', '16', 'processors that sandboxes may ask for together'),
+      variable('LONGHAUL_SANDBOX_CPUS', '16', 'processors that all sandboxes together may request'),
       variable('LONGHAUL_SANDBOX_MEMORY_GIB', '64', 'the same of memory'),
       variable('LONGHAUL_SANDBOX_RUNTIME', 'runsc', 'OCI runtime of the containers'),
-      variable('LONGHAUL_LEASE_S', '600', 'seconds that a sandbox, or a launched engine, lives without a sign of life'),
-      variable('LONGHAUL_MIN_FREE_GIB', '10', 'below this much free disk unused images go'),
+      variable('LONGHAUL_LEASE_S', '600', 'seconds until a sandbox or launched engine ends without a lease renewal'),
+      variable('LONGHAUL_MIN_FREE_GIB', '10', 'below this much free disk, unused images are removed'),
       variable('LONGHAUL_PYTHONS', '/opt/pythons', 'directories of Pythons that task images are built with'),
     ],
   },
@@ -77,13 +77,9 @@ export const ENVIRONMENT: readonly Topic[] = [
     variables: [
       variable('LONGHAUL_POLICY_URL', 'http://gpu-1:8000', 'policy server of recipes that name none'),
       variable('LONGHAUL_POLICY_API_KEY', '', 'its key'),
-      variable(
-        'LONGHAUL_ENGINES',
-        '/var/lib/longhaul/engines',
-        'where launched engines are kept track of, on each host',
-      ),
+      variable('LONGHAUL_ENGINES', '/var/lib/longhaul/engines', 'directory on each host that tracks launched engines'),
       variable('LONGHAUL_PYTHON', '/opt/longhaul/bin/python', 'Python with the trainer’s packages'),
-      variable('LONGHAUL_BASE_PYTHON', '/usr/bin/python3.11', 'Python to make that environment with'),
+      variable('LONGHAUL_BASE_PYTHON', '/usr/bin/python3.11', 'Python from which that environment is created'),
       variable(
         'LONGHAUL_WANDB_PYTHON',
         '/opt/wandb/bin/python',
@@ -95,16 +91,16 @@ export const ENVIRONMENT: readonly Topic[] = [
         'assets.example.org',
         'hosts of private networks that rows of data sets may name files of',
       ),
-      variable('LONGHAUL_IMPORT_MAX_GIB', '2', 'what the rows of a data set in Parquet may unpack to'),
+      variable('LONGHAUL_IMPORT_MAX_GIB', '2', 'largest unpacked size of the rows of a Parquet data set'),
       variable('HF_TOKEN', '', 'token of the hub, for models that need one'),
     ],
   },
   {
-    title: 'This machine, and what is seen of it',
+    title: 'This machine and its monitoring',
     variables: [
       variable('LONGHAUL_STACK', 'default', 'name of the local stack; several run side by side'),
       variable('LONGHAUL_HOME', '/data/longhaul', 'where stacks keep their data'),
-      variable('LONGHAUL_CACHE', '/data/longhaul-cache', 'what can be made again'),
+      variable('LONGHAUL_CACHE', '/data/longhaul-cache', 'data that can be recreated'),
       variable('LONGHAUL_RECIPES', './recipes', 'directories with more recipes, separated by ":"'),
       variable('LONGHAUL_COMPLETION_MS', '3000', 'how long the Tab key waits for names from a server; 900 by default'),
       variable('LONGHAUL_VIEWER_URL', 'https://viewer.example.org/', 'where people read trajectories'),
@@ -118,21 +114,21 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('LONGHAUL_ALARM_URL', '', 'receiver of alarms, as schedules.yaml names it'),
       variable('LONGHAUL_ALARM_SECRET', '', 'key that alarms are signed with'),
       variable('LONGHAUL_ALARM_HOSTS', 'hooks.internal', 'receivers of alarms inside of private networks'),
-      variable('LONGHAUL_DEBUG', '1', 'errors with the places where they came from'),
+      variable('LONGHAUL_DEBUG', '1', 'errors with stack traces'),
     ],
   },
   {
-    title: 'A CI system other than GitHub Actions and GitLab, which say it themselves',
+    title: 'A CI system other than GitHub Actions and GitLab, which set such variables themselves',
     variables: [
       variable('LONGHAUL_COMMIT', '0123456789abcdef0123456789abcdef01234567', 'commit that is evaluated'),
-      variable('LONGHAUL_PIPELINE', '4711', 'what shares a run with other jobs'),
+      variable('LONGHAUL_PIPELINE', '4711', 'id of the pipeline, whose jobs share a run'),
       variable('LONGHAUL_JOB', 'evaluate', 'name of the job, for the record'),
       variable('LONGHAUL_JOB_URL', 'https://ci.example.org/jobs/4711', 'its page'),
     ],
   },
 ]
 
-/** Every line a comment: read as it is, the file sets nothing. */
+/** Every line is a comment: as it is, the file sets nothing. */
 export function environmentExample(): string {
   return [
     '# Every variable of Longhaul that a person sets. Longhaul reads no file of variables by itself: copy this one to .env, uncomment what',

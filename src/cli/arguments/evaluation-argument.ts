@@ -9,9 +9,9 @@ import { isRunName } from '../../contracts/keys.ts'
 import { readInputFile } from '../../platform/input-file.ts'
 
 /**
- * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, intermediate ones aside; or a copy of an
- * evaluation record, `FILE.json`, such as a baseline kept beside the code.
- * @throws LonghaulError `Config.NotFound` naming what there is, `Artifact.Corrupt` for an edited file
+ * `RUN:EVALUATION` such as `demo-2026-11-20-a:rft`; `RUN` for its last held-out evaluation, except intermediate ones; or `FILE.json`, a
+ * copy of an evaluation record such as a baseline kept beside the code.
+ * @throws LonghaulError `Config.NotFound` naming what exists, `Artifact.Corrupt` for an edited file
  */
 export async function readEvaluationArgument(
   openStore: () => Promise<ArtifactStore>,
@@ -50,7 +50,7 @@ export async function readEvaluationFile(path: string): Promise<EvaluationRecord
   })
 }
 
-/** `pass@1.lower>=0.35`: the bound of the interval, never the mean, so that luck passes no gate. */
+/** `pass@1.lower>=0.35`: a bound of the interval, never the mean, so that luck cannot pass a gate. */
 export interface Threshold {
   bound: 'lower' | 'upper'
   atLeast: number
@@ -76,7 +76,7 @@ export function parseThreshold(text: string): Threshold {
   return { bound: found[1] as Threshold['bound'], atLeast: Number(found[2]) }
 }
 
-/** One line that holds both numbers and the rule. */
+/** `verdict` is one line with the numbers and the rule. */
 export function judgeThreshold(
   { bound, atLeast }: Threshold,
   { mean, low, high, source }: ScoredInterval,

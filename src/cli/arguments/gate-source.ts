@@ -13,17 +13,16 @@ export interface GateSourceOptions {
 }
 
 export interface GateSource {
-  /** What the workflow gets. */
+  /** Input of the workflow. */
   request: { recipe: string; recipeText?: string; overrides?: Record<string, unknown>; which: 'train' | 'heldOut' }
   source: SuiteSource
 }
 
-/** Says nothing about rows from the wild but how they are run: the defaults of every recipe, 2 CPUs and 8 GiB. */
+/** The minimal recipe for a file of rows: the defaults of every recipe, such as 2 CPUs and 8 GiB. */
 const PLAIN = { model: { base: 'none' }, evaluate: { attempts: 1, maxTurns: 1, context: 1 } }
 
 /**
- * What is to be gated: a file of rows, under the limits of a recipe where one is named; or a suite of a recipe, `demo` or
- * `demo:train`.
+ * What to gate: a file of rows, under the limits of the named recipe if any; or a suite of a recipe, `demo` or `demo:train`.
  * @throws LonghaulError `Config.Invalid`, `Config.NotFound`
  */
 export async function readGateSource(argument: string | undefined, options: GateSourceOptions): Promise<GateSource> {
@@ -53,7 +52,7 @@ export function isRowsFile(argument: string | undefined): argument is string {
 }
 
 async function rowsSource(path: string, options: GateSourceOptions, set: string[]): Promise<GateSource> {
-  // Workers have another working directory.
+  // Absolute, since workers have another working directory.
   const source: SuiteSource = { kind: 'rows', path: resolve(path), limit: null }
   const { recipe } = options
   const name = basename(path)
@@ -77,7 +76,7 @@ async function rowsSource(path: string, options: GateSourceOptions, set: string[
   }
 }
 
-/** A recipe's settings as a file would say them. */
+/** A recipe's settings, as a file would contain them. */
 async function settingsOf(options: RecipeOptions): Promise<Record<string, unknown>> {
   const { loaded } = await readRecipeArgument(options)
   const { name: _, ...settings } = loaded.recipe

@@ -3,13 +3,13 @@ import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../gradi
 import type { EvalType, ListedTests } from '../../grading/resolution.ts'
 import { parse, type ParserPool, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 
-/** One log to grade, as a line of a batch holds it; everything is looked at before it is used. */
+/** One log to grade, as in a line of a batch; every field is checked before use. */
 export interface GradeLogRequest {
   id?: unknown
   profile?: unknown
   parser?: unknown
   logBase64?: unknown
-  /** A row of swebench 5 names it. @default pass_and_fail */
+  /** Set by rows of swebench 5. @default pass_and_fail */
   evalType?: unknown
   failToPass?: unknown
   passToPass?: unknown
@@ -18,7 +18,7 @@ export interface GradeLogRequest {
 /** Its message is the answer to the request. */
 export class BadRequest extends Error {}
 
-/** @throws BadRequest for a request that is not of the stated shape */
+/** @throws BadRequest for an invalid request */
 export async function gradeRequest(request: GradeLogRequest): Promise<GradeLogResult> {
   const { profile, parser, logBase64 } = request
   if (typeof profile !== 'string' || !isLogProfileName(profile)) {
@@ -34,7 +34,7 @@ export async function gradeRequest(request: GradeLogRequest): Promise<GradeLogRe
   })
 }
 
-/** Null where neither list is given: then the parser alone answers. */
+/** Null if neither list is given; then only the parser runs. */
 function listedTests({ failToPass, passToPass }: GradeLogRequest): ListedTests | null {
   if (isAbsent(failToPass) && isAbsent(passToPass)) return null
   return { failToPass: testNames('failToPass', failToPass), passToPass: testNames('passToPass', passToPass) }
@@ -52,7 +52,7 @@ function evalType(value: unknown): EvalType {
   throw new BadRequest(`expected evalType to be pass_and_fail or fail_only, got ${shown(value)}`)
 }
 
-/** Node passes over characters that do not belong there; such a log would be graded as another one. */
+/** Strict, since Node skips invalid characters, so that a different log would be graded. */
 function decodeBase64(value: unknown): Uint8Array {
   if (typeof value !== 'string') throw new BadRequest(`expected logBase64 to be base64, got ${shown(value)}`)
   const bytes = Buffer.from(value, 'base64')
@@ -71,8 +71,8 @@ function shown(value: unknown): string {
 }
 
 /**
- * The answer's members as JSON text, without the braces. Written from the map itself, because an object would put names that
- * look like numbers first.
+ * The answer's members as JSON text, without the braces. Written from the map itself, since an object would put names that look like
+ * numbers first.
  */
 export function answerMembers(result: GradeLogResult): string {
   if (result.kind === 'refused') return errorMember(result.message)

@@ -8,14 +8,14 @@ export const jsonOption = (): Option => new Option('--json', 'print only JSON li
 export const hubUrlOption = (): Option =>
   new Option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
 
-/** What the option or the variable names; null for the public hub. An empty variable says nothing. */
+/** The hub that the option names, else the variable; null for the public hub. An empty variable counts as unset. */
 export function hubUrlOf({ hubUrl }: { hubUrl?: string }): string | null {
   return hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null)
 }
 
 export const dryRunOption = (): Option => new Option('--dry-run', 'only print what would change')
 
-/** A moment, with its zone. */
+/** A time with its zone. */
 export function instant(text: string): Date {
   const time = new Date(text)
   if (/^\d{4}-\d{2}-\d{2}T.*(Z|[+-]\d{2}:\d{2})$/.test(text) && !Number.isNaN(time.getTime())) return time
@@ -41,11 +41,11 @@ export function integer({
   }
 }
 
-/** @param min 0 where the system may choose a free one */
+/** @param min 0 if the system may choose a free port */
 export const port = ({ min }: { min: 0 | 1 }): ((text: string) => number) =>
   integer({ name: '--port', min, max: 65_535 })
 
-/** A name that can be part of ids and keys, checked before anything is asked of a server. */
+/** A name that is valid in ids and keys, checked before any request to a server. */
 export function runName(text: string): string {
   if (isRunName(text)) return text
   throw new InvalidArgumentError(
@@ -53,7 +53,7 @@ export function runName(text: string): string {
   )
 }
 
-/** What `evaluate.policy` of a recipe may be; which policies there are, only the store knows. */
+/** A possible `evaluate.policy` of a recipe; only the store knows which policies exist. */
 export function policyName(text: string): string {
   if (/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(text)) return text
   throw new InvalidArgumentError(
@@ -67,7 +67,7 @@ export function share(text: string): number {
   throw new InvalidArgumentError(`Expected a share between 0 and 1, got ${JSON.stringify(text)}`)
 }
 
-/** The rule about a baseline, spelled alike wherever there is one. */
+/** The options of the rule about a baseline, the same in every command. */
 export function withRegressionOptions(command: Command): Command {
   return command
     .option('--max-regression <y>', 'exit 4 when a loss of pass@1 larger than this is proven', share)
@@ -107,7 +107,7 @@ export const interruptOption = (): Option =>
     'cancel',
   ])
 
-/** Rules about an evaluation, and the files that a CI system shows of it. */
+/** Options for rules about an evaluation, and for the files that a CI system shows. */
 export function withJudgeOptions(command: Command): Command {
   return withRegressionOptions(command)
     .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)

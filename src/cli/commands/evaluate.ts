@@ -71,7 +71,7 @@ again joins the run that it started, or shows what that run found; --fresh start
     .action((options: EvaluateOptions) => evaluate(options, context))
 }
 
-/** A run that other jobs cancel again and again is left to them. */
+/** After this many restarts, a run that other jobs keep cancelling stays cancelled. */
 const MOST_RESTARTS = 5
 
 async function evaluate(options: EvaluateOptions, context: CommandContext): Promise<void> {
@@ -95,7 +95,7 @@ async function evaluate(options: EvaluateOptions, context: CommandContext): Prom
   })
 }
 
-/** A name that is not known here may have been pushed to the workers, whose store a CI job does not see: they refuse it in seconds. */
+/** A name that is unknown here may be in the workers' store, which a CI job cannot see; workers refuse an unknown name within seconds. */
 async function readAsked(options: EvaluateOptions, job: CiJob | null): Promise<Pick<RecipeArgument, 'request'>> {
   try {
     return await readRecipeArgument(options)
@@ -155,8 +155,8 @@ interface FollowInput {
 }
 
 /**
- * Jobs share a run, and each ends it when it is cancelled: it cannot know of the others. One that still waits takes the run up again from
- * its records. So does a job that is run again while the run that it cancelled is still closing.
+ * Jobs share a run, and a cancelled job cancels it, since it does not know of the others. A job that still waits restarts the run from its
+ * records; so does a job that is run again while the run that it cancelled is still closing.
  */
 async function follow({ connection, options, context, job, start }: FollowInput): Promise<{
   workflowId: string

@@ -69,9 +69,9 @@ export function addExport(program: Command, context: CommandContext): void {
 async function write(subject: string, options: ExportOptions, { console, exit }: CommandContext): Promise<void> {
   const { format, out, force, json } = options
   requireFitting(options)
-  // What is there and no export is refused in the export's own words.
+  // The export itself refuses an existing path that is not an export.
   await requireWritable({ directories: { '--out': out } })
-  // Loaded here: no other command needs what writes these files.
+  // Loaded here: few commands need it.
   const { exportRun } = await import('../../activities/exports/export-run.ts')
   const summary = await untilInterrupted(async (signal) =>
     exportRun({
@@ -110,7 +110,7 @@ const ONLY_OF = {
   license: 'trajectories',
 } as const
 
-/** An option that a format would ignore is a mistake of the caller. */
+/** Refuses options that the format would ignore. */
 function requireFitting(options: ExportOptions): void {
   const { format } = options
   for (const name of Object.keys(ONLY_OF) as (keyof typeof ONLY_OF)[]) {
@@ -122,7 +122,7 @@ function requireFitting(options: ExportOptions): void {
   }
 }
 
-/** What was written goes to stdout, what is missing from it to stderr. */
+/** Reports on stdout what was written, and on stderr what is missing from it. */
 export function printExport(summary: ExportSummary, console: Console): void {
   const { run, stages, format, out, bytes, files, episodes, tasks, predictions } = summary
   const place = `of ${run}, ${stages.join(', ')}, in ${out} (${format}, ${bytes} bytes)`

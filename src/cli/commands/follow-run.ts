@@ -22,9 +22,9 @@ import {
 } from '../output/live-progress.ts'
 import { uiLink } from '../local-stack.ts'
 
-/** A second Ctrl-C within this time asks the run itself to end. */
+/** A second Ctrl-C within this time cancels the run. */
 const SECOND_CHANCE_MS = 2_000
-/** How long a cancelled run may take to close its sandboxes before we stop looking. */
+/** How long the command waits for a cancelled run to close its sandboxes. */
 const CANCEL_GRACE_MS = 60_000
 
 export type OnInterrupt = 'detach' | 'cancel'
@@ -35,13 +35,13 @@ interface FollowInput<T> {
   json: boolean
   /** @default cancel in CI, where no user would come back to the run; detach elsewhere */
   onInterrupt?: OnInterrupt | undefined
-  /** Kept with the run where an interrupt cancels it. */
+  /** Stored with the run if an interrupt cancels it. */
   cancelReason?: string
 }
 
 export type Followed<T> = { kind: 'ended'; outcome: RunOutcome<T>; interrupted: boolean } | { kind: 'detached' }
 
-/** Shows a run until it ends or the user leaves. Leaving never harms it: the run is durable. */
+/** Shows a run until it ends or the user detaches, which does not affect the run. */
 export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> {
   const { handle, console, json } = input
   const onInterrupt = input.onInterrupt ?? (isCi() ? 'cancel' : 'detach')
@@ -51,7 +51,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   const cancelling: Promise<void>[] = []
   const reason = input.cancelReason === undefined ? {} : { reason: input.cancelReason }
   const cancel = (): void => {
-    // Systems that end a job kill it seconds after the second signal: what is known by then is written.
+    // CI systems kill a job seconds after the second signal: the command ends now with what it knows.
     if (cancelling.length > 0) {
       leave.abort()
       return
@@ -70,7 +70,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
       return
     }
     if (signal === 'SIGTERM') {
-      // A program asks this one to end; only a user at a terminal asks twice for the run's end.
+      // SIGTERM comes from a program; only a user at a terminal can confirm a cancellation with a second Ctrl-C.
       if (interrupts === 1) console.err(howToReturn(handle.workflowId, { isAsked: false }))
       leave.abort()
       return
@@ -83,7 +83,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   // Announced after the handlers are set: a user who reads the announcement may press Ctrl-C at once.
   announce(handle, { console, json })
   const over = new AbortController()
-  // Not waited for at the end: a look that is under way may take as long as the server's silence.
+  // Not awaited at the end: a pending query may take as long as the server's silence.
   void announceBlockers({
     look: () => findBlockers(handle),
     say: (line) => printer.note(line),
@@ -117,7 +117,7 @@ function addressOf({ connection, workflowId }: RunHandle<unknown>): RunAddress {
   return { connection, workflowId }
 }
 
-/** A name alone is first looked for among training runs: of any other root only the whole id is sure to lead back to it. */
+/** The `train/` prefix is dropped, since a bare name is first looked up among training runs; other runs need their full id. */
 function howToReturn(workflowId: string, { isAsked }: { isAsked: boolean }): string {
   const run = workflowId.replace(/^train\//, '')
   return [
@@ -129,14 +129,14 @@ function howToReturn(workflowId: string, { isAsked }: { isAsked: boolean }): str
 
 interface ProgressPrinter {
   show(event: RunEvent<unknown>): void
-  /** What blocks the run now. */
+  /** Sets what blocks the run now. */
   blocked(blockers: readonly string[]): void
-  /** A line that stays, with the time. */
+  /** Prints a permanent line with the elapsed time. */
   note(text: string): void
   finish(): void
 }
 
-/** A reader of records never waits longer for one. */
+/** Longest time without a record. */
 const RECORD_MS = 30_000
 
 interface PrinterInput {

@@ -7,9 +7,9 @@ import {
   gradeRequest,
 } from '../arguments/grade-log-request.ts'
 
-/** A request longer than this is answered with an error and never held whole. */
+/** A request longer than this is answered with an error and never held in memory. */
 const MAX_LINE_BYTES = 256 * 1024 * 1024
-/** Answers are written in pieces of about this size: one write for each would cost more than the grading. */
+/** Answers are written in chunks of about this size: one write per answer would cost more than the grading. */
 const WRITE_CHARACTERS = 64 * 1024
 
 interface GradeBatchInput {
@@ -23,7 +23,7 @@ interface GradeBatchResult {
   errors: number
 }
 
-/** One answer for each line that is not blank, in order; a line that cannot be graded is answered with an error. */
+/** Writes one answer for each non-blank line, in order; a line that cannot be graded is answered with an error. */
 export async function gradeBatch({ input, write }: GradeBatchInput): Promise<GradeBatchResult> {
   const counts: GradeBatchResult = { graded: 0, errors: 0 }
   let pending = ''
@@ -70,7 +70,7 @@ function parseLine(line: Buffer | null, number: number): GradeLogRequest {
   return value
 }
 
-/** As it was given; null where the line has none. */
+/** The id as it was given; null if the line has none. */
 function idText(id: unknown): string {
   return JSON.stringify(id) ?? 'null'
 }
@@ -79,11 +79,11 @@ const LINE_END = 0x0a
 
 interface ReadLinesInput {
   input: AsyncIterable<Buffer>
-  /** Of one line, without its end. */
+  /** Of one line, without its line feed. */
   maxBytes: number
 }
 
-/** Lines of a stream as bytes, without their ends; null for one over the limit, which bounds what is held. */
+/** Yields the lines of a stream as bytes, without line feeds; null for a line over the limit, which bounds the memory. */
 export async function* readLines({ input, maxBytes }: ReadLinesInput): AsyncGenerator<Buffer | null> {
   let parts: Buffer[] = []
   let length = 0

@@ -30,7 +30,7 @@ where the official harness raises. A line of a batch is
 {"id", "profile", "parser", "logBase64", "failToPass"?, "passToPass"?, "evalType"?}; each is answered on a line, in order.
 `
 
-/** Reading a batch in pieces of a megabyte: logs are tens of kilobytes. */
+/** A batch is read in chunks of a megabyte; logs are tens of kilobytes. */
 const READ_BYTES = 1024 * 1024
 
 export function addGradeLog(program: Command, { console, exit }: CommandContext): void {

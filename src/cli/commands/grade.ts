@@ -62,7 +62,7 @@ export function addGrade(program: Command, context: CommandContext): void {
     .action((predictions: string, options: GradeOptions) => grade(predictions, options, context))
 }
 
-/** What grading predictions and grading stored patches again have in common. */
+/** Options common to `grade` and `regrade`. */
 function withGradingOptions(command: Command): Command {
   return withRunOptions(command)
     .addOption(
@@ -78,7 +78,7 @@ function withGradingOptions(command: Command): Command {
     .option('--min-graded <share>', 'exit 2 when a smaller share of the patches has a verdict', share, 0.95)
 }
 
-/** What of the options the run itself is asked for. */
+/** The options that belong to the run's request. */
 async function requestOf({ recipe, set, profile }: GradingOptions) {
   if (recipe === undefined && set !== undefined) {
     throw new LonghaulError({
@@ -97,7 +97,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
   const request = await requestOf(options)
   const read = isSha256Hex(predictions) ? predictions : await readGiven(predictions, options.model)
   const store = await openStore({ creates: true })
-  // Read and stored here, so that a mistake costs no run, and workers need not see this file.
+  // Read and stored here, so that a mistake costs no run and workers need not see this file.
   const suite = await resolveSuite(
     { store, loadTasks: loadTasksAndFile, loadRecipe: (input) => loadRecipe({ ...input, dirs: recipeDirs() }) },
     suiteArgument(options.suite),
@@ -125,7 +125,7 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
   })
 }
 
-/** Files and threshold, as far as they were asked for. */
+/** Writes the files and judges the threshold, if requested. */
 async function writeAndJudge(
   record: GradingRecord,
   { out, threshold }: GradeOptions,
@@ -160,7 +160,7 @@ function nameOf({ run, runId }: GradeOptions): { run?: string } {
   return name === undefined ? {} : { run: name }
 }
 
-/** A file by its whole path: the suite's record says where its rows came from. */
+/** A file by its absolute path: the suite's record names the origin of its rows. */
 function suiteArgument(text: string): string {
   return /\.jsonl?$/.test(text) ? resolve(text) : text
 }

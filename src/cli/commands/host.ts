@@ -12,7 +12,6 @@ interface SteerOptions {
   dryRun?: true
 }
 
-/** The machines that run sandboxes: which there are, and taking them out of work and back. */
 export function addHost(program: Command, context: CommandContext): void {
   const host = program.command('host').description('list sandbox hosts, drain them, and return them to work')
   addList(host, context)
@@ -57,7 +56,7 @@ function withSteering(command: Command): Command {
 }
 
 const UNITS: Readonly<Record<string, number>> = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 }
-/** The Temporal server keeps a timer for longer; an operator who means more means that episodes are not to move. */
+/** The Temporal server allows longer timers, but a longer grace means that episodes should not move at all. */
 const LONGEST_GRACE_MS = 30 * 86_400_000
 
 function duration(text: string): number {

@@ -98,7 +98,7 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
   if (results.some(({ did }) => did === 'failed')) exit(EXIT.infra)
 }
 
-/** @throws LonghaulError `Config.Invalid` for a directory that is not there, which would fail each task for a reason of its own */
+/** @throws LonghaulError `Config.Invalid` for a missing directory, which would make each task fail separately */
 async function requireRepositories(repos: string | undefined): Promise<void> {
   if (repos === undefined) return
   const { areAddresses } = await import('../../adapters/task-images/repository.ts')
@@ -113,7 +113,7 @@ interface Building {
   ended: (BuiltTaskImage | FailedTaskImage)[]
   total: number
   openSinceMs: Map<string, number>
-  /** What was said last. */
+  /** The last logged line. */
   last: string
 }
 

@@ -57,7 +57,7 @@ export function addInit(program: Command, { console }: CommandContext): void {
       ]
       const job = ci === undefined ? null : await ciFile({ system: ci, recipe: path })
       const jobPath = job === null ? null : relative('.', job.path)
-      // Of a project there is one of each, whatever recipes it has: what is there stays.
+      // A project has one of each, whatever its recipes: existing files stay.
       const more = [
         { path: join(directory, '.env.example'), text: environmentExample() },
         { path: schedules, text: scheduleExample(name) },
@@ -71,7 +71,7 @@ export function addInit(program: Command, { console }: CommandContext): void {
     })
 }
 
-/** The text of a recipe under another name, checked as it will be read. */
+/** The text of a recipe under another name, checked under that name. */
 async function readStart({ from, name }: { from: string; name: string }): Promise<{ text: string; recipe: Recipe }> {
   const { text: source } = await loadRecipe({ name: from, dirs: recipeDirs() })
   const builtIn = await recipeNames([packageFile('recipes')])
@@ -101,10 +101,10 @@ interface NewFile {
 }
 
 /**
- * Writes all of the files or none of them. A schema of an earlier version is ours to renew; every other file that is there stays.
- * @param input.more written where nothing is there; the rest does not depend on them
- * @returns the paths that were written, or would be, and those of `more` that were there
- * @throws LonghaulError `Config.Invalid` where a file is in the way or the directory cannot be written
+ * Writes all of the files or none of them. Replaces a schema of an earlier version; every other existing file stays.
+ * @param input.more files that are written only if absent
+ * @returns the paths that were or would be written, and the existing ones of `more`
+ * @throws LonghaulError `Config.Invalid` if a file is in the way or the directory is not writable
  */
 async function writeNew({
   directory,
@@ -135,7 +135,7 @@ async function writeNew({
   try {
     for (const file of toWrite) {
       await makeDirectory(dirname(file.path))
-      // `wx` writes through no link, and over nothing that has come meanwhile.
+      // `wx` follows no link, and overwrites no file that has appeared meanwhile.
       await writeFile(file.path, file.text, { flag: file.before === null ? 'wx' : 'w' })
       done.push(file)
     }
@@ -149,7 +149,7 @@ async function writeNew({
   return { written, kept }
 }
 
-/** Also a link that leads nowhere. */
+/** Also true for a dangling link. */
 async function isThere(path: string): Promise<boolean> {
   try {
     await lstat(path)
@@ -160,7 +160,7 @@ async function isThere(path: string): Promise<boolean> {
   }
 }
 
-/** Null where there is nothing; a link, a folder or whatever else lies there is in the way. */
+/** Null if nothing is there. A link, a folder or any other kind of file is in the way. */
 async function textAt(path: string): Promise<string | null> {
   try {
     const { isFile } = await lstat(path).then((found) => ({ isFile: found.isFile() }))
@@ -213,7 +213,7 @@ function nextCommands(path: string, recipe: Recipe): Record<string, string> {
   }
 }
 
-/** Of files that are new: those that were there are their owner's. */
+/** Commands for new files only: existing ones belong to the user. */
 function nextOfMore(input: { written: string[]; schedules: string; jobPath: string | null }): Record<string, string> {
   const { written, schedules, jobPath } = input
   const isJobNew = jobPath !== null && written.includes(jobPath)

@@ -7,14 +7,14 @@ import { announce, type Followed, followRun } from './follow-run.ts'
 import { withConnection } from '../local-stack.ts'
 import type { RunOptions } from '../arguments/options.ts'
 
-/** Options that every kind of run is started with. */
+/** Options common to every kind of run. */
 export interface LaunchRequest {
   connection: LonghaulConnection
   run?: string
   fresh: boolean
 }
 
-/** Prints what a completed run found and says how the command ends; it is given 0, or 130 after a Ctrl-C. */
+/** Prints the result of a completed run and returns the command's exit code; receives 0, or 130 after a Ctrl-C. */
 export type Conclude<T> = (result: T, exitCode: ExitCode) => Promise<ExitCode>
 
 export interface LaunchInput<T> {
@@ -24,7 +24,7 @@ export interface LaunchInput<T> {
   conclude: Conclude<T>
 }
 
-/** Starts a run on the stack and stays with it until it ends, or only says its id with `--detach`. */
+/** Starts a run and follows it to its end, or only prints its id with `--detach`. */
 export async function launchRun<T>({ options, context, start, conclude }: LaunchInput<T>): Promise<void> {
   const { console, exit } = context
   const { run, onInterrupt } = options
@@ -48,7 +48,7 @@ export interface ConcludeInput<T> {
   conclude: Conclude<T>
 }
 
-/** How a command ends after a followed run: every command reports an incomplete one in the same way. */
+/** Ends a command after a followed run; every command reports an incomplete run in the same way. */
 export async function concludeRun<T>({ followed, console, json, conclude }: ConcludeInput<T>): Promise<ExitCode> {
   if (followed.kind === 'detached') return EXIT.interrupted
   const { outcome, interrupted } = followed

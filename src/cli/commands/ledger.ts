@@ -39,11 +39,11 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
 interface Verified {
   check: LedgerCheck | GradingCheck
   lines: string[]
-  /** What is accounted for exactly once. */
+  /** Name of what is accounted for exactly once. */
   unit: string
 }
 
-/** @throws LonghaulError for a run without anything to verify: a check of nothing would pass */
+/** @throws LonghaulError for a run without anything to verify, since an empty check would pass */
 async function verify(store: ArtifactStore, run: string): Promise<Verified> {
   const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
   if (claim?.kind === 'grade') {
@@ -80,7 +80,7 @@ function formatMismatches(mismatches: readonly object[], unit: string): string[]
   ]
 }
 
-/** Resolved by the official verdict, and not what rewards are paid for. */
+/** Attempts that are officially resolved but earn no reward. */
 function formatUnpaid({ unpaid = {} }: LedgerTotals): string[] {
   const counts = Object.entries(unpaid).map(([because, count]) => `${count} ${because}`)
   return counts.length === 0 ? [] : [`${sum(unpaid)} resolved officially and not paid: ${counts.join(', ')}`]

@@ -87,7 +87,7 @@ async function runImport(argument: string, options: ImportOptions, { console }: 
   else console.out(formatImport(record))
 }
 
-/** What exists on this machine is read there; OWNER/NAME that does not is a model of the hub. */
+/** A path that exists on this machine is read from there; any other OWNER/NAME is a model of the hub. */
 async function readSource(argument: string, options: ImportOptions): Promise<string | HubModel> {
   const { revision, file, tokenVariable } = options
   const isHere = await exists(argument)
@@ -116,7 +116,7 @@ async function readSource(argument: string, options: ImportOptions): Promise<str
   })
 }
 
-/** @throws LonghaulError `Config.Invalid` before a Python is started, or made where there is none */
+/** @throws LonghaulError `Config.Invalid`, before a Python is started or its environment created */
 async function requireDirectories({ output, tokenizer }: ImportOptions): Promise<void> {
   const fault =
     tokenizer !== undefined && !(await isDirectory(tokenizer))

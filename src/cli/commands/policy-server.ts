@@ -83,7 +83,7 @@ function addCommand(server: Command, { console }: CommandContext): void {
     })
 }
 
-/** Null where the directory is another machine's. */
+/** Null if the directory is on another machine. */
 async function readConfig(directory: string): Promise<string | null> {
   try {
     return await readFile(join(directory, 'config.json'), 'utf8')
@@ -93,7 +93,7 @@ async function readConfig(directory: string): Promise<string | null> {
   }
 }
 
-/** A run waits for a server that is restarted; the person at this command can restart it. */
+/** A run waits for a server that restarts; the operator of this command can restart it. */
 const UNREACHABLE_MS = 10_000
 
 function addCheck(server: Command, { console }: CommandContext): void {
@@ -148,7 +148,7 @@ function addExplain(server: Command, { console }: CommandContext): void {
     })
 }
 
-/** An engine that fails writes little; of a long log the end counts. */
+/** An engine that fails writes little; of a longer log, only the end is read. */
 const MOST_LOG_BYTES = 16 * 1024 * 1024
 
 async function readLog(path: string): Promise<string> {

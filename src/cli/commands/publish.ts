@@ -37,7 +37,7 @@ interface PublishAnswer extends PublishResult {
   branch: string
   url: string
   dryRun: boolean
-  /** Only of a dry run: the whole card. */
+  /** Only for a dry run: the whole card. */
   card?: string
 }
 
@@ -168,7 +168,7 @@ function readTarget(options: PublishOptions) {
   }
 }
 
-/** Lends the adapters of a policy as files in PEFT's layout. @throws LonghaulError `Config.Invalid` where there are none */
+/** Runs `work` with a policy's adapters as files in PEFT's layout. @throws LonghaulError `Config.Invalid` if there are none */
 async function withAdapters<T>(
   input: { store: ArtifactStore; policy: PolicyRef; facts: ModelFacts; signal: AbortSignal },
   work: (files: readonly PublishedFile[]) => Promise<T>,
@@ -199,7 +199,7 @@ async function withAdapters<T>(
   }
 }
 
-/** As `longhaul policy-server command` prints them, for the directory into which the card says to fetch the model. */
+/** Start commands as `longhaul policy-server command` prints them, for the directory into which the card says to download the model. */
 async function startCommands({
   model,
   facts,

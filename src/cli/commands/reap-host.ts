@@ -6,7 +6,7 @@ import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owner
 import { noteWait } from '../output/at-work.ts'
 import { openStore, withConnection } from '../local-stack.ts'
 
-/** Many removals on a loaded engine; beyond this something hangs. */
+/** Enough for many removals on a loaded engine; after this, something hangs. */
 const TIMEOUT_MS = 120_000
 
 export interface ReapHostInput {
@@ -15,7 +15,7 @@ export interface ReapHostInput {
   host?: string
 }
 
-/** One sweep of a host's orphaned resources by hand, with the same rules as the workers'. */
+/** One sweep of a host's orphaned resources on request, by the rules of the workers' reaper. */
 export async function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ host: string; report: ReapReport }> {
   const store = await openStore()
   return withConnection(async ({ client, namespace }) => {

@@ -21,7 +21,7 @@ interface RecipeCommandOptions {
 
 export function addRecipe(program: Command, { console }: CommandContext): void {
   const recipe = program.command('recipe').description('check, show, list and push recipes')
-  // The recipe itself is the argument here.
+  // No --recipe: the recipe is the argument here.
   const options = (command: Command): Command =>
     command
       .option('--seed <n>', 'another seed', integer({ name: '--seed' }))

@@ -26,7 +26,7 @@ import { requireRun } from './view.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
-/** Beyond what the end of a run shows. */
+/** Tables beyond those at the end of a run. */
 const MORE_TABLES = [
   officialTable,
   passAtKTable,
@@ -107,7 +107,7 @@ async function writePages(
   await requireWritable({ directories: { '--static': directory } })
   const store = await openStore()
   await requireRun(store, run)
-  // Loaded here: no other command needs the pages.
+  // Loaded here: few commands need the pages.
   const { loadAssets } = await import('../../viewer/assets.ts')
   const { writeStatic } = await import('../../viewer/write-static.ts')
   const files = await writeStatic({ store, assets: await loadAssets(), run, directory })
@@ -119,7 +119,7 @@ async function writePages(
 async function recompute(run: string, { json }: ReportOptions, { console, exit }: CommandContext): Promise<void> {
   requireRunName(run)
   const store = await openStore()
-  // Says in one sentence that there is no such run.
+  // Fails with a clear message if there is no such run.
   await reportOf(store, run)
   const files = await recomputeReport(store, run)
   if (files.length === 0) {

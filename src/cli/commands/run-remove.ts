@@ -13,7 +13,6 @@ interface RemoveOptions {
   json?: true
 }
 
-/** Ends the keeping of a run that nothing needs any more. */
 export function addRunRemove(run: Command, { console, exit }: CommandContext): void {
   run
     .command('remove')
@@ -63,7 +62,7 @@ function describe(holdings: RunHoldings, kept: boolean): string {
   ].join('\n')
 }
 
-/** What stays and is compared with the run. */
+/** What stays and depends on the run. */
 function usesOf({ newestNightOf, baselineOf, baselineInRecipes, isPromoted }: RunHoldings): string[] {
   return [
     ...newestNightOf.map((series) => `the newest night of ${series}, with which the next one is compared`),

@@ -26,7 +26,6 @@ import { addRunRemove } from './run-remove.ts'
 import { withConnection } from '../local-stack.ts'
 import { examples, integer, jsonOption } from '../arguments/options.ts'
 
-/** Watching and steering a run that is under way. */
 export function addRun(program: Command, context: CommandContext): void {
   const run = program.command('run').description('watch and steer runs')
   addList(run, context)
@@ -87,7 +86,7 @@ interface Target {
   workflowId: string
 }
 
-/** What every command has that changes a run. */
+/** Arguments and options of every command that changes a run. */
 function withSteering(command: Command): Command {
   return command
     .argument('<run>', 'name of the run, or the id of its workflow')
@@ -95,7 +94,7 @@ function withSteering(command: Command): Command {
     .addOption(jsonOption())
 }
 
-/** Accepted alike by the commands that only read, so that a script may add it everywhere. */
+/** Commands that only read accept `--dry-run` too, so that a script may add it everywhere. */
 export function dryRunOfReader(): Option {
   return new Option('--dry-run', 'reads only, with or without it').hideHelp()
 }

@@ -89,7 +89,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
       ),
     )
     .action(async (id: string, { json, dryRun, recipe, set, ...settings }: CreateOptions) => {
-      // A faulty recipe would fail every night: it is checked now.
+      // Checked now, since a faulty recipe would fail every night.
       const read = await readScheduledRecipe({ recipe, ...(set === undefined ? {} : { set }) })
       settingsOf({ id, ...settings, ...read })
       const request = await pushScheduledRecipe(read, { dryRun: dryRun === true })
@@ -111,7 +111,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     )
     .action(async (file: string, options: { prune?: true; dryRun?: true; json?: true }) => {
       const { schedules: requests, alarms } = await readScheduleFile(file)
-      // All of them are understood before the first is changed.
+      // All of them are checked before the first is changed.
       for (const request of requests) settingsOf(request)
       if (alarms !== null) alarmSettings(alarms)
       await withConnection(async (connection) => {

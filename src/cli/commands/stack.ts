@@ -8,7 +8,6 @@ import { whileReporting } from '../output/live-lines.ts'
 import { examples, jsonOption, port } from '../arguments/options.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 
-/** The local stack: up and down. */
 export function addStack(program: Command, { console }: CommandContext): void {
   program
     .command('up')
@@ -60,7 +59,7 @@ export function addStack(program: Command, { console }: CommandContext): void {
     })
 }
 
-/** Sets up and starts; Ctrl-C tidies up. Says meanwhile what is under way. */
+/** Sets up and starts the stack, showing its progress; Ctrl-C cleans up. */
 export async function startLocalStack({
   console,
   roles,
@@ -110,7 +109,7 @@ export function describeFacts(facts: {
   ]
 }
 
-/** As `src/workers/run-worker.ts` names them; repeated here so that help needs no native module. */
+/** The roles of `src/workers/run-worker.ts`, repeated here so that help loads no native module. */
 export const ROLES = ['control', 'sandbox', 'trainer', 'artifacts', 'all'] as const
 
 export function addWorker(program: Command, _context: CommandContext): void {

@@ -71,7 +71,7 @@ async function gate(suite: string | undefined, options: GateOptions, context: Co
     })
   }
   await requireWritable({ files: { '--evidence': options.evidence, '--output': options.output } })
-  // Workers read the file again. What a recipe names may lie on their machines alone.
+  // Checked here; workers read the file again. Files that a recipe names may exist only on their machines.
   if (isRowsFile(suite)) await loadTasks(source)
   await launchRun({
     options,

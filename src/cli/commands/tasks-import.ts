@@ -81,7 +81,6 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   ]
   const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
   await requireWritable({ files: { '--output': options.output } })
-  // Readers of Parquet and hubs are loaded by this command alone.
   const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = hubUrlOf(options)
   let progress: ReadProgress | null = null
@@ -111,7 +110,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
           : {}),
       }),
   )
-  // A misspelt id would make a smaller suite in silence.
+  // Reported, since a misspelt id would silently shrink the suite.
   if (unknownIds.length > 0) {
     console.err(`--ids names ${unknownIds.length} without a row that can be graded, such as ${unknownIds[0] ?? ''}`)
   }
@@ -137,7 +136,7 @@ function formatPinning({ rows, of }: PinProgress): string {
   return `fetching the files that rows name: ${rows} of ${of} rows`
 }
 
-/** What ends like a file is one; everything else is a data set, which needs to be pinned. */
+/** A name with the ending of a file is a file; any other is a data set, which must be pinned. */
 function readSourceArgument(argument: string, { revision, split }: ImportOptions): ImportSource {
   if (/\.(?:jsonl?|ndjson|parquet)$/.test(argument)) {
     if (revision === undefined && split === undefined) return { kind: 'file', path: argument }

@@ -55,7 +55,7 @@ async function track(run: string, options: TrackOptions, { console, exit }: Comm
   const store = await openStore()
   await requireRunWithEpisodes(store, run)
   const isDry = dryRun === true || points === true
-  // Loaded here: no other command needs what speaks to trackers.
+  // Loaded here: no other command needs the trackers.
   const { readTrackedRun } = await import('../../activities/trackers/read-tracked-run.ts')
   const tracked = await readTrackedRun(store, run, { mayWrite: !isDry })
   if (points === true) {
@@ -74,7 +74,7 @@ async function track(run: string, options: TrackOptions, { console, exit }: Comm
 }
 
 function trackersOf(read: Recipe, which: string): TrackerRecipe[] {
-  // Recipes that an older version stored know no trackers.
+  // Recipes that an older version stored have no trackers.
   const trackers = (read.trackers as TrackerRecipe[] | undefined) ?? []
   if (trackers.length > 0) return trackers
   throw new LonghaulError({

@@ -38,11 +38,11 @@ async function train(options: TrainOptions, context: CommandContext): Promise<vo
   })
 }
 
-/** Prints where the report of a training run is, and the report itself. */
+/** Prints the report of a training run and its paths. */
 export function reportTraining({ console, json }: { console: Console; json: boolean }): Conclude<TrainAgentResult> {
   return async (result, exitCode) => {
     const { run, stages } = result
-    // A cluster's store may not be mounted here: the scores came with the result.
+    // A cluster's store may not be mounted here; then the scores of the result are shown.
     const store = await openStoreIfThere()
     const report = store === null ? null : await newestReport(store, run)
     if (json) {

@@ -46,14 +46,14 @@ async function view(
   { console }: CommandContext,
 ): Promise<void> {
   const { store, run, isOwn } = await openView(given)
-  // Loaded here: no other command needs a server or the pages.
+  // Loaded here: few commands need a server or the pages.
   const { loadAssets } = await import('../../viewer/assets.ts')
   const { serveViewer } = await import('../../viewer/serve.ts')
   if (run !== null) await requireRun(store, run)
   const { temporalSource } = await import('../run-source.ts')
-  // A directory of another store may hold a run of the same name as one of this server.
+  // Another store may have a run with the same name as one of this server.
   const source = isOwn ? temporalSource(connectToServer) : null
-  // Links of the stack's runs must not lead into a directory of others.
+  // Links of the stack's runs must not open another store.
   const asked = port ?? (isOwn ? linkedPort() : null)
   const viewer = await serveViewer({
     store,
@@ -69,7 +69,7 @@ async function view(
     console.err('Ctrl-C ends the viewer.')
   }
   await untilInterrupted(async (signal) => {
-    // A server alone would not keep a process that nothing waits for from its end.
+    // Waits for the signal, since the process exits soon after the command's end even with an open server.
     const { promise, resolve } = Promise.withResolvers<void>()
     signal.addEventListener('abort', () => resolve(), { once: true })
     await promise
@@ -79,7 +79,7 @@ async function view(
   })
 }
 
-/** Of the address that runs link to, where that is one of this machine's loopback. */
+/** Port of the address that runs link to; null unless that is on this machine's loopback. */
 function linkedPort(env: NodeJS.ProcessEnv = process.env): number | null {
   const url = URL.parse(env['LONGHAUL_VIEWER_URL'] ?? '')
   const isHere = url?.protocol === 'http:' && (url.hostname === '127.0.0.1' || url.hostname === 'localhost')
@@ -89,16 +89,16 @@ function linkedPort(env: NodeJS.ProcessEnv = process.env): number | null {
 interface OpenedView {
   store: ArtifactStore
   run: string | null
-  /** The store that every command uses. */
+  /** Whether `store` is the one that every command uses. */
   isOwn: boolean
 }
 
-/** A directory where there is one of that name; else a run of the store that every command uses. */
+/** Opens a directory if one has that name; else a run of the store that every command uses. */
 async function openView(given: string | undefined): Promise<OpenedView> {
   if (given === undefined) return { store: await openStore(), run: null, isOwn: true }
   const path = resolve(given)
   if (!(await isDirectory(path))) {
-    // No run has such a name.
+    // No run's name contains a slash.
     if (given.includes('/')) throw new LonghaulError({ code: 'Config.NotFound', message: `No directory is at ${path}` })
     return { store: await openStore(), run: given, isOwn: true }
   }
@@ -111,7 +111,7 @@ async function openView(given: string | undefined): Promise<OpenedView> {
       isOwn: false,
     }
   }
-  // A directory of any kind may bear the name of a run.
+  // Any directory may have the name of a run.
   const store = await openStore()
   if ((await store.folders('runs/')).includes(basename(path))) return { store, run: basename(path), isOwn: true }
   throw new LonghaulError({

@@ -66,7 +66,7 @@ async function waitForEvaluation(
   return judge.conclude(target.workflowId, endingOf(await follow<EvaluateResult>(target, options, context)))
 }
 
-/** What the judge says of a followed evaluation. */
+/** The ending of a followed evaluation, for the judge. */
 export function endingOf(followed: Followed<EvaluateResult>): JudgedEnding {
   if (followed.kind === 'detached') return { kind: 'detached' }
   const { outcome, interrupted } = followed

@@ -1,23 +1,23 @@
 /**
- * What this process waits for and who speaks of it: a command line is one process, so one list is enough. Commands note their waits at the
- * doors that all of them use (`local-stack.ts`); `sign-of-life.ts` reads them where a command says nothing by itself.
+ * What this process waits for, and whether a display shows it: a command line is one process, so one list is enough. `local-stack.ts`,
+ * which all commands use, registers waits; `sign-of-life.ts` reads them if a command prints nothing itself.
  */
 const waits = new Set<{ what: string }>()
 let displays = 0
 
-/** Until the returned function is called. */
+/** Registers a wait until the returned function is called. */
 export function noteWait(what: string): () => void {
   const wait = { what }
   waits.add(wait)
   return () => void waits.delete(wait)
 }
 
-/** The wait that began last, which is the innermost one; null where nothing is waited for. */
+/** The wait that began last, which is the innermost one; null without a wait. */
 export function innermostWait(): string | null {
   return [...waits].at(-1)?.what ?? null
 }
 
-/** A display that says by itself how far the work is, until the returned function is called. */
+/** Registers a display, which shows progress itself, until the returned function is called. */
 export function noteDisplay(): () => void {
   displays += 1
   let isOver = false
@@ -33,8 +33,8 @@ export function hasDisplay(): boolean {
 }
 
 /**
- * The same thing, whose open calls are noted.
- * @param input.say of a call, in the present: `reading runs/a/run.json`
+ * Wraps an object so that its pending calls are registered as waits.
+ * @param say describes a call, in the present: `reading runs/a/run.json`
  */
 export function notingCalls<T extends object>(thing: T, say: (method: string, argument: unknown) => string): T {
   return new Proxy(thing, {

@@ -9,13 +9,13 @@ import { type ExitCode, EXIT } from './exit-codes.ts'
 interface CompareOptions extends ComparisonRules {
   before: EvaluationRecord
   after: EvaluationRecord
-  /** Share of such intervals that hold the true difference. */
+  /** Share of such intervals that contain the true difference. */
   confidence: number
-  /** Compare what both sides have, instead of refusing other tasks. */
+  /** Compare the common tasks, instead of refusing different ones. */
   intersect: boolean
 }
 
-/** @throws LonghaulError `Config.Invalid` where the two sides played different tasks */
+/** @throws LonghaulError `Config.Invalid` if the two sides played different tasks */
 export function compareAndJudge(options: CompareOptions): { data: ComparisonData; codes: ExitCode[] } {
   const { before, after, confidence, intersect, maxRegression } = options
   const comparability = checkComparability(before, after)
@@ -47,19 +47,19 @@ function refuseOtherTasks({ otherRows, onlyBefore, onlyAfter }: Comparability, i
 }
 
 interface ComparisonRules {
-  /** Largest loss of pass@1 that is allowed; null = not judged. */
+  /** Largest allowed loss of pass@1; null = not judged. */
   maxRegression: number | null
   /** The lower bound of the difference must reach this; null = not judged. */
   minDifference: number | null
-  /** A regression that cannot be excluded is a missed threshold. */
+  /** Whether a regression that cannot be excluded is a missed threshold. */
   strict: boolean
-  /** Below this share of graded attempts on either side nothing is judged. */
+  /** Below this share of graded attempts on either side, nothing is judged. */
   minGraded: number
 }
 
 interface JudgedComparison {
   codes: ExitCode[]
-  /** One line a rule, with both numbers and the rule itself. */
+  /** One line per rule, with the numbers and the rule itself. */
   verdicts: string[]
 }
 

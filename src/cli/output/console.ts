@@ -6,13 +6,13 @@ import { EXIT, ExitError } from './exit-codes.ts'
 export interface Console {
   /** One line, or several, of the result. */
   out(text: string): void
-  /** Progress for people. */
+  /** Progress for users. */
   err(text: string): void
   /** One JSON record on a line of stdout. */
   record(value: object): void
-  /** A workflow command of the CI system, on stderr as it is; every other text is kept from being one. */
+  /** A workflow command of the CI system, unchanged on stderr. All other text is escaped, so that it cannot be one. */
   command(line: string): void
-  /** Null where stderr may not be redrawn: a pipe, a log, a CI system. */
+  /** Null if stderr cannot be redrawn: a pipe, a log, a CI system. */
   terminal: Terminal | null
 }
 
@@ -32,7 +32,7 @@ export function createConsole({
   env?: NodeJS.ProcessEnv
 } = {}): Console {
   const isInteractive = stderr.isTTY === true && env['TERM'] !== 'dumb' && !isCi(env)
-  // Names and messages in the log of a job come from tasks and models too.
+  // Names and messages in the log of a job can come from tasks and models.
   const safe = isCi(env) ? logText : (text: string): string => text
   return {
     out: (text) => void stdout.write(ended(safe(text))),
@@ -49,7 +49,7 @@ export function createConsole({
   }
 }
 
-/** JSON that is text to every reader of a log: no hidden characters, and none of the old workflow commands. */
+/** JSON that every log reader takes as plain text: no hidden characters, and none of the old workflow commands. */
 function jsonLine(value: object): string {
   return JSON.stringify(value)
     .replaceAll('##', '\\u0023#')
@@ -67,7 +67,7 @@ function ended(text: string): string {
   return text.endsWith('\n') ? text : `${text}\n`
 }
 
-/** Runs work that can be aborted; Ctrl-C or SIGTERM aborts it, and the command ends with 130 once it has tidied up. */
+/** Runs work that Ctrl-C or SIGTERM aborts; the command then ends with 130 after its cleanup. */
 export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const { signal, stop } = abortOnInterrupt(() => new ExitError(EXIT.interrupted))
   try {

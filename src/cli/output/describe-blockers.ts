@@ -37,7 +37,7 @@ function describeBlocker(blocker: Blocker, nowMs: number): string[] {
   return ['', ...rows.map(([name, value]) => `  ${name.padEnd(9)}${value}`)]
 }
 
-/** The run's own words first; the workflow's id, which the UI finds, last. */
+/** The coordinates within the run, else the workflow's id. */
 function describeWhom({ for: whom, count: many }: Blocker): string {
   const { stage, iteration, task, episode, activity, attempt, workflowId } = whom
   const coordinates = [
@@ -66,18 +66,18 @@ function duration(ms: number): string {
 interface AnnounceInput {
   look: () => Promise<RunBlockers>
   say: (line: string) => void
-  /** Called after each look with what blocks the run, a sentence each. */
+  /** Called after each query with the blockers of the run, a sentence each. */
   now?: (blockers: readonly string[]) => void
   signal: AbortSignal
-  /** Often enough that a stall is on the screen within the minute. @default 15_000 */
+  /** Short enough to show a stall within a minute. @default 15_000 */
   everyMs?: number
 }
 
-/** While a run is followed: one line when something begins to block it, one when it goes on. */
+/** While a run is followed: prints a line when something begins to block it, and one when nothing blocks it any more. */
 export async function announceBlockers({ look, say, now, signal, everyMs = 15_000 }: AnnounceInput): Promise<void> {
   let known = new Set<string>()
   while (!(await isOver(everyMs, signal))) {
-    // A server that is away is named by the watching itself.
+    // `watch` itself reports an unreachable server.
     const answer = await look().catch(() => null)
     if (answer === null || signal.aborted) continue
     for (const blocker of answer.blockers) if (!known.has(keyOf(blocker))) say(`waits on ${sentence(blocker)}`)

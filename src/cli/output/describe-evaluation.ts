@@ -3,8 +3,8 @@ import { contaminationLine } from '../../report/contamination-table.ts'
 import { formatOrigin } from '../../report/suite-table.ts'
 
 /**
- * What stands beside a score: how sure it is, how an official harness would count, what was paid, and what may have been read.
- * @param cutoff date up to which the model has read
+ * Lines beside a score: its uncertainty, the official count, what was paid, what the model may have read, the cost.
+ * @param cutoff end of the model's training data
  */
 export function describeEvaluation(record: EvaluationRecord, cutoff: string | null): string[] {
   const { origin } = record
@@ -23,7 +23,7 @@ function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord)
   return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
 }
 
-/** Nothing for evaluations of earlier versions. */
+/** Empty for evaluations of earlier versions. */
 function describeAudit({ audited }: EvaluationRecord): string[] {
   if (audited === undefined) return []
   const { resolved, paid, unaudited, differences } = audited
@@ -33,7 +33,7 @@ function describeAudit({ audited }: EvaluationRecord): string[] {
   return [`audited: ${paid} of ${resolved} resolved attempts are paid${without}${rest}`]
 }
 
-/** Nothing where the recipe gives no price. */
+/** Empty if the recipe has no prices. */
 function describeCost({ cost }: EvaluationRecord): string[] {
   if (cost === undefined) return []
   const { attempt, graded, lost, unknown, prices } = cost

@@ -2,7 +2,7 @@ import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { FAILURE_CODES, type FailureCode, isRefusalOfInput } from '../../contracts/failure-codes.ts'
 import type { RunOutcome } from '../../client/index.ts'
 
-/** Documented and never reused. */
+/** Documented; no number is ever reused. */
 export const EXIT = {
   /** Work done, every requested threshold met. */
   ok: 0,
@@ -33,7 +33,7 @@ export function describeExit(code: ExitCode): string {
   return MEANINGS[code]
 }
 
-/** Ends a command with a code of its own; the message has been printed already. */
+/** Ends a command with its own exit code; the message has already been printed. */
 export class ExitError extends Error {
   readonly exitCode: ExitCode
 
@@ -55,8 +55,8 @@ export function exitCodeOfError(error: unknown): ExitCode {
 }
 
 /**
- * Exit code of a run that was started. What it refuses before it plays anything is a usage error, as on the command line. A later
- * failure has used sandboxes or trainers and is 2, also where a task or a setting is to blame.
+ * Exit code of a run that was started. Input that the run refuses before it plays anything is a usage error, as on the command line. A
+ * later failure has used sandboxes or trainers and is 2, even if a task or a setting is to blame.
  */
 export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
   switch (outcome.status) {
@@ -72,7 +72,7 @@ export function exitCodeOfOutcome(outcome: RunOutcome<unknown>): ExitCode {
   }
 }
 
-/** 130 first, else the lowest that is not 0. */
+/** 130 if present, else the lowest code other than 0. */
 export function combineExitCodes(codes: readonly ExitCode[]): ExitCode {
   if (codes.includes(EXIT.interrupted)) return EXIT.interrupted
   const bad = codes.filter((code) => code !== EXIT.ok)

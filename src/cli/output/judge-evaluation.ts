@@ -23,7 +23,7 @@ import { describeEvaluation } from './describe-evaluation.ts'
 import { combineExitCodes, describeExit, EXIT, type ExitCode } from './exit-codes.ts'
 import { describeFailure } from './print-error.ts'
 
-/** Rules about an evaluation, and the files that are written of it. */
+/** Options for rules about an evaluation, and for the files that are written about it. */
 export interface JudgeOptions {
   threshold?: Threshold
   baseline?: string
@@ -36,7 +36,7 @@ export interface JudgeOptions {
   json?: true
 }
 
-/** How a followed evaluation ended, or that it was left. */
+/** How a followed evaluation ended, or that the command detached from it. */
 export type JudgedEnding =
   | { kind: 'completed'; result: EvaluateResult; interrupted: boolean }
   | { kind: 'unfinished'; outcome: Exclude<RunOutcome<unknown>, { status: 'completed' }>; exitCode: ExitCode }
@@ -47,14 +47,14 @@ export interface EvaluationJudge {
   conclude(workflowId: string, ending: JudgedEnding): Promise<ExitCode>
 }
 
-/** What the rules need of this machine. */
+/** Files of this machine that the rules need. */
 export interface JudgeFiles {
-  /** Null where none is asked for, and where it is an evaluation of a run, which a worker reads. */
+  /** Null without a baseline, or if it is an evaluation of a run, which a worker reads. */
   baseline: EvaluationRecord | null
 }
 
 /**
- * Before the server is asked: files that cannot be read or written, and options that cannot be meant together.
+ * Checks, before any request to the server, that files can be read and written and that the options fit together.
  * @throws LonghaulError `Config.Invalid`, `Config.NotFound`
  */
 export async function readJudgeFiles(options: JudgeOptions): Promise<JudgeFiles> {
@@ -65,7 +65,7 @@ export async function readJudgeFiles(options: JudgeOptions): Promise<JudgeFiles>
 }
 
 /**
- * Whatever else the rules need is read before anything is started, through Temporal alone: a mistake costs no run.
+ * Reads what else the rules need before anything is started, only through Temporal, so that a mistake costs no run.
  * @throws LonghaulError `Config.NotFound`
  */
 export async function prepareJudge({
@@ -122,7 +122,7 @@ interface Judged {
   findings: RuleFinding[]
   document: EvaluationDocument | null
   flips: readonly ComparedTask[] | null
-  /** For people, above the findings. */
+  /** Text lines above the findings. */
   lines: string[]
   facts: object
 }
@@ -158,7 +158,7 @@ async function judgeCompleted({
   const codes: ExitCode[] = [
     interrupted ? EXIT.interrupted : EXIT.ok,
     ...findings.map(({ code }) => code),
-    // A file without its cases would look like a job without tests.
+    // Without its cases, a file would look like a job without tests.
     ...(wantsRecord && document === null ? [EXIT.infra] : []),
   ]
   return {
@@ -174,7 +174,7 @@ async function judgeCompleted({
 
 type ReadResult = { kind: 'read'; document: EvaluationDocument } | { kind: 'unread'; why: string }
 
-/** The score came with the run's result; the tasks are asked for. */
+/** Reads the tasks; the score came with the run's result. */
 async function readResult(connection: LonghaulConnection, { run, name }: EvaluateResult): Promise<ReadResult> {
   try {
     return { kind: 'read', document: await readEvaluation({ connection, run, name }) }
@@ -195,7 +195,7 @@ function evidenceOf({ passAt1: mean, sem, evidence }: EvaluateResult, document: 
   if (bounds !== null) {
     return { graded, interval: { mean, ...bounds, source: 'cluster bootstrap, widened for few tasks' } }
   }
-  // Without an interval only the standard error is at hand: 1.96 of them to each side.
+  // Without an interval, 1.96 standard errors to each side replace it.
   return {
     graded,
     interval: { mean, low: mean - 1.96 * sem, high: mean + 1.96 * sem, source: 'normal approximation' },
@@ -209,7 +209,7 @@ interface JudgeInput extends Evidence {
   options: JudgeOptions
 }
 
-/** The graded share first: below it no number says anything about the policy. */
+/** The graded share comes first: below the minimum, no number says anything about the policy. */
 function judge({ document, graded, interval, baseline, options }: JudgeInput): {
   findings: RuleFinding[]
   flips: readonly ComparedTask[] | null
@@ -261,7 +261,7 @@ function compare(
     return { findings, flips: data.comparison.flips }
   } catch (error) {
     if (!isLonghaulError(error)) throw error
-    // The run has ended: a baseline of other tasks leaves it without a verdict, which exit code 1 would not say.
+    // Not exit code 1: the run has ended, and a baseline of other tasks only leaves it without a verdict.
     return { findings: [{ code: EXIT.infra, text: `not compared with the baseline: ${error.message}` }], flips: null }
   }
 }
@@ -302,7 +302,7 @@ async function writeFiles(workflowId: string, judged: Judged, { options, console
   }
   if (options.junit !== undefined) await writeResult(options.junit, renderJUnit(document, { workflowId, verdicts }))
   if (options.summary === undefined) return
-  // Other steps of the job may have written to the page of the job; any other file holds this evaluation alone.
+  // Other steps may have written to the job's page; any other file contains only this evaluation.
   const isJobPage = options.summary === process.env['GITHUB_STEP_SUMMARY']
   await (isJobPage ? appendFile : writeResult)(options.summary, renderCiSummary(summary))
   if (process.env['GITHUB_ACTIONS'] === 'true') for (const line of renderAnnotations(summary)) console.command(line)

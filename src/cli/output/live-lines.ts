@@ -3,42 +3,42 @@ import { cut, showControls } from '../../report/hostile-text.ts'
 import { noteDisplay } from './at-work.ts'
 import type { Console } from './console.ts'
 
-/** How far work is, at one moment. */
+/** Progress at one moment. */
 export interface LiveText {
-  /** Which part of the work is under way; a log gets a line at once when it changes. */
+  /** The current part of the work; a log gets a line at once when it changes. */
   stage: string
-  /** The whole on one line. */
+  /** The progress on one line. */
   line: string
-  /** The whole on a few lines. */
+  /** The progress on a few lines. */
   block: string[]
 }
 
 export interface LiveLines {
-  /** A line that stays. */
+  /** Prints a permanent line. */
   note(text: string): void
-  /** There is something new to show. */
+  /** Signals that there is something new to show. */
   changed(): void
-  /** Ends the display; what it showed last stays where it was drawn on a terminal. */
+  /** Ends the display; on a terminal, its last state stays visible. */
   finish(): void
 }
 
-/** A reader of a log never waits longer for a line. */
+/** Longest time without a line in a log. */
 const SILENCE_MS = 30_000
-/** Of a log: counts that change all the time are said no more often. */
+/** In a log: least time between lines about changing counts. */
 const CHANGE_MS = 10_000
 const TICK_MS = 1_000
-/** Of a terminal: fast enough to look alive, slow enough for a remote one. */
+/** On a terminal: fast enough to look alive, slow enough for a remote one. */
 const REDRAW_MS = 250
 const MOST_LINES = 12
 
 interface LiveInput {
   console: Console
-  /** Null while there is nothing to say. */
+  /** Null if there is nothing to show. */
   describe: (nowMs: number) => LiveText | null
   clock?: Clock
 }
 
-/** On a terminal a block that is redrawn, elsewhere a line for each new stage, for each change now and then, and at least every 30 seconds. */
+/** On a terminal, redraws a block; elsewhere, prints a line for each new stage, for changes now and then, and at least every 30 seconds. */
 export function createLiveLines({ console, describe, clock = systemClock }: LiveInput): LiveLines {
   const display = console.terminal === null ? logDisplay() : terminalDisplay(console.terminal)
   const stop = clock.repeat(TICK_MS, () => display.tick())
@@ -70,7 +70,7 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
     const draw = (): void => {
       const text = describe(clock.now())
       if (text === null) return
-      // One column is left, so that no line wraps; one row, so that nothing scrolls.
+      // One column stays free, so that no line wraps; one row, so that nothing scrolls.
       const most = Math.max(1, Math.min(MOST_LINES, rows() - 1))
       const lines = text.block.slice(0, most).map((row) => cut(safe(row), Math.max(20, columns() - 1)))
       write(`${erased()}${lines.map((row) => `${row}\n`).join('')}`)
@@ -107,19 +107,19 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
   }
 }
 
-/** Ids and messages come from data sets and models. */
+/** Ids and messages can come from data sets and models. */
 function safe(text: string): string {
   return showControls(text)
 }
 
-/** Elapsed time alone is no change. */
+/** Removes elapsed times, which alone do not count as a change. */
 function withoutTime(line: string): string {
   return line.replace(/^ *\d+:\d\d {2}/, '').replaceAll(/\b(?:for|in about) \d+ (?:s|min|h)(?: \d+ min)?/g, '')
 }
 
 /**
- * Says how far work of this process is, until it ends.
- * @param input.what of the work, in the present: `reading the data set`
+ * Shows the progress of work in this process until it ends.
+ * @param input.what describes the work, in the present: `reading the data set`
  */
 export async function whileReporting<T>(
   input: { console: Console; what: () => string; clock?: Clock },
@@ -132,7 +132,7 @@ export async function whileReporting<T>(
     clock,
     describe: (nowMs) => {
       const text = what()
-      // Short work ends before anything is worth saying.
+      // Short work shows nothing.
       if (text === '' || nowMs - startedMs < QUIET_MS) return null
       const line = `${elapsed(nowMs - startedMs)}  ${text}`
       return { stage: 'one', line, block: [line] }
@@ -147,7 +147,7 @@ export async function whileReporting<T>(
 
 const QUIET_MS = 2_000
 
-/** Minutes and seconds since a beginning. */
+/** Elapsed minutes and seconds. */
 export function elapsed(ms: number): string {
   const seconds = Math.max(0, Math.floor(ms / 1000))
   return `${String(Math.floor(seconds / 60)).padStart(3)}:${String(seconds % 60).padStart(2, '0')}`

@@ -1,4 +1,4 @@
-/** How far a run is, as one line of a log and as a block of a terminal: both from the same facts, so that they cannot disagree. */
+/** Progress of a run, as a line of a log and as a block of a terminal, both from the same facts. */
 import type { OpenActivity, RolloutReport, RunEvent, WorkCount } from '../../client/index.ts'
 import { oneLine } from '../../report/hostile-text.ts'
 import { elapsed, type LiveText } from './live-lines.ts'
@@ -6,21 +6,21 @@ import { elapsed, type LiveText } from './live-lines.ts'
 export type ProgressEvent = Extract<RunEvent<unknown>, { kind: 'progress' }>
 
 export interface ProgressFacts {
-  /** ms since 1970, when the following began. */
+  /** Start of following, ms since 1970. */
   startedMs: number
   workflowId: string
-  /** The last thing the run said; null before the first. */
+  /** The run's last progress event; null before the first. */
   last: ProgressEvent | null
-  /** When the run last said something new. */
+  /** When the run last reported something new. */
   changedMs: number
-  /** Why the server cannot be asked now. */
+  /** Why the server does not answer; null if it does. */
   unreachable: string | null
   /** What blocks the run now. */
   blockers: readonly string[]
   rate: Rate
 }
 
-/** Countable work of one phase: what a bar shows. */
+/** Countable work of one phase, for a bar. */
 export interface Count {
   unit: string
   done: number
@@ -30,7 +30,7 @@ export interface Count {
   failedAs: string
 }
 
-/** Without anything new for so long, the display says so. */
+/** After this long without anything new, the display says so. */
 const SILENT_MS = 60_000
 const MOST_BLOCKERS = 3
 const MOST_SLOWEST = 3
@@ -98,7 +98,7 @@ function blockOf(facts: ProgressFacts, stage: string, nowMs: number): string[] {
 export function countOf({ work }: ProgressEvent): Count | null {
   if (work === null) return null
   const { count, rollout } = work
-  // A rollout is the newer of the two: no gate is open beside it.
+  // A rollout comes first: no gate is open beside it.
   if (rollout !== null) {
     return {
       unit: 'tasks',
@@ -174,7 +174,7 @@ function describeOldest({ work }: ProgressEvent, nowMs: number): string | null {
   return isStarted ? `${what}${facts === '' ? '' : ` (${facts})`} for ${since}` : `${activity} queued for ${since}`
 }
 
-/** Of a training job: where it is. Other activities have few facts of their own, and each of those is a word or a number. */
+/** Phase, step and loss, which training jobs report; other activities have few facts, each a word or a number. */
 function describeFacts({ facts }: OpenActivity): string {
   const { phase, globalStep, loss } = (facts ?? {}) as { phase?: unknown; globalStep?: unknown; loss?: unknown }
   const parts = [
@@ -193,7 +193,7 @@ function describeRate({ rate, last }: ProgressFacts, count: Count, nowMs: number
   const perMinute = perMs * 60_000
   const speed = perMinute >= 1 ? `${perMinute.toFixed(1)} a minute` : `${(perMinute * 60).toFixed(1)} an hour`
   if (last?.progress?.paused === true) return speed
-  // A rollout knows the whole of its time, also that before this command began to look.
+  // A rollout's own estimate also covers the time before this command began to watch.
   const leftMs = eta === null ? left / perMs : Date.parse(eta) - nowMs
   return `${speed}, ready in about ${duration(Math.max(0, leftMs))}`
 }
@@ -203,10 +203,10 @@ function describeSilence({ changedMs }: ProgressFacts, nowMs: number): string | 
   return silentMs < SILENT_MS ? null : `nothing new for ${duration(silentMs)}`
 }
 
-/** How fast a count has grown lately, from what was really seen. */
+/** Recent growth of a count, from observed values. */
 export interface Rate {
   saw(nowMs: number, phase: string, count: Count | null): void
-  /** Null while it cannot be told. */
+  /** Null while the rate is unknown. */
   perMs(nowMs: number): number | null
 }
 

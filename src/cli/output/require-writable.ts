@@ -3,12 +3,12 @@ import { dirname, resolve } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { errnoOf, makeDirectory, writeFileAtomically } from '../../platform/files.ts'
 
-/** By the option that names it; undefined where the option was not given. */
+/** Paths by option; undefined if the option was not given. */
 type Paths = Readonly<Record<string, string | undefined>>
 
 /**
- * Before work that may take hours: makes the directories of results and sees that each can be written. A file that is there stays as it
- * is, and where there was none there is none.
+ * Checks, before work that may take hours, that results can be written, and creates their directories. Existing files stay unchanged, and
+ * no file is left where there was none.
  * @throws LonghaulError `Config.Invalid` names option and path
  */
 export async function requireWritable({
@@ -43,7 +43,7 @@ async function tryPath({
       if (kind === 'file') throw Object.assign(new Error('it is a directory'), { code: 'EISDIR' })
       await access(path, constants.W_OK)
     } else if (found.isFile()) {
-      // A pipe or a device is left alone: to open it has effects.
+      // Pipes and devices are skipped, since opening them has side effects.
       await (await open(path, 'a')).close()
     }
   } catch (cause) {
@@ -57,14 +57,14 @@ async function tryPath({
 }
 
 /**
- * Writes a result after the work: all of it, or nothing.
- * @throws LonghaulError `Config.Invalid` with the path; a file that was there is as it was
+ * Writes a result after the work, atomically where the file system allows it.
+ * @throws LonghaulError `Config.Invalid` with the path
  */
 export async function writeResult(path: string, content: string | Uint8Array): Promise<void> {
   try {
     const found = await stat(path).catch(() => null)
     if (found === null) await writeFileAtomically(path, content)
-    // A pipe or a device takes the bytes as they come. A link goes on pointing where it does.
+    // A pipe or a device takes the bytes directly. A link keeps its target.
     else if (found.isFile()) await replaceFile(await realpath(path), content, found.mode & 0o777)
     else await writeFile(path, content)
   } catch (cause) {
@@ -75,7 +75,7 @@ export async function writeResult(path: string, content: string | Uint8Array): P
   }
 }
 
-/** Where the directory takes no new name, or the file is a mount of its own as in a container, only its content can be replaced. */
+/** If the directory accepts no new file, or the file is a mount as in a container, only its content can be replaced. */
 async function replaceFile(path: string, content: string | Uint8Array, mode: number): Promise<void> {
   try {
     await writeFileAtomically(path, content, mode)

@@ -20,12 +20,12 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import type { JsonReport } from '../../report/json-report.ts'
 import type { ReportData } from '../../report/report-data.ts'
 
-/** Null where no such run graded patches, or it has not ended. */
+/** Null if no such run graded patches, or it has not ended. */
 export function readGrading(store: ArtifactStore, run: string): Promise<GradingRecord | null> {
   return store.readRecord<GradingRecord>(gradingKeys.result(run))
 }
 
-/** Beside a grading's own records: the origin of its tasks, and its first verdicts. */
+/** Additions to a grading's own record: the origin of its tasks, and its first verdicts. */
 interface GradingContext {
   origin: SuiteOrigin | null
   compared: VerdictComparison | null
@@ -47,13 +47,13 @@ export function renderGrading(record: GradingRecord, { origin, compared }: Gradi
 }
 
 interface SayGradingInput {
-  /** Null where there is none here. */
+  /** Null if there is none here. */
   store: ArtifactStore | null
   console: Console
   /** Share of patches that must not be lost to infrastructure. */
   minGraded: number
   json: boolean
-  /** What else the command does and says once there is a record; its codes are combined with the others. */
+  /** What else the command does and prints once there is a record; its exit codes are combined with the others. */
   finally?: (record: GradingRecord) => Promise<{ codes: ExitCode[]; lines: string[]; facts: object }>
 }
 
@@ -66,7 +66,7 @@ export function reportGrading({
   ...input
 }: SayGradingInput): Conclude<GradePredictionsResult> {
   return async ({ run, counts, graded, official, changed }, ended) => {
-    // A cluster's store may not be mounted here: the scores came with the result.
+    // A cluster's store may not be mounted here; then the scores of the result are shown.
     const record = store === null ? null : await readGrading(store, run)
     const share = record === null ? 1 : keptShare(record)
     const context = store === null || record === null ? null : await readGradingContext(store, record)
@@ -98,7 +98,7 @@ function keptShare({ instances }: GradingRecord): number {
   return instances.length === 0 ? 1 : 1 - instances.filter(isLostToInfrastructure).length / instances.length
 }
 
-/** The newest stored report files of a run: `report.html`, or `report-2.html` … where it was continued. */
+/** The newest stored report files of a run: `report.html`, or `report-2.html` … if it was continued. */
 interface StoredReport {
   json: JsonReport
   jsonPath: string
@@ -121,7 +121,7 @@ export async function newestReport(store: ArtifactStore, run: string): Promise<S
   }
 }
 
-/** From the records, so that an unfinished run has a report too; durations are known once the run has ended. */
+/** Built from the records, so that an unfinished run has a report too; durations are known once the run has ended. */
 export async function reportOf(store: ArtifactStore, run: string): Promise<ReportData> {
   const newest = await newestDurations(store, run)
   try {

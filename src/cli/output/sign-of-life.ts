@@ -6,27 +6,27 @@ import { hasDisplay, innermostWait } from './at-work.ts'
 import type { Console } from './console.ts'
 import { elapsed } from './live-lines.ts'
 
-/** They serve until they are ended, and a reader expects silence of them; a shell waits for the last one at the Tab key. */
+/** Commands that serve until they are stopped and are expected to be silent; the last one answers a shell at the Tab key. */
 export const SERVES: readonly string[] = ['worker', 'codec-server', 'view', COMPLETE]
 
-/** A reader of a log never waits longer for a line. */
+/** Longest time without a line. */
 const SILENCE_MS = 30_000
-/** A display that prints in the same second comes first; then nothing is added. */
+/** Gives a display that is due at the same time the first turn, after which no line is needed. */
 const BEHIND_DISPLAY_MS = 2_000
 const TICK_MS = 1_000
 
 export interface SignOfLife {
-  /** The console for commands: their output restarts the count. */
+  /** The console for commands: their output resets the timer. */
   console: Console
-  /** From the start of a command to its end. */
+  /** Watches each command from its start to its end. */
   watch(program: Command): void
-  /** Ends it where the command did not. */
+  /** Stops watching if the end of the command did not. */
   stop(): void
 }
 
 /**
- * Says for every command, also one that shows no progress by itself, at least every 30 seconds that it is at work, for how long, and what
- * it waits for.
+ * For every command, also one without progress of its own: prints at least every 30 seconds how long it has been running and what it waits
+ * for.
  */
 export function createSignOfLife({
   console: given,

@@ -3,7 +3,7 @@ import { importSuite } from '../../adapters/datasets/import-suite.ts'
 import type { GateReport } from '../../contracts/gates.types.ts'
 import { writeResult } from './require-writable.ts'
 
-/** Rows as JSON Lines, and the record of where they come from beside them. */
+/** Writes rows as JSON Lines, and the record of their origin beside them. */
 export async function writeSuite({
   output,
   suite,
@@ -17,7 +17,7 @@ export async function writeSuite({
   await writeResult(`${output}.suite.json`, `${JSON.stringify(suite, null, 2)}\n`)
 }
 
-/** The rows of a file whose tasks passed, as published and in order, as a suite of their own with the record of an import. */
+/** Writes the rows of a file whose tasks passed, as published and in order, as a suite with the record of an import. */
 export async function writePassedRows({
   path,
   report,
