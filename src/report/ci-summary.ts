@@ -17,7 +17,7 @@ export interface CiSummary {
   /** The exit code in words. */
   meaning: string
   verdicts: readonly RuleVerdict[]
-  /** Null where no record could be read: the run failed, was left, or no worker answered. */
+  /** Null if no record could be read: the run failed, the command detached from it, or no worker answered. */
   document: EvaluationDocument | null
   /** Tasks that changed against the baseline, largest change first; null without a baseline. */
   flips: readonly ComparedTask[] | null

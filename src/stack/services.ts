@@ -155,7 +155,7 @@ export function workerService({ role, facts }: { role: WorkerRole; facts: StackF
       kind: 'poller',
       queues: role === 'sandbox' ? [QUEUES.sandbox, hostIdentity(stackHostId(facts.name)).hostQueue] : [QUEUES[role]],
     },
-    // Workers shut down within 5 s, or forcibly after 30 s; a later one hangs.
+    // Workers stop gracefully within 5 s, or forcibly after 30 s; a worker that lives longer hangs.
     graceMs: 35_000,
   }
 }

@@ -125,9 +125,9 @@ test('a step that takes minutes: the log says every 30 seconds that it is at it,
   context.saw?.('')
   clock.pass(60_000)
   assert.deepEqual(lines.slice(1), [
-    'set-up  temporal        at it for 30 s: building with Go',
-    'set-up  temporal        at it for 60 s: google.golang.org/grpc',
-    'set-up  temporal        at it for 90 s: google.golang.org/grpc',
+    'set-up  temporal        running for 30 s: building with Go',
+    'set-up  temporal        running for 60 s: google.golang.org/grpc',
+    'set-up  temporal        running for 90 s: google.golang.org/grpc',
   ])
   build.end()
   await build.ended

@@ -137,7 +137,7 @@ export class StepRunner {
   #repeatLine(name: string, { sinceMs, last }: RunningStep): void {
     if (!this.#saysItself) return
     const seconds = Math.round((this.#clock.now() - sinceMs) / 1000)
-    this.#print(name, `at it for ${seconds} s${last === '' ? '' : `: ${last.slice(0, 200)}`}`)
+    this.#print(name, `running for ${seconds} s${last === '' ? '' : `: ${last.slice(0, 200)}`}`)
   }
 
   #print(name: string, line: string): void {

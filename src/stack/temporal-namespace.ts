@@ -108,7 +108,7 @@ async function createNamespace(input: PrepareInput): Promise<void> {
   }
 }
 
-/** A poller's last access time shows the server's clock. So we poll a queue without tasks once; the server forgets it. */
+/** A poller's last access time shows the server's clock: one poll of a queue without tasks, which the server forgets. */
 const CLOCK_QUEUE = 'longhaul-doctor'
 const CLOCK_MS = 4_000
 

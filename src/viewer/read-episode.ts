@@ -224,7 +224,7 @@ function decode(bytes: Uint8Array): string {
   return new TextDecoder().decode(bytes)
 }
 
-/** Lists of ten thousand tests exist; a page needs no longer ones. */
+/** Lists of ten thousand tests exist; a page shows at most this many. */
 const MOST_TESTS = 20_000
 
 /** Statuses by test, from the log; null if no parser can read it. Parses in a thread, since a log is hostile text. */

@@ -8,9 +8,9 @@ import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeRow, HistoryPage } from './pages.types.ts'
 import { NO_SERVER, type RunSource } from './run-source.ts'
 
-/** An episode has one execution, and one more for each continuation of its run that played it again. */
+/** An episode has one execution, and one more for each continuation of its run that executed it again. */
 const MAX_EXECUTIONS = 4
-/** Rounds that replace groups without a spread; recipes allow fewer. */
+/** Refill rounds, which replace groups without a spread; recipes allow fewer. */
 const MAX_REFILLS = 20
 
 export async function readHistoryPage(

@@ -24,8 +24,7 @@ export function Curve({ label, series, over = 'step' }: CurveProps) {
     if (current === null) return
     let plot: uPlot | null = null
     let isWanted = true
-    // uPlot is in the same script, but queries the browser's languages and time zone when it runs: pages without curves do not wait for
-    // that.
+    // uPlot is in the same script but queries languages and time zone when it runs; pages without curves do not wait for that.
     void import('uplot').then(({ default: Plot }) => {
       if (isWanted) plot = new Plot(optionsOf(series, current.clientWidth, over), dataOf(series), current)
     })

@@ -39,7 +39,7 @@ async function loadJson(name: string): Promise<Page> {
   throw new Error((answer as { error?: string }).error ?? `the server answered ${response.status}`)
 }
 
-/** The response that start.js has requested. It can be read once, so a page that is read anew sends a new request. */
+/** The response that start.js has requested. It can be read once, so reading a page again sends a new request. */
 function takeAsked(name: string): Promise<Response> | undefined {
   const answer = window.longhaulAsked?.get(name)
   window.longhaulAsked?.delete(name)

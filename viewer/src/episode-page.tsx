@@ -270,7 +270,7 @@ function Summary({ page }: { page: EpisodeData }) {
         <ul>
           {signs.map(({ sign, says, voidsReward }) => (
             <li key={sign}>
-              ⚠ {sign}: {says} ({voidsReward ? 'the reward is taken' : 'told only'})
+              ⚠ {sign}: {says} ({voidsReward ? 'voids the reward' : 'for information only'})
             </li>
           ))}
         </ul>

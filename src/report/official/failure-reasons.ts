@@ -19,8 +19,7 @@ const SIGNATURES: readonly (FailureGuess & { pattern: RegExp })[] = [
   {
     reason: 'out_of_memory',
     tier: 'environment',
-    // `Killed` as a whole line; in Python only
-    // ends a line.
+    // `Killed` as a whole line, which ends only with a line feed in Python.
     pattern: /Cannot allocate memory|OutOfMemoryError|(?<![^\n])Killed(?![^\n])/,
   },
   {

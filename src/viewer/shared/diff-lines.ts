@@ -1,4 +1,4 @@
-/** Splits a patch into numbered lines; text that is no patch becomes plain lines. */
+/** Splits a patch into numbered lines; text that is not a patch becomes plain lines. */
 
 export interface DiffLine {
   kind: 'file' | 'hunk' | 'added' | 'removed' | 'context' | 'plain'
@@ -13,7 +13,7 @@ export function diffLines(patch: string): DiffLine[] {
   const lines: DiffLine[] = []
   let before = 0
   let after = 0
-  /** Lines left in the hunk on either side: within it, `--- x` is a removed line and no header. */
+  /** Lines left in the hunk on either side: within it, `--- x` is a removed line, not a header. */
   let left = { before: 0, after: 0 }
   for (const text of withoutLastEmpty(patch.split('\n'))) {
     const hunk = HUNK.exec(text)
