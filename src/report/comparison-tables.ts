@@ -152,11 +152,11 @@ function formatPower({ power, level, tasks, before, difference }: Comparison): s
   if (power.tasks === null) return [smallest]
   const byAttempts =
     power.attempts === null
-      ? 'no number of attempts would do'
+      ? 'no number of attempts suffices'
       : `${power.attemptsAtLeast ? 'at least ' : ''}${power.attempts} attempts a task`
   return [
     smallest,
-    `to settle a true difference of ${showSigned(difference.mean)}: ${byAttempts}, or ${power.tasks} tasks with the attempts there are`,
+    `to settle a true difference of ${showSigned(difference.mean)}: ${byAttempts}, or ${power.tasks} tasks with the current attempts`,
   ]
 }
 

@@ -51,8 +51,8 @@ function show({ name }: EvaluationRecord, score: DatedScore): string {
 function formatContamination({ before, after, unknown }: ContaminationSplit): string {
   if (before === null && after === null) return 'no task has a date: nothing can be said'
   const undated = unknown === null ? '' : ', as far as dates are known'
-  if (before === null) return `no task is older: nothing can have been read${undated}`
-  if (after === null) return `every task is older: all of it may have been read${undated}`
+  if (before === null) return `no task is older: none can be in the training data${undated}`
+  if (after === null) return `every task is older: all may be in the training data${undated}`
   return before.interval.low > after.interval.high
     ? 'better on older tasks: contamination is likely'
     : 'no clear difference'

@@ -28,7 +28,7 @@ export function runCostTable({ costs }: Pick<ReportData, 'costs'>): Table {
       String(openEpisodes),
     ]),
     notes: [
-      'From the records alone, everything that was begun: lost and replaced work too. Trainer: wall seconds of every attempt of a job × its processes. Sandbox: from its placement to its last sign of life. "≥" where n records do not tell, "unknown" where none does. Samples that a crash lost before they were stored, time of policy servers and windows of base policies are not in it.',
+      'Derived from records only, for everything that was begun, lost and replaced work included. Trainer: wall seconds of every attempt at a job × its processes. Sandbox: from its placement to its last sign of life. "≥": n records lack the number; "unknown": all of them do. Not included: samples that a crash lost before they were stored, time of policy servers, windows of base policies.',
       ...(prices === null ? ['No money: the recipe has no prices (evaluate.prices).'] : [formatPrices(prices)]),
     ],
   }
@@ -46,7 +46,7 @@ export function resolvedCostTable({ costs }: Pick<ReportData, 'costs'>): Table {
         showAmount({ ...spent[of], total: perResolvedTask[of] }, of === 'money' ? 'money' : 'share')
       return [stage, String(resolvedTasks), ...COUNTED.map(share), ...(prices === null ? [] : [share('money')])]
     }),
-    notes: ['All that a stage was paid for over the tasks that any of its attempts resolved.'],
+    notes: ['All costs of a stage divided by the number of tasks that any of its attempts resolved.'],
   }
 }
 
@@ -56,7 +56,7 @@ export function lostCostTable({ costs: { stages, device } }: Pick<ReportData, 'c
     columns: [text('stage'), text('what'), text('because'), number('how many'), ...columns({ device })],
     rows: stages.flatMap(({ stage, lost }) => lost.map((work) => [stage, ...showLost(work)])),
     notes: [
-      'A part of the costs above. Episode: without a verdict that counts, with all of its sandboxes and gradings. Sandbox, grading, trainer: done again for an episode or job that counts; turns and steps that were stored were not lost with them.',
+      'Part of the costs above. Episode: one without a verdict that counts, with all of its sandboxes and gradings. Sandbox, grading, trainer: work that was repeated for an episode or job that counts; stored turns and steps were not lost.',
     ],
   }
 }
@@ -106,7 +106,7 @@ function formatPrices({ currency, perMillionTokens, machines }: NonNullable<Repo
       ? 'tokens are free'
       : `a million tokens ${perMillionTokens.input} read, ${perMillionTokens.cachedInput ?? perMillionTokens.input} cached, ${perMillionTokens.output} sampled`
   const rented = machines.map(({ name, count, perHour }) => `${count} × ${name} ${perHour} an hour`)
-  return `Prices of the recipe (evaluate.prices), ${currency}: ${[tokens, ...rented].join('; ')}. Machines are paid while an iteration is played or a trainer is at work, each second once. Gates are not in it.`
+  return `Prices of the recipe (evaluate.prices), ${currency}: ${[tokens, ...rented].join('; ')}. Machines cost while an iteration is played or a trainer works, each second once. Gates are not included.`
 }
 
 /** Provenance of each score; `report.json` has the whole hashes. */

@@ -116,7 +116,7 @@ The first line of a recipe names it, relative to the recipe:
       if (before !== null && !before.includes(`"title": "${SCHEMA_TITLE}"`)) {
         throw new LonghaulError({
           code: 'Config.Invalid',
-          message: `${output} is there already and holds something else`,
+          message: `${output} already exists and is not a recipe schema`,
         })
       }
       const changed = before !== text

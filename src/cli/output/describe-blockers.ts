@@ -10,11 +10,11 @@ export function describeBlockers(look: RunBlockers, { all }: { all: boolean }): 
     ...blockers.flatMap((blocker) => describeBlocker(blocker, nowMs)),
   ]
   if (all && waits.length > 0) {
-    lines.push('', 'within what it may take:', ...waits.flatMap((wait) => describeBlocker(wait, nowMs)))
+    lines.push('', 'within the expected time:', ...waits.flatMap((wait) => describeBlocker(wait, nowMs)))
   } else if (waits.length > 0) {
     const oldest = waits[0]
     const what = oldest === undefined ? '' : `, the longest ${oldest.doing} since ${oldest.since}`
-    lines.push('', `${count(waits.length, 'wait')} within what it may take${what} (--all shows them)`)
+    lines.push('', `${count(waits.length, 'wait')} within the expected time${what} (--all shows them)`)
   }
   const now = look.self?.waits.find(({ toDo }) => toDo === null)
   if (now !== undefined) lines.push('', `now: ${now.doing}, since ${now.since}`)

@@ -18,7 +18,7 @@ export function describeAnswer(found: FoundRun, answer: SteerAnswer, dryRun: boo
 }
 
 function verdictOf({ changed, pending }: SteerAnswer, dryRun: boolean): string {
-  if (changed === null) return pending ? 'recorded' : 'cannot be told beforehand'
+  if (changed === null) return pending ? 'recorded' : 'cannot be known in advance'
   if (dryRun) return changed ? 'would change' : 'nothing would change'
   return changed ? 'changed' : 'nothing changed'
 }
