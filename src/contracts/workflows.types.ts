@@ -351,6 +351,8 @@ export interface RolloutCounts {
   failure: string | null
   /** For the table that people read; absent in rollouts of earlier versions. */
   tally?: RolloutTally
+  /** The part was told that another execution plays its tasks: these are not the counts of all. */
+  superseded?: true
 }
 
 /** What a rollout keeps of its groups beyond the counts. */

@@ -4,7 +4,6 @@ import {
   log,
   patched,
   setCurrentDetails,
-  setHandler,
   setWorkflowOptions,
   upsertSearchAttributes,
   workflowInfo,
@@ -19,6 +18,7 @@ import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.t
 import { type AfterLoss, judgeLosses, mayBeOwnDoing } from '../domain/failure-answers.ts'
 import { closingActivities, control, grading, hostActivities, placement } from './activity-proxies.ts'
 import { decideAfter, failRun } from './failures.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { outcomeAttributes } from './search-attributes.ts'
 import { endsInItsBuild } from './versioning.ts'
@@ -62,7 +62,7 @@ setWorkflowOptions(endsInItsBuild, episode)
 async function playAndGrade(input: EpisodeInput): Promise<EpisodeResult> {
   const losses: FailureCode[] = []
   const steering: RunControl = { paused: false, stopAfterIteration: null }
-  setHandler(controlSignal, (next) => {
+  receiveSignal(controlSignal, (next) => {
     Object.assign(steering, next)
   })
   for (let number = 1; ; number++) {

@@ -6,7 +6,6 @@ import {
   ParentClosePolicy,
   patched,
   setCurrentDetails,
-  setHandler,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -26,6 +25,7 @@ import { artifacts, control, publishing, slowControl } from './activity-proxies.
 import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { gateAsChild, requireImages } from './gate-tasks.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { resolveRun, withBoard } from './resolve-run.ts'
 import { rollout } from './rollout.ts'
 import { steerable } from './root-steering.ts'
@@ -92,11 +92,11 @@ class Scoring {
 
   constructor({ paused, concurrency }: Pick<EvaluateChild, 'paused' | 'concurrency'>) {
     this.steering = { paused: paused ?? false, stopAfterIteration: null, concurrency: concurrency ?? null }
-    setHandler(controlSignal, async (next) => {
+    receiveSignal(controlSignal, async (next) => {
       Object.assign(this.steering, next)
       await this.deliver()
     })
-    setHandler(requeueSignal, (order) => passOnRequeue(this.openRollout, order))
+    receiveSignal(requeueSignal, (order) => passOnRequeue(this.openRollout, order))
   }
 
   deliver(): Promise<void> {

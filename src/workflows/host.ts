@@ -15,10 +15,11 @@ import type { DrainRequest, HostDrain, HostHolder, HostInput, HostState } from '
 import { isSameHolder } from '../contracts/host-holder.ts'
 import { attendance } from './activity-proxies.ts'
 import { failureCode } from './failures.ts'
+import { receiveSignal } from './receive-signal.ts'
 
 /** Sent by a worker of the host when it starts. */
-export const arrivedSignal = defineSignal<[HostHolder]>('arrived')
-export const drainSignal = defineSignal<[DrainRequest]>('drain')
+export const arrivedSignal = defineSignal<[HostHolder], 'arrived'>('arrived')
+export const drainSignal = defineSignal<[Partial<DrainRequest> | null | undefined], 'drain'>('drain')
 export const uncordonSignal = defineSignal('uncordon')
 
 /**
@@ -36,7 +37,7 @@ export async function host(input: HostInput): Promise<{ host: string }> {
     upsertMemo({ host: state })
     setCurrentDetails(describe(input.host, state))
   }
-  setHandler(arrivedSignal, (holder) => {
+  receiveSignal(arrivedSignal, (holder) => {
     arrivals += 1
     if (isSameHolder(holder, state.holder)) return
     state.holder = holder
@@ -44,7 +45,8 @@ export async function host(input: HostInput): Promise<{ host: string }> {
     isReplaced = true
     attending.cancel()
   })
-  setHandler(drainSignal, ({ graceMs }) => {
+  receiveSignal(drainSignal, (request) => {
+    const graceMs = request?.graceMs ?? null
     const since = state.drain?.since ?? new Date().toISOString()
     const moveAt = graceMs === null ? null : new Date(Date.now() + graceMs).toISOString()
     state.drain = { since, moving: graceMs === 0, moveAt, graceMs }

@@ -1,8 +1,9 @@
-import { ParentClosePolicy, patched, setHandler, setWorkflowOptions, workflowInfo } from '@temporalio/workflow'
+import { ParentClosePolicy, patched, setWorkflowOptions, workflowInfo } from '@temporalio/workflow'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
 import { endByHand, withCode } from './failures.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
@@ -24,7 +25,7 @@ export async function promptGroup(input: PromptGroupInput): Promise<PromptGroupR
   let bound = input.groupSize + input.maxReplacements
   const steering: RunControl = { paused: false, stopAfterIteration: null }
   const open = new Set<number>()
-  setHandler(controlSignal, async (next) => {
+  receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
     await Promise.all([...open].map((index) => passOn(workflowIds.episode(workflowInfo().workflowId, index), steering)))
   })

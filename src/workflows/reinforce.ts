@@ -6,7 +6,6 @@ import {
   ParentClosePolicy,
   patched,
   setCurrentDetails,
-  setHandler,
   upsertSearchAttributes,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -18,6 +17,7 @@ import type { ReinforceInput, TrainingStageResult } from '../contracts/workflows
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
 import {
@@ -52,12 +52,12 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
   }
   let openRollout: string | null = null
   let openEvaluation: string | null = null
-  setHandler(controlSignal, async (next) => {
+  receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
     const evaluation = openEvaluation !== null && patched('steer-evaluations') ? openEvaluation : null
     await passOn(openRollout ?? evaluation, steering)
   })
-  setHandler(requeueSignal, (order) => passOnRequeue(openRollout ?? openEvaluation, order))
+  receiveSignal(requeueSignal, (order) => passOnRequeue(openRollout ?? openEvaluation, order))
   let policy = input.policy
   let iteration = input.iteration ?? 1
   /** The policy was taken from records, so it must be published before the next rollout or evaluation. */

@@ -1,9 +1,10 @@
-import { ParentClosePolicy, setCurrentDetails, setHandler } from '@temporalio/workflow'
+import { ParentClosePolicy, setCurrentDetails } from '@temporalio/workflow'
 import { stageOf } from '../contracts/episode-purpose.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { RejectionFineTuneInput, TrainingStageResult } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
 import {
@@ -33,11 +34,11 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     concurrency: input.concurrency ?? null,
   }
   const rolloutId = workflowIds.rollout(workflowIds.train(run), STAGE, 0)
-  setHandler(controlSignal, async (next) => {
+  receiveSignal(controlSignal, async (next) => {
     Object.assign(steering, next)
     await passOn(rolloutId, steering)
   })
-  setHandler(requeueSignal, (order) => passOnRequeue(rolloutId, order))
+  receiveSignal(requeueSignal, (order) => passOnRequeue(rolloutId, order))
   try {
     const {
       collected,

@@ -13,6 +13,7 @@ import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contract
 import { control } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
 import { isHistoryFull } from './history-page.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
 import { RolloutBoard } from './rollout-board.ts'
@@ -118,9 +119,9 @@ class Rollout {
     this.#id = input.part?.rollout ?? workflowInfo().workflowId
     this.#number = input.part?.number ?? 1
     this.#handed = new HandedGroups(input.part?.handed ?? 0)
-    setHandler(controlSignal, (next) => this.#steer(next))
-    setHandler(requeueSignal, (order) => this.#answer(order))
-    setHandler(handedSignal, ({ groups }) => this.#handed.arrive(groups))
+    receiveSignal(controlSignal, (next) => this.#steer(next))
+    receiveSignal(requeueSignal, (order) => this.#answer(order))
+    receiveSignal(handedSignal, ({ groups }) => this.#handed.arrive(groups))
     setHandler(supersededSignal, () => this.#retire())
   }
 
@@ -151,7 +152,8 @@ class Rollout {
   }
 
   result(): RolloutCounts {
-    return this.#total ?? { ...this.#counts }
+    const counts = this.#total ?? { ...this.#counts }
+    return this.#isSuperseded ? { ...counts, superseded: true } : counts
   }
 
   rest(): RolloutInput {
@@ -238,6 +240,13 @@ class Rollout {
       },
       { started: () => next.hasStarted(), held: () => supersede(next.workflowId) },
     )
+    // Only a person can have sent it the signal. Its groups are not all that were left.
+    if (this.#total.superseded === true && !this.#isSuperseded) {
+      throw failRun(
+        'Run.EndedByHand',
+        `The workflow ${next.workflowId} was told to end before its tasks were played; start the run again under its name, and it continues from its records`,
+      )
+    }
   }
 
   #nextId(): string {
@@ -245,6 +254,8 @@ class Rollout {
   }
 
   #retire(): Promise<void> | undefined {
+    // Only a later part is ever superseded.
+    if (this.#number === 1) return undefined
     this.#isSuperseded = true
     // Ends the waits for the end of a pause too.
     this.#steering.paused = false

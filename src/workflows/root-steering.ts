@@ -6,6 +6,8 @@ import {
   workflowInfo,
 } from '@temporalio/workflow'
 import type { PauseMode, SteeredRun } from '../contracts/workflows.types.ts'
+import { isId } from '../domain/shapes.ts'
+import { receiveSignal } from './receive-signal.ts'
 import type { RunBoard } from './run-board.ts'
 import {
   pauseUpdate,
@@ -69,7 +71,7 @@ export function steerable({ board, deliver, openChild, hasIterations = false }: 
 function acceptRequeues(board: RunBoard, openChild: () => string | null): void {
   const answers = new Map<number, RequeueAnswer>()
   let asked = 0
-  setHandler(requeuedSignal, (answer) => {
+  receiveSignal(requeuedSignal, (answer) => {
     answers.set(answer.id, answer)
   })
   const unchanged = (note: string): SteeredRun => ({ ...board.progress(), changed: false, note })
@@ -95,7 +97,8 @@ function acceptRequeues(board: RunBoard, openChild: () => string | null): void {
     },
     {
       validator: (request) =>
-        expect(typeof request?.task === 'string' && request.task !== '', '{"task": "id of a task"}'),
+        // The child's answer repeats the task, and the server refuses a longer one.
+        expect(isId(request?.task), '{"task": "id of a task"}'),
     },
   )
 }

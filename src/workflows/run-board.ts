@@ -9,6 +9,7 @@ import type {
   StageScore,
   WorkCount,
 } from '../contracts/workflows.types.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { describeRollout } from './rollout-table.ts'
 import {
   blockersQuery,
@@ -68,7 +69,7 @@ export class RunBoard {
     setHandler(blockersQuery, () => this.#waits())
     setHandler(configQuery, () => this.#config())
     setHandler(failuresQuery, () => ({ run: this.#run, failed: this.#failure, ...this.#failures }))
-    setHandler(reportSignal, (report) => {
+    receiveSignal(reportSignal, (report) => {
       this.#rollout = report
       this.#failures = { byCode: report.failures, last: report.errors }
       this.show()

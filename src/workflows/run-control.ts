@@ -65,10 +65,10 @@ export const progressQuery = defineQuery<RunProgress>('progress')
 /** The waits of the workflow itself; its activities and children report their own. */
 export const blockersQuery = defineQuery<WorkflowWaits>('blockers')
 /** Internal: sent from parent to child by workflow id without run id, so that it survives continue-as-new. */
-export const controlSignal = defineSignal<[RunControl]>('control')
+export const controlSignal = defineSignal<[RunControl], 'control'>('control')
 
 /** Internal: a stage reports to the run that it is paused, and why. The run's `resume` continues it. */
-export const alarmSignal = defineSignal<[RunAlarm]>('alarm')
+export const alarmSignal = defineSignal<[RunAlarm], 'alarm'>('alarm')
 
 export interface RunAlarm {
   stage: string
@@ -77,11 +77,11 @@ export interface RunAlarm {
 }
 
 /** Internal: sent from a rollout to its root from time to time. */
-export const reportSignal = defineSignal<[RolloutReport]>('report')
+export const reportSignal = defineSignal<[RolloutReport], 'report'>('report')
 
 /** Internal: sent from the root down to the open rollout, which answers the root with `requeued`. */
-export const requeueSignal = defineSignal<[RequeueOrder]>('requeue')
-export const requeuedSignal = defineSignal<[RequeueAnswer]>('requeued')
+export const requeueSignal = defineSignal<[RequeueOrder], 'requeue'>('requeue')
+export const requeuedSignal = defineSignal<[RequeueAnswer], 'requeued'>('requeued')
 
 export interface RequeueOrder extends RequeueRequest {
   /** Id of the request, unique in its root. */
@@ -97,7 +97,7 @@ export interface RequeueAnswer {
 }
 
 /** Internal: sent from a part of a rollout to the next one when groups that it still had open have ended. */
-export const handedSignal = defineSignal<[{ groups: PromptGroupResult[] }]>('handed')
+export const handedSignal = defineSignal<[{ groups: PromptGroupResult[] }], 'handed'>('handed')
 
 /** Internal: sent to a part whose previous part was reset and will hand nothing on. It ends its groups and then itself. */
 export const supersededSignal = defineSignal('superseded')

@@ -4,7 +4,6 @@ import {
   condition,
   ParentClosePolicy,
   patched,
-  setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
 import type { PolicyRef } from '../contracts/policy.types.ts'
@@ -27,6 +26,7 @@ import { runChild } from './run-child.ts'
 import { gateAsChild, requireImages } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
+import { receiveSignal } from './receive-signal.ts'
 import { resolveRun, withBoard } from './resolve-run.ts'
 import { steerable } from './root-steering.ts'
 import { RunBoard } from './run-board.ts'
@@ -84,7 +84,7 @@ class TrainingRun {
 
   constructor() {
     // The stage that sends the alarm has already paused itself.
-    setHandler(alarmSignal, (alarm) => this.#board.pauseOnAlarm(alarm))
+    receiveSignal(alarmSignal, (alarm) => this.#board.pauseOnAlarm(alarm))
     steerable({
       board: this.#board,
       deliver: () => passOn(this.#steeredChild(), this.#steering),

@@ -359,3 +359,33 @@ test('every episode is lost once the second part plays: it stops the rollout, wh
   })
   assert.equal(partsOf(driver).length, 2)
 })
+
+// The story: the signal ends the part of a rollout that was reset. A person sends it to a part of a rollout that goes on, and its
+// groups so far would be taken for all of them: an evaluation of half a suite, trained on as if it were whole.
+test('a person tells the second part to end: the rollout fails and names it', async () => {
+  const { driver, rollout } = await playWide({
+    tasks: AT_ONCE + 40,
+    maxOpenGroups: AT_ONCE,
+    overrides: { advanceEpisode: () => takes(60_000, SUBMITTED) },
+  })
+  await driver.runUntil(() => partsOf(driver).length === 2, 'the second part')
+  driver.handle('rollout/part/0002').signal('superseded')
+  await assert.rejects(rollout.result(), (error) => {
+    assert.ok(error instanceof ApplicationFailure, String(error))
+    assert.equal(error.type, 'Run.EndedByHand')
+    assert.match(error.message, /rollout\/part\/0002 .* start the run again/)
+    return true
+  })
+})
+
+test('the first part has nothing before it and ignores the same signal: every task is played', async () => {
+  const { driver, rollout } = await playWide({
+    tasks: 20,
+    maxOpenGroups: 4,
+    overrides: { advanceEpisode: () => takes(60_000, SUBMITTED) },
+  })
+  await driver.advance(30_000)
+  rollout.signal('superseded')
+  assert.equal((await rollout.result<RolloutCounts>()).groups, 20)
+  assertAllPlayed(driver, 20)
+})

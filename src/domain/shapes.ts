@@ -1,0 +1,40 @@
+/** Checks of values that people and other programs send to a workflow, where types prove nothing. */
+export type Check = (value: unknown) => boolean
+
+export const isText: Check = (value) => typeof value === 'string'
+
+export const isFlag: Check = (value) => typeof value === 'boolean'
+
+export const isNumber: Check = (value) => typeof value === 'number' && Number.isFinite(value)
+
+export const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0
+
+/** True for one JSON object; a list is none. */
+export function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** A text that is no longer than an id of Temporal, because the server refuses longer ones in commands and blocks the workflow. */
+export const isId: Check = (value) => typeof value === 'string' && value !== '' && value.length <= 1_000
+
+export function oneOf(...values: readonly unknown[]): Check {
+  return (value) => values.includes(value)
+}
+
+/** Absent or null, or as the check says. */
+export function optional(check: Check): Check {
+  return (value) => value === undefined || value === null || check(value)
+}
+
+export function listOf(check: Check): Check {
+  return (value) => Array.isArray(value) && value.every(check)
+}
+
+export function recordOf(check: Check): Check {
+  return (value) => isObject(value) && Object.values(value).every(check)
+}
+
+/** An object with these keys. Further keys are allowed, because a newer sender may add some. */
+export function shape(keys: Readonly<Record<string, Check>>): Check {
+  return (value) => isObject(value) && Object.entries(keys).every(([key, check]) => check(value[key]))
+}

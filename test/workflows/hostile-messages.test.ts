@@ -1,0 +1,120 @@
+/**
+ * The story: somebody sends a signal from the Temporal UI or its command line, with a payload that the handler does not expect. An
+ * exception in the handler would fail the workflow task, and the server would repeat it for ever: a run of days would stand still until
+ * somebody resets it.
+ */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import type { HostInput, HostState } from '../../src/contracts/hosts.types.ts'
+import type { EvaluateResult } from '../../src/contracts/workflows.types.ts'
+import { takes } from '../support/activity-script.ts'
+import { EPISODE, GROUP, PLAN, policyRef, ROLLOUT, scriptedPipeline, SHA } from '../support/scripted-pipeline.ts'
+import { createWorkflowDriver } from '../support/workflow-driver.ts'
+
+const RUN = { ...PLAN, evaluation: 'nightly' }
+
+/** Of every signal of every workflow: nothing, nothing useful, and what comes near to it. */
+const PAYLOADS: readonly unknown[][] = [
+  [],
+  [null],
+  ['pause'],
+  [7],
+  [[]],
+  [{}],
+  [{ task: null, id: 1, replyTo: '' }],
+  [{ task: 'task-0000', id: 1, replyTo: 'r'.repeat(1_001) }],
+  [{ task: 't'.repeat(100_000), id: 1, replyTo: `eval/${PLAN.run}` }],
+  [{ paused: 'yes', concurrency: 'eight', stopAfterIteration: 'now' }],
+  [{ paused: false, stopAfterIteration: null, concurrency: 'eight' }],
+  [{ paused: false, stopAfterIteration: 0.5 }],
+  [{ groups: null }],
+  [{ groups: [null] }],
+  [{ groups: [{ taskId: 'task-0000' }] }],
+  [{ failures: {}, errors: [] }],
+  [{ stage: 'base', iteration: null, why: {} }],
+  [{ do: 'pause', mode: 'later' }],
+  [{ do: 'setLimits', concurrency: 'many' }],
+  [{ do: 'stopAfterIteration', iteration: Number.NaN }],
+  [{ graceMs: 'soon' }],
+  [{ graceMs: 1e300 }],
+  [{ queue: '', engine: null }],
+]
+
+const SIGNALS = [
+  'control',
+  'requeue',
+  'requeued',
+  'report',
+  'alarm',
+  'steer',
+  'handed',
+  'arrived',
+  'nothing-of-ours',
+] as const
+
+const CASES = {
+  trainAgent: { recipe: 'demo' },
+  evaluate: { recipe: 'nightly' },
+  gradePredictions: { predictions: 'gold', suite: 'nightly:heldOut' },
+  gateSuite: { recipe: 'demo' },
+  gateTasks: { plan: PLAN, suite: { suite: SHA, name: 'held-out', tasks: 2 } },
+  rejectionFineTune: { plan: PLAN, policy: policyRef(0), suite: SHA },
+  reinforce: { plan: PLAN, stageIndex: 0, policy: policyRef(0), suite: SHA },
+  rollout: { ...ROLLOUT, tasks: 2 },
+  promptGroup: GROUP,
+  episode: EPISODE,
+} as const
+
+for (const [type, input] of Object.entries(CASES)) {
+  test(`${type}: signals without their payload change nothing, and the workflow ends as without them`, async () => {
+    const play = async (signals: readonly string[]) => {
+      const plan = type === 'evaluate' ? RUN : PLAN
+      const driver = await createWorkflowDriver({
+        activities: {
+          ...scriptedPipeline({ plan }),
+          advanceEpisode: ({ step }) => takes(60_000, { turns: step * 8, disposition: step < 2 ? null : 'submitted' }),
+          gateTask: () => takes(60_000, { done: true, ok: true }),
+          gradePatch: () => takes(60_000, { kind: 'resolved', reason: null }),
+        },
+      })
+      const root = driver.start(type, input)
+      await driver.advance(30_000)
+      for (const signal of signals) {
+        for (const payload of PAYLOADS) {
+          for (const { workflowId, status } of driver.runs) {
+            if (status === 'open') driver.handle(workflowId).signal(signal, ...payload)
+          }
+          await driver.advance(1)
+        }
+      }
+      return { result: await root.result(), played: driver.callsOf('gradeSubmission').length }
+    }
+    assert.deepEqual(await play(SIGNALS), await play([]))
+  })
+}
+
+test('a host keeps its state through signals without their payload; a drain that names no grace time plays to the end', async () => {
+  const input: HostInput = { host: 'node-7', holder: { queue: 'sandbox.node-7.boot', engine: 'one' }, drain: null }
+  const driver = await createWorkflowDriver({ activities: { attendHost: () => takes(1e9, undefined) } })
+  const host = driver.start('host', input, { workflowId: 'host/node-7' })
+  await driver.advance(1_000)
+  for (const payload of PAYLOADS.filter(([first]) => JSON.stringify(first ?? null) !== 'null')) {
+    host.signal('arrived', ...payload)
+    if (JSON.stringify(payload).includes('graceMs')) host.signal('drain', ...payload)
+    await driver.advance(1)
+  }
+  const state = () => host.describe().memo['host'] as HostState
+  assert.deepEqual(state(), { holder: input.holder, drain: null })
+
+  host.signal('drain')
+  await driver.advance(1)
+  assert.deepEqual([state().drain?.moving, state().drain?.moveAt, state().drain?.graceMs], [false, null, null])
+})
+
+test('a task name that no answer could carry is refused, and the run goes on', async () => {
+  const driver = await createWorkflowDriver({ activities: scriptedPipeline({ plan: RUN }) })
+  const job = driver.start('evaluate', { recipe: 'nightly' })
+  await driver.runUntil(() => driver.callsOf('openSandbox').length > 0)
+  await assert.rejects(job.update('requeue', { task: 't'.repeat(100_000) }), /Expected \{"task"/)
+  assert.equal((await job.result<EvaluateResult>()).run, PLAN.run)
+})
