@@ -17,7 +17,7 @@ const { bundleWorkflowCode } = await import('@temporalio/worker')
 const { withoutForeignSources } = await import(pathToFileURL(join(dist, 'platform', 'bundle-sources.js')).href)
 const bundled = await bundleWorkflowCode({
   workflowsPath: join(dist, 'workflows', 'index.js'),
-  workflowInterceptorModules: [join(dist, 'workflows', 'trace-interceptors.js')],
+  workflowInterceptorModules: ['trace', 'input'].map((name) => join(dist, 'workflows', `${name}-interceptors.js`)),
   logger: quiet(),
 })
 const code = withoutForeignSources(bundled.code)

@@ -163,10 +163,12 @@ function withConverter(codePath: string): string {
 export async function buildWorkflowBundle(): Promise<{ code: string }> {
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js'
   const workflowsPath = fileURLToPath(new URL(`../workflows/index.${extension}`, import.meta.url))
-  const traces = fileURLToPath(new URL(`../workflows/trace-interceptors.${extension}`, import.meta.url))
+  const interceptors = ['trace', 'input'].map((name) =>
+    fileURLToPath(new URL(`../workflows/${name}-interceptors.${extension}`, import.meta.url)),
+  )
   const { code } = await bundleWorkflowCode({
     workflowsPath,
-    workflowInterceptorModules: [traces],
+    workflowInterceptorModules: interceptors,
     ...failureConverterOf(),
   })
   return { code: withoutForeignSources(code) }

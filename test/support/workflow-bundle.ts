@@ -20,6 +20,7 @@ export function buildWorkflowBundle(): Promise<WorkflowBundle> {
   if (shared !== undefined) return (sharedBundle ??= findOrBuild(shared))
   return buildBundleOf(fileURLToPath(new URL('../../src/workflows/index.ts', import.meta.url)), console.error, [
     fileURLToPath(new URL('../../src/workflows/trace-interceptors.ts', import.meta.url)),
+    fileURLToPath(new URL('../../src/workflows/input-interceptors.ts', import.meta.url)),
   ])
 }
 

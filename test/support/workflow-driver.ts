@@ -107,14 +107,18 @@ export class WorkflowDriver {
   start(
     type: string,
     input: unknown,
-    { workflowId = `${type}-root`, headers = {} }: { workflowId?: string; headers?: RunStart['headers'] } = {},
+    {
+      workflowId = `${type}-root`,
+      headers = {},
+      further = [],
+    }: { workflowId?: string; headers?: RunStart['headers']; further?: readonly unknown[] } = {},
   ): WorkflowHandle {
     if (this.#openRun(workflowId)) throw new Error(`${workflowId} is open already`)
     this.#begin({
       workflowId,
       type,
       taskQueue: 'control',
-      args: encode(input),
+      args: encode(input, ...further),
       headers,
       memo: {},
       searchAttributes: {},

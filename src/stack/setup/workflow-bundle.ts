@@ -38,7 +38,10 @@ export async function ensureWorkflowBundle(input: EnsureWorkflowBundleInput): Pr
   context.log('bundling the workflows')
   const bundled = await bundleWorkflowCode({
     workflowsPath: moduleFile('workflows/index'),
-    workflowInterceptorModules: [moduleFile('workflows/trace-interceptors')],
+    workflowInterceptorModules: [
+      moduleFile('workflows/trace-interceptors'),
+      moduleFile('workflows/input-interceptors'),
+    ],
     logger: quietLogger(context),
     ...converter,
   })
