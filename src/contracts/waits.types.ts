@@ -43,6 +43,8 @@ export interface ActivityHeartbeat {
   wait: ActivityWait | null
   /** The failures of the attempts so far, null while there are none. Ours only: a killed worker leaves no word. */
   failing: Failing | null
+  /** Of the attempt that sent it, see `ActivityScope`. Absent from workers of earlier versions. */
+  order?: number
 }
 
 /** What a workflow itself waits for. Its activities and children answer for themselves. */

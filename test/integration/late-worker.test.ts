@@ -90,7 +90,7 @@ function play({ identity, sandbox, attempt, policy, host }: Worker): Promise<unk
     renewEveryMs: 60_000,
   }
   const owner = { owner: '', ownerRun: '' }
-  const scope = { signal: never, attempt, owner, startedMs: 0, failing: null, beat: () => undefined }
+  const scope = { signal: never, attempt, order: attempt, owner, startedMs: 0, failing: null, beat: () => undefined }
   return advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
 }
 

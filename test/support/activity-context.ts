@@ -8,6 +8,8 @@ export interface InActivityOptions {
   signal?: AbortSignal
   /** @default 60_000 */
   heartbeatTimeoutMs?: number
+  /** How long after its activity the attempt was scheduled. @default 0 */
+  afterMs?: number
   /** The last heartbeat of the previous attempt. */
   heartbeatDetails?: unknown
   onHeartbeat?: (details: unknown) => void
@@ -15,11 +17,11 @@ export interface InActivityOptions {
 
 /** Runs `work` as an attempt of an activity that is scheduled now; the signal cancels it, as the server does. */
 export async function inActivity<T>(work: () => Promise<T>, options: InActivityOptions = {}): Promise<T> {
-  const { attempt = 1, signal, heartbeatTimeoutMs = 60_000, heartbeatDetails, onHeartbeat } = options
+  const { attempt = 1, afterMs = 0, signal, heartbeatTimeoutMs = 60_000, heartbeatDetails, onHeartbeat } = options
   const nowMs = Date.now()
   const info = {
     attempt,
-    scheduledTimestampMs: nowMs,
+    scheduledTimestampMs: nowMs - afterMs,
     currentAttemptScheduledTimestampMs: nowMs,
     startToCloseTimeoutMs: 3_600_000,
     scheduleToCloseTimeoutMs: 3_600_000,

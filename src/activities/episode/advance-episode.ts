@@ -117,7 +117,7 @@ class EpisodePlayer {
       sandbox: parts.input.sandbox,
       episode: parts.spec.episode,
       turns: parts.transcript.turns,
-      fence: fenceOf(parts.input, parts.scope.attempt),
+      fence: fenceOf(parts.input, parts.scope.order),
       timeoutMs: parts.spec.limits.commandTimeoutMs,
       signal: parts.scope.signal,
       mayLackTurns: parts.input.step === 1,
@@ -130,7 +130,7 @@ class EpisodePlayer {
     scope.beat({ turn: 0, phase: 'resuming' satisfies EpisodePhase })
     // A step that directly follows another of the same placement continues where that one ended, and its first turn performs its own
     // check. Any other attempt may find the sandbox in any state, even if no further turn is played before the capture.
-    const follows = input.step > 1 && scope.attempt === 1
+    const follows = input.step > 1 && scope.order === 1
     const kept = deps.kept?.take({ owner: scope.owner, sandbox: input.sandbox }) ?? null
     const known = follows ? kept : null
     const spec = known?.spec ?? (await deps.store.readRecord<EpisodeSpec>(episodeKeys.spec(episode)))
@@ -306,8 +306,8 @@ class EpisodePlayer {
 }
 
 /** Increases over placements, steps and attempts, so that a worker that wakes up late has a lower fence. */
-function fenceOf({ sandbox, placement, step }: AdvanceInput, attempt: number): number {
-  return (sandbox.placement ?? placement) * 1_000_000 + step * 1_000 + attempt
+function fenceOf({ sandbox, placement, step }: AdvanceInput, order: number): number {
+  return (sandbox.placement ?? placement) * 1_000_000 + step * 1_000 + Math.min(order, 999)
 }
 
 /** Reads or creates the episode's start: initial state and first prompt, rendered once and stored. */

@@ -168,3 +168,30 @@ test('an activity knows its attempt and whose it is', async () => {
     owner: { owner: 'test', ownerRun: '00000000-0000-0000-0000-000000000000' },
   })
 })
+
+// The story: a step of an episode fails, and a person resets its activity. The server counts the attempts from 1 again. A fence made
+// from them would fall, the sandbox would refuse the step, and the refusal would be taken for a deed of the agent.
+test('the order of attempts rises, also where a person resets the activity and clears its heartbeats', async () => {
+  const play = async (options: Parameters<typeof inActivity>[1]) => {
+    const beats: { order: number }[] = []
+    let order = 0
+    const work = activity(async (_: undefined, scope) => {
+      order = scope.order
+      return busy()
+    })
+    const onHeartbeat = (details: unknown): void => void beats.push(details as { order: number })
+    await assert.rejects(inActivity(() => work(undefined), { ...options, onHeartbeat }))
+    assert.equal(beats.at(-1)?.order, order, 'the next attempt learns it')
+    return order
+  }
+  assert.equal(await play({}), 1)
+  assert.equal(await play({ attempt: 2, afterMs: 1_000, heartbeatDetails: { order: 1 } }), 2)
+  assert.equal(await play({ attempt: 3, afterMs: 3_000, heartbeatDetails: { order: 2 } }), 3)
+  // Reset while the third attempt ran: the server gave the second number again.
+  assert.equal(await play({ attempt: 2, afterMs: 25_000, heartbeatDetails: { order: 3 } }), 4)
+  // Reset while it backed off.
+  assert.equal(await play({ attempt: 1, afterMs: 30_000, heartbeatDetails: { order: 4 } }), 5)
+  const cleared = await play({ attempt: 1, afterMs: 40_000 })
+  assert.ok(cleared > 5 && cleared < 999, String(cleared))
+  assert.equal(await play({ attempt: 2, afterMs: 45_000, heartbeatDetails: { order: cleared } }), cleared + 1)
+})

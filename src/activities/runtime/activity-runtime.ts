@@ -8,6 +8,8 @@ export interface ActivityScope {
   signal: AbortSignal
   /** 1-based. */
   attempt: number
+  /** Rises over the attempts at an activity, also where a person resets it: the server then counts its attempts from 1 again. */
+  order: number
   owner: ActivityOwner
   /** ms since 1970. */
   startedMs: number
@@ -40,10 +42,12 @@ export function activity<Input, Result>(
   return async (input) => {
     const context = Context.current()
     const board = createWaitBoard(limitsOf(context))
-    const heart = startBeating(context, board)
+    const order = orderOf(context)
+    const heart = startBeating(context, board, order)
     const { cancellationSignal: signal, info } = context
     const { attempt } = info
-    const scope = { signal, attempt, owner: ownerOf(context), startedMs: Date.now(), failing: failingBefore(context) }
+    const owner = ownerOf(context)
+    const scope = { signal, attempt, order, owner, startedMs: Date.now(), failing: failingBefore(context) }
     try {
       return await board.run(() => body(input, { ...scope, beat: (facts) => heart.beat(facts) }))
     } catch (error) {
@@ -76,8 +80,26 @@ function failingBefore({ info }: Context): Failing | null {
   return (info.heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.failing ?? null
 }
 
+/** More than the attempts of a step of an episode, whose fence contains the number. */
+const AFTER_LOST_HEARTBEATS = 500
+
+/** The server schedules a first attempt with its activity, and any other at least a second later. */
+const FIRST_WITHIN_MS = 500
+
+/**
+ * The attempt before has told its own in its heartbeats. If they are gone (the person has cleared them, or that attempt died at once),
+ * the number is one that no attempt before can have reached.
+ */
+function orderOf({ info }: Context): number {
+  const { attempt, heartbeatDetails, scheduledTimestampMs, currentAttemptScheduledTimestampMs } = info
+  const before = (heartbeatDetails as Partial<ActivityHeartbeat> | undefined)?.order
+  if (before !== undefined) return Math.max(attempt, before + 1)
+  const isFirst = attempt === 1 && currentAttemptScheduledTimestampMs < scheduledTimestampMs + FIRST_WITHIN_MS
+  return isFirst ? attempt : attempt + AFTER_LOST_HEARTBEATS
+}
+
 /** A third of the timeout, so that two heartbeats may be lost before the server gives up. */
-function startBeating(context: Context, board: WaitBoard): Heart {
+function startBeating(context: Context, board: WaitBoard, order: number): Heart {
   const earlier = failingBefore(context)
   let facts: object | null = null
   let failing = earlier
@@ -86,7 +108,7 @@ function startBeating(context: Context, board: WaitBoard): Heart {
   let isChanged = false
   const send = (): void => {
     isChanged = false
-    const heartbeat: ActivityHeartbeat = { facts, wait: board.current(), failing }
+    const heartbeat: ActivityHeartbeat = { facts, wait: board.current(), failing, order }
     context.heartbeat(heartbeat)
   }
   const beginPause = (): void => {

@@ -91,7 +91,7 @@ async function playOnce(
       stopwatch: () => performance.now(),
       renewEveryMs: 60_000,
     }
-    const scope = { signal: never, attempt: 1, owner, startedMs: 0, failing: null, beat: () => undefined }
+    const scope = { signal: never, attempt: 1, order: 1, owner, startedMs: 0, failing: null, beat: () => undefined }
     const progress = await advanceEpisode(deps, { ...input, sandbox, step: 1, placement }, scope)
     disposition = progress.disposition ?? 'turn-limit'
     const after = lastRunBefore(await readTurns(store, episode), Number.POSITIVE_INFINITY)

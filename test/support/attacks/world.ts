@@ -190,7 +190,7 @@ async function play(input: PlayInput): Promise<AttackResult> {
       renewEveryMs: 60_000,
     }
     const owner = { owner: 'attack', ownerRun: 'attack' }
-    const scope = { signal: never, attempt: 1, owner, startedMs: 0, failing: null, beat: () => undefined }
+    const scope = { signal: never, attempt: 1, order: 1, owner, startedMs: 0, failing: null, beat: () => undefined }
     const { disposition } = await advanceEpisode(deps, { ...identity, sandbox, step: 1, placement: 1 }, scope)
     const after = lastRunBefore(await readTurns(store, episode), Number.POSITIVE_INFINITY)
     await beforeCapture?.(sandbox)
