@@ -12,7 +12,7 @@ import type { PlanReader } from '../activities/grading/stored-plan.ts'
 import { type GateDependencies, gateTask, mayExclude, recordUngated } from '../activities/gate/gate-task.ts'
 import { gradeSubmission } from '../activities/grading/grade-submission.ts'
 import { gradingFailed, isHostFailure } from '../activities/grading/grade-to-verdict.ts'
-import { recordedEnding, type EnsureImage, openSandbox } from '../activities/episode/open-sandbox.ts'
+import { requireSettled, recordedEnding, type EnsureImage, openSandbox } from '../activities/episode/open-sandbox.ts'
 import type { VerifyImage } from '../activities/gate/verify-image.ts'
 
 export interface SandboxDependencies {
@@ -54,13 +54,14 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
       deps.door.requireOpen()
       return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
     }),
-    gradeSubmission: activity(async (input, { owner, signal, attempt }) =>
-      gradeSubmission(
+    gradeSubmission: activity(async (input, { owner, signal, attempt }) => {
+      await requireSettled(deps.store, input)
+      return gradeSubmission(
         { ...deps, recipe: await deps.recipes(input.run) },
         { ...input, ...owner, attempt, isLastAttempt: isLastAttempt() },
         signal,
-      ),
-    ),
+      )
+    }),
     gradePatch: activity(async (input, { owner, signal, attempt }) =>
       gradePatch(
         { ...deps, recipe: await deps.recipes(input.run) },

@@ -18,6 +18,7 @@ import type { EpisodeInput, EpisodeResult } from '../contracts/workflows.types.t
 import { type AfterLoss, judgeLosses, mayBeOwnDoing } from '../domain/failure-answers.ts'
 import { closingActivities, control, grading, hostActivities, placement } from './activity-proxies.ts'
 import { decideAfter, failRun } from './failures.ts'
+import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
 import { controlSignal, type RunControl, whilePaused } from './run-control.ts'
 import { outcomeAttributes } from './search-attributes.ts'
@@ -100,12 +101,12 @@ function judge(losses: readonly FailureCode[]): AfterLoss {
 async function playInSandbox(input: EpisodeInput, number: number, steering: RunControl): Promise<Played> {
   let sandbox: SandboxHandle | null = null
   try {
-    const opened = await openSandbox(input, number)
+    const opened = requireResult('openSandbox', await openSandbox(input, number))
     if ('kind' in opened) return opened
     sandbox = opened
     const disposition = await advanceToEnd(input, sandbox, number, steering)
     if (disposition === 'held' || disposition === 'moving') return { kind: 'held' }
-    const patch = disposition === 'submitted' ? await capture(input, sandbox) : null
+    const patch = disposition === 'submitted' ? requireResult('captureSubmission', await capture(input, sandbox)) : null
     return { kind: 'ended', disposition, patch }
   } catch (error) {
     const decision = decideAfter(error)
@@ -149,10 +150,11 @@ async function advanceToEnd(
   for (let step = 1; progress.disposition === null; step++) {
     // An idle sandbox ends itself ten minutes after its last request, so one that is held for longer is closed before.
     if (steering.paused && !(await condition(() => !steering.paused, '5 minutes'))) return 'held'
-    progress = await host.advanceEpisode.executeWithOptions(
+    const advanced = await host.advanceEpisode.executeWithOptions(
       { summary: `${input.taskId} · from turn ${progress.turns} · ${input.policy}` },
       [{ ...input, sandbox, step, placement: number }],
     )
+    progress = requireResult('advanceEpisode', advanced)
     if (progress.moving === true) return 'moving'
   }
   return progress.disposition
@@ -184,9 +186,10 @@ async function grade(
   { disposition, patch }: Extract<Played, { kind: 'ended' }>,
 ): Promise<EpisodeResult> {
   try {
-    return await grading.gradeSubmission.executeWithOptions({ summary: `${input.taskId} · grade` }, [
+    const graded = await grading.gradeSubmission.executeWithOptions({ summary: `${input.taskId} · grade` }, [
       { ...input, disposition, patch, owner: workflowInfo().workflowId },
     ])
+    return requireResult('gradeSubmission', graded)
   } catch (error) {
     const decision = decideAfter(error)
     switch (decision.kind) {

@@ -25,6 +25,7 @@ import { artifacts, control, publishing, slowControl } from './activity-proxies.
 import { failRun, withCode } from './failures.ts'
 import { runChild } from './run-child.ts'
 import { gateAsChild, requireImages } from './gate-tasks.ts'
+import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
 import { resolveRun, withBoard } from './resolve-run.ts'
 import { rollout } from './rollout.ts'
@@ -107,13 +108,13 @@ class Scoring {
     const { plan, name, policy, suite: which = 'heldOut', publish = false } = child
     const { run } = plan
     const stage = stageOf({ kind: 'evaluation', ...evaluationOf(name) })
-    const suite = await slowControl.prepareSuite({ run, which })
+    const suite = requireResult('prepareSuite', await slowControl.prepareSuite({ run, which }))
     const {
       collected,
       finished: _,
       evaluated,
       ...planned
-    } = await control.planIteration({ run, stage, iteration: 0, suite: suite.suite })
+    } = requireResult('planIteration', await control.planIteration({ run, stage, iteration: 0, suite: suite.suite }))
     if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
     upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version }))
     say(`evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`)
@@ -136,13 +137,8 @@ class Scoring {
       })
       infra = counts.infra
     }
-    const { score: result, evaluation } = await artifacts.summarizeEvaluation({
-      run,
-      name,
-      stage,
-      policy,
-      suite: suite.suite,
-    })
+    const summary = await artifacts.summarizeEvaluation({ run, name, stage, policy, suite: suite.suite })
+    const { score: result, evaluation } = requireResult('summarizeEvaluation', summary)
     upsertSearchAttributes([{ key: attributes.resolvedRate, value: result.passAt1 }])
     say(
       `pass@1 **${result.passAt1.toFixed(3)} ± ${result.sem.toFixed(3)}** (n = ${result.tasks}, k = ${result.attempts}, infra ${infra}) · ${policy.version}`,
@@ -208,7 +204,8 @@ class Evaluation {
     } else {
       for (const which of ['heldOut', ...suites]) await this.#gate(run, await this.#prepare(run, which))
     }
-    const policy = early ?? (await slowControl.resolvePolicy({ run: run.run, policy: asked }))
+    const policy =
+      early ?? requireResult('resolvePolicy', await slowControl.resolvePolicy({ run: run.run, policy: asked }))
     const name = run.evaluation ?? UNNAMED_EVALUATION
     // Oldest first, so that the servers end with the newest policy.
     for (const older of kept.slice(1).toReversed()) {
@@ -237,7 +234,7 @@ class Evaluation {
 
   async #prepare({ run }: ResolvedRun, which: string): Promise<PreparedSuite> {
     await this.#enter(`preparing the ${which === 'heldOut' ? 'held-out' : which} suite`)
-    const suite = await slowControl.prepareSuite({ run, which })
+    const suite = requireResult('prepareSuite', await slowControl.prepareSuite({ run, which }))
     if (suite.split !== undefined && which === 'heldOut')
       upsertSearchAttributes([{ key: attributes.split, value: suite.split }])
     return suite
@@ -256,7 +253,9 @@ class Evaluation {
 
   /** Runs that began before this rule found a missing model after their gates. */
   async #policyFirst({ run }: ResolvedRun, policy: string): Promise<PolicyRef | null> {
-    return patched('policy-first') ? slowControl.resolvePolicy({ run, policy }) : null
+    return patched('policy-first')
+      ? requireResult('resolvePolicy', await slowControl.resolvePolicy({ run, policy }))
+      : null
   }
 
   /** @param role names the same evaluation in every night */

@@ -30,7 +30,7 @@ export function decideAfter(error: unknown): FailureDecision {
   const code = failureCode(error)
   // A shared queue has no worker, so every other episode would wait as long.
   if (code === 'Worker.Missing' && !isOfHost(error)) return { kind: 'fail-run', code, message: innermostMessage(error) }
-  if (isHostLoss(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
+  if (isHostLoss(error) || isHeldAtLastAttempt(error)) return { kind: 're-place', code: 'Sandbox.Lost' }
   const answer = answerToFailure(code)
   switch (answer.kind) {
     case 're-place':
@@ -50,6 +50,7 @@ export function failureCode(error: unknown): FailureCode {
   for (const cause of causes(error)) {
     if (cause instanceof ApplicationFailure && isFailureCode(cause.type)) return cause.type
     if (isNotStarted(cause)) return 'Worker.Missing'
+    if (isHeldAtLastAttempt(cause)) return 'Run.EndedByHand'
     if (cause instanceof ChildWorkflowFailure && howEnded(cause) !== null) return 'Run.EndedByHand'
     if (cause instanceof TimeoutFailure) return lastFailing(cause)?.code ?? 'Worker.Stalled'
   }
@@ -99,6 +100,8 @@ export function innermostMessage(error: unknown): string {
       return `No worker started the activity ${cause.activityType} within its schedule-to-start limit`
     if (cause instanceof ActivityFailure && cause.cause instanceof TimeoutFailure)
       return timedOutMessage(cause, cause.cause)
+    if (isHeldAtLastAttempt(cause))
+      return `The activity ${cause.activityType} was paused or reset by hand during its last attempt; start the run again under its name, and it continues from its records`
     // Temporal's message names no workflow. Operators look for the one that was ended, not for its parents.
     const ended = cause instanceof ChildWorkflowFailure ? howEnded(cause) : null
     if (cause instanceof ChildWorkflowFailure && ended !== null)
@@ -131,6 +134,17 @@ function isNotStarted(error: unknown): error is ActivityFailure {
     error instanceof ActivityFailure &&
     error.cause instanceof TimeoutFailure &&
     error.cause.timeoutType === 'SCHEDULE_TO_START'
+  )
+}
+
+/** The SDK ends an attempt that a person pauses or resets as failed, and each such end uses up an attempt. */
+const HELD_BY_HAND: readonly unknown[] = ['ActivityPause', 'ActivityReset']
+
+function isHeldAtLastAttempt(error: unknown): error is ActivityFailure {
+  return (
+    error instanceof ActivityFailure &&
+    error.cause instanceof ApplicationFailure &&
+    HELD_BY_HAND.includes(error.cause.type)
   )
 }
 

@@ -3,6 +3,7 @@ import type { GateSuiteInput, GateSuiteResult, PreparedSuite, ResolvedRun } from
 import { artifacts, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
 import { gatePage, type GatePageInput, requireImages } from './gate-tasks.ts'
+import { requireResult } from './require-result.ts'
 import { resolveRun } from './resolve-run.ts'
 import { type RootProgress, watchable } from './run-control.ts'
 
@@ -55,7 +56,10 @@ async function prepare(
   const recipe = input.recipe ?? 'demo'
   const { run } = await resolveRun('gate', { ...input, recipe, overrides: withoutRefusing(input.overrides) })
   progress.enter('preparing the suite', run.run)
-  const suite = await slowControl.prepareSuite({ run: run.run, which: input.which ?? 'heldOut' })
+  const suite = requireResult(
+    'prepareSuite',
+    await slowControl.prepareSuite({ run: run.run, which: input.which ?? 'heldOut' }),
+  )
   if (patched('images-first')) {
     progress.enter('looking for the images', run.run)
     await requireImages(run, [suite])

@@ -19,6 +19,7 @@ import type {
 import { control, gating, images, slowControl } from './activity-proxies.ts'
 import { failRun, failureCode, innermostMessage, withCode } from './failures.ts'
 import { HistoryPage } from './history-page.ts'
+import { requireResult } from './require-result.ts'
 import { runChild } from './run-child.ts'
 import { blockersQuery, gateQuery } from './run-control.ts'
 import { runConcurrently } from './run-concurrently.ts'
@@ -70,7 +71,7 @@ export async function gateTasks(input: GateTasksInput): Promise<GateTasksResult 
     return continueAsNew<typeof gateTasks>({ ...input, from: page.next, failed: page.refused })
   }
   if (part !== undefined) return { tasks: end, refused: page.refused }
-  const gate = await slowControl.closeGate({ run: run.run, suite: suite.suite })
+  const gate = requireResult('closeGate', await slowControl.closeGate({ run: run.run, suite: suite.suite }))
   return { suite: suite.suite, ...gate }
 }
 
@@ -167,9 +168,10 @@ async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promi
 async function gateTask(run: ResolvedRun, suite: PreparedSuite, index: number): Promise<boolean> {
   for (let step = 1; ; step++) {
     const summary = `${suite.name} · task ${index} · × ${run.gateRepeats}${step === 1 ? '' : ` · step ${step}`}`
-    const { done, ok } = await gating.gateTask.executeWithOptions({ summary }, [
+    const gated = await gating.gateTask.executeWithOptions({ summary }, [
       { run: run.run, suite: suite.suite, index, step },
     ])
+    const { done, ok } = requireResult('gateTask', gated)
     if (done) return ok
   }
 }

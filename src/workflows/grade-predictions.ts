@@ -28,6 +28,7 @@ import { steerable } from './root-steering.ts'
 import { type RunControl, whilePaused } from './run-control.ts'
 import { rootIdentity } from './resolve-run.ts'
 import { attributes } from './search-attributes.ts'
+import { requireResult } from './require-result.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
 /** Limits pending activities. Hosts separately limit how many containers start concurrently. */
@@ -48,7 +49,7 @@ const ABORT_AFTER_ALL_UNGRADED = 12
 export async function gradePredictions(input: GradePredictionsInput = {}): Promise<GradePredictionsResult> {
   const job = new Grading(input)
   try {
-    const opened = input.opened ?? (await open(input))
+    const opened = input.opened ?? requireResult('openGrading', await open(input))
     job.begin(opened)
     const isDone = await job.gradeAll(opened)
     if (!isDone) return await continueAsNew<typeof gradePredictions>({ ...input, opened, ...job.state() })
@@ -194,7 +195,8 @@ class Grading {
 /** A patch whose grading fails because of infrastructure has no verdict. The run continues, and a restarted run tries it again. */
 async function gradeOne(run: string, index: number): Promise<ShortVerdict> {
   try {
-    return await grading.gradePatch.executeWithOptions({ summary: `patch ${index}` }, [{ run, index }])
+    const graded = await grading.gradePatch.executeWithOptions({ summary: `patch ${index}` }, [{ run, index }])
+    return requireResult('gradePatch', graded)
   } catch (error) {
     const decision = decideAfter(error)
     if (decision.kind === 'cancelled') throw error

@@ -17,6 +17,7 @@ import type { ReinforceInput, TrainingStageResult } from '../contracts/workflows
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { evaluate } from './evaluate.ts'
 import { failRun, withCode } from './failures.ts'
+import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
@@ -139,7 +140,7 @@ async function iterate(step: Collecting): Promise<Trained> {
     evaluated: _,
     refill = 0,
     ...planned
-  } = await control.planIteration({ ...coordinates, suite })
+  } = requireResult('planIteration', await control.planIteration({ ...coordinates, suite }))
   if (finished !== undefined) {
     log.info('iteration taken from records', { stage, iteration, policy: finished.policy?.version ?? policy.version })
     return finished.policy === null ? step : { policy: finished.policy, unpublished: true }
@@ -148,7 +149,7 @@ async function iterate(step: Collecting): Promise<Trained> {
     if (step.unpublished) await publishing.publishPolicy({ run, policy })
     await collect(step, planned, refill)
   }
-  const built = await artifacts.buildBatch({ ...coordinates, policy, suite })
+  const built = requireResult('buildBatch', await artifacts.buildBatch({ ...coordinates, policy, suite }))
   setCurrentDetails(describe(stage, iteration, policy, built))
   if (patched('reward-attribute')) upsertSearchAttributes([{ key: attributes.reward, value: built.meanReward }])
   const batch = built.batches[0]
@@ -161,6 +162,7 @@ async function iterate(step: Collecting): Promise<Trained> {
   const job = await training.runTrainingJob.executeWithOptions({ summary }, [
     { ...coordinates, kind: 'dapo', slice: 0, batch, policy },
   ])
+  requireResult('runTrainingJob', job)
   await publishing.publishPolicy({ run, policy: job.policy })
   if (job.hold !== undefined) await pauseOnAlarm(steering, { stage, iteration, why: job.hold })
   return { policy: job.policy, unpublished: false }
@@ -183,7 +185,7 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
   const rolloutId = workflowIds.rollout(workflowIds.train(coordinates.run), stage, iteration)
   await play(rolloutId, planned, '')
   for (let round = 1; round <= rounds; round++) {
-    const more = await artifacts.planRefill({ ...coordinates, suite, round })
+    const more = requireResult('planRefill', await artifacts.planRefill({ ...coordinates, suite, round }))
     // Every group has a spread, or the iteration has played the whole pool.
     if (more.tasks === 0) break
     await whilePaused(steering)

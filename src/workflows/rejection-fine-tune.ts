@@ -4,6 +4,7 @@ import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { RejectionFineTuneInput, TrainingStageResult } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, training } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { rollout } from './rollout.ts'
@@ -45,7 +46,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
       finished,
       evaluated: _,
       ...planned
-    } = await control.planIteration({ run, stage: STAGE, iteration: 0, suite })
+    } = requireResult('planIteration', await control.planIteration({ run, stage: STAGE, iteration: 0, suite }))
     if (finished !== undefined) {
       return { policy: finished.policy ?? input.policy, iterations: 0, unpublished: true }
     }
@@ -58,7 +59,10 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
         staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
       })
     }
-    const built = await artifacts.buildBatch({ ...coordinates, policy: input.policy, suite })
+    const built = requireResult(
+      'buildBatch',
+      await artifacts.buildBatch({ ...coordinates, policy: input.policy, suite }),
+    )
     setCurrentDetails(`${built.trajectories} of ${built.episodes} episodes kept, ${built.batches.length} training jobs`)
 
     let policy = input.policy
@@ -67,7 +71,7 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
       const job = await training.runTrainingJob.executeWithOptions({ summary }, [
         { ...coordinates, kind: 'rft', slice, batch, policy },
       ])
-      policy = job.policy
+      policy = requireResult('runTrainingJob', job).policy
       if (job.hold !== undefined) {
         await pauseOnAlarm(steering, { stage: STAGE, iteration: slice + 1, why: job.hold })
         await whilePaused(steering)

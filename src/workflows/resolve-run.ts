@@ -3,6 +3,7 @@ import type { ResolveRecipeInput, RunKind } from '../contracts/activities.types.
 import type { RecalledRun, ResolvedRun } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
 import { failRun } from './failures.ts'
+import { requireResult } from './require-result.ts'
 import { rootAttributes } from './search-attributes.ts'
 
 /** Identifies this root workflow uniquely, even if the user chose its id, for the put-if-absent of a run's name. */
@@ -32,7 +33,7 @@ export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise
   if (gitSha !== undefined && !/^[0-9a-f]{7,64}$/.test(gitSha)) {
     throw failRun('Config.Invalid', `Expected gitSha to be 7 to 64 hexadecimal digits, got ${JSON.stringify(gitSha)}`)
   }
-  const { recalled = null, ...run } = await control.resolveRecipe({
+  const resolved = await control.resolveRecipe({
     recipe,
     ...(recipeText === undefined ? {} : { recipeText }),
     ...(overrides === undefined ? {} : { overrides }),
@@ -40,6 +41,7 @@ export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise
     ...rootIdentity(),
     kind,
   })
+  const { recalled = null, ...run } = requireResult('resolveRecipe', resolved)
   upsertMemo({ run: run.run, recipeHash: run.recipe.sha256 })
   upsertSearchAttributes(rootAttributes(run, gitSha))
   return { run, recalled }

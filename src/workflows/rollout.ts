@@ -13,6 +13,7 @@ import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contract
 import { control } from './activity-proxies.ts'
 import { failRun, withCode } from './failures.ts'
 import { isHistoryFull } from './history-page.ts'
+import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
 import { runChild } from './run-child.ts'
 import { promptGroup } from './prompt-group.ts'
@@ -391,7 +392,7 @@ class TaskCursor {
 
   async #fetch(): Promise<void> {
     const { plan, tasks } = this.#input
-    const ids = await control.readPlanPage({ plan, from: this.#fetched, count: PAGE })
+    const ids = requireResult('readPlanPage', await control.readPlanPage({ plan, from: this.#fetched, count: PAGE }))
     // Otherwise the callers of `next` would request the same page forever.
     if (ids.length === 0) {
       throw failRun('Artifact.Corrupt', `Expected ${tasks} tasks in ${plan.key}, got ${this.#fetched}`)

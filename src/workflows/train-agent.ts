@@ -26,6 +26,7 @@ import { runChild } from './run-child.ts'
 import { gateAsChild, requireImages } from './gate-tasks.ts'
 import { reinforce } from './reinforce.ts'
 import { rejectionFineTune } from './rejection-fine-tune.ts'
+import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
 import { resolveRun, withBoard } from './resolve-run.ts'
 import { steerable } from './root-steering.ts'
@@ -105,7 +106,7 @@ class TrainingRun {
 
     this.#time('publish')
     this.#board.enter('publishing the base policy')
-    let policy = await slowControl.resolvePolicy({ run: run.run, policy: 'base' })
+    let policy = requireResult('resolvePolicy', await slowControl.resolvePolicy({ run: run.run, policy: 'base' }))
     this.#base = policy.version
     await this.#evaluate(run, 'base', policy)
 
@@ -152,7 +153,7 @@ class TrainingRun {
   async #prepare(run: ResolvedRun, which: string): Promise<PreparedSuite> {
     this.#time('prepare')
     this.#board.enter(`preparing the ${SUITE_WORDS[which] ?? which} suite`)
-    return slowControl.prepareSuite({ run: run.run, which })
+    return requireResult('prepareSuite', await slowControl.prepareSuite({ run: run.run, which }))
   }
 
   async #gate(run: ResolvedRun, suite: PreparedSuite): Promise<PreparedSuite> {

@@ -3,11 +3,12 @@ import { writeFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 import { useOwnStore } from '../../../test/support/command-line.ts'
 import { GROUP } from '../../../test/support/scripted-pipeline.ts'
-import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { Disposition } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import { createOwnerRegistry } from '../../workers/workflow-owners.ts'
 import { claimPlacement } from './claim-placement.ts'
-import { recordedEnding } from './open-sandbox.ts'
+import { recordedEnding, requireSettled } from './open-sandbox.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -86,4 +87,32 @@ test('an episode ran out of turns in an earlier execution: it needs its grading 
   await store.putRecord(episodeKeys.disposition(episode), settled)
   const ending = await recordedEnding(store, { ...EPISODE, index: 1 })
   assert.deepEqual(ending, { kind: 'ended', disposition: 'turn-limit', patch: null })
+})
+
+// The story: a person completes a step by hand with a disposition, or a capture with a patch. The episode was not played to that end,
+// and a verdict about it would be a reward.
+test('only an ending that the records hold is graded', async () => {
+  const input = { ...EPISODE, index: 2 }
+  const episode = episodeId(input)
+  const patch = { key: episodeKeys.patch(episode), sha256: 'abc', bytes: 7 }
+  const grade = (disposition: Disposition, of: ArtifactRef | null) =>
+    requireSettled(store, { ...input, disposition, patch: of })
+  const refused = { code: 'Artifact.Missing' }
+
+  await assert.rejects(grade('turn-limit', null), refused)
+  await assert.rejects(grade('submitted', patch), refused)
+  const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 3 }
+  await store.putRecord(episodeKeys.disposition(episode), settled)
+  await assert.rejects(grade('submitted', patch), refused)
+  await assert.rejects(grade('submitted', null), refused)
+  const capture = { schema: 'longhaul.capture/1', episode, mode: 'all', lostFiles: 0, failure: null }
+  await store.putRecord(episodeKeys.capture(episode), { ...capture, sha256OfPatch: 'abc', bytes: 7 })
+  await assert.rejects(grade('submitted', { ...patch, sha256: 'def' }), refused)
+  await assert.rejects(grade('submitted', null), refused)
+  await assert.rejects(grade('turn-limit', null), refused)
+  await grade('submitted', patch)
+
+  const ran = { ...input, index: 3 }
+  await store.putRecord(episodeKeys.disposition(episodeId(ran)), { ...settled, disposition: 'turn-limit' })
+  await requireSettled(store, { ...ran, disposition: 'turn-limit', patch: null })
 })

@@ -8,7 +8,8 @@ import { type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stor
 import { episodeSpec } from './episode-spec.ts'
 import { claimPlacement } from './claim-placement.ts'
 import type { RecordedEnding } from '../../contracts/activities.types.ts'
-import type { CaptureRecord, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
+import type { CaptureRecord, Disposition, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 
 interface OpenDependencies {
   store: ArtifactStore
@@ -97,6 +98,28 @@ export async function recordedEnding(store: ArtifactStore, input: EpisodeInput):
   if (disposition !== 'submitted') return { kind: 'ended', disposition, patch: null }
   const patch = await capturedPatch(store, episode)
   return patch === null ? null : { kind: 'ended', disposition, patch }
+}
+
+/**
+ * Requires the records of the ending that is to be graded. A person can complete an activity by hand with any disposition and any patch,
+ * and an episode that was not played to its end would get a verdict.
+ * @throws LonghaulError `Artifact.Missing`
+ */
+export async function requireSettled(
+  store: Pick<ArtifactStore, 'readRecord'>,
+  input: EpisodeInput & { disposition: Disposition; patch: ArtifactRef | null },
+): Promise<void> {
+  const episode = episodeId(input)
+  const { disposition, patch } = input
+  const settled = await store.readRecord<DispositionRecord>(episodeKeys.disposition(episode))
+  const captured = patch === null ? null : await store.readRecord<CaptureRecord>(episodeKeys.capture(episode))
+  const isCaptured = disposition === 'submitted' ? captured !== null : patch === null
+  if (settled?.disposition === disposition && isCaptured && captured?.sha256OfPatch === patch?.sha256) return
+  throw new LonghaulError({
+    code: 'Artifact.Missing',
+    message: `Expected the records of an episode that ended as ${disposition}, got ${settled === null ? 'none' : settled.disposition}${isCaptured ? '' : ' without its patch'}. An activity that is completed by hand does not end an episode: cancel or terminate its workflow`,
+    details: { episode },
+  })
 }
 
 async function capturedPatch(store: ArtifactStore, episode: string): Promise<ArtifactRef | null> {

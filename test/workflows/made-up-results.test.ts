@@ -1,0 +1,122 @@
+/**
+ * The story: an activity hangs, and a person completes it by hand (`temporal activity complete --result null`) to get past it. What the
+ * person made up must never be graded, trained on or repeated without end.
+ */
+import assert from 'node:assert/strict'
+import { test } from 'node:test'
+import { ApplicationFailure } from '@temporalio/common'
+import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
+import type { ActivityTable } from '../support/activity-script.ts'
+import { artifact, EPISODE, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
+
+const MADE_UP = [null, {}, [], 'done', 0] as const
+
+/** Answers the first call with what a person made up. */
+function firstMadeUp(type: string, value: unknown, then: ActivityTable<AllActivities>): ActivityTable<AllActivities> {
+  const script = (then as Record<string, (input: unknown, call: unknown) => unknown>)[type]
+  let isFirst = true
+  return {
+    ...then,
+    [type]: (input: unknown, call: unknown) => {
+      if (!isFirst) return script?.(input, call)
+      isFirst = false
+      return value
+    },
+  }
+}
+
+for (const value of MADE_UP) {
+  const said = JSON.stringify(value)
+  for (const type of ['openSandbox', 'advanceEpisode', 'captureSubmission'] as const) {
+    test(`${type} is completed by hand with ${said}: the episode is placed anew, and only a captured patch is graded`, async () => {
+      const driver = await createWorkflowDriver({ activities: firstMadeUp(type, value, scriptedPipeline()) })
+      const episode = driver.start('episode', EPISODE, { workflowId: 'ep' })
+      const { disposition, failure } = await episode.result<EpisodeResult>()
+
+      assert.deepEqual([disposition, failure], ['submitted', null])
+      assert.equal(driver.callsOf('openSandbox').length, 2)
+      const patches = driver
+        .callsOf('gradeSubmission')
+        .map(({ input }) => (input as { patch: { key: string } }).patch.key)
+      assert.deepEqual(patches, [artifact(`episodes/${EPISODE.run}/${EPISODE.taskId}/7/patch.diff`).key])
+    })
+  }
+
+  test(`gradeSubmission is completed by hand with ${said}: what the grader has recorded counts`, async () => {
+    const recorded = { episode: 'e', disposition: 'submitted', verdict: 'resolved', turns: 16, failure: null } as const
+    const driver = await createWorkflowDriver({
+      activities: { ...firstMadeUp('gradeSubmission', value, scriptedPipeline()), recordUngraded: () => recorded },
+    })
+    const episode = driver.start('episode', EPISODE, { workflowId: 'ep' })
+    assert.deepEqual(await episode.result(), recorded)
+  })
+}
+
+const OF_RUNS = [
+  'resolveRecipe',
+  'prepareSuite',
+  'gateTask',
+  'closeGate',
+  'resolvePolicy',
+  'planIteration',
+  'readPlanPage',
+  'summarizeEvaluation',
+  'buildBatch',
+  'runTrainingJob',
+] as const
+
+for (const type of OF_RUNS) {
+  test(`${type} is completed by hand with a result that it never gives: the run ends with one line that names it`, async () => {
+    for (const value of MADE_UP.filter((one) => type !== 'readPlanPage' || !Array.isArray(one))) {
+      const pipeline = scriptedPipeline()
+      const driver = await createWorkflowDriver({
+        activities: firstMadeUp(type, value, {
+          ...pipeline,
+          openSandbox: (input) => sandboxHandle(input),
+        }),
+      })
+      const run = driver.start('trainAgent', { recipe: 'demo' })
+      await assert.rejects(run.result(), (error) => {
+        let innermost: unknown = error
+        while (innermost instanceof Error && innermost.cause instanceof ApplicationFailure) innermost = innermost.cause
+        assert.ok(innermost instanceof ApplicationFailure, String(error))
+        assert.equal(innermost.type, 'Run.EndedByHand')
+        assert.match(
+          innermost.message,
+          new RegExp(`^The activity ${type} was completed by hand .* start the run again`),
+        )
+        return true
+      })
+      await driver.runToIdle()
+      assert.ok(driver.runs.every(({ status }) => status !== 'open'))
+    }
+  })
+}
+
+// The SDK reports the attempt that a person pauses as failed. Of the last attempt nothing is left to be paused.
+for (const kind of ['ActivityPause', 'ActivityReset'] as const) {
+  test(`${kind} of a last attempt costs an episode a placement, and a run one clear end`, async () => {
+    const held = (): never => {
+      throw ApplicationFailure.create({ type: kind, message: 'by hand' })
+    }
+    const driver = await createWorkflowDriver({
+      activities: {
+        ...scriptedPipeline(),
+        advanceEpisode: ({ placement, step }) =>
+          placement === 1 ? held() : { turns: step * 8, disposition: 'submitted' },
+      },
+    })
+    const episode = driver.start('episode', EPISODE, { workflowId: 'ep' })
+    assert.equal((await episode.result<EpisodeResult>()).failure, null)
+    assert.equal(driver.callsOf('openSandbox').length, 2)
+
+    const stopped = await createWorkflowDriver({ activities: { ...scriptedPipeline(), prepareSuite: held } })
+    await assert.rejects(stopped.start('trainAgent', {}).result(), (error) => {
+      assert.ok(error instanceof ApplicationFailure)
+      assert.equal(error.type, 'Run.EndedByHand')
+      assert.match(error.message, /^The activity prepareSuite was paused or reset by hand during its last attempt/)
+      return true
+    })
+  })
+}
