@@ -218,7 +218,10 @@ async function findUnderOtherId<T extends RootInput>(
   const { client } = root.connection
   for (const { workflowId, type, parentExecution, status } of await listByName(root.connection, run)) {
     const isOther = workflowId !== own && type === root.type && parentExecution === undefined
-    if (isOther && status.name === 'RUNNING') return client.workflow.getHandle(workflowId).describe()
+    if (!isOther || status.name !== 'RUNNING') continue
+    const found = await client.workflow.getHandle(workflowId).describe()
+    // The index lags by a moment: a root that has just ended is continued, not joined.
+    if (isRunning(found)) return found
   }
   return null
 }

@@ -19,7 +19,12 @@ import type { PublishedLoader } from '../activities/evaluation/prepare-published
 import { prepareSuite, type TaskLoader } from '../activities/evaluation/prepare-suite.ts'
 import { recordUngraded } from '../activities/grading/grade-submission.ts'
 import { requireDisjoint } from '../activities/evaluation/require-disjoint.ts'
-import { type PlaceChecker, type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
+import {
+  type OtherRootFinder,
+  type PlaceChecker,
+  type RecipeLoader,
+  resolveRecipe,
+} from '../activities/run/resolve-recipe.ts'
 import { codeVersion } from '../platform/code-version.ts'
 
 export interface ControlDependencies {
@@ -30,6 +35,7 @@ export interface ControlDependencies {
   plans: PlanReader
   loadRecipe: RecipeLoader
   checkPlaces: PlaceChecker
+  findOtherRoot: OtherRootFinder
   viewerUrl: string | null
   loadTasks: TaskLoader
   published: PublishedLoader

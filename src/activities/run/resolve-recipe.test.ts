@@ -7,7 +7,7 @@ import type { ResolveRecipeInput } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
-import { resolveRecipe } from './resolve-recipe.ts'
+import { type OtherRootFinder, resolveRecipe } from './resolve-recipe.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -20,12 +20,16 @@ after(() => close())
 
 const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 
-async function resolve(name: string, input: Partial<ResolveRecipeInput> = {}): Promise<ResolvedRun> {
+async function resolve(
+  name: string,
+  input: Partial<ResolveRecipeInput> = {},
+  findOtherRoot: OtherRootFinder = async () => null,
+): Promise<ResolvedRun> {
   const recipe = { ...(await loadRecipe({ name: 'demo', dirs })).recipe, name }
   const root = { workflowId: `eval/${name}`, firstExecutionRunId: 'first', kind: 'eval' as const, date: '2026-11-22' }
   const checkPlaces = async () => {}
   return resolveRecipe(
-    { store, loadRecipe: async () => ({ recipe, hash: 'h' }), checkPlaces },
+    { store, loadRecipe: async () => ({ recipe, hash: 'h' }), checkPlaces, findOtherRoot },
     { recipe: name, ...root, ...input },
   )
 }
@@ -46,4 +50,34 @@ test('a run whose claim names no evaluation was made by an earlier version, and 
   await store.putRecord(runKeys.claim('old'), { ...claim, workflowId: 'eval/old', firstExecutionRunId: 'before' })
   assert.equal((await resolve('mini', { run: 'old' })).evaluation, undefined)
   assert.equal((await resolve('mini', { workflowId: 'eval/old', firstExecutionRunId: 'again' })).evaluation, undefined)
+})
+
+// The story: a run is started in the Temporal UI while it is played under another workflow id. Both would take it up, and the one that
+// ended first would release the policies and end the engines of the other.
+test('a run that an open root plays is refused to another one, and stays open to its own and after its end', async () => {
+  const asked: unknown[] = []
+  const open = async (input: { run: string }) => {
+    asked.push(input)
+    return 'from-the-ui'
+  }
+  const first = { run: 'twice', workflowId: 'from-the-ui', firstExecutionRunId: 'one' }
+  const second = { run: 'twice', workflowId: 'eval/twice', firstExecutionRunId: 'two' }
+  await resolve('mini', first, open)
+  await resolve('mini', first, open)
+  assert.deepEqual(asked, [], 'a repeated attempt of the root that made the run')
+
+  await assert.rejects(resolve('mini', second, open), {
+    code: 'Config.Invalid',
+    message: /^Run twice is being played by the workflow from-the-ui\. Wait for its end, or cancel it/,
+  })
+  assert.deepEqual(asked, [{ run: 'twice', asking: 'eval/twice', claimedBy: 'from-the-ui' }])
+  assert.equal((await resolve('mini', second)).run, 'twice')
+})
+
+test('a name of a run of another kind is refused with what that run does', async () => {
+  await resolve('mini', { run: 'taken' })
+  await assert.rejects(resolve('mini', { run: 'taken', kind: 'train', workflowId: 'train/taken' }), {
+    code: 'Run.RecipeConflict',
+    message: /^Run taken exists and evaluates\. Choose another name/,
+  })
 })

@@ -12,7 +12,7 @@ import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-
 import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { readNamedEvaluation } from '../evaluation/record-night.ts'
 import { recordCode } from './record-code.ts'
-import { allocateRun, requireRunName } from './run-names.ts'
+import { allocateRun, requireRunName, type RunClaim } from './run-names.ts'
 
 export type RecipeLoader = (input: {
   name: string
@@ -23,6 +23,8 @@ export type RecipeLoader = (input: {
 /** @throws LonghaulError listing all files and directories that the recipe names and this worker lacks */
 export type PlaceChecker = (recipe: Recipe, kind: RunKind) => Promise<void>
 
+export type OtherRootFinder = (input: { run: string; asking: string; claimedBy: string }) => Promise<string | null>
+
 /** First activity of every root: parses the recipe, names the run, and stores the resolved recipe. */
 export async function resolveRecipe(
   deps: {
@@ -31,6 +33,8 @@ export async function resolveRecipe(
     checkPlaces: PlaceChecker
     /** @default no viewer is known */
     viewerUrl?: string | null
+    /** @returns the open root that plays the run, other than the one that asks. @default none is known */
+    findOtherRoot?: OtherRootFinder
     /** The code that resolves the run. @default not recorded */
     code?: Omit<CodeRecord, 'schema'>
   },
@@ -53,6 +57,7 @@ export async function resolveRecipe(
     date: input.date,
     ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe) } : {}),
   })
+  if (claim.firstExecutionRunId !== input.firstExecutionRunId) await requireAlone(deps.findOtherRoot, claim, input)
   // A continued run may have read these files long ago. A new run without them would fail after hours of gates.
   const isNew = (await deps.store.readRecord(runKeys.recipe(claim.run))) === null
   if (isNew) {
@@ -85,6 +90,24 @@ export async function resolveRecipe(
     ...(input.kind === 'eval' && recipe.evaluate.policy === 'kept' ? { policies: 'kept' as const } : {}),
     ...(claim.evaluation === undefined ? {} : { evaluation: claim.evaluation }),
   }
+}
+
+/**
+ * Two roots of one run would wait for each other's children for an hour, and the one that gives up would release the policies and end
+ * the engines of the other.
+ */
+async function requireAlone(
+  findOtherRoot: OtherRootFinder | undefined,
+  { run, workflowId: claimedBy }: RunClaim,
+  { workflowId: asking }: ResolveRecipeInput,
+): Promise<void> {
+  const other = (await findOtherRoot?.({ run, asking, claimedBy })) ?? null
+  if (other === null) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Run ${run} is being played by the workflow ${other}. Wait for its end, or cancel it, and start the run again; or choose another name`,
+    details: { run, workflow: other },
+  })
 }
 
 /** Checked now, because a missing baseline would only be found at the end of the night. */

@@ -56,11 +56,25 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
   }
   const { record, won } = await claim(store, input, run)
   if (won || (record.recipeHash === input.recipeHash && record.kind === input.kind)) return record
+  if (record.kind !== input.kind) {
+    throw new LonghaulError({
+      code: 'Run.RecipeConflict',
+      message: `Run ${run} exists and ${DOES[record.kind]}. Choose another name`,
+      details: { run },
+    })
+  }
   throw new LonghaulError({
     code: 'Run.RecipeConflict',
     message: `Run ${run} exists with another recipe. Choose another name, or start it with the recipe that it was made from`,
     details: { run, stored: record.recipeHash.slice(0, 12), given: input.recipeHash.slice(0, 12) },
   })
+}
+
+const DOES: Record<RunKind, string> = {
+  train: 'trains',
+  eval: 'evaluates',
+  grade: 'grades patches',
+  gate: 'gates a suite',
 }
 
 /** A workflow started as `train/<name>` or `eval/<name>` prefers that name for its run. */

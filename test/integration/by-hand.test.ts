@@ -1,0 +1,202 @@
+/** What people do to a run by hand, in the Temporal UI or with the `temporal` command, where only a real server can tell what follows. */
+import assert from 'node:assert/strict'
+import { execFile } from 'node:child_process'
+import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
+import { DefaultLogger, Runtime, Worker } from '@temporalio/worker'
+import { resolveRecipe } from '../../src/activities/run/resolve-recipe.ts'
+import { activity } from '../../src/activities/runtime/activity-runtime.ts'
+import type { ResolveRecipeInput } from '../../src/contracts/activities.types.ts'
+import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
+import { QUEUES } from '../../src/contracts/workflow-ids.ts'
+import { toOutcome } from '../../src/client/watch-run.ts'
+import { findOtherRoot } from '../../src/workers/workflow-owners.ts'
+import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
+import { useOwnStore } from '../support/command-line.ts'
+import { type LocalServer, startLocalServer } from '../support/local-server.ts'
+import { EPISODE, HOST_QUEUE, PLAN, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { buildWorkflowBundle } from '../support/workflow-bundle.ts'
+import { HANG_MS } from '../support/hang.ts'
+import { fileURLToPath } from 'node:url'
+
+const run = promisify(execFile)
+const dirs = [fileURLToPath(new URL('../../recipes', import.meta.url))]
+
+let server: LocalServer
+let store: ArtifactStore
+let closeStore: () => Promise<void>
+let workers: { worker: Worker; done: Promise<void> }[]
+/** Attempts at steps of episodes, in order. */
+const steps: { taskId: string; attempt: number; order: number }[] = []
+/** Tasks whose steps wait until they are set free. */
+const held = new Set<string>()
+const released: string[] = []
+
+before(async () => {
+  Runtime.install({ logger: new DefaultLogger('ERROR') })
+  ;({ store, close: closeStore } = await useOwnStore())
+  server = await startLocalServer()
+  const workflowBundle = await buildWorkflowBundle()
+  const queues = [...Object.values(QUEUES).filter((queue) => typeof queue === 'string'), HOST_QUEUE]
+  workers = await Promise.all(
+    queues.map(async (taskQueue) => {
+      const worker = await Worker.create({
+        connection: server.environment.nativeConnection,
+        taskQueue,
+        activities: scripted(),
+        ...(taskQueue === QUEUES.control ? { workflowBundle } : {}),
+      })
+      return { worker, done: worker.run() }
+    }),
+  )
+})
+
+after(async () => {
+  for (const { worker } of workers ?? []) worker.shutdown()
+  await Promise.all((workers ?? []).map(({ done }) => done))
+  await server?.[Symbol.asyncDispose]()
+  await closeStore?.()
+})
+
+function scripted(): Record<string, (input: never) => Promise<unknown>> {
+  const table = Object.entries(scriptedPipeline({ steps: 1 })) as [string, (input: never, call: never) => unknown][]
+  const plain = table.map(
+    ([name, script]) => [name, async (input: never) => script(input, undefined as never)] as const,
+  )
+  const { nativeConnection: connection } = server.environment
+  return {
+    ...Object.fromEntries(plain),
+    resolveRecipe: activity(async (input: ResolveRecipeInput) => {
+      const { recipe } = await loadRecipe({ name: 'demo', dirs })
+      const resolved = await resolveRecipe(
+        {
+          store,
+          loadRecipe: async () => ({ recipe, hash: 'h' }),
+          checkPlaces: async () => undefined,
+          findOtherRoot: (asked) => findOtherRoot(connection, { ...asked, namespace: 'default' }),
+        },
+        input,
+      )
+      return { ...PLAN, run: resolved.run, evaluation: 'demo' }
+    }) as never,
+    releasePolicies: async (input: { run: string }) => void released.push(input.run),
+    advanceEpisode: activity(async ({ taskId }: { taskId: string }, scope) => {
+      steps.push({ taskId, attempt: scope.attempt, order: scope.order })
+      if (taskId === 'reset-by-hand' && scope.order < 3) throw new Error('not yet')
+      scope.beat({})
+      while (held.has(taskId)) await sleep(100, undefined, { signal: scope.signal })
+      return { turns: 8, disposition: 'submitted' }
+    }) as never,
+  }
+}
+
+async function temporal(...args: string[]): Promise<void> {
+  await run(server.path, [...args, '--address', server.environment.address])
+}
+
+async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
+  for (const end = Date.now() + HANG_MS; !(await condition()); await sleep(50)) assert.ok(Date.now() < end, what)
+}
+
+function stepsOf(taskId: string): number {
+  return steps.filter((step) => step.taskId === taskId).length
+}
+
+test('a run is started under another id while it is played: it is refused, releases nothing, and may be taken up after the end', async () => {
+  const { client } = server.environment
+  held.add('task-0000')
+  const start = (workflowId: string) =>
+    client.workflow.start('evaluate', {
+      workflowId,
+      taskQueue: QUEUES.control,
+      args: [{ recipe: 'demo', run: 'once' }],
+    })
+  const first = await start('from-the-ui')
+  await until(() => stepsOf('task-0000') > 0, 'the first root plays')
+
+  const outcome = await toOutcome((await start('eval/once')).result())
+  assert.equal(outcome.status, 'failed')
+  assert.match('message' in outcome ? outcome.message : '', /^Run once is being played by the workflow from-the-ui\./)
+  assert.deepEqual(released, [])
+
+  await first.terminate()
+  held.clear()
+  assert.equal((await toOutcome((await start('eval/once')).result())).status, 'completed')
+})
+
+test('a step is reset in its third attempt: the server counts from 1 again, and the order goes on', async () => {
+  const { client } = server.environment
+  const taskId = 'reset-by-hand'
+  held.add(taskId)
+  const args = [{ ...EPISODE, taskId }]
+  const episode = await client.workflow.start('episode', { workflowId: 'ep-reset', taskQueue: QUEUES.control, args })
+  await until(() => stepsOf(taskId) === 3, 'the third attempt')
+  const pending = async () => (await episode.describe()).raw.pendingActivities?.[0]
+  await until(async () => (await pending())?.lastHeartbeatTime !== null, 'a heartbeat')
+  await sleep(2_000)
+  await temporal('activity', 'reset', '--workflow-id', 'ep-reset', '--activity-id', `${(await pending())?.activityId}`)
+  // The server gives the attempt up twenty seconds later.
+  await until(() => stepsOf(taskId) === 4, 'the next attempt')
+  held.clear()
+  await episode.result()
+  assert.deepEqual(
+    steps.filter((step) => step.taskId === taskId).map(({ attempt, order }) => [attempt, order]),
+    [
+      [1, 1],
+      [2, 2],
+      [3, 3],
+      [2, 4],
+    ],
+  )
+})
+
+test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {
+  const { client } = server.environment
+  const taskId = 'completed-by-hand'
+  held.add(taskId)
+  const episode = await client.workflow.start('episode', {
+    workflowId: 'ep-null',
+    taskQueue: QUEUES.control,
+    args: [{ ...EPISODE, taskId }],
+  })
+  await until(() => stepsOf(taskId) === 1, 'the first step')
+  held.clear()
+  const [step] = (await episode.describe()).raw.pendingActivities ?? []
+  await temporal(
+    'activity',
+    'complete',
+    '--workflow-id',
+    'ep-null',
+    '--activity-id',
+    `${step?.activityId}`,
+    '--result',
+    'null',
+  )
+  assert.equal(((await episode.result()) as { disposition: string }).disposition, 'submitted')
+  assert.equal(stepsOf(taskId), 2, 'it was placed anew')
+
+  const start = ['workflow', 'start', '--task-queue', QUEUES.control, '--type', 'trainAgent']
+  await temporal(...start, '--workflow-id', 'train/null', '--input', 'null')
+  const refused = await toOutcome(client.workflow.getHandle('train/null').result())
+  assert.match('message' in refused ? refused.message : '', /^Expected trainAgent to be started with one JSON object/)
+
+  held.add('task-0001')
+  await temporal(...start, '--workflow-id', 'train/signalled')
+  const signalled = client.workflow.getHandle('train/signalled')
+  for (const name of ['report', 'alarm', 'requeued', 'steer', 'control', 'nothing']) {
+    await temporal('workflow', 'signal', '--workflow-id', 'train/signalled', '--name', name)
+    await temporal(
+      'workflow',
+      'signal',
+      '--workflow-id',
+      'train/signalled',
+      '--name',
+      name,
+      '--input',
+      '{"failures":[]}',
+    )
+  }
+  held.clear()
+  assert.equal((await toOutcome(signalled.result())).status, 'completed')
+})
