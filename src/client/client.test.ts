@@ -279,6 +279,15 @@ test('a schedule that trains, made so or changed to it: what it starts is a trai
   await deleteSchedule({ connection, id: 'weekly' })
 })
 
+test('a request that the server would refuse for its size is refused with the reason', async () => {
+  for (const bytes of [3_000_000, 5_000_000]) {
+    await assert.rejects(startTraining({ connection, recipe: 'demo', recipeText: `# ${'x'.repeat(bytes)}` }), {
+      code: 'Config.Invalid',
+      message: /^Expected recipe and overrides of a run to have at most 2 MB, got [35]\.0 MB/,
+    })
+  }
+})
+
 /** Triggers it and looks at the workflow that the server started, which is ended so that the next one need not wait. */
 async function startedBy(id: string): Promise<{ type: string; prefix: string; args: unknown }> {
   const schedule = connection.client.schedule.getHandle(id)

@@ -42,9 +42,22 @@ interface StartRunInput {
 /** Starts a root, or joins the same request under way. */
 async function startRun<T>({ type, name, request }: StartRunInput): Promise<RunHandle<T>> {
   const { connection: given, fresh = false, memo = {}, ...input } = request
+  requireSize(input)
   const { connection, ownsConnection } = await resolveConnection(given)
   const started = await startRoot({ connection, type, input, recipe: name, fresh, memo })
   return makeRunHandle<T>({ connection, ownsConnection, ...started })
+}
+
+/** The server takes 2 MiB, encoding included. It refuses more without saying what, and twice as much not at all. */
+const MOST_BYTES = 2_000_000
+
+function requireSize(input: RootInput): void {
+  const bytes = Buffer.byteLength(JSON.stringify(input))
+  if (bytes <= MOST_BYTES) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected recipe and overrides of a run to have at most ${MOST_BYTES / 1e6} MB, got ${(bytes / 1e6).toFixed(1)} MB: a recipe names its data by path and does not contain it`,
+  })
 }
 
 export interface StartEvaluationInput extends Omit<EvaluateInput, 'child'>, StartOptions {}
