@@ -19,6 +19,7 @@ import type {
   PreparedSuite,
   RecalledRun,
   ResolvedRun,
+  RolloutInput,
   StageScore,
 } from '../contracts/workflows.types.ts'
 import { artifacts, control, publishing, slowControl } from './activity-proxies.ts'
@@ -38,6 +39,7 @@ import {
   passOnRequeue,
   requeueSignal,
   type RunControl,
+  steerEarlier,
   watchable,
   whilePaused,
 } from './run-control.ts'
@@ -125,14 +127,15 @@ class Scoring {
       await whilePaused(this.steering)
       const workflowId = workflowIds.rollout(workflowIds.root(plan), stage, 0)
       this.openRollout = workflowId
-      const counts = await runChild(rollout, {
+      const options = {
         workflowId,
         args: [
           { run, stage, iteration: 0, policy, suite: suite.suite, ...planned, ...childControl(plan, this.steering) },
-        ],
+        ] as [RolloutInput],
         parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
         staticSummary: `${suite.name} · ${policy.version} · k=${planned.groupSize}`,
-      }).finally(() => {
+      }
+      const counts = await runChild(rollout, options, steerEarlier(workflowId, this.steering)).finally(() => {
         this.openRollout = null
       })
       infra = counts.infra

@@ -29,6 +29,7 @@ import {
   passOnRequeue,
   requeueSignal,
   type RunControl,
+  steerEarlier,
   whilePaused,
 } from './run-control.ts'
 import { attributes, stageAttributes } from './search-attributes.ts'
@@ -175,12 +176,16 @@ async function collect(step: Collecting, planned: PlannedIteration, rounds: numb
   const coordinates = { run: input.plan.run, stage, iteration }
   const play = async (workflowId: string, plan: PlannedIteration, what: string): Promise<void> => {
     step.onRollout(workflowId)
-    await runChild(rollout, {
-      workflowId,
-      args: [{ ...coordinates, policy, suite, ...plan, ...childControl(step.input.plan, steering) }],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
-    })
+    await runChild(
+      rollout,
+      {
+        workflowId,
+        args: [{ ...coordinates, policy, suite, ...plan, ...childControl(step.input.plan, steering) }],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        staticSummary: `${stage} · iteration ${iteration}${what} · ${plan.tasks} × ${plan.groupSize} · ${policy.version}`,
+      },
+      steerEarlier(workflowId, steering),
+    )
   }
   const rolloutId = workflowIds.rollout(workflowIds.train(coordinates.run), stage, iteration)
   await play(rolloutId, planned, '')
@@ -203,23 +208,17 @@ async function evaluateInsideStage(
   const workflowId = workflowIds.evaluate(workflowIds.train(input.plan.run), name)
   const { paused, concurrency = null } = steering
   onEvaluation(workflowId)
-  await runChild(evaluate, {
-    workflowId,
-    args: [
-      {
-        child: {
-          plan: input.plan,
-          name,
-          policy,
-          ...(unpublished ? { publish: unpublished } : {}),
-          paused,
-          concurrency,
-        },
-      },
-    ],
-    parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-    staticSummary: `${name} · ${policy.version}`,
-  }).finally(() => onEvaluation(null))
+  const publish = unpublished ? { publish: unpublished } : {}
+  await runChild(
+    evaluate,
+    {
+      workflowId,
+      args: [{ child: { plan: input.plan, name, policy, ...publish, paused, concurrency } }],
+      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+      staticSummary: `${name} · ${policy.version}`,
+    },
+    steerEarlier(workflowId, steering),
+  ).finally(() => onEvaluation(null))
   return true
 }
 

@@ -16,6 +16,7 @@ import {
   passOnRequeue,
   requeueSignal,
   type RunControl,
+  steerEarlier,
   whilePaused,
 } from './run-control.ts'
 
@@ -52,12 +53,16 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
     }
     const coordinates = { run, stage: STAGE, iteration: 0 }
     if (collected !== true) {
-      await runChild(rollout, {
-        workflowId: rolloutId,
-        args: [{ ...coordinates, policy: input.policy, suite, ...planned, ...childControl(plan, steering) }],
-        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-        staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
-      })
+      await runChild(
+        rollout,
+        {
+          workflowId: rolloutId,
+          args: [{ ...coordinates, policy: input.policy, suite, ...planned, ...childControl(plan, steering) }],
+          parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+          staticSummary: `${planned.tasks} tasks × ${planned.groupSize} · ${input.policy.version}`,
+        },
+        steerEarlier(rolloutId, steering),
+      )
     }
     const built = requireResult(
       'buildBatch',

@@ -6,6 +6,7 @@ import {
   defineUpdate,
   getExternalWorkflowHandle,
   log,
+  patched,
   setHandler,
   workflowInfo,
 } from '@temporalio/workflow'
@@ -151,6 +152,18 @@ export async function passOn(childId: string | null, control: RunControl): Promi
     await getExternalWorkflowHandle(childId).signal(controlSignal, control)
   } catch (error) {
     log.info('control signal not delivered', { childId, error: String(error) })
+  }
+}
+
+/**
+ * For `runChild`: an earlier execution has the child's id and plays on, because a reset of a parent leaves its children alone. It may be
+ * paused, and no one else would resume it.
+ */
+export function steerEarlier(childId: string, control: RunControl): { held: () => Promise<void> } {
+  return {
+    held: async () => {
+      if (patched('earlier-steered')) await passOn(childId, control)
+    },
   }
 }
 

@@ -31,7 +31,7 @@ import { receiveSignal } from './receive-signal.ts'
 import { resolveRun, withBoard } from './resolve-run.ts'
 import { steerable } from './root-steering.ts'
 import { RunBoard } from './run-board.ts'
-import { passOn, alarmSignal, type RunControl, whilePaused } from './run-control.ts'
+import { passOn, alarmSignal, type RunControl, steerEarlier, whilePaused } from './run-control.ts'
 
 /**
  * The whole pipeline: gate the tasks, evaluate the base, fine-tune by rejection, reinforce stage by stage, evaluate after each,
@@ -190,12 +190,16 @@ class TrainingRun {
     const workflowId = workflowIds.evaluate(workflowIds.train(run.run), name)
     const { concurrency = null } = this.#steering
     this.#openEvaluation = workflowId
-    const result = await runChild(evaluate, {
-      workflowId,
-      args: [{ child: { ...child, concurrency } }],
-      parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-      staticSummary: `${suite ?? run.heldOutName} · ${policy.version}`,
-    }).finally(() => {
+    const result = await runChild(
+      evaluate,
+      {
+        workflowId,
+        args: [{ child: { ...child, concurrency } }],
+        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+        staticSummary: `${suite ?? run.heldOutName} · ${policy.version}`,
+      },
+      steerEarlier(workflowId, this.#steering),
+    ).finally(() => {
       this.#openEvaluation = null
     })
     const { passAt1, sem, tasks, attempts } = result
@@ -211,12 +215,16 @@ class TrainingRun {
     const workflowId = workflowIds.rft(workflowIds.train(run.run))
     const { concurrency = null } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
-      runChild(rejectionFineTune, {
-        workflowId,
-        args: [{ plan: run, policy, suite: suite.suite, paused: this.#steering.paused, concurrency }],
-        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-        staticSummary: `${run.summary} · rft`,
-      }),
+      runChild(
+        rejectionFineTune,
+        {
+          workflowId,
+          args: [{ plan: run, policy, suite: suite.suite, paused: this.#steering.paused, concurrency }],
+          parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+          staticSummary: `${run.summary} · rft`,
+        },
+        steerEarlier(workflowId, this.#steering),
+      ),
     )
     return this.#ended(result)
   }
@@ -236,14 +244,18 @@ class TrainingRun {
     const workflowId = workflowIds.reinforce(workflowIds.train(run.run), stage)
     const { paused, stopAfterIteration, concurrency = null } = this.#steering
     const result = await this.#whileOpen(workflowId, () =>
-      runChild(reinforce, {
-        workflowId,
-        args: [
-          { plan: run, stageIndex, ...begin, suite: suite.suite, paused, concurrency, stopAfter: stopAfterIteration },
-        ],
-        parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
-        staticSummary: `${run.summary} · ${stage}`,
-      }),
+      runChild(
+        reinforce,
+        {
+          workflowId,
+          args: [
+            { plan: run, stageIndex, ...begin, suite: suite.suite, paused, concurrency, stopAfter: stopAfterIteration },
+          ],
+          parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
+          staticSummary: `${run.summary} · ${stage}`,
+        },
+        steerEarlier(workflowId, this.#steering),
+      ),
     )
     return this.#ended(result)
   }

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type {
   EvaluateResult,
+  RolloutInput,
   RolloutReport,
   RunConfig,
   RunFailures,
@@ -149,4 +150,22 @@ test('no worker answered an update: the signal that was recorded instead does th
   assert.equal(groupsOf(driver), 2)
   job.signal('steer', { do: 'resume' })
   await job.result<EvaluateResult>()
+})
+
+// The story: a run is paused, and a person resets its root. A reset leaves children alone, so the rollout of before keeps its id and
+// its pause. The new execution is resumed before it reaches that rollout, and would wait an hour for it and fail.
+test('the rollout of an earlier execution is paused and has the id: it goes on, and so does the run', async () => {
+  const { driver, job } = await evaluateSix()
+  await driver.runUntil(() => driver.runs.some(({ type }) => type === 'rollout'), 'its rollout')
+  const rollout = driver.runs.find(({ type }) => type === 'rollout')
+  assert.ok(rollout)
+  job.terminate()
+  await driver.runToIdle()
+
+  const input = { ...(rollout.input as RolloutInput), paused: true }
+  const earlier = driver.start('rollout', input, { workflowId: rollout.workflowId })
+  await driver.advance(1_000)
+  const again = driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` })
+  await again.result<EvaluateResult>()
+  assert.equal(earlier.isOpen, false)
 })
