@@ -83,6 +83,9 @@ export const removalKeys = {
   sign: (run: string, number: number, atMs: number) => `removals/${run}/signs/${number}/${pad(atMs, 15)}.json`,
   signs: (run: string, number: number) => `removals/${run}/signs/${number}/`,
   signedAtMs: (key: string) => Number(/([0-9]+)\.json$/.exec(key)?.[1] ?? 0),
+  /** When a run of the name was removed, ms since 1970. Outside of the folder, which goes when the name is free. */
+  removed: (run: string, atMs: number) => `removed/${run}/${pad(atMs, 15)}.json`,
+  allRemoved: (run: string) => `removed/${run}/`,
   /** It has failed and is no longer at work. */
   givenUp: (run: string, number: number) => `removals/${run}/given-up/${pad(number, 6)}.json`,
 }

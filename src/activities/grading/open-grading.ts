@@ -4,7 +4,7 @@ import type { GradingInstance, GradingPlan, ShortVerdict } from '../../contracts
 import { gradingKeys, runKeys, episodeKeys } from '../../contracts/keys.ts'
 import type { OpenedGrading } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { allocateRun, requireRunName } from '../run/run-names.ts'
+import { allocateRun, requireRunName, untilForgotten } from '../run/run-names.ts'
 import { type StoredRecipe, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { profileFor } from './run-grading.ts'
 import { resolveSuite, type SuiteDependencies } from './resolve-suite.ts'
@@ -41,6 +41,7 @@ export async function openGrading(deps: OpenDependencies, input: OpenGradingInpu
     firstExecutionRunId,
     date,
   })
+  if ((await deps.store.readRecord(runKeys.recipe(claim.run))) === null) await untilForgotten(deps.store, claim.run)
   await deps.store.putRecord(runKeys.recipe(claim.run), recipe)
   const stored: GradingPlan = { schema: 'longhaul.grading-plan/1', run: claim.run, ...plan }
   await deps.store.putRecord(gradingKeys.plan(claim.run), stored)

@@ -4,13 +4,13 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingInstance, GradingPlan, ShortVerdict, UngradedRecord } from '../../contracts/grading.types.ts'
 import { type GradingIdentity, gradingKeys } from '../../contracts/keys.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { cachedRequired } from '../runtime/stored-records.ts'
+import { cachedRequired, RUN_RECORDS_FRESH_MS } from '../runtime/stored-records.ts'
 
 export type PlanReader = (run: string) => Promise<GradingPlan>
 
 /** A plan of thousands of patches is read for each of them, so a worker keeps the last few plans. */
 export function createPlanReader(store: ArtifactStore): PlanReader {
-  return cachedRequired(store, { key: (run) => gradingKeys.plan(run), max: 4 })
+  return cachedRequired(store, { key: (run) => gradingKeys.plan(run), max: 4, freshMs: RUN_RECORDS_FRESH_MS })
 }
 
 export function instanceAt({ run, instances }: GradingPlan, index: number): GradingInstance {

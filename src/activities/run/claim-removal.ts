@@ -56,6 +56,9 @@ export async function beginRemoval(
     },
     async end() {
       clearInterval(signing)
+      // Stored before the name is free. Only the last one is of use.
+      await store.removeFolder(removalKeys.allRemoved(run))
+      await store.putRecord(removalKeys.removed(run, now()), { run })
       await store.removeFolder(removalKeys.folder(run))
     },
     async giveUp() {

@@ -7,7 +7,9 @@ import type { ResolveRecipeInput } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
+import { beginRemoval } from './claim-removal.ts'
 import { type OtherRootFinder, resolveRecipe } from './resolve-recipe.ts'
+import { allocateRun, untilForgotten } from './run-names.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -79,5 +81,33 @@ test('a name of a run of another kind is refused with what that run does', async
   await assert.rejects(resolve('mini', { run: 'taken', kind: 'train', workflowId: 'train/taken' }), {
     code: 'Run.RecipeConflict',
     message: /^Run taken exists and evaluates\. Choose another name/,
+  })
+})
+
+test('a name whose run was just removed begins a run when no worker knows the old records any more', async () => {
+  const removedMs = 1_000_000
+  await (await beginRemoval(store, 'gone', () => removedMs)).end()
+  const waited: number[] = []
+  const wait = (nowMs: number) =>
+    untilForgotten(store, 'gone', { now: () => nowMs, sleep: async (ms) => void waited.push(ms) })
+  // At once, later, when all have forgotten, and by a clock that is far behind.
+  for (const nowMs of [removedMs, removedMs + 20_000, removedMs + 40_000, removedMs - 3_600_000]) await wait(nowMs)
+  assert.deepEqual(waited, [35_000, 15_000, 35_000])
+  await untilForgotten(store, 'never-removed', { now: () => 0, sleep: async () => assert.fail('nothing to wait for') })
+})
+
+test('a removal begins while the name is claimed: the start is refused, because the removal saw no open workflow', async () => {
+  await resolve('mini', { run: 'both' })
+  const racing: ArtifactStore = {
+    ...store,
+    claimRecord: async (key, record) => {
+      if (key === runKeys.claim('both')) await beginRemoval(store, 'both')
+      return store.claimRecord(key, record)
+    },
+  }
+  const again = { run: 'both', kind: 'eval', recipe: 'mini', recipeHash: 'h', date: '2026-11-22' } as const
+  await assert.rejects(allocateRun(racing, { ...again, workflowId: 'eval/both', firstExecutionRunId: 'again' }), {
+    code: 'Config.Invalid',
+    message: /^Run both is being removed/,
   })
 })

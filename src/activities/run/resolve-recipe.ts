@@ -12,7 +12,7 @@ import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-
 import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { readNamedEvaluation } from '../evaluation/record-night.ts'
 import { recordCode } from './record-code.ts'
-import { allocateRun, requireRunName, type RunClaim } from './run-names.ts'
+import { allocateRun, requireRunName, type RunClaim, untilForgotten } from './run-names.ts'
 
 export type RecipeLoader = (input: {
   name: string
@@ -61,6 +61,7 @@ export async function resolveRecipe(
   // A continued run may have read these files long ago. A new run without them would fail after hours of gates.
   const isNew = (await deps.store.readRecord(runKeys.recipe(claim.run))) === null
   if (isNew) {
+    await untilForgotten(deps.store, claim.run)
     await deps.checkPlaces(recipe, input.kind)
     if (input.kind === 'eval') await requireBaseline(deps.store, recipe)
   }

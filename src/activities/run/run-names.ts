@@ -1,7 +1,9 @@
+import { setTimeout as later } from 'node:timers/promises'
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { gradingKeys, isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
+import { RUN_RECORDS_FRESH_MS } from '../runtime/stored-records.ts'
 
 /** The holder of a run's name. Claimed by put-if-absent, so that two roots started in the same second get two names. */
 export interface RunClaim {
@@ -47,14 +49,10 @@ export async function allocateRun(store: ArtifactStore, input: AllocateRunInput)
 }
 
 async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: string): Promise<RunClaim> {
-  if (await isBeingRemoved(store, run)) {
-    throw new LonghaulError({
-      code: 'Config.Invalid',
-      message: `Run ${run} is being removed, and half of its records may be gone: longhaul run remove ${run} completes the removal and frees the name`,
-      details: { run },
-    })
-  }
+  await requireWhole(store, run)
   const { record, won } = await claim(store, input, run)
+  // A removal that began meanwhile has looked for open workflows before this one had the run's name.
+  await requireWhole(store, run)
   if (won || (record.recipeHash === input.recipeHash && record.kind === input.kind)) return record
   if (record.kind !== input.kind) {
     throw new LonghaulError({
@@ -67,6 +65,15 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
     code: 'Run.RecipeConflict',
     message: `Run ${run} exists with another recipe. Choose another name, or start it with the recipe that it was made from`,
     details: { run, stored: record.recipeHash.slice(0, 12), given: input.recipeHash.slice(0, 12) },
+  })
+}
+
+async function requireWhole(store: ArtifactStore, run: string): Promise<void> {
+  if (!(await isBeingRemoved(store, run))) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Run ${run} is being removed, and half of its records may be gone: longhaul run remove ${run} completes the removal and frees the name`,
+    details: { run },
   })
 }
 
@@ -142,6 +149,24 @@ function claim(
     ...(evaluation === undefined ? {} : { evaluation }),
   }
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
+}
+
+/** Workers may still know the records of a removed run, and a clock may be a little ahead. */
+const FORGOTTEN_AFTER_MS = RUN_RECORDS_FRESH_MS + 5_000
+
+/**
+ * Waits until no worker knows the records of a run of this name that was just removed: it would play the new run by the recipe of the
+ * removed one. Called when the name is claimed, and before its first record is read.
+ */
+export async function untilForgotten(
+  store: Pick<ArtifactStore, 'list'>,
+  run: string,
+  { now, sleep }: { now: () => number; sleep: (ms: number) => Promise<unknown> } = { now: Date.now, sleep: later },
+): Promise<void> {
+  const removed = (await store.list(removalKeys.allRemoved(run))).map(removalKeys.signedAtMs)
+  if (removed.length === 0) return
+  const leftMs = Math.max(...removed) + FORGOTTEN_AFTER_MS - now()
+  if (leftMs > 0) await sleep(Math.min(leftMs, FORGOTTEN_AFTER_MS))
 }
 
 /** A removal has begun and is not complete. */

@@ -4,7 +4,7 @@ import type { ChatClient, EnginesRecord, PolicyClient, PolicyPool } from '../../
 import type { ChatRecipe, PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { isLoopback } from '../../adapters/policy-server/start-command.ts'
-import { cachedRequired, type RecipeReader } from './stored-records.ts'
+import { cachedRequired, type RecipeReader, RUN_RECORDS_FRESH_MS } from './stored-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 
 /** Presents the servers that a run's recipe names as one. */
@@ -33,7 +33,11 @@ export interface PolicyClientsInput {
 export function createPolicyClients({ recipes, store, defaultUrl, connect }: PolicyClientsInput): PolicyClients {
   const clients = new Map<string, PolicyClient>()
   const pools = new Map<string, PolicyPool>()
-  const engines = cachedRequired<string, EnginesRecord>(store, { key: runKeys.engines, max: 64 })
+  const engines = cachedRequired<string, EnginesRecord>(store, {
+    key: runKeys.engines,
+    max: 64,
+    freshMs: RUN_RECORDS_FRESH_MS,
+  })
   return async (run) => {
     const { policyServer } = await recipes(run)
     const { kind, url, replicas, patienceS } = policyServer

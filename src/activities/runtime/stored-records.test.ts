@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { cachedRecords } from './stored-records.ts'
+import { cachedRecords, RUN_RECORDS_FRESH_MS } from './stored-records.ts'
 
 /** A store that says which keys were read, and has all but `absent`. */
 function readStore(absent = new Set<string>()) {
@@ -36,4 +36,19 @@ test('a record that is absent or cannot be read is asked for again', async () =>
   await assert.rejects(records('torn'), /torn/)
   await assert.rejects(records('torn'), /torn/)
   assert.deepEqual(read, ['late', 'late', 'torn', 'torn'])
+})
+
+// The story: a run is removed, and its name is given to a run of another recipe. A worker that still knew the old recipe would play the
+// new run by it.
+test('a record that may be removed is read again once it is no longer fresh', async () => {
+  const { read, store } = readStore()
+  let nowMs = 0
+  const records = cachedRecords(store, {
+    key: (name: string) => name,
+    max: 2,
+    freshMs: RUN_RECORDS_FRESH_MS,
+    stopwatch: () => nowMs,
+  })
+  for (nowMs of [0, 10_000, 29_999, 30_000, 59_999, 60_000]) await records('a')
+  assert.deepEqual(read, ['a', 'a', 'a'])
 })

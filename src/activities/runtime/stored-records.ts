@@ -9,21 +9,44 @@ import type { GatedSuite } from '../../contracts/gates.types.ts'
 const KEPT = { tasks: 1_000, suites: 16, recipes: 64, gatedSuites: 16 } as const
 
 /**
+ * Records of a run may be removed, and a new run of the name then has others. They are kept for this long; a name that was just removed
+ * begins a run only later, see `untilForgotten`.
+ */
+export const RUN_RECORDS_FRESH_MS = 30_000
+
+interface CacheOptions<Of> {
+  key: (of: Of) => string
+  max: number
+  /** How long a record is kept. @default for as long as it is used: a record that is never removed */
+  freshMs?: number
+  /** Monotonic, in ms. @default the process's */
+  stopwatch?: () => number
+}
+
+/**
  * Caches records that never change once they are stored. Each is read once, concurrent callers share the read, and the `max` most
  * recently used ones are kept. An absent record is read again.
  */
 export function cachedRecords<Of, T extends object>(
   store: Pick<ArtifactStore, 'readRecord'>,
-  { key, max }: { key: (of: Of) => string; max: number },
+  { key, max, freshMs = Number.POSITIVE_INFINITY, stopwatch = () => performance.now() }: CacheOptions<Of>,
 ): (of: Of) => Promise<T | null> {
   /** By key; the most recently used one is last. */
   const kept = new Map<string, Promise<T | null>>()
+  const readAt = new WeakMap<Promise<T | null>, number>()
   const forget = (name: string, read: Promise<T | null>): void => {
     if (kept.get(name) === read) kept.delete(name)
   }
+  const begin = (name: string): Promise<T | null> => {
+    const read = store.readRecord<T>(name)
+    readAt.set(read, stopwatch())
+    return read
+  }
   return async (of) => {
     const name = key(of)
-    const read = kept.get(name) ?? store.readRecord<T>(name)
+    const found = kept.get(name)
+    const isFresh = found !== undefined && stopwatch() - (readAt.get(found) ?? 0) < freshMs
+    const read = isFresh ? found : begin(name)
     kept.delete(name)
     kept.set(name, read)
     const [oldest] = kept.keys()
@@ -42,7 +65,7 @@ export function cachedRecords<Of, T extends object>(
 /** The same for required records. @throws LonghaulError `Artifact.Missing` */
 export function cachedRequired<Of, T extends object>(
   store: Pick<ArtifactStore, 'readRecord'>,
-  options: { key: (of: Of) => string; max: number },
+  options: CacheOptions<Of>,
 ): (of: Of) => Promise<T> {
   const read = cachedRecords<Of, T>(store, options)
   return async (of) => present(await read(of), options.key(of))
@@ -80,7 +103,11 @@ export interface StoredRecipe {
 export type RecipeReader = (run: string) => Promise<Recipe>
 
 export function createRecipeReader(store: ArtifactStore): RecipeReader {
-  const read = cachedRecords<string, StoredRecipe>(store, { key: (run) => runKeys.recipe(run), max: KEPT.recipes })
+  const read = cachedRecords<string, StoredRecipe>(store, {
+    key: (run) => runKeys.recipe(run),
+    max: KEPT.recipes,
+    freshMs: RUN_RECORDS_FRESH_MS,
+  })
   return async (run) => {
     const stored = await read(run)
     if (stored !== null) return stored.recipe
@@ -106,6 +133,7 @@ export async function gatedDigest(
     cachedRecords<GatedList, GatedSuite>(store, {
       key: (of) => gateKeys.gated(of.run, of.suite),
       max: KEPT.gatedSuites,
+      freshMs: RUN_RECORDS_FRESH_MS,
     })
   gatedSuites.set(store, read)
   const expectedDigest = (await read({ run, suite }))?.digests[taskId]
