@@ -5,20 +5,28 @@ import { failRun } from './failures.ts'
 /** Limit of the wait for a child whose parent was terminated. The child closes its sandboxes and records its episodes, which takes
  *  as long as a command, or until a worker is back. */
 const CLOSING_WAIT_MS = 60 * 60_000
+/**
+ * Limit of the wait for a child that plays on, because its parent was reset: the server leaves it alone, and what it plays is recorded.
+ * As long as a pause may last; every wait of the child itself has its own, shorter limit.
+ */
+export const PLAYING_WAIT_MS = 30 * 24 * CLOSING_WAIT_MS
 const FIRST_LOOK_MS = 5_000
 /** Each check adds four events and a workflow task to the parent's history. A hundred children that check every five seconds would
  *  fill it in minutes. */
 const LONGEST_LOOK_MS = 4 * 60_000
+/** After the first hour a look comes this share of the wait after the one before, so that thirty days are fewer than eighty looks. */
+const SHARE_OF_WAIT = 1 / 8
 
 /**
  * Starts a child and waits for its result. If the execution of an earlier parent still has the id and plays the same episodes, waits
  * for its end first.
  * @param on.held called once if an earlier execution has the id
+ * @param on.patienceMs limit of the wait for that execution. @default an hour
  */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
   options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },
-  on: { started?: () => void; held?: () => Promise<void> } = {},
+  on: { started?: () => void; held?: () => Promise<void>; patienceMs?: number } = {},
 ): Promise<Result> {
   const { workflowId } = options
   const since = Date.now()
@@ -31,17 +39,20 @@ export async function runChild<Input, Result>(
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
       const waitedMs = Date.now() - since
-      if (waitedMs >= CLOSING_WAIT_MS) {
+      const { patienceMs = CLOSING_WAIT_MS } = on
+      if (waitedMs >= patienceMs) {
+        const limit = patienceMs === CLOSING_WAIT_MS ? 'an hour' : '30 days'
         throw failRun(
           'Run.StillClosing',
-          `Expected the earlier execution of ${workflowId} to close within an hour. See what it waits for, or terminate it: temporal workflow terminate --workflow-id ${workflowId}`,
+          `Expected the earlier execution of ${workflowId} to close within ${limit}. See what it waits for, or terminate it: temporal workflow terminate --workflow-id ${workflowId}`,
         )
       }
       if (isFirst) {
         log.warn('an earlier execution is still closing, waiting for it', { workflowId })
         await on.held?.()
       }
-      await sleep(Math.min(Math.max(waitedMs, FIRST_LOOK_MS), LONGEST_LOOK_MS), {
+      const rarely = waitedMs < CLOSING_WAIT_MS ? LONGEST_LOOK_MS : waitedMs * SHARE_OF_WAIT
+      await sleep(Math.min(Math.max(waitedMs, FIRST_LOOK_MS), rarely), {
         summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200),
       })
     }

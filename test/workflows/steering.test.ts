@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type {
+  EpisodeInput,
   EvaluateResult,
   RolloutInput,
   RolloutReport,
@@ -11,10 +12,12 @@ import type {
   SteeredRun,
 } from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, neverEnds, takes } from '../support/activity-script.ts'
-import { PLAN, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import { PLAN, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
 
 const RUN = { ...PLAN, evaluation: 'nightly' }
+
+const GRADED = { episode: 'e', disposition: 'submitted', verdict: 'resolved', turns: 8, failure: null } as const
 
 /** An evaluation of its own of six tasks, one attempt each, two at a time. */
 async function evaluateSix(overrides: ActivityTable<AllActivities> = {}, steps = 1) {
@@ -168,4 +171,28 @@ test('the rollout of an earlier execution is paused and has the id: it goes on, 
   const again = driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` })
   await again.result<EvaluateResult>()
   assert.equal(earlier.isOpen, false)
+})
+
+// The story: a person resets the root of a run whose rollout takes days. The rollout of before plays on under its id.
+test('the rollout of an earlier execution plays for a day: the run waits for it, few looks fill its history, and nothing is played twice', async () => {
+  const { driver, job } = await evaluateSix({
+    advanceEpisode: () => takes(5 * 3_600_000, { turns: 8, disposition: 'submitted' }),
+    openSandbox: (input) =>
+      driver.callsOf('gradeSubmission').some((call) => (call.input as EpisodeInput).taskId === input.taskId)
+        ? { kind: 'result', result: { ...GRADED, recalled: true } }
+        : sandboxHandle(input),
+  })
+  await driver.runUntil(() => driver.runs.some(({ type }) => type === 'rollout'), 'its rollout')
+  const rollout = driver.runs.find(({ type }) => type === 'rollout')
+  assert.ok(rollout)
+  job.terminate()
+  await driver.runToIdle()
+
+  const played = driver.callsOf('gradeSubmission').length
+  driver.start('rollout', rollout.input, { workflowId: rollout.workflowId })
+  await driver.advance(1_000)
+  const again = driver.start('evaluate', { recipe: 'nightly' }, { workflowId: `eval/${PLAN.run}` })
+  await again.result<EvaluateResult>()
+  assert.equal(driver.callsOf('gradeSubmission').length, played + 6)
+  assert.ok(again.describe().events < 700, `${again.describe().events} events`)
 })
