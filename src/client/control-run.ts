@@ -44,7 +44,7 @@ export function resumeRun(input: SteerInput): Promise<SteerAnswer> {
   return steer({ ...input, update: 'resume', signal: { do: 'resume' }, wouldChange: ({ paused }) => paused })
 }
 
-/** Ends the open reinforcement stage after this iteration, from 1. The run then continues with whatever follows the stage. */
+/** Ends the open reinforcement stage, and every later one, after this iteration, from 1. The run then continues with whatever follows the stages. */
 export function stopRunAfterIteration({
   iteration,
   ...input

@@ -3,7 +3,6 @@ import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { gradingKeys, isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
-import { RUN_RECORDS_FRESH_MS } from '../runtime/stored-records.ts'
 
 /** The holder of a run's name. Claimed by put-if-absent, so that two roots started in the same second get two names. */
 export interface RunClaim {
@@ -151,8 +150,8 @@ function claim(
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
 }
 
-/** Workers may still know the records of a removed run, and a clock may be a little ahead. */
-const FORGOTTEN_AFTER_MS = RUN_RECORDS_FRESH_MS + 5_000
+/** Workers keep the records of a run for `RUN_RECORDS_FRESH_MS`, and a clock may be a little ahead. */
+const FORGOTTEN_AFTER_MS = 35_000
 
 /**
  * Waits until no worker knows the records of a run of this name that was just removed: it would play the new run by the recipe of the
