@@ -1,74 +1,56 @@
 import { Command } from 'commander'
 import type { CommandContext } from './command-context.ts'
-import { addComplete, addCompletion } from './commands/completion.ts'
-import { addCompare } from './commands/compare.ts'
-import { addDemo } from './commands/demo.ts'
-import { addDeployment } from './commands/deployment.ts'
-import { addDoctor } from './commands/doctor.ts'
-import { addCodecServer, addStack, addWorker } from './commands/stack.ts'
-import { addEvaluate } from './commands/evaluate.ts'
-import { addExport } from './commands/export.ts'
-import { addGrade, addRegrade } from './commands/grade.ts'
-import { addGradeLog } from './commands/grade-log.ts'
-import { addHost } from './commands/host.ts'
-import { addInit } from './commands/init.ts'
-import { addImages } from './commands/images.ts'
-import { addLedger } from './commands/ledger.ts'
-import { addModels } from './commands/models.ts'
-import { addPredictions } from './commands/predictions.ts'
-import { addReap } from './commands/reap.ts'
-import { addPolicyServer } from './commands/policy-server.ts'
-import { addPublish } from './commands/publish.ts'
-import { addRecipe } from './commands/recipe.ts'
-import { addReport } from './commands/report.ts'
-import { addRun } from './commands/run.ts'
-import { addSchedule } from './commands/schedule.ts'
-import { addTasks } from './commands/tasks.ts'
-import { addTrack } from './commands/track.ts'
-import { addTrain } from './commands/train.ts'
-import { addView } from './commands/view.ts'
-import { addWait } from './commands/wait.ts'
+import { COMPLETE } from './arguments/completion-scripts.ts'
 import { packageVersion } from '../platform/code-version.ts'
 
-/** Commands in the order in which a newcomer needs them. */
-export function createProgram(context: CommandContext): Command {
+type AddCommand = (program: Command, context: CommandContext) => void
+
+/** By name, in the order in which a newcomer needs them. */
+const COMMANDS: Readonly<Record<string, () => Promise<AddCommand>>> = {
+  doctor: async () => (await import('./commands/doctor.ts')).addDoctor,
+  up: async () => (await import('./commands/stack.ts')).addUp,
+  down: async () => (await import('./commands/stack.ts')).addDown,
+  worker: async () => (await import('./commands/stack.ts')).addWorker,
+  'codec-server': async () => (await import('./commands/stack.ts')).addCodecServer,
+  init: async () => (await import('./commands/init.ts')).addInit,
+  train: async () => (await import('./commands/train.ts')).addTrain,
+  evaluate: async () => (await import('./commands/evaluate.ts')).addEvaluate,
+  wait: async () => (await import('./commands/wait.ts')).addWait,
+  compare: async () => (await import('./commands/compare.ts')).addCompare,
+  report: async () => (await import('./commands/report.ts')).addReport,
+  view: async () => (await import('./commands/view.ts')).addView,
+  export: async () => (await import('./commands/export.ts')).addExport,
+  track: async () => (await import('./commands/track.ts')).addTrack,
+  run: async () => (await import('./commands/run.ts')).addRun,
+  host: async () => (await import('./commands/host.ts')).addHost,
+  tasks: async () => (await import('./commands/tasks.ts')).addTasks,
+  images: async () => (await import('./commands/images.ts')).addImages,
+  schedule: async () => (await import('./commands/schedule.ts')).addSchedule,
+  recipe: async () => (await import('./commands/recipe.ts')).addRecipe,
+  models: async () => (await import('./commands/models.ts')).addModels,
+  publish: async () => (await import('./commands/publish.ts')).addPublish,
+  'policy-server': async () => (await import('./commands/policy-server.ts')).addPolicyServer,
+  ledger: async () => (await import('./commands/ledger.ts')).addLedger,
+  grade: async () => (await import('./commands/grade.ts')).addGrade,
+  regrade: async () => (await import('./commands/grade.ts')).addRegrade,
+  predictions: async () => (await import('./commands/predictions.ts')).addPredictions,
+  'grade-log': async () => (await import('./commands/grade-log.ts')).addGradeLog,
+  reap: async () => (await import('./commands/reap.ts')).addReap,
+  deployment: async () => (await import('./commands/deployment.ts')).addDeployment,
+  completion: async () => (await import('./commands/completion.ts')).addCompletion,
+  [COMPLETE]: async () => (await import('./commands/completion.ts')).addComplete,
+  demo: async () => (await import('./commands/demo.ts')).addDemo,
+}
+
+/**
+ * `longhaul` with its commands. If the first word names one, only that command is loaded and registered, because loading all of them takes
+ * longer than many commands run. Help, mistakes and completion need all of them.
+ */
+export async function createProgram(context: CommandContext, [name = '']: readonly string[] = []): Promise<Command> {
+  const isAlone = name !== COMPLETE && Object.hasOwn(COMMANDS, name)
+  const loaders = Object.entries(COMMANDS).filter(([one]) => !isAlone || one === name)
   const program = createRootCommand()
-  for (const add of [
-    addDoctor,
-    addStack,
-    addWorker,
-    addCodecServer,
-    addInit,
-    addTrain,
-    addEvaluate,
-    addWait,
-    addCompare,
-    addReport,
-    addView,
-    addExport,
-    addTrack,
-    addRun,
-    addHost,
-    addTasks,
-    addImages,
-    addSchedule,
-    addRecipe,
-    addModels,
-    addPublish,
-    addPolicyServer,
-    addLedger,
-    addGrade,
-    addRegrade,
-    addPredictions,
-    addGradeLog,
-    addReap,
-    addDeployment,
-    addCompletion,
-    addComplete,
-    addDemo,
-  ]) {
-    add(program, context)
-  }
+  for (const add of await Promise.all(loaders.map(([, load]) => load()))) add(program, context)
   return program
 }
 
@@ -80,7 +62,7 @@ A run is durable: Ctrl-C leaves it running. Results go to stdout, progress to st
 `
 
 /** `longhaul` without its commands. */
-export function createRootCommand(): Command {
+function createRootCommand(): Command {
   return new Command('longhaul')
     .description('train and evaluate software-engineering agents with reinforcement learning, durably on Temporal')
     .version(packageVersion())

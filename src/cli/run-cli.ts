@@ -1,9 +1,9 @@
 import { type Command, CommanderError } from 'commander'
-import type { CommandContext } from './command-context.ts'
 import { type Console, createConsole } from './output/console.ts'
 import { combineExitCodes, EXIT, type ExitCode, exitCodeOfError } from './output/exit-codes.ts'
 import { printError } from './output/print-error.ts'
 import { createSignOfLife } from './output/sign-of-life.ts'
+import { createProgram } from './program.ts'
 import { type Clock, systemClock } from '../platform/clock.ts'
 
 /** Runs one command line. @returns the exit code; never rejects, never ends the process itself */
@@ -19,7 +19,7 @@ export async function runCli({
   const codes: ExitCode[] = []
   const sign = createSignOfLife({ console: given, clock })
   const { console } = sign
-  const program = await loadProgram(args, { console, exit: (code) => codes.push(code) })
+  const program = await createProgram({ console, exit: (code) => codes.push(code) }, args)
   sign.watch(program)
   catchExits(program, console)
   try {
@@ -40,18 +40,6 @@ export async function runCli({
     sign.stop()
   }
   return combineExitCodes(codes)
-}
-
-/** For `grade-log`, registers that command alone. */
-async function loadProgram([name]: string[], context: CommandContext): Promise<Command> {
-  if (name !== 'grade-log') return (await import('./program.ts')).createProgram(context)
-  const [{ createRootCommand }, { addGradeLog }] = await Promise.all([
-    import('./program.ts'),
-    import('./commands/grade-log.ts'),
-  ])
-  const program = createRootCommand()
-  addGradeLog(program, context)
-  return program
 }
 
 /**

@@ -56,6 +56,19 @@ test('the viewer is loaded by its command when it runs, and by nothing else', ()
   assert.ok(reachedFrom('src/viewer/serve.ts').has('src/viewer/pages.ts'), 'the search is broken')
 })
 
+test('a command loads its own module and no other: the table of commands imports none, and grade-log no client of Temporal', () => {
+  for (const entry of ['src/cli/main.ts', 'src/cli/program.ts']) {
+    const found = [...reachedFrom(entry)].filter((file) => file.startsWith('src/cli/commands/'))
+    assert.deepEqual(found, [], entry)
+  }
+  const reached = reachedFrom('src/cli/commands/grade-log.ts')
+  assert.ok(reached.has('src/cli/commands/grade-batch.ts'), 'the search is broken')
+  assert.deepEqual(
+    [...reached].filter((file) => file.startsWith('src/client/')),
+    [],
+  )
+})
+
 test('the composition of workers is the only way to them', () => {
   const ways = [...imports.keys()].filter((file) => {
     const reached = reachedFrom(file)

@@ -4,7 +4,7 @@ import type { Command } from 'commander'
 import { createProgram } from '../program.ts'
 import { completeWords } from './complete-words.ts'
 
-const program = createProgram({
+const program = await createProgram({
   console: { out: () => {}, err: () => {}, record: () => {}, command: () => {}, terminal: null },
   exit: () => {},
 })

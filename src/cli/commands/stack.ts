@@ -8,7 +8,7 @@ import { whileReporting } from '../output/live-lines.ts'
 import { examples, jsonOption, port } from '../arguments/options.ts'
 import { adoptLocalStack } from '../local-stack.ts'
 
-export function addStack(program: Command, { console }: CommandContext): void {
+export function addUp(program: Command, { console }: CommandContext): void {
   program
     .command('up')
     .description('set up what is missing and start the local stack: Temporal, engine, policy server, workers')
@@ -46,6 +46,9 @@ export function addStack(program: Command, { console }: CommandContext): void {
         ].join('\n'),
       )
     })
+}
+
+export function addDown(program: Command, { console }: CommandContext): void {
   program
     .command('down')
     .description('stop everything that up started; records and caches stay')

@@ -56,8 +56,8 @@ function callOf({ path, command }: { path: string[]; command: Command }): string
   return [...path, ...options.flatMap((one) => [one.long ?? '', valueOf(one)]), ...needed.map(valueOf)]
 }
 
-const names = leaves(createProgram({ console: recordingConsole().console, exit: () => undefined })).map(({ path }) =>
-  path.join(' '),
+const names = leaves(await createProgram({ console: recordingConsole().console, exit: () => undefined })).map(
+  ({ path }) => path.join(' '),
 )
 
 for (const name of names) {
@@ -66,7 +66,7 @@ for (const name of names) {
     const clock = createFakeClock()
     const { console, lines } = recordingConsole()
     const sign = createSignOfLife({ console, clock })
-    const program = createProgram({ console: sign.console, exit: () => undefined })
+    const program = await createProgram({ console: sign.console, exit: () => undefined })
     sign.watch(program)
     const leaf = leaves(program).find(({ path }) => path.join(' ') === name) ?? assert.fail()
     // What it would ask does not answer.
