@@ -1,4 +1,5 @@
 import type { Command } from 'commander'
+import { importSuite } from '../../adapters/datasets/import-suite.ts'
 import { readEvidence, readIds } from '../../adapters/datasets/read-evidence.ts'
 import type { PinProgress } from '../../adapters/datasets/pin-rows.ts'
 import type { ReadProgress } from '../../adapters/datasets/read-source.ts'
@@ -81,7 +82,6 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   ]
   const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
   await requireWritable({ files: { '--output': options.output } })
-  const { importSuite } = await import('../../adapters/datasets/import-suite.ts')
   const hubUrl = hubUrlOf(options)
   let progress: ReadProgress | null = null
   let pinning: PinProgress | null = null
