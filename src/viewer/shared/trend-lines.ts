@@ -28,19 +28,18 @@ export interface TrendLine {
   points: TrendPoint[]
 }
 
-/** Never joins splits, since their tasks differ. Nights without the metric have no point. */
+/** Never joins splits, since their tasks differ, nor costs of two currencies. Nights without the metric have no point. */
 export function trendLines(nights: readonly TrendNight[], metric: TrendMetric, by: TrendLines): TrendLine[] {
-  const groups = Map.groupBy(nights, ({ policy, role, split }) => `${by === 'policy' ? policy : role} · ${split}`)
+  const groups = Map.groupBy(nights, (night) => labelOf(night, metric, by))
   return [...groups]
-    .map(([label, ofLine]) => ({ label: labelOf(label, metric, ofLine), points: pointsOf(ofLine, metric) }))
+    .map(([label, ofLine]) => ({ label, points: pointsOf(ofLine, metric) }))
     .filter(({ points }) => points.length > 0)
 }
 
-/** The label of a line of costs names its currencies. */
-function labelOf(label: string, metric: TrendMetric, nights: readonly TrendNight[]): string {
-  if (metric !== 'cost') return label
-  const currencies = new Set(nights.flatMap(({ cost }) => (cost === null ? [] : [cost.currency])))
-  return `${label} (${[...currencies].join(', ')})`
+/** The label of a line of costs names its currency. */
+function labelOf({ policy, role, split, cost }: TrendNight, metric: TrendMetric, by: TrendLines): string {
+  const label = `${by === 'policy' ? policy : role} · ${split}`
+  return metric === 'cost' && cost !== null ? `${label} (${cost.currency})` : label
 }
 
 function pointsOf(nights: readonly TrendNight[], metric: TrendMetric): TrendPoint[] {
