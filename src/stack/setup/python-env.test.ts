@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
-import { ensurePythonEnv, preparedPython } from './python-env.ts'
+import { ensurePythonEnv, findPython, preparedPython } from './python-env.ts'
 
 test('an environment that says it is whole and has no interpreter any more is made again; looking makes none', async (t) => {
   const cacheDir = await mkdtemp(join(tmpdir(), 'longhaul-python-'))
@@ -37,4 +37,31 @@ test('an environment that says it is whole and has no interpreter any more is ma
   await assert.rejects(ensure, /^Error: installing no packages/)
   // It is another one than the trainer's.
   assert.equal(await preparedPython(cacheDir), null)
+})
+
+test('interpreters of several versions, some without venv: the locked version, else one that can make an environment', async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-pythons-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const make = async (version: string, hasVenv: boolean): Promise<string> => {
+    const path = join(folder, `python${version}-${hasVenv ? 'venv' : 'bare'}`)
+    await writeFile(path, `#!/bin/sh\nprintf '%s\\n' ${version} ${hasVenv ? 'True' : 'False'} ${path}\n`, {
+      mode: 0o755,
+    })
+    return path
+  }
+  const [old, locked, bareLocked, next, bareNext, newest] = [
+    await make('3.10', true),
+    await make('3.11', true),
+    await make('3.11', false),
+    await make('3.12', true),
+    await make('3.12', false),
+    await make('3.13', true),
+  ]
+  const absent = join(folder, 'absent')
+  const found = async (...candidates: string[]) => (await findPython({ candidates }))?.path ?? null
+  assert.equal(await found(old, bareLocked, next, newest, locked), locked)
+  assert.equal(await found(bareLocked, bareNext, next, newest), next)
+  assert.equal(await found(next, newest, bareLocked), next)
+  assert.equal(await found('', absent, old, bareNext, bareLocked), bareNext)
+  assert.equal(await found(absent, old), null)
 })

@@ -19,26 +19,26 @@ export interface PythonInterpreter {
   hasVenv: boolean
 }
 
-/** An interpreter of the locked version with venv, else the first one found that is not older, else null. */
+/** An interpreter of the locked version with venv, else the first newer one with venv, else the first one without, else null. */
 export async function findPython({
-  env = process.env,
-}: {
-  env?: NodeJS.ProcessEnv
-} = {}): Promise<PythonInterpreter | null> {
-  const names = [
-    env['LONGHAUL_BASE_PYTHON'] ?? '',
+  candidates = [
+    process.env['LONGHAUL_BASE_PYTHON'] ?? '',
     'python3.11',
     'python3',
     '/usr/bin/python3',
     'python3.12',
     'python3.13',
-  ]
+  ],
+}: {
+  /** Names on PATH, or paths; empty ones are left out. */
+  candidates?: readonly string[]
+} = {}): Promise<PythonInterpreter | null> {
   let second: PythonInterpreter | null = null
-  for (const name of names.filter((candidate) => candidate !== '')) {
+  for (const name of candidates.filter((candidate) => candidate !== '')) {
     const found = await inspectPython(name)
     if (found === null || isOlderThan311(found.version)) continue
     if (found.version === LOCKED_VERSION && found.hasVenv) return found
-    second ??= found
+    if (second === null || (found.hasVenv && !second.hasVenv)) second = found
   }
   return second
 }
