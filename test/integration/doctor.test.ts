@@ -204,6 +204,7 @@ test('a store that is not there yet, or whose path was mistyped: said, and not m
     ['ok', `${artifacts}: absent, made by the first start`],
   )
   await assert.rejects(readdir(join(home, 'mistyped')), { code: 'ENOENT' })
+  await assert.rejects(readdir(stackPaths().cacheDir), { code: 'ENOENT' })
 })
 
 test('no engine at the named socket: fails for a sandbox worker, and what depends on it is unknown', async () => {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto'
+import type { StatsFs } from 'node:fs'
 import { access, constants, statfs, readdir, rmdir } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { asStoreError, createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
@@ -6,7 +7,7 @@ import { openArtifactStore } from '../../adapters/artifacts/open-store.ts'
 import { namesBucket } from '../../adapters/artifacts/s3/s3-location.ts'
 import { isLonghaulError, LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { identify } from '../../platform/processes.ts'
-import { exists, makeDirectory } from '../../platform/files.ts'
+import { errnoOf, exists, makeDirectory } from '../../platform/files.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import type { StackPaths } from '../paths.ts'
 import { findPython, preparedPython } from '../setup/python-env.ts'
@@ -60,8 +61,7 @@ export const WORK_CHECKS: readonly CheckDefinition[] = [
     name: 'free disk',
     why: 'images, environments and checkpoints are large',
     run: async (paths) => {
-      await makeDirectory(paths.cacheDir)
-      const { bavail, bsize, ffree, files } = await statfs(paths.cacheDir)
+      const { bavail, bsize, ffree, files } = await statDisk(paths.cacheDir)
       const free = (bavail * bsize) / GIB
       const value = `${free.toFixed(0)} GiB at ${paths.cacheDir}`
       if (files > 0 && ffree < 100_000) return warn(`${value}, ${ffree} inodes`, 'free inodes (many small files)')
@@ -69,6 +69,16 @@ export const WORK_CHECKS: readonly CheckDefinition[] = [
     },
   },
 ]
+
+/** Of the file system in which the path is, or would be made. */
+async function statDisk(path: string): Promise<StatsFs> {
+  try {
+    return await statfs(path)
+  } catch (error) {
+    if (errnoOf(error) !== 'ENOENT' || dirname(path) === path) throw error
+    return statDisk(dirname(path))
+  }
+}
 
 async function checkPython(paths: StackPaths, asked?: Asked): Promise<Finding> {
   const status = await stackStatus({ name: paths.name })
@@ -183,8 +193,10 @@ async function checkStore(paths: StackPaths): Promise<Finding> {
 
 /** Removes the store's `.tmp` folder, the directory and its parents up to `first`, as long as they are empty. */
 async function removeEmpty(first: string, directory: string): Promise<void> {
+  // The folder is absent if the store failed before it wrote.
+  await rmdir(join(directory, '.tmp')).catch(() => undefined)
   try {
-    for (let path = join(directory, '.tmp'); path.length >= first.length; path = dirname(path)) await rmdir(path)
+    for (let path = directory; path.length >= first.length; path = dirname(path)) await rmdir(path)
   } catch {
     // The directory is not empty: another process has begun to use it.
   }
