@@ -3,7 +3,7 @@ import { cpus, constants, release, setPriority } from 'node:os'
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { createRequire } from 'node:module'
 import { dirname, join } from 'node:path'
-import { hashOf } from '../folder-hash.ts'
+import { codeHash } from '../measured-code.ts'
 import { commit } from '../versions.ts'
 import { explains } from './explained-survivors.ts'
 import { groupFiles, MUTATED_FOLDERS, type MutationGroup, TESTS_VARIABLE } from './groups.ts'
@@ -117,9 +117,11 @@ async function runGroups(
 async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Promise<FolderResult[] | null> {
   const { root, paths } = input
   const kept = (await readKept(json)).folders.filter(({ folder }) => isChosen(folder, paths))
-  for (const { folder, codeHash } of kept) {
-    if (codeHash === (await hashOf(join(root, folder)))) continue
-    console.error(`The kept result of ${folder} is of other code. Measure it whole: npm run mutate -- ts ${folder}`)
+  for (const { folder, codeHash: measured, survivors } of kept) {
+    const isSameCode = measured === codeHash([folder])
+    if (isSameCode && (await areInPlace(root, survivors))) continue
+    const reason = isSameCode ? 'was measured before comments moved its lines' : 'is of other code'
+    console.error(`The kept result of ${folder} ${reason}. Measure it whole: npm run mutate -- ts ${folder}`)
     return null
   }
   const survivors = kept.flatMap((folder) => folder.survivors)
@@ -143,6 +145,22 @@ async function mutateSurvivors(input: MutateTypeScriptInput, json: string): Prom
     ),
   )
   return kept.map((folder) => withoutKilled(folder, statuses, again))
+}
+
+/** Whether no survivor has moved: a reworded comment leaves the hash of the code as it is, but may move the lines below it. */
+async function areInPlace(root: string, survivors: readonly Survivor[]): Promise<boolean> {
+  const files = [...new Set(survivors.map(({ file }) => file))]
+  const texts = await Promise.all(files.map((file) => readFile(join(root, file), 'utf8')))
+  const sources = new Map(files.map((file, at) => [file, texts[at] ?? '']))
+  return survivors.every((one) => isInPlace(sources.get(one.file) ?? '', one))
+}
+
+/** Whether the source has the survivor's original text at its place. */
+export function isInPlace(
+  source: string,
+  { line, column, end, original }: Pick<Survivor, 'line' | 'column' | 'end' | 'original'>,
+): boolean {
+  return textBetween(source, { line, column }, end) === original
 }
 
 function withoutKilled(
@@ -265,17 +283,17 @@ interface KeptResults {
   folders: FolderResult[]
 }
 
-type FolderResult = Awaited<ReturnType<typeof describeFolder>> & {
+type FolderResult = ReturnType<typeof describeFolder> & {
   /** When its survivors were last tested again. */
   again?: { date: string; commit: string; seconds: number }
 }
 
-function describe(files: Report['files'], input: MutateTypeScriptInput & { seconds: number }): Promise<FolderResult[]> {
+function describe(files: Report['files'], input: MutateTypeScriptInput & { seconds: number }): FolderResult[] {
   const folders = MUTATED_FOLDERS.filter((folder) => Object.keys(files).some((file) => isBelow(file, folder)))
-  return Promise.all(folders.map((folder) => describeFolder(folder, files, input)))
+  return folders.map((folder) => describeFolder(folder, files, input))
 }
 
-async function describeFolder(
+function describeFolder(
   folder: string,
   files: Report['files'],
   { root, paths, concurrency, seconds }: MutateTypeScriptInput & { seconds: number },
@@ -293,8 +311,8 @@ async function describeFolder(
     versions: { node: process.version, stryker: versionOf(root) },
     /** Of the whole run. */
     seconds,
-    /** Hash of the mutated code: the score is valid only for this hash. */
-    codeHash: await hashOf(join(root, folder)),
+    /** Hash of the mutated code without its comments: the score is valid only for this hash. */
+    codeHash: codeHash([folder]),
     counts: count(inFolder.flatMap(([, { mutants }]) => mutants)),
     files: Object.fromEntries(inFolder.map(([file, { mutants }]) => [file, count(mutants)])),
     survivors: inFolder.flatMap(([file, { source, mutants }]) =>
@@ -324,11 +342,6 @@ function isSurvivor({ status }: Mutant): boolean {
 
 function toSurvivor(file: string, source: string, { mutatorName, replacement, status, location }: Mutant): Survivor {
   const { start, end } = location
-  const lines = source.split('\n').slice(start.line - 1, end.line)
-  const last = lines.length - 1
-  const cut = lines.map((line, index) =>
-    line.slice(index === 0 ? start.column - 1 : 0, index === last ? end.column - 1 : undefined),
-  )
   return {
     file,
     line: start.line,
@@ -336,9 +349,18 @@ function toSurvivor(file: string, source: string, { mutatorName, replacement, st
     end,
     isReached: status === 'Survived',
     mutator: mutatorName,
-    original: oneLine(cut.join(' ')),
+    original: textBetween(source, start, end),
     replacement: oneLine(replacement ?? ''),
   }
+}
+
+function textBetween(source: string, start: Position, end: Position): string {
+  const lines = source.split('\n').slice(start.line - 1, end.line)
+  const last = lines.length - 1
+  const cut = lines.map((line, index) =>
+    line.slice(index === 0 ? start.column - 1 : 0, index === last ? end.column - 1 : undefined),
+  )
+  return oneLine(cut.join(' '))
 }
 
 /** Short enough for a table, and unchanged if lines move. */
