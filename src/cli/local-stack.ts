@@ -53,7 +53,7 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
 /**
  * Opens LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Reading needs no right to write.
  * @param options.creates for a command that writes: the first put creates a missing directory
- * @throws LonghaulError `Config.NotFound` for a missing directory, which would look like a store without runs
+ * @throws LonghaulError `Config.NotFound` for a missing directory or a prefix without objects, which would look like a store without runs
  */
 export async function openStore({ creates = false }: { creates?: boolean } = {}): Promise<ArtifactStore> {
   await adoptLocalStack()

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
@@ -33,6 +33,7 @@ import {
   type S3Server,
   startS3Server,
 } from '../support/artifacts/s3-server.ts'
+import { longhaul } from '../support/command-line.ts'
 import { HANG_MS } from '../support/hang.ts'
 import { freePort, listenOnLoopback } from '../support/loopback.ts'
 import { createAuthority } from '../support/temporal-gate.ts'
@@ -442,6 +443,48 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     proxy.obey(() => ({ kind: 'gone' }))
     await assert.rejects(checkBucket(open({ url: proxy.url, giveUpAfterMs: 300 })), hasCode('Artifact.Unavailable'))
   })
+})
+
+test('a prefix without objects, as one that was mistyped: readers refuse in one line after one request, only a writer begins there', {
+  skip: skip ?? false,
+}, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-prefix-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const recipe = join(folder, 'mine.yaml')
+  await copyFile('recipes/mini.yaml', recipe)
+  proxy.obey(() => null)
+  useEnvironment(t, {
+    ...server.environment,
+    AWS_ENDPOINT_URL_S3: proxy.url,
+    LONGHAUL_ARTIFACTS: 's3://records/mistyped',
+    LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1',
+  })
+  for (const args of [
+    ['report', 'x'],
+    ['ledger', 'verify', 'x'],
+    ['view'],
+    ['export', 'x', '--format', 'csv', '--out', join(folder, 'out')],
+    ['run', 'remove', 'x', '--dry-run'],
+    ['publish', 'promoted', '--to', 'a/b', '--dry-run'],
+  ]) {
+    proxy.seen.length = 0
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    assert.match(
+      stderr,
+      /^error Config\.NotFound: No artifact store is at s3:\/\/records\/mistyped: [^\n]*LONGHAUL_ARTIFACTS[^\n]*\n$/,
+    )
+    assert.deepEqual(
+      proxy.seen.map(({ method, query }) => [method, query.get('prefix'), query.get('max-keys')]),
+      [['GET', 'mistyped/', '1']],
+    )
+  }
+  const listed = await longhaul('recipe', 'list')
+  assert.equal(listed.exitCode, 0)
+  assert.match(listed.stderr, /^without pushed recipes: No artifact store is at s3:\/\/records\/mistyped/)
+  assert.equal((await longhaul('recipe', 'push', recipe)).exitCode, 0)
+  assert.match((await longhaul('recipe', 'list')).stdout, /^mine \(pushed\)$/m)
+  assert.match((await longhaul('ledger', 'verify', 'x')).stderr, /Config\.NotFound: No run called "x"/)
 })
 
 test('what is stored can be read without us: the object is the record, its file the same as in a directory', {

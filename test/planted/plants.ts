@@ -996,6 +996,16 @@ export const PLANTS: Plant[] = [
     },
   },
   {
+    name: 'a mistyped prefix of a bucket is no empty store: a reader finds no run in it',
+    file: 'src/adapters/artifacts/open-store.ts',
+    replace: 'if (mustExist) await requireObjects(store, text)',
+    by: '',
+    seenBy: {
+      file: 'test/integration/object-store.test.ts',
+      test: 'a prefix without objects, as one that was mistyped: readers refuse in one line after one request, only a writer begins there',
+    },
+  },
+  {
     name: 'a worker refuses to start with what its role cannot use: an activity finds it',
     file: 'src/workers/run-worker.ts',
     replace: 'await requireUsable(roles, environment)',

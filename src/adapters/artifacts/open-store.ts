@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { createDirectoryStore, requireDirectoryStore } from './directory-store.ts'
 import { namesBucket, parseS3Location } from './s3/s3-location.ts'
@@ -10,7 +10,7 @@ export interface OpenStoreInput {
   location: string
   /** Whether write access is tested first. Workers do that; readers may lack write access. */
   check: boolean
-  /** Whether an absent directory is refused; otherwise the first put creates it. @default false */
+  /** Whether an absent directory, or a prefix of a bucket without objects, is refused; otherwise the first put creates it. @default false */
   mustExist?: boolean
   onTransientError?: (error: LonghaulError) => void
   /** Where weights of a bucket are cached; a directory store needs no cache. @default nowhere */
@@ -70,5 +70,18 @@ export async function openArtifactStore({
   // Two stores may hold different files under the same policy version.
   const place =
     weights === undefined ? null : { ...weights, directory: join(weights.directory, sha256Hex(text).slice(0, 12)) }
-  return createS3Store({ location, send, place })
+  const store = createS3Store({ location, send, place })
+  if (mustExist) await requireObjects(store, text)
+  return store
+}
+
+/** Checks a bucket for a command that only reads, with one request: a mistyped prefix looks like a store without runs. */
+async function requireObjects(store: ArtifactStore, location: string): Promise<void> {
+  const { keys, next } = await store.listPage({ prefix: '', limit: 1 })
+  // Pages leave out the probe of a worker's start, which a worker without the right to remove leaves behind.
+  if (keys.length > 0 || next !== null) return
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `No artifact store is at ${location}: the bucket has no object there before the first run or push; set LONGHAUL_ARTIFACTS to use another store`,
+  })
 }
