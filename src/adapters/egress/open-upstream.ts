@@ -52,6 +52,7 @@ export async function dialPublic(
   const { mayReachAny, signal, dial = (at) => connect({ host: at.address, port: at.port }) } = options
   const { resolve = mayReachAny === true ? resolveOnHost : resolvePublic } = options
   const addresses = isIP(host) === 0 ? await withinTime(resolve(host), RESOLVE_MS, signal) : [host]
+  // Checked here without NAT64, and below with it: a closed address is refused without a question about NAT64.
   const mayBeTranslated = addresses.some((address) => isIP(address) === 6 && isPublicAddress(address))
   const asksFirst = mayReachAny !== true && mayBeTranslated
   const nat64 = asksFirst ? await withinTime(nat64Of(options.resolve ?? resolveV6), RESOLVE_MS, signal) : []
