@@ -1,5 +1,5 @@
 import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
-import { connect, type LonghaulConnection } from '../client/index.ts'
+import type { LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { namesTemporalServer } from '../platform/temporal-settings.ts'
@@ -34,6 +34,8 @@ export async function connectToServer(): Promise<LonghaulConnection> {
       message: `The stack ${stack}, which LONGHAUL_STACK names, is not up: start it with longhaul up, or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE`,
     })
   }
+  // Loaded here, because it would take more than half of the start of a command that only reads the store.
+  const { connect } = await import('../client/index.ts')
   const connected = noteWait('connecting to the Temporal server')
   return connect().finally(connected)
 }
