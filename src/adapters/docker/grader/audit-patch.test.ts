@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codeOf } from '../../../../test/integration/sandbox-fixture.ts'
 import { readAuditScript } from './audit/audit-script.ts'
-import { packed, toAudit } from './audit-patch.ts'
+import { base85, packed, toAudit } from './audit-patch.ts'
 import { MAX_INLINE_BYTES } from './grade-input.ts'
 
 const NOTHING = Buffer.alloc(0)
@@ -21,4 +21,16 @@ test('an audit says its kind and nothing else', () => {
 
 test('the audit fits into what the shell writes by itself: an upload would cost each grading more than its canaries', async () => {
   assert.ok(packed(await readAuditScript()).length <= MAX_INLINE_BYTES)
+})
+
+test('base 85 is that of Python', () => {
+  const known = {
+    '': '',
+    '61': 'VE',
+    '616263': 'VPaz',
+    '68656c6c6f': 'Xk~0{Zv',
+    fafbfcfdfeff: '`uqI-{{H',
+    '00000000': '00000',
+  }
+  for (const [hex, text] of Object.entries(known)) assert.equal(base85(Buffer.from(hex, 'hex')), text)
 })

@@ -79,7 +79,22 @@ async function auditFiles({ audit, patch, repoDir }: AuditRunInput): Promise<Fil
 
 /** @internal exported for its test */
 export function packed(script: string): string {
-  return deflateSync(script, { level: 9 }).toString('base64')
+  return base85(deflateSync(script, { level: 9 }))
+}
+
+const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~'
+
+/** As Python's `base64.b85encode`: a sixteenth shorter than Base64.
+ *  @internal exported for its test */
+export function base85(bytes: Uint8Array): string {
+  const padding = (4 - (bytes.length % 4)) % 4
+  const words = Buffer.concat([bytes, Buffer.alloc(padding)])
+  const text = Array.from({ length: words.length / 4 }, (_, index) => digitsOf(words.readUInt32BE(index * 4))).join('')
+  return text.slice(0, text.length - padding)
+}
+
+function digitsOf(word: number): string {
+  return [85 ** 4, 85 ** 3, 85 ** 2, 85, 1].map((place) => DIGITS[Math.floor(word / place) % 85]).join('')
 }
 
 const AUDIT_KINDS: readonly AuditRun['kind'][] = [

@@ -9,9 +9,13 @@ export async function readAuditScript(): Promise<string> {
 }
 
 /** Each grading is given the program through its shell, which takes no more than 64 KiB of a file. Lines that are comments and
- *  descriptions that are not the whole body of what they describe are left out; no other text of it looks like these. */
+ *  descriptions that are not the whole body of what they describe are left out; no other text of it looks like these. A level of
+ *  indentation is one space. */
 function withoutComments(program: string): string {
-  return program.replaceAll(/^[ \t]*#.*\n/gm, '').replaceAll(/^([ \t]+)"""[^"]*"""\n(?=\n*\1\S)/gm, '')
+  return program
+    .replaceAll(/^[ \t]*#.*\n/gm, '')
+    .replaceAll(/^([ \t]+)"""[^"]*"""\n(?=\n*\1\S)/gm, '')
+    .replaceAll(/^(?: {4})+/gm, (indent) => ' '.repeat(indent.length / 4))
 }
 
 /** The program that lays the tree in which it does, and takes it back. */

@@ -6,7 +6,7 @@ The answer of `audit.py` goes to standard output as it is. Started with `-I -S -
 exit code:  0 it answered · 9 this Python is too old, nothing was done · 10 the tree cannot be laid in · 11 it did not answer
 """
 
-import binascii
+import base64
 import os
 import signal
 import stat
@@ -233,7 +233,7 @@ def run_audit(folder, uid):
 
 def unpack(path):
     with open(path, "rb") as file:
-        text = zlib.decompress(binascii.a2b_base64(file.read()))
+        text = zlib.decompress(base64.b85decode(file.read()))
     with open(path, "wb") as file:
         file.write(text)
 
