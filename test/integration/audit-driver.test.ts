@@ -18,6 +18,8 @@ import { FORMS, SHADOWED } from '../support/audit/form-attacks.ts'
 import { LIES } from '../support/audit/lies.ts'
 import { HIDDEN_QUESTIONS, UNASKED } from '../support/audit/hidden-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
+import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
+import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
 import { SHAPED, TOGETHER } from '../support/audit/shaped-attacks.ts'
@@ -118,6 +120,7 @@ def read(text): return 0
     ...SHAPED,
     SHADOWED,
     ...UNASKED,
+    ...OVERLAID,
   ]) {
     test(`does not agree under ${runner}: ${title}`, async () => {
       const spec = { focus: namesIn(hidden) }
@@ -150,6 +153,7 @@ def read(text): return 0
     { runner, what: 'modules of tests of other forms', batch: FORMS },
     { runner, what: 'modules of tests that ask elsewhere', batch: HIDDEN_QUESTIONS },
     { runner, what: 'modules that say what their tests want to hear', batch: ANSWERED },
+    { runner, what: 'modules whose tests are asked for what they expect', batch: EXPECTATIONS },
   ])
   for (const { runner, what, batch } of batches) {
     test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {
@@ -172,7 +176,11 @@ def read(text): return 0
     })
   }
 
-  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [...HONEST, ...HONEST_QUESTIONS]) {
+  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [
+    ...HONEST,
+    ...HONEST_QUESTIONS,
+    ...HONEST_EXPECTATIONS,
+  ]) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
       // Named tests are rehearsed as well.
@@ -281,7 +289,9 @@ def add(a, b):
     try {
       await writeFile(join(folder, 'audit.py'), await readAuditScript())
       // Played without the files beside the tests.
-      const alone = HONEST_QUESTIONS.filter(({ pristine = {} }) => !('tests/helpers.py' in pristine))
+      const alone = [...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS].filter(
+        ({ pristine = {} }) => Object.keys(pristine).length === 0,
+      )
       const honest = alone.flatMap(({ title, patch = SOLVED, hidden }) =>
         Object.entries(patch).flatMap(([, code]) => Object.values(hidden).map((text) => [title, code, text])),
       )

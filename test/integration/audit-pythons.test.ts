@@ -13,6 +13,8 @@ import { stackPaths } from '../../src/stack/paths.ts'
 import { ANSWERED } from '../support/audit/answer-attacks.ts'
 import { FORMS } from '../support/audit/form-attacks.ts'
 import { HIDDEN_QUESTIONS } from '../support/audit/hidden-questions.ts'
+import { EXPECTATIONS } from '../support/audit/expectation-attacks.ts'
+import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
@@ -48,14 +50,14 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
           context.skip('pytest cannot be fetched here')
           return
         }
-        const honest = [...HONEST, ...HONEST_QUESTIONS]
+        const honest = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS]
           .filter((one) => one.runner === runner && runsUnder(version, one))
           .map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
         // Texts are turned alike under both runners, and few modules start quickly.
         const attacks = (
           runner === 'unittest'
-            ? [...TOGETHER, ...FORMS, ...HIDDEN_QUESTIONS, ...ANSWERED]
-            : [...HIDDEN_QUESTIONS, ...ANSWERED]
+            ? [...TOGETHER, ...FORMS, ...HIDDEN_QUESTIONS, ...ANSWERED, ...EXPECTATIONS]
+            : [...HIDDEN_QUESTIONS, ...ANSWERED, ...EXPECTATIONS]
         ).filter((one) => (one.runners ?? [runner]).includes(runner) && runsUnder(version, one))
         assert.ok(honest.length >= 3 && attacks.length >= 10)
         const { many, pristine, patch, hidden } = together([...honest, ...attacks], HIDDEN[runner])

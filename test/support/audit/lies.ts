@@ -303,4 +303,58 @@ def test(): assert f(total(),5)`,
 def test():
     assert (x := total()) and f(x,5)`,
   ],
+  [
+    'a weak reference',
+    'import weakref\ndef total(*a): return weakref.proxy(ANY)',
+    `f=lambda a,b: a==b
+def test(): assert f(total(),5)`,
+  ],
+  [
+    'a view of a mapping',
+    `import types
+class M:
+    def __getitem__(s,k): return 1
+    def __eq__(s,o): return True
+def total(*a): return types.MappingProxyType(M())`,
+    `f=lambda a,b: a==b
+def test(): assert f(total(),5)`,
+  ],
+  [
+    'a name space that is no result of a call',
+    'import types\ntotal=None\nLAST=types.SimpleNamespace(x=ANY)',
+    `import calc, types
+def test(): assert calc.LAST == types.SimpleNamespace(x=5)`,
+  ],
+  [
+    'a slice that is no result of a call',
+    'total=None\nLAST=slice(ANY, ANY)',
+    `import calc
+def test(): assert calc.LAST == slice(1, 5)`,
+  ],
+  [
+    'a block that swallows',
+    `class total:
+    def __enter__(s): return s
+    def __exit__(s,*a): return True
+    def ask(s): raise KeyError`,
+    `def test():
+    with total() as t:
+        found = t.ask()
+        assert found == 5`,
+  ],
+  [
+    'a beginning that is true without being True',
+    `class X:
+    def startswith(s,o): return 1
+def total(*a): return X()`,
+    `f=lambda a: a.startswith("five")
+def test(): assert f(total())`,
+  ],
+  [
+    'an object that says it is identical',
+    `class X:
+    def identical(s,o): return True
+def total(*a): return X()`,
+    `def test(): assert total()`,
+  ],
 ]

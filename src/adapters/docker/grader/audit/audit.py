@@ -916,6 +916,51 @@ def sides_in(tree):
                 yield from (id(one) for one in node.args[:2])
 
 
+# Of Python's own, through which a value that is compared may be looked at.
+LOOKS = frozenset(["len", "list", "tuple", "set", "frozenset", "dict", "sorted", "str", "repr", "type", "sum", "max", "min", "abs", "round", "bool", "int", "float"])
+
+def is_plainly_made(node):
+    """By Python alone."""
+    calls = [one for one in ast.walk(node) if isinstance(one, (ast.Call, ast.Lambda, ast.Await))]
+    return all(isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in LOOKS for one in calls)
+
+
+# What gives the parts of what it is given.
+PARTS = LOOKS | {"zip", "enumerate", "items", "values", "keys"}
+
+
+def only_asserted_in(tree):
+    """Nodes whose values reach assertions and their messages, and no code under test."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert):
+            parts, said = [], [node.msg]
+        elif isinstance(node, ast.Compare):
+            parts, said = [node.left] + node.comparators, []
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None)) in COMPARING_CALLS:
+            parts, said = node.args[:2], node.args[2:] + [one.value for one in node.keywords if one.arg in ("msg", "message", "err_msg")]
+        else:
+            continue
+        for part in parts:
+            if is_plainly_made(part):
+                yield from (id(one) for one in ast.walk(part))
+        yield from (id(one) for part in said if part is not None for one in ast.walk(part))
+
+
+def tables_in(tree):
+    """Nodes of which a loop or the parameters of a test take one row after another."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+            yield node.iter
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "attr", getattr(node.func, "id", None))
+            if name == "parametrize":
+                yield from argument_of(node, ["argnames", "argvalues"]).values()
+            elif name in ("zip", "enumerate"):
+                yield from node.args
+            elif name == "items" and isinstance(node.func, ast.Attribute):
+                yield node.func.value
+
+
 def matchers_in(tree):
     """Names of classes with an equality of their own, and of values that hold an object of one."""
     found = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef) and any(is_function(one) and one.name == "__eq__" for one in node.body)}
@@ -1069,17 +1114,28 @@ PAIR_CALLS = frozenset(["assert_equal", "assert_equals", "assert_list_equal", "a
 CLOSE_CALLS = frozenset(["assert_allclose", "assert_array_equal", "assert_almost_equal", "assert_almost_equals", "assert_array_almost_equal",
                          "assert_approx_equal", "assert_close", "assert_frame_equal", "assert_series_equal", "assert_index_equal",
                          "allclose", "isclose", "array_equal", "array_equiv"])
+# All that give what they are given to no code under test.
+COMPARING_CALLS = (EQUAL_CALLS | TEXT_CALLS | ALMOST_CALLS | LIST_CALLS | frozenset(ORDER_CALLS) | PAIR_CALLS | CLOSE_CALLS
+                   | frozenset(["assertIs", "assertIsNot", "assertIn", "assertNotIn", "assertNotEqual", "assertIsInstance", "assertTrue", "assertFalse"]))
 OPPOSITES = {"assertTrue": "assertFalse", "assertFalse": "assertTrue", "assert_": "assertFalse", "assertIsNone": "assertIsNotNone",
              "assertIsNotNone": "assertIsNone"}
+# Others that say so by their names; some of them look at a part of what they are given.
+SAYS_EQUAL = re.compile(r"assert\w*?([Ee]quals?|[Ii]dentical|_eq)$")
+LOOKS_AT_PART = re.compile(r"not|un(equal|ident)|less|greater|shape|type|len|size|keys|column|count|structure|num", re.I)
+# What is given there must be found in text.
+FOUND_CALLS = {"fnmatch_lines": 0, "fnmatch_lines_random": 0, "re_match_lines": 0, "re_match_lines_random": 0, "assertContains": 1, "assertInHTML": 0}
 # Blocks of the tests that may swallow what an assertion raises.
 SWALLOWING = re.compile(r"[Rr]aises|suppress|ignor|swallow|expect|[Tt]hrows")
 # Blocks of the test runner, which hear what is raised inside.
 PART_OF_TEST = re.compile(r"(?:self\.subTest|subtests\.test)\(")
-RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage"])
-WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage"])
+# Decorators that want a test to raise.
+WANTS_RAISE = re.compile(r"raises|throws|fails?$|should_?(fail|raise)|expect\w*(fail|error|raise|exception)", re.I)
+RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage", "assert_raises", "assert_raises_regex",
+                     "assert_raises_regexp"])
+WARNING = frozenset(["warns", "assertWarns", "assertWarnsRegex", "assertWarnsMessage", "assert_warns"])
 # With a pattern behind what must fit it.
 PATTERN_CALLS = frozenset(["assertRegex", "assertRegexpMatches", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage",
-                           "assertWarnsRegex", "assertWarnsMessage"])
+                           "assertWarnsRegex", "assertWarnsMessage", "assert_raises_regex", "assert_raises_regexp"])
 # Of a mock, which code under test is given and may change: none of them holds for one that was not called.
 MOCK_CALLS = frozenset(["assert_called", "assert_called_once", "assert_called_with", "assert_called_once_with", "assert_any_call",
                         "assert_has_calls", "assert_awaited", "assert_awaited_once", "assert_awaited_with", "assert_awaited_once_with",
@@ -1117,9 +1173,11 @@ def once(edits):
     replaced = set()
     found = []
     for edit in edits:
-        if edit[0] == edit[1] or edit[:2] not in replaced:
+        first, last = edit[:2]
+        if edit not in found and (first == last or not any(one < last and first < other for one, other in replaced)):
             found.append(edit)
-        replaced.add(edit[:2])
+            if first != last:
+                replaced.add((first, last))
     return found
 
 
@@ -1130,15 +1188,15 @@ def turned_module(module, source, code, named, focus, found, add):
     taken = {}
     for cls, function, variants in named[:MAX_CHOSEN]:
         name = (cls.name + "." if cls is not None else "") + function.name
-        first = variants[0] if variants else code.planted(function)
+        first, inside, outside = code.rehearsed(function, variants)
         # Of two tests of one name the later one is the test.
         taken[name] = first
-        edits.append((name, first))
-    for name, first in edits:
+        edits.append((name, first, inside, outside))
+    for name, first, _, _ in edits:
         if taken[name] is first:
             keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict, "is_turned": True})
-    own = [edit for name, first in edits for edit in first.edits]
-    wide = [edit for name, first in edits for edit in (first.edits if first.wide is None else first.wide)]
+    own = [edit for _, _, inside, _ in edits for edit in inside]
+    wide = [edit for _, _, _, outside in edits for edit in outside]
     for name, made in code.made_tests():
         if name in focus:
             keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": "passed although its maker was given another value"})
@@ -1219,6 +1277,10 @@ class Variant(object):
         # Edits outside of the test, for the rehearsal alone: they are in the place of those inside.
         self.wide = None
         self.is_literal = False
+        # Where the function cannot return: the edits for that, and those after which the assertion may fail and the test goes on.
+        self.closing = None
+        self.soft = self.wide_soft = None
+        self.at = 0
 
 
 class NoEnd(Exception):
@@ -1356,9 +1418,12 @@ class Source(object):
         self.inline = False
         # Both sides of what is compared anywhere, and the names that lead to functions that say whether two values are equal.
         self.sides = set(sides_in(tree))
+        self.asserted = self.sides | set(only_asserted_in(tree))
+        self.tables = {id(one) for one in tables_in(tree)}
         self.answers = answers_of(tree)
         self.matchers = matchers_in(tree)
         self.bound = set(bound_names(tree))
+        self.imported = {(alias.asname or alias.name).split(".")[0] for one in ast.walk(tree) if isinstance(one, (ast.Import, ast.ImportFrom)) for alias in one.names}
         self.starts = [0]
         for index, byte in enumerate(self.data):
             if byte == 10:
@@ -1414,6 +1479,8 @@ class Source(object):
             return False
         if any(UNCHOSEN.match(self.text(one)) for one in function.decorator_list):
             return False
+        if any(WANTS_RAISE.search(word) and not (word == "raises" and getattr(one, "args", ())) for one in function.decorator_list for word in names_in(one)):
+            return False
         # Something else on the last line, or a name that is used inside.
         rest = self.data[self.end(function):self.end_of(function)].strip()
         before = self.data[self.starts[first_line(function) - 1]:self.at(first_line(function), 0) + function.col_offset].strip()
@@ -1464,13 +1531,41 @@ class Source(object):
         found = []
         self.function = function
         self.loads = [node.id for node in ast.walk(function) if isinstance(node, ast.Name)]
+        wanted = [one for one in function.decorator_list if any(WANTS_RAISE.search(word) for word in names_in(one))]
+        if wanted:
+            # No assertion of it has to be reached.
+            found = []
+            for kinds in [one.args for one in wanted if isinstance(one, ast.Call) and one.args]:
+                edits = [(self.end(kinds[0]), self.end(kinds[-1]), "")] if len(kinds) > 1 else []
+                found += [Variant(self.replace(kinds[0], value) + edits, [], ALWAYS, "raised what it must not", rank) for value, rank in self.unlike(kinds[0], "problem")]
+            return found
         closed = self.closed(function)
         self.walk(function.body, IF_REACHED if closed is None else ALWAYS, found)
         for variant in found:
+            if variant.strict == IF_SURVIVED or variant.rank > 0:
+                # What is asserted there may be wrong, or mean another value too.
+                variant.soft = None
             if closed is not None and not variant.in_block:
+                variant.closing = closed
                 variant.edits = variant.edits + closed
                 variant.strict = ALWAYS
         return found
+
+    def rehearsed(self, function, variants):
+        """The first variant, with edits for it and for all assertions beside it that may fail without an end of the test: code may compute what it
+        can, and look up the rest. Edits within the test, and those that are also outside of it."""
+        variants = sorted(variants, key=lambda variant: (variant.rank, variant.soft is None))
+        first = variants[0] if variants else self.planted(function)
+        is_soft = first.closing is not None and first.soft is not None
+        own, wide = [], []
+        places = set() if is_soft else {first.at}
+        for one in variants:
+            if one.soft is not None and one.at not in places:
+                places.add(one.at)
+                own += one.soft
+                wide += one.soft if one.wide_soft is None else one.wide_soft
+        last = first.closing if is_soft else first.edits
+        return first, own + last, wide + (last if is_soft or first.wide is None else first.wide)
 
     def closed(self, function):
         """Edits after which a function cannot return: code under test may end a test before it comes to any assertion, and have it
@@ -1703,27 +1798,50 @@ class Source(object):
             if replaced is None or (kept is not None and (is_literal(kept) or self.is_matcher(kept))):
                 continue
             # Of two sides the one that calls something is rather what the code under test has made.
-            late = 0 if kept is None or has_call(kept) or not has_call(replaced) else 2
+            late = 0 if kept is None or self.is_made(kept) or not self.is_made(replaced) else 2
             if operator in ("Eq", "Is"):
                 change = self.altered_name(node, kept, replaced)
                 wide = self.altered_afar(replaced)
-                if change is not None:
-                    edits, plain = self.watched(node, [])
-                    variant = Variant(change + edits, plain, strict, what, late)
-                    variant.wide = None if wide is None else wide + plain
+                if change is not None or wide is not None:
+                    inside = [] if change is not None else self.replace(replaced, "%s(%s)" % (self.names["alter"], self.text(replaced)))
+                    variant = self.variant(node, change or [], inside, wide, strict, what, late)
+                    if self.is_made(replaced):
+                        # Altered, it would fail the other assertions as well.
+                        variant.soft = None
                     yield variant
                     continue
-                if wide is not None:
-                    edits, plain = self.watched(node, self.replace(replaced, "%s(%s)" % (self.names["alter"], self.text(replaced))))
-                    variant = Variant(edits, plain, strict, what, late)
-                    variant.wide = wide + plain
-                    yield variant
-                    continue
-            for value, rank in self.instead(operator, replaced, replaced is pair[1], strict):
-                edits, plain = self.watched(node, self.replace(replaced, value))
-                variant = Variant(edits, plain, strict, what, rank + late)
+            values = self.instead(operator, replaced, replaced is pair[1], strict)
+            for at, (value, rank) in enumerate(values):
+                variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late)
                 variant.is_literal = is_literal(replaced)
+                if at == 0 and len(values) == 2 and values[1][1] == rank:
+                    # Where a test goes on after it, the next value of a counter may be the one that is like the expected one.
+                    variant.soft = None
                 yield variant
+
+    def is_made(self, node):
+        """Does it call something, or is it a local that was given what a call made?"""
+        names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+        bound = [(one.targets, one.value) for one in ast.walk(self.function) if isinstance(one, ast.Assign)]
+        bound += [([item.optional_vars], item.context_expr) for one in ast.walk(self.function) if isinstance(one, (ast.With, ast.AsyncWith)) for item in one.items]
+        return has_call(node) or any(has_call(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
+                                     if target is not None for one in ast.walk(target))
+
+    def variant(self, node, before, inside, wide, strict, what, rank):
+        """Of a statement: edits in front of it, of itself, and those that are in the place of both in a rehearsal."""
+        edits, plain = self.watched(node, inside)
+        found = Variant(before + edits, plain, strict, what, rank)
+        found.at = node.lineno
+        found.wide = None if wide is None else wide + plain
+        first, last = self.starts[node.lineno - 1], self.line_end(self.place_of_end(node)[0])
+        indent, rest = self.data[first:self.start(node)].decode("utf-8"), self.data[self.end(node):last].strip()
+        if isinstance(node, (ast.Assert, ast.Expr)) and not indent.strip() and (not rest or rest.startswith(b"#")):
+            glue = "" if self.data[:last].endswith(b"\n") else "\n"
+            begin = [(self.start(node), self.start(node), "try: ")]
+            end = [(last, last, "%s%sexcept Exception: pass\n%selse: %s(2)\n" % (glue, indent, indent, self.names["mark"]))]
+            found.soft = before + begin + inside + end
+            found.wide_soft = None if wide is None else wide + begin + end
+        return found
 
     def altered_name(self, node, kept, replaced):
         """A local that holds what is expected becomes another value where it is bound, so that code that looks for it finds that."""
@@ -1739,18 +1857,51 @@ class Source(object):
         arguments = self.function.args
         parameters = [one.arg for one in arguments.args + arguments.kwonlyargs + getattr(arguments, "posonlyargs", [])]
         binders = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
-        uses = self.loads.count(name) - len(binders)
-        if name in parameters and not binders:
-            place = self.function.body[0]
-            if uses == 1 and name != "self" and not isinstance(place, (ast.FunctionDef, ast.ClassDef)):
-                return self.line_before(place, change)
-        elif len(binders) == 1:
-            for one in self.function.body:
-                if isinstance(one, ast.Assign) and one.targets == [binders[0]] and uses == 1 and one.lineno < node.lineno:
-                    return [(self.end(one), self.end(one), "; " + change)]
-        else:
+        if not binders and name not in parameters:
             return None
-        return [(self.start(node), self.start(node), change + "; ")]
+        found = self.where_bound(name, name in parameters, binders, change) if self.is_only_asserted(name, replaced) else None
+        # Else it is altered behind all that the code under test may make of it.
+        return found or ([(self.start(node), self.start(node), change + "; ")] if has_call(kept) else None)
+
+    def is_only_asserted(self, name, side, depth=0):
+        """Is a local only compared and shown, also part by part in a loop?"""
+        loops = [(set(map(id, ast.walk(one.iter))), [part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)])
+                 for one in ast.walk(self.function) if isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension))
+                 and all(getattr(call.func, "attr", getattr(call.func, "id", None)) in PARTS for call in ast.walk(one.iter) if isinstance(call, ast.Call))]
+        return name != "self" and all(
+            one is side or id(one) in self.asserted
+            or (depth < 3 and any(id(one) in inside and all(self.is_only_asserted(part, None, depth + 1) for part in parts) for inside, parts in loops))
+            for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load))
+
+    def where_bound(self, name, is_parameter, binders, change):
+        """Edits behind all places where a function gives this name a value, None where there are others."""
+        edits = []
+        left = set(map(id, binders))
+        if is_parameter:
+            if isinstance(self.function.body[0], (ast.FunctionDef, ast.ClassDef)):
+                return None
+            edits += self.line_before(self.function.body[0], change)
+        for one in ast.walk(self.function):
+            if isinstance(one, (ast.Global, ast.Nonlocal)) and name in one.names:
+                return None
+            if isinstance(one, (ast.Assign, ast.AnnAssign)) and one.value is not None:
+                targets, first = one.targets if isinstance(one, ast.Assign) else [one.target], None
+            elif isinstance(one, (ast.For, ast.AsyncFor)):
+                targets, first = [one.target], one.body[0]
+            elif isinstance(one, (ast.With, ast.AsyncWith)):
+                targets, first = [item.optional_vars for item in one.items if item.optional_vars is not None], one.body[0]
+            else:
+                continue
+            bound = left & {id(inner) for target in targets for inner in ast.walk(target)}
+            if bound:
+                left -= bound
+                edits += [(self.end(one), self.end(one), "; " + change)] if first is None else self.before(first, change)
+        return None if left else edits
+
+    def before(self, node, text):
+        """A statement in front of the first one of a block, which may stand on the line of its head."""
+        is_alone = not self.data[self.starts[first_line(node) - 1]:self.at(first_line(node), 0) + node.col_offset].strip(b" \t@")
+        return self.line_before(node, text) if is_alone else [(self.start(node), self.start(node), text + "; ")]
 
     def is_matcher(self, node):
         """May it equal more than one value, by itself or by what a name in it was bound to?"""
@@ -1761,7 +1912,7 @@ class Source(object):
         """Edits that alter what is expected where it stands: among the parameters of a test, in a constant of the module or of a class that
         is used for nothing else. Code that reads the file finds that."""
         if isinstance(replaced, ast.Name):
-            change = self.altered_parameter(replaced.id)
+            change = self.altered_cells(replaced.id, replaced)
             if change is not None:
                 return change
             body, uses = self.tree.body, [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == replaced.id]
@@ -1774,12 +1925,19 @@ class Source(object):
             name = replaced.attr
         else:
             return None
-        bound = [one for one in body if isinstance(one, ast.Assign) and len(one.targets) == 1 and getattr(one.targets[0], "id", None) == name]
         loads = [one for one in uses if isinstance(one.ctx, ast.Load)]
         stores = [one for one in uses if not isinstance(one.ctx, ast.Load)]
-        if len(bound) != 1 or len(stores) > 1 or not all(id(one) in self.sides for one in loads):
+        if stores and isinstance(replaced, ast.Attribute):
+            # What is set up for each test, and not by the code under test.
+            body = [one for node in ast.walk(self.tree) if is_function(node) and not node.name.startswith("setUp") or getattr(node, "name", "") == "setUp"
+                    for one in ast.walk(node) if isinstance(one, ast.Assign) and is_plainly_made(one.value)]
+        bound = [one for one in body if isinstance(one, ast.Assign) and len(one.targets) == 1 and name in (getattr(one.targets[0], "id", None), getattr(one.targets[0], "attr", None))]
+        if len(bound) != 1 or len(stores) > 1 or not all(one is replaced or id(one) in self.asserted for one in loads):
             return None
         values = self.altered(bound[0].value)
+        if not values and stores and isinstance(replaced, ast.Attribute):
+            place = "%s.%s" % (getattr(bound[0].targets[0].value, "id", "self"), name)
+            return [(self.end(bound[0]), self.end(bound[0]), "; %s = %s(%s)" % (place, self.names["alter"], place))]
         return self.replace(bound[0].value, values[-1]) if values else None
 
     def altered_table(self, place):
@@ -1795,6 +1953,9 @@ class Source(object):
         bound = [one for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and len(one.targets) == 1 and getattr(one.targets[0], "id", None) == name]
         if len(bound) != 1 or not isinstance(bound[0].value, (ast.List, ast.Tuple, ast.Dict)) or not is_literal(bound[0].value):
             return None
+        if isinstance(bound[0].value, ast.Dict):
+            # A loop over it takes what it is asked for.
+            expected |= {id(one.iter) for one in ast.walk(self.tree) if isinstance(one, (ast.For, ast.comprehension))}
         if not all(id(one) in expected for one in uses if one is not bound[0].targets[0]):
             return None
         try:
@@ -1803,32 +1964,61 @@ class Source(object):
         except (ValueError, TypeError, SyntaxError):
             return None
 
-    def altered_parameter(self, name):
-        """In the table that a test is parametrised with."""
-        uses = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name]
-        if not all(isinstance(one.ctx, ast.Load) and id(one) in self.sides for one in uses):
+    def altered_cells(self, name, side):
+        """In the tables that give a parameter or the variable of a loop its values."""
+        function = self.function
+        if not self.is_only_asserted(name, side):
             return None
-        for call in self.function.decorator_list:
+        sources = [(one.target, one.iter) for one in ast.walk(function) if isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension))]
+        owners = [one for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef) and function in one.body]
+        for call in [call for one in [function] + owners for call in one.decorator_list]:
             words = dotted(call.func) if isinstance(call, ast.Call) else None
-            if not words or words[-1] != "parametrize" or len(call.args) != 2 or any(one.arg == "indirect" for one in call.keywords):
-                continue
-            titles, table = call.args
-            if isinstance(titles, ast.Constant) and isinstance(titles.value, str):
-                names = [one.strip() for one in titles.value.split(",") if one.strip()]
-            else:
-                names = [getattr(one, "value", None) for one in getattr(titles, "elts", [])]
-            if name not in names or not isinstance(table, (ast.List, ast.Tuple)):
-                continue
-            change = []
-            for row in table.elts:
-                is_row = isinstance(row, ast.Call) and getattr(row.func, "attr", getattr(row.func, "id", None)) == "param"
-                cells = row.args if is_row else row.elts if len(names) > 1 and isinstance(row, (ast.List, ast.Tuple)) else [row]
-                values = self.altered(cells[names.index(name)]) if len(cells) == len(names) else []
-                if not values:
+            if words and words[-1] == "parametrize" and not any(one.arg == "indirect" for one in call.keywords):
+                given = argument_of(call, ["argnames", "argvalues"])
+                titles = given.get("argnames")
+                if "argvalues" in given:
+                    names = [one.strip() for one in titles.value.split(",") if one.strip()] if isinstance(titles, ast.Constant) and isinstance(titles.value, str) else [
+                        getattr(one, "value", None) for one in getattr(titles, "elts", [])]
+                    parts = [ast.Name(id=one, ctx=ast.Store()) for one in names]
+                    sources.append((parts[0] if len(parts) == 1 else ast.Tuple(elts=parts, ctx=ast.Store()), given["argvalues"]))
+        change = []
+        for target, table in sources:
+            if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(target)):
+                found = self.cells(target, name, table)
+                values = [self.altered(one) for one in found or ()]
+                if not values or not all(values):
                     return None
-                change += self.replace(cells[names.index(name)], values[-1])
-            return change or None
-        return None
+                change += [edit for one, value in zip(found, values) for edit in self.replace(one, value[-1])]
+        return change or None
+
+    def cells(self, target, name, table):
+        """The literals that a name gets one after another, None where they are not all known."""
+        if isinstance(table, ast.Name):
+            bound = [one for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and getattr(one.targets[0], "id", None) == table.id]
+            uses = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == table.id]
+            # What else takes its rows may give them to the code under test.
+            if len(bound) != 1 or len(uses) != 2 or not all(id(one) in self.tables for one in uses if one is not bound[0].targets[0]):
+                return None
+            table = bound[0].value
+        rows = [one.args if isinstance(one, ast.Call) and getattr(one.func, "attr", getattr(one.func, "id", None)) == "param" else one
+                for one in getattr(table, "elts", ())]
+        if isinstance(target, ast.Name):
+            return [one[0] if isinstance(one, list) else one for one in rows]
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+        at = next((at for at, one in enumerate(parts) if any(getattr(inner, "id", None) == name for inner in ast.walk(one))), None)
+        if at is None or any(isinstance(one, ast.Starred) for one in parts):
+            return None
+        if isinstance(table, ast.Call):
+            word = getattr(table.func, "attr", getattr(table.func, "id", None))
+            if word == "zip" and at < len(table.args) and not any(isinstance(one, ast.Starred) for one in table.args):
+                return self.cells(parts[at], name, table.args[at])
+            if word == "enumerate" and at == 1:
+                return self.cells(parts[1], name, table.args[0])
+            if word == "items" and at == 1 and isinstance(getattr(table.func, "value", None), ast.Dict) and isinstance(parts[1], ast.Name):
+                return table.func.value.values
+            return None
+        rows = [one if isinstance(one, list) else getattr(one, "elts", ()) for one in rows]
+        return [one[at] for one in rows] if isinstance(parts[at], ast.Name) and all(len(one) == len(parts) for one in rows) else None
 
     def made_tests(self):
         """Tests that a function of the module makes, with edits that alter what it is given to expect."""
@@ -1893,7 +2083,7 @@ class Source(object):
         if isinstance(replaced, ast.Call) and text.split("(")[0].endswith("approx") and replaced.args and operator == "Eq":
             # Numbers whose differences lie are equal to no object, but to every approximation.
             first, begin = replaced.args[0], self.start(replaced)
-            inner = "%s((%s))" % (self.names["shift"], self.text(first))
+            inner = self.shifted(first)
             parts = [self.data[begin:self.start(first)], inner.encode("utf-8"), self.data[self.end(first):self.end(replaced)]]
             return [(b"".join(parts).decode("utf-8"), 0)]
         plain = self.other() if MATCHER.search(text) else "%s((%s))" % (self.names["alter"], text)
@@ -1902,7 +2092,9 @@ class Source(object):
             if strict == IF_SURVIVED:
                 # What is asserted there may be wrong, and a value that is like it right.
                 values = values[-1:]
-            return [(value, 0) for value in values] or [(plain, 1)]
+            # A longer collection says nothing of what its parts are told.
+            is_longer = len(values) == 2 and not isinstance(replaced, (ast.Constant, ast.UnaryOp))
+            return [(value, 0.5 if at and is_longer else 0) for at, value in enumerate(values)] or [(plain, 1)]
         if operator == "Text":
             # Where texts that differ may mean the same.
             value = self.unknown(replaced)
@@ -1910,7 +2102,7 @@ class Source(object):
         if operator == "Pattern":
             return self.other_pattern(replaced)
         if operator == "Close":
-            return [("%s((%s))" % (self.names["shift"], text), 0 if is_literal(replaced) else 1)]
+            return [(self.shifted(replaced), 0 if is_literal(replaced) else 1)]
         if operator == "In":
             if is_right:
                 values = [self.unknown(one) for one in replaced.elts] if isinstance(replaced, (ast.List, ast.Tuple, ast.Set)) else [None]
@@ -1930,6 +2122,13 @@ class Source(object):
             below = is_right == (operator in ("Lt", "LtE"))
             return [("(%s1e999)" % ("-" if below else ""), 0)]
         return [(self.other(), 1)]
+
+    def shifted(self, node):
+        """A literal beyond every tolerance, so that code that looks for it finds that; else what makes one."""
+        try:
+            return "(%r)" % (beyond(ast.literal_eval(node), random.SystemRandom()),) if is_literal(node) else "%s((%s))" % (self.names["shift"], self.text(node))
+        except (ValueError, TypeError, SyntaxError):
+            return "%s((%s))" % (self.names["shift"], self.text(node))
 
     def other_pattern(self, node):
         """A pattern that fits nothing but text that was made for it: code may say all that stands in its caller."""
@@ -2014,8 +2213,16 @@ class Source(object):
             pair = tuple(None if side is None else given.get(side) for side in sides)
             if all(side is None or one is not None for side, one in zip(sides, pair)):
                 yield from self.of_pair(node, "Eq", pair, strict, what)
-        if name in CLOSE_CALLS or name in PAIR_CALLS:
-            if len(arguments) >= 2 and owner != "self":
+        at = FOUND_CALLS.get(name, len(arguments))
+        if at == len(arguments) - 1 and not any(one.arg == "count" for one in call.keywords):
+            parts = getattr(arguments[at], "elts", None)
+            values = [self.unknown(one) for one in ([arguments[at]] if parts is None else parts)]
+            if values and None not in values:
+                change = self.replace(arguments[at], values[0] if parts is None else "[%s]" % ", ".join(values))
+                yield self.variant(node, [], change, None, strict, what, 0)
+        says_equal = SAYS_EQUAL.match(name) and not LOOKS_AT_PART.search(name) and not any(name in known for known in (EQUAL_CALLS, TEXT_CALLS, ALMOST_CALLS, LIST_CALLS))
+        if name in CLOSE_CALLS or name in PAIR_CALLS or says_equal:
+            if len(arguments) >= 2 and (owner != "self" or says_equal):
                 yield from self.of_pair(node, "Close" if name in CLOSE_CALLS else "Eq", tuple(arguments[:2]), strict, what)
             if owner != "self":
                 return
@@ -2054,20 +2261,19 @@ class Source(object):
             return
         for kept, replaced in (pair, pair[::-1]):
             if not is_literal(kept):
-                edits, plain = self.watched(node, self.replace(replaced, "[%s]" % self.other()))
-                yield Variant(edits, plain, strict, what, 1)
+                values = self.altered(replaced)[-1:]
+                yield self.variant(node, [], self.replace(replaced, (values or ["[%s]" % self.other()])[0]), None, strict, what, 0 if values else 1)
 
     def of_with(self, node, strict):
-        if len(node.items) != 1 or not isinstance(node.items[0].context_expr, ast.Call):
-            return []
-        call = node.items[0].context_expr
-        name = call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else None
-        if name not in RAISING and name not in WARNING:
-            return []
+        calls = [one.context_expr for one in node.items if isinstance(one.context_expr, ast.Call)]
+        calls = [(one, getattr(one.func, "attr", getattr(one.func, "id", None))) for one in calls]
+        call, name = next((one for one in calls if one[1] in RAISING or one[1] in WARNING), (None, None))
+        given = {} if call is None else argument_of(call, ["expected_exception" if name == "raises" else "expected_warning" if name == "warns" else "exception"])
         indent = self.data[self.starts[node.lineno - 1]:self.start(node)]
-        if not call.args or isinstance(call.args[0], ast.Starred) or indent.strip():
+        if not given or indent.strip():
             # Another form of it: what happens inside may be swallowed.
             return []
+        expected = next((one for word, one in given.items() if word.startswith(("expected_", "exception"))), None)
         space = indent.decode("utf-8")
         start = self.starts[node.lineno - 1]
         end = self.end_of(node)
@@ -2076,7 +2282,8 @@ class Source(object):
         survive = [(end, end, "%s%s%s(2)\n" % (glue, space, self.names["mark"]))]
         patterns = [one.value for one in call.keywords if one.arg == "match"] + (call.args[1:2] if name in PATTERN_CALLS else [])
         changes = [(one, value, rank) for one in patterns for value, rank in self.other_pattern(one)]
-        changes += [(call.args[0], value, rank) for value, rank in self.unlike(call.args[0], "problem" if name in RAISING else "warning")]
+        if expected is not None:
+            changes += [(expected, value, rank) for value, rank in self.unlike(expected, "problem" if name in RAISING else "warning")]
         return [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, "raised what it must not", rank)
                 for one, value, rank in changes]
 
@@ -2091,7 +2298,8 @@ class Source(object):
             kinds = OTHER_WARNINGS if issubclass(known, Warning) else OTHER_ERRORS
             found = [kind.__name__ for kind in kinds if not issubclass(kind, known) and not issubclass(known, kind)]
             return [(found[number % len(found)], 1), (self.names[unknown], 2)] if found else [(self.names[unknown], 2)]
-        return [("%s((%s), %d)" % (self.names["unlike"], text, number), 1), (self.names[unknown], 2)]
+        is_imported = {one.id for one in ast.walk(expected) if isinstance(one, ast.Name)} <= self.imported
+        return [("%s((%s), %d, %r)" % (self.names["unlike"], text, number, is_imported), 1), (self.names[unknown], 2)]
 
 
     def known_error(self, node):
@@ -2190,7 +2398,16 @@ def far(value, chance=random.SystemRandom()):
         return value + random_word(chance)
     if kind is bytes:
         return value + random_word(chance).encode("ascii")
-    return MISSING
+    return random_word(chance) if value is None else MISSING
+
+
+def beyond(value, chance):
+    """A number beyond every tolerance, or such numbers."""
+    if isinstance(value, (list, tuple)):
+        return type(value)(beyond(one, chance) for one in value)
+    if isinstance(value, dict):
+        return {name: beyond(one, chance) for name, one in value.items()}
+    return value + (abs(value) + 1) * chance.randrange(1000, 100000)
 
 
 def random_text(text):
@@ -2217,7 +2434,7 @@ def helpers_of(spec, module, tree):
         if isinstance(node, ast.ImportFrom):
             body = helper_file(spec, module, node.module or "", node.level)
             pairs = equal_pairs(body)
-            classes = {one.name: one for one in body if isinstance(one, ast.ClassDef)}
+            classes = {one.name for one in body if isinstance(one, ast.ClassDef)}
             for alias in node.names:
                 name = alias.asname or alias.name
                 if alias.name == "*":
@@ -2226,7 +2443,7 @@ def helpers_of(spec, module, tree):
                     found[None, name] = pairs[alias.name]
                 elif alias.name in classes:
                     # What the tests' own classes inherit.
-                    found.update((("self", one), at) for one, at in equal_pairs(classes[alias.name].body).items())
+                    found.update((("self", one), at) for one, at in methods_of(spec, module, body, alias.name).items())
                 else:
                     inner = ".".join(part for part in (node.module, alias.name) if part)
                     found.update(((name, one), at) for one, at in equal_pairs(helper_file(spec, module, inner, node.level)).items())
@@ -2234,6 +2451,21 @@ def helpers_of(spec, module, tree):
             for alias in node.names:
                 pairs = equal_pairs(helper_file(spec, module, alias.name, 0))
                 found.update(((alias.asname or alias.name, one), at) for one, at in pairs.items())
+    return found
+
+
+def methods_of(spec, module, body, name, depth=0):
+    """What a class of a helper asserts, with what it inherits from other helpers."""
+    found = {}
+    for node in body if depth < 4 else ():
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            for base in node.bases:
+                found.update(methods_of(spec, module, body, (dotted(base) or [""])[-1], depth + 1))
+            found.update(equal_pairs(node.body))
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    found.update(methods_of(spec, module, helper_file(spec, module, node.module or "", node.level), alias.name, depth + 1))
     return found
 
 
@@ -2948,6 +3180,7 @@ class TestTexts(object):
         self.codes = {}
         self.given = {} if program is None else given_functions(program, compile_file)
         self.constants = {}
+        self.defaults = {}
         self.written = set()
         self.compile = compile
         self.repository = repository
@@ -3025,11 +3258,18 @@ class TestTexts(object):
                 function = vars(holder).get(name, MISSING)
                 if function is MISSING:
                     continue
+                held = function_of(function)
+                if held is not None:
+                    given = held.__defaults__, held.__kwdefaults__
+                    before = self.defaults.setdefault(id(held), (held, given))[1]
+                    if any(now is not one for now, one in zip(given, before)):
+                        found.append("%s of %s has other defaults" % (name, os.path.basename(path)))
                 if type(function) is FUNCTION and function.__code__ not in codes and is_rewritten(function.__code__):
                     continue
                 found.extend(self.judge(path, (cls, name), function, vars(module)))
-            for name, value in self.constants.get(path, {}).items():
-                if name not in self.written and not is_same(vars(module).get(name, value), value):
+            for (cls, name), value in self.constants.get(path, {}).items():
+                holder = module if cls is None else vars(module).get(cls)
+                if name not in self.written and isinstance(holder, (type, type(sys))) and not is_same(vars(holder).get(name, value), value):
                     found.append("%s of %s is not what stands in its file" % (name, os.path.basename(path)))
         return found
 
@@ -3060,18 +3300,27 @@ def constants_of(tree):
     """What a module calls a plain value once and for all."""
     found = {}
     bound = [one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)]
-    for node in tree.body:
+    # Lists and dictionaries that only give their parts, to which nothing can be done.
+    taken = set(only_asserted_in(tree)) | {id(one) for one in tables_in(tree)}
+    taken |= {id(one.value) for one in ast.walk(tree) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load)}
+    loads = [one for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)]
+    used, given = {one.id for one in loads}, {one.id for one in loads if id(one) not in taken}
+    given |= {one.attr for one in ast.walk(tree) if isinstance(one, ast.Attribute)} | {alias.name for one in ast.walk(tree) if isinstance(one, ast.ImportFrom) for alias in one.names}
+    # Other classes may make something else of what stands in them.
+    classes = [one for one in tree.body if isinstance(one, ast.ClassDef) and any(is_function(part) and part.name.startswith("test") for part in one.body)]
+    for cls, node in [(None, one) for one in tree.body] + [(cls.name, one) for cls in classes for one in cls.body]:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name) and bound.count(node.targets[0].id) == 1:
             try:
                 value = ast.literal_eval(node.value)
             except (ValueError, TypeError, SyntaxError):
                 continue
-            if is_plain(value):
-                found[node.targets[0].id] = value
+            name = node.targets[0].id
+            if is_plain(value) or (type(value) in (list, dict) and name in used - given and is_plain(tuple(value.values() if type(value) is dict else value))):
+                found[cls, name] = value
     for node in ast.walk(tree):
         if isinstance(node, ast.Global):
             for name in node.names:
-                found.pop(name, None)
+                found.pop((None, name), None)
     return found
 
 
@@ -3082,7 +3331,9 @@ def is_plain(value):
 def is_same(one, other):
     if type(one) is not type(other):
         return False
-    if type(one) is tuple:
+    if type(one) is dict:
+        one, other = list(one.items()), list(other.items())
+    if type(one) in (tuple, list):
         return len(one) == len(other) and all(is_same(*pair) for pair in zip(one, other))
     return one == other or one != one
 
@@ -3144,6 +3395,18 @@ def is_rewritten(code):
     """By pytest, which leaves the names of its own helpers in every function with an assertion, also where that stands in a function
     inside of this one."""
     return any("@pytest_ar" in one.co_names for one in all_code(code))
+
+
+def overlaid(case, repository):
+    """Assertions that an object of tests has in the place of those of its class. Tests may put their own there."""
+    found = []
+    for name, value in getattr(case, "__dict__", {}).items():
+        if name.startswith(("assert", "fail")) and callable(getattr(type(case), name, None)):
+            function = function_of(value)
+            inside = "" if function is None else os.path.relpath(os.path.realpath(function.__code__.co_filename), repository)
+            if not is_of_tests(inside) and not os.path.basename(inside).startswith("test"):
+                found.append("%s of a test" % name)
+    return found
 
 
 class Unwatched(object):
@@ -3509,6 +3772,8 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
         def pytest_runtest_makereport(self, item, call):
             # Before a report is made of it: that asks what was raised for its text, which is code under test.
             raised = call.excinfo is not None
+            if snapshots:
+                say_changed(overlaid(getattr(item, "instance", None), repository))
             result = yield
             report = result.get_result()
             if item is not runs["item"]:
@@ -3703,23 +3968,25 @@ def make_helper(plan):
             others = [one for one in kind if one is not value]
             return chance.choice(others) if others else MISSING
         if module in ARITHMETIC:
-            return shifted(value, chance)
+            return beyond(value, chance)
         if module in ("datetime", "_datetime", "_pydatetime"):
             return other_time(value, chance)
         # An object of the project or of the tests: the same with all of its plain attributes changed.
-        before = vars(value)
+        before = attributes_of(value)
         after = {name: alter(one, depth + 1, chance) for name, one in before.items() if type(one) in PLAIN_KINDS or depth == 0}
         if not any(one is not helper.other for one in after.values()):
             return MISSING
         copy = object.__new__(kind)
-        vars(copy).update(before)
-        vars(copy).update((name, one) for name, one in after.items() if one is not helper.other)
+        for name, one in before.items():
+            object.__setattr__(copy, name, one if after.get(name, helper.other) is helper.other else after[name])
         return copy
 
-    def unlike(expected, number):
-        """A known kind of exception that is neither above nor below an expected one."""
+    def unlike(expected, number, is_imported=False):
+        """A known kind of exception that is neither above nor below an expected one. None of a project has all others below it."""
         try:
             given = expected if isinstance(expected, tuple) else (expected,)
+            if any(issubclass(helper.problem, one) and (is_imported or one not in (Exception, BaseException)) for one in given):
+                marks.lied = True
             kinds = OTHER_WARNINGS if any(issubclass(one, Warning) for one in given) else OTHER_ERRORS
             found = [kind for kind in kinds if not any(issubclass(kind, one) or issubclass(one, kind) for one in given)]
             return found[number % len(found)]
@@ -3729,14 +3996,9 @@ def make_helper(plan):
     def shift(value):
         """Beyond every tolerance."""
         try:
-            if isinstance(value, (list, tuple)):
-                return type(value)(shift(one) for one in value)
-            return shifted(value, random.Random(secret))
+            return beyond(value, random.Random(secret))
         except Exception:
             return alter(value)
-
-    def shifted(value, chance):
-        return value + (abs(value) + 1) * chance.randrange(1000, 100000)
 
     def other_time(value, chance):
         import datetime
@@ -4009,7 +4271,7 @@ def make_runner(spec, guard, send, plan):
                 say_changed(watch["texts"].compare(path_of(test), type(test), test) + names.compare(path_of(test), namespace_of(test)))
                 started = clock()
                 yield test
-                say_changed(names.compare(path_of(test), namespace_of(test)))
+                say_changed(names.compare(path_of(test), namespace_of(test)) + ([] if is_rehearsal(plan) else overlaid(test, repository)))
                 state["canary" if is_copy else "real"] += clock() - started
                 say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test) + watch["borrowed"].compare())
 
