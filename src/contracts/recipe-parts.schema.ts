@@ -43,7 +43,8 @@ export const optimizerSchema = z.strictObject({
 }) satisfies z.ZodType<OptimizerRecipe>
 
 /** What addresses of Weights & Biases can carry. */
-const wandbName = () => z.string().regex(/^[^/\\#?%:\s]{1,128}$/)
+const wandbName = () =>
+  z.string().regex(/^[^/\\#?%:\s]{1,128}$/, 'expected at most 128 characters without spaces and / \\ # ? % :')
 
 /** Addresses without a user in them: a recipe is stored, shown and hashed. */
 export const trackerSchema = z.discriminatedUnion('kind', [
@@ -53,7 +54,7 @@ export const trackerSchema = z.discriminatedUnion('kind', [
     experiment: z.string().min(1).max(200).describe('Made where the server has none of that name'),
     tokenVariable: z
       .string()
-      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+      .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected the name of an environment variable')
       .nullable()
       .default(null)
       .describe('Name of an environment variable of the workers that holds a bearer token; never the token itself'),
@@ -62,7 +63,7 @@ export const trackerSchema = z.discriminatedUnion('kind', [
     kind: z.literal('tensorboard'),
     directory: z
       .string()
-      .regex(/^\//)
+      .regex(/^\//, 'expected an absolute path')
       .describe(
         'Absolute path that trainer and artifact workers share; event files of a run lie in a folder of its name',
       ),
@@ -78,7 +79,7 @@ export const trackerSchema = z.discriminatedUnion('kind', [
       .describe('Team or user that the files name; null = the default of the user who uploads them'),
     directory: z
       .string()
-      .regex(/^\//)
+      .regex(/^\//, 'expected an absolute path')
       .describe(
         'Absolute path that trainer and artifact workers share; offline runs lie in its folder wandb, for wandb sync',
       ),
@@ -111,8 +112,8 @@ export const rftSchema = z.strictObject({
 
 /** Options of the launchers that run training jobs elsewhere than in a process of the trainer worker. */
 
-const path = () => z.string().startsWith('/')
-const word = () => z.string().regex(/^[\w.@/-]+$/)
+const path = () => z.string().startsWith('/', 'expected an absolute path')
+const word = () => z.string().regex(/^[\w.@/-]+$/, 'expected letters, digits and . _ @ / -')
 
 export const dockerLauncher = z.strictObject({
   image: z.string().min(1),
@@ -131,7 +132,7 @@ export const slurmLauncher = z.strictObject({
   memory: word().nullable().default(null).describe("Per node, in sbatch's words, as 500G"),
   python: path().nullable().default(null).describe("Null: the worker's own interpreter, on a shared file system"),
   extra: z
-    .array(z.string().regex(/^--[^\n]+$/))
+    .array(z.string().regex(/^--[^\n]+$/, 'expected an option of sbatch on one line, as --exclusive'))
     .default([])
     .describe('Further options of sbatch'),
 }) satisfies z.ZodType<SlurmLauncherRecipe>

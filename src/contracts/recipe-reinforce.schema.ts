@@ -115,7 +115,7 @@ const loss = z
 const stage = z.strictObject({
   name: z
     .string()
-    .regex(/^[a-z][a-z0-9-]{0,39}$/)
+    .regex(/^[a-z][a-z0-9-]{0,39}$/, 'expected at most 40 small letters, digits and -, as dapo-1')
     .describe('Part of ids: dapo-1, dapo-2'),
   context: count(),
   maxTurns: count(),

@@ -52,11 +52,11 @@ const suiteSource = z.discriminatedUnion('kind', [
     kind: z.literal('hub'),
     dataset: z
       .string()
-      .regex(/^[\w.-]+\/[\w.-]+$/)
+      .regex(/^[\w.-]+\/[\w.-]+$/, 'expected OWNER/NAME')
       .describe('OWNER/NAME of the hub'),
     revision: z
       .string()
-      .regex(/^[0-9a-f]{40}$/)
+      .regex(/^[0-9a-f]{40}$/, 'expected a commit of 40 hexadecimal digits')
       .nullable()
       .default(null)
       .describe('A commit of 40 hexadecimal digits: branches and tags move; null only with split: newest'),
@@ -230,7 +230,10 @@ const evaluate = z.strictObject({
   maxTurns: count(),
   context: count(),
   limits: z
-    .record(z.string().min(1), z.strictObject({ maxTurns: count(), context: count() }))
+    .record(
+      z.string().min(1, 'expected the name of an evaluation'),
+      z.strictObject({ maxTurns: count(), context: count() }),
+    )
     .default({})
     .describe(
       'Other limits by what was trained last (base, rft, a stage’s name): for evaluations after it and, of a stage, inside it; the last stage’s hold for rl',
@@ -274,7 +277,7 @@ const evaluate = z.strictObject({
 export const chatSchema = z.strictObject({
   apiKeyVariable: z
     .string()
-    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/)
+    .regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected the name of an environment variable')
     .nullable()
     .default(null)
     .describe('Name of an environment variable of the workers that holds the key; never the key itself'),
@@ -331,11 +334,11 @@ const engineLaunch = z.strictObject({
     .describe('What starts the engine; null: vllm, python for SGLang, the trainer’s Python for embedded'),
   arguments: z.array(z.string()).default([]).describe('Further flags: parallelism, memory, speed'),
   environment: z
-    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/), z.string())
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, 'expected the name of an environment variable'), z.string())
     .default({})
     .describe('Further variables; stored with the run, so never a secret'),
   gpus: z
-    .array(z.string().regex(/^[\w:,.-]+$/))
+    .array(z.string().regex(/^[\w:,.-]+$/, 'expected the GPUs of a replica, as "0,1"'))
     .nullable()
     .default(null)
     .describe('CUDA_VISIBLE_DEVICES of each replica, as ["0,1", "2,3"]'),

@@ -1051,7 +1051,7 @@ export const PLANTS: Plant[] = [
   {
     name: 'a launched engine samples as training needs: a flag of the recipe overrides ours',
     file: 'src/adapters/policy-server/start-command.ts',
-    replace: 'if (twice === undefined) return',
+    replace: 'if (twice === null) return',
     by: 'if (twice !== null) return',
     seenBy: {
       file: 'src/adapters/policy-server/start-command.test.ts',

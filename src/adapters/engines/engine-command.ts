@@ -91,8 +91,36 @@ async function startOfEngine(
   )
 }
 
+/** Flags and variables that the start command of an engine has before the recipe's own ones, whatever the policy. */
+export function ownSettings(
+  { kind, publish }: Pick<Recipe['policyServer'], 'kind' | 'publish'>,
+  launch: EngineLaunchRecipe,
+): StartCommand {
+  if (kind !== 'vllm' && kind !== 'sglang') {
+    const embedded = { python: 'python', env: {}, state: '/state' }
+    return startOfEmbedded({ launch: { ...launch, arguments: [] }, url: 'http://127.0.0.1:1', embedded, hasKey: true })
+  }
+  return startCommand({
+    kind,
+    directory: '/policy',
+    version: 'v000000-00000000',
+    context: 1,
+    dtype: 'bfloat16',
+    publish: publish === 'restart' ? 'restart' : 'reload',
+    deterministic: false,
+    sleeps: true,
+    port: 1,
+    overrides: '{}',
+  })
+}
+
 /** Weights arrive by a request, and the server records them, so a restarted process serves what the previous one did. */
-function startOfEmbedded({ launch, url, embedded, hasKey }: EngineCommandInput): StartCommand {
+function startOfEmbedded({
+  launch,
+  url,
+  embedded,
+  hasKey,
+}: Pick<EngineCommandInput, 'launch' | 'url' | 'embedded' | 'hasKey'>): StartCommand {
   if (!isLoopback(launch.host) && !hasKey) {
     throw invalid(`expected a key for engines at ${launch.host}: set ${KEY_VARIABLE} for every worker`)
   }

@@ -134,7 +134,15 @@ test('a further flag comes last; one that Longhaul sets itself is refused', () =
   const input = { kind: 'vllm', ...wanted, publish: 'restart', deterministic: false } as const
   const { command } = startCommand({ ...input, program: '/opt/vllm', more: ['--tensor-parallel-size', '2'] })
   assert.deepEqual([command[0], ...command.slice(-2)], ['/opt/vllm', '--tensor-parallel-size', '2'])
-  for (const flag of ['--dtype', '--logprobs-mode=raw_logprobs']) {
+  // vLLM takes _ for -, both engines' parsers a flag's beginning for the flag, and --model replaces the policy.
+  for (const flag of [
+    '--dtype',
+    '--logprobs-mode=raw_logprobs',
+    '--max_model_len',
+    '--logprobs',
+    '--model',
+    '--api-key=x',
+  ]) {
     assert.throws(() => startCommand({ ...input, more: [flag] }), { code: 'Config.Invalid', message: /sets itself/ })
   }
 })

@@ -149,11 +149,29 @@ function startSglang({
 /** Appends further flags of the engine. Refuses a flag that Longhaul sets, because the last value of a repeated flag wins. @throws
  *  LonghaulError `Config.Invalid` */
 export function withFurtherFlags({ environment, command }: StartCommand, more: readonly string[]): StartCommand {
-  const flagOf = (word: string): string | undefined => /^--[\w-]+/.exec(word)?.[0]
-  const ours = new Set(command.map(flagOf))
-  const twice = more.map(flagOf).find((flag) => flag !== undefined && ours.has(flag))
-  if (twice === undefined) return { environment, command: [...command, ...more] }
+  const twice = flagSetTwice(command, more)
+  if (twice === null) return { environment, command: [...command, ...more] }
   throw invalid(`Expected further flags of the engine, got ${twice}, which Longhaul sets itself: leave it out`)
+}
+
+/** Returns the first of the further flags that the command has already; null if there is none. */
+export function flagSetTwice(command: readonly string[], more: readonly string[]): string | null {
+  const ours = [...command.map(flagOf), ...SET_ELSEWHERE].filter((flag) => flag !== null)
+  const isOurs = (word: string): boolean => {
+    const flag = flagOf(word)
+    // The engines' parsers accept the beginning of a flag for the flag.
+    return flag !== null && flag !== '--' && ours.some((own) => own.startsWith(flag))
+  }
+  const twice = more.find(isOurs)
+  return twice === undefined ? null : twice.replace(/=.*/s, '')
+}
+
+/** The policy is a positional argument of vLLM, and the key a variable. */
+const SET_ELSEWHERE = ['--model', '--api-key']
+
+/** vLLM takes `_` for `-`. */
+function flagOf(word: string): string | null {
+  return /^--[\w-]*/.exec(word)?.[0].replaceAll('_', '-') ?? null
 }
 
 const LOOPBACK = '127.0.0.1'

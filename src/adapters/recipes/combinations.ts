@@ -23,6 +23,7 @@ const CHECKS: Check[] = [
   server,
   positions,
   chatEndpoint,
+  serverAddresses,
   evaluation,
   fineTuning,
   reinforcement,
@@ -296,6 +297,35 @@ function schedules({ rft, reinforce }: Settings): RecipeProblem[] {
     )
 }
 
+/** Refuses addresses that no request can be sent to, that hold a secret, or that name one server twice. */
+function serverAddresses({ policyServer: { kind, url, replicas } }: Settings): RecipeProblem[] {
+  const named: [KeyPath, string][] = [
+    ...(url === null ? [] : [[['policyServer', 'url'], url] as [KeyPath, string]]),
+    ...replicas.map((replica, index): [KeyPath, string] => [['policyServer', 'replicas', index], replica]),
+  ]
+  const bare = named.map(([, address]) => new URL(address).href.replace(/\/+$/, ''))
+  return named.flatMap(([path, address], index) => {
+    const { username, password, search, hash } = new URL(address)
+    if (`${username}${password}${search}${hash}` !== '') {
+      const key =
+        kind === 'chat'
+          ? 'into a variable of the workers and its name into policyServer.chat.apiKeyVariable'
+          : 'into LONGHAUL_POLICY_API_KEY of the workers'
+      return [
+        problem(
+          path,
+          'expected an address without user, password, query or fragment: recipes are stored with their runs',
+          `put the key ${key}`,
+        ),
+      ]
+    }
+    const first = bare.indexOf(bare[index] ?? '')
+    if (first === index) return []
+    const other = first === 0 ? 'policyServer.url' : `policyServer.replicas[${first - 1}]`
+    return [problem(path, `is the same server as ${other}`, 'name each server once: a session stays with one server')]
+  })
+}
+
 /** Decoding options without a field in OpenAI's interface, which must therefore be off. */
 const UNKNOWN_TO_STANDARD = ['topK', 'minP', 'repetitionPenalty'] as const satisfies (keyof SamplingOptions)[]
 
@@ -316,14 +346,6 @@ function chatEndpoint({ policyServer, evaluate, rollout }: Settings): RecipeProb
         'the base address of the endpoint, as https://api.example.com/v1',
       ),
     )
-  } else if (hasSecrets(url)) {
-    problems.push(
-      problem(
-        ['policyServer', 'url'],
-        'expected an address without user, password or query: recipes are stored with their runs',
-        'put the key into a variable of the workers and its name into policyServer.chat.apiKeyVariable',
-      ),
-    )
   }
   const sampling = evaluate.sampling === 'modelDefault' ? evaluate.modelSampling : rollout.sampling
   if (chat?.samplingFields === 'standard' && sampling !== null) {
@@ -341,11 +363,6 @@ function chatEndpoint({ policyServer, evaluate, rollout }: Settings): RecipeProb
     }
   }
   return problems
-}
-
-function hasSecrets(url: string): boolean {
-  const { username, password, search } = new URL(url)
-  return username !== '' || password !== '' || search !== ''
 }
 
 function trackers({ trackers }: Settings): RecipeProblem[] {

@@ -1,4 +1,5 @@
-import { isLoopback } from '../policy-server/start-command.ts'
+import { ownSettings } from '../engines/engine-command.ts'
+import { flagSetTwice, isLoopback } from '../policy-server/start-command.ts'
 import { problem, type Settings } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
 
@@ -43,6 +44,17 @@ export function launchedEngines({
       ),
     )
   }
+  const lastPort = (launch.port ?? 0) + launch.replicas - 1
+  if (lastPort > MAX_PORT) {
+    problems.push(
+      problem(
+        at('launch', 'port'),
+        `expected at most ${MAX_PORT - launch.replicas + 1} for ${launch.replicas} replicas, got ${launch.port}`,
+        'the ports of the replicas count up from it: name a lower one, or leave it out for free ones',
+      ),
+    )
+  }
+  problems.push(...furtherSettings(policyServer, launch))
   if (launch.placement === 'shared' && (trainer.launcher === 'slurm' || trainer.launcher === 'kubernetes')) {
     problems.push(
       problem(
@@ -63,3 +75,45 @@ export function launchedEngines({
   }
   return problems
 }
+
+const MAX_PORT = 65_535
+
+/** Refuses what would replace a setting of Longhaul's: the last value of a flag or variable wins. */
+function furtherSettings(
+  policyServer: Settings['policyServer'],
+  launch: NonNullable<Settings['policyServer']['launch']>,
+): RecipeProblem[] {
+  const own = ownSettings(policyServer, launch)
+  const problems: RecipeProblem[] = []
+  const twice = flagSetTwice(own.command, launch.arguments)
+  if (twice !== null) {
+    problems.push(
+      problem(
+        ['policyServer', 'launch', 'arguments'],
+        `expected further flags of the engine, got ${twice}, which Longhaul sets itself`,
+        'leave it out: policy, address, key, context and decoding follow from other keys of the recipe',
+      ),
+    )
+  }
+  for (const name of Object.keys(launch.environment)) {
+    const path = ['policyServer', 'launch', 'environment', name]
+    if (Object.hasOwn(own.environment, name)) {
+      problems.push(problem(path, 'is set by Longhaul itself', 'leave it out: it follows from policyServer.publish'))
+    } else if (name === 'CUDA_VISIBLE_DEVICES' && launch.gpus !== null) {
+      problems.push(
+        problem(path, 'would give every replica the same GPUs', 'leave it out: launch.gpus names those of each'),
+      )
+    } else if (SECRET.test(name)) {
+      problems.push(
+        problem(
+          path,
+          'expected no secret: recipes are stored with their runs',
+          `set ${name} for the trainer worker, whose engines inherit it`,
+        ),
+      )
+    }
+  }
+  return problems
+}
+
+const SECRET = /(?:API_KEY|_TOKEN|_SECRET|PASSWORD|SECRET_ACCESS_KEY)$/

@@ -41,9 +41,12 @@ function invalidName({ issues }: z.core.$ZodIssueInvalidKey, path: KeyPath): Rec
 function wrongValue(issue: Issue, path: KeyPath, value: unknown): RecipeProblem {
   const node = schemaAt(path, value)
   const got = valueAt(value, path)
-  const expected = discriminators(issue) ?? (node === null ? issue.message : describeExpectation(node))
+  const expected =
+    discriminators(issue) ?? ownWords(issue) ?? (node === null ? issue.message : describeExpectation(node))
   const rule = got === undefined ? 'missing' : ruleOf(issue)
-  const message = `expected ${expected}, got ${got === undefined ? 'nothing' : show(got)}`
+  // The name of a variable that holds a key was expected; the key may have come in its place.
+  const shown = /Variable$/.test(String(path.at(-1))) && typeof got === 'string' ? 'another text' : show(got)
+  const message = `expected ${expected}, got ${got === undefined ? 'nothing' : shown}`
   return { rule, path, message, hint: choiceHint(issue, got) ?? node?.description ?? null, at: 'value' }
 }
 
@@ -51,6 +54,12 @@ function wrongValue(issue: Issue, path: KeyPath, value: unknown): RecipeProblem 
 function discriminators(issue: Issue): string | null {
   if (issue.code !== 'invalid_union' || !('options' in issue) || !Array.isArray(issue.options)) return null
   return `one of ${issue.options.map(String).join(', ')}`
+}
+
+/** The schema's own sentence about a text's form; null where it has none. */
+function ownWords(issue: Issue): string | null {
+  if (issue.code !== 'invalid_format') return null
+  return /^expected (.+)/s.exec(issue.message)?.[1] ?? null
 }
 
 function ruleOf({ code }: Issue): RecipeProblem['rule'] {

@@ -542,6 +542,56 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
     { policyServer: { kind: 'vllm', publish: 'reload', launch: { host: '10.0.0.7' } } },
     'policyServer.launch.host',
   ],
+  [
+    'a port of a second engine beyond the last one',
+    { policyServer: { kind: 'vllm', launch: { port: 65_535, replicas: 2 } } },
+    'policyServer.launch.port',
+  ],
+  [
+    'another model for the engine',
+    { policyServer: { kind: 'vllm', launch: { arguments: ['--model', 'x'] } } },
+    'policyServer.launch.arguments',
+  ],
+  [
+    'another context in the engine’s other spelling',
+    { policyServer: { kind: 'vllm', launch: { arguments: ['--max_model_len=9'] } } },
+    'policyServer.launch.arguments',
+  ],
+  [
+    'another state file of the embedded server',
+    { policyServer: { launch: { arguments: ['--state', '/tmp/x'] } } },
+    'policyServer.launch.arguments',
+  ],
+  [
+    'a variable of the engine that Longhaul sets',
+    { policyServer: { kind: 'vllm', launch: { environment: { VLLM_SERVER_DEV_MODE: '0' } } } },
+    'policyServer.launch.environment.VLLM_SERVER_DEV_MODE',
+  ],
+  [
+    'the same GPUs for every replica',
+    { policyServer: { kind: 'vllm', launch: { gpus: ['1'], environment: { CUDA_VISIBLE_DEVICES: '0' } } } },
+    'policyServer.launch.environment.CUDA_VISIBLE_DEVICES',
+  ],
+  [
+    'a secret in a stored recipe',
+    { policyServer: { kind: 'vllm', launch: { environment: { HF_TOKEN: 'hf_x' } } } },
+    'policyServer.launch.environment.HF_TOKEN',
+  ],
+  [
+    'a password in an address',
+    { policyServer: { kind: 'vllm', url: 'http://me:secret@gpu-1:8000' } },
+    'policyServer.url',
+  ],
+  [
+    'an address with a query',
+    { policyServer: { kind: 'sglang', url: 'http://gpu-1:8000', replicas: ['http://gpu-2:8000/?key=x'] } },
+    'policyServer.replicas[0]',
+  ],
+  [
+    'one server twice',
+    { policyServer: { kind: 'vllm', url: 'http://gpu-1:8000', replicas: ['http://GPU-1:8000/'] } },
+    'policyServer.replicas[0]',
+  ],
   ['a lease that no server heeds', { policyServer: { kind: 'vllm', leaseS: 900 } }, 'policyServer.leaseS'],
   ['filters of tasks that have nothing to filter', { data: { filters: { maxFiles: 7 } } }, 'data.filters.maxFiles'],
   ['a demonstration that the profile lacks', { rft: { demonstration: true } }, 'rft.demonstration'],
@@ -590,6 +640,42 @@ for (const [name, overrides, path] of impossible) {
     assert.ok(message.includes(`recipe/combination ${path}: `), message)
   })
 }
+
+test('a text that no command, file or record can hold: refused at its key', async () => {
+  for (const [launch, path, what] of [
+    [{ program: 'vl\0lm' }, 'program', 'a NUL character'],
+    [{ arguments: ['a', 'b\0'] }, 'arguments[1]', 'a NUL character'],
+    [{ environment: { A: '\0' } }, 'environment.A', 'a NUL character'],
+    [{ program: '\ud800' }, 'program', 'half of a character'],
+  ] as const) {
+    const overrides = { policyServer: { kind: 'vllm', launch } }
+    const { code, message } = await refusal({ name: 'demo', dirs, overrides })
+    assert.equal(code, 'Config.Invalid')
+    assert.ok(message.includes(`policyServer.launch.${path}: expected text, got text with ${what}`), message)
+  }
+})
+
+test('a text of another form: the sentence says the form in words, and shows no key', async () => {
+  const one = { policyServer: { kind: 'vllm', launch: { host: 'x y' } } }
+  assert.match(
+    (await refusal({ name: 'demo', dirs, overrides: one })).message,
+    /expected an address or a name, got "x y"/,
+  )
+  const two = { policyServer: { kind: 'vllm', launch: { environment: { 'A B': '' } } } }
+  assert.match(
+    (await refusal({ name: 'demo', dirs, overrides: two })).message,
+    /expected the name of an environment variable, got "A B"/,
+  )
+  const three = { trainer: { launcher: 'slurm', slurm: { partition: 'a b', extra: ['x'], python: 'bin/python' } } }
+  const { message } = await refusal({ name: 'demo', dirs, overrides: three })
+  assert.match(message, /partition: expected letters, digits and \. _ @ \/ -, got "a b"/)
+  assert.match(message, /extra\[0\]: expected an option of sbatch on one line/)
+  assert.match(message, /python: expected an absolute path, got "bin\/python"/)
+  const four = { policyServer: { kind: 'chat', chat: { apiKeyVariable: 'sk-proj-abc' } } }
+  const keyed = (await refusal({ name: 'nightly', dirs, overrides: four })).message
+  assert.match(keyed, /expected the name of an environment variable, got another text/)
+  assert.doesNotMatch(keyed, /sk-proj/)
+})
 
 test('a stage cannot take a name that means another part of a run', async () => {
   const demo = await readFile(join(recipes, 'demo.yaml'), 'utf8')

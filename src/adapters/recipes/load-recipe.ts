@@ -6,7 +6,7 @@ import { canonicalHash } from '../../platform/hash.ts'
 import { readInputFile } from '../../platform/input-file.ts'
 import { checkCombinations } from './combinations.ts'
 import { defaultRecompute } from './trainer-combinations.ts'
-import { explainIssues, formatProblems, type RecipeProblem, nearestName } from './explain-issues.ts'
+import { explainIssues, formatProblems, type KeyPath, type RecipeProblem, nearestName } from './explain-issues.ts'
 import type { PushedRecipes } from './pushed-recipes.ts'
 import { requireRecipeName } from './recipe-name.ts'
 import { parseRecipeText } from './recipe-text.ts'
@@ -57,6 +57,8 @@ export async function loadRecipe({
   if (file.syntax.length > 0) refuse(file.syntax)
 
   const merged = mergeOverrides(file.value, overrides)
+  const unusable = unusableTexts(merged, [])
+  if (unusable.length > 0) refuse(unusable)
   const parsed = recipeFileSchema.safeParse(merged)
   if (!parsed.success) return refuse(explainIssues(parsed.error.issues, merged))
   const settings = parsed.data
@@ -143,6 +145,21 @@ function mergeOverrides(base: unknown, overrides: unknown): unknown {
   }
   // fromEntries defines own properties, so a key like __proto__ stays data.
   return Object.fromEntries(merged)
+}
+
+/** No file name, command or variable can hold such text, and a record would not have the bytes that its hash is of. */
+function unusableTexts(value: unknown, path: KeyPath): RecipeProblem[] {
+  if (typeof value === 'string') {
+    if (!value.includes('\0') && value.isWellFormed()) return []
+    const what = value.includes('\0') ? 'a NUL character' : 'half of a character (a lone surrogate)'
+    const message = `expected text, got text with ${what}`
+    return [{ rule: 'range', path, message, hint: 'remove the escape that makes it', at: 'value' }]
+  }
+  if (typeof value !== 'object' || value === null) return []
+  return Object.entries(value).flatMap(([key, item]) => {
+    const at: KeyPath = [...path, Array.isArray(value) ? Number(key) : key]
+    return [...unusableTexts(key, at), ...unusableTexts(item, at)]
+  })
 }
 
 function isMapping(value: unknown): value is Record<string, unknown> {
