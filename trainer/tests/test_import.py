@@ -180,7 +180,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "a model of rewards": (
         lambda m: edit(m / "config.json", lambda c: c.update(architectures=["Qwen2ForRewardModel"])),
-        r"Qwen2ForCausalLM .*Qwen2ForRewardModel",
+        r"Qwen2ForCausalLM.*Qwen2ForRewardModel",
     ),
     "quantised by config": (
         lambda m: edit(m / "config.json", lambda c: c.update(quantization_config={"quant_method": "gptq"})),
@@ -226,7 +226,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "an index that leads out": (
         lambda m: edit(m / INDEX, lambda c: c["weight_map"].update({"lm_head.weight": "../other.safetensors"})),
-        r"files of its directory, found \.\./other",
+        r"files of its directory, found '\.\./other",
     ),
     "an index that is wrong": (
         lambda m: edit(
@@ -280,9 +280,97 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
         lambda m: (m / "chat_template.jinja").write_text("{{ ''.__class__.__mro__ }}"),
         r"it fails: SecurityError",
     ),
+    "an architecture that is a list": (
+        lambda m: edit(m / "config.json", lambda c: c.update(model_type=["qwen2"])),
+        r"config\.json says model_type \['qwen2'\]",
+    ),
+    "architectures that are a number": (
+        lambda m: edit(m / "config.json", lambda c: c.update(architectures=5)),
+        r"Expected architectures \[Qwen2ForCausalLM\] .*found 5",
+    ),
+    "quantised by a word": (
+        lambda m: edit(m / "config.json", lambda c: c.update(quantization_config="gptq")),
+        r"not quantised .*gptq",
+    ),
+    "no layers": (
+        lambda m: edit(m / "config.json", lambda c: c.update(num_hidden_layers=0)),
+        r"num_hidden_layers in .* to be an integer of at least 1, found 0",
+    ),
+    "a size that is text": (
+        lambda m: edit(m / "config.json", lambda c: c.update(head_dim="x")),
+        r"head_dim in .* to be an integer of at least 1, found 'x'",
+    ),
+    "no positions": (
+        lambda m: edit(m / "config.json", lambda c: c.update(max_position_embeddings=-5)),
+        r"max_position_embeddings in .*found -5",
+    ),
+    "an end that no reply has": (
+        lambda m: edit(m / "config.json", lambda c: c.update(eos_token_id=10**9)),
+        r"eos_token_id in .* below vocab_size \d+, found 1000000000",
+    ),
+    "a padding beyond the vocabulary": (
+        lambda m: edit(m / "config.json", lambda c: c.update(pad_token_id=10**9)),
+        r"pad_token_id in .* below vocab_size",
+    ),
+    "a dtype that is none": (
+        lambda m: edit(m / "config.json", lambda c: c.update(dtype="x")),
+        r"Expected dtype in .*found 'x'",
+    ),
+    "a field that transformers fails on": (
+        lambda m: edit(m / "config.json", lambda c: c.update(id2label=5)),
+        r"Expected config\.json of .* to describe a model: .*get the file again",
+    ),
+    "a field that transformers fails to write": (
+        lambda m: edit(m / "config.json", lambda c: c.update(output_attentions="x")),
+        r"Expected config\.json of .* to describe a model",
+    ),
+    "a rope without its factor": (
+        lambda m: edit(m / "config.json", lambda c: c.update(rope_parameters={"rope_type": "yarn"})),
+        r"numbers of its kind, found .*'factor'",
+    ),
+    "a rope that is a word": (
+        lambda m: edit(m / "config.json", lambda c: c.update(rope_parameters="yarn")),
+        r"Expected the rope in .* to be an object, found 'yarn'",
+    ),
+    "config.json nested too deeply": (
+        lambda m: (m / "config.json").write_text("[" * 100_000),
+        r"Expected JSON in .*nested too deeply",
+    ),
+    "an index without a map": (
+        lambda m: edit(m / INDEX, lambda c: c.update(weight_map=["a"])),
+        r"Expected a weight_map in .*found \['a'\]",
+    ),
+    "an index that names a number": (
+        lambda m: edit(m / INDEX, lambda c: c["weight_map"].update(x=5)),
+        r"to name files of its directory, found 5",
+    ),
+    "an index that names a long file": (
+        lambda m: edit(m / INDEX, lambda c: c["weight_map"].update(x="x" * 5000)),
+        r"to name files of its directory, found 'xxx",
+    ),
+    "tokenizer_config.json cut": (
+        lambda m: (m / "tokenizer_config.json").write_text("{"),
+        r"Expected JSON in .*tokenizer_config\.json.*again",
+    ),
+    "tokenizer_config.json that is a list": (
+        lambda m: (m / "tokenizer_config.json").write_text("[]"),
+        r"Expected an object in .*tokenizer_config\.json",
+    ),
+    "special_tokens_map.json cut": (
+        lambda m: (m / "special_tokens_map.json").write_text("{"),
+        r"Expected JSON in .*special_tokens_map\.json",
+    ),
+    "generation_config.json that is null": (
+        lambda m: (m / "generation_config.json").write_text("null"),
+        r"Expected an object in .*generation_config\.json",
+    ),
+    "a template that is no text": (
+        lambda m: (m / "chat_template.jinja").write_bytes(b"\xff\xfe"),
+        r"Expected text in UTF-8 in .*chat_template\.jinja",
+    ),
     "no template": (
         lambda m: (m / "chat_template.jinja").unlink(),
-        r"Expected a chat template in .*found none.*--chat-format chatml or llama3",
+        r"Expected a chat template in .*/model, found none.*--chat-format chatml or llama3",
     ),
 }
 
@@ -354,7 +442,7 @@ def test_a_template_is_found_where_older_versions_kept_it(place: str, model: Pat
         kept = [{"name": "tool_use", "template": "x"}, {"name": "default", "template": template}]
         found = kept if place == "named" else template
         edit(model / "tokenizer_config.json", lambda config: config.update(chat_template=found))
-    assert chat.find_format(model, None) == ("chatml", {"template": "same"})
+    assert chat.find_format(model, None, place=model) == ("chatml", {"template": "same"})
 
 
 def test_a_stated_format_needs_its_tokens(model: Path) -> None:

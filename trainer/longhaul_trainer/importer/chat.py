@@ -55,14 +55,15 @@ FORMATS = {
 }
 
 
-def find_format(directory: Path, stated: str | None) -> tuple[str, dict[str, Any]]:
-    """Name of the format, and what the template has that the format has not. Raises JobError 66 where there is none to play."""
-    template, specials = _read_template(directory)
+def find_format(directory: Path, stated: str | None, *, place: Path) -> tuple[str, dict[str, Any]]:
+    """Name of the format, and what the template has that the format has not. `place`: what the user knows the directory as. Raises
+    JobError 66 where there is none to play."""
+    template, specials = _read_template(directory, place)
     known = " or ".join(FORMATS)
     if template is None:
         if stated is None:
             raise refused(
-                f"Expected a chat template in {directory}, found none: name the format that the model was trained with, --chat-format {known}"
+                f"Expected a chat template in {place}, found none: name the format that the model was trained with, --chat-format {known}"
             )
         return stated, {"template": "none"}
     rendered, why = _render(template, specials)
@@ -73,7 +74,7 @@ def find_format(directory: Path, stated: str | None) -> tuple[str, dict[str, Any
         return stated, {"template": "differs"}
     how = f"it fails: {why}" if rendered is None else f"it writes {json.dumps(rendered[:120], ensure_ascii=False)}"
     raise refused(
-        f"Expected the chat template of {directory} to be {known}, {how}. If the model knows the tokens of one of them, play it so with --chat-format NAME"
+        f"Expected the chat template of {place} to be {known}, {how}. If the model knows the tokens of one of them, play it so with --chat-format NAME"
     )
 
 
@@ -125,7 +126,7 @@ def _render(template: str, specials: dict[str, Any]) -> tuple[str | None, str]:
     return (found[0] if isinstance(found, tuple) else found)[0], ""
 
 
-def _read_template(directory: Path) -> tuple[str | None, dict[str, Any]]:
+def _read_template(directory: Path, place: Path) -> tuple[str | None, dict[str, Any]]:
     path = directory / "tokenizer_config.json"
     config = json.loads(path.read_text()) if path.is_file() else {}
     specials: dict[str, Any] = {}
@@ -138,5 +139,8 @@ def _read_template(directory: Path) -> tuple[str | None, dict[str, Any]]:
     if found is None and (file := directory / "chat_template.json").is_file():
         found = json.loads(file.read_text()).get("chat_template")
     if isinstance(found, list):
-        found = next((entry.get("template") for entry in found if entry.get("name") == "default"), None)
+        named = [entry for entry in found if isinstance(entry, dict)]
+        found = next((entry.get("template") for entry in named if entry.get("name") == "default"), None)
+    if found is not None and not isinstance(found, str):
+        raise refused(f"Expected the chat template of {place} to be text, found {found!r:.80}; get the file again")
     return found, specials

@@ -83,12 +83,12 @@ def _fill(options: ImportOptions, place: Path, staging: Path) -> dict[str, Any]:
         if options.tokenizer is not None:
             _take_tokenizer(options.tokenizer, staging)
         tokenizer = _check_tokenizer(staging, place, source.shapes[EMBEDDING][0])
-        chat_format, chat_facts = find_format(staging, options.chat_format)
+        chat_format, chat_facts = find_format(staging, options.chat_format, place=options.tokenizer or place)
         prompt = check_marks(tokenizer, chat_format)
         names = [name for name, _ in model.named_parameters()]
         sizes = {name: _elements(source.shapes[name]) * source.dtypes[name].itemsize for name in names}
         write_shards(staging, sizes, _counting(source.read, len(names)))
-        _write_config(model, staging, source.dtypes[EMBEDDING])
+        _write_config(model, staging, source.dtypes[EMBEDDING], place)
         proof = prove(
             staging, source.reference, vocab_size=source.shapes[EMBEDDING][0], prompt=prompt, on_progress=_say
         )
@@ -163,20 +163,29 @@ def _empty_model(config: dict[str, Any], place: Path) -> Any:
             return AutoModelForCausalLM.from_config(parsed)
     except UnsupportedModel as error:
         raise refused(f"{error}: the trainer knows no sliding windows, import a model without them") from error
-    except (ValueError, TypeError, KeyError, RuntimeError, ZeroDivisionError) as error:
-        raise refused(f"Expected config.json of {place} to describe a model: {error}") from error
+    except (OSError, ImportError, MemoryError):
+        raise
     except Exception as error:
-        # transformers checks the fields with validators of its own.
-        if "Validat" not in type(error).__name__:
-            raise
-        raise refused(f"Expected config.json of {place} to describe a model: {' '.join(str(error).split())}") from error
+        # transformers has validators of its own, and fails with any exception on fields that they pass.
+        raise _no_model(error, place) from error
 
 
-def _write_config(model: Any, staging: Path, dtype: Any) -> None:
+def _no_model(error: Exception, place: Path) -> JobError:
+    why = " ".join(str(error).split())[:300]
+    return refused(f"Expected config.json of {place} to describe a model: {why}; get the file again")
+
+
+def _write_config(model: Any, staging: Path, dtype: Any, place: Path) -> None:
     from longhaul_trainer.step.export import finish_config
 
     model.config.architectures = [type(model).__name__]
-    model.config.save_pretrained(staging)
+    try:
+        model.config.save_pretrained(staging)
+    except OSError:
+        raise
+    except Exception as error:
+        # It validates once more, with rules that reading lacks.
+        raise _no_model(error, place) from error
     finish_config(staging, dtype)
 
 
@@ -189,10 +198,12 @@ def _elements(shape: list[int]) -> int:
 
 def _take_tokenizer(directory: Path, staging: Path) -> None:
     """Of another directory, instead of the source's own."""
+    from longhaul_trainer.importer.texts import check_texts
     from longhaul_trainer.step.export import copy_tokenizer
 
     if not (directory / "tokenizer.json").is_file():
         raise refused(f"Expected tokenizer.json in {directory} (--tokenizer)")
+    check_texts(directory)
     for name in TOKENIZER_FILES:
         (staging / name).unlink(missing_ok=True)
     copy_tokenizer(directory, staging)

@@ -13,11 +13,14 @@ from longhaul_trainer.directory import sha256_file
 from longhaul_trainer.importer.reference import Reference, inverse_frequencies
 from longhaul_trainer.importer.refusal import FAMILIES, refused
 from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source
-from longhaul_trainer.step.export import copy_generation_ids, copy_tokenizer
+from longhaul_trainer.importer.texts import AGAIN, check_texts, read_object
+from longhaul_trainer.step.export import END_IDS, copy_generation_ids, copy_tokenizer
 from longhaul_trainer.weight_files import INDEX, SINGLE, WeightFiles
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".th")
+NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size")
+COUNTS = (*NEEDED, "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size", "max_position_embeddings")
 ROPES = ("default", "linear", "yarn", "llama3")
 
 
@@ -49,6 +52,16 @@ def open_directory(directory: Path) -> tuple[Source, WeightFiles]:
     return source, weights
 
 
+def _is_file_name(file: Any) -> bool:
+    return (
+        isinstance(file, str)
+        and Path(file).name == file
+        and file not in ("", "..")
+        and file.isprintable()
+        and len(file) < 256
+    )
+
+
 def _full_name(role: str) -> str:
     if role in (whole := {"embed": EMBEDDING, "norm": NORM, "head": HEAD}):
         return whole[role]
@@ -57,6 +70,7 @@ def _full_name(role: str) -> str:
 
 
 def _copy_texts(directory: Path, target: Path) -> None:
+    check_texts(directory)
     copy_tokenizer(directory, target)
     copy_generation_ids(directory, target)
 
@@ -65,45 +79,65 @@ def _read_config(directory: Path) -> dict[str, Any]:
     path = directory / "config.json"
     if not path.is_file():
         raise refused(f"Expected config.json in {directory}: is it the directory of a Hugging Face model?")
-    try:
-        config = json.loads(path.read_text())
-    except ValueError as error:
-        raise refused(f"Expected JSON in {path}: {error}; get the file again") from error
-    if not isinstance(config, dict):
-        raise refused(f"Expected an object in {path}; get the file again")
+    config = read_object(path)
     family = config.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         raise refused(
             f"Expected a model of {', '.join(FAMILIES)} in {directory}, config.json says model_type {family!r}: the trainer knows no other architecture"
         )
     architectures = config.get("architectures") or [FAMILIES[family]]
     if architectures != [FAMILIES[family]]:
         raise refused(
-            f"Expected {FAMILIES[family]} in {path}, found {', '.join(map(str, architectures))}: only language models can be sampled from"
+            f"Expected architectures [{FAMILIES[family]}] in {path}, found {json.dumps(architectures)[:200]}: only language models can be sampled from"
         )
-    if "quantization_config" in config:
-        method = config["quantization_config"].get("quant_method", "unknown")
+    quantization = config.pop("quantization_config", None)
+    if quantization is not None:
+        method = quantization.get("quant_method", "unknown") if isinstance(quantization, dict) else quantization
         raise refused(
             f"Expected weights that are not quantised in {directory}, config.json says {method}: import the model that it was made from"
         )
     if config.get("hidden_act", "silu") != "silu":
         raise refused(f"Expected hidden_act silu in {path}, found {config['hidden_act']}: no known {family} has it")
+    _check_numbers(config, path)
     # Code beside the weights is never run, here or later.
     config.pop("auto_map", None)
     config.pop("_name_or_path", None)
     return config
 
 
+def _check_numbers(config: dict[str, Any], path: Path) -> None:
+    """What transformers takes unseen: fields that it would fail on with a stack, and ids that no reply can end with."""
+
+    def is_count(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+    for name in COUNTS:
+        if not is_count(value := config.get(name)) and (name in NEEDED or value is not None):
+            raise refused(f"Expected {name} in {path} to be an integer of at least 1, found {value!r:.80}; {AGAIN}")
+    vocabulary = config.get("vocab_size")
+    for name in END_IDS:
+        value = config.get(name)
+        lowest = -1 if name == "pad_token_id" else 0
+        for found in value if isinstance(value, list) else [value]:
+            if isinstance(found, int) and is_count(vocabulary) and not lowest <= found < vocabulary:
+                raise refused(
+                    f"Expected {name} in {path} below vocab_size {vocabulary}, found {found}: no reply could end with it; {AGAIN}"
+                )
+    for name in ("dtype", "torch_dtype"):
+        value = config.get(name)
+        if value is not None and not isinstance(getattr(torch, str(value).removeprefix("torch."), None), torch.dtype):
+            raise refused(f"Expected {name} in {path} to be a dtype such as bfloat16, found {value!r:.80}; {AGAIN}")
+
+
 def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
     """Name → its file. Raises JobError 66 where there are only pickles, or not all files."""
     index, single = directory / INDEX, directory / SINGLE
     if index.is_file():
-        try:
-            names: dict[str, str] = json.loads(index.read_text())["weight_map"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise refused(f"Expected a weight_map in {index}: {error}; get the file again") from error
-        if outside := sorted(file for file in set(names.values()) if Path(file).name != file):
-            raise refused(f"Expected {index} to name files of its directory, found {outside[0]}")
+        names = read_object(index).get("weight_map")
+        if not isinstance(names, dict):
+            raise refused(f"Expected a weight_map in {index}, found {names!r:.80}; {AGAIN}")
+        if outside := [file for file in names.values() if not _is_file_name(file)]:
+            raise refused(f"Expected {index} to name files of its directory, found {outside[0]!r:.80}; {AGAIN}")
         files = sorted(set(names.values()))
         if missing := [file for file in files if not (directory / file).is_file()]:
             raise refused(
@@ -156,13 +190,15 @@ def _describe(weights: WeightFiles) -> tuple[dict[str, list[int]], dict[str, tor
 
 
 def _reference(config: dict[str, Any], directory: Path, role: Any) -> Reference:
-    needed = ("num_hidden_layers", "num_attention_heads", "hidden_size")
-    if missing := [name for name in needed if not isinstance(config.get(name), int)]:
-        raise refused(f"Expected {missing[0]} in config.json of {directory}; get the file again")
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or (128 if config["model_type"] == "qwen3" else config["hidden_size"] // heads)
     rope = rope_of(config, directory)
-    inv_freq, scale = inverse_frequencies(rope, head_dim)
+    try:
+        inv_freq, scale = inverse_frequencies(rope, head_dim)
+    except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+        raise refused(
+            f"Expected the rope in config.json of {directory} to have the numbers of its kind, found {json.dumps(rope)[:300]} ({error}); {AGAIN}"
+        ) from error
     return Reference(
         read=role,
         layers=config["num_hidden_layers"],
@@ -178,6 +214,8 @@ def _reference(config: dict[str, Any], directory: Path, role: Any) -> Reference:
 def rope_of(config: dict[str, Any], directory: Path) -> dict[str, Any]:
     """With its theta, from either form. Raises JobError 66 for one whose positions depend on the length of a row."""
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(stated, dict):
+        raise refused(f"Expected the rope in config.json of {directory} to be an object, found {stated!r:.80}; {AGAIN}")
     rope = {"rope_theta": config.get("rope_theta", 10000.0), **stated}
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind not in ROPES or "mscale" in rope or rope.get("partial_rotary_factor", 1.0) != 1.0:
