@@ -158,6 +158,11 @@ test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async ()
     ['grade', 'gold', '--suite', 'demo', '--profile', 'mine'],
     ['view', '--port', '99999'],
     ['codec-server', '--port', '99999'],
+    ...['', 'x', '*', 'null', 'ftp://x', 'http://u:p@h', 'http://a/b'].map((page) => [
+      'codec-server',
+      '--origin',
+      page,
+    ]),
     ['policy-server', 'command', '/p', '--kind', 'vllm', '--context', '9', '--port', '65536'],
     ['train', '--run='],
     ['evaluate', '--policy='],

@@ -108,3 +108,30 @@ test('a file of keys: comments and rotation; what is wrong is said without a sec
   }
   assert.match(await messageOf(() => readCodecKeys({ LONGHAUL_CODEC_KEYS: join(directory, 'none') })), /readable file/)
 })
+
+test('a file of keys that has no end, is a directory, or holds a key with a tail: refused at once, with the reason', async () => {
+  await assert.rejects(async () => readCodecKeys({ LONGHAUL_CODEC_KEYS: '/dev/zero' }), {
+    code: 'Config.Invalid',
+    message: /got more than 65536 bytes/,
+  })
+  await assert.rejects(async () => readCodecKeys({ LONGHAUL_CODEC_KEYS: '/dev' }), {
+    message: /readable file .*EISDIR/,
+  })
+  const directory = mkdtempSync(join(tmpdir(), 'longhaul-codec-'))
+  try {
+    const path = join(directory, 'keys')
+    const key = Buffer.alloc(32, 7).toString('base64')
+    for (const wrong of [`${key}AAAA`, `!${key}`, key.replace('B', 'B*')]) {
+      writeFileSync(path, `a ${wrong}\n`)
+      await assert.rejects(
+        async () => readCodecKeys({ LONGHAUL_CODEC_KEYS: path }),
+        { message: /got other characters/ },
+        wrong,
+      )
+    }
+    writeFileSync(path, `a ${key.replace(/=+$/, '')}\n`)
+    assert.equal(readCodecKeys({ LONGHAUL_CODEC_KEYS: path })?.length, 1)
+  } finally {
+    rmSync(directory, { recursive: true })
+  }
+})

@@ -1,9 +1,10 @@
 import { createCipheriv, createDecipheriv, randomBytes } from 'node:crypto'
-import { readFileSync } from 'node:fs'
+import { closeSync, openSync, readSync } from 'node:fs'
 import { gunzipSync, gzipSync } from 'node:zlib'
 import type { Payload, PayloadCodec } from '@temporalio/common'
 import proto from '@temporalio/proto'
 import { LonghaulError } from '../contracts/errors.ts'
+import { errnoOf } from './files.ts'
 
 // The package is CommonJS: its exports arrive as one default export.
 const { Payload: PayloadMessage } = proto.temporal.api.common.v1
@@ -124,14 +125,35 @@ export function readCodecKeys(env: NodeJS.ProcessEnv = process.env): readonly [C
 }
 
 function readLines(path: string): { text: string; number: number }[] {
+  return readStart(path)
+    .split('\n')
+    .map((text, at) => ({ text: text.trim(), number: at + 1 }))
+    .filter(({ text }) => text !== '' && !text.startsWith('#'))
+}
+
+/** Far more keys than rotations leave. A device has no end. */
+const MAX_KEY_FILE_BYTES = 64 * 1024
+
+function readStart(path: string): string {
+  const bytes = Buffer.alloc(MAX_KEY_FILE_BYTES + 1)
+  let size = 0
   try {
-    return readFileSync(path, 'utf8')
-      .split('\n')
-      .map((text, at) => ({ text: text.trim(), number: at + 1 }))
-      .filter(({ text }) => text !== '' && !text.startsWith('#'))
+    const file = openSync(path, 'r')
+    try {
+      for (let read = -1; read !== 0 && size < bytes.length; size += read) {
+        read = readSync(file, bytes, size, bytes.length - size, null)
+      }
+    } finally {
+      closeSync(file)
+    }
   } catch (cause) {
-    throw invalid(`Expected a readable file of keys at ${path} (LONGHAUL_CODEC_KEYS)`, cause)
+    throw invalid(
+      `Expected a readable file of keys at ${path} (LONGHAUL_CODEC_KEYS), got ${errnoOf(cause) ?? String(cause)}`,
+      cause,
+    )
   }
+  if (size <= MAX_KEY_FILE_BYTES) return bytes.toString('utf8', 0, size)
+  throw invalid(`Expected a file of keys at ${path} (LONGHAUL_CODEC_KEYS), got more than ${MAX_KEY_FILE_BYTES} bytes`)
 }
 
 function readKey(text: string, where: string): CodecKey {
@@ -140,9 +162,10 @@ function readKey(text: string, where: string): CodecKey {
   if (!/^[A-Za-z0-9._-]{1,64}$/.test(id) || rest.length > 0) {
     throw invalid(`Expected "ID BASE64" in ${where}, with an id of letters, digits, ".", "_" and "-"`)
   }
-  if (secret.length !== 32) {
+  // Node stops at a padding and skips foreign characters: another text than the intended one would become the key.
+  if (secret.length !== 32 || secret.toString('base64').replace(/=+$/, '') !== base64.replace(/=+$/, '')) {
     throw invalid(
-      `Expected 32 bytes in base64 for the key ${id} in ${where}, got ${secret.length} bytes; make one: openssl rand -base64 32`,
+      `Expected 32 bytes in base64 for the key ${id} in ${where}, got ${secret.length === 32 ? 'other characters' : `${secret.length} bytes`}; make one: openssl rand -base64 32`,
     )
   }
   return { id, secret }

@@ -126,3 +126,42 @@ test('hosts of private networks are hosts: an address, which would be equal to n
     }
   }
 })
+
+test('a number is written in digits and within its limits: blanks, other bases and what no timer reaches are refused', () => {
+  for (const [name, values] of [
+    ['LONGHAUL_LEASE_S', [' ', '0x10', '1e999', '99999999999999999999', '2000001']],
+    ['LONGHAUL_STORE_PATIENCE_S', [' ', '0x10', '99999999999999999999']],
+    ['LONGHAUL_MIN_FREE_GIB', [' ', '0x10', '1e999']],
+    ['LONGHAUL_WEIGHTS_GIB', [' ', '0x10', '1e999']],
+    ['LONGHAUL_SANDBOX_CPUS', [' ', '0x10', '1e999']],
+    ['LONGHAUL_SANDBOX_MEMORY_GIB', ['0x10']],
+  ] as const) {
+    for (const value of values) {
+      const message = new RegExp(`Expected ${name} to be .*, got `)
+      assert.throws(
+        () => readWorkerEnvironment({ ...REQUIRED, [name]: value }),
+        { code: 'Config.Invalid', message },
+        name + value,
+      )
+    }
+  }
+  assert.equal(readWorkerEnvironment({ ...REQUIRED, LONGHAUL_SANDBOX_CPUS: ' 1.5 ' }).sandboxCpus, 1.5)
+})
+
+test('an address that no request can be sent to, and a namespace that leaves its place in an address, are refused', () => {
+  for (const name of ['LONGHAUL_POLICY_URL', 'LONGHAUL_HUB_URL']) {
+    for (const address of ['http://me:secret@gpu-1:8000', 'http://gpu-1:8000/?key=secret', 'http://gpu-1#secret']) {
+      assert.throws(
+        () => readWorkerEnvironment({ ...REQUIRED, [name]: address }),
+        (error: Error) =>
+          error.message.includes(`Expected ${name} to be an address without`) && !/secret/.test(error.message),
+      )
+    }
+  }
+  const pods = { ...REQUIRED, LONGHAUL_SANDBOXES: 'pods', LONGHAUL_SANDBOX_CPUS: '4' }
+  for (const namespace of ['../x', 'A B', 'a'.repeat(64), '-a']) {
+    assert.throws(() => readWorkerEnvironment({ ...pods, LONGHAUL_KUBERNETES_NAMESPACE: namespace }), {
+      message: /LONGHAUL_KUBERNETES_NAMESPACE to be at most 63/,
+    })
+  }
+})

@@ -139,8 +139,15 @@ function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
       'Expected LONGHAUL_SANDBOX_CPUS beside LONGHAUL_SANDBOXES=pods: how many processors the sandboxes of the namespace may request in total, for example its quota',
     )
   }
+  const namespace = env['LONGHAUL_KUBERNETES_NAMESPACE'] || null
+  // It becomes part of the addresses of the cluster's interface.
+  if (namespace !== null && !/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/.test(namespace)) {
+    throw invalid(
+      `Expected LONGHAUL_KUBERNETES_NAMESPACE to be at most 63 small letters, digits and -, got ${JSON.stringify(namespace)}`,
+    )
+  }
   return {
-    namespace: env['LONGHAUL_KUBERNETES_NAMESPACE'] || null,
+    namespace,
     seccompProfile: env['LONGHAUL_KUBERNETES_SECCOMP'] || null,
     cpus,
   }
@@ -150,7 +157,7 @@ function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
 export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsOptions {
   const named = env['LONGHAUL_WEIGHTS'] ?? ''
   const limit = env['LONGHAUL_WEIGHTS_GIB'] ?? ''
-  const gib = limit === '' ? DEFAULT_WEIGHTS_GIB : Number(limit)
+  const gib = limit === '' ? DEFAULT_WEIGHTS_GIB : decimal(limit)
   if (named !== '' && !isAbsolute(named)) {
     throw invalid(`Expected LONGHAUL_WEIGHTS to be an absolute path, got ${JSON.stringify(named)}`)
   }
@@ -167,16 +174,30 @@ export function weightsPlace(env: NodeJS.ProcessEnv, cacheDir: string): WeightsO
 /** Room for two policies of seven billion parameters with their checkpoints, which is what one iteration reads and writes. */
 const DEFAULT_WEIGHTS_GIB = 200
 
+/** Node's timers end at once beyond 24.8 days. */
+const MOST_SECONDS = 2_000_000
+
+/** Not a number for everything that JavaScript alone takes for one: blanks would be 0, and `1e999` and `0x10` numbers. */
+function decimal(text: string): number {
+  const value = /^\s*-?\d*\.?\d+(?:e[+-]?\d+)?\s*$/i.test(text) ? Number(text) : Number.NaN
+  return Number.isFinite(value) ? value : Number.NaN
+}
+
 function wholeSeconds(name: string, text: string, least: number): number {
-  const value = Number(text)
-  if (text !== '' && Number.isInteger(value) && value >= least) return value
-  throw invalid(`Expected ${name} to be an integer ≥ ${least}, got ${JSON.stringify(text)}`)
+  const value = decimal(text)
+  if (Number.isInteger(value) && value >= least && value <= MOST_SECONDS) return value
+  throw invalid(`Expected ${name} to be an integer ≥ ${least} and ≤ ${MOST_SECONDS}, got ${JSON.stringify(text)}`)
 }
 
 /** The error omits the value, which may contain a password. */
 function httpAddress(name: string, text: string | null, example: string): string | null {
-  if (text === null || /^https?:$/.test(URL.parse(text)?.protocol ?? '')) return text
-  throw invalid(`Expected ${name} to be an http(s) address, such as ${example}`)
+  if (text === null) return text
+  const url = URL.parse(text)
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    throw invalid(`Expected ${name} to be an http(s) address, such as ${example}`)
+  }
+  if (`${url.username}${url.password}${url.search}${url.hash}` === '') return text
+  throw invalid(`Expected ${name} to be an address without user, password, query or fragment, such as ${example}`)
 }
 
 /** An address in the list would never match a host. */
@@ -195,8 +216,8 @@ function headerValue(name: string, text: string | null): string | null {
 }
 
 function freeGib(text = '10'): number {
-  const value = Number(text)
-  if (text !== '' && value >= 0) return value
+  const value = decimal(text)
+  if (value >= 0) return value
   throw invalid(`Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`)
 }
 
@@ -224,8 +245,8 @@ function viewerUrl(text = ''): string | null {
 /** Returns null if the variable is not set. */
 function share(name: string, text: string | undefined, unit: number): number | null {
   if (text === undefined || text === '') return null
-  const value = Number(text)
-  if (Number.isFinite(value) && value > 0) return value * unit
+  const value = decimal(text)
+  if (value > 0) return value * unit
   throw invalid(`Expected ${name} to be a number > 0, got ${JSON.stringify(text)}`)
 }
 

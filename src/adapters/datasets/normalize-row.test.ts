@@ -119,6 +119,22 @@ test('a row that its harness could not run is refused by column: no commands for
   }
 })
 
+test('texts that no shell, engine or path takes are refused by column, and a missing one is called nothing', () => {
+  const installed = (more: object) => ({
+    ...rebench.row(),
+    install_config: { ...(rebench.row()['install_config'] as object), ...more },
+  })
+  const cases: [row: Record<string, unknown>, message: RegExp][] = [
+    [installed({ test_cmd: 'pytest\0' }), /install_config\.test_cmd to be a command/],
+    [installed({ install: ['pip install -e .', 'a\0'] }), /install_config\.install to be a command/],
+    [installed({ python: '3.9\n3.10' }), /install_config\.python to be a version/],
+    [installed({ python: '3'.repeat(41) }), /install_config\.python to be a version/],
+    [{ ...rebench.row(), docker_image: `a/${'b'.repeat(254)}` }, /docker_image to be an image reference/],
+    [{ ...rebench.row(), install_config: {} }, /test_cmd to be a command, got nothing/],
+  ]
+  for (const [wrong, message] of cases) assert.throws(() => normalizeRow(wrong), { code: 'Task.Invalid', message })
+})
+
 test('files that a patch cannot carry are kept in the order in which they are laid', () => {
   const assets = { patch: [{ path: 'b.png', url: 'http://x/b' }], test_patch: [{ path: 'a.png' }, { url: 'no path' }] }
   assert.deepEqual(normalizeRow({ ...v5.row(), image_assets: JSON.stringify(assets) }).harness?.assets, [

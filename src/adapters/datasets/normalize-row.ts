@@ -184,10 +184,13 @@ function fullReference(text: string): string | null {
   const repository = (tag === null ? name : name.slice(0, tag.index)).toLowerCase()
   const isName = /^[a-z0-9][a-z0-9.-]*(?::\d+)?(?:\/[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*)*$/.test(repository)
   const isDigest = digest === undefined || /^sha256:[0-9a-f]{64}$/.test(digest)
-  if (!isName || !isDigest || more.length > 0) return null
+  if (!isName || repository.length > MAX_REPOSITORY || !isDigest || more.length > 0) return null
   if (digest !== undefined) return `${repository}${tag?.[0] ?? ''}@${digest}`
   return `${repository}${tag?.[0] ?? ':latest'}`
 }
+
+/** Of engines and registries. */
+const MAX_REPOSITORY = 255
 
 /** Derives the image name as upstream's harnesses do. A registry forbids two consecutive underscores, so they become `_1776_`. */
 function derivedImage(namespace: 'swebench' | 'swerebench', taskId: string): string {

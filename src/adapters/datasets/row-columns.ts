@@ -102,6 +102,7 @@ function isObject(value: unknown): value is UnknownRow {
 }
 
 function abbreviate(value: unknown): string {
+  if (value === undefined) return 'nothing'
   const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? String(value))
   return text.length <= 80 ? text : `${text.slice(0, 77)}...`
 }

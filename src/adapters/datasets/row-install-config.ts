@@ -52,12 +52,15 @@ function requireCommands(columns: RowColumns, repo: string): void {
 function commandLine(columns: RowColumns, column: string, value: unknown, chain: string): string | null {
   if (value === undefined || value === null) return null
   const parts = Array.isArray(value) ? value : [value]
-  const isCommands = parts.every((part) => typeof part === 'string' && part.isWellFormed())
+  // A script with a NUL character is no text to a shell.
+  const isCommands = parts.every((part) => typeof part === 'string' && part.isWellFormed() && !part.includes('\0'))
   if (!isCommands) throw columns.refuse(column, 'a command', value)
   return parts.length === 0 ? null : parts.join(chain)
 }
 
 function requireWord(columns: RowColumns, column: string, value: unknown): void {
-  if (value === undefined || value === null || typeof value === 'string' || typeof value === 'number') return
-  throw columns.refuse(column, 'text or a number', value)
+  if (value === undefined || value === null || typeof value === 'number') return
+  // The text goes into paths and messages.
+  if (typeof value === 'string' && /^[^\p{Cc}\p{Cf}\p{Cs}]{0,40}$/u.test(value.trim())) return
+  throw columns.refuse(column, 'a version', value)
 }

@@ -21,17 +21,20 @@ interface GradeBatchInput {
 interface GradeBatchResult {
   graded: number
   errors: number
+  /** Of the errors, the lines that no harness was asked about. */
+  unread: number
 }
 
 /** Writes one answer for each non-blank line, in order; a line that cannot be graded is answered with an error. */
 export async function gradeBatch({ input, write }: GradeBatchInput): Promise<GradeBatchResult> {
-  const counts: GradeBatchResult = { graded: 0, errors: 0 }
+  const counts: GradeBatchResult = { graded: 0, errors: 0, unread: 0 }
   let pending = ''
   let number = 0
   for await (const line of readLines({ input, maxBytes: MAX_LINE_BYTES })) {
     number += 1
     if (line !== null && line.every((byte) => byte === 0x20 || byte === 0x0d || byte === 0x09)) continue
-    const { text, isGraded } = await answerLine(line, number)
+    const { text, isGraded, isRead } = await answerLine(number === 1 ? withoutMark(line) : line, number)
+    if (!isRead) counts.unread += 1
     counts[isGraded ? 'graded' : 'errors'] += 1
     pending += text
     if (pending.length < WRITE_CHARACTERS) continue
@@ -42,16 +45,29 @@ export async function gradeBatch({ input, write }: GradeBatchInput): Promise<Gra
   return counts
 }
 
-async function answerLine(line: Buffer | null, number: number): Promise<{ text: string; isGraded: boolean }> {
+interface Answer {
+  text: string
+  isGraded: boolean
+  isRead: boolean
+}
+
+/** Files from Windows begin with a byte order mark. */
+function withoutMark(line: Buffer | null): Buffer | null {
+  return line !== null && line.subarray(0, 3).equals(BYTE_ORDER_MARK) ? line.subarray(3) : line
+}
+
+const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf])
+
+async function answerLine(line: Buffer | null, number: number): Promise<Answer> {
   let id: unknown
   try {
     const request = parseLine(line, number)
     id = request.id
     const result = await gradeRequest(request)
-    return { text: `{"id":${idText(id)},${answerMembers(result)}}\n`, isGraded: result.kind === 'graded' }
+    return { text: `{"id":${idText(id)},${answerMembers(result)}}\n`, isGraded: result.kind === 'graded', isRead: true }
   } catch (error) {
     const message = error instanceof BadRequest ? error.message : `unexpected ${String(error)}`
-    return { text: `{"id":${idText(id)},${errorMember(message)}}\n`, isGraded: false }
+    return { text: `{"id":${idText(id)},${errorMember(message)}}\n`, isGraded: false, isRead: false }
   }
 }
 

@@ -112,7 +112,7 @@ test('a batch answers each line in order, wherever its chunks are cut; lines wit
       answers.map((answer) => ({ ...answer, statusMap: undefined })),
       expected.map((answer) => ({ ...answer, statusMap: undefined })),
     )
-    assert.deepEqual(counts, { graded: 3, errors: 0 })
+    assert.deepEqual(counts, { graded: 3, errors: 0, unread: 0 })
   }
 })
 
@@ -140,7 +140,7 @@ test('a bad line is answered with an error, by its id where it has one, and the 
     assert.deepEqual(Object.keys(answer), ['id', 'error'], JSON.stringify(answer))
     assert.equal((answer as { id: unknown }).id, index < 3 ? null : 'x')
   }
-  assert.deepEqual(counts, { graded: 1, errors: 13 })
+  assert.deepEqual(counts, { graded: 1, errors: 13, unread: 11 })
 })
 
 test('a line that is too long is given up, not held, and the next one is read', async () => {
@@ -172,4 +172,27 @@ test('a log that takes longer than the deadline is refused, and the next is grad
     ['T > a', 'PASSED'],
     ['T > b', 'FAILED'],
   ])
+})
+
+test('a batch without one line that asks for a grading ends with 1; a byte order mark is no part of its first line', async () => {
+  const wrong = await longhaul('--batch', await file('wrong.jsonl', '[]\nnull\n{"instance_id":"a"}\n'))
+  assert.equal(wrong.exitCode, 1)
+  assert.match(
+    wrong.stderr,
+    /error Config\.Invalid: Expected a batch with a log a line in .*wrong\.jsonl: none of its 3 lines is one/,
+  )
+  const half = await longhaul('--batch', await file('half.jsonl', `\ufeff${request({})}[]\n`))
+  assert.equal(half.exitCode, 0)
+  assert.match(half.stderr, /1 logs graded, 1 errors/)
+  assert.equal((await longhaul('--batch', await file('none.jsonl', ''))).exitCode, 0)
+})
+
+test('a packed log that is cut, and a list that is no JSON: the mistake of the one who named it, with the reason', async () => {
+  const options = ['--profile', 'swebench-4.1', '--parser', 'pytest-dev/pytest']
+  const cut = await longhaul(...options, await file('cut.gz', '\u001f\u008b'))
+  assert.equal(cut.exitCode, 1)
+  assert.match(cut.stderr, /error Config\.Invalid: .*cut\.gz.*not gzip, or truncated.*; pack it again/)
+  const list = await longhaul(...options, '--fail-to-pass', await file('list.json', '["a"'), await file('a.txt', ''))
+  assert.equal(list.exitCode, 1)
+  assert.match(list.stderr, /list\.json to be a list of test names in JSON: .*position 4/)
 })

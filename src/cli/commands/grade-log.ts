@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { unpackLog } from '../../adapters/artifacts/stored-log.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { explainUnreadable, openInputFile } from '../../platform/input-file.ts'
 import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
@@ -55,8 +55,13 @@ export function addGradeLog(program: Command, { console, exit }: CommandContext)
     .action(async (log: string | undefined, options: GradeLogOptions) => {
       if (options.batch !== undefined) {
         if (log !== undefined) throw usage('Expected --batch without a log beside it')
-        const { graded, errors } = await gradeBatch({ input: await openBatch(options.batch), write: writeOut })
+        const { graded, errors, unread } = await gradeBatch({ input: await openBatch(options.batch), write: writeOut })
         console.err(`${graded} logs graded, ${errors} errors`)
+        if (unread > 0 && unread === graded + errors) {
+          throw usage(
+            `Expected a batch with a log a line in ${options.batch}: none of its ${unread} lines is one (--help)`,
+          )
+        }
         return
       }
       const result = await gradeFile(log, options)
@@ -90,13 +95,18 @@ async function readList(file: string | undefined): Promise<string[]> {
   try {
     return testNames(file, JSON.parse(text))
   } catch (error) {
-    throw usage(error instanceof BadRequest ? error.message : `Expected ${file} to be JSON`)
+    const why = error instanceof Error ? error.message : String(error)
+    throw usage(error instanceof BadRequest ? why : `Expected ${file} to be a list of test names in JSON: ${why}`)
   }
 }
 
 async function readLogFile(file: string): Promise<Uint8Array> {
   const bytes = await readInput(file)
-  return file.endsWith('.gz') ? unpackLog(file, bytes) : bytes
+  if (!file.endsWith('.gz')) return bytes
+  return unpackLog(file, bytes).catch((error: unknown) => {
+    // The file is the user's, and no record of a store.
+    throw isLonghaulError(error) ? usage(`${error.message}; pack it again, or name the log itself`) : error
+  })
 }
 
 async function readInput(file: string): Promise<Buffer> {

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { DownResult } from '../../stack/down.ts'
 import type { UpResult } from '../../stack/up.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
@@ -151,7 +152,7 @@ export function addCodecServer(program: Command, { console }: CommandContext): v
       ),
     )
     .action(async (given: { host: string; port: number; origin: string[] }) => {
-      const { origin } = given
+      const origin = given.origin.map(requireOrigin)
       const { startCodecServer } = await import('../../stack/codec-server.ts')
       const token = process.env['LONGHAUL_CODEC_TOKEN'] ?? ''
       const settings = { host: given.host, port: given.port, origins: origin, token: token === '' ? null : token }
@@ -163,4 +164,16 @@ export function addCodecServer(program: Command, { console }: CommandContext): v
       server.closeAllConnections()
       server.close()
     })
+}
+
+/** As browsers spell it, so that it equals their header. `null` would be any page in a sandboxed frame. */
+function requireOrigin(text: string): string {
+  const url = URL.canParse(text) ? new URL(text) : null
+  const isOrigin =
+    url !== null && /^https?:$/.test(url.protocol) && [url.origin, `${url.origin}/`].includes(text.toLowerCase())
+  if (isOrigin) return url.origin
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected --origin to be the scheme, host and port of a page, as http://127.0.0.1:8233, got ${JSON.stringify(text)}`,
+  })
 }
