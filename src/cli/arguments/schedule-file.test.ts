@@ -11,7 +11,14 @@ after(() => rm(folder, { recursive: true }))
 test('a file of schedules that is none: the path, the line where there is one, and the reason', async () => {
   const path = join(folder, 'schedules.yaml')
   for (const [text, message] of [
-    ['', /Expected schedules in .*\n {2}schedules: /],
+    ['', /Expected schedules in .*\n {2}schedules: expected a mapping of names, got nothing/],
+    ['schedules: []\n', /schedules \(line 1\): expected a mapping of names, got \[\]/],
+    ['schedules:\n  a:\n    recipe: mini\n    cron: 5\n', /schedules\.a\.cron \(line 4\): expected text, got 5/],
+    [
+      'schedules:\n  a: { action: play }\n',
+      /schedules\.a\.action \(line 2\): expected one of evaluate, train, got "play"/,
+    ],
+    ['schedules:\n  a: { recipe: mini, nope: 1 }\n', /schedules\.a \(line 2\): knows no nope: leave it out/],
     ['- a\n', /schedules\.yaml:1:1: expected keys with values/],
     ['schedules:\n\ta: 1\n', /schedules\.yaml:2:1: Tabs are not allowed/],
     ['schedules:\n  a: { recipe: mini }\n  a: { recipe: demo }\n', /schedules\.yaml:3:3: Map keys must be unique/],

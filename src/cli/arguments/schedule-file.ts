@@ -2,7 +2,7 @@ import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import { type AlarmsRequest, OVERLAPS, type ScheduleRequest } from '../../client/index.ts'
 import { pushRecipe } from '../../adapters/recipes/pushed-recipes.ts'
-import { parseRecipeText } from '../../adapters/recipes/recipe-text.ts'
+import { parseRecipeText, type RecipeText } from '../../adapters/recipes/recipe-text.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readInputFile } from '../../platform/input-file.ts'
@@ -54,9 +54,10 @@ export interface ScheduleFile {
  * Every recipe is read and checked here, so that a mistake costs no night. @throws LonghaulError `Config.Invalid`, `Config.NotFound`
  */
 export async function readScheduleFile(path: string): Promise<ScheduleFile> {
-  const found = FILE.safeParse(await readYaml(path))
+  const file = await readYaml(path)
+  const found = FILE.safeParse(file.value)
   if (!found.success) {
-    const issues = found.error.issues.map(({ path: keys, message }) => `  ${keys.join('.') || '(file)'}: ${message}`)
+    const issues = found.error.issues.map((issue) => `  ${describeIssue(issue, file)}`)
     throw new LonghaulError({ code: 'Config.Invalid', message: `Expected schedules in ${path}:\n${issues.join('\n')}` })
   }
   const requests: ScheduleRequest[] = []
@@ -69,6 +70,35 @@ export async function readScheduleFile(path: string): Promise<ScheduleFile> {
   }
   const { alarms } = found.data
   return { schedules: requests, alarms: alarms === undefined ? null : (withoutAbsent(alarms) as AlarmsRequest) }
+}
+
+/** `schedules.nightly.cron (line 3): expected text, got 5`. */
+function describeIssue(issue: z.core.$ZodIssue, { value, locate }: RecipeText): string {
+  const keys = issue.path.filter((key) => typeof key !== 'symbol')
+  const got = keys.reduce<unknown>(
+    (at, key) => (at as Record<string | number, unknown> | null | undefined)?.[key],
+    value,
+  )
+  const position = got === undefined ? null : locate(keys, 'key')
+  const place = `${keys.join('.') || '(file)'}${position === null ? '' : ` (line ${position.line})`}`
+  if (issue.code === 'unrecognized_keys')
+    return `${place}: knows no ${issue.keys.join(', ')}: leave it out (docs/nightly.md)`
+  const shown = got === undefined ? 'nothing' : JSON.stringify(got).slice(0, 80)
+  return `${place}: ${wanted(issue)}, got ${shown}`
+}
+
+function wanted(issue: z.core.$ZodIssue): string {
+  if (issue.code === 'invalid_type') return `expected ${KINDS[issue.expected] ?? issue.expected}`
+  if (issue.code === 'invalid_value') return `expected one of ${issue.values.map(String).join(', ')}`
+  return issue.message.replace(/^[A-Z]/, (letter) => letter.toLowerCase())
+}
+
+const KINDS: Partial<Record<string, string>> = {
+  string: 'text',
+  object: 'a mapping',
+  record: 'a mapping of names',
+  boolean: 'true or false',
+  int: 'an integer',
 }
 
 function withoutAbsent(given: object): object {
@@ -110,10 +140,10 @@ function besideFile(path: string, recipe: string): string {
   return recipe.includes('/') || /\.ya?ml$/.test(recipe) ? resolve(dirname(path), recipe) : recipe
 }
 
-async function readYaml(path: string): Promise<unknown> {
-  const { value, syntax } = parseRecipeText(await readInputFile({ path, what: 'a file of schedules' }))
-  const [fault] = syntax
-  if (fault === undefined) return value
+async function readYaml(path: string): Promise<RecipeText> {
+  const file = parseRecipeText(await readInputFile({ path, what: 'a file of schedules' }))
+  const [fault] = file.syntax
+  if (fault === undefined) return file
   const { line, column } = fault.position
   throw new LonghaulError({
     code: 'Config.Invalid',
