@@ -102,7 +102,6 @@ function isObject(value: unknown): value is UnknownRow {
 }
 
 function abbreviate(value: unknown): string {
-  if (value === undefined) return 'nothing'
-  const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? String(value))
+  const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? 'nothing')
   return text.length <= 80 ? text : `${text.slice(0, 77)}...`
 }

@@ -45,7 +45,7 @@ function wrongValue(issue: Issue, path: KeyPath, value: unknown): RecipeProblem 
     discriminators(issue) ?? ownWords(issue) ?? (node === null ? issue.message : describeExpectation(node))
   const rule = got === undefined ? 'missing' : ruleOf(issue)
   // The name of a variable that holds a key was expected; the key may have come in its place.
-  const shown = /Variable$/.test(String(path.at(-1))) && typeof got === 'string' ? 'another text' : show(got)
+  const shown = String(path.at(-1)).endsWith('Variable') && typeof got === 'string' ? 'another text' : show(got)
   const message = `expected ${expected}, got ${got === undefined ? 'nothing' : shown}`
   return { rule, path, message, hint: choiceHint(issue, got) ?? node?.description ?? null, at: 'value' }
 }
