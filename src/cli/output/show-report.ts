@@ -128,6 +128,8 @@ export async function reportOf(store: ArtifactStore, run: string): Promise<Repor
     return await gatherReportData(store, { run, durations: newest?.durations ?? {} })
   } catch (error) {
     if (!isLonghaulError(error) || error.code !== 'Artifact.Missing') throw error
+    // A run that has records is known: the error names the one that is missing.
+    if ((await store.read(runKeys.claim(run))) !== null) throw error
     throw unknownRun(store, run, error)
   }
 }
