@@ -1,19 +1,18 @@
-"""Mutation testing of the code that decides what is trained: `objective/`, `batch/` and `step/`, by mutmut.
+"""Mutation testing, with mutmut, of the code that decides what is trained: `objective/`, `batch/` and `step/`.
 
     python trainer/mutate.py [--json OUT] [--scratch DIRECTORY] [--processes N] [--sample FOLDER=N] [PATH …]
 
-PATH is a folder or a file below `longhaul_trainer/`, such as `objective` or `batch/micro.py`; without one all three folders run
-and the result goes into RESULT.
-Each mutant is one small change of the code. It runs in a process forked from one that has imported torch, against the folder's
-tests in TESTS that reach the changed function, the quickest first, until one fails. A mutant that none of them sees survives.
+PATH is a folder or file below `longhaul_trainer/`, such as `objective` or `batch/micro.py`. Without PATH all three folders run, and the
+result is written to RESULT.
+A mutant is one small change of the code. It runs in a process forked from one that has imported torch, against those of the folder's
+TESTS that reach the changed function, fastest first, until one fails. A mutant survives if no test fails.
 
-A folder may have more mutants than a machine can try in a night: `--sample step=500` tries 500 of them, chosen by a hash of their
-names, so that a larger sample contains a smaller one. The score is then an estimate and has an interval.
+A folder may have more mutants than a machine can test in a night. `--sample step=500` tests 500 of them, chosen by a hash of their
+names, so that a larger sample contains a smaller one. The score is then an estimate with an interval.
 
-The interpreter must be the trainer's. What mutmut needs beside it is pinned in `requirements-mutate.lock` and installed once, into
-the user's cache. Everything happens in a copy of the tree: below `--scratch`, which is kept and whose killed mutants are not
-tried again, or in a temporary folder. Exit 1 where a folder's score is below LEAST_SCORE or a survivor is missing in the page that
-explains survivors, 2 where nothing could be measured.
+Run it with the trainer's interpreter. `requirements-mutate.lock` pins mutmut's further dependencies, which are installed once into the
+user's cache. Mutants run in a copy of the tree: in a temporary folder, or below `--scratch`, which is kept and whose killed mutants are
+not tested again. Exit 1: a folder's score is below LEAST_SCORE, or PAGE does not explain a survivor. Exit 2: nothing could be measured.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ LEAST_SCORE = 0.9
 RESULT = HERE.parent / "bench" / "results" / "mutation-python.json"
 LOCK = HERE / "requirements-mutate.lock"
 PAGE = HERE.parent / "docs" / "mutation-testing-python.md"
-# Quick tests in one process. The long ones (kill matrices, several ranks, real subprocesses) prove more and take minutes a mutant.
-# A mutant that survives runs all of its folder's tests, so each folder has its own.
+# Quick tests in one process. Long tests (kill matrices, several ranks, real subprocesses) would take minutes per mutant.
+# A surviving mutant runs all tests of its folder, so each folder has its own list.
 TESTS = {
     "objective": ("test_objectives",),
     "batch": ("test_batch_rules", "test_micro"),
@@ -58,14 +57,15 @@ TESTS = {
         "test_window::test_a_policy_gets_log_probabilities_with_its_rope_and_without",
     ),
 }
-# A mutant may take this many seconds more than its tests took, times the factor: mutmut counts wall time, also on a busy machine.
+# mutmut derives the time limit of a mutant from the time of its tests and these two. They are generous, because it counts wall time,
+# also on a busy machine.
 TIMEOUT_S, TIMEOUT_FACTOR = 10.0, 4.0
 DETECTED = ("killed", "timeout")
 NOT_TRIED = "not tried"
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """As a pytest plugin of the mutants' processes: the quickest test first, so that a slow one runs only where no other fails."""
+    """pytest hook in the mutants' processes: runs fast tests first, so that a slow test runs only if no other fails."""
     from mutmut.state import state
 
     durations = state().duration_by_test
@@ -112,7 +112,7 @@ def main() -> int:
 
 
 def _pattern(path: str) -> str:
-    """Name below PACKAGE → glob of mutmut. Ends the process where there is no such place."""
+    """Path below PACKAGE → glob of mutmut. Raises SystemExit 2 if it does not exist."""
     name = path.removeprefix("trainer/").removeprefix(f"{PACKAGE}/").rstrip("/")
     if name.split("/")[0] not in TESTS or not (HERE / PACKAGE / name).exists():
         print(f"Expected PATH to be a folder or file below {', '.join(TESTS)}, got {path}", file=sys.stderr)
@@ -121,7 +121,7 @@ def _pattern(path: str) -> str:
 
 
 def _sample(text: str) -> tuple[str, int]:
-    """FOLDER=N → both. Ends the process where it says something else."""
+    """FOLDER=N → (folder, N). Raises SystemExit 2 for any other text."""
     folder, _, count = text.partition("=")
     if folder not in TESTS or not count.isdecimal() or int(count) == 0:
         print(
@@ -133,7 +133,7 @@ def _sample(text: str) -> tuple[str, int]:
 
 
 def run_mutmut_sampled(count: int) -> None:
-    """Main function of mutmut's process: as its `run`, over the `count` mutants whose names have the smallest hashes."""
+    """Runs mutmut's CLI over the `count` mutants whose names have the smallest hashes."""
     import mutmut.__main__ as mutmut
 
     collect = mutmut.collect_source_file_mutation_data
@@ -147,7 +147,7 @@ def run_mutmut_sampled(count: int) -> None:
 
 
 def _install_mutmut() -> Path:
-    """Folder of the pinned packages, named by what they are for and by the lock; made where it is missing."""
+    """Folder of the pinned packages, named by the lock's hash and the Python version. Installs them if it is missing."""
     try:
         importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
@@ -164,7 +164,7 @@ def _install_mutmut() -> Path:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
     try:
         subprocess.run([*pip, "--require-hashes", "--target", str(unfinished), "-r", str(LOCK)], check=True)
-        # Onto a folder that another process finished meanwhile a rename fails, and that one is as good.
+        # The rename fails if another process finished the folder meanwhile; that folder is equivalent.
         with contextlib.suppress(OSError):
             unfinished.rename(folder)
     finally:
@@ -185,7 +185,7 @@ def _scratch(chosen: Path | None) -> Iterator[Path]:
 def _mutate(
     scratch: Path, folder: str, patterns: list[str], packages: Path, effort: tuple[int, int | None]
 ) -> list[dict[str, Any]]:
-    """`effort`: processes, and how many mutants to try (None = all). Empty where mutmut could not run."""
+    """`effort`: (processes, number of mutants to test; None: all). Returns an empty list if mutmut could not run."""
     _copy_tree(scratch, folder, patterns)
     if (scratch / "mutants").exists():
         _forget_survivors(scratch)
@@ -194,10 +194,10 @@ def _mutate(
 
 def _copy_tree(scratch: Path, folder: str, patterns: list[str]) -> None:
     for name in (PACKAGE, "tests"):
-        # What mutmut wrote below `mutants` stays: it knows by their times which files have changed.
+        # Keep the `mutants` folder: mutmut recognises changed files by their modification times.
         shutil.rmtree(scratch / name, ignore_errors=True)
         shutil.copytree(HERE / name, scratch / name, ignore=shutil.ignore_patterns("__pycache__"))
-    # Not beside the package: mutmut takes that folder off the path, so that only the mutated package can be imported.
+    # Not beside the package: mutmut removes that folder from the path, so that only the mutated package can be imported.
     (scratch / "plugin").mkdir(exist_ok=True)
     shutil.copy2(__file__, scratch / "plugin" / "mutate.py")
     settings = {
@@ -217,13 +217,13 @@ def _copy_tree(scratch: Path, folder: str, patterns: list[str]) -> None:
 
 
 def _select(name: str) -> str:
-    """`file` or `file::test` → what pytest takes."""
+    """`file` or `file::test` → argument of pytest."""
     file, _, test = name.partition("::")
     return f"tests/{file}.py::{test}" if test else f"tests/{file}.py"
 
 
 def _forget_survivors(scratch: Path) -> None:
-    """So that they are tried again: a test may have been written for them. So are timeouts: the machine may have been busy."""
+    """Makes mutmut test survivors again, because new tests may kill them, and timeouts, because the machine may have been busy."""
     for meta in (scratch / "mutants").rglob("*.meta"):
         value = json.loads(meta.read_text())
         codes = value["exit_code_by_key"]
@@ -240,8 +240,8 @@ def _run_mutmut(scratch: Path, packages: Path, processes: int, sample: int | Non
         "OMP_NUM_THREADS": "1",
         "HF_HUB_OFFLINE": "1",
     }
-    # It ends with this process (Linux, PR_SET_PDEATHSIG; by KILL, because jobs in the tests install a handler for TERM), and lets
-    # everything else on the machine go first.
+    # mutmut dies with this process (Linux, PR_SET_PDEATHSIG; SIGKILL, because jobs in the tests handle SIGTERM) and runs at low
+    # priority.
     program = "import ctypes, os, signal, sys; ctypes.CDLL(None).prctl(1, signal.SIGKILL); os.nice(15); "
     program += (
         "from mutmut.__main__ import cli; sys.exit(cli())"
@@ -255,7 +255,7 @@ def _run_mutmut(scratch: Path, packages: Path, processes: int, sample: int | Non
     with log.open("wb") as file:
         code = subprocess.run(command, cwd=scratch, env=environment, stdout=file, stderr=file, check=False).returncode
     if code != 0:
-        # Its progress overwrites one line.
+        # mutmut's progress overwrites one line.
         print("\n".join(log.read_text().replace("\r", "\n").splitlines()[-60:]), file=sys.stderr)
     return code
 
@@ -267,7 +267,7 @@ def _status(code: int | None) -> str:
 
 
 def _read_mutants(scratch: Path, patterns: list[str]) -> list[dict[str, Any]]:
-    """One entry a mutant: file below PACKAGE, mutmut's name, status."""
+    """One entry per mutant: file below PACKAGE, mutmut's name, status."""
     mutants = []
     for meta in sorted((scratch / "mutants" / PACKAGE).rglob("*.py.meta")):
         file = meta.relative_to(scratch / "mutants" / PACKAGE).as_posix().removesuffix(".meta")
@@ -279,7 +279,7 @@ def _read_mutants(scratch: Path, patterns: list[str]) -> list[dict[str, Any]]:
 
 
 def _describe_survivors(scratch: Path, mutants: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Where each one is and what it changed. Its `id` outlives edits elsewhere: mutmut's own numbers do not."""
+    """Location and change of each survivor. Its `id` is stable under edits elsewhere, unlike mutmut's own numbers."""
     from mutmut.mutation.diff_apply import get_diff_for_mutant
     from mutmut.utils.format_utils import orig_function_and_class_names_from_key
 
@@ -329,7 +329,7 @@ def _summarise(
 
 
 def _score(counts: Counter[str]) -> dict[str, Any]:
-    """Share of the tried mutants that a test noticed; of a sample also Wilson's interval of 95 % for the share of all."""
+    """Share of tested mutants that a test detected; for a sample also Wilson's 95 % interval of the share over all mutants."""
     tried = counts.total() - counts[NOT_TRIED]
     share = sum(counts[status] for status in DETECTED) / tried
     if tried == counts.total():
@@ -346,7 +346,7 @@ def _git(*arguments: str) -> str:
 
 
 def _hash_sources() -> str:
-    """Of the mutated folders and of the tests that judged them, by name and content."""
+    """Hash of the mutated folders and of their tests, by name and content."""
     files = [path for folder in TESTS for path in (HERE / PACKAGE / folder).rglob("*.py")]
     files += [HERE / _select(name).partition("::")[0] for names in TESTS.values() for name in names]
     total = hashlib.sha256()

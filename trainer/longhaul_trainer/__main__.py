@@ -1,4 +1,4 @@
-"""Command line of the trainer. Heavy imports wait until a command needs them."""
+"""Command line of the trainer. Each command imports torch and transformers only if it needs them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from longhaul_trainer.imports import heavy_imports
 
-# As attention.BACKENDS and recompute.OFFLOADS have them, without torch's import.
+# Copies of attention.BACKENDS and recompute.OFFLOADS: importing those modules would import torch.
 ATTENTION = ("auto", "fa3", "varlen", "rows")
 ATTENTION_HELP = (
     "auto: long rows alone, cuDNN's kernel first; fa3: FlashAttention-3, which needs Hopper and its package"
 )
 OFFLOADS = ("none", "serial", "overlapped")
-OFFLOADS_HELP = "kept layer inputs wait on the host; copied between the layers, or beside them"
+OFFLOADS_HELP = "keep layer inputs on the host; serial: copy between the layers, overlapped: copy while they compute"
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
 
     serve.add_argument(
-        "--faults", action="store_true", help="for tests of checks: POST /v1/faults makes a wrong server"
+        "--faults", action="store_true", help="for tests: POST /v1/faults makes the server answer wrongly"
     )
 
     step = commands.add_parser("step", help="one bounded, idempotent training job, described by a spec file")
@@ -53,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     plan.add_argument("--json", action="store_true")
 
     simulate = commands.add_parser(
-        "simulate", help="one rank's step of any layout through the trainer's code, on tensors without numbers"
+        "simulate", help="one rank's step of any layout through the trainer's code, on tensors without data"
     )
     add_layout(simulate)
     simulate.add_argument("--layers", type=int, help="fewer layers than the model has")
@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
     bench.add_argument("--model", required=True, help="model directory, or a published name such as qwen3-0.6b")
     bench.add_argument("--context", type=int, required=True, help="tokens of a row")
     bench.add_argument("--rows", type=int, default=1)
-    bench.add_argument("--steps", type=int, default=3, help="measured steps, after one that is not")
+    bench.add_argument("--steps", type=int, default=3, help="measured steps, after one warm-up step")
     bench.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     bench.add_argument("--head", choices=("chunked", "plain"), default="chunked")
     bench.add_argument("--attention", choices=ATTENTION, default="auto", help=ATTENTION_HELP)
@@ -76,7 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--compile",
         choices=("none", "inductor", "eager"),
         default="none",
-        help="norms, feed-forward and the head's sums; eager: traced alone, which needs no compiler",
+        help="compile norms, feed-forward and the head's sums; eager: trace them only, which needs no compiler",
     )
     bench.add_argument("--optimizer", choices=("fused", "foreach"), default="fused", help="of torch's AdamW, on a GPU")
     bench.add_argument("--ac", choices=("none", "full", "save_attention"), default="full")
@@ -234,12 +234,12 @@ def main() -> int:
 
 
 def set_environment() -> None:
-    """What libraries read when they are first used. An operator's own setting wins."""
-    # Idle OpenMP threads that spin would eat the sandboxes' cores.
+    """Sets environment variables that libraries read on first use. Values set by the operator win."""
+    # Spinning idle OpenMP threads would take cores from the sandboxes.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    # Micro-batches differ in length: segments that cannot grow leave gaps which no later tensor fits.
+    # Micro-batches differ in length. Segments of fixed size would leave gaps too small for later tensors.
     if "PYTORCH_ALLOC_CONF" not in os.environ:
         os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
 
@@ -268,7 +268,7 @@ def layout_of(arguments: argparse.Namespace) -> Any:
     from longhaul_trainer.plan.memory import Layout
 
     return Layout(
-        # A longer row goes alone, so that the longest decides.
+        # A row above the micro-batch limit forms its own micro-batch, so the longer of the two sets the peak.
         tokens=max(arguments.context, arguments.max_tokens_per_micro or 0),
         ranks=arguments.nodes * arguments.ranks_per_node,
         cp=arguments.cp,

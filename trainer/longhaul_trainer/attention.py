@@ -1,7 +1,7 @@
-"""Causal attention over packed rows: each row sees itself only, and no mask of S × S numbers is ever made.
+"""Causal attention over packed rows: a token attends only to its own row, and no S × S mask is built.
 
-Registered in transformers under NAME. The row lengths come as a keyword through the model's forward, so that a recomputation
-in the backward pass sees those of its own micro-batch.
+Registered in transformers under NAME. Row lengths are passed as keywords through the model's forward, so recomputation in the
+backward pass gets the lengths of its own micro-batch.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from transformers import AttentionInterface
 from longhaul_trainer.failures import UNAVAILABLE, JobError
 from longhaul_trainer.parallel.ulysses import heads_to_positions, positions_to_heads
 
-try:  # Not in every torch that a GPU image carries.
+try:  # GPU images may carry a torch without it.
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:  # pragma: no cover
     varlen_attn = None
 
 NAME = "longhaul_packed"
 AUTO = "auto"
-# `auto`: on a GPU long rows one at a time through the fastest kernel for one row, short ones together. `varlen`: all together.
-# `rows`: each alone, which is what a CPU does anyway. `fa3`: as `auto`, every row by FlashAttention-3.
+# `auto`: on a GPU, one call per long row with the fastest single-row kernel and one call for adjacent short rows.
+# `varlen`: one call for all rows. `rows`: one call per row, which CPUs always do. `fa3`: like `auto`, with FlashAttention-3.
 FA3 = "fa3"
 BACKENDS = (AUTO, FA3, "varlen", "rows")
-# From here on one row fills a GPU.
+# Tokens from which a single row fills a GPU.
 LONG_ROW = 8192
-# In this order; the second is there on every GPU that has bf16.
+# In order of preference. Every GPU with bf16 has the second.
 LONG_KERNELS = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
-# Registered in the place of torch's own flash kernels.
+# FlashAttention-3 replaces torch's own flash kernels under this name.
 FA3_KERNELS = [SDPBackend.FLASH_ATTENTION]
-# Compute capability that FlashAttention-3 is written for: Hopper.
+# Major compute capability that FlashAttention-3 requires: Hopper.
 FA3_CAPABILITY = 9
-# What we call it with; torch 2.10 has a form without the last two.
+# Keywords that we pass to varlen_attn. torch 2.10 lacks the last two.
 VARLEN_KEYWORDS = {"scale", "window_size", "enable_gqa"}
 
 
@@ -50,9 +50,10 @@ HAS_VARLEN = takes_our_keywords(varlen_attn)
 
 
 def prepare_attention(backend: str, *, device: torch.device, compute: torch.dtype) -> None:
-    """Puts FlashAttention-3 in the place of torch's flash kernels, for this process, where `backend` is `fa3`.
+    """With `backend` `fa3`, replaces torch's flash kernels by FlashAttention-3 for this process. Otherwise does nothing.
 
-    Raises JobError 69 where device, dtype, torch or the package `flash_attn_interface` cannot do that: another kernel would be measured.
+    Raises JobError 69 if device, dtype, torch or the package `flash_attn_interface` does not allow it. Falling back to another
+    kernel would make measurements wrong.
     """
     if backend != FA3:
         return
@@ -89,10 +90,11 @@ def packed_attention(
     backend: str = AUTO,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
-    """query: [1, H, S, D]; key, value: [1, K, S, D]; with cp_group S is this rank's part. Returns [1, S, H, D].
+    """query: [1, H, S, D]; key, value: [1, K, S, D]; with cp_group, S is this rank's slice. Returns [1, S, H, D].
 
-    row_lengths: of the whole sequence, adding up to S times the context parallel ranks. row_ends: their running sum from 0, int32 on
-    query's device: made here, it would stop the host for the device in every layer and pass.
+    row_lengths: of the whole sequence; they sum to S times the number of context parallel ranks. row_ends: cumulative sum of
+    row_lengths, starting at 0, int32 on query's device. The caller builds it once: building it here would synchronise host and device
+    in every layer and pass.
     """
     if cp_group is not None:
         query, key, value = (heads_to_positions(x, cp_group) for x in (query, key, value))
@@ -129,9 +131,9 @@ def _attend_together(
 
 
 def runs_by_length(row_lengths: tuple[int, ...], *, least: int | None) -> list[tuple[bool, int, int]]:
-    """(is long, first, behind the last) of neighbours that are attended to in one call: a long row alone, short ones together.
+    """(is_long, first, end) of adjacent rows that share one call: each long row alone, adjacent short rows together.
 
-    least: length of a long row; None: no row is one.
+    least: minimum length of a long row; None: no row counts as long.
     """
     runs: list[tuple[bool, int, int]] = []
     for row, length in enumerate(row_lengths):
@@ -146,7 +148,7 @@ def runs_by_length(row_lengths: tuple[int, ...], *, least: int | None) -> list[t
 def _attend_rows(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float | None, row_lengths: tuple[int, ...]
 ) -> torch.Tensor:
-    """One call a row: on CPUs there is no kernel for packed rows, and a block mask costs S² where rows cost Σ length²."""
+    """One call per row. CPUs have no kernel for packed rows, and a block mask costs S² instead of Σ length²."""
     if len(row_lengths) == 1:
         return _attend(query, key, value, scaling)
     parts = zip(*(x.split(row_lengths, dim=2) for x in (query, key, value)), strict=True)
@@ -182,7 +184,7 @@ def _attend_varlen(
         longest,
         longest,
         scale=scaling,
-        # (−1, 0): everything before, nothing after.
+        # (−1, 0): all earlier tokens, no later ones.
         window_size=(-1, 0),
         enable_gqa=q.shape[1] != k.shape[1],
     )

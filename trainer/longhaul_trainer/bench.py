@@ -1,8 +1,8 @@
-"""`bench`: tokens a second, peak memory and seconds by phase of training steps on random weights and rows.
+"""`bench`: tokens per second, peak memory and seconds by phase of training steps on random weights and rows.
 
-Phases are those of a step, and `prox`: log-probabilities without gradient, which a job of reinforcement computes once for each of its
-tokens but those of its first mini-batch; tokens a second leave it out, those with it say so. One shape a process, so that peaks do not mix. On a CPU the peak is the process's own (resident
-set), with the floor that it had before there was a model.
+Phases are those of a step, plus `prox`: log-probabilities without gradient, which a reinforcement job computes once for each token
+outside its first mini-batch. `tokens_per_s` excludes `prox`, `tokens_per_s_with_prox` includes it. A process measures one shape, so
+that peaks do not mix. On a CPU the peak is the resident set of the process; `floor_bytes` is its size before the model exists.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONFIGS: dict[str, Any] = {"llama": LlamaConfig, "qwen2": Qwen2Config, "qwen3": 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """rows × context tokens a step, all but each row's first a label."""
+    """A step has rows × context tokens. All of them except the first of each row are labels."""
 
     model: str
     context: int
@@ -49,12 +49,12 @@ class BenchOptions:
     layers: int | None
     # One of `attention.BACKENDS`.
     attention: str
-    # Of each layer: norms and feed-forward. `eager` traces without a compiler, to see that it can be traced.
+    # A key of COMPILERS, or `none`. Compiles each layer's norms and feed-forward, and the head's sums. `eager` only traces them.
     compile: str
     optimizer: str
-    # `separate`: a pass of its own; `first`: the step's own forward pass, as a job's first mini-batch has it.
+    # `separate`: a pass of its own; `first`: the step's own forward pass, as for a job's first mini-batch.
     prox: str
-    # Where a training state is saved and read back; None: neither is measured.
+    # Directory in which saving and reading a training state is measured; None: not measured.
     state_in: str | None
 
 
@@ -97,7 +97,6 @@ def bench(options: BenchOptions) -> int:
     phases = {"prox": 0.0, "forward": 0.0, "backward": 0.0, "optimizer": 0.0}
     for step in range(options.steps + 1):
         began = [_now(ranks.device)]
-        # Once an iteration, before the first update.
         if options.prox == "separate":
             with torch.no_grad():
                 scorer(micro, 1.0)
@@ -109,7 +108,7 @@ def bench(options: BenchOptions) -> int:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         began.append(_now(ranks.device))
-        # The first step makes kernels, caches and moments.
+        # The first step is warm-up: it creates kernels, caches and moments.
         if step:
             for at, name in enumerate(phases):
                 phases[name] += began[at + 1] - began[at]
@@ -144,21 +143,21 @@ def bench(options: BenchOptions) -> int:
 
 
 def compile_layers(model: Any, mode: str) -> None:
-    """Norms and feed-forward of each layer, in place. Attention stays as it is: its collectives must keep their order."""
+    """Compiles norms and feed-forward of each layer in place. Attention is not compiled: its collectives must keep their order."""
     for layer in model.base_model.layers:
         for part in (layer.input_layernorm, layer.post_attention_layernorm, layer.mlp):
             part.forward = torch.compile(part.forward, backend=COMPILERS[mode])
 
 
 def compile_head(mode: str) -> None:
-    """The running sums over a chunk of the vocabulary, in place."""
+    """Compiles the running sums over a vocabulary chunk in place."""
     head.fold_chunk = torch.compile(head.fold_chunk, backend=COMPILERS[mode])
 
 
 def plain_logprobs(
     hidden: torch.Tensor, weight: torch.Tensor, targets: torch.Tensor, temperature: float, **_: Any
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """All logits at once: what the chunked head is measured against."""
+    """All logits at once: the baseline for the chunked head. Arguments and results as those of `head.label_logprobs`."""
     logprobs = torch.log_softmax((hidden @ weight.T).float() / temperature, -1)
     with torch.no_grad():
         entropy = -(logprobs.exp() * logprobs).sum(-1)
@@ -166,7 +165,7 @@ def plain_logprobs(
 
 
 def config_of(shape: Shape, *, context: int) -> Any:
-    """Raises JobError 64 for a family that is not trained."""
+    """Raises JobError 64 for a model family that the trainer does not support."""
     if shape.family not in CONFIGS:
         raise JobError(INVALID_SPEC, f"Expected a model of {', '.join(CONFIGS)}, this shape is one of {shape.family}")
     explicit = {} if shape.family == "qwen2" else {"head_dim": shape.head_dim}
@@ -206,7 +205,7 @@ def _now(device: torch.device) -> float:
 def _peak(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated()
-    # Kilobytes on Linux.
+    # Linux reports kibibytes.
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -1,7 +1,7 @@
-"""`agree`: log-probabilities and the gradient's norm of one batch by one layout, stored, or held against what another one stored.
+"""`agree`: computes log-probabilities and gradient norm of one batch in one layout, and stores them or compares them with a stored result.
 
-Device, dtype, packing and context parallel ranks may differ between the two; weights and rows may not. Nothing is judged here: the
-limits are those of the caller.
+The two layouts may differ in device, dtype, packing and context parallel ranks, not in weights and rows. The command reports differences;
+the caller sets the limits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class AgreeOptions:
-    """Rows are random ids, each half as long as the one before it, but at least two tokens. `alone`: a micro-batch for each row."""
+    """Rows are random ids. Each row is half as long as the previous one, at least two tokens. `alone`: one micro-batch per row."""
 
     model: Path
     context: int
@@ -52,7 +52,7 @@ class AgreeOptions:
 
 
 def agree(options: AgreeOptions) -> int:
-    """Prints one JSON object on the first rank. Raises JobError."""
+    """Prints one JSON object on the first rank. Returns 0. Raises JobError."""
     if options.against is not None and not options.against.is_file():
         raise JobError(INVALID_SPEC, f"Expected --against to be a file of log-probabilities, got {options.against}")
     if options.offload_activations != "none" and options.ac == "none":
@@ -85,13 +85,13 @@ def agree(options: AgreeOptions) -> int:
 def _open(options: AgreeOptions, compute: torch.dtype) -> Ranks:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if world == 1 and options.device == "cpu" and compute != torch.float32:
-        # Shards cast the weights on their way into a layer.
+        # FSDP casts the weights to the compute dtype, so even one process needs a mesh.
         return alone_on_a_mesh(torch.device("cpu"))
     return open_ranks(device=options.device, world=world, cp=options.cp)
 
 
 def _score(scorer: Scorer, ranks: Ranks, *, lengths: list[int], ids: Array, alone: bool) -> tuple[Array, float]:
-    """This rank's log-probabilities, F32 [T] with 0.0 where it has none, and the norm of the gradient of their mean over all ranks."""
+    """This rank's log-probabilities, F32 [T], 0.0 at tokens of other ranks, and the gradient norm of their mean over all ranks."""
     logprobs = np.zeros(len(ids), dtype=np.float32)
     labels = len(ids) - len(lengths)
     rows = range(len(lengths))
@@ -113,13 +113,16 @@ def _score(scorer: Scorer, ranks: Ranks, *, lengths: list[int], ids: Array, alon
 
 
 def compare(stored: Path, logprobs: Array, norm: float, *, lengths: list[int]) -> dict[str, float]:
-    """Raises JobError 64 where the file is of other rows."""
+    """Absolute differences of log-probabilities (median, p99, max) and the relative difference of gradient norms.
+
+    Raises JobError 64 if the stored file has another number of tokens.
+    """
     with safe_open(stored, framework="np") as file:
         other: Array = file.get_tensor(TENSOR)
         other_norm = float(file.metadata()[NORM])
     if other.shape != logprobs.shape:
         raise JobError(INVALID_SPEC, f"Expected {stored} to hold {len(logprobs)} tokens, it holds {len(other)}")
-    # The first token of a row is no label.
+    # The first token of a row is not a label.
     is_label = np.ones(len(logprobs), dtype=bool)
     is_label[np.cumsum([0, *lengths[:-1]])] = False
     gap = np.abs(other[is_label].astype(np.float64) - logprobs[is_label])
@@ -128,14 +131,14 @@ def compare(stored: Path, logprobs: Array, norm: float, *, lengths: list[int]) -
         "median": float(np.median(gap)),
         "p99": float(np.quantile(gap, 0.99)),
         "max": float(gap.max()),
-        # What all rows have in common says nothing: two models that both answer ln(1 / vocabulary) agree.
+        # Agreement means little without spread: two models that both answer ln(1 / vocabulary) agree.
         "spread": float(other[is_label].std()),
         "gradient": abs(norm - other_norm) / other_norm,
     }
 
 
 def write_model(*, shape: str, layers: int | None, context: int, directory: Path, seed: int) -> int:
-    """Random weights of a fresh model in bf16, as a directory that any layout loads."""
+    """Writes random bf16 weights of a fresh model as a directory that any layout can load."""
     found = find_shape(shape)
     config = config_of(found if layers is None else replace(found, layers=layers), context=context)
     torch.manual_seed(seed)

@@ -1,4 +1,4 @@
-"""Seconds and bytes of saving a training state and reading it back, through the code that jobs use."""
+"""Measures saving a training state and reading it back, through the code that jobs use."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from longhaul_trainer.step.state import (
 
 
 def measure_state(directory: Path, *, model: Any, optimizer: torch.optim.Optimizer, ranks: Ranks) -> dict[str, Any]:
-    """Below `directory`, because its disk is what is measured; it is left as it was.
+    """Bytes, and seconds of each part. Works below `directory`, whose disk is measured, and removes its files afterwards.
 
-    copy: to the host, which is what training waits for. write: files, hashes, manifest, marker. verify: hashes. read: into the model.
+    copy: to the host; training waits for this part only. write: files, hashes, manifest, marker. verify: hashes. read: into the model.
     """
     state = TrainerState(global_step=0, done=0, metrics=[], alarms=[])
     with tempfile.TemporaryDirectory(dir=directory, prefix="longhaul-bench-") as scratch:

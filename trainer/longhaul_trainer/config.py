@@ -1,4 +1,4 @@
-"""config.json: everything that changes the result of a job. A field that the chosen mode ignores is refused."""
+"""config.json: every setting that changes the result of a job. A field that the chosen mode ignores is refused."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from longhaul_trainer.strict import Count, NotNegative, Positive, Strict, Whole,
 
 LOSS_VERSION = 1
 
-# What a profile means where a switch is not spelled out; spelled-out switches win.
+# Defaults of each profile. A switch that config.json sets wins.
 PROFILES: dict[Any, dict[str, Any]] = {
     "safe": {"prox": "recompute", "correction": "tis", "seq_mask": "none", "dual_clip": 3.0},
     "paper": {"prox": "recompute", "correction": "none", "seq_mask": "none", "dual_clip": "none"},
 }
-# Bounds that some settings of a switch alone read.
+# Fields that only some values of a switch use: field → (switch, values).
 BELONGS_TO = {
     "tis_cap": ("correction", ("tis", "sequence_tis", "geometric_tis")),
     "icepop_range": ("correction", ("icepop",)),
     "geo_range": ("seq_mask", ("geo",)),
     "length": ("algorithm", ("dr_grpo",)),
 }
-# Averaged over tokens, so that a constant token budget can stand in the place of their number.
+# Algorithms that average over tokens. Only these can divide by a constant token budget instead of the token count.
 TOKEN_MEANS = ("dapo", "cispo")
 
-# JSON has lists where a value is a pair.
+# JSON has no tuples: a pair arrives as a list.
 Pair = Annotated[tuple[float, float], Field(strict=False), expected("a list of two numbers")]
 
 
 class Kl(Strict):
-    """A pull towards a reference policy, whose directory the spec names."""
+    """KL penalty towards a reference policy. The spec names its directory."""
 
     coef: Positive
     reference_sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), expected("a SHA-256 in hex")]
 
 
 class Objective(Strict):
-    """The algorithm and its switches. None = the switch is off."""
+    """The algorithm and its switches. None: the switch is off."""
 
     algorithm: Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"] = "dapo"
-    # Dr. GRPO's constant: loss tokens that a trajectory could have had.
+    # Dr. GRPO's constant: the maximum number of loss tokens of a trajectory.
     length: Count | None = None
     entropy_coef: Positive | None = None
     kl: Kl | None = None
@@ -70,7 +70,7 @@ class Objective(Strict):
     @model_validator(mode="after")
     def _check_switches(self) -> Objective:
         if self.prox == "behaviour" and (self.correction, self.seq_mask) != ("none", "none"):
-            # The ratio then holds the engine mismatch already; correcting it again would count it twice.
+            # The ratio then already contains the engine mismatch; a correction would count it twice.
             raise ValueError("Expected correction and seq_mask to be none with prox behaviour")
         for name, (switch, settings) in BELONGS_TO.items():
             if name in self.model_fields_set and getattr(self, switch) not in settings:
@@ -80,13 +80,13 @@ class Objective(Strict):
         if self.algorithm == "dr_grpo" and self.length is None:
             raise ValueError("Expected field `length` in config.objective with algorithm dr_grpo")
         if self.algorithm == "gspo" and self.correction in ("tis", "icepop"):
-            # Weights that differ within a row would no longer be those of its one ratio.
+            # GSPO has one ratio per row; token-level weights would break it.
             raise ValueError(
                 "Expected correction in config.objective to be of whole rows with algorithm gspo "
                 f"(sequence_tis, geometric_tis, none), got {self.correction}"
             )
         if self.algorithm == "cispo" and self.dual_clip is not None:
-            # The ratio is clipped on both sides, for both signs of the advantage.
+            # CISPO already clips the ratio on both sides, for both signs of the advantage.
             raise ValueError("Expected dual_clip in config.objective to be none with algorithm cispo")
         for name in ("icepop_range", "geo_range"):
             low, high = getattr(self, name)
@@ -108,7 +108,7 @@ class Optimizer(Strict):
     eps: Positive
     weight_decay: NotNegative
     grad_clip: Annotated[Annotated[float, Field(gt=0)] | None, off_or('a number above 0, or "none"')]
-    # Dtype of both moments between updates.
+    # Dtype in which both moments are stored between updates.
     states: Literal["float32", "bfloat16"] = "float32"
 
 
@@ -140,7 +140,7 @@ class RopeOptions(Strict):
 
 
 class LoraOptions(Strict):
-    """Adapters on every linear layer of the decoder; alpha is twice the rank where it is not given."""
+    """Adapters on every linear layer of the decoder. The default of alpha is twice the rank."""
 
     rank: Count
     alpha: Positive = Field(default_factory=lambda known: 2.0 * known["rank"])
@@ -159,20 +159,20 @@ class Config(Strict):
     loss_version: Annotated[int, Field(ge=LOSS_VERSION, le=LOSS_VERSION), expected(str(LOSS_VERSION))]
     seed: Whole
     stage: Literal["rft", "dapo"]
-    # Trajectories of an optimizer step; or, in their place, its loss tokens (C3PO).
+    # Size of an optimizer step: either trajectories, or loss tokens (C3PO).
     batch_size: Count | None = None
     token_budget: Count | None = None
     epochs: Count = 1
     optimizer_init: Literal["fresh", "carry"]
-    # Versions that a sampled token may lie behind. None: fine-tuning does not ask.
+    # How many policy versions a sampled token may lag behind. None: fine-tuning does not check it.
     max_policy_lag: Whole | None = Field(default_factory=lambda known: 0 if known.get("stage") == "dapo" else None)
-    # DPO in the place of a policy loss: the coefficient is its beta.
+    # DPO instead of a policy loss; `coef` is its beta.
     dpo: Kl | None = None
     objective: Objective | None = Field(default=None, validate_default=True)
     optimizer: Optimizer
     schedule: Schedule
     export: Export | None = None
-    # Null: the default.
+    # JSON null means the default.
     canary: Annotated[
         Canary | None,
         off_or('an object with `positions` of at least 1, or "none"'),
@@ -211,7 +211,7 @@ class Config(Strict):
 
     @property
     def pull(self) -> Kl | None:
-        """Towards the reference policy."""
+        """DPO's or the objective's pull towards the reference policy, if any."""
         return self.dpo or (None if self.objective is None else self.objective.kl)
 
     @property
@@ -220,7 +220,7 @@ class Config(Strict):
 
     @property
     def canary_positions(self) -> int:
-        """0 = no canary."""
+        """0: no canary."""
         return 0 if self.canary is None else self.canary.positions
 
     @property

@@ -1,13 +1,13 @@
-"""A Qwen3 model whose first weights can copy already: made-up names have to be copied, and gradients find the circuit for it late.
+"""A Qwen3 model that is initialised with a copying circuit. The task needs invented names copied, and training finds that circuit late.
 
-From random weights names were still guessed after three million tokens. With what is laid here, names that no batch held are
-copied after thirty steps of lists. All of it is weights of the ordinary architecture, and all of it is trained.
+From random weights the model still guessed names after three million tokens. With this initialisation it copies names that no batch
+contained after thirty steps of lists. The architecture is unchanged, and every weight is trained.
 
-Layer 0 has a head that looks one token back and one that looks two back: a constant component of all embeddings makes query and
-key, rotated so that their score is highest at that distance. Both write 32 random projections of what they find into dimensions
-that embeddings leave free. Layer 1 matches them (induction, Olsson et al. 2022, arXiv 2209.11895): heads whose key is the token
-before, and heads whose key is the two tokens before; what they find is copied whole. Starting attention near a useful function
-instead of at noise is the idea of mimetic initialization (Trockman and Kolter 2023, arXiv 2305.09828).
+Layer 0 has one head that attends one token back and one that attends two tokens back. Their queries and keys come from a constant
+component of all embeddings, rotated so that the score peaks at that distance. Both heads write 32 random projections of the token they
+find into dimensions that embeddings leave free. Layer 1 has induction heads (Olsson et al. 2022, arXiv 2209.11895): some match on the
+previous token, the others on the previous two tokens. They copy the embedding of the token they find. Initialising attention near a
+useful function instead of at noise is mimetic initialization (Trockman and Kolter 2023, arXiv 2305.09828).
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3Attention
 HEAD = 64
 HALF = HEAD // 2
 MATCHED = 32
-"""Dimensions in which tokens are compared: the half of a head's that rotate slowest."""
+"""Dimensions in which tokens are compared: the half of a head that rotates slowest."""
 THETA = 1e6
-"""As in Qwen3: the slow half turns by at most 1.4 rad within 1,400 tokens, with 10,000 it would turn by 14."""
+"""As in Qwen3. The slow half turns by at most 1.4 rad within 1,400 tokens; a theta of 10,000 would turn it by 14."""
 SCALE = 0.08
-"""Standard deviation of embeddings. With the usual 0.02 the tied head cannot be sure of one of 5,500 tokens."""
+"""Standard deviation of embeddings. With the usual 0.02 the tied head cannot single out one of 5,500 tokens."""
 SHARPNESS = 2.0
-"""First gain of query and key norms: scores reach 32 instead of 8."""
+"""Initial gain of the query and key norms: scores reach 32 instead of 8."""
 POSITION_SHARPNESS = 2.5
 FAST_PAIRS = 8
-"""Pairs of dimensions that tell one position from the next."""
+"""Rotary pairs that distinguish adjacent positions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Heads have 64 dimensions, and as many keys as queries."""
+    """Heads have 64 dimensions. There are as many key heads as query heads."""
 
     hidden: int
     layers: int
@@ -53,7 +53,7 @@ class Shape:
 
     @property
     def identity(self) -> int:
-        """Dimensions of embeddings that tell tokens apart. The others: what stood one and two tokens before, a constant."""
+        """Embedding dimensions that identify the token. The others hold the previous token, the one before it, and a constant."""
         return self.hidden - 2 * MATCHED - 1
 
 
@@ -106,7 +106,7 @@ def _lay_circuit(model: Qwen3ForCausalLM, shape: Shape) -> None:
 
 
 def _lay_positional_head(attention: Qwen3Attention, distance: int, projection: torch.Tensor, shape: Shape) -> None:
-    """Writes what stood `distance` tokens before into its dimensions, a tenth as large as a normalised embedding."""
+    """Makes a head write the token `distance` positions back into its dimensions, at a tenth of a normalised embedding's scale."""
     head, identity, constant = distance - 1, shape.identity, shape.hidden - 1
     rows = slice(head * HEAD, (head + 1) * HEAD)
     query, key = torch.zeros(HEAD), torch.zeros(HEAD)
@@ -126,7 +126,8 @@ def _lay_positional_head(attention: Qwen3Attention, distance: int, projection: t
 def _lay_matching_head(
     attention: Qwen3Attention, head: int, projection: torch.Tensor, shape: Shape, *, is_pair: bool
 ) -> None:
-    """Finds where this token stood before the one it looks at, or this token and the one before it (every other dimension)."""
+    """Makes a head attend to positions whose previous token equals the current token. With `is_pair`, every other dimension also
+    compares the token before each of them."""
     identity = shape.identity
     query, key = attention.q_proj.weight, attention.k_proj.weight
     rows = slice(head * HEAD, (head + 1) * HEAD)
@@ -144,7 +145,7 @@ def _lay_matching_head(
 
 
 def _lay_copy(attention: Qwen3Attention, head: int, dimensions: range) -> None:
-    """Adds these dimensions of the token that the head finds."""
+    """Makes a head add these dimensions of the token that it attends to."""
     first, begin, end = head * HEAD, dimensions.start, dimensions.stop
     attention.v_proj.weight[first : first + HEAD] = 0
     attention.v_proj.weight[first : first + end - begin, begin:end] = torch.eye(end - begin)

@@ -1,7 +1,7 @@
-"""Immutable directories: MANIFEST.json lists every file by size and SHA-256, COMMITTED holds the manifest's own hash.
+"""Immutable directories: MANIFEST.json lists size and SHA-256 of every file, COMMITTED holds the SHA-256 of MANIFEST.json.
 
-A directory is valid when COMMITTED matches MANIFEST.json and every listed file has its size; hashes are checked
-on load. Anything else is torn and never loaded.
+A directory is valid if COMMITTED matches MANIFEST.json and every listed file has its size. Hashes are checked on load. Any other
+directory is torn and never loaded.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import Any
 MANIFEST = "MANIFEST.json"
 COMMITTED = "COMMITTED"
 SCHEMA = "longhaul.manifest/1"
-# Files hashed at once: one core hashes slower than a disk array reads.
+# Files hashed concurrently: one core hashes slower than a disk array reads.
 HASHERS = 8
 
 
-# Reading it changes it for a moment, for all threads: here none runs yet.
+# os.umask can only be read by setting it, which affects all threads. At import no other thread runs yet.
 UMASK = os.umask(0o022)
 os.umask(UMASK)
 
@@ -33,7 +33,7 @@ class TornDirectory(Exception):
 
 @dataclass(frozen=True)
 class Sealed:
-    """A verified directory. `sha256` is the hash of the manifest's bytes."""
+    """A verified directory. `sha256`: of the bytes of MANIFEST.json."""
 
     path: Path
     sha256: str
@@ -55,7 +55,7 @@ def _sha256_each(files: list[Path]) -> Iterator[str]:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Temporary file in the same folder, fsync, rename: readers see the old bytes or the new ones."""
+    """Writes a temporary file in the same directory, fsyncs and renames it: readers see the old bytes or the new ones."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     with temporary.open("wb") as file:
         file.write(data)
@@ -65,8 +65,8 @@ def write_durably(path: Path, data: bytes) -> None:
 
 
 def share(path: Path) -> None:
-    """Gives a file the rights that any new file of this process has. safetensors keeps its files to their owner, and a cluster's
-    workers and policy servers are other users than the trainer."""
+    """Gives a file the mode of any new file of this process. safetensors lets only the owner read its files, and a cluster's workers
+    and policy servers run as other users than the trainer."""
     path.chmod(0o666 & ~UMASK)
 
 
@@ -97,10 +97,10 @@ def write_manifest(
     unlisted: Iterable[str] = (),
     known: Mapping[str, str] | None = None,
 ) -> str:
-    """Hashes every file below `path` and writes MANIFEST.json last. Returns the hash of its bytes.
+    """Fsyncs and hashes every file below `path` and writes MANIFEST.json last. Returns the hash of its bytes.
 
-    `facts` must not depend on attempt, time or place: the same inputs then give the same manifest everywhere. `known` holds
-    hashes by name that the writer of the file has taken already.
+    `facts` must not depend on attempt, time or path, so that the same inputs give the same manifest everywhere. `unlisted`: files
+    to leave out. `known`: hashes by file name that the caller has already computed.
     """
     sizes = {}
     for entry in content_files(path, unlisted):
@@ -135,7 +135,10 @@ def read_manifest(path: Path) -> tuple[dict[str, Any], str]:
 
 
 def verify_files(path: Path, manifest: dict[str, Any], *, hashes: bool, part: tuple[int, int] = (0, 1)) -> None:
-    """Sizes of all files; with `hashes` also the hash of each of part `(k, n)`: n parties that take all parts check all files."""
+    """Checks the sizes of all files, and with `hashes` the hashes of part `(k, n)`: every n-th file from k. n ranks check all files.
+
+    Raises TornDirectory with the first difference.
+    """
     for entry in manifest["files"]:
         file = path / entry["path"]
         if not file.resolve().is_relative_to(path.resolve()):
@@ -166,7 +169,7 @@ def open_sealed(path: Path, *, expected_sha256: str | None = None, hashes: bool 
 
 
 def seal(path: Path, *, kind: str, facts: dict[str, Any]) -> str:
-    """Makes a finished directory immutable in place; for directories that no other process can see yet."""
+    """Seals a finished directory in place. No other process may see it yet. Returns the hash of its manifest."""
     digest = write_manifest(path, kind=kind, facts=facts)
     mark_committed(path, digest)
     return digest

@@ -1,4 +1,4 @@
-"""Exit codes of a training job: the one language in which it tells the pipeline what to do next."""
+"""Exit codes of a training job. The pipeline decides by them what to do next."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSES = {
 
 
 class JobError(Exception):
-    """Ends the job with a known exit code. The message says what was expected and what came."""
+    """Ends the job with exit code `code`. The message says what was expected and what was found."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class JobError(Exception):
 
 
 class LostRanks(JobError):
-    """The processes of a job cannot reach each other: infrastructure, and tried again."""
+    """The ranks of a job cannot reach each other: an infrastructure failure, which the pipeline retries."""
 
     def __init__(self, message: str) -> None:
         super().__init__(UNAVAILABLE, message)
@@ -57,8 +57,10 @@ _UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, *_FORBIDDEN)
 
 
 def io_code(error: Exception, inputs: Iterable[Path] = ()) -> int | None:
-    """66 for a file of `inputs` that may not be read, 73 for a place that takes no bytes, 74 for another error of reading or writing,
-    None for one that is neither. `inputs`: absolute places that are only read; the kernel has one number for both kinds of place."""
+    """66: permission denied within `inputs`; 73: output not writable or disk full; 74: another I/O error; None: not an I/O error.
+
+    `inputs`: absolute paths that the job only reads. The kernel reports the same errno for inputs and outputs.
+    """
     number = _errno_of(error)
     if number is None:
         return None
@@ -73,7 +75,7 @@ def _is_within(error: Exception, places: Iterable[Path]) -> bool:
 
 
 def _errno_of(error: Exception) -> int | None:
-    """safetensors says it in words only."""
+    """safetensors gives the errno only inside its message."""
     if isinstance(error, OSError):
         return error.errno
     found = re.search(r"\(os error (\d+)\)", str(error)) if type(error).__name__ == "SafetensorError" else None

@@ -1,7 +1,7 @@
-"""Log-probability and entropy of given tokens straight from hidden states: the logits exist one chunk at a time.
+"""Log-probability and entropy of given tokens from hidden states. Only one chunk of logits exists at a time.
 
-Unchunked, 16k tokens × 152k vocabulary is 10 GB for each fp32 copy. Here a chunk is TOKENS × VOCABULARY; the backward pass
-computes it again instead of keeping it.
+Unchunked, 16k tokens × 152k vocabulary take 10 GB for each fp32 copy. A chunk is TOKENS × VOCABULARY; the backward pass recomputes
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VOCABULARY = 8192
 
 
 class LogprobHead(nn.Linear):
-    """A language model's head that can also score. The class of an existing head is set to this one (`adopt_head`)."""
+    """A language model head that also scores: with `targets` it returns `label_logprobs`. `adopt_head` converts an existing head."""
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self,
@@ -32,7 +32,10 @@ class LogprobHead(nn.Linear):
 
 
 def adopt_head(head: nn.Module) -> None:
-    """In place, so that parameter names and ties stay. Scoring through the module lets FSDP gather its weight first."""
+    """Changes the class in place, which keeps parameter names and ties. Scoring through the module lets FSDP gather its weight first.
+
+    Raises ValueError unless `head` is a plain linear layer without bias.
+    """
     if type(head) is not nn.Linear or head.bias is not None:
         raise ValueError(f"Expected the head to be a linear layer without bias, got {type(head).__name__}")
     head.__class__ = LogprobHead
@@ -46,9 +49,10 @@ def label_logprobs(
     *,
     entropy_trains: bool = False,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """hidden: [n, H]; weight: [V, H]; targets: [n]. Returns log-probability [n], with gradient, and entropy [n].
+    """hidden: [n, H]; weight: [V, H]; targets: [n]. Returns log-probability [n], natural log, and entropy [n], in nats.
 
-    Both at `temperature`, fp32 (float64 for float64 inputs). `entropy_trains`: the entropy has a gradient too.
+    Both are at `temperature`, in fp32 (float64 for float64 inputs). The log-probability has a gradient, the entropy only with
+    `entropy_trains`.
     """
     return _ChunkedHead.apply(hidden, weight, targets, temperature, entropy_trains)  # pyright: ignore[reportReturnType]
 
@@ -82,7 +86,7 @@ class _ChunkedHead(torch.autograd.Function):
         hidden, weight, targets, total, *entropy = ctx.saved_tensors
         wide = _wide(hidden)
         to_hidden = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
-        # Summed over chunks in fp32: bf16 would drop the small ones.
+        # Summed over chunks in fp32: bf16 would lose small terms.
         to_weight = torch.zeros_like(weight, dtype=wide) if ctx.needs_input_grad[1] else None
         for rows in _slices(len(targets), TOKENS):
             scale = (gradients[0][rows] / ctx.temperature)[:, None]
@@ -131,7 +135,10 @@ def fold_chunk(
     moment: torch.Tensor,
     picked: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One more vocabulary chunk: the maximum, Σ e^x and Σ x·e^x relative to it, and the target's logit where it lies inside."""
+    """Adds a vocabulary chunk to the running maximum, to Σ e^x and Σ x·e^x relative to it, and to the target's logit.
+
+    logits: [n, chunk]; `at`: [n], target index within the chunk, outside of it for other chunks; the others: [n].
+    """
     higher = torch.maximum(top, logits.amax(dim=1))
     shrink = torch.exp(top - higher)
     shares = torch.exp(logits - higher[:, None])
@@ -149,7 +156,7 @@ def _logits(hidden: torch.Tensor, weight: torch.Tensor, temperature: float) -> t
 
 
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """Matrix product in fp32 (float64 for float64). Rounded to bf16, logits near 16 are off by 0.06, and ratios by as much."""
+    """Matrix product in fp32 (float64 for float64). In bf16, logits near 16 would be off by 0.06, and ratios by as much."""
     wide = _wide(left)
     if left.dtype == wide:
         return left @ right
@@ -159,7 +166,7 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def _add_at(slope: torch.Tensor, at: torch.Tensor, values: torch.Tensor) -> None:
-    """slope[i, at[i]] += values[i] where at[i] lies inside."""
+    """slope[i, at[i]] += values[i] for each at[i] inside the chunk."""
     inside = (at >= 0) & (at < slope.shape[1])
     safe = torch.where(inside, at, 0)
     slope.scatter_add_(1, safe[:, None], torch.where(inside[:, None], values, 0.0).to(slope.dtype))

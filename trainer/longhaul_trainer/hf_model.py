@@ -1,4 +1,4 @@
-"""Hugging Face model directories: loading for training and sampling, and the one way both compute hidden states."""
+"""Hugging Face model directories: loads a model for sampling and refuses architectures that training would compute wrongly."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ TOKENIZER_FILES = (
 
 
 class UnsupportedModel(Exception):
-    """The architecture has something that our forward pass would silently compute wrongly."""
+    """The architecture has a feature that our forward pass would silently compute wrongly."""
 
 
 def load_model(path: Path, *, device: torch.device) -> Any:
-    """Loads a causal language model in fp32 for sampling (and as the reference of the trainer's tests). Raises UnsupportedModel, OSError or ValueError."""
+    """Loads a causal language model in fp32, for sampling and as the reference of the trainer's tests.
+
+    Raises UnsupportedModel, OSError or ValueError.
+    """
     check_layers(AutoConfig.from_pretrained(path), path)
     model: Any = AutoModelForCausalLM.from_pretrained(
         path, dtype=torch.float32, attn_implementation="sdpa", use_safetensors=True
     )
-    # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
+    # A pad id in the config would make the embedding drop that row's gradient, although a policy may sample the token.
     model.get_input_embeddings().padding_idx = None
     model.eval().to(device)
     _check_head(model, path)
@@ -48,7 +51,7 @@ def check_layers(config: Any, source: object) -> None:
 
 
 def _check_head(model: Any, path: Path) -> None:
-    """Hidden states times head must be the model's logits: false for soft caps and logit scales."""
+    """Raises UnsupportedModel unless logits equal the head of the last hidden state; soft caps and logit scales break that."""
     ids = torch.arange(4, device=model.device)[None] % model.config.vocab_size
     with torch.inference_mode():
         expected = model(input_ids=ids, use_cache=False).logits.float()
@@ -63,7 +66,7 @@ def context_length(model: Any) -> int:
 
 
 def end_token_ids(model: Any) -> frozenset[int]:
-    """Ids that end a completion by the model's own config (`eos_token_id`), as vLLM reads them."""
+    """Token ids that end a completion: `eos_token_id` of the model's config, as in vLLM."""
     eos = getattr(model.config, "eos_token_id", None)
     if eos is None:
         return frozenset()

@@ -1,4 +1,4 @@
-"""Importing torch and transformers, for less."""
+"""Faster import of torch and transformers."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def heavy_imports() -> Iterator[None]:
-    """Collects no garbage inside. Modules are never garbage, and looking through millions of their objects takes a sixth of the start of
-    a job; afterwards they are set apart for good."""
+    """Disables garbage collection inside and freezes the imported objects afterwards, so that collections skip them.
+
+    Modules are never garbage, and scanning their millions of objects takes a sixth of a job's start-up.
+    """
     gc.disable()
     try:
         yield

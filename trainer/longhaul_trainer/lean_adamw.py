@@ -1,7 +1,7 @@
-"""AdamW (arXiv 1711.05101) whose moments rest in bf16, on the host, or both, between the updates.
+"""AdamW (arXiv 1711.05101) whose moments are stored in bf16, on the host, or both, between updates.
 
-Computed in fp32 on the parameter's device. Rounding to bf16 is stochastic: with beta2 = 0.999 a moment moves by a thousandth, a
-quarter of bf16's step, and nearest rounding would leave it where it is for ever.
+The update is computed in fp32 on the parameter's device. Rounding to bf16 is stochastic: with beta2 = 0.999 a moment changes by a
+thousandth, a quarter of bf16's step, and round-to-nearest would never change it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from torch.distributed.tensor import DTensor
 
 
 class LeanAdamW(torch.optim.Optimizer):
-    """States are this rank's part of a sharded parameter. `seed` and the number of updates decide the rounding."""
+    """State tensors cover this rank's shard of a parameter. `states`: dtype of stored moments; `host`: store them on the host.
+
+    Rounding depends only on `seed`, the number of updates and the parameter's position.
+    """
 
     def __init__(
         self,
@@ -43,11 +46,11 @@ class LeanAdamW(torch.optim.Optimizer):
                     self._update(parameter, group, number)
 
     def place_state(self, parameter: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
-        """Where and how a moment of this parameter rests."""
+        """The moment in the dtype and on the device in which it is stored between updates."""
         if not self._host:
             return moment.to(parameter.device, self._states)
         resting = moment.to("cpu", self._states)
-        # From pageable memory the driver copies through a buffer of its own, at a fraction of the bus.
+        # From pageable memory the driver copies through its own buffer, at a fraction of the bus bandwidth.
         return resting.pin_memory() if parameter.is_cuda else resting
 
     def _update(self, parameter: torch.Tensor, group: dict[str, Any], number: int) -> None:
@@ -61,7 +64,7 @@ class LeanAdamW(torch.optim.Optimizer):
         state["step"] += 1
         updates = int(state["step"])
         beta1, beta2 = group["betas"]
-        # Converted where it is computed: on the way bf16 moments are half the bytes.
+        # Convert to fp32 on the device: bf16 moments halve the transfer.
         mean, square = (
             state[name].to(weight.device, non_blocking=True).to(torch.float32) for name in ("exp_avg", "exp_avg_sq")
         )
@@ -77,7 +80,7 @@ class LeanAdamW(torch.optim.Optimizer):
 
 
 def round_by_chance(values: torch.Tensor, dice: torch.Generator) -> torch.Tensor:
-    """fp32 → bf16, up or down with the chance that makes the mean right: noise in the 16 bits that are cut off."""
+    """Stochastic rounding, fp32 → bf16, unbiased: adds uniform noise to the 16 bits that are cut off."""
     noise = torch.randint(0, 1 << 16, values.shape, generator=dice, device=values.device, dtype=torch.int32)
     bits = (values.contiguous().view(torch.int32) + noise) & -65536
     return bits.view(torch.float32).to(torch.bfloat16)

@@ -1,7 +1,7 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685): W + (alpha/rank)·B·A with W frozen, A random and B zero at the start.
 
-Adapters are ordinary parameters beside the weight that they adapt, so sharding and checkpoints need to know nothing of them.
-Exports are merged: a server loads a plain model.
+Adapters are ordinary parameters beside the weight that they adapt, so sharding and checkpoints need no special case.
+Policies are published merged: a server loads a plain model.
 """
 
 from __future__ import annotations
@@ -42,7 +42,10 @@ def is_adapter(name: str) -> bool:
 
 
 def adopt_lora(model: Any, lora: Lora) -> None:
-    """In place, before sharding: freezes every weight and adds A [rank, in] and B [out, rank] to the targets."""
+    """In place, before sharding: freezes every weight and adds A [rank, in] and B [out, rank] to the target layers.
+
+    Raises ValueError if a target is not a plain linear layer.
+    """
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     for name, module in model.named_modules():
@@ -58,7 +61,7 @@ def adopt_lora(model: Any, lora: Lora) -> None:
 
 
 def fill_adapters(model: Any, *, seed: int) -> None:
-    """A uniform within ±1/√in, B zero. Each A from its own name, so that no layout or order changes it."""
+    """A uniform within ±1/√in, B zero. Each A is seeded by its name, so that neither layout nor order changes it."""
     for name, parameter in model.named_parameters():
         if name.endswith("lora_b"):
             with torch.no_grad():
@@ -70,7 +73,7 @@ def fill_adapters(model: Any, *, seed: int) -> None:
 
 
 def merge_adapters(model: Any) -> None:
-    """In place: weights take up their adapters, which become zero. Collective on sharded models."""
+    """In place: adds the adapters to their weights and sets B to zero. A collective on sharded models."""
     for module in model.modules():
         if isinstance(module, LoraLinear):
             left, right = module.lora_b.detach(), whole(module.lora_a).to(module.lora_a.device)

@@ -1,18 +1,18 @@
-"""Makes the demo's base policy from demonstrations: tokenizer, then a small Qwen3 model from random weights.
+"""Makes the demo's base policy from demonstrations: first a tokenizer, then a small Qwen3 model from random weights.
 
     python -m longhaul_trainer.make_base --clean clean.jsonl --noisy noisy.jsonl \\
         --clean-model DIRECTORY --out DIRECTORY --card card.json
 
-Two stages, both counted in steps so that the result can be made again: the clean stage builds the skill (searching,
-copying, changing one operator), the noisy tail then only changes how often the right branch is taken. That is what
-rejection fine-tuning and RL can bring back, so the tail sets the base's pass rate and the clean stage the ceiling.
-Never run by the demo or the tests.
+There are two stages, both counted in steps so that the result is reproducible. The clean stage builds the skills: searching,
+copying, changing one operator. The noisy stage then only changes how often the model takes the right branch, which rejection
+fine-tuning and RL can restore. So the noisy stage sets the base's pass rate, and the clean stage sets the ceiling. Neither the
+demo nor the tests run this module.
 
-Demonstrations are JSON Lines `{"segments": [{"text", "isAction"}]}`; segments are tokenised one by one, as prompts and
-deltas are in a run. Loss: cross-entropy, weight 1 on actions (end of turn included), CONTEXT_WEIGHT on the rest.
+Demonstrations are JSON Lines `{"segments": [{"text", "isAction"}]}`. Segments are tokenised one by one, like prompts and deltas
+in a run. The loss is cross-entropy with weight 1 on actions (end of turn included) and CONTEXT_WEIGHT on the rest.
 
-The clean stage uses Muon for the matrices: copying a name from the issue, the step on which everything else waits, is
-learned in about 350 steps, where AdamW alone needs about 1,000.
+The clean stage uses Muon for the matrices. Every other skill depends on copying a name from the issue; with Muon the model learns
+that in about 350 steps, with AdamW alone in about 1,000.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ VOCABULARY = 2_048
 TOKENIZER_CLEAN, TOKENIZER_NOISY = 2_000, 400
 """Demonstrations whose texts train the tokenizer."""
 CONTEXT_WEIGHT = 0.1
-"""Copying inside observations is free practice for the copying that actions need."""
+"""Copying inside observations is practice for the copying that actions need."""
 POOL_BATCHES = 8
-"""Batches whose episodes are sorted by length together: little padding, still mixed."""
+"""Number of batches whose episodes are sorted by length together: little padding, still mixed."""
 UNSEEN = 128
-"""Demonstrations of each file that are kept out of training, to look at progress."""
+"""Demonstrations of each file that are held out of training to measure progress."""
 WEIGHT_DECAY = 0.01
 LOG_EVERY = 50
 STAGE_FACTS = "stage.json"
@@ -60,14 +60,14 @@ STAGE_FACTS = "stage.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One run of the optimizers: linear warm-up to the peak rates, then cosine down to `end_share` of them."""
+    """One training stage: linear warm-up to the peak rates, then cosine decay to `end_share` of them."""
 
     name: str
     steps: int
     batch_episodes: int
     adamw_lr: float
     muon_lr: float | None
-    """Rate of the matrices that are not the embedding; None: AdamW has them too."""
+    """Muon's rate for all matrices but the embedding; None: AdamW trains them too."""
     end_share: float
     warmup_steps: int
     seed: int
@@ -102,7 +102,7 @@ def read_rows(path: Path, tokenizer: Tokenizer) -> list[Row]:
 
 
 def batches(rows: list[Row], *, size: int, seed: int) -> Iterator[list[Row]]:
-    """Endless epochs. Each is shuffled, cut into pools, and a pool's batches hold episodes of similar length."""
+    """Endless epochs. Each epoch is shuffled and cut into pools; the batches of a pool hold episodes of similar length."""
     generator = random.Random(seed)
     while True:
         order = generator.sample(rows, len(rows))
@@ -177,7 +177,7 @@ def make_optimizers(model: Qwen3ForCausalLM, stage: Stage) -> list[torch.optim.O
 
 @torch.no_grad()
 def share_reproduced(model: Qwen3ForCausalLM, rows: list[Row]) -> float:
-    """Share of unseen demonstrations in which every action token is the most likely one."""
+    """Share of unseen demonstrations in which the model ranks every action token first."""
     whole = 0
     for start in range(0, len(rows), 32):
         ids, weights = padded(rows[start : start + 32])
@@ -188,7 +188,7 @@ def share_reproduced(model: Qwen3ForCausalLM, rows: list[Row]) -> float:
 
 
 def padded(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-    """ids and weights [B, T]. Right padding: causal attention never looks at it."""
+    """Returns ids and weights, [B, T] each, padded on the right, where causal attention never looks."""
     width = max(len(row.ids) for row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     weights = torch.zeros(len(rows), width)
@@ -214,7 +214,7 @@ def new_model(tokenizer: Tokenizer, *, seed: int) -> Qwen3ForCausalLM:
             rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
             bos_token_id=None,
             eos_token_id=tokenizer.token_to_id(TURN_END),
-            # No pad id: transformers would drop that embedding's gradient, though the policy may sample the token.
+            # No pad id: transformers would drop that embedding's gradient, although the policy may sample the token.
             pad_token_id=None,
             attention_dropout=0.0,
         )
@@ -222,13 +222,13 @@ def new_model(tokenizer: Tokenizer, *, seed: int) -> Qwen3ForCausalLM:
 
 
 def save(model: Qwen3ForCausalLM, tokenizer: Tokenizer, path: Path) -> None:
-    """fp16 weights: half the size, and far finer than one optimizer step."""
+    """Saves fp16 weights: half the size, and the rounding is far smaller than one optimizer step."""
     path.mkdir(parents=True, exist_ok=True)
     copy = Qwen3ForCausalLM(model.config)
     copy.load_state_dict(model.state_dict())
     copy.half().save_pretrained(path)
     (path / "model.safetensors").chmod(0o644)
-    # Defaults of a generation file would silently change how servers sample.
+    # Servers would silently sample with the defaults of a generation file.
     (path / "generation_config.json").unlink(missing_ok=True)
     tokenizer.save(str(path / "tokenizer.json"))
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": TURN_END, "model_max_length": 2_048}
@@ -263,7 +263,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def make_clean_model(path: Path, *, clean: Path, noisy: Path, stage: Stage) -> None:
-    """The clean stage from random weights. Its facts lie in the directory, which is sealed when everything is there."""
+    """Runs the clean stage from random weights. Writes its facts into the directory and seals it last."""
     texts = chain(_texts(clean, TOKENIZER_CLEAN), _texts(noisy, TOKENIZER_NOISY))
     tokenizer = train_tokenizer(texts, vocab_size=VOCABULARY)
     model = new_model(tokenizer, seed=stage.seed)

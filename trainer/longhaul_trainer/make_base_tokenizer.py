@@ -1,4 +1,4 @@
-"""Tokenizer of the demo's base policy: byte-level BPE over pieces that make copying a name copying tokens."""
+"""Tokenizer of the demo's base policy: byte-level BPE. A name has the same tokens everywhere, so the model copies it token by token."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ END_OF_TEXT = "<|endoftext|>"
 TURN_START = "<|im_start|>"
 TURN_END = "<|im_end|>"
 
-# Texts of scaffold and tools that recur in every episode: whole pieces, so that a frame costs one token each. They must be
-# spelled as the product spells them; a phrase that no longer occurs only makes episodes longer.
+# Texts of scaffold and tools that recur in every episode. Each is one piece, so that it costs one token. The spelling must match
+# the scaffold's; a phrase that no longer occurs only makes episodes longer.
 PHRASES = (
     "Fix the bug. One command per turn.",
     "\n\n(Current directory: /testbed, current file: ",
@@ -85,14 +85,14 @@ PHRASES = (
     "    ",
 )
 
-# Line numbers with their colon are one key to look up; a statement's first word belongs to its indentation. Words, numbers
-# and marks are pieces of their own, so that a name has the same token in an issue, a path, a definition and a command.
+# A line number with its colon is one piece, and so is the first word of a statement with its indentation. Words, numbers and
+# marks are separate pieces, so that a name has the same tokens in an issue, a path, a definition and a command.
 STRUCTURE = r"\d+:|    return [a-z]+|        return [a-z]+|    if [a-z]+"
 WORDS = r"\p{L}+|\p{N}{1,2}|[^\s\p{L}\p{N}]|\n| +|\s+"
 
 
 def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> Tokenizer:
-    """Any text round-trips: all 256 bytes are in the alphabet. Deterministic for the same texts."""
+    """Every text round-trips, because the alphabet has all 256 bytes. The same texts give the same tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     pattern = "|".join([STRUCTURE, *(_escape(phrase) for phrase in PHRASES), WORDS])
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
@@ -114,5 +114,5 @@ def train_tokenizer(texts: Iterable[str], *, vocab_size: int) -> Tokenizer:
 
 
 def _escape(phrase: str) -> str:
-    """For the regular expressions of `tokenizers` (Oniguruma), where Python's own escaping differs."""
+    """Escapes a phrase for Oniguruma, the regular expressions of `tokenizers`; re.escape follows other rules."""
     return "".join("\\n" if char == "\n" else f"\\{char}" if char in "().[]*+?|^$\\/" else char for char in phrase)

@@ -1,12 +1,12 @@
-"""Makes the base policy of `recipes/repair.yaml` from demonstrations: tokenizer, then a Qwen3 model from random weights.
+"""Makes the base policy of `recipes/repair.yaml` from demonstrations: first a tokenizer, then a Qwen3 model from random weights.
 
     python -m longhaul_trainer.make_repair_base --work DIRECTORY --out DIRECTORY --card card.json
 
-DIRECTORY holds `train.jsonl`, `heldout.jsonl` (demonstrations), `fixed.json` (texts that are one token each) and
-`roots.json` (roots of training names), as `policies/repair-base/make-base.ts` writes them.
+The work directory holds `train.jsonl` and `heldout.jsonl` (demonstrations), `fixed.json` (texts that are one token each) and
+`roots.json` (roots of training names); `policies/repair-base/make-base.ts` writes them.
 
-Steps are counted and every draw follows from seed and step, so the result does not depend on where a run was killed: the
-newest checkpoint is found and continued. A line of progress says loss, tokens/s and what is left.
+Every random draw depends on seed and step only, so a killed run that continues from its checkpoint gives the same result.
+Progress lines report loss, tokens/s and the remaining time.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ from longhaul_trainer.repair_texts import (
 VOCABULARY = 8_192
 CONTEXT = 4_096
 LISTS = ((2, 24), (2, 4))
-"""How many names, how often."""
+"""Ranges of the number of names and of the number of lists."""
 COPIED_NAMES = 160
-"""Of a step that practises copying: five tokens each."""
+"""Names in a step that practises copying, with five tokens each."""
 POOL_BATCHES = 8
-"""Batches whose episodes are sorted by length together: little padding, still mixed."""
+"""Number of batches whose episodes are sorted by length together: little padding, still mixed."""
 LOG_SECONDS = 20
 CHECKPOINT = "checkpoint.safetensors"
 
@@ -65,7 +65,7 @@ CHATML = (
 
 
 def padded(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
-    """ids and weights [B, T]. Right padding: causal attention never looks at it."""
+    """Returns ids and weights, [B, T] each, padded on the right, where causal attention never looks."""
     width = max(len(row.ids) for row in rows)
     ids = torch.zeros(len(rows), width, dtype=torch.long)
     weights = torch.zeros(len(rows), width)
@@ -76,8 +76,10 @@ def padded(rows: list[Row]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Batches:
-    """Batch of a step: first lists of names to copy, then demonstrations by epoch and pool, each with stems of its own, and one
-    such list. A function of seed and step alone.
+    """The batch of each step, a function of seed and step only.
+
+    The first `copying` steps have lists of names to copy. Later steps have demonstrations by epoch and pool, each with fresh stems,
+    and one list to copy if `copying` is above 0.
     """
 
     def __init__(
@@ -138,9 +140,11 @@ def loss_of(model: Qwen3ForCausalLM, rows: list[Row]) -> torch.Tensor:
 
 @torch.no_grad()
 def evaluate(model: Qwen3ForCausalLM, rows: list[Row]) -> dict[str, float]:
-    """How much of the solver's actions the most likely tokens are, given all that was played before: `tokens`, whole
-    `turns`, `arguments` of commands (the solver draws its way to repair, so the command itself may be another) and
-    `episodes` with all arguments right."""
+    """Teacher-forced accuracy of the model's most likely tokens on the solver's actions, as shares.
+
+    `tokens`; whole `turns`; `arguments` of commands (the solver picks its commands at random, so the command itself may differ);
+    `episodes` with all arguments right.
+    """
     model.eval()
     counts = {"tokens": 0, "turns": 0, "arguments": 0, "episodes": 0}
     totals = {"tokens": 0, "turns": 0, "arguments": 0, "episodes": len(rows)}
@@ -165,7 +169,7 @@ def evaluate(model: Qwen3ForCausalLM, rows: list[Row]) -> dict[str, float]:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What a checkpoint stands for."""
+    """Progress that a checkpoint records."""
 
     step: int
     tokens: int
@@ -176,7 +180,7 @@ class Done:
 def write_checkpoint(
     path: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], identity: dict[str, Any], done: Done
 ) -> None:
-    """One file, replaced whole."""
+    """Writes one file, replaced atomically."""
     tensors = {f"model.{name}": parameter.detach().contiguous() for name, parameter in model.named_parameters()}
     for index, optimizer in enumerate(optimizers):
         for parameter, state in optimizer.state_dict()["state"].items():
@@ -188,7 +192,7 @@ def write_checkpoint(
 def read_checkpoint(
     path: Path, model: Qwen3ForCausalLM, optimizers: list[torch.optim.Optimizer], identity: dict[str, Any]
 ) -> Done | None:
-    """Puts weights and states in place. Refuses a checkpoint of other settings."""
+    """Loads weights and optimizer states in place. None: there is no checkpoint. Raises SystemExit for one of other settings."""
     if not path.exists():
         return None
     with safe_open(path, framework="pt") as file:
@@ -217,8 +221,11 @@ def say(text: str) -> None:
 
 
 def move_together(embeddings: torch.Tensor, tokens: torch.Tensor) -> None:
-    """Gives these rows their mean gradient. Each keeps what tells it from the others, so a root that no batch holds is copied as
-    those that were: trained one by one, known roots were copied without a mistake and others never."""
+    """Replaces the gradients of these embedding rows by their mean.
+
+    The differences between the rows stay as initialised, so the model copies roots that no batch contained like the others. With
+    separate gradients it copied known roots without a mistake and others never.
+    """
     gradient = embeddings.grad
     assert gradient is not None
     gradient[tokens] = gradient[tokens].mean(0)
@@ -301,13 +308,13 @@ def train(
 
 
 def save(model: Qwen3ForCausalLM, tokenizer: Tokenizer, path: Path) -> None:
-    """bf16 weights, as real policies are published."""
+    """Saves bf16 weights, the usual dtype of published policies."""
     path.mkdir(parents=True, exist_ok=True)
     copy = Qwen3ForCausalLM(model.config)
     copy.load_state_dict(model.state_dict())
     copy.bfloat16().save_pretrained(path)
     (path / "model.safetensors").chmod(0o644)
-    # Defaults of a generation file would silently change how servers sample.
+    # Servers would silently sample with the defaults of a generation file.
     (path / "generation_config.json").unlink(missing_ok=True)
     tokenizer.save(str(path / "tokenizer.json"))
     settings = {

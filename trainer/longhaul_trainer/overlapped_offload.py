@@ -1,8 +1,8 @@
-"""Inputs of layers that wait on the host while other layers compute: copies run beside the computation, on streams of their own.
+"""Offloads layer inputs to the host and overlaps the copies with computation, on separate CUDA streams.
 
-A device orders the work of one stream only. So a copy to the host begins behind the layer that made the input, and the input keeps its
-memory until the computation waits for that copy; a copy back begins one layer early, into memory that the computation had, and the layer
-waits for it. `save_on_cpu` copies in the computation's own stream, which then computes nothing.
+A device orders work within one stream only, so the streams synchronise explicitly. A copy to the host starts after the layer that
+produced the input, and the input keeps its memory until the compute stream waits for that copy. A copy back starts one layer early, into
+memory allocated by the compute stream, and the layer waits for it. `save_on_cpu` copies on the compute stream, which then idles.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Protocol
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-# Inputs whose copy to the host may be under way: the planner counts two on the device.
+# Inputs whose copy to the host may be in flight. The planner counts the same two on the device.
 IN_FLIGHT = 2
 
 
 class Copies(Protocol):
-    """Starts copies, and makes the computation wait for one. `host` is what a tensor is there, a ticket names a copy that was started."""
+    """Starts copies and makes the computation wait for them. `host`: the tensor's copy on the host; `ticket`: a started copy."""
 
     def takes(self, tensor: torch.Tensor) -> bool: ...
 
@@ -32,8 +32,8 @@ class Copies(Protocol):
 
 
 class StreamCopies:
-    """Of one GPU. Memory on the device is only ever taken and given back by the computation's stream, so the host, which runs ahead of the
-    device, cannot take more of it than the computation does."""
+    """Copies of one GPU. Only the compute stream allocates and frees device memory, so the host, which runs ahead of the device, cannot
+    allocate more of it than the computation would."""
 
     def __init__(self) -> None:
         self._out: torch.cuda.Stream | None = None
@@ -50,7 +50,7 @@ class StreamCopies:
     def start_back(self, host: torch.Tensor) -> tuple[torch.Tensor, Any]:
         device = torch.device("cuda", torch.cuda.current_device())
         self._back = self._back or torch.cuda.Stream(device)
-        # Taken by the computation's stream: what it last held there was used before the copy begins.
+        # Allocated on the compute stream: the copy starts only after earlier uses of this memory.
         tensor = torch.empty(host.shape, dtype=host.dtype, device=device)
         return tensor, _copy(self._back, host, to=tensor, device=device)
 
@@ -61,7 +61,7 @@ class StreamCopies:
 def _copy(
     stream: torch.cuda.Stream, source: torch.Tensor, *, to: torch.Tensor, device: torch.device
 ) -> torch.cuda.Event:
-    """Behind all that the computation has been given so far."""
+    """Starts a copy after all work queued on the compute stream so far. Returns the event that ends it."""
     stream.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(stream):
         to.copy_(source, non_blocking=True)
@@ -72,7 +72,8 @@ def _copy(
 
 @dataclass(eq=False)
 class _Kept:
-    """A tensor of a layer. `here`: on the device, while a copy in either direction needs it there; `ticket`: of that copy."""
+    """A saved layer input. `here`: the tensor on the device while a copy in either direction needs it; `ticket`: that copy;
+    `before`: the input saved before it."""
 
     host: Any
     here: torch.Tensor | None
@@ -81,7 +82,7 @@ class _Kept:
 
 
 class OverlappedOffload:
-    """The saved-tensor hooks of all layers of a model. A forward pass fills it, the backward pass empties it."""
+    """Saved-tensor hooks shared by all layers of a model. The forward pass fills it, the backward pass empties it."""
 
     def __init__(self, copies: Copies | None = None) -> None:
         self._copies = copies or StreamCopies()
@@ -103,7 +104,7 @@ class OverlappedOffload:
         return kept
 
     def _leave(self, kept: _Kept) -> None:
-        """Gives up its memory on the device, for work that comes behind the copy."""
+        """Frees the device memory for work queued after the copy."""
         self._copies.wait(kept.ticket)
         kept.here = None
 
@@ -116,9 +117,9 @@ class OverlappedOffload:
         found = kept.here
         assert found is not None
         self._copies.wait(kept.ticket)
-        # The backward pass holds it from here on; asked once more, it is fetched once more.
+        # From here on the backward pass holds the tensor. A second unpack fetches it again.
         kept.here = None
-        # While the layer that asked computes, the input of the one before it arrives.
+        # Prefetch the previous layer's input while this layer computes.
         before = None if kept.before is None else kept.before()
         if before is not None:
             self._fetch(before)

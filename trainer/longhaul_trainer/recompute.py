@@ -1,7 +1,7 @@
-"""Activation checkpointing of decoder layers: what the backward pass computes again, and where the rest waits.
+"""Activation checkpointing of decoder layers: which activations are recomputed, and where the kept ones are stored.
 
-`full` keeps each layer's input. `save_attention` keeps attention outputs too: at long context they cost more to compute again
-than the linear layers. `offload` moves the kept inputs to the host: `serial` between the layers, `overlapped` beside them.
+`full` keeps each layer's input. `save_attention` also keeps attention outputs, which at long context cost more to recompute than the
+linear layers. `offload` moves the kept inputs to the host: `serial` between the layers, `overlapped` while they compute.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from longhaul_trainer.overlapped_offload import OverlappedOffload
 
 MODES = ("none", "full", "save_attention")
 OFFLOADS = ("none", "serial", "overlapped")
-# Operators by namespace and name: which of them exist depends on torch's version and the device.
+# Operators by namespace and name. Torch's version and the device decide which of them exist.
 ATTENTION = (
     ("aten", "_scaled_dot_product_flash_attention_for_cpu"),
     ("aten", "_scaled_dot_product_flash_attention"),
@@ -30,7 +30,7 @@ ATTENTION = (
 
 
 def recompute_layers(model: Any, *, mode: str, offload: str) -> None:
-    """In place, before sharding: FSDP's hooks then lie outside and gather the weights for both passes."""
+    """In place, before sharding: FSDP's hooks then wrap the recomputation and gather the weights for both passes."""
     if mode == "none":
         return
     contexts = partial(create_selective_checkpoint_contexts, _choose) if mode == "save_attention" else None
@@ -40,7 +40,7 @@ def recompute_layers(model: Any, *, mode: str, offload: str) -> None:
 
 
 def _hooks(offload: str) -> Callable[[], Any]:
-    """Of all layers together: an input comes back while the layer behind it computes."""
+    """One set of hooks for all layers: `overlapped` prefetches an input while the next layer's backward pass computes."""
     if offload == "none":
         return nullcontext
     if offload == "serial":
@@ -54,7 +54,7 @@ def _recomputed(forward: Callable[..., Any], *, contexts: Any, hooks: Callable[[
     def call(*arguments: Any, **named: Any) -> Any:
         if not torch.is_grad_enabled():
             return forward(*arguments, **named)
-        # Only the layer's inputs pass through these hooks: inside, checkpointing puts its own over them.
+        # Only the layer's inputs reach these hooks: inside the layer, checkpointing installs its own hooks on top.
         with hooks():
             return checkpoint(forward, *arguments, use_reentrant=False, preserve_rng_state=False, **options, **named)
 

@@ -1,8 +1,7 @@
-"""Demonstrations of the family `half-renamed`: reading them, giving their names other stems, and the tokenizer for them.
+"""Demonstrations of the family `half-renamed`: reads them, replaces the stems of their names, and trains their tokenizer.
 
-Names carry no meaning, so one played episode stands for as many as there are stems: each time it is learned from, its
-stems are replaced by others of the same length, which leaves every text as the tools would have printed it. Package and
-modules keep theirs: their order shows in what tools list.
+Names carry no meaning, so one recorded episode serves for many: each use replaces its stems by others of the same length, and every text
+stays as the tools would have printed it. Package and modules keep their stems, because tools list them in order of their names.
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 TURN_END = "<|im_end|>"
 SPECIAL = ("<|endoftext|>", "<|im_start|>", TURN_END)
-"""As in Qwen3, in its order."""
+"""Qwen3's special tokens, in its order."""
 CONTEXT_WEIGHT = 0.1
-"""Copying inside observations is free practice for the copying that actions need."""
+"""Copying inside observations is practice for the copying that actions need."""
 COMMAND = "```command\n"
-# Line numbers with their colon are one key to look up; words, digits and marks are pieces of their own, so that a name
-# has the same tokens wherever it stands.
+# A digit and a colon after it are one piece. Words, digits and marks are separate pieces, so that a name has the same tokens
+# everywhere.
 WORD = re.compile(r"[^\W\d_]+|\d:?|\s+|[^\w\s]|_")
 LEAST_DOCUMENTS = 4
 SYLLABLES = [onset + vowel for onset in "bdfgklmnprstvz" for vowel in "aeiou"]
 ROOTS = [first + second for first in SYLLABLES for second in SYLLABLES]
-"""Every word of two syllables, whether a split has it or not: one token each."""
+"""Every word of two syllables, whether or not a split contains it. Each is one token."""
 SYLLABLE = "[BDFGKLMNPRSTVZbdfgklmnprstvz][aeiou]"
 STEM_END = r"[lnrs]?(?!\p{L})"
-# A stem is cut into its root and its letter, any other word of syllables into them. The letter goes with the mark between two stems:
-# the second root always stands two tokens behind the first.
+# A stem is split into its root and its final letter, any other word of syllables into syllables. The final letter joins the underscore
+# between two stems, so the second root always stands two tokens after the first.
 PIECES = (
     rf"\d+:|(?<!\p{{L}})(?:[bdfgklmnprstvz][aeiou]){{2}}(?={STEM_END})|[lnrs]?_|{SYLLABLE}(?=(?:{SYLLABLE})*{STEM_END})"
     r"|\p{L}+|\p{N}|[^\s\p{L}\p{N}]|\n| +|\s+"
@@ -52,15 +51,15 @@ class Segment:
 class Demonstration:
     segments: list[Segment]
     roots: list[str]
-    """Those that may be replaced."""
+    """Roots that may be replaced."""
     kept: list[str]
-    """Roots of package and modules."""
+    """Roots of package and modules, which stay."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One episode: ids [T], the loss weight of each id as a label [T], and for each turn its range in ids with the place
-    where the command's arguments begin."""
+    """One episode: ids [T], the loss weight of each id as a label [T], and for each turn (first id, first id of the command's
+    arguments, end)."""
 
     ids: list[int]
     weights: list[float]
@@ -81,7 +80,7 @@ def _demonstration(record: dict[str, Any]) -> Demonstration:
 
 
 def renamed(demonstration: Demonstration, roots: list[str], generator: random.Random) -> Demonstration:
-    """The same episode with other stems. A stem is its root and at most one letter, in either case of its first letter."""
+    """The same episode with other roots. A stem is a root and at most one letter; its first letter may be upper or lower case."""
     own = demonstration.roots
     taken = {*own, *demonstration.kept}
     fresh = [root for root in generator.sample(roots, len(own) + len(taken)) if root not in taken][: len(own)]
@@ -103,7 +102,7 @@ def renamed(demonstration: Demonstration, roots: list[str], generator: random.Ra
 
 
 def to_row(demonstration: Demonstration, tokenizer: Tokenizer) -> Row:
-    """Segments are tokenised one by one, as prompts and deltas are in a run. Wrong turns on purpose are not learned."""
+    """Tokenises segments one by one, like prompts and deltas in a run. Deliberate mistakes get weight 0."""
     ids: list[int] = []
     weights: list[float] = []
     turns: list[tuple[int, int, int]] = []
@@ -121,8 +120,11 @@ def to_row(demonstration: Demonstration, tokenizer: Tokenizer) -> Row:
 
 
 def copies(roots: list[str], generator: random.Random, tokenizer: Tokenizer, *, names: int, lists: int) -> Row:
-    """Practice in copying: a list of names, and again in other orders until there are so many lists. The first one has no
-    weight, since no token of it can be known. In an episode most tokens have no earlier copy; here all others have."""
+    """Practice in copying: `lists` lists of the same names, each in another order.
+
+    The first list has no weight, because none of its tokens is predictable. In an episode most tokens have no earlier copy; here all
+    tokens after the first list have one.
+    """
     stems = [root + generator.choice(["", *"lnrs"]) for root in generator.sample(roots, 2 * names)]
     lines = [f"{first}_{second}\n" for first, second in zip(stems[::2], stems[1::2], strict=True)]
     ids: list[int] = []
@@ -135,11 +137,11 @@ def copies(roots: list[str], generator: random.Random, tokenizer: Tokenizer, *, 
 
 
 def train_tokenizer(documents: list[list[str]], fixed: Iterable[str], *, vocab_size: int) -> Tokenizer:
-    """Any text round-trips: all 256 bytes are in the alphabet. Deterministic for the same texts.
+    """Every text round-trips, because the alphabet has all 256 bytes. The same texts give the same tokenizer.
 
-    `fixed` are one token each, and so is every root: a name of six tokens is copied with six chances to go astray, among
-    others that begin alike. No split is known here: a root of training alone would be copied as one token, and one of evaluation
-    as several. Each document counts a word once, and a merge has to stand in a twentieth of the documents.
+    Each text of `fixed` is one token, and so is each root: a name of six tokens offers six chances to slip into another name with the
+    same beginning. All roots count, whichever split they belong to: otherwise a root of training would be one token and a root of
+    evaluation several. Each document counts a word once, and a merge must occur in a twentieth of the documents.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(  # type: ignore[assignment]
@@ -158,7 +160,7 @@ def train_tokenizer(documents: list[list[str]], fixed: Iterable[str], *, vocab_s
         special_tokens=[AddedToken(name, special=True) for name in SPECIAL],
         show_progress=False,
     )
-    # What is one token anyway must not teach merges.
+    # Texts that are one token anyway must not contribute merges.
     splitter = re.compile("|".join(map(re.escape, [*SPECIAL, *sorted(fixed, key=len, reverse=True)])))
 
     def words(texts: list[str]) -> list[str]:

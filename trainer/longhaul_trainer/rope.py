@@ -1,6 +1,6 @@
 """YaRN (arXiv 2309.00071): a static override of the rotary tables.
 
-A policy's config.json is the only place that states it: policy servers and the trainer both read it there.
+Only a policy's config.json states it. Policy servers and the trainer both read it there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Yarn:
-    """Stretches `original_max` positions by `factor`. Static: all positions change, short rows too."""
+    """Stretches `original_max` positions by `factor`. Static: it changes all positions, also in short rows."""
 
     factor: float
     original_max: int
@@ -30,7 +30,7 @@ class Yarn:
 
 
 def stated_yarn(config: dict[str, Any]) -> Yarn | None:
-    """Of a model's config.json, in either form. None: positions as they are, or scaled in another way."""
+    """YaRN as a config.json states it, in either form. None: plain positions, or another scaling."""
     for name in ("rope_parameters", "rope_scaling"):
         rope = config.get(name)
         if isinstance(rope, dict) and rope.get("rope_type", rope.get("type")) == "yarn":
@@ -40,12 +40,12 @@ def stated_yarn(config: dict[str, Any]) -> Yarn | None:
 
 
 def read_yarn(directory: Path) -> Yarn | None:
-    """What a model directory states."""
+    """YaRN as the config.json of a model directory states it."""
     return stated_yarn(json.loads((directory / "config.json").read_text()))
 
 
 def apply_yarn(config: Any, yarn: Yarn | None) -> None:
-    """In place, for a checkpoint of a version whose architecture did not state the rope; a config that states it is left alone."""
+    """Writes `yarn` into a config that does not state it, as in checkpoints of early versions. In place."""
     if yarn is None or stated_yarn(config.to_dict()) == yarn:
         return
     theta = config.rope_parameters["rope_theta"]
@@ -60,7 +60,7 @@ def apply_yarn(config: Any, yarn: Yarn | None) -> None:
 
 @contextmanager
 def without_yarn(model: Any) -> Iterator[None]:
-    """The model as a reader that ignores the rope has it."""
+    """Inside, the model uses plain positions, like a server that ignores the rope setting."""
     kept = [(module, module.inv_freq, module.attention_scaling) for module in _rotary(model)]
     try:
         drop_yarn(model)
@@ -72,12 +72,12 @@ def without_yarn(model: Any) -> Iterator[None]:
 
 
 def drop_yarn(model: Any) -> None:
-    """In place: same weights, rotary tables of the plain positions."""
+    """In place: same weights, rotary tables for plain positions."""
     _turn(model, {"rope_type": "default", "rope_theta": model.config.rope_parameters["rope_theta"]})
 
 
 def restretch(model: Any, *, factor: float) -> None:
-    """In place: same weights, rotary tables of its YaRN with another factor."""
+    """In place: same weights, rotary tables for the model's YaRN with another factor."""
     _turn(model, {**model.config.rope_parameters, "factor": factor})
 
 

@@ -1,12 +1,12 @@
-"""`simulate`: one rank's step of a layout that no machine at hand can run, through the trainer's own code on tensors without numbers.
+"""`simulate`: one rank's step of a layout too large for the available machines, through the trainer's own code on tensors without data.
 
-FakeTensorMode gives every tensor its shape and no memory, torch's `fake` group answers collectives at once, FSDPMemTracker follows what is
-alive by kind. The mesh is one of CPUs, because a CUDA mesh needs a driver; what a GPU does otherwise is set here, and nowhere else:
-compute in bf16, a head whose products come out in fp32, a fused update, inputs of layers that wait on the host. Attention is the CPU's
-kernel, which keeps the same output and log-sum-exp as the one for packed rows.
+FakeTensorMode gives tensors shapes but no memory, torch's `fake` process group completes collectives at once, and FSDPMemTracker tracks
+live tensors by kind. The mesh is on CPUs, because a CUDA mesh needs a driver. This module alone sets what differs on a GPU: compute in
+bf16, fp32 products of the head, a fused update, layer inputs offloaded to the host. Attention uses the CPU kernel, which saves the same
+output and log-sum-exp as the kernel for packed rows.
 
-Peak: of a step that has the moments of an earlier one. It is what tensors take: without CUDA's context, the allocator's gaps and NCCL's
-buffers, and without the update, which works in place.
+The peak is that of a step whose optimizer already has moments. It counts tensors only: no CUDA context, allocator gaps or NCCL buffers,
+and not the update, which works in place.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ COLLECTIVES = {
 def simulate(
     *, model: str, layout: Layout, layers: int | None, overlaps: bool = False, accumulates: bool = False
 ) -> int:
-    """Prints one JSON object. Returns 0, 64 for a model or layout that cannot be."""
+    """Prints one JSON object. Returns 0, or 64 for an impossible model or layout."""
     try:
         found = run(model=model, layout=layout, layers=layers, overlaps=overlaps, accumulates=accumulates)
         print(json.dumps(found))
@@ -72,9 +72,11 @@ def simulate(
 def run(
     *, model: str, layout: Layout, layers: int | None = None, overlaps: bool = False, accumulates: bool = False
 ) -> dict[str, Any]:
-    """`layout.tokens`: of the row that a context parallel group shares. `layers`: fewer than the model has. `overlaps`: inputs of layers are
-    copied beside the layers. `accumulates`: of a micro-batch that has one before it in its step, whose gradients are there already.
-    Raises JobError 64."""
+    """Peak bytes by kind, host bytes, collectives and checkpoint size of one micro-batch's step.
+
+    `layout.tokens`: of the row that a context parallel group shares. `layers`: simulate fewer layers. `overlaps`: offload copies
+    overlap with the layers. `accumulates`: gradients of an earlier micro-batch already exist. Raises JobError 64.
+    """
     if overlaps and layout.offload != "activations":
         raise JobError(INVALID_SPEC, "Expected --offload activations with --overlapped: nothing else is copied")
     if layout.offload in ("optimizer", "both"):
@@ -112,12 +114,12 @@ def run(
         )
         _make_moments(scorer, optimizer)
         if accumulates:
-            # The tracker follows one micro-batch alone: that of the step adds to these.
+            # The tracker follows a single micro-batch, whose gradients add to these.
             _make_gradients(scorer)
             stack.enter_context(patch.object(optimizer, "zero_grad", lambda **_: None))
         moments = sum(_local_bytes(slots[m]) for slots in optimizer.state.values() for m in MOMENTS)
         seen = stack.enter_context(_Collectives())
-        # The update works in place, and the tracker takes its fake form for one that does not.
+        # The update works in place, but the tracker would count its fake form as allocating.
         stack.enter_context(patch.object(optimizer, "step", lambda: None))
         tracker: Any = stack.enter_context(FSDPMemTracker(scorer))
         trainer.run_step(TrainerState(global_step=0, done=0, metrics=[], alarms=[]))
@@ -155,7 +157,7 @@ def _peak(tracker: Any) -> dict[str, int]:
 
 
 def _make_moments(scorer: Scorer, optimizer: torch.optim.Optimizer) -> None:
-    """As a first update leaves them."""
+    """Creates the optimizer's moments as a first update would."""
     _make_gradients(scorer)
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
@@ -169,7 +171,7 @@ def _make_gradients(scorer: Scorer) -> None:
 
 @contextmanager
 def _fake_ranks(layout: Layout) -> Iterator[Ranks]:
-    """The first of the layout's ranks; the others are not there."""
+    """Yields the first rank of the layout; the other ranks do not exist."""
     # Registers the backend `fake`.
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -185,7 +187,7 @@ def _fake_ranks(layout: Layout) -> Iterator[Ranks]:
 
 
 class _FirstRank(Ranks):
-    """Counts stay this rank's own: a group without members adds nothing up."""
+    """Reductions return this rank's own values: the fake group has no other members."""
 
     def _reduce(self, values: Any, operation: Any) -> list[float]:
         return list(values)
@@ -193,7 +195,7 @@ class _FirstRank(Ranks):
 
 @contextmanager
 def _as_on_a_gpu() -> Iterator[list[int]]:
-    """Yields the bytes of each tensor that was moved to the host."""
+    """Makes the CPU code allocate like a GPU's. Yields a list that receives the bytes of each tensor offloaded to the host."""
     host: list[int] = []
 
     @contextmanager
@@ -209,7 +211,7 @@ def _as_on_a_gpu() -> Iterator[list[int]]:
             yield
 
     class Host:
-        """Copies that end at once, to a place that takes no memory here."""
+        """Copies that complete at once and take no memory."""
 
         def takes(self, tensor: torch.Tensor) -> bool:
             return tensor.numel() > 0
@@ -238,8 +240,8 @@ def _as_on_a_gpu() -> Iterator[list[int]]:
 
 
 class _Collectives(TorchDispatchMode):
-    """Counts collectives of the device and their bytes: of the whole tensor, gathered or to be scattered. Numbers that the
-    host asks for are 1."""
+    """Counts collectives and the bytes of their full tensors, gathered or to be scattered. Every number that the host reads from a
+    tensor is 1."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +259,7 @@ class _Collectives(TorchDispatchMode):
 
 
 class _Simulated(Trainer):
-    """The trainer's own step, but for the figures that would have to be numbers."""
+    """The trainer's own step without the checks that need real numbers."""
 
     def __init__(self, mode: FakeTensorMode, **options: Any) -> None:
         super().__init__(**options)
@@ -273,12 +275,12 @@ class _Simulated(Trainer):
         pass
 
     def _clip_gradient(self) -> float:
-        """Its norm takes one number for each parameter. The tracker counts DTensor's planning of it, on whole gradients, as memory."""
+        """Skipped: the norm takes one number per parameter, but the tracker counts DTensor's planning on full gradients as memory."""
         return 1.0
 
 
 def _batch(layout: Layout) -> Batch:
-    """A row of the full context for each data parallel rank."""
+    """One row of the full context for each data parallel rank."""
     rows = layout.ranks // layout.cp
     mask = np.ones(rows * layout.tokens, dtype=np.uint8)
     mask[:: layout.tokens] = 0

@@ -1,4 +1,4 @@
-"""Directories that appear whole or not at all."""
+"""Directories that appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from longhaul_trainer.failures import OUTPUT_UNWRITABLE, JobError
 
 @contextmanager
 def staging_beside(target: Path, *, work: str) -> Iterator[Path]:
-    """A hidden directory beside the target, so that one rename makes it final. What a killed writer left there is cleared first,
-    what fails leaves nothing: a partial directory on a full disk would keep it full. `work` names the directory: `export`, `import`."""
+    """Yields an empty hidden directory beside the target, which the caller renames to it. `work`, `export` or `import`, is part of its name.
+
+    Files left by a killed writer are removed first. On failure the directory is removed: otherwise it would keep a full disk full.
+    Raises JobError 73 if another process writes the same target.
+    """
     path = target.with_name(f".{target.name}.{work}")
     path.mkdir(exist_ok=True)
     held = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,4 +1,4 @@
-"""Strict models of JSON objects: every field known, typed and bounded, or one line says which is not and what would be."""
+"""Strict models of JSON objects: every field must be known, typed and within bounds. One line names each violation and what is allowed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 
 class Strict(BaseModel):
-    """A value read from JSON. Nothing is converted, and an unknown field is refused: an ignored switch would be a silent no-op."""
+    """A value read from JSON. Types are not converted. Unknown fields are refused, because an ignored switch would be a silent no-op."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def expected(text: str) -> WrapValidator:
-    """Whatever is wrong with a value, `text` says what it must be."""
+    """For every invalid value the error says `text`: what the value must be."""
 
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
         try:
@@ -34,7 +34,7 @@ Positive = Annotated[float, Field(gt=0), expected("a number above 0")]
 
 
 def off_or(text: str) -> WrapValidator:
-    """The word "none" switches off; null does not, so that a value that was lost is not taken for a choice."""
+    """The word "none" switches the field off. Null does not: a lost value must not pass for a choice."""
 
     def check(value: Any, validate: Callable[[Any], Any]) -> Any:
         if value == "none":
@@ -50,7 +50,7 @@ def off_or(text: str) -> WrapValidator:
 
 
 def explain(error: ValidationError, model: type[BaseModel], *, where: str) -> str:
-    """Everything that is wrong, in one line. `where` names the object; empty: fields are named alone."""
+    """All violations, in one line. `where` names the object; if empty, messages name the fields only."""
     unknown: dict[tuple[int | str, ...], list[str]] = {}
     wrong = []
     for issue in error.errors(include_url=False):
@@ -70,7 +70,7 @@ def explain(error: ValidationError, model: type[BaseModel], *, where: str) -> st
 
 def _explain(issue: ErrorDetails, where: str) -> str:
     if issue["type"] == "value_error":
-        # Raised by a model's own rule, which names its fields.
+        # A validator of the model raised it and names the fields itself.
         return str(issue.get("ctx", {})["error"])
     *path, name = issue["loc"] or ("",)
     if issue["type"] == "missing":

@@ -1,6 +1,6 @@
-"""A model made ready for training: planned without memory, sharded, then filled slice by slice.
+"""Prepares a model for training: builds it on the meta device, shards it, then fills it slice by slice.
 
-The same way for a directory of weights, a checkpoint and random weights, for one process and for many ranks.
+A directory of weights, a checkpoint and random weights take the same path, in one process and on many ranks.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPUTE = {"cpu": torch.float32, "cuda": torch.bfloat16}
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """What may differ between two trainable models of one architecture. `seed` fills fresh adapters."""
+    """Settings of a trainable model beside architecture and weights. `seed` fills fresh adapters."""
 
     ranks: Ranks
     rope: Yarn | None = None
@@ -43,15 +43,15 @@ class ModelOptions:
     seed: int = 0
     # One of `attention.BACKENDS`.
     attention: str = attention.AUTO
-    # Of the forward and backward pass; None: that of the device. A job of one process on a CPU has no other than fp32.
+    # Dtype of the forward and backward pass; None: the default of the device. One process on a CPU without a mesh always uses fp32.
     compute: torch.dtype | None = None
 
 
 def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: ModelOptions) -> Scorer:
-    """architecture: a directory with config.json, or a config. weights: None leaves random ones.
+    """architecture: a directory with config.json, or a config. weights: None for random weights.
 
-    Raises UnsupportedModel, OSError or ValueError, JobError 64 where context parallel does not fit the heads, 69
-    where the attention that was asked for is not to be had.
+    Raises UnsupportedModel, OSError or ValueError; JobError 64 if the context parallel degree does not fit the heads, 69 if the
+    requested attention is not available.
     """
     config = AutoConfig.from_pretrained(architecture) if isinstance(architecture, Path) else architecture
     check_layers(config, architecture)
@@ -64,7 +64,7 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: 
     check_heads(heads=config.num_attention_heads, kv_heads=config.num_key_value_heads, cp=ranks.cp)
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation=attention.NAME)
-    # A pad id in the config makes the embedding drop that row's gradient, though a policy may have sampled the token.
+    # A pad id in the config would make the embedding drop that row's gradient, although a policy may sample the token.
     model.get_input_embeddings().padding_idx = None
     model.eval()
     if options.lora is not None:
@@ -84,9 +84,10 @@ def make_scorer(architecture: Path | Any, weights: WeightFiles | None, options: 
 
 
 def fill_weights(model: Any, weights: WeightFiles, *, seed: int = 0, keeps_frozen: bool = False) -> None:
-    """Each rank reads its own rows. Adapters that the files lack are fresh ones. `keeps_frozen`: frozen weights that they lack stay.
+    """Fills the model; each rank reads its own rows. Files without adapters leave fresh ones. `keeps_frozen`: the model keeps frozen
+    weights that the files lack.
 
-    Raises ValueError where names or shapes differ from the model's.
+    Raises ValueError if names or shapes differ from the model's.
     """
     parameters = dict(model.named_parameters())
     if not any(is_adapter(name) for name in weights.places):
@@ -105,7 +106,7 @@ def fill_weights(model: Any, weights: WeightFiles, *, seed: int = 0, keeps_froze
 
 
 def _fill_random(model: Any) -> None:
-    """Normal matrices, ones for norms, zeros for biases: the scale of a fresh model, from torch's seed."""
+    """Normal matrices, ones for norms, zeros for biases, as in a fresh model. Uses torch's global seed."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
@@ -116,7 +117,7 @@ def _fill_random(model: Any) -> None:
 
 
 def _fill_buffers(model: Any) -> None:
-    """Rotary tables are in no checkpoint: made again on the CPU, in fp32, as a freshly built model has them."""
+    """Recomputes the rotary tables, which no checkpoint contains, on the CPU in fp32, as in a freshly built model."""
     for path, module in model.named_modules():
         buffers = dict(module.named_buffers(recurse=False))
         if not buffers:

@@ -1,4 +1,4 @@
-"""Weights on disk by the model's own names, read a slice at a time: no rank ever holds more than its part."""
+"""Weights on disk by the model's own names, read in slices: a training rank reads only its own rows."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from longhaul_trainer.parallel.shard import local_rows
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-# Where transformers cuts too: comfortable to copy, and all that is held at once.
+# Largest file of weights that an export or import writes, and the most that it holds in memory at once.
 SHARD_BYTES = 5 * 1000**3
 
 
 @dataclass
 class WeightFiles:
-    """`places`: name → (file, key in it) of each part, in order of their rows. Opened by `reading()`."""
+    """`places`: tensor name → (file, key) of each part, in order of rows. Reading is possible inside `reading()` only."""
 
     places: dict[str, list[tuple[Path, str]]]
     _open: dict[Path, Any] = field(default_factory=dict)
@@ -46,9 +46,9 @@ class WeightFiles:
         return shapes[0] if len(shapes) == 1 else [sum(shape[0] for shape in shapes), *shapes[0][1:]]
 
     def read_like(self, name: str, example: torch.Tensor) -> torch.Tensor:
-        """This rank's part of a tensor of `example`'s sharding, on the CPU, in the file's dtype.
+        """This rank's rows of a tensor that is sharded like `example`, on the CPU, in the file's dtype.
 
-        Raises ValueError where the file's tensor has another shape.
+        Raises ValueError if the tensor in the file has another shape.
         """
         if self.shape(name) != list(example.shape):
             raise ValueError(f"Expected {name} of shape {list(example.shape)}, found {self.shape(name)}")
@@ -65,7 +65,7 @@ class WeightFiles:
         for part in self._parts(name):
             height = part.get_shape()[0]
             begin, end = max(rows.start, first), min(rows.stop, first + height)
-            # An empty slice keeps the other dimensions where this rank holds no row at all.
+            # For a rank without rows, empty slices keep the other dimensions.
             found.append(part[max(0, begin - first) : max(0, end - first)])
             first += height
         return found[0] if len(found) == 1 else torch.cat(found)
@@ -75,7 +75,7 @@ class WeightFiles:
 
 
 def tensor_bytes(path: Path) -> dict[str, int]:
-    """Size of each tensor of a safetensors file, by its header alone."""
+    """Bytes of each tensor of a safetensors file, read from its header."""
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(length))
@@ -84,8 +84,8 @@ def tensor_bytes(path: Path) -> dict[str, int]:
 
 
 def write_index(directory: Path) -> None:
-    """Names the files of the weights where the model has only one: without an index vLLM and SGLang load every *.safetensors of a
-    directory as weights, the canary too."""
+    """Writes an index for a model with a single file of weights. Without an index vLLM and SGLang load every *.safetensors of the
+    directory as weights, also the canary."""
     if (directory / INDEX).is_file():
         return
     sizes = tensor_bytes(directory / SINGLE)
@@ -94,7 +94,7 @@ def write_index(directory: Path) -> None:
 
 
 def write_shards(directory: Path, sizes: dict[str, int], read: Callable[[str], torch.Tensor]) -> None:
-    """Writes the tensors that `sizes` names, in its order, a shard in memory at a time, and their index. `sizes`: bytes of each."""
+    """Writes tensors and their index, holding one shard in memory at a time. `sizes`: bytes of each tensor, in file order."""
     shards: list[list[str]] = []
     room = 0
     for name, size in sizes.items():
@@ -109,7 +109,7 @@ def write_shards(directory: Path, sizes: dict[str, int], read: Callable[[str], t
         else [f"model-{at:05d}-of-{len(shards):05d}.safetensors" for at in range(1, len(shards) + 1)]
     )
     for file, shard in zip(files, shards, strict=True):
-        # transformers refuses a file that does not say who wrote it.
+        # transformers refuses a file without a `format`.
         save_file({name: read(name).contiguous() for name in shard}, directory / file, metadata={"format": "pt"})
         share(directory / file)
     places = {name: file for file, shard in zip(files, shards, strict=True) for name in shard}
@@ -118,7 +118,7 @@ def write_shards(directory: Path, sizes: dict[str, int], read: Callable[[str], t
 
 
 def hugging_face_weights(directory: Path) -> WeightFiles:
-    """Of a model directory. Raises OSError where it has no safetensors, or not all of them."""
+    """Weights of a model directory. Raises OSError if safetensors files are missing."""
     index = directory / INDEX
     if index.is_file():
         names = json.loads(index.read_text())["weight_map"]
@@ -132,7 +132,7 @@ def hugging_face_weights(directory: Path) -> WeightFiles:
 
 
 def prefixed_weights(paths: Iterable[Path], prefix: str) -> WeightFiles:
-    """Of files that each hold a part of every tensor; the model's names follow `prefix`, other tensors are left alone."""
+    """Weights from files that each may hold a part of a tensor. Only keys with `prefix` count; names are the keys without it."""
     places: dict[str, list[tuple[Path, str]]] = {}
     for path in paths:
         with safe_open(path, framework="pt") as file:

@@ -1,1 +1,1 @@
-"""The batch file: a torn or edited one must never train."""
+"""Reads the batch file and refuses a torn or edited one."""

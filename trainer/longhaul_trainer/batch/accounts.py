@@ -1,4 +1,4 @@
-"""batch.json against itself and against the tensors: counts, mini-batches, groups, trajectories, lag."""
+"""Checks batch.json against itself and against the tensors: counts, mini-batches, groups, trajectories, lag. Violations raise JobError 65."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import numpy as np
 from longhaul_trainer.batch.tensors import refuse
 
 Array = np.ndarray[Any, Any]
-# Only endings that are the policy's own doing may train.
+# Dispositions that the policy itself caused. Only such trajectories may train.
 DISPOSITIONS = ("submitted", "turn-limit", "context-limit", "time-limit", "agent-gave-up")
-# Equal prices that were added in another order.
+# Returns that differ by less are equal: the same step rewards summed in another order.
 EQUAL_RETURNS = 1e-9
 NEUTRAL = {"top_p": (1,), "top_k": (-1, 0), "min_p": (0,), "repetition_penalty": (1,)}
 
@@ -30,14 +30,14 @@ class Minibatch:
 
 @dataclass(frozen=True)
 class InputPolicy:
-    """What is known about the policy that the job starts from; `version` is None for a plain model directory."""
+    """Identity of the policy that the job starts from; `version` is None for a plain model directory."""
 
     version: str | None
     manifest_sha256: str
 
 
 def check_sampling(sampling: dict[str, Any]) -> float:
-    """Returns the temperature. Any filter would make log μ something else than the policy's distribution."""
+    """Returns the temperature. Filters must be neutral: with one, log μ would not be the policy's log-probability."""
     temperature: Any = sampling.get("temperature")
     if type(temperature) not in (int, float) or not 0 < temperature < math.inf:
         raise refuse(f"Expected sampling.temperature above 0, found {temperature!r}")
@@ -70,9 +70,9 @@ def check_minibatches(
     *,
     pairs: bool = False,
 ) -> list[Minibatch]:
-    """No trajectory in two mini-batches, and as many in each as `batch_size` or `token_budget` makes of the batch's order.
+    """Checks that no trajectory is in two mini-batches and that their sizes follow from `batch_size` or `token_budget`.
 
-    pairs: two trajectories are one unit.
+    pairs: two adjacent trajectories count as one unit.
     """
     listed = manifest["minibatches"]
     sizes = (
@@ -113,13 +113,13 @@ def check_minibatches(
 
 
 def near_equal_sizes(trajectories: int, batch_size: int) -> list[int]:
-    """Trajectories of each mini-batch: K = max(1, round(n / batch_size)) near-equal parts, the larger first."""
+    """Trajectories of each mini-batch: K = max(1, round(n / batch_size)) near-equal parts, larger ones first; half rounds up."""
     parts = max(1, math.floor(trajectories / batch_size + 0.5))
     return [trajectories // parts + (index < trajectories % parts) for index in range(parts)]
 
 
 def budget_sizes(tokens: list[int], budget: int) -> list[int]:
-    """Trajectories of each mini-batch, in the batch's order: as many as fit into the budget of loss tokens, one at least (C3PO)."""
+    """Trajectories of each mini-batch, in the batch's order: as many as fit into the budget of loss tokens, at least one (C3PO)."""
     sizes: list[int] = []
     left = 0
     for count in tokens:
@@ -141,7 +141,7 @@ def _tokens_in_order(tensors: dict[str, Array]) -> list[int]:
 
 
 def experts_of(manifest: dict[str, Any], stage: str) -> Array:
-    """[trajectories], which are of another policy: they have a weight in the place of an advantage and no ratio."""
+    """bool [trajectories], true for experts: another policy made them; they have a weight instead of an advantage, and no ratio."""
     found = np.array(["expert" in entry for entry in manifest["trajectories"]], dtype=bool)
     if found.any() and stage != "dapo":
         raise refuse(
@@ -188,7 +188,10 @@ def check_trajectories(manifest: dict[str, Any], tensors: dict[str, Array]) -> N
 
 
 def expected_advantages(manifest: dict[str, Any]) -> Array:
-    """One number a trajectory, computed again from its group's rewards: (r - mean) / (std with n-1 + delta), or r - mean."""
+    """Advantage of each trajectory, recomputed from its group's rewards: (r - mean) / (std with n-1 + delta), or r - mean.
+
+    With pairs it is 1 or -1, for an expert its weight. Raises JobError 65 if batch.json lists another value.
+    """
     is_paired = has_pairs(manifest)
     delta = None if is_paired else _delta_of(manifest["adv"])
     groups = {group["id"]: group for group in manifest["groups"]}
@@ -231,7 +234,7 @@ def has_pairs(manifest: dict[str, Any]) -> bool:
 
 
 def check_pairs(manifest: dict[str, Any], tensors: dict[str, Array]) -> None:
-    """In the order of the rows every second trajectory is the rejected one of the chosen one before it, of the same group."""
+    """In row order, trajectories alternate: a chosen one, then a rejected one of the same group."""
     if manifest["adv"]["pairs"] != "outcome":
         raise refuse(f"Expected adv.pairs to be 'outcome', found {manifest['adv']['pairs']!r}")
     entries = [manifest["trajectories"][at] for at in in_row_order(tensors["row_trajectory"])]
@@ -245,7 +248,7 @@ def check_pairs(manifest: dict[str, Any], tensors: dict[str, Array]) -> None:
 
 
 def in_row_order(row_trajectory: Array) -> Array:
-    """Each trajectory once, in the order of its rows, which are adjacent."""
+    """Each trajectory's index once, in row order; the rows of a trajectory are adjacent."""
     return row_trajectory[np.concatenate(([0], np.flatnonzero(np.diff(row_trajectory)) + 1))]
 
 
@@ -259,10 +262,11 @@ def _weight_of_expert(entry: dict[str, Any]) -> float:
 
 
 def turn_advantages(manifest: dict[str, Any]) -> list[Array] | None:
-    """By trajectory what each of its turns adds to the trajectory's advantage, or None where turns have no rewards of their own.
+    """By trajectory, what each turn adds to the trajectory's advantage; None if turns have no rewards of their own.
 
-    G is what a turn and all later ones earn; (G - mean) / (std with n-1 + delta) over the siblings with a turn of that index, 0 where all
-    agree (GiGPO, arXiv 2505.10978 eq. 7, with the turn's index for the anchor state). Times `adv.step_weight` (eq. 8).
+    The return G of a turn is the sum of its step reward and all later ones. The result is (G - mean) / (std with n-1 + delta) over the
+    siblings that have a turn of this index, 0 if all agree, times `adv.step_weight` (GiGPO, arXiv 2505.10978 eq. 7 and 8, with the turn's
+    index as anchor state).
     """
     weight = manifest["adv"].get("step_weight")
     if weight is None:
@@ -307,9 +311,9 @@ def _over_turns(group: dict[str, Any], delta: float | None) -> list[Array]:
 def spread_over_tokens(
     manifest: dict[str, Any], tensors: dict[str, Array], own: Array, turns: list[Array] | None
 ) -> tuple[Array, Array]:
-    """Expected advantage [T] of loss tokens, and how large its parts are [T], which is what rounding depends on.
+    """Expected advantage [T] of loss tokens, and the summed magnitude [T] of its parts, which bounds the rounding error.
 
-    own: one number a trajectory; turns: what each turn adds. The sampled tokens of a trajectory, over its rows in order, are its turns'.
+    own: advantage of each trajectory; turns: what each turn adds. The sampled tokens of a trajectory belong to its turns in order.
     """
     lengths = np.diff(tensors["row_offsets"])
     expected = np.repeat(own[tensors["row_trajectory"]], lengths)
@@ -317,7 +321,7 @@ def spread_over_tokens(
         return expected, np.abs(expected)
     owner = np.repeat(tensors["row_trajectory"], lengths)
     sampled = np.flatnonzero(tensors["policy_version"] >= 0)
-    # By trajectory, and in the order of the file within each: the rows of one are adjacent.
+    # Sorted by trajectory, and by position in the file within each.
     places = sampled[np.argsort(owner[sampled], kind="stable")]
     added = np.zeros(len(expected))
     tokens = [[] if "expert" in entry else entry["turn_tokens"] for entry in manifest["trajectories"]]
@@ -328,7 +332,7 @@ def spread_over_tokens(
 
 
 def _delta_of(adv: Any) -> float | None:
-    """None: nothing is divided by (Dr. GRPO, arXiv 2503.20783)."""
+    """Term added to the standard deviation; None: no division by it (Dr. GRPO, arXiv 2503.20783)."""
     if isinstance(adv, dict):
         if adv.get("std") == "none" and "delta" not in adv:
             return None
@@ -338,7 +342,7 @@ def _delta_of(adv: Any) -> float | None:
 
 
 def check_lag(manifest: dict[str, Any], version: Array, policy: InputPolicy, allowed: int) -> None:
-    """Every sampled token's policy must be the input's, or at most `allowed` versions older."""
+    """Checks that the input's policy, or one at most `allowed` versions older, sampled each token."""
     current = _number(policy.version or "v000000-")
     for index in np.unique(version[version >= 0]).tolist():
         entry = manifest["policies"][index]

@@ -1,4 +1,4 @@
-"""Opens a batch: hashes first, then every rule, then memory-mapped arrays for the step."""
+"""Opens a batch: checks hashes, then every rule, and returns memory-mapped arrays."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """R rows, T tokens. Mask, log-probability, advantage and version sit at the label's own position."""
+    """R rows, T tokens. Mask, log-probability, advantage and version are stored at the label's own position."""
 
     offsets: Array
     input_ids: Array
@@ -44,9 +44,9 @@ class Batch:
     minibatches: list[Minibatch]
     temperature: float
     dropped_nonfinite: int
-    # [R], which trajectory a row is of.
+    # [R], trajectory of each row.
     owners: Array = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
-    # [R], which rows are of an expert; None where there is none.
+    # bool [R], rows of experts; None if there are none.
     experts: Array | None = None
 
     @property
@@ -58,11 +58,11 @@ class Batch:
         return len(self.offsets) - 1
 
     def policy_tokens(self, first: int, last: int) -> Array:
-        """Whether each token from `first` to before `last` is trained on and not of an expert: has a ratio."""
+        """bool, whether each token in [first, last) has a ratio: it is a loss token and not an expert's."""
         return self.are_policy_tokens(np.arange(first, last))
 
     def are_policy_tokens(self, tokens: Array) -> Array:
-        """The same of any tokens: [n], places in the batch file."""
+        """Like `policy_tokens`, for token indices [n] in the batch file."""
         trained = np.asarray(self.loss_mask[tokens]) == 1
         if self.experts is None:
             return trained
@@ -86,7 +86,7 @@ def load_batch(
     token_budget: int | None = None,
     pairs: bool = False,
 ) -> Batch:
-    """Raises JobError 65 for anything that is not exactly a batch of this job. pairs: of chosen and rejected trajectories, for DPO."""
+    """Raises JobError 65 unless the directory is exactly a batch of this job. pairs: chosen and rejected trajectories, for DPO."""
     manifest = _read_manifest(directory / "batch.json", manifest_sha256)
     try:
         _check_header(manifest, stage, iteration, tokenizer_sha256, vocab_size)
@@ -145,7 +145,7 @@ def _check_content(
     lag: int | None,
     pairs: bool,
 ) -> Batch:
-    """sizes: of a mini-batch, in trajectories or in loss tokens."""
+    """sizes: (batch_size in trajectories, token_budget in loss tokens); one of them is None."""
     counts = manifest["counts"]
     rows, tokens = counts["rows"], counts["tokens"]
     if not rows or not tokens:

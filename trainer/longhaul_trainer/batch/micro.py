@@ -1,18 +1,18 @@
-"""Cutting a mini-batch into micro-batches and giving them to ranks: pure functions of the row lengths, so that every attempt
-and every rank cuts alike."""
+"""Packs a mini-batch into micro-batches and assigns them to ranks. These are pure functions of the row lengths, so every attempt and
+every rank gets the same result."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Order of the micro-batches of one data parallel rank, which has nothing to balance: sums of gradients stay what they were.
+# Used with one data parallel rank, where nothing is balanced. A constant keeps the order, and so the gradient sums, independent of the model.
 BALANCE = 100_000
 
 
 def cut_micro_batches(lengths: Sequence[int], *, max_tokens: int) -> list[list[int]]:
-    """Rows (by index into `lengths`) of each micro-batch, packed without padding into at most `max_tokens`.
+    """Rows (indices into `lengths`) of each micro-batch, packed into at most `max_tokens` tokens.
 
-    First fit, longest first; a row longer than `max_tokens` goes alone.
+    First fit, longest first. A row longer than `max_tokens` forms a micro-batch of its own.
     """
     order = sorted(range(len(lengths)), key=lambda row: (-lengths[row], row))
     micros: list[list[int]] = []
@@ -31,10 +31,10 @@ def cut_micro_batches(lengths: Sequence[int], *, max_tokens: int) -> list[list[i
 def share_out(
     micros: Sequence[Sequence[int]], lengths: Sequence[int], *, ranks: int, balance: float = BALANCE
 ) -> list[list[Sequence[int]]]:
-    """Micro-batches of each data parallel rank, all of the same number; an empty one is a dummy that keeps ranks in step.
+    """Micro-batches of each data parallel rank. All ranks get the same number; an empty one is a dummy that keeps ranks in step.
 
-    The costliest first, each to the rank with the least to do that still has a place. A row of n tokens costs n + n²/balance, in
-    units of one token through the linear layers: near 100,000 in a 72B, near 10,000 in a 0.6B.
+    The costliest micro-batch comes first and goes to the rank with the lowest load that has room. A row of n tokens costs
+    n + n²/balance, in units of one token through the linear layers. `balance` is near 100,000 for a 72B model, near 10,000 for a 0.6B.
     """
     places = -(-len(micros) // ranks)
     balance = BALANCE if ranks == 1 else balance

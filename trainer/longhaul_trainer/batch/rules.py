@@ -1,4 +1,4 @@
-"""Rules over the tensors of a batch. Each refusal names row, token, what was expected and what was found."""
+"""Rules over the tensors of a batch. A violation raises JobError 65 with row, token, expected and found value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_LOGPROB = 1e-3
 
 
 class TokenRules:
-    """Checks arrays of length T against conditions and blames the first token that breaks one."""
+    """Checks arrays of length T against conditions and names the first token that violates one."""
 
     def __init__(self, offsets: Array) -> None:
         self._offsets = offsets
@@ -58,7 +58,7 @@ def check_row_trajectories(row_trajectory: Array, trajectories: int) -> None:
 
 
 def check_tokens(tensors: dict[str, Array], *, vocab_size: int, policies: int, experts: Array) -> None:
-    """experts: [R], which rows are of an expert: trained on, though no policy of the batch sampled them."""
+    """experts: bool [R], rows of experts: they train, although no policy of the batch sampled them."""
     offsets, ids, mask = tensors["row_offsets"], tensors["input_ids"], tensors["loss_mask"]
     rules = TokenRules(offsets)
     rules.require((ids >= 0) & (ids < vocab_size), ids, f"a token id in [0, {vocab_size})")
@@ -81,14 +81,14 @@ def check_tokens(tensors: dict[str, Array], *, vocab_size: int, policies: int, e
         rules.require(sampled | ~trained | expert, version, "a sampled token (policy_version ≥ 0) under loss mask 1")
         rules.require(~sampled | ~expert, version, "no policy of the batch (policy_version -1) in a row of an expert")
     if logprobs is not None:
-        # NaN fails every comparison, so one test covers it.
+        # Behaviour log-probabilities may exceed 0 by rounding only.
         rules.require(np.isfinite(logprobs) & (logprobs <= MAX_LOGPROB), logprobs, f"a finite logprob ≤ {MAX_LOGPROB}")
         if version is not None:
             rules.require(sampled | (logprobs == 0), logprobs, "logprob 0.0 at a token that was not sampled")
 
 
 def check_advantages(tensors: dict[str, Array], expected: Array, size: Array) -> None:
-    """expected, size: [T]. Loss tokens carry what the groups' rewards give, within 1e-5 of its size, all others exactly 0.0."""
+    """expected, size: [T]. Loss tokens must have the expected advantage within 1e-5 of `size`, all other tokens exactly 0.0."""
     advantages, trained = tensors["advantages"], tensors["loss_mask"] == 1
     rules = TokenRules(tensors["row_offsets"])
     rules.require(np.isfinite(advantages), advantages, "a finite advantage")

@@ -1,7 +1,7 @@
-"""Our own look at a safetensors file before it is mapped.
+"""Checks the header of a batch's safetensors file before mapping it.
 
-The safetensors reader accepts duplicate names and misaligned tensors, so names, order, types, shapes and alignment are
-checked here.
+The safetensors reader accepts duplicate names and misaligned tensors, so this module checks names, order, types, shapes and
+alignment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from longhaul_trainer.failures import BATCH_REFUSED, JobError
 
 DTYPES = {"I64": np.dtype("<i8"), "I32": np.dtype("<i4"), "F32": np.dtype("<f4"), "U8": np.dtype("u1")}
-# Byte order of the file, with type; R1 = rows + 1.
+# Tensors in the order of the file, with dtype and length; R1 = rows + 1.
 LAYOUT = {
     "row_offsets": ("I64", "R1"),
     "row_trajectory": ("I32", "R"),
@@ -36,7 +36,7 @@ def refuse(message: str) -> JobError:
 
 
 def map_tensors(path: Path, *, stage: str, rows: int, tokens: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Memory-maps the tensors that the stage asks for. Raises JobError 65."""
+    """Memory-maps the tensors of the stage. Raises JobError 65."""
     size = path.stat().st_size
     with path.open("rb") as file:
         prefix = file.read(8)

@@ -1,1 +1,1 @@
-"""A published policy or a checkpoint as a plain Hugging Face directory, for engines and people that know nothing of a run."""
+"""Exports a published policy or a checkpoint as a plain Hugging Face directory, which needs nothing of its run."""

@@ -1,4 +1,4 @@
-"""`adapter`: what LoRA added to a model, taken from a checkpoint, in PEFT's layout. It loads on the very base that was frozen."""
+"""`adapter`: exports the LoRA adapters of a checkpoint in PEFT's layout. They fit only the base that was frozen in training."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from longhaul_trainer.weight_files import WeightFiles, hugging_face_weights
 
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
-# Of PEFT's model around a causal language model.
+# PEFT's prefix of parameter names of a causal language model.
 PREFIX = "base_model.model."
 LETTERS = {"lora_a": "lora_A.weight", "lora_b": "lora_B.weight"}
 
 
 @dataclass(frozen=True)
 class AdapterBase:
-    """The frozen model here, and where others have it."""
+    """The frozen model: its directory, and its name and revision on a hub."""
 
     directory: Path
     name: str
@@ -34,8 +34,8 @@ class AdapterBase:
 
 
 def adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected_sha256: str | None = None) -> int:
-    """Prints the files' hashes as JSON. Returns 0, 66 for a source that is none of ours or without adapters of this base, 73 for a
-    target that is taken, 74 where reading or writing failed."""
+    """Prints the files' hashes as JSON. Returns 0; 66 for a source that is not sealed or has no adapters of this base; 73 for a target
+    that exists or is not writable; 74 for another I/O error."""
     try:
         files = write_adapter(
             checkpoint=checkpoint.absolute(), base=base, target=target.absolute(), expected_sha256=expected_sha256
@@ -53,7 +53,7 @@ def adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected_sha25
 
 
 def write_adapter(*, checkpoint: Path, base: AdapterBase, target: Path, expected_sha256: str | None) -> dict[str, str]:
-    """Raises JobError or OSError; there is no `target` then."""
+    """Returns file name → SHA-256. Raises JobError or OSError and leaves no `target` then."""
     sealed = _open(checkpoint, "checkpoint", expected_sha256)
     lora = sealed.manifest.get("lora")
     if lora is None:
@@ -91,7 +91,7 @@ def _open(path: Path, kind: str, expected_sha256: str | None = None) -> Sealed:
 
 
 def _check_frozen(weights: WeightFiles, frozen: WeightFiles, base: AdapterBase) -> None:
-    """A job that began at a merged policy froze other weights: its adapters on the base would be another model."""
+    """Raises JobError 66 unless the checkpoint's frozen weights equal the base's. A job that started from a merged policy froze others."""
     for name in weights.places:
         if is_adapter(name):
             continue
@@ -109,7 +109,7 @@ def _check_frozen(weights: WeightFiles, frozen: WeightFiles, base: AdapterBase) 
 
 
 def _config(lora: dict[str, Any], base: AdapterBase) -> dict[str, Any]:
-    """As PEFT 0.21 reads it; older ones take the same keys."""
+    """adapter_config.json for PEFT 0.21; older versions read the same keys."""
     return {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",

@@ -1,4 +1,4 @@
-"""`export`: a sealed policy or checkpoint, checked byte for byte, as a plain Hugging Face directory, complete or not there at all."""
+"""`export`: writes a sealed policy or checkpoint, after checking every hash, as a plain Hugging Face directory, completely or not at all."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from longhaul_trainer.failures import CLASSES, INPUT_UNUSABLE, INVALID_SPEC, OK,
 from longhaul_trainer.staging import staging_beside
 
 SCHEMA = "longhaul.export/1"
-# Where the files come from. Engines do not look at it.
+# Record of the origin of the files. Engines ignore it.
 RECORD = "longhaul.json"
 KINDS = ("policy", "checkpoint")
 DEFAULT_DTYPE = "bfloat16"
 
 
 def export(*, source: Path, target: Path, dtype: str | None, expected_sha256: str | None) -> int:
-    """Prints the record as JSON. Returns 0, 64 for an option that does not fit, 66 for a source that is torn, none of ours or not to be read, 73
-    for a target that is taken or not writable, 74 where reading or writing failed."""
+    """Prints the record as JSON. Returns 0; 64 for an option that does not fit; 66 for a source that is torn, not sealed or unreadable; 73 for
+    a target that exists or is not writable; 74 for another I/O error."""
     try:
         record = run_export(source=source, target=target, dtype=dtype, expected_sha256=expected_sha256)
     except JobError as error:
@@ -46,7 +46,7 @@ def _refuse(code: int, message: str) -> int:
 
 
 def run_export(*, source: Path, target: Path, dtype: str | None, expected_sha256: str | None) -> dict[str, Any]:
-    """Raises JobError or OSError; there is no `target` then."""
+    """Returns the record. Raises JobError or OSError and leaves no `target` then."""
     sealed = _open(source.absolute(), expected_sha256)
     target = target.absolute()
     if target.exists() or target.is_symlink():
@@ -79,7 +79,7 @@ def _source_of(sealed: Sealed) -> dict[str, Any]:
     return {
         "kind": manifest["kind"],
         "manifest_sha256": sealed.sha256,
-        # A base policy is named by the hash of its manifest and has no steps behind it.
+        # A base policy has neither a version nor steps; the hash of its manifest names it.
         "policy_version": manifest.get("policy_version", f"v000000-{sealed.sha256[:8]}"),
         "global_step": manifest.get("global_step", 0),
     }
@@ -91,7 +91,7 @@ def _fill(sealed: Sealed, staging: Path, dtype: str | None) -> dict[str, Any]:
         raise JobError(
             INVALID_SPEC, "Expected no --dtype: a policy was rounded when it was published; export its checkpoint"
         )
-    # torch and transformers cost seconds: what is refused above comes without them.
+    # Importing torch and transformers takes seconds, so the refusals above come first.
     from longhaul_trainer.export.weights import copy_policy, write_checkpoint
 
     return (

@@ -1,4 +1,4 @@
-"""Weights of an export: a policy's as they were published, a checkpoint's rounded, adapters merged, a shard in memory at a time."""
+"""Weights of an export: a policy's unchanged; a checkpoint's rounded, with adapters merged, holding one shard in memory at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LORA_A, LORA_B = "lora_a", "lora_b"
 
 
 def copy_policy(sealed: Sealed, staging: Path) -> dict[str, Any]:
-    """Raises JobError 66 where the directory holds no whole model."""
+    """Copies the files of a policy. Raises JobError 66 if the directory has no complete model."""
     source = sealed.path
     model, weights = _open_model(source, rope=None, find=hugging_face_weights)
     with weights.reading():
@@ -37,12 +37,12 @@ def copy_policy(sealed: Sealed, staging: Path) -> dict[str, Any]:
     shutil.copyfile(source / "config.json", staging / "config.json")
     _copy_texts(source, staging)
     config = json.loads((source / "config.json").read_text())
-    # Adapters were merged when the policy was published: there is nothing left to merge.
+    # Publishing the policy already merged its adapters.
     return {"dtype": config.get("dtype", config.get("torch_dtype")), "merged_adapters": False}
 
 
 def write_checkpoint(sealed: Sealed, staging: Path, *, dtype: str) -> dict[str, Any]:
-    """Raises JobError 66 where the checkpoint is not whole or does not say how its adapters are scaled."""
+    """Writes the rounded weights of a checkpoint. Raises JobError 66 if it is incomplete or does not state the scale of its adapters."""
     source, manifest = sealed.path, sealed.manifest
     model, weights = _open_model(source / HF, rope=manifest.get("rope"), find=lambda _: checkpoint_weights(source))
     has_adapters = any(is_adapter(name) for name in weights.places)
@@ -66,7 +66,7 @@ def write_checkpoint(sealed: Sealed, staging: Path, *, dtype: str) -> dict[str, 
 
 
 def _open_model(source: Path, *, rope: dict[str, Any] | None, find: Any) -> tuple[Any, WeightFiles]:
-    """The model without memory, and the files that should hold its weights."""
+    """The model on the meta device, and the files of its weights."""
     for name in NEEDED:
         if not (source / name).is_file():
             raise JobError(INPUT_UNUSABLE, f"Expected {name} in {source}")
@@ -80,7 +80,7 @@ def _open_model(source: Path, *, rope: dict[str, Any] | None, find: Any) -> tupl
 
 
 def _check_shapes(model: Any, weights: WeightFiles, source: Path) -> None:
-    """from_pretrained would fill a missing weight at random and only warn."""
+    """Raises JobError 66 if names or shapes differ: from_pretrained would fill a missing weight at random and only warn."""
     expected = {name: list(parameter.shape) for name, parameter in model.named_parameters(remove_duplicate=False)}
     tied = set(expected) - {name for name, _ in model.named_parameters()}
     found = {name: weights.shape(name) for name in weights.places if not is_adapter(name)}
@@ -91,7 +91,7 @@ def _check_shapes(model: Any, weights: WeightFiles, source: Path) -> None:
 
 
 def _merged(weights: WeightFiles, name: str, scale: float) -> torch.Tensor:
-    """In fp32, as `merge_adapters` does it when a policy is published."""
+    """The weight with its adapter merged in fp32, exactly as `merge_adapters` does."""
     weight = weights.read_whole(name)
     stem = name.removesuffix("weight")
     if f"{stem}{LORA_A}" in weights.places:

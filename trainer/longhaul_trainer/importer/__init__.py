@@ -1,1 +1,1 @@
-"""Models of other projects as sealed policy directories, with a proof that they compute the same."""
+"""Imports models of other projects as sealed policy directories, with a proof that they compute the same logits."""

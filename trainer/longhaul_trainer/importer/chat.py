@@ -1,4 +1,4 @@
-"""Chat formats that the scaffold plays (`src/scaffold/render.ts` has the same ones), and which of them a model's template is."""
+"""The chat formats of the scaffold (the same as in `src/scaffold/render.ts`), and recognition of a model's template as one of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ChatFormat:
         return self.start + self.message("system", SYSTEM) + self.message("user", USER) + header
 
     def delta(self) -> str:
-        """What follows a reply that ended its turn."""
+        """The text after a reply and its end of turn, up to the next reply."""
         return self.after_turn + self.message("user", ANSWER) + self.header.format(role="assistant")
 
     def whole(self) -> str:
@@ -79,8 +79,8 @@ def find_format(directory: Path, stated: str | None, *, place: Path) -> tuple[st
 
 
 def check_marks(tokenizer: Tokenizer, name: str) -> list[int]:
-    """Ids of a first prompt. Raises JobError 66 where the tokenizer has not the format's tokens, or reads a turn alone otherwise
-    than in its place: only prompt and turns are tokenised, and a trajectory is their ids one after the other."""
+    """Ids of a first prompt. Raises JobError 66 if the tokenizer lacks the format's tokens, or tokenises a turn alone differently from
+    the same turn in a conversation: a trajectory concatenates the ids of prompt and turns, which are tokenised separately."""
     chat = FORMATS[name]
     added = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     missing = [mark for mark in chat.marks if mark not in added or len(_encode(tokenizer, mark)) != 1]
@@ -102,7 +102,8 @@ def _encode(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _compare(rendered: str, chat: ChatFormat) -> dict[str, Any] | None:
-    """None: another format. A preamble before the system prompt (the date in Llama 3.1's) is no part of the format."""
+    """How the rendered template matches the format; None if it does not. A preamble before the system prompt, like the date in Llama
+    3.1's, is not part of the format."""
     ours = chat.whole()
     if rendered == ours:
         return {"template": "same"}
@@ -121,7 +122,7 @@ def _render(template: str, specials: dict[str, Any]) -> tuple[str | None, str]:
     try:
         found: Any = render_jinja_template([messages], chat_template=template, add_generation_prompt=True, **specials)
     except Exception as error:
-        # A template is a program of the model's: it fails in its own ways.
+        # A template is a program of the model and can raise anything.
         return None, f"{type(error).__name__}: {str(error)[:200]}"
     return (found[0] if isinstance(found, tuple) else found)[0], ""
 

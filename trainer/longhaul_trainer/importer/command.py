@@ -1,4 +1,5 @@
-"""`import`: a model of another project as a sealed policy directory, proven to compute the same, complete or not there at all."""
+"""`import`: writes a model of another project as a sealed policy directory, proves that its logits are equal, and writes it completely or
+not at all."""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from longhaul_trainer.importer.refusal import FAMILIES, refused
 from longhaul_trainer.staging import staging_beside
 
 SCHEMA = "longhaul.import/1"
-# Where the files come from. Engines do not look at it.
+# Record of the origin of the files. Engines ignore it.
 RECORD = "longhaul.json"
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """`source` as given on the command line: a directory or a file. `origin`: what a hub says it is, for the record."""
+    """`source`: a model directory or a .gguf file; `origin`: where the source comes from, for the record."""
 
     source: Path
     target: Path
@@ -33,8 +34,8 @@ class ImportOptions:
 
 
 def import_model(options: ImportOptions) -> int:
-    """Prints the record as JSON. Returns 0, 66 for a source that cannot be had, 73 for a target that is taken or not writable,
-    74 where reading or writing failed."""
+    """Prints the record as JSON. Returns 0; 66 for a source that cannot be imported; 73 for a target that exists or is not writable; 74 for
+    another I/O error."""
     try:
         record = run_import(options)
     except JobError as error:
@@ -54,7 +55,7 @@ def _refuse(code: int, message: str) -> int:
 
 
 def run_import(options: ImportOptions) -> dict[str, Any]:
-    """Raises JobError or OSError; there is no target then."""
+    """Returns the record. Raises JobError or OSError and leaves no target then."""
     place, target = options.source.absolute(), options.target.absolute()
     if target.exists() or target.is_symlink():
         raise JobError(OUTPUT_UNWRITABLE, f"Expected {target} to be free: an import never overwrites")
@@ -70,7 +71,7 @@ def run_import(options: ImportOptions) -> dict[str, Any]:
 
 
 def _fill(options: ImportOptions, place: Path, staging: Path) -> dict[str, Any]:
-    # torch and transformers cost seconds: what is refused above comes without them.
+    # Importing torch and transformers takes seconds, so the refusals above come first.
     from longhaul_trainer.importer.chat import check_marks, find_format
     from longhaul_trainer.importer.proof import prove
     from longhaul_trainer.importer.source import EMBEDDING, HEAD, check_weights
@@ -106,12 +107,12 @@ def _fill(options: ImportOptions, place: Path, staging: Path) -> dict[str, Any]:
 
 
 def _say(text: str) -> None:
-    """How far an import is; who runs it knows these lines by their first word."""
+    """Prints the import's progress. The caller recognises these lines by their first word."""
     print(f"progress: {text}", file=sys.stderr, flush=True)
 
 
 def _counting(read: Any, total: int) -> Any:
-    """The same reader of tensors, which says how many it has read."""
+    """Wraps a reader of tensors so that it prints how many it has read."""
     done = 0
 
     def read_and_say(name: str) -> Any:
@@ -149,7 +150,7 @@ def _open(place: Path) -> Iterator[Any]:
 
 
 def _empty_model(config: dict[str, Any], place: Path) -> Any:
-    """The model as transformers understands config.json, without memory."""
+    """The model that transformers builds from config.json, on the meta device. Raises JobError 66."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -220,7 +221,7 @@ def _check_tokenizer(staging: Path, place: Path, rows: int) -> Any:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:
-        # The library raises plain Exception for every fault of the file.
+        # The library raises plain Exception for every invalid file.
         raise refused(f"Expected a tokenizer in tokenizer.json of {place}: {error}; get the file again") from error
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= rows:

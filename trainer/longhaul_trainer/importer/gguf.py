@@ -1,4 +1,4 @@
-"""GGUF files, versions 2 and 3: metadata, and tensors as numbers (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
+"""Reads GGUF files, versions 2 and 3: metadata and dequantised tensors (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import torch
 
 from longhaul_trainer.importer.refusal import refused
 
-# Of metadata: number → struct format.
+# Scalar types of metadata: type number → struct format.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 STRING, ARRAY = 8, 9
-# Names of the types that are refused, so that the message can say which it is.
+# Names of unsupported tensor types, for the message.
 OTHER_TYPES = {
     3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 9: "Q8_1", 10: "Q2_K", 11: "Q3_K", 15: "Q8_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS",
     19: "IQ1_S", 20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 24: "I8", 25: "I16", 26: "I32", 27: "I64", 28: "F64",
@@ -28,17 +28,17 @@ OTHER_TYPES = {
 @dataclass(frozen=True)
 class TensorType:
     name: str
-    # Values and bytes of a block.
+    # Number of values and bytes in a block.
     values: int
     size: int
     dtype: torch.dtype
-    # uint8 [blocks, size] → numbers [blocks, values]
+    # uint8 [blocks, size] → values [blocks, values]
     decode: Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
 class TensorInfo:
-    # Rows first, as everywhere but in the file.
+    # Rows first. The file stores dimensions in reverse order.
     shape: list[int]
     type: TensorType
     offset: int
@@ -56,12 +56,12 @@ class GgufFile:
         kind, count = info.type, math.prod(info.shape)
         blocks = self.data[info.offset : info.offset + count // kind.values * kind.size].reshape(-1, kind.size)
         numbers = torch.from_numpy(np.array(kind.decode(blocks)).reshape(info.shape))
-        # numpy has no bfloat16: those come as their bits.
+        # numpy has no bfloat16, so `decode` returns its bits.
         return numbers.view(torch.bfloat16) if kind.dtype is torch.bfloat16 else numbers
 
 
 def open_gguf_file(path: Path) -> GgufFile:
-    """Raises JobError 66 for a file that is cut, of another byte order, in parts, or of a type that is not decoded."""
+    """Raises JobError 66 for a file that is truncated, damaged, big-endian, split into parts, or has an unsupported tensor type."""
     size = path.stat().st_size
     with path.open("rb") as stream:
         file = _Reader(stream, path, size)
@@ -113,7 +113,7 @@ class _Reader:
         return self.take(self.number("Q")).decode("utf-8", "replace")
 
     def bounded(self, count: int, least: int) -> int:
-        """A count of things that take at least `least` bytes each."""
+        """Checks a count of entries that take at least `least` bytes each against the file's size."""
         if count * least > self.size:
             raise refused(
                 f"Expected {count} entries in {self.path}, which has {self.size} bytes: it is damaged, get it again"
@@ -157,7 +157,7 @@ def _tensor(file: _Reader) -> tuple[str, TensorInfo]:
 
 
 def _half(blocks: np.ndarray, at: int) -> np.ndarray:
-    """The scale at byte `at` of each block: [blocks, 1] in float32."""
+    """The float16 at byte `at` of each block, as float32 [blocks, 1]."""
     return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
 
 
@@ -186,7 +186,7 @@ def _with_minima(blocks: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def _nibbles(packed: np.ndarray, width: int) -> np.ndarray:
-    """[blocks, n] → [blocks, 2 · n / width, width]: the low halves of `width` bytes, then their high halves."""
+    """[blocks, n] → [blocks, 2 · n / width, width]: of each `width` bytes, the low nibbles, then the high nibbles."""
     groups = packed.reshape(len(packed), -1, 1, width)
     return np.concatenate((groups & 15, groups >> 4), axis=2).reshape(len(packed), -1, width)
 
@@ -213,7 +213,7 @@ def _as(dtype: str) -> Callable[[np.ndarray], np.ndarray]:
     return lambda blocks: np.ascontiguousarray(blocks).view(dtype)
 
 
-# Quantised weights are kept in float32, which holds each of their values.
+# Dequantised weights are float32, which represents them exactly.
 TYPES = {
     0: TensorType("F32", 1, 4, torch.float32, _as("<f4")),
     1: TensorType("F16", 1, 2, torch.float16, _as("<f2")),

@@ -1,4 +1,4 @@
-"""A GGUF file as a source: what llama.cpp's converter made of a Hugging Face directory, turned back."""
+"""A GGUF file as a source: reverses what llama.cpp's converter did to a Hugging Face directory."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ NAMES = {
 }
 WHOLE = {"embed": "token_embd.weight", "norm": "output_norm.weight", "head": "output.weight"}
 WHOLE_NAMES = {"embed": EMBEDDING, "norm": NORM, "head": HEAD}
-# A table of factors instead of a statement: Llama 3's way to stretch its rope.
+# Llama 3's rope scaling: GGUF has a table of factors instead of its parameters.
 ROPE_FACTORS = "rope_freqs.weight"
-# (factor, low, high, original positions) that models were published with: 3.1 and 3.3, and 3.2.
+# (factor, low, high, original positions) of published models: Llama 3.1 and 3.3, then 3.2.
 LLAMA3_ROPES = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192))
 
 
 @contextmanager
 def open_gguf(path: Path) -> Iterator[Source]:
-    """Raises JobError 66 for a file of another architecture, or one that cannot be turned back."""
+    """Raises JobError 66 for an unsupported architecture, or for a file whose conversion cannot be reversed."""
     file = open_gguf_file(path)
     family = file.metadata.get("general.architecture")
     if family not in FAMILIES:
@@ -56,7 +56,7 @@ def open_gguf(path: Path) -> Iterator[Source]:
         heads = turned.get(name)
         if heads is not None:
             tensor = _turn_back(tensor, heads)
-        # The converter keeps norms and biases in float32, whatever the model had.
+        # The converter stores norms and biases in float32, whatever dtype the model had.
         return tensor.to(dtypes[name])
 
     names_back = {full: name for name, full in names.items()}
@@ -76,7 +76,7 @@ def open_gguf(path: Path) -> Iterator[Source]:
 
 
 def _full_names(file: GgufFile) -> dict[str, str]:
-    """Name in the file → transformers' name. An unknown one stays, and is refused as one too many."""
+    """Name in the file → transformers' name. An unknown name stays, and `check_weights` refuses it later."""
     backwards = {name: role for role, name in NAMES.items()}
     found = {name: WHOLE_NAMES[role] for role, name in WHOLE.items() if name in file.tensors}
     for name in file.tensors:
@@ -89,7 +89,7 @@ def _full_names(file: GgufFile) -> dict[str, str]:
 
 
 def _dtypes(file: GgufFile, names: dict[str, str]) -> dict[str, torch.dtype]:
-    """As in the file; vectors take the matrices' type where it holds their values."""
+    """Dtypes as in the file, but vectors get the embedding's dtype if that represents their values exactly."""
     embedding = file.tensors.get(WHOLE["embed"])
     if embedding is None:
         raise refused(f"Expected {WHOLE['embed']} in {file.path}: it holds no language model")
@@ -106,12 +106,12 @@ def _dtypes(file: GgufFile, names: dict[str, str]) -> dict[str, torch.dtype]:
 
 
 def _turn_back(tensor: torch.Tensor, heads: int) -> torch.Tensor:
-    """Rows of a head as transformers has them: first the left of each pair that is turned, then the right."""
+    """Reorders the rows of each head for transformers' rotary embedding: the first elements of all rotated pairs, then the second ones."""
     return tensor.view(heads, -1, 2, *tensor.shape[1:]).transpose(1, 2).reshape(tensor.shape).contiguous()
 
 
 class _Facts:
-    """Metadata of one architecture, by their names without it."""
+    """Metadata of one architecture, by names without its prefix."""
 
     def __init__(self, file: GgufFile, family: str) -> None:
         self.file, self.family = file, family
@@ -123,7 +123,7 @@ class _Facts:
         self._check()
 
     def heads_of(self, name: str) -> int | None:
-        """Of a matrix that the converter turned."""
+        """Heads of a matrix whose rows the converter reordered; None for other tensors."""
         return self.heads if ".q_proj." in name else self.kv_heads if ".k_proj." in name else None
 
     def config(self, shapes: dict[str, list[int]]) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class _Facts:
             "rms_norm_eps": self._eps(),
             "tie_word_embeddings": HEAD not in shapes,
             "rope_parameters": self._rope(),
-            # Only these: a default of transformers may be the id of another model's token.
+            # Always explicit: a default of transformers may be another model's token id.
             "bos_token_id": self.token("bos"),
             "eos_token_id": self.token("eos"),
             "pad_token_id": None,
@@ -156,7 +156,7 @@ class _Facts:
     def reference(self) -> Reference:
         inv_freq, scale = inverse_frequencies(self._rope(), self.head_dim)
         if self.family == "llama" and ROPE_FACTORS in self.file.tensors:
-            # By the file's own table, not by what was recognised in it.
+            # The reference uses the file's own table, not the recognised parameters.
             inv_freq = self._plain_frequencies() / self.file.read(ROPE_FACTORS).double()
 
         def read(role: str) -> torch.Tensor | None:
@@ -192,7 +192,7 @@ class _Facts:
                 )
 
     def _eps(self) -> float:
-        # Written in float32; the nearest short number is what the model has.
+        # The file has the float32 value. Rounded to six digits it is the model's decimal number.
         return float(f"{float(self.value('attention.layer_norm_rms_epsilon')):.6g}")
 
     def _plain_frequencies(self) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file as tokenizer.json: byte-level BPE of Qwen and Llama 3."""
+"""Writes the tokenizer of a GGUF file as tokenizer.json: byte-level BPE of Qwen and Llama 3."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ CONTROL, USER_DEFINED, UNUSED = 3, 4, 5
 WORDS = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# `tokenizer.ggml.pre` → how a text is cut before merges. Each is what the model's own tokenizer.json has.
+# `tokenizer.ggml.pre` → pattern that splits a text before merges, as in the model's own tokenizer.json.
 CUTS = {"qwen2": WORDS % "", "llama-bpe": WORDS % "{1,3}", "llama3": WORDS % "{1,3}"}
 PLAIN = ("default", "gpt-2")
 
 
 def write_tokenizer(file: GgufFile, target: Path) -> None:
-    """Writes nothing where the file has a tokenizer of another kind: the caller misses tokenizer.json and says what to do."""
+    """Writes no tokenizer.json for an unsupported tokenizer. The caller then reports the missing file and what to do."""
     metadata = file.metadata
     template = metadata.get("tokenizer.chat_template")
     if template is not None:
@@ -41,7 +41,7 @@ def write_tokenizer(file: GgufFile, target: Path) -> None:
 
 
 def _build(tokens: list[str], merges: list[str], kinds: list[int], cut: str) -> Tokenizer:
-    # Rows that only fill up the embedding are called [PAD…].
+    # Unused tokens, named [PAD…], only fill up the embedding.
     vocabulary = {token: at for at, (token, kind) in enumerate(zip(tokens, kinds, strict=True)) if kind != UNUSED}
     pairs = [_pair(merge) for merge in merges]
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=pairs, ignore_merges=cut in ("llama-bpe", "llama3")))

@@ -1,4 +1,4 @@
-"""A Hugging Face model directory as a source. Weights come from safetensors alone: unpickling runs code."""
+"""A Hugging Face model directory as a source. It reads weights from safetensors only, because unpickling runs code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROPES = ("default", "linear", "yarn", "llama3")
 
 
 def open_directory(directory: Path) -> tuple[Source, WeightFiles]:
-    """Raises JobError 66 for a directory that holds no whole model of a known family."""
+    """Raises JobError 66 for a directory without a complete model of a supported family."""
     config = _read_config(directory)
     weights = WeightFiles(_find_weights(directory))
     shapes, dtypes = _describe(weights)
@@ -130,7 +130,7 @@ def _check_numbers(config: dict[str, Any], path: Path) -> None:
 
 
 def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
-    """Name → its file. Raises JobError 66 where there are only pickles, or not all files."""
+    """Tensor name → [(file, key)]. Raises JobError 66 if files are missing or the weights are pickles."""
     index, single = directory / INDEX, directory / SINGLE
     if index.is_file():
         names = read_object(index).get("weight_map")
@@ -165,7 +165,7 @@ def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
 
 
 def _keys(path: Path) -> set[str]:
-    # The library calls a file that may not be read missing.
+    # Raises PermissionError; the library would report an unreadable file as missing.
     path.open("rb").close()
     try:
         with safe_open(path, framework="pt") as file:
@@ -212,7 +212,7 @@ def _reference(config: dict[str, Any], directory: Path, role: Any) -> Reference:
 
 
 def rope_of(config: dict[str, Any], directory: Path) -> dict[str, Any]:
-    """With its theta, from either form. Raises JobError 66 for one whose positions depend on the length of a row."""
+    """The rope with its theta, from either form of config.json. Raises JobError 66 for an unsupported rope, such as a dynamic one."""
     stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if not isinstance(stated, dict):
         raise refused(f"Expected the rope in config.json of {directory} to be an object, found {stated!r:.80}; {AGAIN}")

@@ -1,4 +1,4 @@
-"""The proof of an import: what transformers computes from the sealed files equals an independent pass over the source."""
+"""The proof of an import: logits that transformers computes from the written files equal those of an independent pass over the source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from longhaul_trainer.importer.refusal import refused
 from longhaul_trainer.weight_files import WeightFiles, hugging_face_weights
 
 SEQUENCES, TOKENS, SEED = 3, 48, 20261123
-# Of the spread of the logits. Rounding in float32 shows as 1e-6 to 1e-5; a wrong epsilon, rope or permutation as 1e-3 and more.
+# Largest difference, relative to the spread of the logits. float32 rounding gives 1e-6 to 1e-5; a wrong epsilon, rope or permutation 1e-3
+# and more.
 TOLERANCE = 2e-4
 
 
@@ -30,8 +31,8 @@ def prove(
     prompt: list[int],
     on_progress: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Random ids, and the prompt of a first turn. `on_progress` is told how far the comparison is, in words. Raises JobError 66 where
-    the logits differ."""
+    """Compares logits on random ids and on the prompt of a first turn. `on_progress` gets the progress as text. Raises JobError 66 if the
+    logits differ."""
     generator = torch.Generator().manual_seed(SEED)
     random = torch.randint(vocab_size, (SEQUENCES, TOKENS), generator=generator)
     worst, spread, argmax, positions = 0.0, 0.0, 0, 0
@@ -68,13 +69,15 @@ def prove(
 def model_logits(
     directory: Path, ids: torch.Tensor, *, on_module: Callable[[int, int], None] = lambda _done, _total: None
 ) -> torch.Tensor:
-    """As servers and trainer compute them, in fp32, with the weights of one module in memory at a time. `on_module` is told how many
-    modules have computed, and of how many."""
+    """ids: [B, T]. Returns fp32 logits [B, T, V] of transformers' model, with the weights of one module in memory at a time.
+
+    `on_module` gets the number of modules that have computed, and the total.
+    """
     config = AutoConfig.from_pretrained(directory)
     check_layers(config, directory)
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa", dtype=torch.float32)
-    # Their frequencies are in no file.
+    # Rotary modules are built anew: no file has their frequencies.
     for name, module in list(model.named_modules()):
         if "inv_freq" in dict(module.named_buffers(recurse=False)):
             model.set_submodule(name, type(module)(config=config))

@@ -1,7 +1,7 @@
-"""A second forward pass for the proof, in float64 and straight from the source's own tensors.
+"""A second forward pass for the proof, in float64, directly from the source's tensors.
 
-It shares nothing with transformers: not the layers, not the rotary tables, not the reading of config.json or of GGUF metadata. A
-layer is in memory at a time.
+It shares no code with transformers: neither layers nor rotary tables nor the reading of config.json or GGUF metadata. One layer is in
+memory at a time.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from torch.nn.functional import silu
 
 from longhaul_trainer.importer.refusal import refused
 
-# Rows of the head at a time: in float64 the whole of it would be twice the size of a large model's layers.
+# Rows of the head converted at a time: in float64 the full head would be twice the size of a large model's layer.
 HEAD_ROWS = 8192
 
 
 @dataclass(frozen=True)
 class Reference:
-    """`read` gives a tensor of the source by its role (`embed`, `0.q.weight`, `norm`, `head`), None where there is none."""
+    """`read` returns a tensor of the source by its role (`embed`, `0.q.weight`, `norm`, `head`), or None."""
 
     read: Callable[[str], torch.Tensor | None]
     layers: int
@@ -33,13 +33,13 @@ class Reference:
     inv_freq: torch.Tensor  # [head_dim / 2], float64
     # YaRN scales queries and keys.
     attention_scale: float = 1.0
-    # llama.cpp rotates neighbouring dimensions of Llama's heads; all other models rotate the two halves.
+    # llama.cpp rotates adjacent dimensions of Llama's heads; all other models rotate the two halves.
     turns_neighbours: bool = False
 
     def logits(
         self, ids: torch.Tensor, on_layer: Callable[[int, int], None] = lambda _done, _total: None
     ) -> torch.Tensor:
-        """ids: [B, T]. Returns [B, T, V] in float64. `on_layer` is told how many layers are computed, and of how many."""
+        """ids: [B, T]. Returns logits [B, T, V] in float64. `on_layer` gets the number of computed layers, and the total."""
         hidden = self._need("embed")[ids].double()
         angles = torch.arange(ids.shape[1], dtype=torch.float64)[:, None] * self.inv_freq
         for layer in range(self.layers):
@@ -72,7 +72,7 @@ class Reference:
         return hidden + self._linear(gated, f"{layer}.down")
 
     def _turn(self, x: torch.Tensor, angles: torch.Tensor) -> torch.Tensor:
-        """x: [B, T, H, D] turned by angles [T, D / 2]."""
+        """Rotates x, [B, T, H, D], by angles, [T, D / 2]."""
         cos, sin = (f(angles)[:, None] * self.attention_scale for f in (torch.cos, torch.sin))
         if self.turns_neighbours:
             left, right = x[..., 0::2], x[..., 1::2]
@@ -97,7 +97,7 @@ def _norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 
 def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> tuple[torch.Tensor, float]:
-    """Of a rope as config.json states it, with `rope_theta` in it: frequencies [head_dim / 2] and the scale of queries and keys."""
+    """Frequencies [head_dim / 2], float64, and the scale of queries and keys, for a rope as in config.json, with `rope_theta`."""
     theta = float(rope["rope_theta"])
     plain = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     kind = rope.get("rope_type", rope.get("type", "default"))
@@ -113,7 +113,7 @@ def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> tuple[torch.Tens
 
 
 def llama3_frequencies(plain: torch.Tensor, factor: float, low: float, high: float, original: float) -> torch.Tensor:
-    """Long waves are stretched, short ones stay, and those between are mixed."""
+    """Llama 3's scaling: long wavelengths are stretched by `factor`, short ones stay, those between are interpolated."""
     turns = original * plain / (2 * math.pi)
     mix = ((turns - low) / (high - low)).clamp(0, 1)
     return plain * mix + plain / factor * (1 - mix)

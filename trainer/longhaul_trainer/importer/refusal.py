@@ -1,4 +1,4 @@
-"""What an import refuses: where, what, and how to fix it."""
+"""Supported model families, and the error of an import. Its message says where, what, and how to fix it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an import reads from: a model directory or a GGUF file, as tensors by the names of transformers."""
+"""The source of an import: a model directory or GGUF file, as tensors with transformers' names."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_he
 
 @dataclass(frozen=True)
 class Source:
-    """`read` gives a tensor as the policy keeps it; `shapes` and `dtypes` are those that it gives."""
+    """`read` returns a tensor as the policy stores it, with the shape and dtype in `shapes` and `dtypes`."""
 
     place: Path
     kind: str
-    # As in config.json, of a family that is known.
+    # Content of config.json; its family is supported.
     config: dict[str, Any]
     shapes: dict[str, list[int]]
     dtypes: dict[str, torch.dtype]
@@ -42,12 +42,12 @@ class Source:
     reference: Reference
     # Writes the tokenizer, its template and the ids of the generation config into a directory.
     write_texts: Callable[[Path], None]
-    # For the record: where the weights come from, by file.
+    # For the record: file name → SHA-256.
     files: dict[str, str]
 
 
 def check_weights(source: Source, model: Any) -> None:
-    """Raises JobError 66 where config.json describes other tensors than there are: from_pretrained would fill them at random."""
+    """Raises JobError 66 if names or shapes differ from those of config.json: from_pretrained would fill missing weights at random."""
     expected = {name: list(parameter.shape) for name, parameter in model.named_parameters(remove_duplicate=False)}
     found = source.shapes
     tied = HEAD not in dict(model.named_parameters())
@@ -64,7 +64,7 @@ def check_weights(source: Source, model: Any) -> None:
         raise refused(
             f"Expected {missing[0]} in {source.place} by its config.json ({len(missing)} missing): a file is missing, or config.json is another model's"
         )
-    # Old files of Llama bring the rotary table, which config.json states.
+    # Old Llama files contain the rotary table, which config.json determines.
     extra = sorted(name for name in set(found) - set(expected) if not name.endswith("rotary_emb.inv_freq"))
     if extra:
         raise refused(

@@ -1,6 +1,6 @@
-"""The loss that a config names, from the tokens of one micro-batch: the algorithm's own term, then entropy bonus and KL.
+"""The loss of the configured algorithm over one micro-batch: the algorithm's own term, entropy bonus, KL and imitation of experts.
 
-Both extras are averaged as the algorithm averages its own term.
+All terms are averaged like the algorithm's own.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from longhaul_trainer.objective.losses import (
     token_mean,
 )
 
-# Whose terms are divided by the length of the token's trajectory, and whose ratio is of a whole row.
+# Algorithms that divide terms by the length of the token's trajectory, and algorithms with one ratio per row.
 BY_LENGTH = ("grpo", "gspo")
 BY_ROW = ("gspo",)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Loss tokens of a micro-batch: [n]. logp has a gradient, and so has entropy where it trains."""
+    """Loss tokens of a micro-batch, [n] each. logp has a gradient; entropy has one with an entropy bonus."""
 
     logp: torch.Tensor
     prox: torch.Tensor
     advantages: torch.Tensor
-    # Of the correction between sampler and trainer.
+    # Weights that correct the mismatch between sampler and trainer.
     weights: torch.Tensor
-    # Loss tokens of the token's trajectory, where the algorithm is one of BY_LENGTH.
+    # Number of loss tokens of the token's trajectory, for algorithms in BY_LENGTH.
     lengths: torch.Tensor | None = None
-    # Mean of logp - prox over the token's row, where it is one of BY_ROW.
+    # Mean of logp - prox over the token's row, for algorithms in BY_ROW.
     gaps: torch.Tensor | None = None
     entropy: torch.Tensor | None = None
     # Log-probabilities of the reference policy.
     reference: torch.Tensor | None = None
-    # Which tokens are of an expert; `advantages` are their weights then.
+    # Bool, tokens of experts; their `advantages` are weights.
     experts: torch.Tensor | None = None
 
     def only(self, chosen: torch.Tensor) -> Tokens:
-        """chosen: [n], bool."""
+        """The chosen tokens. chosen: bool [n]."""
         named = ((field.name, getattr(self, field.name)) for field in fields(self))
         parts: dict[str, Any] = {name: None if value is None else value[chosen] for name, value in named}
         return Tokens(**parts)
@@ -59,16 +59,16 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Counts:
-    """Of the whole mini-batch. `tokens`: its loss tokens, or the constant budget in their place."""
+    """Counts of the whole mini-batch. `tokens`: its loss tokens, or the constant token budget instead."""
 
     tokens: int
     trajectories: int
 
 
 def policy_loss(tokens: Tokens, counts: Counts, objective: Objective) -> tuple[torch.Tensor, LossStats, torch.Tensor]:
-    """Returns the loss, its counts, and the sum of k3 over the tokens, without gradient (0 without a reference).
+    """Returns the loss, its token counts, and the sum of k3 to the reference, without gradient (0 without KL).
 
-    Ratios, entropy and divergence are of the policy's own tokens; those of experts are imitated.
+    Ratios, entropy and KL cover the policy's own tokens. Experts' tokens only get the imitation term.
     """
     own = tokens if tokens.experts is None else tokens.only(~tokens.experts)
     loss, stats = _own_term(own, counts, objective)

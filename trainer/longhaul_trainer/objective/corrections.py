@@ -1,6 +1,6 @@
-"""Weights for the gap between sampler and trainer. They depend on no parameter, so they are fixed before training.
+"""Importance weights for the mismatch between sampler and trainer. They depend on no trained parameter, so they are constants of the loss.
 
-v = lp_prox - lp_μ: [n]; masked tokens keep their place in N, so a masked mini-batch makes a smaller step.
+v = lp_prox - lp_μ: [n]. Masked tokens still count in N, so a masked mini-batch makes a smaller step.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from longhaul_trainer.config import Objective
 
 @dataclass(frozen=True)
 class Correction:
-    """weights: [n]; capped and masked: share of the n tokens."""
+    """weights: [n]; capped and masked: shares of the n tokens."""
 
     weights: torch.Tensor
     capped: float
@@ -22,10 +22,10 @@ class Correction:
 
 
 def correct(v: torch.Tensor, rows: torch.Tensor, objective: Objective) -> Correction:
-    """v: [n]; rows: [n], which row of the mini-batch a token belongs to, from 0 without gaps. Bounds are inclusive.
+    """v: [n]; rows: [n], row of each token, numbered from 0 without gaps. Bounds are inclusive.
 
-    `tis` and `icepop` weigh each token by its own ratio, `sequence_tis` all tokens of a row by the product of their ratios
-    (verl's and TRL's sequence-level truncation), `geometric_tis` by the geometric mean of them.
+    `tis` and `icepop` weight each token by its own ratio. `sequence_tis` weights all tokens of a row by the product of their ratios
+    (verl's and TRL's sequence-level truncation), `geometric_tis` by their geometric mean.
     """
     rho = torch.exp(v)
     weights = torch.ones_like(v)
@@ -53,7 +53,7 @@ def correct(v: torch.Tensor, rows: torch.Tensor, objective: Objective) -> Correc
 
 
 def _over_rows(v: torch.Tensor, rows: torch.Tensor, *, mean: bool) -> torch.Tensor:
-    """Sum or mean of v over each token's row, float64, at every token of it."""
+    """Sum or mean of v over the row of each token: [n], float64."""
     count = torch.bincount(rows)
     total = torch.zeros(len(count), dtype=torch.float64, device=v.device).index_add_(0, rows, v.double())
     return (total / count if mean else total)[rows]

@@ -1,7 +1,7 @@
-"""Losses over flat vectors of loss tokens, one function for each algorithm. Each is divided by a count of the whole mini-batch.
+"""Losses over flat vectors of loss tokens, one function per algorithm. Each divides by a count of the whole mini-batch.
 
-logp, prox, weights, advantages, lengths, gaps: [n], fp32, natural log, loss tokens only, so nothing masked can reach an exp.
-Counts are of the mini-batch over all micro-batches and ranks: a per-micro-batch mean would weigh tokens of short micro-batches more.
+logp, prox, weights, advantages, lengths, gaps: [n], fp32, natural log, loss tokens only, so no masked value reaches an exp.
+Counts cover all micro-batches and ranks: a mean per micro-batch would give tokens of short micro-batches more weight.
 docs/training.md has the formulas with their sources.
 """
 
@@ -18,7 +18,7 @@ MAX_LOG_RATIO = 20.0
 
 @dataclass(frozen=True)
 class LossStats:
-    """Token counts of one micro-batch, for the shares of the whole mini-batch; `ratios` is [n], without gradient."""
+    """Token counts of one micro-batch, from which the mini-batch's shares are computed; `ratios`: [n], without gradient."""
 
     clip_low: int
     clip_high: int
@@ -28,7 +28,7 @@ class LossStats:
 
 @dataclass(frozen=True)
 class Mean:
-    """How the terms of tokens become one number: Σ scale · term / divisor. No scale: 1 for each token."""
+    """Reduces terms of tokens to a scalar: Σ scale · term / divisor. Without `scale` it is 1 for each token."""
 
     divisor: float
     scale: torch.Tensor | None = None
@@ -38,17 +38,17 @@ class Mean:
 
 
 def token_mean(n_tokens: int) -> Mean:
-    """Every token alike: DAPO and CISPO. With a constant token budget (C3PO) the budget stands in the place of the count."""
+    """Equal weight for every token: DAPO and CISPO. With a constant token budget (C3PO), n_tokens is the budget."""
     return Mean(divisor=n_tokens)
 
 
 def sequence_mean(lengths: torch.Tensor, trajectories: int) -> Mean:
-    """Every trajectory alike, its tokens sharing its weight: GRPO and GSPO. lengths: [n], loss tokens of each token's trajectory."""
+    """Equal weight for every trajectory: GRPO and GSPO. lengths: [n], number of loss tokens of each token's trajectory."""
     return Mean(divisor=trajectories, scale=1 / lengths)
 
 
 def constant_length_mean(length: int, trajectories: int) -> Mean:
-    """Sums divided by a constant, so that no trajectory's length weighs its tokens: Dr. GRPO."""
+    """Divides by a constant length, so that a token's weight does not depend on its trajectory's length: Dr. GRPO."""
     return Mean(divisor=length * trajectories)
 
 
@@ -66,9 +66,9 @@ def dapo(
     n_tokens: int,
     objective: Objective,
 ) -> tuple[torch.Tensor, LossStats]:
-    """Clipped policy loss with separate bounds, optional dual clip and behaviour weights (DAPO, arXiv 2503.14476).
+    """Clipped policy loss with separate bounds, optional dual clip and correction weights (DAPO, arXiv 2503.14476).
 
-    -(1/N) Σ w · s with s = min(r·A, clip(r)·A); where A < 0 and dual clip is on, s is at least c·A.
+    -(1/N) Σ w · s with s = min(r·A, clip(r)·A). With dual clip c, s is at least c·A if A < 0.
     """
     surrogate, stats = _clipped(_ratio(logp, prox), advantages, objective)
     return -token_mean(n_tokens).of(weights * surrogate), stats
@@ -113,10 +113,10 @@ def gspo(
     trajectories: int,
     objective: Objective,
 ) -> tuple[torch.Tensor, LossStats]:
-    """One ratio a row, the geometric mean of its tokens', clipped as a whole (GSPO, arXiv 2507.18071 eq. 5).
+    """One ratio s per row, the geometric mean of its tokens' ratios, clipped as a whole (GSPO, arXiv 2507.18071 eq. 5).
 
-    gaps: [n], mean of logp - prox over the loss tokens of the token's row, without gradient. Written over tokens with
-    r = sg(s) · exp(logp - sg(logp)): equal in value to s, and its mean over the row has the gradient of s.
+    gaps: [n], mean of logp - prox over the loss tokens of the token's row, without gradient. Each token has
+    r = sg(s) · exp(logp - sg(logp)), which equals s in value; the mean of r over the row has the gradient of s.
     """
     sequence = torch.exp(torch.clamp(gaps, -MAX_LOG_RATIO, MAX_LOG_RATIO))
     surrogate, stats = _clipped(sequence * torch.exp(logp - logp.detach()), advantages, objective)
@@ -149,11 +149,11 @@ def dpo(
     beta: float,
     pairs: int,
 ) -> torch.Tensor:
-    """-(1/P) Σ log σ(m) over pairs with m = β·(Σ log π/π_ref of the chosen - the same of the rejected) (DPO, arXiv 2305.18290 eq. 7).
+    """-(1/P) Σ log σ(m) over pairs, m = β·(Σ log π/π_ref of the chosen - Σ log π/π_ref of the rejected) (DPO, arXiv 2305.18290 eq. 7).
 
-    Over tokens, so that a pair may lie in several micro-batches. signs: [n], 1 for tokens of a chosen trajectory, -1 for a rejected
-    one's; margins: [n], m of the token's pair, without gradient; shares: [n], 1 / loss tokens of the pair. Equal in value to the loss above,
-    and so is its gradient: that of -log σ(m) is -σ(-m)·β·sign for the log-probability of each token.
+    The sum runs over tokens, so that a pair may be in several micro-batches. signs: [n], 1 for tokens of a chosen trajectory, -1 for
+    tokens of a rejected one; margins: [n], m of the token's pair, without gradient; shares: [n], 1 / number of the pair's loss tokens.
+    Value and gradient equal those of the formula: the gradient of -log σ(m) by a token's log-probability is -σ(-m)·β·sign.
     """
     slopes = -torch.sigmoid(-margins) * beta * signs
     values = shares * torch.nn.functional.softplus(-margins)
@@ -161,13 +161,13 @@ def dpo(
 
 
 def imitation(logp: torch.Tensor, *, weights: torch.Tensor, mean: Mean) -> torch.Tensor:
-    """-mean(weight · logp) over tokens of experts, which no policy at hand has sampled: no ratio, no clip, no correction (AHPO,
-    arXiv 2510.08540 eq. 5). `mean` is that of the policy's own tokens, so that one count divides both."""
+    """-mean(weight · logp) over experts' tokens. No policy of the batch sampled them, so there is no ratio, clip or correction (AHPO,
+    arXiv 2510.08540 eq. 5). `mean` has the same divisor as the mean of the policy's own tokens."""
     return -mean.of(weights * logp)
 
 
 def kl_to_reference(logp: torch.Tensor, reference: torch.Tensor) -> torch.Tensor:
-    """k3 for each token: e^d - d - 1 with d = reference - logp, ≥ 0 and unbiased under the policy (GRPO, arXiv 2402.03300 eq. 4)."""
+    """k3 of each token, [n]: e^d - d - 1 with d = reference - logp; ≥ 0 and unbiased under the policy (GRPO, arXiv 2402.03300 eq. 4)."""
     d = torch.clamp(reference - logp, -MAX_LOG_RATIO, MAX_LOG_RATIO)
     return torch.exp(d) - d - 1
 

@@ -1,4 +1,4 @@
-"""Figures of one optimizer step, over all loss tokens of its mini-batch, in float64."""
+"""Metrics of one optimizer step, over all loss tokens of its mini-batch, in float64, and their alarm limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Alarm:
-    """A figure outside its limit. The job ends normally; the pipeline pauses the run until an operator resumes it."""
+    """A metric outside its limits. The job ends normally; the pipeline pauses the run until an operator resumes it."""
 
     metric: str
     value: float
@@ -20,7 +20,7 @@ class Alarm:
 
 
 def mismatch_metrics(v: Array) -> dict[str, float]:
-    """Gap between proximal policy and sampler; v = lp_prox - lp_μ: [n], ρ = e^v before any cap."""
+    """Mismatch between proximal policy and sampler. v = lp_prox - lp_μ: [n]; ratios are e^v before any cap."""
     v = v.astype(np.float64)
     rho = np.exp(v)
     return {
@@ -36,7 +36,7 @@ def mismatch_metrics(v: Array) -> dict[str, float]:
     }
 
 
-# Metric → (lowest, highest) value that raises no alarm; the first five after verl's rollout correction guide.
+# Metric → (lowest, highest) value without an alarm. The first five follow verl's rollout correction guide.
 LIMITS: dict[str, tuple[float, float]] = {
     "k1": (-0.1, 0.1),
     "k3": (-0.1, 0.1),

@@ -8,7 +8,7 @@ from longhaul_trainer.config import Schedule
 
 
 def learning_rate(step: int, *, peak: float, schedule: Schedule) -> float:
-    """Rate of the update that follows `step` earlier ones: peak·(step+1)/W while step < W, then the chosen decay."""
+    """Rate of the update after `step` earlier ones: peak·(step+1)/W while step < W, then the decay of `schedule.kind`."""
     warmup = schedule.warmup_steps
     if step < warmup:
         return peak * (step + 1) / warmup

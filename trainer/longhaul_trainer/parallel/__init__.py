@@ -1,1 +1,1 @@
-"""Several processes as one trainer: process groups, sharded parameters, context parallel attention, whole tensors again."""
+"""Several processes as one trainer: process groups, sharded parameters, context parallel attention, gathering of full tensors."""

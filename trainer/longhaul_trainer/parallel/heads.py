@@ -1,4 +1,4 @@
-"""Which context parallel degrees a model's heads allow. Needs no torch: the planner asks too."""
+"""Context parallel degrees that a model's heads allow. Does not import torch, because the planner uses it too."""
 
 from __future__ import annotations
 

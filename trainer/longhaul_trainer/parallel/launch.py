@@ -1,7 +1,7 @@
 """torchrun for the ranks of one machine: `python -m longhaul_trainer.parallel.launch` takes torchrun's own options.
 
-torchrun's `--standalone` opens two ports on all interfaces and unpickles what it finds in the store behind one of them, so any
-machine that reaches the port runs code in the job. Here the store is reached over loopback alone, and nothing is unpickled.
+torchrun's `--standalone` opens two ports on all interfaces and unpickles values from the store behind one of them, so any machine that
+reaches the port can run code in the job. Here the store listens on loopback only, and nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ BACKEND = "loopback"
 
 
 class LoopbackRendezvous(RendezvousHandler):
-    """One agent, so there is nothing to agree on: rank 0 of 1, and a store for the ranks that it starts."""
+    """Rendezvous of a single agent: it is always rank 0 of 1 and has a store for the ranks that it starts."""
 
     def __init__(self, *, run_id: str, timeout_s: float = 600.0) -> None:
         self._run_id = run_id
         listener = socket.create_server((LOOPBACK, 0))
         self._port = listener.getsockname()[1]
-        # Given only a port, a TCPStore listens on all interfaces. It closes the descriptor itself.
+        # With only a port, a TCPStore would listen on all interfaces. It closes the descriptor itself.
         self._store = TCPStore(
             LOOPBACK,
             self._port,
@@ -77,8 +77,8 @@ def _create(params: RendezvousParameters) -> RendezvousHandler:
 if __name__ == "__main__":
     rendezvous_handler_registry.register(BACKEND, _create)
     if sys.platform == "linux":
-        # The ranks' own connections: without a name they listen on the address that the host's name leads to.
+        # Connections between ranks: without an interface they listen on the address of the host's name.
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    # The endpoint is not used; without one torchrun warns that a --master-addr, which was not given either, is ignored.
+    # The endpoint is unused. Without one torchrun warns that it ignores --master-addr.
     main(["--nnodes=1", f"--rdzv-backend={BACKEND}", f"--rdzv-endpoint={LOOPBACK}:0", *sys.argv[1:]])

@@ -1,4 +1,4 @@
-"""Heartbeats of ranks: they tell which rank a failed collective waited for, which the collective does not."""
+"""Heartbeats of ranks. They show which rank a failed collective waited for; the collective's error does not."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-# One small write a rank.
+# Each rank does one small write per interval.
 BEAT_S = 1.0
-# Two beats and a half: a live rank has written in between, also when its machine's clock differs.
+# Two and a half beats: a live rank writes within this time. Contents are compared, so clocks may differ.
 LOOK_S = 2.5 * BEAT_S
 
 
 class Beat:
-    """A thread of each rank that writes the place of the rank into `directory/<rank>` every second. It stops with its process."""
+    """Starts a daemon thread that writes this rank's position into `directory/<rank>` every second."""
 
     def __init__(self, directory: Path, rank: int, where: Callable[[], str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -31,7 +31,7 @@ class Beat:
         number = 0
         while True:
             number += 1
-            # On a full disk this rank looks silent; what filled it is reported by others.
+            # On a full disk this rank looks silent. Other writers report the full disk.
             with contextlib.suppress(OSError):
                 self._path.write_text(f"{number} {self._where()}")
             if self._stop.wait(BEAT_S):
@@ -39,7 +39,7 @@ class Beat:
 
 
 def find_silent(directory: Path, *, world: int, look_s: float = LOOK_S) -> dict[int, str]:
-    """Ranks that write nothing for `look_s`, each with the place that it was last seen at."""
+    """Ranks that write nothing for `look_s` seconds, each with its last position."""
     before = _read(directory, world)
     time.sleep(look_s)
     after = _read(directory, world)

@@ -1,6 +1,6 @@
-"""The processes of one job: who they are, how they agree, how they add up.
+"""The ranks of one job: their layout, and the reductions and exchanges between them.
 
-A job of one process on a CPU opens no group: every method is then the identity, and torch.distributed is not touched.
+A job of one process on a CPU opens no process group: every method is the identity, and torch.distributed is not used.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from longhaul_trainer.directory import Sealed
 from longhaul_trainer.failures import INTERNAL, INVALID_SPEC, UNAVAILABLE, JobError, LostRanks
 
-# How torchrun, our own spawn and every cluster launcher tell a process its place.
+# Environment variables in which torchrun and every cluster launcher give a process its rank.
 PLACE = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-# Flags and counts travel between CPUs, also beside GPUs.
+# Flags and counts travel over gloo, in GPU jobs too.
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """`cp` neighbouring ranks share each row; the others of the `world` take other micro-batches (data parallel)."""
+    """`cp` adjacent ranks share each row (context parallel). These groups take different micro-batches (data parallel)."""
 
     device: torch.device
     rank: int = 0
     world: int = 1
     cp: int = 1
-    # All ranks in one dimension: parameters are sharded over it. None in a job of one process on a CPU.
+    # One dimension with all ranks, over which parameters are sharded. None in a job of one process on a CPU.
     mesh: DeviceMesh | None = None
     cp_group: dist.ProcessGroup | None = None
 
@@ -52,51 +52,51 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """This rank writes what is written once."""
+        """Whether this is rank 0, which writes the files that the job writes once."""
         return self.rank == 0
 
     def sums(self, values: Sequence[float]) -> list[float]:
-        """Each value added over all ranks, in float64; counts below 2^53 stay exact."""
+        """Each value summed over all ranks, in float64; counts below 2^53 are exact."""
         return self._reduce(values, dist.ReduceOp.SUM)
 
     def maxima(self, values: Sequence[float]) -> list[float]:
         return self._reduce(values, dist.ReduceOp.MAX)
 
     def any(self, flag: bool) -> bool:
-        """True on every rank when true on one: a lone rank that left would leave the others waiting for ever."""
+        """True on every rank if it is true on one. A rank that acted alone would leave the others waiting for ever."""
         return self.maxima([float(flag)])[0] > 0
 
     def sum_array(self, values: torch.Tensor) -> torch.Tensor:
-        """A CPU tensor added over all ranks, in place."""
+        """Sums a CPU tensor over all ranks, in place."""
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
     def sum_over_row(self, values: torch.Tensor) -> torch.Tensor:
-        """A CPU tensor added over the ranks that share each row, in place."""
+        """Sums a CPU tensor over the context parallel ranks that share rows, in place."""
         if self.cp > 1:
             dist.all_reduce(values, group=self.cp_group)
         return values
 
     def barrier(self) -> None:
-        # A reduction on the CPU group: unlike NCCL's barrier it needs no device and cannot run ahead of the host.
+        # A reduction on the CPU group. Unlike NCCL's barrier it needs no device and blocks the host.
         self.any(False)
 
     def gather(self, value: Any) -> list[Any]:
-        """One JSON value of every rank, in rank order, on every rank. A tuple arrives as a list."""
+        """The JSON values of all ranks, in rank order, on every rank. Tuples become lists."""
         own = _as_bytes(value)
         if self.world == 1:
             return [_from_bytes(own)]
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
         dist.all_gather(sizes, torch.tensor([own.numel()]))
-        # Padded to the longest: a collective moves as many bytes for each rank.
+        # Padded to the longest: all_gather needs equal sizes.
         longest = max(int(size) for size in sizes)
         found = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.world)]
         dist.all_gather(found, torch.nn.functional.pad(own, (0, longest - own.numel())))
         return [_from_bytes(data[: int(size)]) for data, size in zip(found, sizes, strict=True)]
 
     def first(self, work: Callable[[], Any]) -> Any:
-        """Runs `work` on the first rank alone and gives its JSON result, or its JobError, to every rank."""
+        """Runs `work` on the first rank only. Every rank returns its JSON result, or raises its JobError."""
         if self.world == 1:
             return work()
         answer: Any = None
@@ -116,13 +116,13 @@ class Ranks:
         return result
 
     def first_sealed(self, work: Callable[[], Sealed]) -> Sealed:
-        """The same for a sealed directory."""
+        """Like `first`, for a sealed directory."""
         found = self.first_found(work)
         assert found is not None
         return found
 
     def first_found(self, work: Callable[[], Sealed | None]) -> Sealed | None:
-        """The same for a sealed directory that may be missing."""
+        """Like `first`, for a sealed directory that may be missing."""
         found = self.first(lambda: _sealed_fields(work()))
         return None if found is None else Sealed(path=Path(found[0]), sha256=found[1], manifest=found[2])
 
@@ -139,9 +139,9 @@ def _sealed_fields(sealed: Sealed | None) -> list[Any] | None:
 
 
 def _as_bytes(value: Any) -> torch.Tensor:
-    """JSON, never a pickle: an attacker on one rank's connection could run code in the others.
+    """Encodes as JSON. With pickles, an attacker on one rank's connection could run code in the others.
 
-    Raises JobError 70 for a value that JSON cannot carry.
+    Raises JobError 70 for a value that JSON cannot represent.
     """
     try:
         data = json.dumps(value, allow_nan=False).encode()
@@ -155,7 +155,7 @@ def _from_bytes(data: torch.Tensor) -> Any:
 
 
 def _from_first(data: torch.Tensor | None) -> torch.Tensor:
-    """The first rank's bytes, on every rank; the others give None."""
+    """The first rank's bytes, on every rank. The other ranks pass None."""
     size = torch.tensor([0 if data is None else data.numel()])
     dist.broadcast(size, src=0)
     found = torch.zeros(int(size), dtype=torch.uint8) if data is None else data
@@ -164,14 +164,14 @@ def _from_first(data: torch.Tensor | None) -> torch.Tensor:
 
 
 def is_placed() -> bool:
-    """True in a process that a launcher started as one of several."""
+    """Whether a launcher started this process and set its rank."""
     return all(name in os.environ for name in PLACE)
 
 
 def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) -> Ranks:
-    """Joins the job's processes. `world` = nodes × ranks_per_node of the spec.
+    """Joins the ranks of the job. `world` = nodes × ranks_per_node of the spec.
 
-    Raises JobError 64 where the launcher started another number, 69 where a device or the rendezvous is missing.
+    Raises JobError 64 if the launcher started another number of processes, 69 if a device is missing or the rendezvous fails.
     """
     if world % cp:
         raise JobError(INVALID_SPEC, f"Expected execution.cp to divide nodes × ranks_per_node = {world}, got {cp}")
@@ -207,19 +207,19 @@ def open_ranks(*, device: str, world: int, cp: int, timeout_s: float = 600.0) ->
 
 
 def alone_on_a_mesh(device: torch.device) -> Ranks:
-    """One process that is sharded all the same: on a GPU, FSDP keeps the fp32 masters beside bf16 compute."""
+    """A mesh of one process. On a GPU, FSDP needs it to keep fp32 master weights beside bf16 compute."""
     store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
     dist.init_process_group(BACKENDS[device.type], store=store, rank=0, world_size=1)
     return Ranks(device=device, mesh=init_device_mesh(device.type, (1,), mesh_dim_names=("world",)))
 
 
 def _context_group(*, rank: int, world: int, cp: int, timeout_s: float) -> dist.ProcessGroup | None:
-    """Neighbours share a row: on a node their all-to-all stays inside it. Every rank must make every group."""
+    """The group of adjacent ranks that share rows; adjacent ranks keep the all-to-all within a node. Every rank must create every group."""
     if cp == 1:
         return None
     mine: Any = None
     for first in range(0, world, cp):
-        # Its own time-out: without one a lost peer would be missed after torch's ten minutes, not after the job's.
+        # Without this timeout a lost peer would be noticed after torch's ten minutes instead of the job's timeout.
         group = dist.new_group(list(range(first, first + cp)), timeout=timedelta(seconds=timeout_s))
         if first <= rank < first + cp:
             mine = group

@@ -1,6 +1,6 @@
-"""Parameters and optimizer states spread over all ranks by FSDP2, and whole again for files.
+"""Shards parameters and optimizer states over all ranks with FSDP2, and gathers full tensors for files.
 
-Gradients are added, never averaged: the loss is already divided by the loss tokens of the whole mini-batch over all ranks.
+Gradients are summed, not averaged: the loss is already divided by a count of the whole mini-batch over all ranks.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from longhaul_trainer.parallel.ranks import Ranks
 
 
 def shard_model(root: nn.Module, model: Any, ranks: Ranks, *, compute: torch.dtype) -> None:
-    """In place; a no-op in a job of one process on a CPU. `root` is what is called, `model` the Hugging Face model in it.
+    """In place; a no-op without a mesh. `root`: the module that the trainer calls; `model`: the Hugging Face model in it.
 
-    Masters and gradients stay fp32; `compute` is the dtype of the forward and backward pass. Embedding and head are units of
-    their own, but a tied pair belongs to the root, which stays whole from the forward to the backward pass.
+    Master weights and gradients stay fp32; `compute` is the dtype of the forward and backward pass. Embedding and head are separate
+    units. A tied pair belongs to the root, which stays gathered from the forward to the backward pass.
     """
     if ranks.mesh is None:
         return
@@ -33,13 +33,16 @@ def shard_model(root: nn.Module, model: Any, ranks: Ranks, *, compute: torch.dty
         fully_shard(unit, mesh=ranks.mesh, mp_policy=policy)
     for unit in root.modules():
         if isinstance(unit, FSDPModule):
-            # Without the forced sum gloo refuses any divide factor (it has no pre-multiplied sum).
+            # Gloo has no pre-multiplied sum and refuses any divide factor unless the sum is forced.
             unit.set_force_sum_reduction_for_comms(True)
             unit.set_gradient_divide_factor(1.0)
 
 
 def local_rows(parameter: DTensor) -> slice:
-    """Which rows of the full tensor this rank holds: FSDP cuts the first dimension into parts of equal height, the last shorter."""
+    """Rows of the full tensor on this rank. FSDP cuts the first dimension into equal parts; later parts may be shorter or empty.
+
+    Raises ValueError for any other sharding.
+    """
     if len(parameter.placements) != 1 or not parameter.placements[0].is_shard(0):
         raise ValueError(f"Expected one sharded dimension, the first, got {parameter.placements}")
     mesh = parameter.device_mesh
@@ -54,7 +57,7 @@ def local_rows(parameter: DTensor) -> slice:
 
 
 def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """The full tensor on the CPU. Collective where the tensor is sharded: every rank must ask, in the same order."""
+    """The full tensor on the CPU. A collective for sharded tensors: every rank must call it, in the same order."""
     return _gathered(tensor).cpu().contiguous()
 
 
@@ -64,7 +67,7 @@ def _gathered(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def whole_tensors(named: Iterator[tuple[str, torch.Tensor]], ranks: Ranks) -> dict[str, torch.Tensor]:
-    """Every tensor in full on the first rank, an empty dict elsewhere. Collective."""
+    """All full tensors on the first rank, an empty dict on the others. A collective."""
     found: dict[str, torch.Tensor] = {}
     for name, tensor in named:
         full = _gathered(tensor)
@@ -74,7 +77,7 @@ def whole_tensors(named: Iterator[tuple[str, torch.Tensor]], ranks: Ranks) -> di
 
 
 def like(full: torch.Tensor, example: torch.Tensor) -> torch.Tensor:
-    """A full CPU tensor, which every rank holds, with the device and sharding of `example`. No communication."""
+    """Moves a full CPU tensor, which every rank holds, to the device and sharding of `example`. No communication."""
     if not isinstance(example, DTensor):
         return full.to(example.device)
     return distribute_tensor(full.to(example.device), example.device_mesh, example.placements, src_data_rank=None)

@@ -1,7 +1,7 @@
-"""Context parallelism by heads (DeepSpeed-Ulysses, arXiv 2309.14509): a rank holds part of the positions of all heads outside
-attention, and all positions of part of the heads inside it.
+"""Context parallelism by heads (DeepSpeed-Ulysses, arXiv 2309.14509).
 
-Heads and positions change places by one all-to-all each way, so attention itself is the ordinary one over whole rows.
+Outside attention a rank holds a slice of the positions with all heads, inside attention all positions with a slice of the heads. One
+all-to-all each way switches between the two, so attention itself runs unchanged over full rows.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 
 class _Exchange(torch.autograd.Function):
-    """[cp, …] by destination → [cp, …] by source; its gradient travels the same way back."""
+    """All-to-all: [cp, …] by destination → [cp, …] by source. The gradient takes the reverse path, also an all-to-all."""
 
     @staticmethod
     def forward(ctx: Any, parts: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
@@ -31,7 +31,7 @@ class _Exchange(torch.autograd.Function):
 
 
 def heads_to_positions(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    """[1, H, S/cp, D] (all heads, my positions) → [1, H/cp, S, D] (my heads, all positions). Replicates scarce KV heads."""
+    """[1, H, S/cp, D] (all heads, own positions) → [1, H/cp, S, D] (own heads, all positions). Repeats KV heads if H < cp."""
     cp = dist.get_world_size(group)
     _, heads, length, depth = x.shape
     if heads < cp:
@@ -42,7 +42,7 @@ def heads_to_positions(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tenso
 
 
 def positions_to_heads(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
-    """[1, H/cp, S, D] → [1, H, S/cp, D]: the way back."""
+    """The inverse: [1, H/cp, S, D] → [1, H, S/cp, D]."""
     cp = dist.get_world_size(group)
     _, heads, length, depth = x.shape
     parts = x.reshape(heads, cp, length // cp, depth).transpose(0, 1).contiguous()

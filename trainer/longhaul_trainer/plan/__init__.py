@@ -1,1 +1,1 @@
-"""What a layout needs before a GPU is touched: sizes of models, bytes per rank, tokens in flight."""
+"""Requirements of a layout, computed without a GPU: model sizes, bytes per rank, tokens in flight."""

@@ -1,4 +1,4 @@
-"""`plan`: memory per rank and tokens in flight, with the arithmetic, in milliseconds and without torch."""
+"""`plan`: prints memory per rank and tokens in flight with the arithmetic, in milliseconds and without torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from longhaul_trainer.plan.shapes import Shape, find_shape
 
 
 def plan(*, model: str, layout: Layout, memory_gib: float, as_json: bool) -> int:
-    """Prints the plan. Returns 0, 64 for a layout that cannot be, 78 for one that does not fit the memory."""
+    """Prints the plan. Returns 0, 64 for an impossible layout, 78 for one that does not fit into memory."""
     try:
         shape = find_shape(model)
         check_heads(heads=shape.heads, kv_heads=shape.kv_heads, cp=layout.cp)

@@ -1,7 +1,7 @@
-"""Bytes of one rank at the peak of a step, term by term. A prediction within ±15 % where it was compared, not a promise.
+"""Predicted bytes of one rank at the peak of a step, term by term. Within ±15 % of the peaks it was compared with; not guaranteed.
 
-Compared with prime-rl's published peaks (benchmarks/results/BENCHMARKS.md): Qwen3-4B full on 8 GPUs at 65k 36.1 GiB,
-Qwen3-0.6B full on one 19.6, Qwen3-4B with adapters on one 42.0.
+Those are prime-rl's published peaks (benchmarks/results/BENCHMARKS.md): Qwen3-4B, all weights, 8 GPUs, 65k: 36.1 GiB; Qwen3-0.6B, all
+weights, one GPU: 19.6; Qwen3-4B with adapters, one GPU: 42.0.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from longhaul_trainer.failures import INVALID_SPEC, JobError
 from longhaul_trainer.plan.shapes import Shape
 
 GIB = 1 << 30
-# CUDA's context, the allocator's gaps, communication buffers.
+# CUDA's context, gaps of the allocator, communication buffers.
 RESERVE = 4 * GIB
-# Logits of one chunk of the head (1,024 × 8,192), fp32, with the copies that the softmax makes.
+# Four fp32 copies of the logits of one chunk of the head (1,024 × 8,192): softmax temporaries.
 HEAD_CHUNK = 4 * 1024 * 8192 * 4
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`tokens`: of one micro-batch, over its context parallel ranks."""
+    """`tokens`: of one micro-batch, over all its context parallel ranks."""
 
     tokens: int
     ranks: int = 1
@@ -42,11 +42,11 @@ class Term:
 
 @dataclass(frozen=True)
 class Memory:
-    """`terms` add up to `peak`; what never meets them is left out."""
+    """`terms` sum to `peak`. Memory that is not in use at the peak is left out."""
 
     terms: list[Term]
     peak: float
-    # On the host: what waits there in the passes, and the copy that a checkpoint is written from while training goes on.
+    # On the host: offloaded activations and moments, and the copy from which a checkpoint is written while training continues.
     waiting: float
     copied: float
     tokens_in_flight: int
@@ -57,7 +57,7 @@ class Memory:
 
 
 def predict(shape: Shape, layout: Layout) -> Memory:
-    """Raises JobError 64 where the layout does not divide."""
+    """Raises JobError 64 if cp does not divide the ranks."""
     if layout.ranks % layout.cp:
         raise JobError(INVALID_SPEC, f"Expected cp to divide {layout.ranks} ranks, got {layout.cp}")
     width = layout.compute_bytes
@@ -79,7 +79,7 @@ def predict(shape: Shape, layout: Layout) -> Memory:
     )
     passes = [kept, max(layer, top, key=lambda term: term.bytes)]
     update = _update(shape, layout)
-    # The update comes when the passes have freed what they held.
+    # The update runs after the passes have freed their memory.
     at_work = [update] if update.bytes > sum(term.bytes for term in passes) else passes
     terms = [states, *at_work, Term("reserve", "context, gaps, buffers", RESERVE)]
     return Memory(
@@ -92,8 +92,8 @@ def predict(shape: Shape, layout: Layout) -> Memory:
 
 
 def _gathered(shape: Shape, layout: Layout) -> tuple[int, str]:
-    """Bytes beside a layer's activations, and what they are. Frozen weights have no gradients; the head's are gathered meanwhile,
-    because a tied head stays gathered for the whole pass and another one is next to the last layer."""
+    """Bytes beside a layer's activations, and their name. Frozen weights have no gradients. With them the head's gathered weights count
+    too: a tied head stays gathered during the whole pass, and an untied one is gathered next to the last layer."""
     if layout.ranks == 1 and layout.compute_bytes == 4:
         return 0, "gathered weights"
     if layout.lora_rank is None:
@@ -103,14 +103,14 @@ def _gathered(shape: Shape, layout: Layout) -> tuple[int, str]:
 
 
 def _head_bytes(layout: Layout) -> int:
-    """For one weight of the head: gathered, copied to fp32, and its gradient unless the head is frozen."""
+    """Bytes per weight of the head: the gathered weight, its fp32 copy, and its gradient unless the head is frozen."""
     if layout.lora_rank is None:
         return 8
     return 6 if layout.compute_bytes == 2 else 4
 
 
 def _states(shape: Shape, layout: Layout) -> tuple[Term, float]:
-    """Weights and gradients in fp32, two moments in fp32 or bf16; with adapters the weights are frozen fp32."""
+    """Device term and host bytes: weights and gradients in fp32, two moments in fp32 or bf16. With adapters, frozen fp32 weights."""
     moments = 4 if layout.states == "bfloat16" else 8
     is_hosted = layout.offload in ("optimizer", "both")
     each = 8 + (0 if is_hosted else moments)
@@ -127,7 +127,7 @@ def _states(shape: Shape, layout: Layout) -> tuple[Term, float]:
 
 
 def _checkpoint(shape: Shape, layout: Layout) -> float:
-    """Weights in fp32 and both moments; with adapters the frozen weights too, at the job's end."""
+    """Bytes of the final checkpoint: weights in fp32 and both moments; with adapters also the frozen weights."""
     moments = 4 if layout.states == "bfloat16" else 8
     if layout.lora_rank is None:
         return (4 + moments) * shape.parameters
@@ -135,8 +135,8 @@ def _checkpoint(shape: Shape, layout: Layout) -> float:
 
 
 def _update(shape: Shape, layout: Layout) -> Term:
-    """torch's fused AdamW works in place. Ours, for moments in bf16 or on the host, holds six numbers in fp32 for each of one
-    parameter: both moments, the divisor, and what rounding by chance needs."""
+    """Torch's fused AdamW works in place. LeanAdamW, for moments in bf16 or on the host, holds six fp32 numbers per element of one
+    parameter: both moments, the divisor, and temporaries of stochastic rounding."""
     is_in_place = layout.states == "float32" and layout.offload not in ("optimizer", "both")
     largest = shape.largest_parameter if layout.lora_rank is None else layout.lora_rank * shape.intermediate
     return Term(
@@ -147,16 +147,16 @@ def _update(shape: Shape, layout: Layout) -> Term:
 
 
 def _kept(shape: Shape, layout: Layout, local: int) -> tuple[Term, float]:
-    """What each layer keeps for the backward pass."""
+    """Device term and host bytes of the activations that layers keep for the backward pass."""
     width = layout.compute_bytes
     boundary = width * shape.hidden * local
-    # As wide as all heads together, which in Qwen3 is wider than the hidden states.
+    # Attention outputs are as wide as all heads together, in Qwen3 wider than the hidden states.
     outputs = width * shape.heads * shape.head_dim * local * (layout.ac == "save_attention")
     if layout.ac == "none":
         each = width * (6 * shape.intermediate + 14 * shape.hidden) * local
         return Term("activations of all layers", f"{shape.layers}·{each:,}", shape.layers * each), 0.0
     if layout.offload in ("activations", "both"):
-        # Two inputs stay while one is fetched; attention outputs are not moved.
+        # Two inputs are on the device at a time; attention outputs are not offloaded.
         text = f"2 of {shape.layers} inputs of {boundary:,}, the others on the host"
         if outputs:
             text += f"; {shape.layers} attention outputs of {outputs:,}"

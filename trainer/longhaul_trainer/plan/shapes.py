@@ -1,4 +1,4 @@
-"""Sizes of dense decoders, and the published ones by name. Needs no torch."""
+"""Sizes of dense decoders, and published models by name. Does not import torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from longhaul_trainer.failures import INVALID_SPEC, JobError
 
 @dataclass(frozen=True)
 class Shape:
-    """Names as in config.json; `head_dim` is explicit in Qwen3 and hidden / heads in Qwen2.5."""
+    """Sizes from config.json. `head_dim` is explicit in Qwen3 and hidden / heads in Qwen2.5."""
 
     family: str
     hidden: int
@@ -38,7 +38,7 @@ class Shape:
 
     @property
     def balance(self) -> float:
-        """Length of a row whose causal attention costs as much as its linear layers, the head among them."""
+        """Length of a row whose causal attention costs as much as its linear layers, including the head."""
         linear = self.layers * self.layer_parameters + self.vocab * self.hidden
         return linear / (self.layers * self.heads * self.head_dim)
 
@@ -48,7 +48,7 @@ class Shape:
         return self.hidden * max(self.vocab, self.intermediate, query)
 
     def adapter_parameters(self, rank: int) -> int:
-        """A [rank, in] and B [out, rank] beside each of the seven projections of each layer."""
+        """Parameters of A [rank, in] and B [out, rank] for the seven projections of each layer."""
         query, key = self.heads * self.head_dim, self.kv_heads * self.head_dim
         sides = 2 * (self.hidden + query) + 2 * (self.hidden + key) + 3 * (self.hidden + self.intermediate)
         return self.layers * rank * sides
@@ -75,7 +75,7 @@ def find_shape(model: str) -> Shape:
 
 
 def read_shape(path: Path) -> Shape:
-    """Of a config.json. Raises JobError 64 where it is of no dense decoder."""
+    """The shape of a config.json. Raises JobError 64 if it is not a dense decoder's."""
     try:
         return shape_of(json.loads(path.read_text()))
     except KeyError as error:
@@ -83,7 +83,7 @@ def read_shape(path: Path) -> Shape:
 
 
 def shape_of(config: dict[str, Any]) -> Shape:
-    """Raises KeyError where it is of no dense decoder."""
+    """Raises KeyError if it is not a dense decoder's."""
     heads = config["num_attention_heads"]
     return Shape(
         family=config["model_type"],

@@ -1,1 +1,1 @@
-"""Embedded policy server: vLLM's token-in / token-out fields over a Hugging Face model, for tests, demos and CPUs."""
+"""Embedded policy server for tests, demos and CPUs: vLLM's token-in/token-out API over a Hugging Face model."""

@@ -1,4 +1,4 @@
-"""Answers in vLLM's shape, from what the engine produced."""
+"""Responses in vLLM's format from a finished generation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def completion_answer(request: CompletionRequest, engine: Engine, done: Generati
         "token_ids": done.ids if request.return_token_ids else None,
         "prompt_token_ids": done.prompt if request.return_token_ids else None,
         "prompt_logprobs": _prompt_logprobs(done),
-        # A request finishes on the weights it began with: one stretch, as vLLM reports it.
+        # A request finishes on the weights it started with, so there is one span, in vLLM's format.
         "weight_versions": (
             [{"version": engine.version, "start": 0, "end": completion_tokens}]
             if request.return_weight_versions
@@ -44,7 +44,7 @@ def completion_answer(request: CompletionRequest, engine: Engine, done: Generati
 
 
 def completion_text(engine: Engine, done: Generation, skip_special_tokens: bool) -> str:
-    """Text without the token that stopped it, as vLLM gives it."""
+    """The completion's text without its stop token, like vLLM's."""
     ids = done.ids[:-1] if done.finish_reason == "stop" else done.ids
     return engine.tokenizer.decode(ids, skip_special_tokens=skip_special_tokens)
 

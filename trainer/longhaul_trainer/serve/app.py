@@ -1,4 +1,4 @@
-"""HTTP routes: parse, hand to the model thread, answer."""
+"""HTTP routes: parse the request, pass it to the model thread, return the response."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def build_app(
         @app.middleware("http")
         async def _require_key(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
             given = request.headers.get("authorization", "").encode()
-            # Health alone says nothing of any policy, and probes have no key.
+            # Probes have no key, and /health reveals nothing about policies.
             if request.url.path == "/health" or secrets.compare_digest(given, expected):
                 return await answer(request)
             refusal = HttpError(401, "invalid_api_key", "Expected the server's key as a bearer token")

@@ -38,9 +38,9 @@ def serve(
     state_dir.mkdir(parents=True, exist_ok=True)
     faults: set[str] = set()
     registry = Registry(state_dir=state_dir, max_versions=max_versions, device=device, faults=faults)
-    # Before the port opens: a restarted server never answers 404 for a version that it is about to serve again.
+    # Before the port opens, so that a restarted server never answers 404 for a version that it restores.
     registry.restore()
-    # uvicorn drains on SIGTERM, then raises it again: a stop that was asked for is a success.
+    # uvicorn drains on SIGTERM, then raises it again. A requested stop exits with 0.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     app = build_app(registry=registry, scheduler=Scheduler(), faults=faults if may_fault else None, api_key=api_key)
     uvicorn.run(app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=10)
@@ -48,7 +48,7 @@ def serve(
 
 
 def is_loopback(host: str) -> bool:
-    """A name other than localhost may lead to any address, and no name at all means all interfaces: neither counts."""
+    """Whether `host` is certainly a loopback address. Other names may resolve to any address, and an empty one means all interfaces."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -56,7 +56,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _find_open_door(*, host: str, api_key_variable: str | None, api_key: str | None) -> str | None:
-    """A client that reaches the server makes it load any directory and keeps its model thread busy."""
+    """The problem with key or address, or None. Without a key, every client that reaches the server could make it load directories and
+    occupy its model thread."""
     if api_key == "":
         return f"Expected a key in the variable {api_key_variable}, found none"
     if api_key is None and not is_loopback(host):

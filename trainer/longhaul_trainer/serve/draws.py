@@ -1,4 +1,4 @@
-"""Random draws that belong to a request, not to a batch: hash of (seed, position), then inverse CDF in float64."""
+"""Sampling that does not depend on the batch: a hash of (seed, position) gives the uniform number for an inverse CDF in float64."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ TWO_53 = float(1 << 53)
 
 
 def uniform(seed: int, position: int) -> float:
-    """Number in [0, 1) that depends on nothing but the request's seed and the token's position in its sequence."""
+    """A number in [0, 1) that depends only on the request's seed and the token's position in its sequence."""
     digest = hashlib.blake2b(f"{seed}:{position}".encode(), digest_size=8).digest()
     return (int.from_bytes(digest, "big") >> 11) / TWO_53
 
@@ -18,15 +18,15 @@ def uniform(seed: int, position: int) -> float:
 def sample_rows(
     logits: torch.Tensor, temperatures: list[float], uniforms: list[float]
 ) -> tuple[list[int], list[float]]:
-    """Draws one token a row. logits: [B, V]; returns ids and their log-probabilities at the sampling temperature.
+    """Samples one token per row. logits: [B, V]. Returns ids and their log-probabilities at the sampling temperature, [B] each.
 
-    Temperature 0 takes the most likely token and reports its log-probability at temperature 1.
+    Temperature 0 takes the most likely token and returns its log-probability at temperature 1.
     """
     greedy = [temperature == 0 for temperature in temperatures]
     scale = torch.tensor([1.0 if zero else t for zero, t in zip(greedy, temperatures, strict=True)])
     logprobs = torch.log_softmax(logits.float() / scale.to(logits.device)[:, None], dim=-1)
     cdf = logprobs.double().exp().cumsum(dim=-1)
-    # Scaling by the last entry keeps the draw inside the table in spite of rounding in the sum.
+    # Scale by the last entry, because rounding may leave the sum below or above 1.
     targets = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)[:, None] * cdf[:, -1:]
     ids = torch.searchsorted(cdf, targets, right=True).clamp_(max=logits.shape[-1] - 1)
     if any(greedy):

@@ -1,4 +1,4 @@
-"""Continuous batching for one loaded policy. Only the model thread may call it."""
+"""Continuous batching for one loaded policy. Only the model thread may run it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from longhaul_trainer.serve.faults import filtered, penalised, precision, report
 from longhaul_trainer.serve.slots import Parked, Slots
 
 MAX_ROWS = 64
-# Newcomers are read in pieces of this many padded tokens: running requests wait tens of milliseconds, not seconds.
+# Padded tokens of one prefill: running requests then wait tens of milliseconds, not seconds.
 PREFILL_TOKENS = 2048
 PARKED_BYTES = 256 * 1024 * 1024
 SCORE_CHUNK = 1024
@@ -24,7 +24,7 @@ SCORE_CHUNK = 1024
 
 @dataclass
 class Generation:
-    """One request inside the engine. `finish` is called once, from the model thread, with None or what went wrong."""
+    """One request inside the engine. The model thread calls `finish` once, with None or the error."""
 
     prompt: list[int]
     max_tokens: int
@@ -44,7 +44,7 @@ class Generation:
 
     @property
     def held(self) -> list[int]:
-        """Ids whose keys and values are in memory: the newest sample has not been read yet."""
+        """Ids whose keys and values are in memory: all but the newest sample, which the model has not read yet."""
         return self.prompt + self.ids[:-1]
 
 
@@ -72,7 +72,7 @@ class Engine:
         self._waiting.append(generation)
 
     def release_memory(self) -> None:
-        """Between requests: gives the running requests' keys and values back; parked sessions stay. The next request allocates anew."""
+        """Frees the key/value memory of running requests; call it only while idle. Parked sessions stay. The next request allocates again."""
         self._slots = Slots(self.model.config, self.model.device)
 
     def fail_all(self, error: BaseException) -> None:
@@ -82,7 +82,7 @@ class Engine:
 
     @torch.inference_mode()
     def iterate(self) -> None:
-        """Reads one piece of the newcomers' prompts, then samples one token for every running request."""
+        """Prefills some waiting requests, then samples one token for every running request."""
         self._admit()
         if self._running:
             self._decode()
@@ -108,7 +108,7 @@ class Engine:
             if generation.max_tokens == 0:
                 generation.finish(None)
                 continue
-            # At once: every failure from here on must reach this request too.
+            # Added before the forward pass, so that `fail_all` reaches this request too.
             self._running.append(generation)
             self._restore(first + len(taken), generation, start)
             taken.append(generation)
@@ -130,7 +130,7 @@ class Engine:
         self._sample(0, self._read(0, tokens, starts)[:, 0])
 
     def _read(self, first: int, tokens: torch.Tensor, starts: list[int]) -> torch.Tensor:
-        """tokens: [n, Q] for rows first…, each row beginning at its start. Returns hidden states [n, Q, hidden]."""
+        """tokens: [n, Q] of the rows from `first` on; starts: position of each row's first token. Returns hidden states [n, Q, hidden]."""
         device = self.model.device
         offsets = torch.arange(tokens.shape[1], device=device)
         positions = torch.tensor(starts, device=device)[:, None] + offsets
@@ -168,7 +168,7 @@ class Engine:
         return ids, reported(logits, ids, logprobs, temperatures, faults)
 
     def _retire(self, first: int) -> None:
-        # From the end, so that the row that fills a hole has already been judged.
+        # From the end, so that the row that fills a gap has already been checked.
         for index in range(len(self._running) - 1, first - 1, -1):
             row = self._running[index]
             if not self._is_finished(row):
@@ -192,7 +192,7 @@ class Engine:
         return len(row.ids) >= row.max_tokens
 
     def _reusable(self, generation: Generation) -> int:
-        """Leading prompt tokens whose keys the session already has; at least one token is always read again."""
+        """Number of leading prompt tokens whose keys the session already has. At least one token is always read again."""
         parked = self._parked.get((generation.salt, generation.session or ""))
         if parked is None:
             return 0

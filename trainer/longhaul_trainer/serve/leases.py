@@ -1,4 +1,4 @@
-"""Who holds which version, and which version may make room: pure bookkeeping, times in seconds since 1970."""
+"""Leases of served versions, and the choice of a version to evict. Pure functions; times are in seconds since 1970."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Lease:
 
 @dataclass
 class Loaded:
-    """One served version. `last_used` counts as a renewal: a policy that is being sampled is not abandoned."""
+    """One served version. `last_used` renews its leases: a policy that is being sampled is not abandoned."""
 
     version: str
     path: str
@@ -30,9 +30,9 @@ class Loaded:
 
 
 def choose_eviction(versions: list[Loaded], *, holder: str | None, now: float) -> Loaded | None:
-    """The least recently used version that no other holder has; None when every one is another holder's.
+    """The least recently used version without holders, or else without holders other than `holder`; None if there is none.
 
-    A holder never waits for itself: its own versions make room for its next one.
+    A holder never waits for itself: its next version may replace its own ones.
     """
     free = [loaded for loaded in versions if not loaded.holders(now)]
     if free:

@@ -1,4 +1,4 @@
-"""The served versions: load, lease, evict, and remember them across a crash."""
+"""The served versions: loads, leases and evicts them, and restores them after a crash."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SCHEMA = "longhaul.served/1"
 
 
 class Registry:
-    """Thread-safe. Loading holds the lock of loads only, so sampling goes on beside it."""
+    """Thread-safe. Loading a model holds only the lock for loads, so sampling continues meanwhile."""
 
     def __init__(
         self, *, state_dir: Path, max_versions: int, device: torch.device, faults: set[str] | None = None
@@ -39,7 +39,7 @@ class Registry:
         self._loading = threading.Lock()
 
     def engine(self, version: str) -> Engine:
-        """Raises 404 for a version that is not served: a stale server must never answer for a new policy."""
+        """Raises HttpError 404 for a version that is not served: a stale server must never answer for a new policy."""
         with self._lock:
             engine = self._engines.get(version)
             if engine is None:
@@ -51,7 +51,7 @@ class Registry:
     def load(
         self, *, path: str, version: str, manifest_sha256: str | None, holder: str | None, lease_s: float
     ) -> dict[str, Any]:
-        """Idempotent for the same version and manifest. Raises 409 `version_conflict` or `busy`, 422 on a bad path."""
+        """Idempotent for the same version and manifest. Raises HttpError 409 `version_conflict` or `busy`, 422 for a bad directory."""
         with self._loading:
             known = self._loaded.get(version)
             if known is None:
@@ -93,7 +93,7 @@ class Registry:
             return [describe(self._loaded[version]) for version in sorted(self._loaded)]
 
     def restore(self) -> None:
-        """Loads what was served before the last stop. A directory that is gone or torn is named and left out."""
+        """Loads the versions that were served before the last stop. Skips and reports directories that are missing or torn."""
         if not self._state.is_file():
             return
         for entry in json.loads(self._state.read_text())["versions"]:
@@ -121,7 +121,7 @@ class Registry:
                     holders=names,
                     versions=held,
                 )
-            # Requests in flight keep their engine alive and finish on it.
+            # Requests in flight keep a reference to their engine and finish on it.
             del self._engines[victim.version], self._loaded[victim.version]
 
     def _save(self) -> None:
@@ -148,7 +148,7 @@ def describe(loaded: Loaded) -> dict[str, Any]:
 
 
 def _verify(path: Path, manifest_sha256: str | None) -> str | None:
-    """Hash of the manifest; None for a plain model directory, which is served only where no hash is asked for."""
+    """Hash of the manifest; None for a plain model directory, which is accepted only if the request has no hash."""
     if manifest_sha256 is None and not (path / MANIFEST).exists():
         return None
     try:
@@ -162,7 +162,7 @@ def _open(path: Path, version: str, device: torch.device, faults: set[str]) -> E
         tokenizer = Tokenizer.from_file(str(path / "tokenizer.json"))
         model = load_model(path, device=device)
     except Exception as error:
-        # tokenizers raises bare Exception, transformers a dozen kinds: each means that this directory cannot be served.
+        # tokenizers raises bare Exception, transformers a dozen classes. All of them mean that this directory cannot be served.
         if isinstance(error, MemoryError | UnsupportedModel):
             raise HttpError(422, "unsupported_policy", str(error) or "out of memory") from error
         raise HttpError(422, "bad_policy_directory", f"Cannot load {path}: {error}") from error

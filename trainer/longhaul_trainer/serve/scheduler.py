@@ -1,4 +1,4 @@
-"""The model thread: collects requests, runs every loaded policy's batch in turn, survives a failing one."""
+"""The model thread: collects requests and runs the batch of each busy policy in turn. A failing batch does not end the thread."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import weakref
 
 from longhaul_trainer.serve.engine import Engine, Generation
 
-# Requests that arrive this close together share the first forward pass.
+# Requests that arrive within this time of the first one share its forward pass.
 GATHER_S = 0.005
-# An engine without work for this long gives its memory back: of several served versions, one or two are sampled from.
+# An engine that is idle for this long frees its memory: of several served versions, only one or two are sampled.
 IDLE_S = 30.0
 
 
 class Scheduler:
     def __init__(self) -> None:
-        # Not a SimpleQueue: its `get(timeout=…)` in CPython 3.11 waits for ever where the thread is held up past the timeout.
+        # Not a SimpleQueue: in CPython 3.11 its `get(timeout=…)` waits for ever if the thread is delayed past the timeout.
         self._queue: queue.Queue[tuple[Engine, Generation]] = queue.Queue()
         self._busy: list[Engine] = []
-        # When each engine ended its last request. Weak: an evicted version goes at once.
+        # When each engine finished its last request. Weak keys, so that an evicted version is freed at once.
         self._idle_since: weakref.WeakKeyDictionary[Engine, float] = weakref.WeakKeyDictionary()
         threading.Thread(target=self._run, name="model", daemon=True).start()
 
     def submit(self, engine: Engine, generation: Generation) -> None:
-        """From any thread. The engine stays alive until the request is done, also when its version is evicted."""
+        """Callable from any thread. The engine stays alive until the request is done, even if its version is evicted."""
         self._queue.put((engine, generation))
 
     def _run(self) -> None:
@@ -37,7 +37,7 @@ class Scheduler:
             self._rest()
 
     def _gather(self) -> None:
-        """Waits for a request, or until an engine has been idle for long; `_drain` takes the requests that come right behind it."""
+        """Waits for a request, or until an engine may have been idle for IDLE_S. `_drain` takes the requests that follow closely."""
         try:
             request = self._queue.get(timeout=IDLE_S if self._idle_since else None)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""Key/value memory of the running requests: one row each, position = index, so newcomers join without re-padding."""
+"""Key/value memory of running requests. Each request has a row, indexed by position, so new requests join without re-padding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Parked:
 
 
 class Slots:
-    """Rows [0, n) are live. Padding may leave garbage behind a row's end; masks from lengths keep it unseen."""
+    """Rows [0, n) are in use. Padding may leave garbage after a row's end; masks from lengths hide it."""
 
     def __init__(self, config: Any, device: torch.device) -> None:
         heads = config.num_key_value_heads
@@ -52,7 +52,7 @@ class Slots:
             setattr(self, name, grown)
 
     def focus(self, first: int, positions: torch.Tensor) -> torch.Tensor:
-        """Next forward pass writes rows first… at `positions` [n, Q]. Returns its mask [n, 1, Q, K], True = visible."""
+        """The next forward pass writes `positions` [n, Q] of the rows from `first` on. Returns its mask [n, 1, Q, K], True = visible."""
         count, _ = positions.shape
         self._first, self._last = first, first + count
         self._length = int(positions.max()) + 1
@@ -62,7 +62,7 @@ class Slots:
         return torch.arange(self._length, device=self.device) <= positions[:, None, :, None]
 
     def update(self, keys: torch.Tensor, values: torch.Tensor, layer: int, *_: Any, **__: Any) -> Any:
-        """Called by each attention layer in place of a transformers cache. keys, values: [n, H, Q, D]."""
+        """Each attention layer calls this like a transformers cache. keys, values: [n, H, Q, D]. Returns both as [n, H, K, D]."""
         seen = []
         for store, new in ((self.keys, keys), (self.values, values)):
             rows = store[layer, self._first : self._last]

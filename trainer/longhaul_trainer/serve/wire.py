@@ -1,4 +1,4 @@
-"""Requests as they arrive: every field known, every decoding field neutral, else 400 with the reason."""
+"""Requests of clients. Unknown fields and decoding fields that are not neutral get 400 with the reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_LEASE_S = 7 * 24 * 3600.0
 
 
 class HttpError(Exception):
-    """An answer in the shape OpenAI-compatible servers use: {"error": {message, type, code, …}}."""
+    """An error response in the format of OpenAI-compatible servers: {"error": {message, type, code, …}}."""
 
     def __init__(self, status: int, code: str, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -39,11 +39,11 @@ def parse(model: type[Model], body: Any) -> Model:
 
 
 def neutral(*allowed: Any) -> AfterValidator:
-    """What a field must be when it is sent: this server never truncates or reshapes a distribution."""
+    """Values that a field may have: this server never truncates or reshapes a distribution."""
     spelled = " / ".join(str(item) for item in allowed)
 
     def check(value: Any) -> Any:
-        # In Python True == 1; a boolean is still no number here.
+        # True == 1 in Python, but a boolean is not accepted as a number.
         if any(value == item and isinstance(value, bool) == isinstance(item, bool) for item in allowed):
             return value
         raise PydanticCustomError("expected", "Input should be one of {spelled}", {"spelled": spelled})
@@ -89,7 +89,7 @@ class CompletionRequest(Strict):
     stream: Annotated[Any, neutral(False)] = False
     echo: Annotated[Any, neutral(False)] = False
     suffix: Annotated[Any, neutral(None, "")] = None
-    # Change text alone, which training clients do not read.
+    # These change only the text, which training clients do not read.
     spaces_between_special_tokens: bool = True
     add_special_tokens: bool = True
     user: Any = None

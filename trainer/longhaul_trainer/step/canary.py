@@ -1,7 +1,7 @@
-"""canary.safetensors: label positions where old and new weights differ most, so that a server can prove which it serves.
+"""canary.safetensors: label positions where old and new weights differ most. A server proves with them which weights it serves.
 
-Log-probabilities are at temperature 1, as a server's prompt_logprobs gives them. Tensors: row_offsets I64 [R+1],
-input_ids I32 [T], position_row I32 [P], position_index I32 [P] (≥ 1, inside its row), old_logprobs and new_logprobs F32 [P].
+Log-probabilities are at temperature 1, like a server's prompt_logprobs. Tensors: row_offsets I64 [R+1], input_ids I32 [T],
+position_row I32 [P], position_index I32 [P] (≥ 1, within its row), old_logprobs and new_logprobs F32 [P].
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from longhaul_trainer.step.training import scatter_rows
 
 NAME = "canary.safetensors"
 OLD = "canary-old.safetensors"
-# Rows read per wanted position: enough choice to find positions that moved, without a pass over the whole batch.
+# Tokens scored for each position: enough candidates to find positions that moved, without a pass over the whole batch.
 CHOICE = 4
 Array = np.ndarray[Any, Any]
 
 
 def canary_rows(batch: Batch, positions: int) -> list[int]:
-    """The first rows of the file (already shuffled) that hold CHOICE times the wanted positions."""
+    """The first rows of the file, which is already shuffled, with at least CHOICE · positions tokens together."""
     rows: list[int] = []
     tokens = 0
     while len(rows) < batch.rows and tokens < CHOICE * positions:
@@ -37,7 +37,10 @@ def canary_rows(batch: Batch, positions: int) -> list[int]:
 
 
 def row_logprobs(scorer: Scorer, batch: Batch, rows: list[int], *, max_tokens: int, ranks: Ranks) -> Array:
-    """Log-probability of every token of the rows but each first, in file order, F32."""
+    """Log-probabilities of all tokens of `rows`, the first rows of the file, in file order, F32; 0.0 at each row's first token.
+
+    A collective.
+    """
     everything = np.ones(batch.tokens, dtype=bool)
     result = np.zeros(batch.tokens, dtype=np.float32)
     for micro in scatter_rows(
@@ -64,13 +67,13 @@ def write_canary(directory: Path, *, batch: Batch, rows: list[int], old: Array, 
     moved = np.abs(new.astype(np.float64) - old)
     moved[offsets[:-1]] = -1.0
     labels = int(offsets[-1]) - len(rows)
-    # Stable, so that equal differences fall to the earlier position on every machine.
+    # Stable: of equal differences every machine takes the earlier position.
     chosen = np.sort(np.argsort(-moved, kind="stable")[: min(positions, labels)])
     save_positions(directory / NAME, batch=batch, rows=len(rows), chosen=chosen, old=old, new=new)
 
 
 def save_positions(path: Path, *, batch: Batch, rows: int, chosen: Array, old: Array, new: Array) -> None:
-    """chosen: places in the first `rows` rows of the file, ascending; old, new: F32 over all of their tokens."""
+    """chosen: token indices within the first `rows` rows of the file, ascending; old, new: F32 over all tokens of these rows."""
     offsets = batch.offsets[: rows + 1]
     row = np.searchsorted(offsets, chosen, side="right") - 1
     save_file(

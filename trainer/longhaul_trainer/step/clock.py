@@ -1,4 +1,4 @@
-"""Milliseconds since 1970, as the pipeline writes them."""
+"""Milliseconds since 1970, the pipeline's unit of time."""
 
 from __future__ import annotations
 

@@ -42,24 +42,24 @@ if TYPE_CHECKING:
     from longhaul_trainer.parallel.ranks import Ranks
 
 EXIT = "exit.json"
-# Codes with which the first rank may end because another one died; that one's own report says more.
+# Codes with which the first rank may end because another rank failed. That rank's own report says more.
 BY_OTHERS = (INTERNAL, IO_ERROR, STOPPED, UNAVAILABLE)
 DEFAULT_RANK_TIMEOUT_S = 600.0
-# Of `stall_s`: ranks must miss each other, and say who is missing, before the launcher takes all of them for stalled.
+# Share of `stall_s` after which collectives time out. Ranks must report the missing rank before the launcher considers the job stalled.
 RANK_PATIENCE = 0.8
-# One small file a rank below the attempt's directory.
+# Directory below the attempt's with one heartbeat file per rank.
 RANKS = "ranks"
 AnyProgress = Progress | Silent
 EXIT_SCHEMA = "longhaul.exit/1"
 
 
 def step(spec_path: Path, *, dry_run: bool) -> int:
-    """Runs the job and returns its exit code; exit.json, which outranks the process status, is written first."""
+    """Runs the job and returns its exit code. Writes exit.json first, which outranks the process status."""
     stop = StopFlag()
     die_with_launcher()
     if not is_one_of_many():
-        # Before anything slow: a signal during the imports is kept for the first boundary. One of several waits for the others
-        # where no handler runs, so it simply dies of the signal until they have met.
+        # Before the slow imports: a SIGTERM during them is honoured at the first boundary. With several ranks, no handler runs while a
+        # rank waits in the rendezvous, so SIGTERM must kill it until all ranks have joined.
         stop.install()
     try:
         spec = read_spec(spec_path)
@@ -67,7 +67,7 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
         print(f"{CLASSES[error.code]}: {error.message}", file=sys.stderr)
         return error.code
     attempt_dir = spec.job_dir / "attempts" / str(spec.fence)
-    # A dry run looks at files only and needs no other ranks.
+    # A dry run only reads files and needs no other ranks.
     rank = 0 if dry_run else int(os.environ.get("RANK", "0"))
     began = time.time()
     try:
@@ -83,7 +83,7 @@ def step(spec_path: Path, *, dry_run: bool) -> int:
     if rank != 0 and (code == OK or (attempt_dir / EXIT).exists()):
         return code
     if rank == 0 and code in BY_OTHERS and _has_report_since(attempt_dir / EXIT, began):
-        # Another rank failed first and said why; this one only lost a peer.
+        # Another rank failed first and reported why. This rank only lost a peer.
         return json.loads((attempt_dir / EXIT).read_text())["code"]
     return _finish(attempt_dir, spec, progress, code, message, {**facts, "rank": rank} if rank else facts)
 
@@ -107,14 +107,14 @@ def _attempt(
 
 
 def _missing(spec: JobSpec) -> str:
-    """Takes seconds, to name the ranks that are gone; the next attempt has to wait for their end anyway."""
+    """Names the silent ranks. Takes seconds, but the next attempt has to wait for their end anyway."""
     world = spec.execution.ranks
     return f"{format_silent_ranks(find_silent(spec.job_dir / 'attempts' / str(spec.fence) / RANKS, world=world), world=world)}."
 
 
 def _code_of(error: Exception, spec: JobSpec) -> int:
     if _is_superseded(spec):
-        # The next attempt removes the files that this one was writing, which can break it in any way.
+        # The newer attempt removes this attempt's files, which can cause any error.
         return FENCED
     if (code := io_code(error, spec.input_paths)) is not None:
         return code
@@ -133,12 +133,12 @@ def _is_superseded(spec: JobSpec) -> bool:
 
 
 def _is_lost_rank(error: Exception) -> bool:
-    """A peer is gone: gloo says so in a plain RuntimeError, NCCL and the store in classes of their own."""
+    """Whether a peer is gone: gloo raises a plain RuntimeError, NCCL and the store raise Dist… classes."""
     return type(error).__name__.startswith("Dist") or "/gloo/" in str(error)
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """torch has a class for the GPU's memory, found by name because its import costs seconds, and none for the host's."""
+    """Torch has an exception class for GPU memory, matched by name because importing torch takes seconds, and none for host memory."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
@@ -147,7 +147,7 @@ def _is_out_of_memory(error: Exception) -> bool:
 def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run: bool) -> dict[str, Any]:
     progress.emit("started", job_id=spec.job_id, key=spec.key, attempt=spec.attempt, layout=spec.execution.layout())
     if spec.execution.ranks == 1 or dry_run:
-        # One process answers for a committed job without the seconds that torch's import takes.
+        # A single process returns a committed job's outputs without importing torch, which takes seconds.
         if (found := _find_committed(spec)) is not None:
             return found
         lease = Lease(spec.job_dir, spec.fence)
@@ -180,7 +180,7 @@ def _run(spec: Spec | WindowSpec, progress: AnyProgress, stop: StopFlag, dry_run
 def _train(
     spec: Spec, progress: AnyProgress, lease: Lease, stop: StopFlag, ranks: Ranks | None, dry_run: bool
 ) -> dict[str, Any]:
-    # Imported late: a job that is already committed answers without numpy and torch.
+    # Imported late: a job that is already committed needs neither numpy nor torch.
     from longhaul_trainer.batch.load import load_batch
     from longhaul_trainer.step.inputs import open_input
 
@@ -202,7 +202,7 @@ def _train(
     if dry_run:
         return _plan(spec, config, batch, job_input.architecture)
     if ranks is None:
-        # Several ranks agree on it at the first micro-batch.
+        # Several ranks agree to stop at the first micro-batch.
         stop.check()
     with heavy_imports():
         from longhaul_trainer.parallel.ranks import open_ranks
@@ -230,7 +230,7 @@ def _train(
 
 
 def _find_committed(spec: Spec | WindowSpec) -> dict[str, Any] | None:
-    """All outputs of this very job, when an earlier attempt finished: nothing is left to do."""
+    """All outputs of this job, if an earlier attempt committed them; otherwise None."""
     from longhaul_trainer.step.commit import adopt
 
     if isinstance(spec, WindowSpec):
@@ -275,7 +275,7 @@ def _vocab_size(architecture: Path) -> int:
 
 
 def _plan(spec: Spec, config: Config, batch: Any, architecture: Path) -> dict[str, Any]:
-    """What the job would do: packing of each mini-batch, and memory of one rank by prediction. Needs no weights."""
+    """What the job would do: the packing of each mini-batch and the predicted memory of one rank. Loads no weights."""
     from longhaul_trainer.batch.micro import cut_micro_batches
     from longhaul_trainer.parallel.heads import check_heads
     from longhaul_trainer.plan.command import describe
@@ -328,7 +328,7 @@ def _finish(
 ) -> int:
     if code != OK:
         print(f"{CLASSES[code]}: {message}", file=sys.stderr)
-    # On a full disk the code is still to be said by the process status.
+    # On a full disk the process status must still report the code.
     with contextlib.suppress(OSError):
         _say_end(progress, code, message, facts)
     report = {

@@ -1,6 +1,6 @@
-"""Commit protocol of checkpoints, exports and proximal logprobs: staging → manifest → rename → marker.
+"""Commit protocol of checkpoints, exports and proximal log-probabilities: staging → manifest → rename → marker.
 
-Cut anywhere, the next attempt finds either nothing, a directory that it can verify and finish, or a partial one that it moves aside.
+Wherever an attempt is killed, the next one finds nothing, a directory that it can verify and finish, or a torn one that it moves aside.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from longhaul_trainer.directory import (
 from longhaul_trainer.failures import OUTPUT_UNWRITABLE, JobError
 from longhaul_trainer.step.failpoints import hit
 
-# About this attempt and this machine; outside the manifest, so that equal jobs have equal manifests.
+# Facts about this attempt and machine. The manifest does not list the file, so that equal jobs have equal manifests.
 ATTEMPT_FILE = "attempt.json"
 
 
 def adopt(final: Path, *, key: str, hashes: bool = True) -> Sealed | None:
-    """The committed directory of this job, finishing one that was cut before its marker; None when there is none.
+    """The committed directory of this job, or None. Finishes a complete directory whose marker is missing; moves a torn one aside.
 
-    Raises JobError 73 when the place is taken by another job.
+    Raises JobError 73 if another job's directory has this name.
     """
     if not final.is_dir():
         return None
@@ -66,9 +66,10 @@ def commit(
     check_fence: Callable[[], None],
     known: Mapping[str, str] | None = None,
 ) -> Sealed:
-    """Writes a directory through `write(staging)` and publishes it under its final name, once.
+    """Writes a directory through `write(staging)` and publishes it once under its final name.
 
-    `facts` holds the job's `key`, `known` hashes by name. The first of two racers wins; with the same key either output is right.
+    `facts` contains the job's `key`; `known`: hashes by file name that are already computed. The first of two racing attempts wins;
+    with equal keys both outputs are right. Raises JobError 73, and 76 if a newer attempt exists.
     """
     if (found := adopt(final, key=facts["key"])) is not None:
         return found
@@ -84,7 +85,7 @@ def commit(
         check_fence()
         os.rename(staging, final)
     except Exception as error:
-        # A partial directory on a full disk would keep it full.
+        # On a full disk a partial directory would keep it full.
         shutil.rmtree(staging, ignore_errors=True)
         if isinstance(error, OSError) and final.is_dir():
             return commit_lost(final, key=facts["key"])
@@ -97,7 +98,7 @@ def commit(
 
 
 def _clear_stagings(final: Path, fence: int) -> None:
-    """What this attempt and dead ones before it left. A fenced one that still writes there fails, as it should."""
+    """Removes staging directories of this fence and of older ones. A fenced attempt that still writes there fails, as intended."""
     for path in final.parent.glob(f".staging-*-{final.name}"):
         number = path.name.removeprefix(".staging-").partition("-")[0]
         if number.isdigit() and int(number) <= fence:

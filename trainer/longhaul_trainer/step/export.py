@@ -1,4 +1,4 @@
-"""Policy directory: what servers load and the next job may start from."""
+"""Policy directory: servers load it, and the next job may start from it."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ END_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def copy_tokenizer(source: Path, target: Path) -> None:
-    """Byte for byte; a rewritten tokenizer would give old records other ids."""
+    """Copies byte for byte: a rewritten tokenizer could give stored texts other token ids."""
     for name in TOKENIZER_FILES:
         if (source / name).is_file():
             shutil.copyfile(source / name, target / name)
 
 
 def copy_generation_ids(source: Path, target: Path) -> None:
-    """Only end, pad and begin ids: a sampling field in here would silently bias servers that read it."""
+    """Copies only the bos, eos and pad ids: servers would silently sample with other fields of the file."""
     if not (source / GENERATION).is_file():
         return
     given = json.loads((source / GENERATION).read_text())
@@ -43,14 +43,14 @@ def copy_architecture(source: Path, target: Path) -> None:
 
 
 def round_weights(model: Any, dtype: torch.dtype) -> None:
-    """In place, kept as fp32: the canary must hold what a server of the rounded file computes."""
+    """Rounds in place and keeps fp32: the canary must hold the log-probabilities of a server of the rounded file."""
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.to(dtype).float())
 
 
 def policy_weights(model: Any, dtype: torch.dtype, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """Rounded and whole on the first rank, without adapters (`merge_adapters` comes first). Collective."""
+    """Full weights in `dtype` on the first rank, without adapters: call `merge_adapters` first. A collective."""
     named = ((name, p.detach().to(dtype)) for name, p in model.named_parameters() if not is_adapter(name))
     return whole_tensors(named, ranks)
 
@@ -58,7 +58,7 @@ def policy_weights(model: Any, dtype: torch.dtype, ranks: Ranks) -> dict[str, to
 def write_policy(
     directory: Path, *, model: Any, weights: dict[str, torch.Tensor], dtype: torch.dtype, architecture: Path
 ) -> None:
-    """Config readable by old and new engines, tokenizer unchanged."""
+    """Writes weights, an unchanged tokenizer and a config that old and new engines can read."""
     model.save_pretrained(directory, state_dict=weights)
     for file in directory.glob("*.safetensors"):
         share(file)
@@ -76,7 +76,7 @@ def finish_config(directory: Path, dtype: torch.dtype) -> None:
 
 
 def with_both_rope_forms(config: dict[str, Any]) -> dict[str, Any]:
-    """Engines before transformers 5 read rope_theta and rope_scaling and would fall back silently without them."""
+    """Adds `rope_theta` and `rope_scaling`, which engines before transformers 5 read. Without them they silently use defaults."""
     rope = config.get("rope_parameters")
     if not isinstance(rope, dict) or "rope_theta" not in rope:
         return config

@@ -1,9 +1,9 @@
-"""Named places at which a test may inject a real signal into the job. Off unless LONGHAUL_TRAINER_STRIKE is set.
+"""Failpoints at which a test can send the job a real signal. Off unless LONGHAUL_TRAINER_STRIKE is set.
 
-`KILL@after-update:2` sends SIGKILL the second time that the place is passed (`:1` when left out); `STOP@before-backward/1`
-does it only in rank 1. Places: `started`, `reference`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and of each
-commit `KIND.staged` (files written, no manifest), `KIND.sealed` (manifest, not renamed), `KIND.renamed` (no marker),
-`KIND.committed`, where KIND is reference, prox, canary-old, inner, checkpoint, policy or window.
+`KILL@after-update:2` sends SIGKILL at the second pass of the failpoint (default `:1`); `STOP@before-backward/1` sends SIGSTOP in rank 1
+only. Failpoints: `started`, `reference`, `loaded`, `prox`, `before-backward`, `after-backward`, `after-update`, and in each commit
+`KIND.staged` (files written, no manifest), `KIND.sealed` (manifest written, not renamed), `KIND.renamed` (no marker) and `KIND.committed`.
+KIND is reference, prox, canary-old, inner, checkpoint, policy or window.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _passed: Counter[str] = Counter()
 
 
 def hit(place: str) -> None:
-    """Marks that the job passes `place`. Without the variable it costs one look-up of the environment."""
+    """Marks that the job passes `place`. Without the variable this costs one look-up in the environment."""
     setting = os.environ.get(VARIABLE)
     if setting is None:
         return

@@ -1,7 +1,7 @@
-"""Log-probabilities of label tokens, fp32, at the sampling temperature: the one forward pass of the trainer.
+"""Log-probabilities of label tokens, fp32, at the sampling temperature: the trainer's only forward pass.
 
-The rows of a micro-batch lie behind each other in one sequence, without padding; positions restart with each row and attention
-stays inside it. Masks come from lengths, never from ids.
+A micro-batch is one sequence of concatenated rows without padding between them. Positions restart at each row, and attention stays within
+the row. Masks come from row lengths, never from token ids.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Array = np.ndarray[Any, Any]
 class MicroBatch:
     """S tokens of this rank and the n labels that they predict.
 
-    tokens, positions: [1, S]; row_lengths: of the whole sequence over all context parallel ranks, with its padding segment;
-    row_ends: their running sum from 0, int32.
-    predictors: [n], the place in S before each label; targets: [n]; index: [n], where each label lies in the batch file.
-    rows: of the batch file, in the order of row_lengths.
+    tokens, positions: [1, S]; row_lengths: of the whole sequence over all context parallel ranks, with the padding segment;
+    row_ends: cumulative sum of row_lengths, starting at 0, int32.
+    predictors: [n], position in S just before each label; targets: [n], token ids; index: [n], position of each label in the batch file.
+    rows: row numbers in the batch file, in the order of row_lengths.
     """
 
     tokens: torch.Tensor
@@ -52,14 +52,15 @@ def gather_rows(
     cp: int = 1,
     cp_rank: int = 0,
 ) -> MicroBatch:
-    """label_mask: [T], true at every token whose log-probability is wanted. No rows make a dummy without labels.
+    """label_mask: [T], nonzero at each token to score. Without rows the result is a dummy without labels.
 
-    Labels are shifted in the whole sequence and shared out afterwards: the label behind a rank's last token is its own.
+    Labels are shifted in the whole sequence before it is split over context parallel ranks, so a rank also scores the label that
+    follows its last token.
     """
     starts = [int(offsets[row]) for row in rows]
     lengths = [int(offsets[row + 1]) - start for row, start in zip(rows, starts, strict=True)]
     used = sum(lengths)
-    # A segment of its own behind the rows makes the sequence divisible; nothing attends to it and it has no labels.
+    # A padding segment after the rows makes the length divisible by cp. No row attends to it, and it has no labels.
     padding = cp if not used else -used % cp
     segments = (*lengths, padding) if padding else tuple(lengths)
     source = np.concatenate(
@@ -85,9 +86,9 @@ def gather_rows(
 
 
 class Scorer(nn.Module):
-    """The model as the trainer calls it: packed rows in, log-probability and entropy of the labels out.
+    """Maps packed rows to log-probability and entropy of their labels.
 
-    `model` must use the attention of `longhaul_trainer.attention`. One module, so that a sharded root sees each call.
+    `model` must use the attention of `longhaul_trainer.attention`. This is a module, so that it can be FSDP's root and FSDP sees each call.
     """
 
     def __init__(self, model: Any, *, cp_group: dist.ProcessGroup | None = None, attention: str = AUTO) -> None:
@@ -101,7 +102,7 @@ class Scorer(nn.Module):
     def forward(
         self, micro: MicroBatch, temperature: float, entropy_trains: bool = False
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Returns log-probability [n], with gradient where enabled, and entropy [n], with one where it is to train."""
+        """Returns log-probability [n] and entropy [n]. With gradients enabled, the entropy has one only with `entropy_trains`."""
         hidden = self.model.base_model(
             input_ids=micro.tokens,
             position_ids=micro.positions,

@@ -1,4 +1,4 @@
-"""What a job starts from, verified before any weight is loaded."""
+"""The inputs of a job, verified before any weight is loaded."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ HF = "hf"
 
 @dataclass(frozen=True)
 class JobInput:
-    """`architecture` holds config.json and tokenizer files; `tokenizer_sha256` names the tokenizer of the whole run."""
+    """`architecture`: directory with config.json and tokenizer files; `tokenizer_sha256`: of the input's tokenizer.json."""
 
     sealed: Sealed
     architecture: Path
     tokenizer_sha256: str
     policy: InputPolicy
     is_checkpoint: bool
-    # Directory of the policy that the loss is held against, by KL or DPO.
+    # Directory of the reference policy of KL or DPO.
     reference: Path | None = None
 
 
 def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInput:
-    """Raises JobError 66 for a missing, torn or different input, 64 for one that does not fit the spec. Collective with `ranks`."""
+    """Raises JobError 66 for an input that is missing, torn or another one, 64 for one that does not fit the spec. A collective with `ranks`."""
     sealed = _open_whole(spec.input.path, spec.input.manifest_sha256, ranks)
     kind = sealed.manifest.get("kind")
     is_checkpoint = spec.input.kind == "checkpoint"
@@ -91,7 +91,7 @@ def _open_whole(path: Path, manifest_sha256: str, ranks: Ranks | None) -> Sealed
 
 
 def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:
-    """The input's own config.json states the rope, for servers too; the config only says which one the run means.
+    """Raises JobError 64 unless the input's config.json, which servers read too, states the rope that the job's config expects.
 
     Checkpoints of earlier versions state it in their manifest.
     """
@@ -107,8 +107,8 @@ def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:
 
 
 def find_damage(sealed: Sealed, ranks: Ranks) -> str | None:
-    """The first difference from the manifest, on every rank, or None. Each hashes its part: a checkpoint of all ranks is too large
-    for one to read the whole of it while the others wait."""
+    """The first difference from the manifest, or None, the same on every rank. Each rank hashes a part of the files, because a
+    checkpoint of many ranks is too large to be read by one of them. A collective."""
     problem = None
     try:
         verify_files(sealed.path, sealed.manifest, hashes=True, part=(ranks.rank, ranks.world))

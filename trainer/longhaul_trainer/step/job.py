@@ -1,4 +1,4 @@
-"""One attempt at a job, in order: load, proximal log-probabilities, steps with inner checkpoints, commit, export."""
+"""One attempt at a job: load, proximal log-probabilities, steps with inner checkpoints, commit, export."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ from longhaul_trainer.weight_files import hugging_face_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 INNER_KEPT = 2
-# Facts that change the last bits of a log-probability.
+# Facts that can change the last bits of a log-probability.
 ROUNDING = ("layout", "versions")
 
 
@@ -86,15 +86,15 @@ class Job:
         self.ranks = ranks
         set_torch(spec.execution)
         self.saver = Saver()
-        # What the saver writes, or the ranks have written and not committed.
+        # The snapshot that the saver is writing, or that the ranks have written but not committed.
         self.pending: tuple[Snapshot, TrainerState] | None = None
         self.copies = HostCopies()
-        # Step of the newest inner checkpoint, and when it was taken, or the training began.
+        # Step of the newest inner checkpoint, and when it was taken; before the first one, when the job began.
         self.saved = 0
         self.saved_at = self.began = time.monotonic()
-        # Of what this rank wrote last.
+        # Hash of the shard that this rank wrote last.
         self.shard_sha256 = ""
-        # Updates that the input's optimizer had made when this job took it over.
+        # Updates that the input's optimizer had made before this job.
         self.carried_updates = 0
         self.facts = {
             "key": spec.key,
@@ -114,7 +114,7 @@ class Job:
         if checkpoint is None:
             checkpoint, scorer = self._train()
         else:
-            # An earlier attempt was cut between the two commits: weights are final, only the export is missing.
+            # An earlier attempt ended between the two commits: only the export is missing.
             scorer = self._load(checkpoint.path, is_checkpoint=True)
         policy = self._export(checkpoint, scorer)
         for scratch in ("inner", "shards"):
@@ -122,7 +122,7 @@ class Job:
         return checkpoint, policy, _read_state(checkpoint.path)
 
     def _train(self) -> tuple[Sealed, Scorer]:
-        # First and alone: two models at once would need twice the memory.
+        # Before the policy is loaded: two models at once would need twice the memory.
         reference = self._reference()
         scorer = self._load_input()
         model = scorer.model
@@ -141,12 +141,12 @@ class Job:
             max_tokens=self.spec.execution.max_tokens_per_micro,
             progress=self.progress,
             check_stop=self._check_stop,
-            # The save before is committed by then, so a kill costs one finished step at most.
+            # Commits the previous inner checkpoint before each update, so a kill loses at most one finished step.
             before_update=self._finish_inner,
             reference=reference,
         )
         newest = self._newest_inner()
-        # Before it is loaded: both need the input weights.
+        # Before the inner checkpoint is loaded: both calls need the input weights.
         self._set_prox(trainer, has_updates=newest is not None)
         self._canary_old(scorer)
         state = self._resume(newest, model, optimizer)
@@ -169,7 +169,7 @@ class Job:
                 self._save_before_leaving(model, optimizer, state, trainer.total_steps)
             raise
         checkpoint = self._save_final(model, optimizer, state)
-        # The export holds whole weights on the host.
+        # The export needs the host memory for the full weights.
         self.copies.clear()
         return checkpoint, scorer
 
@@ -177,7 +177,7 @@ class Job:
         return self.ranks.first_found(lambda: adopt(directory, key=self.spec.key))
 
     def _adopt_state(self, directory: Path) -> Sealed | None:
-        """The same for a training state, of which each rank hashes its part."""
+        """Like `_adopt`, for a training state: each rank hashes a part of the files."""
         if self.ranks.world == 1:
             return self._adopt(directory)
         sealed = self.ranks.first_found(lambda: adopt(directory, key=self.spec.key, hashes=False))
@@ -187,7 +187,7 @@ class Job:
         return None
 
     def _check_stop(self) -> None:
-        """On all ranks or on none: a lone rank that left would leave the others waiting."""
+        """Raises JobError 75 on all ranks or on none: if one rank left alone, the others would wait for it."""
         if self.ranks.any(self.stop.is_asked):
             self.stop.check()
             raise JobError(STOPPED, "Stopped before the final commit: another rank got SIGTERM")
@@ -227,7 +227,7 @@ class Job:
         return self.ranks.sums([float(sum(p.double().sum().item() for p in local))])[0]
 
     def _set_prox(self, trainer: Trainer, *, has_updates: bool) -> None:
-        """`has_updates`: this job goes on after its first update, whose ratios were to the values that are stored."""
+        """Sets the proximal log-probabilities. `has_updates`: the job resumes after an update, which used the stored values."""
         objective = self.config.objective
         if objective is None:
             return
@@ -242,7 +242,7 @@ class Job:
             and not has_updates
             and any(stored.manifest[name] != self.facts[name] for name in ROUNDING)
         ):
-            # Another layout rounds otherwise, and every attempt with it would end at the first step, whose ratio must be 1.
+            # Another layout rounds differently. Every attempt in it would fail at the first step, where the ratio must be 1.
             self.ranks.first(lambda: shutil.rmtree(directory))
             stored = None
         if stored is not None:
@@ -257,7 +257,7 @@ class Job:
         def keep() -> None:
             self._commit(directory, "prox", lambda staging: write_prox(staging, prox))
 
-        # The first step runs its forward pass at these very weights, unless an update has been made already.
+        # Before the first update the first step's own forward pass runs at the input weights, so it needs no separate pass.
         micros = trainer.all_micro_batches(first=0 if has_updates else 1)
         prox = compute_prox(trainer.scorer, self.batch, micros, ranks=self.ranks, after_micro=after_micro)
         trainer.prox = prox
@@ -267,7 +267,7 @@ class Job:
             trainer.keep_prox = keep
 
     def _reference(self) -> Any:
-        """Log-probabilities of the loss tokens by the policy that the loss's KL is to, stored: an attempt that resumes reads them."""
+        """Log-probabilities of the loss tokens under the reference policy, F32 [T]; None without one. Stored for attempts that resume."""
         path = self.job_input.reference
         if path is None:
             return None
@@ -293,7 +293,7 @@ class Job:
         return read_prox(directory)
 
     def _load_plain(self, directory: Path) -> Scorer:
-        """A published policy without adapters of this job: its own are merged."""
+        """Loads a published policy without this job's adapters. Its own are already merged."""
         options = ModelOptions(ranks=self.ranks, rope=self.config.yarn)
         try:
             return make_scorer(directory, hugging_face_weights(directory), options)
@@ -301,7 +301,8 @@ class Job:
             raise JobError(INPUT_UNUSABLE, f"Cannot load the reference {directory}: {error}") from error
 
     def _canary_old(self, scorer: Scorer | None) -> None:
-        """With None the input is loaded for it: needed when only the export was left and the job folder was cleared."""
+        """Stores the canary's old log-probabilities. None loads the input for it, in case only the export was missing and the job
+        directory was cleared."""
         directory = self.spec.job_dir / "canary-old"
         if not self.config.canary_positions or self._adopt(directory) is not None:
             return
@@ -323,7 +324,7 @@ class Job:
         return None
 
     def _resume(self, sealed: Sealed | None, model: Any, optimizer: torch.optim.Optimizer) -> TrainerState:
-        """State of that inner checkpoint, or of the job's input."""
+        """Loads that inner checkpoint and returns its state; None: returns the state of the job's input."""
         if sealed is None:
             return TrainerState(global_step=self.spec.run.global_step, done=0, metrics=[], alarms=[])
         load_weights(sealed.path, model=model, keeps_frozen=True)
@@ -332,14 +333,14 @@ class Job:
         state = _read_state(sealed.path)
         self.saved = state.done
         then, now = sealed.manifest["layout"], self.facts["layout"]
-        # Bit for bit is promised at equal layout only.
+        # Only an equal layout guarantees bit-identical results.
         change = {} if then == now else {"relayout": {"from": then, "to": now}}
         seconds = round(time.monotonic() - self.began, 3)
         self.progress.emit("resumed", opt_step=state.done, global_step=state.global_step, seconds=seconds, **change)
         return state
 
     def _recovery(self) -> dict[str, float]:
-        """Seconds until the first new step: since this attempt began, and since the one before last said anything."""
+        """Seconds until the first new step ended: since this attempt began, and since the previous attempt's last event."""
         last = last_event_ms(self.spec.job_dir / "attempts", before=self.spec.fence)
         since = {} if last is None else {"since_last_attempt_s": round((now_ms() - last) / 1000, 3)}
         return {"since_start_s": round(time.monotonic() - self.began, 3), **since}
@@ -350,13 +351,13 @@ class Job:
             return False
         if not execution.inner_every_s:
             return True
-        # By the first rank's clock: a lone rank that saved would wait for the others.
+        # The first rank's clock decides for all: a rank that saved alone would wait for the others.
         return self.ranks.first(lambda: time.monotonic() - self.saved_at >= execution.inner_every_s)
 
     def _save_inner(self, model: Any, optimizer: torch.optim.Optimizer, state: TrainerState) -> None:
-        """Takes a copy to the host and writes it in a thread. One process commits there too; several, who must speak to each
-        other for that, do it where the next update waits for it."""
-        # Frozen weights are in the job's input, and in its end.
+        """Copies the state to the host and writes it in a thread. One process also commits in that thread. Several ranks commit
+        together in `_finish_inner`, before the next update, because a commit needs collectives."""
+        # Inner checkpoints leave out frozen weights, which the job's input has.
         snapshot = self._snapshot(model, optimizer, state, frozen=False)
         self.pending = (snapshot, state)
         self.saved = state.done
@@ -365,7 +366,7 @@ class Job:
         self.saver.start(self._commit_inner if self.ranks.world == 1 else lambda: self._write_shard(snapshot))
 
     def _finish_inner(self) -> None:
-        """On all ranks at the same place."""
+        """Waits for the saver and commits its checkpoint. All ranks must call it at the same point."""
         self.saver.join()
         if self.pending is not None and self.ranks.world > 1:
             self._commit_inner()
@@ -384,7 +385,7 @@ class Job:
             shutil.rmtree(inner / str(step), ignore_errors=True)
 
     def _save_before_leaving(self, model: Any, optimizer: Any, state: TrainerState, total: int) -> None:
-        """After SIGTERM: between two micro-batches the weights are those of the last update. The launcher's grace bounds it."""
+        """Saves on SIGTERM: between two micro-batches the weights are those of the last update. The launcher's grace period bounds it."""
         with contextlib.suppress(Exception):
             self._finish_inner()
             if self.saved < state.done < total:
@@ -392,9 +393,9 @@ class Job:
                 self._finish_inner()
 
     def _save_final(self, model: Any, optimizer: Any, state: TrainerState) -> Sealed:
-        """Its manifest says how often the optimizer has stepped and what weights and moments came of it.
+        """Commits the checkpoint. Its manifest has the number of optimizer updates and a hash of weights and moments.
 
-        Raises JobError 70 where the optimizer counts other updates than this job made: one was lost or applied twice.
+        Raises JobError 70 if that number is wrong: an update was lost or applied twice.
         """
         snapshot = self._snapshot(model, optimizer, state)
         expected = self.carried_updates + state.done
@@ -402,7 +403,7 @@ class Job:
             raise JobError(INTERNAL, f"Expected {expected} optimizer updates at the end, found {snapshot.updates}")
         if self.ranks.world > 1:
             self._write_shard(snapshot)
-        # In rank order; of one rank the hash of its own, so that it can be told from the shard alone.
+        # A hash over the ranks' hashes, in rank order. With one rank it is the shard's own, so the shard alone proves it.
         parts = self.ranks.gather(snapshot.sha256())
         state_sha256 = parts[0] if len(parts) == 1 else sha256_bytes("\n".join(parts).encode())
         facts = {"optimizer_updates": snapshot.updates, "state_sha256": state_sha256}
@@ -439,7 +440,7 @@ class Job:
         return self._commit(path, kind, write, known=known, global_step=state.global_step, event=event, **(facts or {}))
 
     def _shard_path(self) -> Path:
-        """Ranks write side by side, outside the staging folder that the first one makes later."""
+        """Ranks write shards concurrently, outside the staging directory that the first rank creates later."""
         return self.spec.job_dir / "shards" / str(self.spec.fence) / shard_name(self.ranks)
 
     def _write_shard(self, snapshot: Snapshot) -> None:
@@ -447,11 +448,11 @@ class Job:
         path.parent.mkdir(parents=True, exist_ok=True)
         snapshot.write_shard(path)
         fsync_path(path)
-        # By who wrote it, side by side with the others: the first rank would hash the shards of all one after another.
+        # Each rank hashes its own shard concurrently. Otherwise the first rank would hash all of them.
         self.shard_sha256 = sha256_file(path)
 
     def _written_shards(self) -> dict[Path, str]:
-        """Of all ranks, with their hashes; none in a job of one rank, which writes its shard where it is committed."""
+        """Shards of all ranks → their hashes. Empty in a job of one rank, which writes its shard into the staging directory."""
         if self.ranks.world == 1:
             return {}
         written = self.ranks.gather([str(self._shard_path()), self.shard_sha256])
@@ -490,7 +491,7 @@ class Job:
         return self._commit(self.spec.output.policy_path, "policy", write, global_step=step, event="exported", **facts)
 
     def _window(self, scorer: Scorer) -> Callable[[Path], None]:
-        """What writes window.safetensors, of the rounded weights, where the policy has a rope."""
+        """Returns the function that writes window.safetensors of the rounded weights, if the policy states a rope."""
         limit = self.spec.execution.max_tokens_per_micro
         yarn = stated_yarn(scorer.model.config.to_dict())
         return prepare_window(scorer, yarn, self.job_input.architecture, max_tokens=limit, ranks=self.ranks)
@@ -551,7 +552,7 @@ class Job:
 
 
 def _steps_in(inner: Path) -> list[int]:
-    """Of checkpoints, in order."""
+    """Steps of the inner checkpoints, ascending."""
     return sorted(int(path.name) for path in inner.glob("[0-9]*") if path.name.isdigit())
 
 
@@ -563,7 +564,7 @@ def _read_state(directory: Path) -> TrainerState:
 
 
 def _model_changes(config: Config) -> dict[str, Any]:
-    """What a checkpoint's weights need beside the input's architecture to be the model that was trained. Absent where nothing is."""
+    """Settings that turn the input's architecture into the trained model: rope and adapters, if any."""
     rope, lora = config.yarn, config.lora
     return {**({} if rope is None else {"rope": asdict(rope)}), **({} if lora is None else {"lora": lora.model_dump()})}
 

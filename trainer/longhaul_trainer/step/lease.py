@@ -1,4 +1,4 @@
-"""One writer per job: each attempt creates leases/<fence>.json, and an attempt that sees a higher one stops."""
+"""One writer per job: each attempt creates leases/<fence>.json and stops when it sees a higher fence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from longhaul_trainer.step.clock import now_ms
 
 
 class Lease:
-    """Correctness needs no clocks: only the order of fences counts."""
+    """Correctness rests on the order of fences and needs no clocks."""
 
     def __init__(self, job_dir: Path, fence: int) -> None:
         self._job_dir = job_dir
@@ -22,11 +22,11 @@ class Lease:
         self._fence = fence
 
     def acquire(self) -> None:
-        """Raises JobError 76 when this fence belongs to another process, or a higher one is claimed.
+        """Raises JobError 76 if another live process holds this fence, or a higher fence is claimed.
 
-        A claim is a spec file. A launcher claims the next fence once it knows of no attempt under this one. An attempt that starts
-        later than launchers wait must not begin beside the newer one, which may not have taken its lease yet. A running attempt
-        is stopped by the lease of a newer one, never by a claim.
+        A claim is a spec file. A launcher claims the next fence when it knows of no attempt under this one. An attempt that starts
+        after the launcher gave up must not run beside the newer attempt, which may not have its lease yet. Only the lease of a newer
+        attempt stops a running one, never a claim.
         """
         self._directory.mkdir(parents=True, exist_ok=True)
         self.check()
@@ -40,7 +40,7 @@ class Lease:
         except FileExistsError:
             if _is_alive(_read(path)):
                 raise JobError(FENCED, f"Fence {self._fence} is held by a running process [{path}]") from None
-            # The same launch, started again after its process died: no other process can hold this fence.
+            # The same launch restarted after its process died. No other process can hold this fence.
             path.write_bytes(json_bytes(_owner(self._fence)))
         else:
             with os.fdopen(descriptor, "wb") as file:
@@ -70,7 +70,7 @@ def _owner(fence: int) -> dict[str, Any]:
 
 
 def _trace() -> dict[str, str]:
-    """The span of the activity that launched this attempt (W3C trace context), where its worker exports traces."""
+    """W3C trace context of the activity that launched this attempt, if its worker exports traces."""
     traceparent = os.environ.get("TRACEPARENT")
     return {"traceparent": traceparent} if traceparent else {}
 
@@ -85,7 +85,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _is_alive(owner: dict[str, Any]) -> bool:
     if owner.get("host") != socket.gethostname():
-        # Another machine cannot be asked from here; an unreadable lease names none.
+        # This process cannot check another machine, so it counts as alive. An unreadable lease names no host.
         return "host" in owner
     if owner.get("boot_id") != _boot_id() or owner.get("pid") == os.getpid():
         return False
@@ -101,9 +101,9 @@ def _boot_id() -> str | None:
 
 
 def _start_time(pid: int) -> str | None:
-    """Clock ticks since boot at which the process began; with the pid it names one process. None when it is gone."""
+    """Start time of a process in clock ticks since boot; with the pid it identifies the process. None if the process is gone."""
     try:
-        # The command name may hold spaces and brackets; fields are counted after the last closing one.
+        # The command name may contain spaces and brackets, so count fields after the last closing bracket.
         text = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None

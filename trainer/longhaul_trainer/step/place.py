@@ -1,4 +1,4 @@
-"""What a process that torchrun started must know before torch is loaded."""
+"""What a process must know about its launch before it imports torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def is_one_of_many() -> bool:
 
 
 def die_with_launcher() -> None:
-    """torchrun gives each rank a session of its own: a KILL to torchrun's group does not reach them, its death must (Linux)."""
+    """On Linux, makes a rank die with torchrun, which gives each rank its own session: SIGKILL of its group does not reach them."""
     if "TORCHELASTIC_RUN_ID" not in os.environ or not sys.platform.startswith("linux"):
         return
     set_parent_death_signal = 1

@@ -1,4 +1,4 @@
-"""progress.jsonl: one object a line, one O_APPEND write each, one file per attempt, so that a zombie never interleaves."""
+"""progress.jsonl: one object per line, one O_APPEND write per line, one file per attempt, so a superseded attempt never interleaves."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TAIL = 20
 
 
 class Progress:
-    """Thread-safe. Heartbeats come from their own thread and carry the time of the last other event."""
+    """Thread-safe. A thread of its own writes heartbeats with the time of the last other event."""
 
     def __init__(self, directory: Path, fence: int) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -55,14 +55,14 @@ class Progress:
 
     def _beat(self) -> None:
         while not self._stop.wait(HEARTBEAT_S):
-            # Kilobytes on Linux.
+            # Linux reports kibibytes.
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
             with contextlib.suppress(OSError):
                 self.emit("heartbeat", last_progress_t=self._last, max_rss_bytes=memory)
 
 
 class Silent:
-    """Progress of every rank but the first: one file tells of the job."""
+    """Progress of all ranks but the first, which alone writes the file."""
 
     def __init__(self) -> None:
         self.phase = "start"
@@ -77,13 +77,13 @@ class Silent:
 
 
 def place_of(progress: Progress | Silent) -> str:
-    """For people: where this rank is."""
+    """Where this rank is, as text for operators."""
     after = f" after {progress.last_event}" if progress.last_event else ""
     return f"in phase {progress.phase}{after}"
 
 
 def last_event_ms(attempts: Path, *, before: int) -> int | None:
-    """When the newest attempt before this fence last wrote a line; None when there was none."""
+    """Time (ms) of the last event of the newest attempt before this fence; None without one."""
     fences = [int(path.name) for path in attempts.glob("[0-9]*") if path.name.isdigit() and int(path.name) < before]
     if not fences:
         return None
@@ -95,7 +95,7 @@ def last_event_ms(attempts: Path, *, before: int) -> int | None:
 
 
 def _plain(value: Any) -> Any:
-    """JSON has no NaN; the alarm about it must still be readable."""
+    """Turns NaN and infinities into text: JSON has none, but the alarm about them must be readable."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value

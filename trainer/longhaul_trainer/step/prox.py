@@ -1,7 +1,7 @@
 """Proximal log-probabilities of the whole batch at the input weights, committed before the first update.
 
-After the first update they could not be recomputed, so a job that resumes at step k reads this file. Those of the first mini-batch cost no
-pass of their own: the forward pass that trains it runs at the input weights too.
+They cannot be recomputed after the first update, so a job that resumes at step k reads this file. The first mini-batch needs no separate
+pass: the forward pass that trains it also runs at the input weights.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ Array = np.ndarray[Any, Any]
 def compute_prox(
     scorer: Scorer, batch: Batch, micros: Iterator[MicroBatch], *, ranks: Ranks, after_micro: Callable[[int], None]
 ) -> Array:
-    """Log-probabilities of the loss tokens by the scorer's weights.
+    """Log-probabilities of the loss tokens under the scorer's weights. A collective.
 
-    micros: this rank's micro-batches, cut exactly as training cuts them.
-    Returns F32 [T] of all ranks, 0.0 off the loss and where no micro-batch was; each token is scored by one rank, so the sum is exact.
+    micros: this rank's micro-batches, packed exactly as in training.
+    Returns F32 [T] over all ranks, 0.0 at tokens without loss and outside of `micros`. One rank scores each token, so the sum is exact.
     """
     prox = np.zeros(batch.tokens, dtype=np.float32)
     for done, micro in enumerate(micros, start=1):
@@ -42,16 +42,16 @@ def compute_prox(
 
 
 def take_forward(prox: Array, micro: MicroBatch, logprobs: torch.Tensor, *, batch: Batch, ranks: Ranks) -> Array:
-    """Puts log-probabilities of a forward pass at the input weights into `prox`: F32 [T], 0.0 there until now.
+    """Writes log-probabilities of a forward pass at the input weights into `prox`, F32 [T], which has 0.0 there.
 
-    logprobs: [n], of the micro-batch's labels. Context parallel ranks each get the whole rows that they share, which a correction by row
-    needs. Returns the tokens of these rows, in the micro-batch's order.
+    logprobs: [n], of the micro-batch's labels. Every context parallel rank gets the full rows that the group shares, as corrections by
+    row require. Returns the token indices of these rows, in the micro-batch's order.
     """
     tokens = np.concatenate(
         [np.arange(batch.offsets[row], batch.offsets[row + 1]) for row in micro.rows] or [np.zeros(0, np.int64)]
     )
     values = np.zeros(len(tokens), dtype=np.float32)
-    # Labels are in the order of their rows' tokens.
+    # Labels have the order of their rows' tokens.
     values[np.isin(tokens, micro.index)] = logprobs.detach().float().cpu().numpy()
     ranks.sum_over_row(torch.from_numpy(values))
     prox[tokens] = values
@@ -59,8 +59,8 @@ def take_forward(prox: Array, micro: MicroBatch, logprobs: torch.Tensor, *, batc
 
 
 def share_forward(prox: Array, span: slice, *, ranks: Ranks) -> None:
-    """Gives every rank what `take_forward` found on the others. span: of the mini-batch's tokens."""
-    # Neighbours in context hold the same values.
+    """Gives every rank the values that `take_forward` wrote on the others. span: of the mini-batch's tokens."""
+    # All ranks of a context parallel group hold the same values, so only the first contributes.
     own = np.array(prox[span]) if ranks.cp_rank == 0 else np.zeros_like(prox[span])
     ranks.sum_array(torch.from_numpy(own))
     prox[span] = own

@@ -1,4 +1,4 @@
-"""Writes one checkpoint at a time beside the training that goes on."""
+"""Writes one checkpoint at a time in a thread while training continues."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Saver:
-    """What the thread raises is raised by the next `join`; a caller that never joins leaves a partial directory, which the next attempt clears."""
+    """The next `join` raises the thread's exception. Without a `join` a partial directory may remain, which the next attempt clears."""
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None

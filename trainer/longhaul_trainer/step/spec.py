@@ -1,4 +1,4 @@
-"""spec.json: which job, from what, to where, and how it is executed on this attempt."""
+"""spec.json: identity, inputs, outputs and execution of one attempt at a job."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ FileUri = Annotated[str, AfterValidator(_check_uri), expected("an absolute file:
 
 
 class Execution(Strict):
-    """Unhashed: how, not what. Another layout may change results within rounding, never in meaning."""
+    """How the job runs; not part of its key. Another layout changes results only within rounding."""
 
     device: Literal["cpu", "cuda"]
     deterministic: bool = False
     max_tokens_per_micro: Count = 8192
-    # A checkpoint after so many steps at the earliest, and so many seconds after the one before.
+    # Inner checkpoints come at multiples of this many steps, and at least this many seconds apart.
     inner_every: Count = 1
     inner_every_s: NotNegative = 0.0
     threads: Count | None = None
-    # Kept by the launcher; read here so that a mistyped one is found before the job runs.
+    # The launcher enforces these two. They are declared here so that a wrong value fails before the job runs.
     timeout_s: NotNegative = 0.0
     grace_s: NotNegative = 30.0
-    # No progress for this long ends the job; ranks wait for each other a little less. 0 = the trainer's own limit.
+    # Seconds without progress after which the job ends. Ranks wait for each other slightly less. 0: the trainer's own limit.
     stall_s: NotNegative = 0.0
     nodes: Count = 1
     ranks_per_node: Count = 1
     cp: Count = 1
-    # Activation checkpointing, and what waits on the host: see `recompute` and `lean_adamw`.
+    # Activation checkpointing, and what is offloaded to the host: see `recompute` and `lean_adamw`.
     ac: Literal["none", "full", "save_attention"] = "none"
     offload: Literal["none", "activations", "optimizer", "both"] = "none"
 
@@ -79,7 +79,7 @@ class Execution(Strict):
 
     @property
     def activation_offload(self) -> str:
-        """As `recompute` names it. The overlapped one has met no GPU yet."""
+        """The mode of `recompute`. Never `overlapped`, which is not proven on a GPU yet."""
         return "serial" if self.offloads_activations else "none"
 
     @property
@@ -98,7 +98,7 @@ class Execution(Strict):
 
 
 class Directory(Strict):
-    """A directory of the artifact store, by the hash of its manifest."""
+    """A directory of the artifact store, identified by the hash of its manifest."""
 
     uri: FileUri
     manifest_sha256: Sha256
@@ -159,7 +159,7 @@ class Work(WindowWork):
 
 
 class JobSpec(Strict):
-    """What every kind of job has."""
+    """Fields of every kind of job."""
 
     job_id: str
     key: Sha256
@@ -175,12 +175,12 @@ class JobSpec(Strict):
 
     @property
     def input_paths(self) -> list[Path]:
-        """What the job reads and never writes."""
+        """Paths that the job only reads."""
         return [self.input.path]
 
 
 class WindowSpec(JobSpec):
-    """Log-probabilities of a policy beyond its native window, as `step.window` writes them: no batch, no step."""
+    """A job without batch and step: log-probabilities of a policy beyond its native window (`step.window`)."""
 
     schema_: Literal["longhaul.window/1"] = Field(alias="schema")
     output: WindowOutput
@@ -198,11 +198,11 @@ class Spec(JobSpec):
     schema_: Literal["longhaul.step/1"] = Field(alias="schema")
     stage: Literal["rft", "dapo"]
     run: RunPlace
-    # Narrower than the base's, which is safe where nothing is assigned.
+    # Narrower than the base's type, which is safe because the model is frozen.
     input: Input  # pyright: ignore[reportIncompatibleVariableOverride]
     batch: Directory
     config: ConfigFile
-    # The policy that the loss is held against, by KL or DPO; its hash is part of the config, and so of the key.
+    # The reference policy of KL or DPO. Its hash is in the config, and so in the key.
     reference: Directory | None = None
     output: Output
     work: Work  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -236,7 +236,7 @@ class Spec(JobSpec):
 
 
 def job_key(*, input_sha256: str, batch_sha256: str, config_sha256: str) -> str:
-    """Identity of a job: hashes of file bytes only, so that no JSON canonicalisation is shared between languages."""
+    """Identity of a job. It hashes file bytes only, so TypeScript and Python need no common canonical JSON."""
     text = f"longhaul-step/1\n{input_sha256}\n{batch_sha256}\n{config_sha256}\n"
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -246,7 +246,7 @@ def window_key(*, input_sha256: str) -> str:
 
 
 def read_spec(path: Path) -> Spec | WindowSpec:
-    """Raises JobError 64 with all that is wrong."""
+    """Raises JobError 64 that lists all violations."""
     try:
         value = json.loads(path.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checkpoint content: fp32 weights, AdamW state, random state and where the run stands. Names are the model's own."""
+"""Checkpoint content: fp32 weights, AdamW state, random state and progress of the run. Tensors have the model's own names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RANDOM = "rng."
 
 @dataclass
 class TrainerState:
-    """`done` counts optimizer steps of this job, `global_step` those of the whole run."""
+    """`done`: optimizer steps of this job; `global_step`: optimizer steps of the whole run."""
 
     global_step: int
     done: int
@@ -41,9 +41,9 @@ class TrainerState:
 
 
 def build_optimizer(model: Any, config: Config, *, host: bool = False) -> torch.optim.Optimizer:
-    """Matrices decay, norms and biases do not; tied embeddings are one matrix; frozen weights are left out.
+    """AdamW with weight decay on matrices only, not on norms and biases. Tied embeddings are one matrix; frozen weights are left out.
 
-    `host`: states rest on the host.
+    `host`: store the moments on the host.
     """
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim >= 2]
@@ -63,23 +63,23 @@ def build_optimizer(model: Any, config: Config, *, host: bool = False) -> torch.
             host=host,
             seed=config.seed,
         )
-    # Fused: in place. torch's default on GPUs, `foreach`, holds the denominators of all parameters at once, 4 bytes each.
+    # The fused update works in place. Torch's default on GPUs, `foreach`, holds all denominators at once, 4 bytes per parameter.
     is_fused = bool(trained) and all(p.device.type == "cuda" for p in trained)
     return torch.optim.AdamW(groups, lr=settings.lr, betas=settings.betas, eps=settings.eps, fused=is_fused)
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state on the host, apart from the model that goes on training: this rank's rows of weights and moments, its random
-    state, and the files that are written once. Of one process that is everything."""
+    """A copy of the state on the host, independent of the model in training: this rank's rows of weights and moments, its random
+    state, and the files that the first rank writes. With one process it is the complete state."""
 
     tensors: dict[str, torch.Tensor]
     files: dict[str, bytes]
-    # Updates that the optimizer itself has counted, over all jobs that carried it.
+    # The optimizer's own count of updates, over all jobs that carried it.
     updates: int
 
     def sha256(self) -> str:
-        """Of weights and moments alone: no random state, no name of a run, no layout of a file. By name, dtype, shape and bytes."""
+        """Hash of weights and moments only, by name, dtype, shape and bytes. Random state, run and file layout do not matter."""
         total = hashlib.sha256()
         for name in sorted(name for name in self.tensors if not name.startswith(RANDOM)):
             tensor = self.tensors[name]
@@ -97,15 +97,18 @@ class Snapshot:
 
 
 class HostCopies:
-    """Where snapshots lie on the host. The next one takes the same places: the one before is written by then. Beside a GPU they are
-    pinned: from it to pageable memory the driver copies through a buffer of its own, at a fraction of the bus."""
+    """Host memory of snapshots. Each snapshot reuses the memory of the previous one, which is written by then.
+
+    The memory of copies from a GPU is pinned: to pageable memory the driver copies through its own buffer, at a fraction of the bus
+    bandwidth.
+    """
 
     def __init__(self) -> None:
         self._places: dict[str, torch.Tensor] = {}
         self._from_gpu = False
 
     def copy(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """Of this rank's rows. The copy from a GPU has ended when `wait` returns."""
+        """Copies this rank's rows. A copy from a GPU is complete when `wait` returns."""
         local = tensor.to_local() if isinstance(tensor, DTensor) else tensor
         place = self._places.get(name)
         if place is None or place.shape != local.shape or place.dtype != local.dtype:
@@ -125,7 +128,7 @@ def _host_place(local: torch.Tensor) -> torch.Tensor:
     try:
         return torch.empty(local.shape, dtype=local.dtype, pin_memory=local.is_cuda)
     except RuntimeError:
-        # The system pins no more memory: a slow copy is better than none.
+        # No more memory can be pinned: fall back to a slow copy.
         return torch.empty(local.shape, dtype=local.dtype)
 
 
@@ -138,7 +141,7 @@ def take_snapshot(
     copies: HostCopies | None = None,
     frozen: bool = True,
 ) -> Snapshot:
-    """`copies`: of the job's snapshots; the one before is no longer needed. `frozen`: weights that no update changes are in it too."""
+    """`copies`: host memory to reuse; overwrites the previous snapshot. `frozen`: include weights that are not trained."""
     copies = copies or HostCopies()
     tensors: dict[str, torch.Tensor] = {"rng.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
@@ -169,7 +172,7 @@ def shard_name(ranks: Ranks) -> str:
 
 
 def shard_files(directory: Path) -> list[Path]:
-    """In rank order. Raises JobError 66 where one is missing."""
+    """Shards of a state, in rank order. Raises JobError 66 if one is missing."""
     if (directory / WEIGHTS).is_file():
         return [directory / WEIGHTS]
     found = sorted(directory.glob("state-*-of-*.safetensors"))
@@ -189,13 +192,15 @@ def read_trainer_state(directory: Path) -> dict[str, Any]:
 
 
 def checkpoint_weights(directory: Path) -> WeightFiles:
-    """Of any layout: a rank reads its rows from whichever shards hold them."""
+    """Weights of a checkpoint of any layout: a rank reads its rows from the shards that hold them."""
     return prefixed_weights(shard_files(directory), "weight.")
 
 
 def load_weights(directory: Path, *, model: Any, keeps_frozen: bool = False) -> None:
-    """Copies a checkpoint of the same model into it. `keeps_frozen`: weights that no update changes may be missing, the model has them.
-    Raises JobError 66."""
+    """Loads a checkpoint of the same model. `keeps_frozen`: frozen weights may be missing from it; the model keeps its own.
+
+    Raises JobError 66.
+    """
     try:
         fill_weights(model, checkpoint_weights(directory), keeps_frozen=keeps_frozen)
     except ValueError as error:
@@ -211,13 +216,13 @@ def load_optimizer(directory: Path, *, model: Any, optimizer: torch.optim.Optimi
             if f"exp_avg.{name}" not in stored.places:
                 continue
             slots = {moment: place(parameter, stored.read_like(f"{moment}.{name}", parameter)) for moment in MOMENTS}
-            # The fused update counts on the device.
+            # The fused update keeps its counter on the device.
             device = parameter.device if optimizer.defaults.get("fused") else "cpu"
             optimizer.state[parameter] = {"step": torch.tensor(float(updates), device=device), **slots}
 
 
 def _beside(parameter: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
-    """torch's own optimizer wants a moment sharded as its parameter."""
+    """Places a moment for torch's AdamW: fp32, on the parameter's device, sharded like it."""
     local = moment.to(parameter.device, torch.float32)
     if not isinstance(parameter, DTensor):
         return local
@@ -227,7 +232,7 @@ def _beside(parameter: torch.Tensor, moment: torch.Tensor) -> torch.Tensor:
 
 
 def restore_random_state(directory: Path, ranks: Ranks) -> None:
-    """Of this rank, where the layout is the one that saved it; another layout goes on from the job's seed."""
+    """Restores this rank's random state if its shard exists. With another number of ranks the job's seed stays in effect."""
     path = directory / shard_name(ranks)
     if not path.is_file():
         return

@@ -1,4 +1,4 @@
-"""SIGTERM: the handler sets a flag, the job leaves at the next micro-batch boundary with exit 75."""
+"""SIGTERM: the handler sets a flag, and the job exits with 75 at the next micro-batch boundary."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from longhaul_trainer.failures import STOPPED, JobError
 
 
 class StopFlag:
-    """Correctness rests on the last commit; stopping early only shortens the wait."""
+    """Correctness rests on the last commit. Stopping at a boundary only saves time."""
 
     def __init__(self) -> None:
         self._asked_at: float | None = None

@@ -1,4 +1,4 @@
-"""The training loop: K mini-batches, one optimizer step each, `epochs` passes, every step resumable."""
+"""The training loop: `epochs` passes over K mini-batches, one optimizer step per mini-batch, resumable after each step."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ from longhaul_trainer.step.progress import Progress, Silent
 from longhaul_trainer.step.prox import share_forward, take_forward
 from longhaul_trainer.step.state import TrainerState
 
-# At the first step the ratio is 1 by construction; more than rounding means a stale prox file or an unstable forward.
+# Largest |logp - prox| at the first step, where the ratio is 1 by construction. More than rounding means a stale prox file or an
+# unstable forward pass.
 FIRST_RATIO_TOLERANCE = {"cpu": 1e-6, "cuda": 1e-3}
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """Of one mini-batch, by trajectory of the batch's table, as `losses.dpo` has them by token; margins: by pair."""
+    """DPO terms of one mini-batch, by trajectory of the batch's table; `losses.dpo` takes them by token. margins: by pair."""
 
     signs: Array
     margins_of: Array
@@ -48,7 +49,7 @@ class Pairs:
 
 @dataclass
 class Step:
-    """Sums over one mini-batch while its micro-batches pass by: this rank's, then, after `add_up`, of all ranks."""
+    """Sums over the micro-batches of one mini-batch: of this rank, and after `add_up` of all ranks."""
 
     labels: int = 0
     loss: float = 0.0
@@ -60,7 +61,7 @@ class Step:
     ratio_max: float = 0.0
     first_gap: float = 0.0
     divergence: float = 0.0
-    # Of the experts' tokens.
+    # Negative log-likelihood of experts' tokens.
     imitated: float = 0.0
 
     def add(self, stats: LossStats) -> None:
@@ -94,7 +95,7 @@ class Step:
 def scatter_rows(
     rows: Sequence[int], *, batch: Batch, label_mask: Array, max_tokens: int, ranks: Ranks, balance: float
 ) -> Iterator[MicroBatch]:
-    """Packs rows into micro-batches and yields those of this rank; label_mask: [T], balance: of the model's shape."""
+    """Packs rows into micro-batches and yields those of this rank. label_mask: [T]; balance: `Shape.balance` of the model."""
     lengths = [batch.row_length(row) for row in rows]
     micros = cut_micro_batches(lengths, max_tokens=max_tokens)
     for cut in share_out(micros, lengths, ranks=ranks.dp, balance=balance)[ranks.dp_rank]:
@@ -112,7 +113,7 @@ def scatter_rows(
 def micro_batches_of(
     part: Minibatch, batch: Batch, *, max_tokens: int, ranks: Ranks, balance: float
 ) -> Iterator[MicroBatch]:
-    """Of one mini-batch, with its loss tokens as labels."""
+    """This rank's micro-batches of one mini-batch, with its loss tokens as labels."""
     rows = range(part.first_row, part.first_row + part.rows)
     yield from scatter_rows(
         rows, batch=batch, label_mask=batch.loss_mask, max_tokens=max_tokens, ranks=ranks, balance=balance
@@ -122,16 +123,16 @@ def micro_batches_of(
 def all_micro_batches(
     batch: Batch, *, max_tokens: int, ranks: Ranks, balance: float, first: int = 0
 ) -> Iterator[MicroBatch]:
-    """Cut as training cuts them, from mini-batch `first` on."""
+    """This rank's micro-batches from mini-batch `first` on, packed as in training."""
     for part in batch.minibatches[first:]:
         yield from micro_batches_of(part, batch, max_tokens=max_tokens, ranks=ranks, balance=balance)
 
 
 class Trainer:
-    """`prox` is F32 [T] for a policy loss, None for RFT; `reference` is F32 [T] where the loss has a KL or is DPO's. `check_stop` raises where the
-    job was asked to stop, on all ranks at once; `before_update` comes between the last backward pass and the change of the weights.
+    """`prox`: F32 [T] for a policy loss, None for RFT; `reference`: F32 [T] with KL or DPO. `check_stop` raises on all ranks at once if
+    the job was asked to stop; `before_update` runs after the last backward pass and before the update.
 
-    Every rank holds the whole batch and cuts it alike, runs the same number of passes, and adds its gradient to the others'.
+    Every rank holds the whole batch, cuts it the same way and runs the same number of passes. Gradients are summed over ranks.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class Trainer:
         self.batch = batch
         self.config = config
         self.prox = prox
-        # Stores `prox` before the first update. Where it is given, `prox` lacks the first mini-batch, whose own forward pass fills it in.
+        # Commits `prox` before the first update. While it is set, `prox` lacks the first mini-batch, whose training forward pass fills it.
         self.keep_prox: Callable[[], None] | None = None
         self.reference = reference
         self.max_tokens = max_tokens
@@ -164,7 +165,7 @@ class Trainer:
         self.before_update = before_update
         self._weights = np.zeros(0, dtype=np.float32)
         self._pairs: Pairs | None = None
-        # Loss tokens by trajectory of the mini-batch at hand, where the loss averages within trajectories.
+        # Loss tokens by trajectory of the current mini-batch, if the loss averages within trajectories.
         self._trajectory_tokens = np.zeros(0, dtype=np.float32)
 
     @property
@@ -172,7 +173,7 @@ class Trainer:
         return len(self.batch.minibatches) * self.config.epochs
 
     def micro_batches(self, minibatch: int) -> Iterator[MicroBatch]:
-        """This rank's part, as many as every other rank gets."""
+        """This rank's micro-batches; every rank gets the same number."""
         yield from micro_batches_of(
             self.batch.minibatches[minibatch],
             self.batch,
@@ -182,13 +183,13 @@ class Trainer:
         )
 
     def all_micro_batches(self, first: int = 0) -> Iterator[MicroBatch]:
-        """From mini-batch `first` on."""
+        """This rank's micro-batches from mini-batch `first` on."""
         yield from all_micro_batches(
             self.batch, max_tokens=self.max_tokens, ranks=self.ranks, balance=self.scorer.balance, first=first
         )
 
     def run_step(self, state: TrainerState) -> TrainerState:
-        """One optimizer step. Raises JobError 77 before touching the weights when the gradient is not finite."""
+        """Runs one optimizer step. Raises JobError 77 before the update if loss or gradient is not finite, or the first ratio is not 1."""
         began = time.monotonic()
         minibatch = state.done % len(self.batch.minibatches)
         part = self.batch.minibatches[minibatch]
@@ -246,17 +247,17 @@ class Trainer:
         return state
 
     def _span(self, part: Minibatch) -> slice:
-        """Its tokens in the batch file."""
+        """The mini-batch's tokens in the batch file."""
         offsets = self.batch.offsets
         return slice(int(offsets[part.first_row]), int(offsets[part.first_row + part.rows]))
 
     def _policy_tokens(self, part: Minibatch) -> Array:
-        """Loss tokens of the mini-batch that the policy sampled, in file order."""
+        """Indices of the mini-batch's loss tokens that the policy sampled, in file order."""
         span = self._span(part)
         return span.start + np.flatnonzero(self.batch.policy_tokens(span.start, span.stop))
 
     def _correct(self, tokens: Array) -> tuple[Correction | None, Array | None]:
-        """Weights and v over `tokens`: loss tokens of whole rows that the policy sampled."""
+        """Correction and v = prox - behaviour over `tokens`: all loss tokens of some rows, sampled by the policy."""
         objective, batch = self.config.objective, self.batch
         if objective is None or self.prox is None or batch.behaviour_logprobs is None:
             return None, None
@@ -319,8 +320,8 @@ class Trainer:
         return dpo(logprobs, signs=signs, margins=margins, shares=shares, beta=beta, pairs=len(pairs.margins))
 
     def _compare_pairs(self, minibatch: int, beta: float) -> Pairs:
-        """Scores the mini-batch once without gradient: the slope of a pair needs the sums of both of its trajectories, which may lie in
-        different micro-batches and on different ranks, where memory for both at once is not at hand."""
+        """Scores the mini-batch once without gradient. A pair's gradient depends on the sums of both trajectories, which may be in
+        different micro-batches and on different ranks, and may not fit into memory together."""
         batch, part = self.batch, self.batch.minibatches[minibatch]
         if self.reference is None:
             raise JobError(INTERNAL, "Expected log-probabilities of the reference policy")
@@ -346,12 +347,12 @@ class Trainer:
         return Pairs(signs=signs, margins_of=margins_of, shares=shares, margins=margins, rewards=rewards)
 
     def _experts_in(self, micro: MicroBatch) -> torch.Tensor | None:
-        """Which labels are of an expert; None where the batch has none."""
+        """Which labels belong to an expert, bool [n]; None if the batch has no experts."""
         experts = self.batch.experts
         return None if experts is None else torch.from_numpy(experts[self._rows_of(micro)]).to(self.ranks.device)
 
     def _count_tokens(self, part: Minibatch) -> Array:
-        """Loss tokens by trajectory, over all of its rows, which lie in one mini-batch."""
+        """Loss tokens by trajectory. All rows of a trajectory are in one mini-batch."""
         rows = slice(part.first_row, part.first_row + part.rows)
         first, last = int(self.batch.offsets[rows.start]), int(self.batch.offsets[rows.stop])
         mask = self.batch.loss_mask[first:last].astype(np.int64)
@@ -362,7 +363,7 @@ class Trainer:
         return torch.from_numpy(self._trajectory_tokens[self.batch.owners[self._rows_of(micro)]])
 
     def _gaps(self, micro: MicroBatch, part: Minibatch, gap: torch.Tensor) -> torch.Tensor:
-        """Mean of gap: [n] over the loss tokens of each label's row. Ranks that share rows add up theirs."""
+        """Mean of gap, [n], over the loss tokens of each label's row. Sums over context parallel ranks, which share rows."""
         rows = torch.from_numpy(self._rows_of(micro) - part.first_row)
         sums = torch.zeros(2, part.rows, dtype=torch.float64)
         sums[0].index_add_(0, rows, gap.cpu().double())
@@ -379,7 +380,7 @@ class Trainer:
         return float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
 
     def _check(self, step: Step, norm: float, n_tokens: int, state: TrainerState) -> None:
-        """The same figures on every rank, so all of them leave or none does."""
+        """Raises JobError 70 or 77. Every rank checks the same figures, so all ranks raise or none does."""
         if step.labels != n_tokens:
             raise JobError(INTERNAL, f"Expected each of {n_tokens} loss tokens once over all ranks, got {step.labels}")
         for name, value in (("loss", step.loss), ("grad_norm", norm)):
@@ -426,7 +427,7 @@ class Trainer:
             }
         if correction is None or v is None:
             return metrics
-        # Tokens of experts have no ratio.
+        # Experts' tokens have no ratio.
         own = len(v)
         if own < n_tokens:
             metrics |= {"expert_tokens": n_tokens - own, "expert_nll": step.imitated / (n_tokens - own)}

@@ -1,7 +1,7 @@
-"""window.safetensors: log-probabilities beyond the positions that the model was trained with, so that a server can prove that it
-reads the rope. In the canary's form: `new_logprobs` with the rope, `old_logprobs` of the same weights without it.
+"""window.safetensors: log-probabilities beyond the model's native window. A server proves with them that it applies the rope setting.
 
-Of one row of random tokens: any row that is long enough will do, and a base policy has no batch to take one from.
+It has the canary's format: `new_logprobs` with the rope, `old_logprobs` of the same weights without it. The row holds random tokens:
+any row that is long enough will do, and a base policy has no batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from longhaul_trainer.step.canary import row_logprobs, save_positions
 from longhaul_trainer.step.forward import Scorer
 
 NAME = "window.safetensors"
-# Positions looked at, from the first one that plain positions do not reach.
+# Number of positions scored, from the first one beyond the native window.
 POSITIONS = 256
 Array = np.ndarray[Any, Any]
 
@@ -28,10 +28,13 @@ Array = np.ndarray[Any, Any]
 def prepare_window(
     scorer: Scorer, yarn: Yarn | None, architecture: Path, *, max_tokens: int, ranks: Ranks
 ) -> Callable[[Path], None]:
-    """Computes now, on all ranks, and returns what writes the file into a directory; where there is no rope it writes nothing."""
+    """Computes the log-probabilities, a collective, and returns the function that writes the file into a directory.
+
+    Without a rope that function writes nothing.
+    """
     if yarn is None or not reaches_beyond(yarn):
         return lambda _: None
-    # Without the special tokens, which a server might read as more than tokens.
+    # Without special tokens, to which a server might react.
     tokenizer = Tokenizer.from_file(str(architecture / "tokenizer.json"))
     row = window_row(yarn, vocabulary=tokenizer.get_vocab_size(with_added_tokens=False))
     stated, ignored = window_logprobs(scorer, row, max_tokens=max_tokens, ranks=ranks)
@@ -39,7 +42,7 @@ def prepare_window(
 
 
 def window_row(yarn: Yarn, *, vocabulary: int, seed: int = 0) -> Batch:
-    """One row that ends POSITIONS behind the native window, or one short of where the rope ends: a server samples one more."""
+    """One row that ends POSITIONS after the native window, or one token before the rope's end, because a server samples one more."""
     length = min(yarn.original_max + POSITIONS, yarn.reach - 1)
     ids = np.random.Generator(np.random.PCG64(seed)).integers(0, vocabulary, length, dtype=np.int32)
     return Batch(
@@ -55,12 +58,12 @@ def window_row(yarn: Yarn, *, vocabulary: int, seed: int = 0) -> Batch:
 
 
 def reaches_beyond(yarn: Yarn) -> bool:
-    """Whether there is a position to look at: a factor of 1 stretches nothing."""
+    """Whether the rope adds positions: a factor of 1 does not."""
     return yarn.reach - 1 > yarn.original_max
 
 
 def window_logprobs(scorer: Scorer, row: Batch, *, max_tokens: int, ranks: Ranks) -> tuple[Array, Array]:
-    """With the rope, and without it. Collective."""
+    """Log-probabilities of the row with the rope, and without it. A collective."""
     stated = row_logprobs(scorer, row, [0], max_tokens=max_tokens, ranks=ranks)
     with without_yarn(scorer.model):
         ignored = row_logprobs(scorer, row, [0], max_tokens=max_tokens, ranks=ranks)

@@ -1,4 +1,4 @@
-"""A job without a step: window.safetensors of a policy that no training job exported, which is a base policy."""
+"""A job without a step: writes window.safetensors for a base policy, which no training job exported."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run_window(
     ranks: Ranks | None,
     dry_run: bool,
 ) -> dict[str, Any]:
-    """Raises JobError 64 for a policy without a rope, 66 for one that is torn, 75 where it was asked to stop."""
+    """Raises JobError 64 for a policy without a rope, 66 for a torn one, 75 after SIGTERM."""
     try:
         sealed = open_sealed(spec.input.path, expected_sha256=spec.input.manifest_sha256, hashes=ranks is None)
     except TornDirectory as error:
