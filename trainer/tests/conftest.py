@@ -38,7 +38,7 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="session")
 def forked_command(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command]:
-    """Runs the trainer's command line, each call in a fork of one process that has imported everything."""
+    """Runs the trainer's command line. Each call runs in a fork of one process that has already imported everything."""
     environment = {**os.environ, "PYTHONPATH": f"{TRAINER}:{TRAINER / 'tests'}", "OMP_NUM_THREADS": "1"}
     folder = tmp_path_factory.mktemp("commands")
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""One optimizer step of the real trainer on a small batch, for comparison with `reference`; runs on any number of ranks."""
+"""One optimizer step of the real trainer on a small batch, on any number of ranks, for comparison with `reference`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
     "paper": {"correction": "none", "seq_mask": "none", "dual_clip": "none"},
 }
 PLAIN = SWITCHES["paper"]
-# One at least for each algorithm and each extra, crossed so that every pair of layers meets somewhere.
+# At least one case for each algorithm and each extra term, in varied combinations.
 ALGORITHMS: dict[str, dict[str, Any]] = {
     "grpo": {**PLAIN, "algorithm": "grpo", "kl": {"coef": 0.3}},
     "dr_grpo": {**SWITCHES["safe"], "algorithm": "dr_grpo", "length": 37, "entropy_coef": 0.02},
@@ -54,7 +54,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 }
 SWITCHES |= ALGORITHMS
 PER_TOKEN = ("input_ids", "behaviour_logprobs", "advantages", "policy_version", "loss_mask")
-# What a test's KL is to: log-probabilities that are drawn, of no directory.
+# Hash of a reference policy that does not exist: tests draw its log-probabilities at random.
 DRAWN = "d" * 64
 
 
@@ -69,11 +69,11 @@ class Case:
     max_tokens: int = 100_000
     cp: int = 1
     token_budget: int | None = None
-    # Of turns with rewards of their own.
+    # `adv.step_weight`, for turns with step rewards.
     step_weight: float | None = None
-    # Of the rows of two trajectories that are an expert's.
+    # Weight of the two trajectories that become experts.
     expert_weight: float | None = None
-    # Of DPO, in the place of an objective.
+    # DPO's beta; the case then has no objective.
     beta: float | None = None
     making: dict[str, Any] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Case:
 
 
 class Silent:
-    """Takes the place of the progress file."""
+    """Replaces the progress file."""
 
     phase = "train"
 
@@ -92,10 +92,10 @@ class Silent:
 
 
 def write_case(case: Case, *, experts: tuple[int, ...] = (1, 6)) -> None:
-    """Writes batch and config once; every rank and every layout reads the same files. experts: rows, where the case has some."""
+    """Writes batch and config once; all ranks and layouts read the same files. experts: their rows, if the case has an expert_weight."""
     draft = make_draft(case.policy, stage=case.stage, groups=2, size=4, batch_size=8, longest=40)
     draft.manifest["sampling"]["temperature"] = case.temperature
-    # A policy that samples the pad token: masks must not come from ids.
+    # The policy samples the pad token, so masks must not be derived from ids.
     ids, mask = draft.tensors["input_ids"], draft.tensors["loss_mask"]
     ids[np.flatnonzero(mask)[::5]] = 0
     rows = [part.tolist() for part in np.split(ids, draft.tensors["row_offsets"][1:-1])]
@@ -127,7 +127,7 @@ def write_case(case: Case, *, experts: tuple[int, ...] = (1, 6)) -> None:
 
 
 def reward_turns(draft: Draft, weight: float) -> None:
-    """Cuts each trajectory's samples into up to three turns, draws a reward for each, and gives each turn its advantage."""
+    """Cuts each trajectory's sampled tokens into up to three turns, draws step rewards, and adds each turn's advantage."""
     rng = np.random.default_rng(3)
     entries, tensors = draft.manifest["trajectories"], draft.tensors
     for entry in entries:
@@ -148,7 +148,7 @@ def reward_turns(draft: Draft, weight: float) -> None:
 
 
 def pair_up(draft: Draft) -> None:
-    """Lays the rows of one mini-batch out in pairs, each success before a failure of its group."""
+    """Reorders the rows of one mini-batch into pairs, each success before a failure of its group."""
     manifest, tensors = draft.manifest, draft.tensors
     outcomes = {group["id"]: group["outcomes"] for group in manifest["groups"]}
     sides: dict[tuple[str, int], list[int]] = {}
@@ -171,7 +171,7 @@ def pair_up(draft: Draft) -> None:
 
 
 def add_experts(draft: Draft, weight: float, *, rows: tuple[int, ...]) -> None:
-    """Turns what lies in these rows into experts, as the pipeline writes them."""
+    """Turns the trajectories in these rows into experts, in the pipeline's format."""
     tensors = draft.tensors
     for row in rows:
         span = slice(int(tensors["row_offsets"][row]), int(tensors["row_offsets"][row + 1]))
@@ -184,7 +184,7 @@ def add_experts(draft: Draft, weight: float, *, rows: tuple[int, ...]) -> None:
 
 
 def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
-    """The batch, the config, and proximal log-probabilities far enough from the weights that every clip binds somewhere."""
+    """Batch, config, and proximal log-probabilities that differ enough from the weights' that every clip binds somewhere."""
     config = parse_config((case.root / "config.json").read_bytes())
     manifest = json.loads((case.root / "batch" / "batch.json").read_text())
     batch = load_batch(
@@ -209,21 +209,21 @@ def open_case(case: Case) -> tuple[Batch, Config, np.ndarray[Any, Any] | None]:
 
 
 def draw_reference(batch: Batch) -> np.ndarray[Any, Any]:
-    """Log-probabilities of a reference policy, on both sides of the weights'."""
+    """Random log-probabilities of a reference policy, above and below those of the weights."""
     assert batch.behaviour_logprobs is not None
     noise = np.random.default_rng(6).normal(0, 0.5, batch.tokens)
     return np.where(batch.loss_mask == 1, batch.behaviour_logprobs + noise, 0).astype(np.float32)
 
 
 def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """Gradients by parameter name, whole, and the step's metrics. Collective."""
+    """Full gradients by parameter name, and the step's metrics. A collective."""
     ranks = ranks or Ranks(device=torch.device("cpu"))
     batch, config, prox = open_case(case)
     scorer = make_scorer(case.policy, hugging_face_weights(case.policy), ModelOptions(ranks=ranks, **case.making))
     trainer = Trainer(
         scorer=scorer,
         ranks=ranks,
-        # Leaves the weights alone, so that gradients can be read at the point where they were taken.
+        # Rate 0: the weights stay, and gradients remain to be read.
         optimizer=torch.optim.SGD(scorer.parameters(), lr=0.0),
         batch=batch,
         config=config,
@@ -233,7 +233,7 @@ def run_case(case: Case, ranks: Ranks | None = None) -> tuple[dict[str, torch.Te
         check_stop=lambda: None,
         reference=None if config.pull is None else draw_reference(batch),
     )
-    # Not the first step: the ratio is not 1 here.
+    # Not the job's first step, which requires a ratio of 1.
     state = trainer.run_step(TrainerState(global_step=1, done=1, metrics=[], alarms=[]))
     named = {name: whole(p.grad) for name, p in scorer.model.named_parameters() if p.grad is not None}
     return named, state.metrics[-1]
@@ -267,9 +267,9 @@ def expect_case(case: Case) -> ReferenceStep:
 
 
 def worst_error(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
-    """Largest difference of any parameter's gradient, relative to the whole gradient's norm.
+    """Largest norm of the difference in any parameter's gradient, relative to the norm of the full gradient.
 
-    Relative to each parameter's own norm would measure rounding where a gradient nearly cancels.
+    Relative to each parameter's own norm it would measure rounding wherever a gradient nearly cancels.
     """
     assert found.keys() == expected.keys()
     norm = torch.cat([value.double().flatten() for value in expected.values()]).norm()

@@ -1,4 +1,4 @@
-"""Models to import: random ones of each shape as Hugging Face directories, and GGUF files of them by the `gguf` package."""
+"""Models to import: random weights of each family as Hugging Face directories, and their GGUF files by the `gguf` package."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ FAMILIES: dict[str, Any] = {
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
     "llama": (LlamaConfig, LlamaForCausalLM),
 }
-# As published: Qwen2.5's tokenizer.json and Llama 3's.
+# Patterns of the published tokenizer.json of Qwen2.5 and Llama 3.
 QWEN_CUT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 LLAMA_CUT = QWEN_CUT.replace(r"|\p{N}|", r"|\p{N}{1,3}|")
 CHATML_MARKS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 LLAMA_MARKS = ("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>")
-# Qwen2.5's, without its tools.
+# Qwen2.5's template without tools.
 CHATML_TEMPLATE = """{%- if messages[0]['role'] == 'system' %}{{- '<|im_start|>system\\n' + messages[0]['content'] + '<|im_end|>\\n' }}
 {%- else %}{{- '<|im_start|>system\\nYou are Qwen.<|im_end|>\\n' }}{%- endif %}
 {%- for message in messages %}{%- if message.role != 'system' %}
 {{- '<|im_start|>' + message.role + '\\n' + message.content + '<|im_end|>' + '\\n' }}{%- endif %}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
-# Llama 3's, and Llama 3.1's with the date before the system prompt.
+# Llama 3's template, and Llama 3.1's with the date before the system prompt.
 LLAMA_TEMPLATE = """{% for message in messages %}{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n'+ message['content'] | trim + '<|eot_id|>' %}{% if loop.index0 == 0 %}{% set content = bos_token + content %}{% endif %}{{ content }}{% endfor %}{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}"""
 LLAMA31_TEMPLATE = LLAMA_TEMPLATE.replace(
     "+ message['content'] | trim",
@@ -69,7 +69,7 @@ class Made:
     dtype: torch.dtype = torch.bfloat16
     rope: str | None = None
     chat: str = "chatml"
-    # Of rows that stand for no token, as published embeddings have them.
+    # Embedding rows without a token, as in published models.
     padding: int = 5
     hidden: int = 64
     head_dim: int = 16
@@ -97,7 +97,7 @@ def make_tokenizer(chat: str) -> Tokenizer:
 
 
 def make_directory(path: Path, made: Made) -> Path:
-    """As a hub has it: weights, config, tokenizer, template, and a generation config that would bias a sampler."""
+    """A directory as on a hub: weights, config, tokenizer, template, and a generation config that would bias sampling."""
     path.mkdir(parents=True)
     tokenizer = make_tokenizer(made.chat)
     tokenizer.save(str(path / "tokenizer.json"))
@@ -107,7 +107,7 @@ def make_directory(path: Path, made: Made) -> Path:
             {
                 "tokenizer_class": "PreTrainedTokenizerFast",
                 "bos_token": bos,
-                # One token as text and one as older hubs have it.
+                # bos_token is plain text, eos_token has the older form.
                 "eos_token": {"__type": "AddedToken", "content": eos, "special": True, "normalized": False},
             }
         )
@@ -137,7 +137,7 @@ def make_directory(path: Path, made: Made) -> Path:
     model = model_class(config)
     with torch.no_grad():
         for parameter in model.parameters():
-            # Biases begin as zeros and norms as ones, which would hide a lost one.
+            # Initial biases are zeros and norms are ones, which would hide a lost tensor.
             if parameter.ndim == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     model.to(made.dtype).save_pretrained(path, max_shard_size="60KB")
@@ -148,14 +148,14 @@ def make_directory(path: Path, made: Made) -> Path:
 
 
 def logits(directory: Path, ids: torch.Tensor) -> torch.Tensor:
-    """By transformers' own loading of a directory."""
+    """Logits of the model that transformers itself loads from a directory."""
     model: Any = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, use_safetensors=True)
     with torch.inference_mode():
         return model.eval()(input_ids=ids, use_cache=False).logits
 
 
 def make_gguf(path: Path, directory: Path, *, kind: str = "BF16", **changes: Any) -> Path:
-    """What llama.cpp's converter writes of a directory; `changes` overrides metadata or, as `without`, leaves tensors out."""
+    """Writes a directory as llama.cpp's converter does. `changes` overrides metadata; `without` names tensors to leave out."""
     import gguf  # pyright: ignore[reportMissingImports]
     import numpy as np
 

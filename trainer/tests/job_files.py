@@ -1,4 +1,4 @@
-"""Writes whole jobs (input, batch, config, spec) as the pipeline does, and runs them."""
+"""Writes complete jobs (input, batch, config, spec) in the pipeline's format, and runs them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def encode_tensors(tensors: dict[str, np.ndarray[Any, Any]]) -> bytes:
 
 @dataclass
 class Draft:
-    """A batch before it is written, open to tampering by tests."""
+    """A batch before it is written, which tests can manipulate."""
 
     tensors: dict[str, np.ndarray[Any, Any]]
     manifest: dict[str, Any]
@@ -85,7 +85,7 @@ class Draft:
 
 
 def score_rows(policy: Path, rows: list[list[int]], temperature: float = 1.0) -> list[list[float]]:
-    """Reference log-probabilities by the plain transformers forward, one row at a time; 0.0 at the first token."""
+    """Reference log-probabilities by transformers' own forward pass, one row at a time; 0.0 at the first token."""
     model = load_model(policy, device=torch.device("cpu"))
     result = []
     with torch.no_grad():
@@ -99,7 +99,7 @@ def score_rows(policy: Path, rows: list[list[int]], temperature: float = 1.0) ->
 def make_draft(
     policy: Path, *, stage: str, groups: int = 4, size: int = 4, batch_size: int = 8, seed: int = 0, longest: int = 60
 ) -> Draft:
-    """Random episodes of `groups` x `size` with mixed outcomes, their true log-probabilities and advantages."""
+    """`groups` × `size` random episodes with mixed outcomes, their true log-probabilities and advantages."""
     rng = np.random.default_rng(seed)
     vocab = json.loads((policy / "config.json").read_text())["vocab_size"]
     manifest_sha = sha256((policy / "MANIFEST.json").read_bytes())
@@ -183,7 +183,7 @@ def make_draft(
 
 
 def cut_minibatches(tensors: dict[str, np.ndarray[Any, Any]], batch_size: int) -> list[dict[str, int]]:
-    """One row a trajectory here."""
+    """Mini-batches of near-equal size, for trajectories of one row each."""
     count = len(tensors["row_trajectory"])
     parts = max(1, int(count / batch_size + 0.5))
     result, row = [], 0
@@ -273,7 +273,7 @@ def make_job(
     global_step: int = 0,
     execution: dict[str, Any] | None = None,
 ) -> JobFiles:
-    """Writes batch and config below `root` and returns the job; `policy` is the input directory."""
+    """Writes batch and config below `root` and returns the job. `policy`: the input directory."""
     root.mkdir(parents=True, exist_ok=True)
     batch_sha = draft.write(root / "batch")
     text = json.dumps(config).encode()
@@ -337,7 +337,7 @@ def make_window_job(root: Path, policy: Path, *, execution: dict[str, Any] | Non
 
 
 def die_with_parent() -> None:
-    """Runs in the child before exec: a test run that is killed leaves no process behind (Linux, PR_SET_PDEATHSIG)."""
+    """Runs in the child before exec, so that a killed test run leaves no process behind (Linux, PR_SET_PDEATHSIG)."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
 

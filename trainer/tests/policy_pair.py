@@ -1,4 +1,4 @@
-"""Two tiny policies as neighbours of one optimizer step: the second is the first with a little noise on every weight."""
+"""Two tiny policies that differ like two successive versions: the second is the first with a little noise on every weight."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from longhaul_trainer.step.window import prepare_window
 from longhaul_trainer.trainable import ModelOptions, make_scorer
 from longhaul_trainer.weight_files import hugging_face_weights
 
-# Small: the row of a window is three times as long as the native positions.
+# Small, so that the window's row is three times as long as the native window.
 YARN = Yarn(factor=4.0, original_max=128)
 
 
 def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3", hidden: int = 64) -> list[str]:
-    """Writes `older` and `newer` below root, which state a rope, and `window.safetensors` of the newer one.
+    """Writes the policies `older` and `newer`, which state a rope, below root, and `window.safetensors` of the newer one.
 
-    Returns the hashes of their manifests. step: noise as a share of each tensor's spread.
+    Returns the hashes of their manifests. step: noise relative to each tensor's standard deviation.
     """
     older, newer = root / "older", root / "newer"
     hashes = [write_tiny_policy(older, seed=seed, family=family, hidden=hidden, rope=YARN)]
@@ -34,7 +34,7 @@ def write_pair(root: Path, *, seed: int, step: float, family: str = "qwen3", hid
     noise = torch.Generator().manual_seed(1_000 + seed)
     tensors = load_file(older / "model.safetensors")
     for name, tensor in tensors.items():
-        # Norms are ones: a share of their spread would be none.
+        # Norms are all ones and have no deviation.
         spread = float(tensor.std()) if tensor.ndim > 1 else 0.1
         tensors[name] = tensor + step * spread * torch.randn(tensor.shape, generator=noise)
     save_file(tensors, newer / "model.safetensors", metadata={"format": "pt"})

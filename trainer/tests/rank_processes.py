@@ -1,4 +1,4 @@
-"""Runs a function on several ranks over gloo, each in a process of its own, forked from one that has torch loaded already."""
+"""Runs a function on several ranks over gloo, each in its own process, forked from a process that has already imported torch."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from longhaul_trainer.parallel.ranks import Ranks, close_ranks, open_ranks
 
 TIMEOUT_S = 180
 _context = multiprocessing.get_context("forkserver")
-# Python 3.11's fork server looks for preloaded modules on its own path only, and says nothing when it finds none.
+# Python 3.11's fork server searches preloaded modules on its own path only, and silently ignores missing ones.
 _context.set_forkserver_preload(["gradient_case", "tiny_policy"])
 _paths = os.pathsep.join(str(path) for path in (Path(__file__).parent, Path(__file__).parent.parent))
 
 
 def run_ranks(work: Callable[..., Any], *arguments: Any, world: int, cp: int = 1) -> list[Any]:
-    """work(ranks, *arguments) on each rank; returns their results in rank order. An exception of a rank fails the caller."""
+    """Runs work(ranks, *arguments) on each rank. Returns the results in rank order. An exception in a rank fails the caller."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -69,5 +69,5 @@ def _rank(sender: Any, rank: int, world: int, cp: int, port: int, work: Callable
         answer = (result, None)
     except BaseException:
         answer = (None, traceback.format_exc())
-    # Plain bytes: torch's own way through a pipe needs the sender alive when the receiver reads.
+    # Plain bytes: torch's own pickling needs the sender to be alive when the receiver reads.
     sender.send_bytes(pickle.dumps(answer))

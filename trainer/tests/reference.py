@@ -1,6 +1,6 @@
-"""The trainer's step once more, in float64 and plain tensor code: no transformers, no packing, no chunks, one row at a time.
+"""Reference implementation of the trainer's step in float64 and plain tensor code: no transformers, packing or chunks, one row at a time.
 
-Written from the formulas of the papers (Qwen2.5 and Qwen3 reports; DAPO, arXiv 2503.14476; IcePop), not from the trainer.
+It follows the formulas of the papers (Qwen2.5 and Qwen3 reports; DAPO, arXiv 2503.14476; IcePop), not the trainer.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class PlainModel:
         return x * scale * self.weights[name + ".weight"]
 
     def _rotate(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [S, heads, depth]; pairs (i, i + depth/2) turn by position · theta^(−2i/depth)."""
+        """x: [S, heads, depth]; pairs (i, i + depth/2) rotate by position · theta^(−2i/depth)."""
         half = x.shape[2] // 2
         theta = self.config["rope_parameters"]["rope_theta"]
         speed = theta ** (-torch.arange(half, dtype=torch.float64) / half)
@@ -89,7 +89,7 @@ def reference_step(
     temperature: float,
     objective: dict[str, Any] | None,
 ) -> ReferenceStep:
-    """rows: `ids`, `mask`, and for DAPO `advantages`, `prox`, `behaviour`, each of the row's length."""
+    """rows: each has `ids`, `mask`, and for DAPO `advantages`, `prox` and `behaviour`, all of the row's length."""
     model = PlainModel(directory)
     n_tokens = sum(int(row["mask"].sum()) for row in rows)
     loss = torch.zeros((), dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""The losses that a config may name, once more, in float64: one trajectory at a time, each formula as its paper prints it.
+"""Reference implementations of all algorithms in float64, one trajectory at a time, each formula as its paper prints it.
 
-No stop-gradient tricks beyond those in print and no shared code with the trainer: GSPO's ratio is differentiated as it stands, entropy
-from the whole distribution. Every row is a whole trajectory here.
+They share no code with the trainer and use stop-gradients only where the paper does: GSPO's ratio is differentiated directly, and the
+entropy comes from the full distribution. Here every row is a complete trajectory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def reference_policy_step(
     objective: dict[str, Any],
     token_budget: int | None = None,
 ) -> ReferenceStep:
-    """rows: `ids`, `mask`, `advantages`, `prox`, `behaviour`, `reference` where the objective has a kl, `expert`: its weight or None."""
+    """rows: each has `ids`, `mask`, `advantages`, `prox`, `behaviour`, with a KL `reference`, and for experts `expert`, their weight."""
     model = PlainModel(directory)
     total_tokens = sum(int(row["mask"].sum()) for row in rows)
     loss = torch.zeros((), dtype=torch.float64)
@@ -43,7 +43,7 @@ def reference_policy_step(
         if "kl" in objective and not is_expert:
             behind = torch.from_numpy(row["reference"][places].astype(np.float64)) - picked
             terms = terms - objective["kl"]["coef"] * (behind.exp() - 1 - behind)
-        # What one trajectory's mean or sum counts for.
+        # Each algorithm reduces the terms of a trajectory differently.
         match objective.get("algorithm", "dapo"):
             case "dapo" | "cispo":
                 loss = loss - terms.sum() / (token_budget or total_tokens)
@@ -61,7 +61,7 @@ def reference_policy_step(
 def reference_dpo_step(
     directory: Path, rows: list[dict[str, Any]], *, temperature: float, beta: float
 ) -> ReferenceStep:
-    """rows: `ids`, `mask`, `reference`; each chosen one before its rejected one. The loss of DPO (arXiv 2305.18290 eq. 7) as it stands."""
+    """DPO's loss (arXiv 2305.18290 eq. 7), computed directly. rows: `ids`, `mask`, `reference`; each chosen row precedes its rejected row."""
     model = PlainModel(directory)
     ratios: list[torch.Tensor] = []
     entropies, tokens = 0.0, 0
@@ -84,7 +84,7 @@ def reference_dpo_step(
 
 
 def reference_turn_advantages(step_rewards: list[list[float]], delta: float) -> list[list[float]]:
-    """Of one group, turn by turn as GiGPO prints it (arXiv 2505.10978 eq. 7), with the turn's index for the anchor state."""
+    """Advantages of one group's turns as in GiGPO (arXiv 2505.10978 eq. 7), with the turn's index as anchor state."""
     result = []
     for rewards in step_rewards:
         advantages = []
@@ -101,14 +101,14 @@ def reference_turn_advantages(step_rewards: list[list[float]], delta: float) -> 
 def objective_terms(
     picked: torch.Tensor, row: dict[str, Array], places: Array, objective: dict[str, Any]
 ) -> torch.Tensor:
-    """What the algorithm adds to its gain for each loss token of one trajectory."""
+    """The algorithm's term (to maximise) of each loss token of one trajectory."""
     prox = torch.from_numpy(row["prox"][places].astype(np.float64))
     low, high = 1 - objective["clip_low"], 1 + objective["clip_high"]
     ratios = (picked - prox).exp()
     if objective.get("algorithm") == "gspo":
         ratios = (picked - prox).mean().exp().expand(len(places))
         if len(set(row["advantages"][places].tolist())) > 1:
-            # Turns with advantages of their own: GSPO-token (arXiv 2507.18071, section 4.3), which has its stop-gradient in print.
+            # Advantages differ by turn: GSPO-token (arXiv 2507.18071, section 4.3), whose printed formula has a stop-gradient.
             ratios = ratios.detach() * (picked - picked.detach()).exp()
     terms = []
     for at, place in enumerate(places):
@@ -119,7 +119,7 @@ def objective_terms(
             term = fixed * advantage * picked[at]
         else:
             clipped = torch.tensor(min(max(float(ratio.detach()), low), high), dtype=torch.float64)
-            # The smaller of the two; a clipped one is a constant.
+            # The smaller of the two terms; a clipped term is a constant.
             term = ratio * advantage
             if float(clipped) * advantage < float(term.detach()):
                 term = clipped * advantage

@@ -1,4 +1,4 @@
-"""Two layouts of one job end in the same place within rounding: a comparison that another training would fail."""
+"""Checks that two layouts of one job end with equal results within rounding. A different training would fail the check."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from safetensors.numpy import load_file
 
 
 def expect_same_end(job: JobFiles, other: JobFiles, start: Path) -> None:
-    """Steps, canary and weights of two jobs that began at the policy `start`.
+    """Compares steps, canary and weights of two jobs that started from the policy `start`.
 
-    Adam moves a weight by about the rate per step for any gradient, and rounding may turn the sign of a gradient near zero: a
-    bound on the largest difference of one weight could not be below the largest movement, and would pass any training at all.
-    So the whole movements are compared by length, and what the policies say by log-probability.
+    Adam moves a weight by about the learning rate per step, whatever its gradient, and rounding may flip the sign of a gradient near
+    zero. A bound on the difference of single weights would have to allow the largest movement, and would accept any training. So the
+    check compares the movement of all weights by its norm, and the policies by their log-probabilities.
     """
     for found, expected in zip(steps_of(job), steps_of(other), strict=True):
         assert found["n_tokens"] == expected["n_tokens"]
@@ -25,7 +25,7 @@ def expect_same_end(job: JobFiles, other: JobFiles, start: Path) -> None:
         assert found["grad_norm"] == pytest.approx(expected["grad_norm"], rel=1e-5)
     base, ours, theirs = (load_file(path / "model.safetensors") for path in (start, job.policy, other.policy))
     assert base.keys() == ours.keys() == theirs.keys()
-    # Measured on two ranks against one: losses 4e-8, norms 2e-7, movement 2e-6 of its length.
+    # Measured, two ranks against one: losses 4e-8, gradient norms 2e-7, movement 2e-6 of its norm.
     assert length_of_difference(ours, theirs) < 1e-4 * length_of_difference(theirs, base)
     mine, others = (canary_of(made) for made in (job, other))
     common = mine.keys() & others.keys()
@@ -34,7 +34,7 @@ def expect_same_end(job: JobFiles, other: JobFiles, start: Path) -> None:
 
 
 def canary_of(job: JobFiles) -> dict[tuple[int, int], float]:
-    """New log-probability by row and position. Positions are chosen where the policy moved most, so rounding may choose another."""
+    """New log-probability by row and position. The positions are those that moved most, so rounding may select others."""
     stored = load_file(job.policy / "canary.safetensors")
     places = zip(stored["position_row"].tolist(), stored["position_index"].tolist(), strict=True)
     return dict(zip(places, stored["new_logprobs"].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""Recipes that Longhaul ships for long contexts, as the planner takes them."""
+"""Shapes and layouts of the shipped recipes for long contexts, for the planner."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def shape_of(recipe: str) -> Shape:
 
 
 def layout_of(recipe: str, *, ac: str | None = None) -> Layout:
-    """Of its longest context. `ac`: another one than the recipe's."""
+    """The recipe's layout at its longest context. `ac`: overrides the recipe's."""
     told: dict[str, Any] = yaml.safe_load(recipe_text(recipe))
     trainer, reinforce = told["trainer"], told["reinforce"]
     assert told["model"]["train"] == "full"

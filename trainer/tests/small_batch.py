@@ -1,4 +1,4 @@
-"""A batch of three trajectories in four rows, small enough to count by hand, and the refusals of its edited copies.
+"""A batch of three trajectories in four rows, small enough to count by hand.
 
     row  trajectory  tokens (index)   loss mask   sampled     mini-batch
     0    b           3  (0 to 2)      0 1 1       0 1 1       0
@@ -6,7 +6,7 @@
     2    a           4  (5 to 8)      0 0 1 1     0 0 1 1     0
     3    c           3  (9 to 11)     0 1 0       0 1 1       1
 
-Token 11 is sampled and masked, as one with a non-finite log-probability is. Groups: g0 = {a: 1, b: 0}, g1 = {c: 2, another: 0, 1}.
+Token 11 is sampled but masked, like a token with a non-finite log-probability. Rewards: g0 = {a: 1, b: 0}, g1 = {c: 2, two others: 0, 1}.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from longhaul_trainer.batch.accounts import InputPolicy
 from longhaul_trainer.batch.load import Batch, load_batch
 
 POLICY = InputPolicy(version="v000007-aaaaaaaa", manifest_sha256="a" * 64)
-# g0: mean 0.5, deviation √0.5; g1: mean 1, deviation 1. Each divided by its deviation + 0.001.
+# Advantages of a and c. g0: mean 0.5, deviation √0.5; g1: mean 1, deviation 1; delta 0.001.
 A = 0.5 / (0.5**0.5 + 1e-3)
 C = 1.0 / (1.0 + 1e-3)
 

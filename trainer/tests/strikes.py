@@ -1,4 +1,4 @@
-"""Jobs in a forked child: real processes that die by real signals, without paying for torch's import each time."""
+"""Runs jobs in forked children: real processes that die by real signals, without importing torch each time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def start(
     before: Callable[[], None] = nothing,
     after: Callable[[], None] = nothing,
 ) -> int:
-    """Forks a child that runs the job; `strike` as in failpoints.py; `before` and `after` run in the child. Returns the pid."""
+    """Forks a child that runs the job and returns its pid. `strike`: see failpoints.py; `before` and `after` run in the child."""
     sys.stdout.flush()
     sys.stderr.flush()
     if child := os.fork():
@@ -43,12 +43,12 @@ def start(
     except BaseException:
         traceback.print_exc()
     finally:
-        # Not sys.exit: nothing of the test runner may run in the child.
+        # Not sys.exit: no code of the test runner may run in the child.
         os._exit(code)
 
 
 def start_ranks(spec_path: Path, *, world: int, strike: str | None = None) -> list[int]:
-    """One child a rank, as torchrun would place them. Returns their pids in rank order."""
+    """Starts one child per rank with torchrun's environment. Returns the pids in rank order."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -65,7 +65,7 @@ def run_ranks(spec_path: Path, *, world: int, strike: str | None = None) -> list
 
 
 def wait_until_stopped(child: int) -> None:
-    """Until a SIGSTOP of the child took effect; an AssertionError where it ended instead."""
+    """Waits until a SIGSTOP has stopped the child. Raises AssertionError if it ended instead."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG | os.WUNTRACED)
@@ -77,7 +77,7 @@ def wait_until_stopped(child: int) -> None:
 
 
 def finish(child: int) -> int:
-    """Waits for the child. Returns its exit code, or minus the signal that ended it."""
+    """Waits for the child. Returns its exit code, or the negative number of the signal that ended it."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)

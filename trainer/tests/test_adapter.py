@@ -1,4 +1,4 @@
-"""`adapter`: what PEFT loads on the base is the policy that was published, and nothing else comes out."""
+"""`adapter`: PEFT with the exported adapter on the base computes what the published policy computes; anything else is refused."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def logits(model: Any) -> torch.Tensor:
 
 
 def test_peft_on_the_base_computes_what_the_policy_computes(tmp_path: Path, adapted: JobFiles, policy: Path) -> None:
-    # `test/support/runner/trainer-test-packages.ts` installs it apart: the trainer itself does not need it.
+    # `test/support/runner/trainer-test-packages.ts` installs peft separately: the trainer itself does not need it.
     if folder := os.environ.get("LONGHAUL_PEFT_PACKAGE"):
         sys.path.append(folder)
     else:
@@ -50,7 +50,7 @@ def test_peft_on_the_base_computes_what_the_policy_computes(tmp_path: Path, adap
     before = logits(base)
     loaded = PeftModel.from_pretrained(base, tmp_path / "adapter")
     published = logits(AutoModelForCausalLM.from_pretrained(adapted.policy, dtype=torch.float32))
-    # fp32 throughout: merging before or adding at run time differ by rounding alone; training moved logits by far more.
+    # fp32 throughout: merged weights and adapters at run time differ by rounding only; training moved logits by far more.
     assert (published - before).abs().max() > 0.1
     for model in (loaded, loaded.merge_and_unload()):
         torch.testing.assert_close(logits(model), published, atol=1e-4, rtol=1e-4)
@@ -65,7 +65,7 @@ def test_layout_names_the_base_and_every_target(tmp_path: Path, adapted: JobFile
     config = json.loads((target / "adapter_config.json").read_text())
     assert (config["base_model_name_or_path"], config["r"], config["lora_alpha"]) == ("team/base", 4, 32.0)
     tensors = load_file(target / "adapter_model.safetensors")
-    # Two layers of seven matrices, A and B of each.
+    # A and B of seven matrices in two layers.
     assert len(tensors) == 28
     assert tensors["base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"].shape[0] == 4
     assert not any(str(tmp_path) in path.read_text(errors="ignore") for path in target.iterdir())

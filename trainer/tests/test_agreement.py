@@ -1,4 +1,4 @@
-"""`agree`: two layouts of one model say the same; other rows, other weights and nothing to compare with are told apart."""
+"""`agree`: layouts of one model agree, other weights do not; other rows and missing files are refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_rows_alone_and_layers_computed_again_agree_and_bf16_differs_by_rounding
 ) -> None:
     file = tmp_path / "scores"
     first = run(model, capsys, store=file)
-    # 32, 16 and 8 tokens, of which each row's first is no label.
+    # Rows of 32, 16 and 8 tokens; the first token of each is not a label.
     assert (first["labels"], first["difference"]) == (53, None)
     for changes in ({"alone": True}, {"ac": "full"}, {"ac": "save_attention"}):
         found = run(model, capsys, against=file, **changes)["difference"]

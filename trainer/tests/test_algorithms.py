@@ -1,4 +1,4 @@
-"""Losses by name: hand values, what a config may say, and whole jobs with a reference policy and a token budget."""
+"""Algorithms by name: losses against values computed by hand, config rules, and jobs with a reference policy and a token budget."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def loss_of(
     tokens: dict[str, Any] | None = None,
     **changes: Any,
 ) -> tuple[float, list[float]]:
-    """Loss and its derivative by each logp; prox is 0 unless `tokens` says otherwise."""
+    """Loss and its derivative by each logp; prox is 0 unless `tokens` overrides it."""
     logp = logp.clone().requires_grad_()
     given = {"prox": torch.zeros_like(logp), "weights": torch.ones_like(logp), **(tokens or {})}
     named = {"algorithm": "dapo", "length": None, "entropy_coef": None, "kl": None, **changes}
@@ -54,8 +54,8 @@ def loss_of(
     return float(loss.detach()), logp.grad.tolist()
 
 
-# Ratio 1 everywhere. One trajectory of one token with A = 2, one of three tokens with A = -1.
-#   dapo, cispo's weight: -(2 - 3)/4; grpo: -(2 - 1)/2; dr_grpo with a length of 10: -(2 - 3)/20.
+# Ratio 1 everywhere. One trajectory of one token with A = 2, another of three tokens with A = -1.
+#   dapo, and cispo's slopes: -(2 - 3)/4; grpo: -(2 - 1)/2; dr_grpo with length 10: -(2 - 3)/20.
 @pytest.mark.parametrize(
     ("name", "loss", "slopes"),
     [
@@ -63,7 +63,7 @@ def loss_of(
         ("grpo", -0.5, [-1.0, 1 / 6, 1 / 6, 1 / 6]),
         ("dr_grpo", 0.05, [-0.1, 0.05, 0.05, 0.05]),
         ("gspo", -0.5, [-1.0, 1 / 6, 1 / 6, 1 / 6]),
-        # logp is 0, so the value is too; the slope is DAPO's.
+        # logp is 0, and so is the loss; the slopes are DAPO's.
         ("cispo", 0.0, [-0.5, 0.25, 0.25, 0.25]),
     ],
 )
@@ -84,8 +84,8 @@ def test_each_algorithm_weighs_tokens_of_short_and_long_trajectories_its_own_way
 
 @pytest.mark.parametrize(
     ("advantage", "loss", "slope"),
-    # log r = 0.2 and 0.4, so s = e^0.3 = 1.34986, above 1.3: clipped and without gradient for A > 0, each half of s for A < 0.
-    # Clipped token by token, the first (e^0.2 = 1.2214) would keep its gradient.
+    # log r = 0.2 and 0.4, so s = e^0.3 = 1.34986 > 1.3: clipped without gradient for A > 0; for A < 0 each token has slope s/2.
+    # With clipping per token, the first token (e^0.2 = 1.2214) would keep its gradient.
     [(1.0, -1.3, [0.0, 0.0]), (-1.0, math.exp(0.3), [math.exp(0.3) / 2] * 2)],
 )
 def test_gspo_clips_the_geometric_mean_of_a_row(advantage: float, loss: float, slope: list[float]) -> None:
@@ -101,7 +101,7 @@ def test_gspo_clips_the_geometric_mean_of_a_row(advantage: float, loss: float, s
 
 
 def test_gspo_takes_the_dual_clip_of_a_whole_row() -> None:
-    # s = e^0.3 = 1.34986 is beyond 1.2, and A < 0: the loss stands at 1.2.
+    # s = e^0.3 = 1.34986 exceeds the dual clip 1.2, and A < 0: the loss is 1.2.
     found, gradient = loss_of(
         vector(0.2, 0.4),
         advantages=vector(-1, -1),
@@ -113,7 +113,7 @@ def test_gspo_takes_the_dual_clip_of_a_whole_row() -> None:
     assert (found, gradient) == (pytest.approx(1.2, rel=1e-12), [0.0, 0.0])
 
 
-# Bounds 0.8 and 1.3, N = 1. r = 2 is cut to 1.3, r = 0.1 raised to 0.8; the gradient is that weight times A, for either sign.
+# Bounds 0.8 and 1.3, N = 1. r = 2 is clipped to 1.3, r = 0.1 to 0.8. The gradient is that weight times A, for either sign.
 @pytest.mark.parametrize(
     ("ratio", "advantage", "weight"), [(2.0, 1.0, 1.3), (0.1, -2.0, 0.8), (0.1, 3.0, 0.8), (1.1, 1.0, 1.1)]
 )
@@ -169,7 +169,7 @@ def test_corrections_of_whole_rows_take_the_product_or_the_geometric_mean() -> N
     geometric = correct(v, rows, objective(correction="geometric_tis", tis_cap=3.0))
     assert geometric.weights.tolist() == pytest.approx([8**0.5, 8**0.5, 8**-0.5, 8**-0.5])
     assert geometric.capped == 0.0
-    # A product of thousands of small gaps stays a number.
+    # A product of thousands of small gaps stays finite.
     long = correct(
         torch.full((9000,), -0.01), torch.zeros(9000, dtype=torch.long), objective(correction="sequence_tis")
     )
@@ -224,7 +224,7 @@ def test_a_config_counts_trajectories_or_tokens() -> None:
     ("tokens", "sizes"),
     [
         ([3, 3, 5, 2, 9, 1], [2, 1, 1, 1, 1]),
-        # Longer than the budget: alone, and nothing joins it.
+        # A trajectory above the budget forms its own mini-batch.
         ([7, 1, 5], [1, 2]),
         ([6], [1]),
         ([1, 1, 1, 1, 1, 1, 1], [6, 1]),
@@ -235,7 +235,7 @@ def test_a_token_budget_fills_mini_batches_in_order(tokens: list[int], sizes: li
 
 
 def test_a_batch_that_was_cut_for_another_budget_is_refused(tmp_path: Path) -> None:
-    # Loss tokens in the order of the rows: b 3, a 2, c 1. Five hold the first two; six all.
+    # Loss tokens in row order: b 3, a 2, c 1. A budget of five holds b and a; a budget of six holds all.
     batch = load_small(make_small(), tmp_path, batch_size=None, token_budget=5)
     assert [(part.trajectories, part.loss_tokens) for part in batch.minibatches] == [(2, 5), (1, 1)]
     assert batch.owners.tolist() == [1, 1, 0, 2]
@@ -249,7 +249,7 @@ def step_on(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dict[str
     return run_case(case, ranks)
 
 
-# Context parallel ranks hold parts of a row: GSPO's ratio is of the whole.
+# Context parallel ranks hold parts of a row; GSPO needs the ratio of the full row.
 @pytest.mark.parametrize(("name", "world", "cp"), [("gspo_both", 2, 2), ("grpo", 2, 1)])
 def test_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path, name: str, world: int, cp: int) -> None:
     case = Case(tmp_path, policy, name, max_tokens=60)
@@ -279,11 +279,11 @@ def test_each_turn_is_trained_by_its_own_advantage(tmp_path: Path, policy: Path,
     expected = expect_case(case)
     assert metrics["loss"] == pytest.approx(expected.loss, rel=1e-6, abs=1e-6)
     assert worst_error(found, expected.gradients) < 1e-6
-    # Turns differ by enough to matter.
+    # The advantages of turns change the gradient noticeably.
     assert worst_error(found, expect_case(plain).gradients) > 1e-2
 
 
-# DAPO's mean and two others, each with its extras: a KL, an entropy bonus, corrections of tokens and of rows.
+# DAPO's mean and two others, with KL, entropy bonus, and corrections by token and by row.
 @pytest.mark.parametrize(
     ("name", "more"), [("safe", {}), ("icepop", {}), ("grpo", {"step_weight": 0.4}), ("dr_grpo", {}), ("gspo_both", {})]
 )
@@ -331,7 +331,7 @@ def test_dpo_is_minus_the_log_of_the_logistic_of_the_margin() -> None:
     assert float(loss.detach()) == pytest.approx(math.log(4 / 3) / 2, rel=1e-12)
     assert logp.grad is not None
     assert logp.grad.tolist() == pytest.approx([-0.0625, -0.0625, 0.0625], rel=1e-12)
-    # A margin of thousands is a number on both sides.
+    # Margins of thousands give finite losses.
     for margin, value in ((-3000.0, 3000.0), (3000.0, 0.0)):
         found = dpo(vector(0), signs=vector(1), margins=vector(margin), shares=vector(1), beta=1.0, pairs=1)
         assert float(found) == pytest.approx(value)
@@ -349,7 +349,7 @@ def test_pairs_give_the_loss_and_gradient_of_dpo_in_one_micro_batch_or_eight(
     assert worst_error(found, expected.gradients) < 1e-6
     assert (metrics["n_tokens"], metrics["pairs"]) == (expected.n_tokens, 4)
     assert metrics["entropy"] == pytest.approx(expected.entropy, rel=1e-6)
-    # The drawn reference puts pairs on both sides.
+    # With the random reference some margins are positive and some negative.
     assert 0 < metrics["pair_accuracy"] < 1
 
 
@@ -380,7 +380,7 @@ def test_a_job_of_pairs_that_is_killed_ends_in_the_same_bits(tmp_path: Path, pol
     whole, cut = (preferring_job(tmp_path / name, policy, policy) for name in ("whole", "cut"))
     assert run(whole.write()) == 0
     steps = steps_of(whole)
-    # The policy is its own reference yet: no margin, and a loss of ln 2. From then on the same pairs are told apart.
+    # At first the policy equals its reference: margin 0, loss ln 2. Later steps separate the same pairs.
     assert steps[0]["loss"] == pytest.approx(LOG2, abs=1e-6)
     assert [step["pairs"] for step in steps] == [2, 2, 2, 2]
     assert steps[2]["loss"] < steps[0]["loss"]
@@ -412,7 +412,7 @@ def test_a_config_of_pairs_with_what_they_have_not_is_refused(change: dict[str, 
 def pulled_job(root: Path, policy: Path, reference: Path, **changes: Any) -> JobFiles:
     config = make_config("dapo")
     manifest = sha256((reference / "MANIFEST.json").read_bytes())
-    # Each mean is another than DAPO's here, and every extra of the loss is on.
+    # The mean differs from DAPO's, and every extra term is on.
     config["objective"] |= {
         "algorithm": "grpo",
         "entropy_coef": 0.01,

@@ -1,4 +1,4 @@
-"""Which form of the packed kernel is called, and with what: the kernel itself needs a GPU."""
+"""Choice of the attention kernel and its arguments. The kernels for packed rows themselves need a GPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_torch_2_13(
 
 def test_a_kernel_is_used_where_it_takes_the_keywords_that_we_call_it_with() -> None:
     assert attention.takes_our_keywords(of_torch_2_13)
-    # Importing it works there, calling it as we do would not.
+    # torch 2.10 has the function, but not all keywords that we pass.
     assert not attention.takes_our_keywords(of_torch_2_10)
     assert not attention.takes_our_keywords(None)
     assert attention.takes_our_keywords(attention.varlen_attn)
@@ -31,7 +31,7 @@ def test_a_kernel_is_used_where_it_takes_the_keywords_that_we_call_it_with() -> 
 
 
 def test_rows_reach_the_kernel_as_the_micro_batch_brought_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is made on the device in a layer: a copy from the host would wait for it."""
+    """A layer creates no tensor on the device: a copy from the host would synchronise with it."""
     calls: list[tuple[Any, ...]] = []
 
     def kernel(*arguments: Any, **named: Any) -> torch.Tensor:
@@ -77,7 +77,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
         (GPU, (8, 0), torch.bfloat16, r"a GPU of compute capability 9\.x .*, found: one of 8\.0"),
         (GPU, (10, 0), torch.bfloat16, r"a GPU of compute capability 9\.x .*, found: one of 10\.0"),
         (GPU, (9, 0), torch.float32, "compute in bf16 for attention fa3, found: float32"),
-        # torch's own registry looks for the package, which is not here.
+        # torch's registry imports the package, which is not installed.
         (GPU, (9, 0), torch.bfloat16, "the package flash_attn_interface .*No module named 'flash_attn_interface'"),
     ],
 )
@@ -97,13 +97,13 @@ def test_flash_attention_3_is_refused_where_it_is_not_to_be_had(
 
 
 def test_flash_attention_3_takes_every_row_and_cudnn_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's registry puts it in the place of its flash kernels, so long rows must ask for those."""
+    """torch's registry replaces its flash kernels, so long rows must select those."""
     activated, asked, real = [], [], attention.sdpa_kernel
 
     def choose(kernels: list[Any], *, set_priority: bool) -> Any:
         assert set_priority
         asked.append(kernels)
-        # What a CPU has.
+        # The kernel that a CPU has.
         return real([SDPBackend.MATH])
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
@@ -127,7 +127,7 @@ def test_the_command_line_names_what_the_modules_have() -> None:
 
 @pytest.mark.parametrize("backend", ["auto", "varlen"])
 def test_cut_by_length_each_row_still_sees_itself_alone(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
-    """A GPU's way with a stand-in for its kernel, against a call for each row: outputs and gradients."""
+    """The GPU path with a replacement of its kernel, against one call per row: outputs and gradients are equal."""
     lengths, calls = (6, 3, 12, 2, 5), []
 
     def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, *rest: Any, **named: Any) -> Any:

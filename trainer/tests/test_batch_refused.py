@@ -1,4 +1,4 @@
-"""A batch that is not exactly right is refused with 65 and a message that names the place."""
+"""An invalid batch is refused with 65 and a message that names the place."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def put(name: str, at: int, value: float) -> Edit:
 
 
 def put_where(name: str, mask: int, value: float) -> Edit:
-    """At the first token whose loss mask is `mask`, beyond the first of the file."""
+    """Writes `value` at the first token with loss mask `mask` after the file's first token."""
 
     def edit(draft: Draft) -> None:
         at = int(np.flatnonzero(draft.tensors["loss_mask"][1:] == mask)[0]) + 1
@@ -57,7 +57,7 @@ def retype(draft: Draft) -> None:
 
 
 def duplicate_name(draft: Draft) -> None:
-    # Same length, so that only the name gives it away.
+    # Same length, so that only the name differs.
     draft.edit_bytes = lambda data: data.replace(b'"policy_version"', b'"advantages"    ', 1)
 
 

@@ -1,4 +1,4 @@
-"""Every rule of a batch at its bound, on a batch that can be counted by hand (`small_batch.py`), with the whole message."""
+"""Every rule of a batch at its bound, with the full message, on a batch small enough to count by hand (`small_batch.py`)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_good_batch_is_read_as_it_was_written(tmp_path: Path) -> None:
         Minibatch(first_row=0, rows=3, loss_tokens=5, trajectories=2),
         Minibatch(first_row=3, rows=1, loss_tokens=1, trajectories=1),
     ]
-    # Mapped for reading: a job never writes into its input.
+    # Mapped read-only: a job never writes into its input.
     assert not batch.input_ids.flags.writeable
     assert (batch.temperature, batch.dropped_nonfinite) == (1.0, 1)
     assert (batch.tokens, batch.rows) == (12, 4)
@@ -90,9 +90,9 @@ def test_a_batch_for_imitation_may_leave_out_what_it_does_not_use(tmp_path: Path
     )
     batch = load_small(draft, tmp_path, stage="rft", max_policy_lag=None)
     assert (batch.behaviour_logprobs, batch.advantages, batch.dropped_nonfinite) == (None, None, 0)
-    # With a limit, but without versions to hold against it.
+    # A lag limit without versions: nothing to check.
     assert load_small(draft, tmp_path, stage="rft").rows == 4
-    # With versions, but without a limit: any policy may have sampled.
+    # Versions without a lag limit: any policy may have sampled.
     draft = make_small("rft")
     draft.manifest["policies"] = [{"version": "v000001-00000000", "manifest_sha256": "0" * 64}]
     assert load_small(draft, tmp_path, stage="rft", max_policy_lag=None).rows == 4
@@ -102,7 +102,7 @@ def test_everything_on_its_bound_is_accepted(tmp_path: Path) -> None:
     draft = make_small()
     draft.tensors["behaviour_logprobs"][1] = 1e-3
     draft.manifest["sampling"] |= {"top_k": 0, "logprobs_mode": "raw_logprobs"}
-    # 1e-5 of the value, relative: just inside in the table and in the tensor.
+    # Just within the relative tolerance of 1e-5, in the table and in the tensor.
     draft.manifest["trajectories"][0]["advantage"] = A * (1 + 0.9e-5)
     draft.tensors["advantages"][7:9] = A * (1 - 0.9e-5)
     assert load_small(draft, tmp_path).temperature == 1.0
@@ -226,7 +226,7 @@ CASES: list[tuple[Edit, str]] = [
             {"std": "n", "delta": 1e-3},
             {"std": "n-1", "delta": "1e-3"},
             {"delta": 1e-3},
-            # Nothing is divided by: a delta would be ignored.
+            # Without division a delta would be ignored.
             {"std": "none", "delta": 1e-3},
             {"std": "n-1"},
         )
@@ -316,7 +316,7 @@ CASES: list[tuple[Edit, str]] = [
         f"Expected advantage {A:.8g} from the group's rewards, found {np.float32(A * (1 + 1.6e-5))} "
         "at row 2, token 3 (index 8)",
     ),
-    # A row of one token is no row to train on, but its offsets increase.
+    # A row of one token cannot train, although its offsets increase.
     (
         both(put("row_offsets", 2, 4), put_json("max_row_tokens", value=5)),
         "Expected loss mask 0 at the first token of a row, found 1 at row 2, token 0 (index 4)",
@@ -342,7 +342,7 @@ CASES: list[tuple[Edit, str]] = [
         put_json("policies", 0, value={"version": "7", "manifest_sha256": "b" * 64}),
         "Expected policy versions like v000123-<8 hex>, found '7'",
     ),
-    # The table itself.
+    # Header of batch.json.
     (
         put_json("schema", value="longhaul.batch/2"),
         "Expected schema of the batch to be longhaul.batch/1, found 'longhaul.batch/2'",
@@ -374,7 +374,7 @@ def test_a_broken_rule_is_named_with_place_expectation_and_finding(tmp_path: Pat
 
 
 def with_two_rows_of_a() -> Draft:
-    """Row 1 belongs to trajectory a, as row 2 does; b has row 0 alone."""
+    """Rows 1 and 2 belong to trajectory a, row 0 to b."""
     draft = make_small()
     draft.tensors["row_trajectory"][:] = [1, 0, 0, 2]
     draft.tensors["advantages"][4] = A
@@ -410,7 +410,7 @@ def test_masked_tokens_of_all_trajectories_bound_the_dropped_ones(tmp_path: Path
     draft.manifest["trajectories"][1] |= {"sampled_tokens": 4, "masked_tokens": 1}
     draft.manifest["counts"]["dropped_nonfinite"] = 2
     assert load_small(draft, tmp_path).dropped_nonfinite == 2
-    # None said and none masked.
+    # No token listed as dropped, none masked.
     draft = make_small()
     draft.tensors["policy_version"][11] = -1
     draft.manifest["trajectories"][2] |= {"sampled_tokens": 1, "masked_tokens": 0}
@@ -425,7 +425,7 @@ def test_a_version_is_a_policys_name_whatever_its_files_hash_to(tmp_path: Path) 
 
 
 def with_policies(*versions: str) -> Draft:
-    """Tokens 1, 2, 4 of trajectory b are of the first policy, the others of the second, and so on by row."""
+    """The sampled tokens of b (1, 2, 4) are of the first policy, those of a of the second, those of c of the third."""
     draft = make_small()
     version, mask = draft.tensors["policy_version"], draft.tensors["policy_version"] >= 0
     spans = [slice(0, 5), slice(5, 9), slice(9, 12)]
@@ -443,10 +443,10 @@ def test_policies_within_the_allowed_lag_may_have_sampled(tmp_path: Path) -> Non
     assert load_small(draft, tmp_path, max_policy_lag=2).rows == 4
     older = "Expected tokens of policy v000007-aaaaaaaa or at most {} versions older, found {} at index {}"
     assert refusal(tmp_path, draft, max_policy_lag=1) == older.format(1, "v000005-bbbbbbbb", 1)
-    # The first policy is the input's own: the search goes on behind it.
+    # The first policy is the input's own: the check continues with the next one.
     draft = with_policies("v000007-aaaaaaaa", "v000006-cccccccc", "v000007-aaaaaaaa")
     assert refusal(tmp_path, draft) == older.format(0, "v000006-cccccccc", 7)
-    # One that no token names is no matter.
+    # A policy without tokens is not checked.
     draft = make_small()
     draft.manifest["policies"].append({"version": "v000001-00000000", "manifest_sha256": "0" * 64})
     assert load_small(draft, tmp_path).rows == 4
@@ -460,7 +460,7 @@ def test_a_plain_model_directory_is_version_zero_and_named_by_its_hash(tmp_path:
     draft.manifest["policies"] = [{"version": "v000001-bbbbbbbb", "manifest_sha256": "b" * 64}]
     message = "Expected tokens of policy ffffffff or at most 3 versions older, found v000001-bbbbbbbb at index 1"
     assert refusal(tmp_path, draft, policy=plain, max_policy_lag=3) == message
-    # The same number with other content is another policy, at any lag.
+    # An equal version number with another hash is another policy, whatever the allowed lag.
     draft.manifest["policies"] = [{"version": "v000000-bbbbbbbb", "manifest_sha256": "b" * 64}]
     message = "Expected tokens of policy ffffffff or at most 3 versions older, found v000000-bbbbbbbb at index 1"
     assert refusal(tmp_path, draft, policy=plain, max_policy_lag=3) == message
@@ -482,7 +482,7 @@ def test_advantages_without_a_deviation_are_rewards_less_their_mean() -> None:
 
 
 def with_turns() -> Draft:
-    """Turns of a: tokens 1, 1; of b, over its two rows: 2, 1; of c: 1, and the masked one. Weight 0.5.
+    """Tokens per turn: a 1, 1; b, over its two rows, 2, 1; c 1 and the masked one. Weight 0.5.
 
     Returns in g0: a: -1 -1, b: -1 0, so the first turns agree; the second are -0.5 and 0.5 off, a deviation of √0.5.
     In g1: c: -2 -2, its siblings 0 and -1. First turn: mean -1, deviation 1. Second turn: c -2 and -1, mean -1.5, deviation √0.5.
@@ -509,7 +509,7 @@ def test_turns_with_rewards_have_advantages_of_their_own(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("edit", "message"),
     [
-        # Of another turn: b's last token is its second turn's.
+        # b's last token belongs to its second turn, but gets another turn's advantage.
         (
             put("advantages", 4, np.float32(-A)),
             f"Expected advantage {-A + 0.25 / (0.5**0.5 + 1e-3):.8g} from the group's rewards, "
@@ -549,7 +549,7 @@ def test_turns_that_do_not_follow_from_their_rewards_are_refused(tmp_path: Path,
 
 
 def with_expert() -> Draft:
-    """c is an expert of g1, which is dropped: the policy solved nothing there."""
+    """c is an expert in g1. The group itself is dropped: the policy solved nothing there."""
     draft = make_small()
     g1 = draft.manifest["groups"][1]
     g1 |= {"rewards": [0.0, 0.0, 0.0], "outcomes": [0, 0, 0], "dropped": "outcome"}
@@ -565,7 +565,7 @@ def test_an_expert_may_stand_beside_a_group_that_is_dropped(tmp_path: Path) -> N
     assert batch.experts is not None
     assert batch.experts.tolist() == [False, False, False, True]
     assert batch.policy_tokens(5, 12).tolist() == [False, False, True, True, False, False, False]
-    # Neither has a lag: no policy of the batch sampled it.
+    # A batch without experts has None.
     assert load_small(make_small(), tmp_path / "plain").experts is None
 
 
@@ -612,7 +612,7 @@ def test_an_imitation_batch_needs_no_experts(tmp_path: Path) -> None:
 
 
 def with_pairs() -> Draft:
-    """a is chosen over b; c is left out. Rows in the order of the pair: a, then b's two."""
+    """One pair: a chosen, b rejected; c is left out. Row order: a's row, then b's two."""
     draft = make_small()
     tensors, manifest = draft.tensors, draft.manifest
     order = np.array([5, 6, 7, 8, 0, 1, 2, 3, 4])
@@ -640,7 +640,7 @@ def test_a_batch_of_pairs_is_read_where_the_job_wants_one(tmp_path: Path) -> Non
     ("edit", "message"),
     [
         (put_json("adv", "pairs", value="reward"), "Expected adv.pairs to be 'outcome', found 'reward'"),
-        # The failure first.
+        # The rejected trajectory comes first.
         (
             both(
                 put_json("groups", 0, "outcomes", value=[0, 1]),
@@ -698,7 +698,7 @@ def test_files_that_are_not_the_announced_ones_are_refused(tmp_path: Path) -> No
 
 
 def load_nothing(root: Path, manifest_sha256: str = "0") -> None:
-    """As `load_small`, without writing a batch first."""
+    """Like `load_small`, without writing the batch."""
 
     class Written:
         def write(self, directory: Path) -> str:
@@ -708,7 +708,7 @@ def load_nothing(root: Path, manifest_sha256: str = "0") -> None:
 
 
 def rewrite(root: Path, **changes: Any) -> str:
-    """Edits batch.json behind the tensors' back; returns its new hash."""
+    """Edits only batch.json and returns its new hash."""
     path = root / "batch.json"
     data = json.dumps({**json.loads(path.read_text()), **changes}).encode()
     path.write_bytes(data)
@@ -733,7 +733,7 @@ def test_size_hash_and_description_of_the_tensor_file_are_held_against_it(tmp_pa
     assert refused_as_it_is(tmp_path, sha) == f"Expected {name} to hash to 0, found {digest}"
     sha = rewrite(tmp_path, file={**entry, "name": "other"})
     assert refused_as_it_is(tmp_path, sha) == f"Expected other to have {size} bytes, found None"
-    # Only its last part counts: a batch never points outside its directory.
+    # Only the file name counts: a batch cannot point outside its directory.
     assert sha256((tmp_path / name).read_bytes()) == digest
     sha = rewrite(tmp_path, file={**entry, "name": f"../../{name}"})
     load_nothing(tmp_path, sha)
@@ -807,7 +807,7 @@ def test_a_file_with_too_few_or_too_many_bytes_is_refused(tmp_path: Path) -> Non
     assert found(b"1234567") == header.format(1024 * 1024 + 1, 7)
     assert found(struct.pack("<Q", 2**63 + 5) + whole[8:]) == header.format(2**63 + 5, size)
     assert found(struct.pack("<Q", size - 7) + whole[8:]) == header.format(size - 7, size)
-    # A header may fill the file to its end, as long as it says so; then it names no tensors.
+    # A header may extend to the end of the file; it then names no tensors.
     empty = b"{}" + b" " * 54
     message = found(struct.pack("<Q", len(empty)) + empty)
     assert message == f"Expected the tensors of stage dapo in the order {ALL}, found []"

@@ -1,5 +1,5 @@
-"""What the pipeline writes against what the trainer reads. `fixtures/written-jobs.json` holds jobs as the pipeline's own code writes
-them: a test beside that code (`written-jobs.test.ts`) fails where it would write others."""
+"""Checks that the trainer reads what the pipeline writes. `fixtures/written-jobs.json` holds jobs written by the pipeline's own code; its
+test (`written-jobs.test.ts`) fails if the pipeline would write others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from longhaul_trainer.step.spec import Spec, WindowSpec, parse_spec, parse_windo
 from longhaul_trainer.strict import Strict
 
 WRITTEN: list[dict[str, Any]] = json.loads((Path(__file__).parent / "fixtures" / "written-jobs.json").read_text())
-# Written always, and read with a default: jobs that people write by hand may leave them out.
+# Fields that the pipeline always writes and the trainer reads with a default: jobs written by hand may omit them.
 OPTIONAL = {
     *(
         f"spec.execution.{name}"
@@ -61,9 +61,9 @@ NULLABLE = {
     ),
     *("config.objective.entropy_coef", "config.objective.kl"),
 }
-# A word where it is off.
+# "none" instead of a number switches it off.
 OFF_OR_NUMBER = {"config.objective.dual_clip"}
-# Read, and left to their defaults by the pipeline.
+# Fields that the trainer reads and the pipeline leaves to their defaults.
 UNWRITTEN = {"config.canary", "config.canary.positions"}
 
 
@@ -88,7 +88,7 @@ def parts() -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def refused(part: str, value: Any) -> str | None:
-    """Message of a refusal, None where it was read."""
+    """Message of the refusal; None if the value was accepted."""
     try:
         read(part, value)
     except JobError as error:
@@ -100,7 +100,7 @@ def others(value: Any) -> list[Any]:
     """Values of every other type."""
     kinds: list[Any] = ["text", 7, 0.5, True, [], {}, None]
     same = (int, float) if type(value) in (int, float) else (type(value),)
-    # A whole number is no other type than a fraction, nor is a boolean a number.
+    # Integers and floats count as one type; a boolean is not a number.
     return [other for other in kinds if type(other) not in same]
 
 
@@ -129,7 +129,7 @@ def test_each_field_that_is_missing_renamed_or_of_another_type_is_refused(
             assert message is not None, f"{where}: {change!r}"
             assert message.startswith("64: ")
             assert "\n" not in message
-            # By its name, or by what it makes impossible, as total_steps does for a schedule that decays.
+            # The message names the field, or its parent: a missing total_steps, for example, is an error of the schedule.
             assert any(name in message for name in path[-2:]), message
 
 

@@ -1,4 +1,4 @@
-"""What the first weights of the repair policy do before any training."""
+"""The initial weights of the repair policy copy names before any training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_heads_find_what_followed_the_same_token_and_the_same_two_tokens_a_thous
     model.set_attn_implementation("eager")
     generator = torch.Generator().manual_seed(1)
     names = torch.randperm(VOCABULARY - 1, generator=generator)[:400].view(200, 2) + 1
-    # A mark stands between the two parts of each name, the same everywhere: what follows it is known by two tokens only.
+    # The same mark separates the two parts of every name, so only the last two tokens determine what follows it.
     mark = torch.zeros(200, 1, dtype=torch.long)
     first = torch.cat([names[:, :1], mark, names[:, 1:]], dim=1)
     again = first[torch.randperm(200, generator=generator)]
@@ -29,7 +29,7 @@ def test_heads_find_what_followed_the_same_token_and_the_same_two_tokens_a_thous
     one, two = found[0, behind_first], found[2, behind_mark]
     assert (ids[one - 1] == ids[behind_first]).float().mean() > 0.99
     is_name = (ids[two - 1] == 0) & (ids[two - 2] == ids[behind_mark - 1])
-    # By 16 dimensions instead of 32, among 400 that have the mark in common.
+    # Weaker, because only 16 of 32 dimensions distinguish names that share the mark.
     assert is_name.float().mean() > 0.7
 
 

@@ -1,4 +1,4 @@
-"""Sealed directories: what is hashed, by whom, and what a difference is called."""
+"""Sealed directories: which files are hashed, by which rank, and the messages for differences."""
 
 from __future__ import annotations
 

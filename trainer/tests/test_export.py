@@ -1,4 +1,4 @@
-"""`export`: what comes out is the policy, and nothing comes out of what is not whole."""
+"""`export`: the exported directory equals the policy; an incomplete source leaves no output."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles
 
 @pytest.fixture(scope="module")
 def adapted(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
-    """Adapters, YaRN and a rounded policy: everything that lies between a checkpoint's tensors and a plain model."""
+    """A job with adapters, YaRN and rounding: every difference between a checkpoint's tensors and a plain model."""
     policy = tmp_path_factory.mktemp("policies") / "stretched"
     write_tiny_policy(policy, rope=Yarn(factor=4.0, original_max=512))
     config = make_config(
@@ -59,7 +59,7 @@ def run_export(source: Path, target: Path, dtype: str | None = None, expected_sh
 
 
 def load(directory: Path) -> Any:
-    """As users of Transformers load it; a missing or unexpected weight fails the test."""
+    """Loads like a user of transformers. A missing or unexpected weight fails the test."""
     loaded: Any = AutoModelForCausalLM.from_pretrained(directory, dtype="auto", output_loading_info=True)
     model, info = loaded
     assert not any(info.values()), info
@@ -73,7 +73,7 @@ def logits(directory: Path) -> torch.Tensor:
 
 
 def loaded_by_engines(directory: Path) -> set[str]:
-    """vLLM's and SGLang's rule: every *.safetensors, but where there is an index only what it names."""
+    """Files that vLLM and SGLang load: every *.safetensors, or only the indexed ones if there is an index."""
     found = {path.name for path in directory.glob("*.safetensors")}
     index = directory / "model.safetensors.index.json"
     return found & set(json.loads(index.read_text())["weight_map"].values()) if index.is_file() else found
@@ -130,7 +130,7 @@ def test_large_model_is_cut_into_shards_that_load_to_the_same(
     names = loaded_by_engines(target)
     assert len(names) == len(list(target.glob("*.safetensors"))) > 1
     assert torch.equal(logits(target), logits(finished.policy))
-    # And a policy of several files keeps them.
+    # A policy of several files keeps them.
     for path in target.glob("longhaul.json"):
         path.unlink()
     seal(target, kind="policy", facts={})
@@ -231,7 +231,7 @@ def test_what_a_killed_export_left_is_cleared_and_one_at_work_is_left_alone(tmp_
 
 
 def test_export_that_cannot_write_leaves_nothing(tmp_path: Path, finished: JobFiles) -> None:
-    """Files of at most 64 KiB: the weights do not fit."""
+    """The process may write at most 64 KiB per file, less than the weights need."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:

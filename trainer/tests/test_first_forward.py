@@ -1,4 +1,4 @@
-"""The first mini-batch's proximal policy is its own forward pass: to the bit what a separate pass gives, for one pass less."""
+"""The training forward pass of the first mini-batch gives its proximal log-probabilities, bit-identical to a separate pass."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ ONE = Ranks(device=torch.device("cpu"))
 
 
 def first_step(ranks: Ranks, case: Case, *, is_reused: bool) -> Found:
-    """Proximal log-probabilities, gradients and metrics of the first step. The sampler is far enough away for corrections to bind."""
+    """Proximal log-probabilities, gradients and metrics of the first step. The sampler differs enough for corrections to bind."""
     batch, config, _ = open_case(case)
     assert batch.behaviour_logprobs is not None
     noise = np.random.default_rng(8).normal(0, 0.9, batch.tokens)
-    # Experts have none.
+    # Experts have no behaviour log-probabilities.
     is_sampled = (batch.loss_mask == 1) & (batch.behaviour_logprobs != 0)
     behaviour = np.where(is_sampled, batch.behaviour_logprobs + noise, 0).astype(np.float32)
     batch = replace(batch, behaviour_logprobs=behaviour)
@@ -82,7 +82,7 @@ def test_the_first_step_is_to_the_bit_that_of_a_separate_pass(
     write_case(case)
     reused, separate = (first_step(ONE, case, is_reused=is_reused) for is_reused in (True, False))
     expect_equal(reused, separate)
-    # A correction that never binds would prove nothing about the weights.
+    # A correction that never binds would prove nothing.
     if SWITCHES[name]["correction"] != "none":
         assert reused[2]["tis_capped"] + reused[2]["masked_frac"] > 0
 
@@ -106,7 +106,7 @@ def both_ways(ranks: Ranks, case: Case) -> tuple[Found, Found]:
     return first_step(ranks, case, is_reused=True), first_step(ranks, case, is_reused=False)
 
 
-# Corrections by row, of which context parallel ranks hold parts; rows of several data parallel ranks in one mini-batch.
+# Context parallel ranks hold parts of rows, which corrections by row need in full; data parallel ranks share a mini-batch.
 @pytest.mark.parametrize(
     ("name", "world", "cp"),
     [
@@ -128,7 +128,7 @@ def test_ranks_that_share_rows_or_batch_agree_to_the_bit(
 
 
 def count_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, tuple[int, ...]]]:
-    """Of a trainer: whether each has a gradient, and its rows."""
+    """Records each forward pass: whether it has a gradient, and its rows."""
     passes: list[tuple[bool, tuple[int, ...]]] = []
     real: Callable[..., Any] = Scorer.forward
 
@@ -144,7 +144,7 @@ def count_passes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, tuple[int,
 def test_a_job_scores_its_first_mini_batch_once_and_stores_it_as_before(
     tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch, batch_size: int, separate: int
 ) -> None:
-    """16 rows: of a job with one step none is scored apart."""
+    """A job of 16 rows: with a single step no row needs a separate pass."""
     draft = make_draft(policy, stage="dapo", batch_size=batch_size)
     job = make_job(tmp_path, policy, draft, make_config("dapo", epochs=1, batch_size=batch_size, canary="none"))
     passes = count_passes(monkeypatch)
@@ -152,6 +152,6 @@ def test_a_job_scores_its_first_mini_batch_once_and_stores_it_as_before(
     assert sum(len(rows) for has_gradient, rows in passes if not has_gradient) == separate
     assert sum(len(rows) for has_gradient, rows in passes if has_gradient) == 16
     stored = load_file(job.job_dir / "prox" / "prox.safetensors")["prox_logprobs"]
-    # The sampler is the input policy itself here.
+    # The input policy itself is the sampler.
     assert np.abs(stored - draft.tensors["behaviour_logprobs"]).max() < 1e-5
     assert np.array_equal(stored != 0, draft.tensors["loss_mask"] == 1)

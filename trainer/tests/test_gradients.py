@@ -1,4 +1,4 @@
-"""Losses and gradients of the real step against a reference in float64 and plain tensor code (`reference.py`)."""
+"""Losses and gradients of the real step against the float64 reference (`reference.py`)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def expected(case: Case) -> ReferenceStep:
 
 
 def limits(case: Case) -> dict[str, int]:
-    """max_tokens that cut the eight rows into 1, 2 and 8 micro-batches."""
+    """Values of max_tokens that cut the eight rows into 1, 2 and 8 micro-batches."""
     batch, _, _ = open_case(case)
     lengths = [batch.row_length(row) for row in range(batch.rows)]
     found = {"1x8": sum(lengths), "2x4": sum(lengths) // 2 + 8, "8x1": 1}
@@ -78,7 +78,7 @@ def plain_head(
 
 
 def test_every_switch_binds_somewhere_in_these_cases(case: Case) -> None:
-    """Otherwise the comparison above would prove nothing about it."""
+    """Without it the comparison above would prove nothing about the switch."""
     _, metrics = run_case(case)
     names = {
         "safe": ["clip_low", "clip_high", "dual_clip", "tis_capped"],
@@ -106,7 +106,7 @@ def test_untied_model_with_biases_gives_the_reference_gradient(tmp_path: Path) -
 
 
 def test_numbers_planted_at_masked_places_change_nothing(tmp_path: Path, policy: Path) -> None:
-    """0 · NaN is NaN: what is masked must be left out before any exp, not multiplied away after it."""
+    """0 · NaN is NaN, so masked values must be left out before any exp, not multiplied by 0 afterwards."""
     case = Case(tmp_path, policy)
     write_case(case)
     clean, _ = run_case(case)
@@ -144,7 +144,7 @@ def test_edit_of_one_row_leaves_every_bit_of_the_others(policy: Path) -> None:
     edited = ids.copy()
     edited[12:25] = (edited[12:25] + 1) % 256
     before, after = score(ids), score(edited)
-    # Every token but the first of each row has a log-probability, once.
+    # Every token but the first of each row has exactly one log-probability.
     assert sorted(before) == [*range(1, 9), *range(10, 30), *range(31, 37)]
     changed = {at for at in before if before[at] != after[at]}
     assert changed
@@ -152,7 +152,7 @@ def test_edit_of_one_row_leaves_every_bit_of_the_others(policy: Path) -> None:
 
 
 def test_truncated_turn_trains_its_tokens_and_nothing_behind_them(policy: Path) -> None:
-    """A turn cut by its length has no end token: the row ends with its last sampled token, and the label there counts."""
+    """A turn truncated at its token limit has no end token. The row ends with its last sampled token, which counts as a label."""
     mask = np.array([0, 0, 1, 1, 0, 0, 0, 1, 1], dtype=np.uint8)
     micro = gather_rows(
         [0],
@@ -167,7 +167,7 @@ def test_truncated_turn_trains_its_tokens_and_nothing_behind_them(policy: Path) 
 
 @pytest.mark.parametrize("cp", [2, 4])
 def test_context_parallel_parts_hold_each_label_once_with_its_own_target(cp: int) -> None:
-    """Labels are shifted before the sequence is cut: the last token of a part predicts the first of the next."""
+    """Labels are shifted before the sequence is split: the last token of a part predicts the first token of the next part."""
     offsets, ids = np.array([0, 5, 11]), np.arange(100, 111, dtype=np.int32)
     mask = np.ones(11)
     parts = [

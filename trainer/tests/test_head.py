@@ -1,4 +1,4 @@
-"""The chunked head on bf16 inputs, against the same values in float64."""
+"""The chunked head on bf16 inputs against float64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def scored(
 
 
 def head_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Logits of a deviation of about 4: where the policy is uncertain, and where it is not."""
+    """Inputs whose logits have a standard deviation of about 4: some positions are uncertain, others are not."""
     draw = torch.Generator().manual_seed(5)
     hidden = torch.randn(TOKENS, HIDDEN, generator=draw).bfloat16()
     weight = (torch.randn(WORDS, HIDDEN, generator=draw) * 0.5).bfloat16()
@@ -36,7 +36,7 @@ def test_bf16_logprobs_are_those_of_the_same_values_in_float64() -> None:
     found, _, _ = scored(hidden, weight, targets)
     expected, _, _ = scored(hidden.double(), weight.double(), targets)
     difference = (found - expected).abs()
-    # Products of bf16 values are exact in fp32; logits that are rounded to bf16 are off by up to 0.06 here.
+    # Products of bf16 values are exact in fp32; logits rounded to bf16 would be off by up to 0.06.
     assert difference.quantile(0.99) < 5e-3
     assert difference.max() < 2e-2
 

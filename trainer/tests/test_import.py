@@ -1,4 +1,4 @@
-"""Hugging Face directories become sealed policies that compute the same, or one message says why not and how to fix it."""
+"""Hugging Face directories become sealed policies with equal logits, or a message says why not and how to fix it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def model(untouched: Path, tmp_path: Path) -> Path:
-    """A copy to break."""
+    """A copy that tests may damage."""
     copy = tmp_path / "model"
     copy.mkdir()
     for file in untouched.iterdir():
@@ -51,7 +51,7 @@ def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def refusal(source: Path, **options: Any) -> str:
-    """The message of an import that has to fail, and that must leave nothing but what was there."""
+    """The message of an import that must fail. It must leave no new files."""
     before = sorted(entry.name for entry in source.parent.iterdir())
     with pytest.raises(JobError) as caught:
         run_import(ImportOptions(source, source.parent / "made", **options))
@@ -87,7 +87,7 @@ def test_a_model_directory_becomes_a_sealed_policy_with_the_same_logits(made: Ma
     assert json.loads((target / "longhaul.json").read_text())["source"]["origin"] == "owner/name@0123"
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         assert (target / name).read_bytes() == (source / name).read_bytes()
-    # A sampling field would bias servers that read it.
+    # Servers would silently sample with other fields.
     assert set(json.loads((target / "generation_config.json").read_text())) == {"eos_token_id"}
     config = json.loads((target / "config.json").read_text())
     assert config["rope_theta"] == config["rope_parameters"]["rope_theta"] == 10000.0
@@ -167,7 +167,7 @@ def test_an_error_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.
     assert [entry.name for entry in model.parent.iterdir()] == ["model"]
 
 
-# What is wrong, and what the message has to name: the place, and what to do.
+# Name → (damage, pattern of the message, which names the place and the remedy).
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no config.json": (
         lambda m: (m / "config.json").unlink(),
@@ -460,7 +460,7 @@ def test_a_tokenizer_that_adds_to_the_beginning_of_a_text_is_refused(model: Path
 
 
 def test_the_proof_sees_a_tensor_that_was_changed_on_its_way(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference reads the source itself, the policy what was written."""
+    """The reference reads the source, the policy reads the written files."""
     opened = hf_source.open_directory
 
     def damaged(directory: Path) -> Any:

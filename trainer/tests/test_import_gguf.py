@@ -1,4 +1,4 @@
-"""GGUF files, as the package `gguf` writes them, become policies that compute what the file says."""
+"""GGUF files written by the package `gguf` become policies with equal logits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from longhaul_trainer.importer import gguf_source
 from longhaul_trainer.importer.command import ImportOptions, run_import
 from longhaul_trainer.importer.gguf import TYPES, open_gguf_file
 
-# `test/support/runner/trainer-test-packages.ts` installs it: the trainer itself reads GGUF without it.
+# `test/support/runner/trainer-test-packages.ts` installs gguf; the trainer itself reads GGUF without it.
 if folder := os.environ.get("LONGHAUL_GGUF_PACKAGE"):
     sys.path.append(folder)
 try:
@@ -96,7 +96,7 @@ def test_blocks_of_every_type_are_decoded_as_the_package_decodes_them(number: in
     kind = TYPES[number]
     blocks = np.random.default_rng(3).integers(0, 256, (64, kind.size), dtype=np.uint8)
     if kind.values > 1:
-        # Scales that are numbers.
+        # Random bytes could be NaN or infinite scales.
         for at in {"Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}.get(kind.name, (0,)):
             blocks[:, at : at + 2] = np.random.default_rng(4).normal(size=(64, 1)).astype("<f2").view(np.uint8)
     if kind.name in ("F32", "F16", "BF16"):

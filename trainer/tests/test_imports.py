@@ -1,4 +1,4 @@
-"""Imports without collections of garbage."""
+"""Heavy imports run without garbage collection."""
 
 from __future__ import annotations
 

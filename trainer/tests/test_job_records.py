@@ -1,4 +1,4 @@
-"""Every record of a job, field by field, with the clocks standing still: what the pipeline, an audit and a person read."""
+"""Every record of a job, field by field, with stopped clocks: progress, reports, manifests, checkpoints and canary."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from longhaul_trainer.weight_files import WeightFiles
 
 TRACEPARENT = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
 NOW = 1_700_000_000_123
-# What every measured piece of time lasts here; in records it has three digits.
+# Every measured duration, exact and as rounded in records.
 TICK, SECONDS = 0.12345, 0.123
 LAYOUT = {"device": "cpu", "ranks": 1, "cp": 1, "deterministic": True, "max_tokens_per_micro": 150, "threads": 1}
 
 
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One time for all records; each look at a stop watch is a TICK behind the last one."""
+    """All records have the same time; each reading of the monotonic clock is one TICK after the previous one."""
     for module in (command, job_module, lease, progress):
         monkeypatch.setattr(module, "now_ms", lambda: NOW)
     for module in (job_module, training):
@@ -69,7 +69,7 @@ def failed_event(phase: str, code: int, kind: str, message: str) -> dict[str, An
 
 
 def told(job: JobFiles, fence: int = 1) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Events in order, and those of inner checkpoints, which a thread tells of beside the others."""
+    """Events in order, and separately those of inner checkpoints, which a thread emits at any time."""
     events = job.events(fence)
     assert [entry.pop("seq") for entry in events] == list(range(1, len(events) + 1))
     inner = [entry for entry in events if entry["event"] == "checkpoint"]
@@ -135,14 +135,14 @@ def attempt_of(job: JobFiles, fence: int = 1) -> dict[str, Any]:
 
 
 def small_job(root: Path, policy: Path, stage: str = "dapo", **changes: Any) -> JobFiles:
-    """Two mini-batches of four rows each, in two micro-batches; one epoch, so two steps."""
+    """Two mini-batches of four rows, each in two micro-batches; one epoch, so two steps."""
     draft = make_draft(policy, stage=stage, groups=2, size=4, batch_size=4, longest=100)
     config = make_config(stage, **{"epochs": 1, "batch_size": 4, **changes})
     return make_job(root, policy, draft, config, execution={"max_tokens_per_micro": 150})
 
 
 def micros_of(job: JobFiles) -> list[list[int]]:
-    """Loss tokens of each micro-batch, by mini-batch, cut by hand: longest row first, each into the first place where it fits."""
+    """Loss tokens of each micro-batch, by mini-batch, packed by hand: longest row first, each into the first micro-batch with room."""
     tensors = load_file(job.root / "batch" / "batch.safetensors")
     offsets, mask = tensors["row_offsets"], tensors["loss_mask"]
     rows = [(int(b - a), int(mask[a:b].sum())) for a, b in pairwise(offsets)]
@@ -175,7 +175,7 @@ def test_dapo_job_tells_every_step_and_commits_what_it_says(tmp_path: Path, poli
     assert events == [
         event("started", "start", job_id=job.spec["job_id"], key=job.spec["key"], attempt=1, layout=LAYOUT),
         event("loaded", "load", seconds=SECONDS, parameters=sum(w.size for w in weights.values())),
-        # The first mini-batch is scored by the pass that trains it.
+        # The first mini-batch needs no separate pass.
         *(event("prox", "prox", done=done) for done in range(1, len(parts[1]) + 1)),
         *(micro(1, done, tokens) for done, tokens in enumerate(parts[0], start=1)),
         opt_step(first, done=1, total=2),
@@ -245,7 +245,7 @@ def test_dapo_job_tells_every_step_and_commits_what_it_says(tmp_path: Path, poli
         "traceparent": TRACEPARENT,
         "t": NOW,
     }
-    # Again: found, and nothing but that is told.
+    # A second attempt finds the outputs and reports only that.
     assert step(job.write(fence=2, attempt=3), dry_run=False) == 0
     assert job.exit_report(2) == {**report, "outcome": "found", **outputs, "attempt": 3, "fence": 2}
     again, _ = told(job, 2)
@@ -282,12 +282,12 @@ def test_resumed_job_says_where_it_went_on_and_what_that_cost(
         broken.setattr(training.Trainer, "run_step", run_and_break)
         with pytest.raises(KeyboardInterrupt):
             step(job.write(), dry_run=False)
-    # In a process of its own the thread that saves would have ended with the job; here it may still be at its checkpoint.
+    # In a separate process the saver thread would die with the job. Here it may still be writing its checkpoint.
     for thread in threading.enumerate():
         if thread.name == "saver":
             thread.join(60)
             assert not thread.is_alive()
-    # The newest two are kept; the one that was written while the job broke is taken away, as if that had not ended.
+    # The job keeps the newest two. The test deletes the checkpoint that was being written at the interrupt, as if it were incomplete.
     names = {path.name for path in (job.job_dir / "inner").iterdir() if not path.name.startswith(".")}
     assert names == {"3", "4"}
     shutil.rmtree(job.job_dir / "inner" / "4")
@@ -300,7 +300,7 @@ def test_resumed_job_says_where_it_went_on_and_what_that_cost(
     assert [set(entry) for entry in metrics] == [set(NAMES[stage].split())] * 6
     assert [entry["rows"] for entry in metrics] == [4] * 6
     resumed, fourth, recovered, *later, committed, exported, done = after_load
-    # Since this attempt began: looks at its start, before and after the load (and the commits before the steps), and now.
+    # The clock readings between include load and commits, so these two durations only have lower bounds.
     assert resumed.pop("seconds") > 0
     assert resumed == event("resumed", "load" if stage == "rft" else "prox", 2, opt_step=3, global_step=3)
     assert fourth == opt_step(metrics[3], done=4, total=6, fence=2)
@@ -330,7 +330,7 @@ def test_inner_checkpoints_come_as_often_as_they_are_asked_for(
 
     monkeypatch.setattr(job_module.Job, "_save_final", look)
     assert step(job.write(), dry_run=False) == 0
-    # After 3 and 6 of eight steps, and not after the last: that one is the checkpoint.
+    # After steps 3 and 6 of eight, but not after the last one, which the final checkpoint saves.
     assert seen == [["3", "6"]]
 
 
@@ -346,7 +346,7 @@ def test_inner_checkpoints_lie_as_many_steps_and_seconds_apart_as_they_are_asked
     seconds: float,
     expected: list[str],
 ) -> None:
-    """Eight steps of a second each; the newest two are kept."""
+    """Eight steps of one second each; the job keeps the newest two inner checkpoints."""
     job = small_job(tmp_path, policy, "rft", epochs=4)
     job.spec["execution"] |= {"inner_every": every, "inner_every_s": seconds}
     now = [0.0]
@@ -392,7 +392,7 @@ def test_frozen_weights_are_written_at_the_end_alone_and_a_resumed_job_has_them(
 def test_a_resumed_attempt_hashes_and_loads_each_byte_of_input_and_state_once(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a restart takes at 872 GB a checkpoint: docs/training.md counts four readings."""
+    """Reads of checkpoints during a restart, which dominate at 872 GB each: docs/training.md counts four."""
     job = small_job(tmp_path, policy, "rft", epochs=2)
     with monkeypatch.context() as struck:
         struck.setenv(failpoints.VARIABLE, "TERM@after-update:1")
@@ -436,7 +436,7 @@ def test_export_alone_is_made_up_for_also_without_the_job_folder(
     assert not list(job.policy.parent.iterdir())
     shutil.rmtree(job.job_dir)
     assert step(job.write(fence=2), dry_run=False) == 0
-    # The input is loaded once more, for what the canary says of the old weights.
+    # The input is loaded again for the canary's old log-probabilities.
     assert [e["event"] for e in job.events(2)] == ["started", "loaded", "exported", "done"]
     assert job.exit_report(2)["outcome"] == "committed"
     assert job.exit_report(2)["opt_steps"] == 2
@@ -445,7 +445,7 @@ def test_export_alone_is_made_up_for_also_without_the_job_folder(
 
 
 def tail_of(report: dict[str, Any]) -> list[str]:
-    """Names of the last events: each is the beginning of its line in progress.jsonl, up to 300 characters."""
+    """Names of the last events. Each entry is the start of a line of progress.jsonl, up to 300 characters."""
     assert all(len(line) <= 300 for line in report["log_tail"])
     assert max(len(line) for line in report["log_tail"]) == 300
     return [line.split('"event": "')[1].split('"')[0] for line in report["log_tail"]]
@@ -499,7 +499,7 @@ def test_canary_holds_the_positions_that_moved_most(tmp_path: Path, policy: Path
     assert step(job.write(), dry_run=False) == 0
     found = load_file(job.policy / "canary.safetensors")
     offsets = found["row_offsets"]
-    # Rows from the first on until they hold four times 20 tokens.
+    # The first rows, until they hold at least 4 · 20 tokens.
     whole = load_file(job.root / "batch" / "batch.safetensors")
     rows = int(np.searchsorted(whole["row_offsets"], 80))
     assert offsets.tolist() == whole["row_offsets"][: rows + 1].tolist()
@@ -563,7 +563,7 @@ def test_a_ratio_that_is_not_one_at_the_first_step_halts_the_job(
         if place == "after-update":
             raise KeyboardInterrupt
 
-    # What an earlier attempt has stored is compared; what this one takes from its own pass is equal by construction.
+    # Values stored by an earlier attempt can differ; values from this attempt's own pass are equal by construction.
     with monkeypatch.context() as broken:
         broken.setattr(job_module, "write_prox", lambda path, prox: real(path, prox + np.float32(2e-6)))
         broken.setattr(training, "hit", interrupt)
@@ -593,7 +593,7 @@ def test_a_loss_that_is_not_finite_halts_the_job_before_the_weights_move(
 def test_an_alarm_is_told_and_kept_and_ends_nothing(tmp_path: Path, policy: Path, still: None) -> None:
     draft = make_draft(policy, stage="dapo", groups=2, size=4, batch_size=4, longest=100)
     logprobs, mask = draft.tensors["behaviour_logprobs"], draft.tensors["loss_mask"] == 1
-    # The sampler says a third of a nat less than the trainer: k1 = -1/3, k3 = e^(1/3) - 1/3 - 1 = 0.062.
+    # The sampler's log-probabilities are a third of a nat below the trainer's: k1 = -1/3, k3 = e^(1/3) - 1/3 - 1 = 0.062.
     logprobs[mask] -= np.float32(1 / 3)
     config = make_config("dapo", epochs=1, batch_size=4)
     job = make_job(tmp_path, policy, draft, config, execution={"max_tokens_per_micro": 150})
@@ -606,7 +606,7 @@ def test_an_alarm_is_told_and_kept_and_ends_nothing(tmp_path: Path, policy: Path
     ]
     assert job.exit_report()["alarms"] == kept
     assert json.loads((job.checkpoint / "trainer_state.json").read_text())["alarms"] == kept
-    # What it is found with later.
+    # A later attempt reports the same alarms.
     assert step(job.write(fence=2), dry_run=False) == 0
     assert job.exit_report(2)["alarms"] == kept
 
@@ -639,7 +639,7 @@ def test_window_job_tells_what_it_does_and_commits_it(
     facts = {"key": job.spec["key"], "job_id": job.spec["job_id"], "policy_sha256": open_sealed(stretched).sha256}
     assert manifest_of(path) == {"schema": "longhaul.manifest/1", "kind": "window", **facts}
     assert json.loads((path / "attempt.json").read_text()) == {"attempt": 4, "fence": 2}
-    # Positions 32 to 62 of a row that ends one short of 64.
+    # Positions 32 to 62 of a row of 63 tokens, one below the rope's 64.
     found = load_file(path / "window.safetensors")
     assert (found["position_index"].tolist(), found["row_offsets"].tolist()) == (list(range(32, 63)), [0, 63])
 
@@ -670,7 +670,7 @@ def test_window_job_of_a_policy_that_has_none_or_is_not_the_announced_one_is_ref
 
 
 def test_each_of_several_ranks_writes_its_shard_and_its_hash_beside_the_others(tmp_path: Path) -> None:
-    """As rank 1 of 3 sees it: what the others found comes by the gathering."""
+    """The view of rank 1 of 3; a fake gather supplies the results of the others."""
     others = {tmp_path / "job" / "shards" / "7" / "state-00000-of-00003.safetensors": "a" * 64}
 
     class Third(Ranks):
@@ -682,7 +682,7 @@ def test_each_of_several_ranks_writes_its_shard_and_its_hash_beside_the_others(t
     job.spec = SimpleNamespace(job_dir=tmp_path / "job", fence=7)  # type: ignore[assignment]
     path = tmp_path / "job" / "shards" / "7" / "state-00001-of-00003.safetensors"
     for value in (1.0, 2.0):
-        # A later state takes the place of an earlier one.
+        # A later state replaces an earlier one.
         snapshot = Snapshot(tensors={"weight.x": torch.full((3,), value)}, files={}, updates=1)
         job._write_shard(snapshot)
         assert load_file(path)["weight.x"].tolist() == [value] * 3
@@ -695,7 +695,7 @@ def test_each_of_several_ranks_writes_its_shard_and_its_hash_beside_the_others(t
 def test_ranks_share_out_the_hashing_of_a_state_that_they_take_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As each of two ranks sees it; the other one finds nothing wrong."""
+    """The view of each of two ranks; the other one finds no damage."""
     path = tmp_path / "inner" / "3"
     path.mkdir(parents=True)
     for name in "abcd":

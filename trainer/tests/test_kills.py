@@ -1,4 +1,4 @@
-"""The kill matrix with one rank: real signals at every place that failpoints.py names, torn directories, a full disk.
+"""The kill matrix with one rank: real signals at every failpoint of failpoints.py, torn directories, a full disk.
 
 The disturbed job is always the same: DAPO, two mini-batches, two epochs, so four optimizer steps; commits in order are
 prox, canary-old, inner 1 to 3, checkpoint, policy.
@@ -21,7 +21,7 @@ from strikes import finish, run, start
 from longhaul_trainer.directory import open_sealed
 
 CUTS = ("staged", "sealed", "renamed", "committed")
-# Run always: one place of each kind, and every cut of an inner and of the final commit.
+# Always run: one failpoint of each kind, and every cut of an inner commit and of the final commit.
 OFTEN = [
     "started",
     "prox:2",
@@ -49,7 +49,7 @@ def dapo_job(root: Path, policy: Path) -> JobFiles:
 
 
 def outputs(job: JobFiles) -> tuple[bytes, str, str, str]:
-    """Everything that must not depend on what happened on the way."""
+    """Outputs that must not depend on interruptions."""
     return (
         (job.checkpoint / "state.safetensors").read_bytes(),
         (job.checkpoint / "metrics.jsonl").read_text(),
@@ -74,10 +74,10 @@ def test_sigkill_loses_at_most_one_step_and_no_bit(
     assert run(job.write(fence=2, attempt=2)) == 0
     assert outputs(job) == outputs(undisturbed)
     first, second = ([e["opt_step"] for e in job.events(fence) if e["event"] == "opt_step"] for fence in (1, 2))
-    # Together every step once, and the one that was under way at most once more.
+    # Together the attempts run every step once, and at most one step twice.
     assert sorted({*first, *second}) == [1, 2, 3, 4]
     assert len(first) + len(second) <= 5
-    # What has its name is adopted, not made again.
+    # A directory with its final name is adopted, not written again.
     if place in ("checkpoint.renamed", "checkpoint.committed") or place.startswith("policy."):
         assert second == []
     assert not list(job.root.rglob(".staging-*"))
@@ -95,7 +95,7 @@ def test_a_job_killed_at_each_of_its_attempts_still_ends_in_the_same_bits(
 
 
 def test_two_attempts_at_once_commit_once(tmp_path: Path, policy: Path, undisturbed: JobFiles) -> None:
-    """The older one stands still just before its rename, the younger one commits, the older one wakes up late."""
+    """The older attempt stops just before its rename, the newer one commits, then the older one continues."""
     job = dapo_job(tmp_path, policy)
     older = start(job.write(), strike="STOP@checkpoint.sealed")
     os.waitpid(older, os.WUNTRACED)
@@ -103,7 +103,7 @@ def test_two_attempts_at_once_commit_once(tmp_path: Path, policy: Path, undistur
     os.kill(older, signal.SIGCONT)
     assert finish(older) == 76
     assert outputs(job) == outputs(undisturbed)
-    # Past its last look at the fences: the rename itself decides, and the same key makes either output right.
+    # After the last check of fences the rename decides. With equal keys both outputs are right.
     shutil.rmtree(job.root)
     job = dapo_job(tmp_path, policy)
     older, younger = (start(job.write(fence=fence)) for fence in (1, 2))
@@ -119,7 +119,7 @@ def test_torn_checkpoint_is_never_loaded(tmp_path: Path, policy: Path, undisturb
     torn = job.job_dir / "inner" / "2"
     state = torn / "state.safetensors"
     if harm == "missing marker":
-        # With all its files it would be finished, as one that was cut after its rename.
+        # With all files intact it would be finished, like one that was cut after its rename.
         (torn / "COMMITTED").unlink()
         (torn / "metrics.jsonl").write_text("")
     elif harm == "missing shard":
@@ -164,7 +164,7 @@ def test_sigterm_at_every_phase_leaves_a_resumable_job(
 ) -> None:
     job = dapo_job(tmp_path, policy)
     code = run(job.write(), strike=f"TERM@{place}")
-    # Once the last step is committed it is sooner done than stopped.
+    # After the commit of the last step the job finishes instead of stopping.
     assert code == (0 if place.startswith(("checkpoint", "policy")) else 75)
     assert job.exit_report()["code"] == code
     assert run(job.write(fence=2)) == 0
@@ -172,7 +172,7 @@ def test_sigterm_at_every_phase_leaves_a_resumable_job(
 
 
 def mount_small_disk(at: Path, size: str) -> None:
-    """In the calling process's own mount namespace: gone with it. Needs root."""
+    """Mounts a tmpfs in a mount namespace of the calling process, which disappears with it. Needs root."""
     libc = ctypes.CDLL(None, use_errno=True)
     new_namespace, private = 0x00020000, 0x40000 | 0x4000
     assert libc.unshare(new_namespace) == 0, os.strerror(ctypes.get_errno())
@@ -184,7 +184,7 @@ def mount_small_disk(at: Path, size: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 @pytest.mark.parametrize("size", ["16k", "400k", "1200k"])
 def test_full_disk_is_73_and_leaves_no_torso(tmp_path: Path, policy: Path, size: str) -> None:
-    """The three sizes fill up in the first save, between inner checkpoints and in the final one."""
+    """Disks of the three sizes fill up in the first save, between inner checkpoints, and in the final checkpoint."""
     job = dapo_job(tmp_path, policy)
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -194,7 +194,7 @@ def test_full_disk_is_73_and_leaves_no_torso(tmp_path: Path, policy: Path, size:
     seen = tmp_path / "seen.json"
 
     def look() -> None:
-        """Only the child sees its disk."""
+        """Runs in the child, which alone sees the disk."""
         names = [path.relative_to(disk).as_posix() for path in disk.rglob("*")]
         seen.write_text(json.dumps({"names": names, "exit": (disk / "job/attempts/1/exit.json").exists()}))
 
@@ -210,7 +210,7 @@ def test_memory_that_cannot_be_had_is_78(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path, policy, draft, config, execution={"max_tokens_per_micro": 100_000})
 
     def limit() -> None:
-        """Leaves 24 MiB: what earlier tests have returned to the heap of this process is taken first."""
+        """Limits memory to 24 MiB more, after using up heap memory that earlier tests have freed."""
         malloc = ctypes.CDLL(None).malloc
         malloc.argtypes, malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
         pages = int(Path("/proc/self/statm").read_text().split()[0])
@@ -223,13 +223,13 @@ def test_memory_that_cannot_be_had_is_78(tmp_path: Path, policy: Path) -> None:
     assert run(job.write(), before=limit) == 78
     assert job.exit_report()["class"] == "out-of-memory"
     assert not job.checkpoint.exists()
-    # With the same limit, in smaller pieces.
+    # The same limit with smaller micro-batches.
     job.spec["execution"]["max_tokens_per_micro"] = 512
     assert run(job.write(fence=2), before=limit) == 0
 
 
 def test_diverged_job_stops_with_77_and_commits_nothing(tmp_path: Path, policy: Path) -> None:
-    """At a learning rate of 1e30 the first update sends the weights away; the second step finds no finite gradient."""
+    """With a learning rate of 1e30 the first update destroys the weights, and the second step has no finite gradient."""
     config = make_config("dapo")
     config["optimizer"]["lr"] = 1e30
     job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), config)
@@ -237,5 +237,5 @@ def test_diverged_job_stops_with_77_and_commits_nothing(tmp_path: Path, policy: 
     assert [e["metric"] for e in job.events() if e["event"] == "alarm" and e["action"] == "halt"] == ["grad_norm"]
     assert not job.checkpoint.exists()
     assert not job.policy.exists()
-    # The same again: divergence is a fact about the job, not about the attempt.
+    # A second attempt diverges too: divergence depends on the job, not on the attempt.
     assert run(job.write(fence=2)) == 77

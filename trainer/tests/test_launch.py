@@ -1,4 +1,4 @@
-"""Ranks of one machine meet on loopback, and no rank ever reads a pickle: both are ways into a job from the network."""
+"""Ranks of one machine communicate over loopback, and no rank reads a pickle. Otherwise the network could run code in a job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from longhaul_trainer.failures import JobError
 from longhaul_trainer.parallel.ranks import Ranks
 
 WATCH = Path(__file__).parent / "pickle_watch"
-# Prints what this rank and its parent listen on, as the kernel's tables spell it, while both ranks are up.
+# Writes the addresses on which this rank and its parent listen, in the kernel's notation, while both ranks run.
 LISTENERS = """
 import json, os, torch, torch.distributed as dist
 from pathlib import Path
@@ -47,7 +47,7 @@ LOOPBACK = "0100007F"
 
 
 def launch(launcher: list[str], script: str, folder: Path, **environment: str) -> dict[str, Any]:
-    """What each rank of two wrote below `folder`."""
+    """Launches two ranks and returns what each wrote below `folder`."""
     (folder / "script.py").write_text(script)
     found = folder / "found"
     found.mkdir()
@@ -62,7 +62,7 @@ def test_ranks_of_one_machine_and_their_launcher_listen_on_loopback(tmp_path: Pa
     found = launch(["longhaul_trainer.parallel.launch"], LISTENERS, tmp_path)
     assert sorted(found) == ["0", "1"]
     for addresses in found.values():
-        # The launcher's store, and the rank's own connections to the other.
+        # The launcher's store, and the rank's listener for the other rank.
         assert addresses == [LOOPBACK, LOOPBACK]
 
 
@@ -81,7 +81,7 @@ def test_whole_job_of_two_ranks_reads_no_pickle(tmp_path: Path, policy: Path) ->
     job = make_job(tmp_path / "two", policy, make_draft(policy, stage="dapo"), make_config("dapo"), execution=TWO)
     notes = tmp_path / "notes"
     assert torchrun(job, variables=watched(notes)) == 0
-    # A library tries at its import whether something of its own can be written; that goes nowhere.
+    # Writes are ignored: at import a library tries whether one of its objects can be pickled.
     assert {path.name: path.read_text() for path in notes.glob("*-read.txt")} == {}
 
 

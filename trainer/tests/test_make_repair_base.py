@@ -1,4 +1,4 @@
-"""The way to the base policy of recipes/repair.yaml, with a model of some ten thousand parameters and made-up episodes."""
+"""Making the base policy of recipes/repair.yaml, with a model of about ten thousand parameters and invented episodes."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def windows(tokens: list[str], size: int = 6) -> list[list[str]]:
 
 def test_fixed_texts_and_roots_are_one_token_each_whether_a_split_has_them_or_not(work: Path) -> None:
     demonstrations = read_demonstrations(work / "train.jsonl")
-    # A name that stands a hundred times in one episode is still a name.
+    # A name that occurs a hundred times in one episode must not become a token.
     documents = [[segment.text for segment in one.segments] * 100 for one in demonstrations]
     tokenizer = train_tokenizer(documents, FIXED, vocab_size=8_192)
     for text in FIXED:

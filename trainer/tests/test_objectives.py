@@ -28,7 +28,7 @@ def objective(**changes: object) -> Objective:
         "clip_high": 0.3,
         **changes,
     }
-    # As they are: a config states only the bounds that its switches read.
+    # Without validation, because a config may set only the bounds that its switches use.
     return Objective.model_construct(**values)
 
 
@@ -100,14 +100,14 @@ def stats_of(ratios: list[float], advantages: list[float], **changes: object) ->
 
 def test_a_token_without_advantage_or_on_a_bound_counts_as_clipped_nowhere() -> None:
     assert stats_of([0.5, 2.0, 9.0], [0.0, 0.0, 0.0], dual_clip=3.0) == (0, 0, 0)
-    # Both bounds and the dual clip at the ratio itself: 1 is not below 1 - 0, not above 1 + 0 and not above 1.
+    # Both bounds and the dual clip equal the ratio: 1 is not below 1 - 0, not above 1 + 0 and not above 1.
     assert stats_of([1.0, 1.0], [1.0, -1.0], clip_low=0.0, clip_high=0.0, dual_clip=1.0) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("gap", "ratio"), [(30.0, math.exp(20.0)), (-30.0, math.exp(-20.0))])
 def test_a_log_ratio_beyond_twenty_counts_as_twenty_and_moves_nothing(gap: float, ratio: float) -> None:
     logp = torch.tensor([gap], dtype=torch.float64, requires_grad=True)
-    # A < 0 above, A > 0 below: the side on which the clip leaves the ratio alone.
+    # A < 0 above, A > 0 below: on these sides the clip does not act.
     advantage = torch.tensor([-1.0 if gap > 0 else 1.0], dtype=torch.float64)
     ones = torch.ones(1, dtype=torch.float64)
     loss, stats = dapo(
@@ -138,7 +138,7 @@ def test_tis_caps_and_icepop_drops_with_inclusive_bounds() -> None:
 
 
 def test_geo_mask_drops_whole_rows_by_their_mean() -> None:
-    # Row 0: mean v = 0.02 > log 1.01; row 1: +0.02 and -0.02 cancel.
+    # Row 0: mean v = 0.02 > ln 1.01; row 1: +0.02 and -0.02 cancel.
     v = torch.tensor([0.02, 0.02, 0.02, -0.02])
     found = correct(v, torch.tensor([0, 0, 1, 1]), objective(seq_mask="geo"))
     assert found.weights.tolist() == [0.0, 0.0, 1.0, 1.0]
@@ -146,7 +146,7 @@ def test_geo_mask_drops_whole_rows_by_their_mean() -> None:
 
 
 def test_bounds_of_both_masks_are_inclusive_and_shares_are_of_the_tokens() -> None:
-    # v = 0 gives ρ = 1 exactly, so a bound of 1 is met exactly.
+    # v = 0 gives ρ = 1 exactly, which equals a bound of 1.
     v, rows = torch.zeros(1, dtype=torch.float64), torch.zeros(1, dtype=torch.long)
     for low, high in ((1.0, 5.0), (0.5, 1.0)):
         for changes in (
@@ -155,14 +155,14 @@ def test_bounds_of_both_masks_are_inclusive_and_shares_are_of_the_tokens() -> No
         ):
             found = correct(v, rows, objective(**changes))
             assert (found.weights.tolist(), found.masked) == ([1.0], 0.0)
-    # One token of one: all of them.
+    # One token of one: the share is 1.
     found = correct(v, rows, objective(correction="icepop", icepop_range=(1.5, 5.0)))
     assert (found.weights.tolist(), found.masked, found.capped) == ([0.0], 1.0, 0.0)
     assert correct(v, rows, objective(correction="tis", tis_cap=0.5)).capped == 1.0
 
 
 def test_geo_mask_looks_at_the_mean_and_not_at_the_sum() -> None:
-    # Mean 0.006 < log 1.01 = 0.00995; the sum 0.012 is beyond it.
+    # Mean 0.006 < ln 1.01 = 0.00995; the sum 0.012 exceeds it.
     found = correct(torch.tensor([0.006, 0.006]), torch.tensor([0, 0]), objective(seq_mask="geo"))
     assert (found.weights.tolist(), found.masked) == ([1.0, 1.0], 0.0)
 
@@ -193,7 +193,7 @@ def test_mismatch_metrics_equal_their_definitions() -> None:
     assert found["k1"] == pytest.approx(-math.log(2.0) / 2)
     assert found["is_max"] == pytest.approx(2.0)
     assert found["abs_dlogp_max"] == pytest.approx(math.log(2.0))
-    # Between the two sorted values 0 and ln 2, at 99 of 100 parts of the way.
+    # 99 % of the way from 0 to ln 2.
     assert found["abs_dlogp_p99"] == pytest.approx(0.99 * math.log(2.0))
     assert [alarm.metric for alarm in find_alarms(found)] == ["k1", "k3", "chi2"]
 
@@ -205,7 +205,7 @@ def test_the_largest_difference_may_be_to_either_side() -> None:
 
 
 def test_figures_on_a_limit_raise_no_alarm_and_those_beyond_it_say_how_far() -> None:
-    # verl's guide: mean within a factor of two, effective sample size 30 %, deviation and χ² 1, KL 0.1. The others are ours.
+    # From verl's guide: mean within a factor of two, effective sample size 30 %, deviation and χ² 1, KL 0.1. The others are our own.
     assert LIMITS == {
         "k1": (-0.1, 0.1),
         "k3": (-0.1, 0.1),
@@ -231,7 +231,7 @@ def test_figures_on_a_limit_raise_no_alarm_and_those_beyond_it_say_how_far() -> 
         (0, "linear", 0.5),
         (1, "linear", 1.0),
         (2, "linear", 1.0),
-        # A quarter of the way: 1 - 0.9/4, and 0.1 + 0.9·(1 + cos 45°)/2.
+        # A quarter of the decay: 1 - 0.9/4, and 0.1 + 0.9·(1 + cos 45°)/2.
         (4, "linear", 0.775),
         (4, "cosine", 0.868198),
         (6, "linear", 0.55),

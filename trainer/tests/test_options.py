@@ -1,4 +1,4 @@
-"""Switches that change how a step is computed (recomputation, offload) or what is trained (adapters, rope, moments)."""
+"""Options that change how a step is computed (recomputation, offload) or what is trained (adapters, rope, moments)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_recomputation_changes_the_work_and_not_the_gradient(
 
 
 class Counter(TorchDispatchMode):
-    """Counts runs of the attention kernel, below autograd and below what checkpointing kept."""
+    """Counts executions of the attention kernel, below autograd and checkpointing."""
 
     calls = 0
 
@@ -78,7 +78,7 @@ def test_adapters_alone_get_gradients_and_alike_on_two_ranks(case: Case) -> None
     alone, _ = run_case(adapted)
     assert len(alone) == 2 * 7 * 2
     assert {name.rsplit(".", 1)[1] for name in alone} == {"lora_a", "lora_b"}
-    # B is zero at the start: A gets no gradient yet, B does.
+    # B starts at zero, so only B gets a gradient yet.
     assert all((float(value.norm()) > 0) == name.endswith("lora_b") for name, value in alone.items())
     for found in run_ranks(adapters_on, adapted, world=2):
         assert worst_error(found, alone) < 1e-6
@@ -138,7 +138,7 @@ def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Pa
             scores.append(model(input_ids=ids).logits)
     assert torch.equal(scores[0], scores[1])
     assert torch.equal(scores[0], scores[2])
-    # And it is YaRN: the same weights without it answer otherwise, at the first positions already.
+    # The same weights without YaRN give other logits, already at the first positions.
     plain = tmp_path / "plain"
     plain.mkdir()
     plain_rope = {"rope_type": "default", "rope_theta": exported["rope_theta"]}
@@ -148,7 +148,7 @@ def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Pa
     model = AutoModelForCausalLM.from_pretrained(plain, dtype=torch.float32)
     with torch.no_grad():
         assert float((model(input_ids=ids).logits - scores[0])[0, :20].abs().max()) > 1e-3
-    # The next job goes on with what the policy states.
+    # The next job accepts the rope that the policy states.
     again = make_job(
         tmp_path / "again", job.policy, make_draft(job.policy, stage="rft"), make_config("rft", rope=rope, epochs=1)
     )
@@ -159,7 +159,7 @@ def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Pa
 
 @pytest.mark.parametrize("stated", [None, Yarn(factor=2.0, original_max=512)])
 def test_a_rope_that_the_input_does_not_state_is_refused(tmp_path: Path, stated: Yarn | None) -> None:
-    """Trained with it, the policy would be another model than the one that a server of its directory samples from."""
+    """The trainer would otherwise train another model than the one that a server of the directory samples from."""
     policy = tmp_path / "base"
     write_tiny_policy(policy, rope=stated)
     rope = {"type": "yarn", "factor": 4.0, "original_max": 512}
@@ -192,7 +192,7 @@ def test_lean_states_in_fp32_are_torchs_own_adamw() -> None:
 
 
 def test_bf16_states_follow_a_small_second_moment_that_nearest_rounding_would_freeze() -> None:
-    """Gradients fall from 1 to 0: v = 0.999^t. One step is a quarter of bf16's spacing."""
+    """The gradient drops from 1 to 0, so v = 0.999^t. One step is a quarter of bf16's spacing."""
     parameter = torch.nn.Parameter(torch.zeros(4000))
     optimizer = lean(parameter, torch.bfloat16)
     optimizer.state[parameter] = {

@@ -1,6 +1,6 @@
-"""Copies of layer inputs beside the layers: nothing is read before its copy has ended, nothing is held longer than its copy needs.
+"""Overlapped offload of layer inputs: no tensor is read before its copy has ended or held longer than its copy needs.
 
-A GPU's streams are played by copies that happen when they are waited for, and not before.
+Fake copies replace a GPU's streams: each copy happens only when it is waited for.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LAYERS, WIDTH = 6, 8
 
 @dataclass
 class LateCopies:
-    """Each copy is made by the wait for it; until then its target holds no number. Names tensors by the order of their leaving."""
+    """`wait` makes the copy; until then its target holds NaN. Names tensors in the order in which they are offloaded."""
 
     told: list[str] = field(default_factory=list)
     names: dict[int, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class Layer(nn.Module):
 
 
 def run_layers(monkeypatch: pytest.MonkeyPatch, offload: str, passes: int = 1) -> tuple[list[torch.Tensor], LateCopies]:
-    """Gradients of weights and input, after as many micro-batches."""
+    """Gradients of weights and input after `passes` micro-batches, and the copies."""
     copies = LateCopies()
     monkeypatch.setattr(recompute, "OverlappedOffload", lambda: OverlappedOffload(copies))
     torch.manual_seed(0)
@@ -125,7 +125,7 @@ def test_a_copy_is_waited_for_two_layers_later_and_fetched_one_layer_early(monke
             f"layer {number}",
         ]
     assert forward == expected
-    # The last two never left. Before a layer computes, the input of the one before it is on its way.
+    # The last two inputs were never offloaded. Before a layer computes, the copy of the previous layer's input has started.
     assert backward == [
         "wait out 5",
         "layer 5",
@@ -159,7 +159,7 @@ def test_two_inputs_at_most_stay_on_the_device() -> None:
     for number in reversed(range(LAYERS)):
         assert torch.equal(offload._unpack(kept[number]), torch.full((4,), float(number)))
         assert sum(one.here is not None for one in kept if not isinstance(one, torch.Tensor)) <= 1
-    # Asked once more, as a graph that is kept asks.
+    # A second unpack, as with a retained graph.
     assert torch.equal(offload._unpack(kept[3]), torch.full((4,), 3.0))
 
 
@@ -180,7 +180,7 @@ def test_a_step_of_the_trainer_gets_the_same_gradient(
     copies = LateCopies()
     monkeypatch.setattr(recompute, "OverlappedOffload", lambda: OverlappedOffload(copies))
     found, _ = run_case(replace(case, making={"ac": ac, "offload": "overlapped"}))
-    # Two layers in each micro-batch.
+    # Each micro-batch has two layers.
     assert len(copies.hosts) >= 8
     assert worst_error(found, plain) == 0
 

@@ -1,4 +1,4 @@
-"""The planner against figures that others published or that were worked out by hand."""
+"""The planner against published figures and figures worked out by hand."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_every_switch_moves_the_term_that_it_is_about() -> None:
     peak = predict(shape, base).peak
     boundary = 2 * shape.hidden * K64
     expected = {
-        # 32 heads of 128 are wider than 2,560 hidden states.
+        # 32 heads of 128 are wider than the hidden size of 2,560.
         "save_attention": (Layout(tokens=K64, ac="save_attention"), shape.layers * 2 * 32 * 128 * K64),
         "hosted inputs beside it": (
             Layout(tokens=K64, ac="save_attention", offload="activations"),
@@ -103,7 +103,7 @@ def test_every_switch_moves_the_term_that_it_is_about() -> None:
 
 def test_the_copy_that_a_checkpoint_is_written_from_counts_on_the_host() -> None:
     shape = PUBLISHED["qwen3-4b"]
-    # Weights in fp32 and both moments, of one rank; all frozen weights and a few adapters.
+    # fp32 weights and both moments of one rank; with adapters, all frozen weights as well.
     for layout, expected in (
         (Layout(tokens=8, ranks=4), 12 * shape.parameters / 4),
         (Layout(tokens=8, states="bfloat16"), 8 * shape.parameters),
@@ -119,13 +119,13 @@ def test_the_copy_that_a_checkpoint_is_written_from_counts_on_the_host() -> None
 def test_an_update_counts_where_it_needs_more_than_the_passes() -> None:
     shape = PUBLISHED["qwen2.5-7b"]
     largest = 152064 * 3584
-    # Rounding by chance and moments from the host: six fp32 numbers for each of the largest parameter, one parameter at a time.
+    # Stochastic rounding and moments on the host: six fp32 numbers per element, for one parameter at a time.
     for layout, states in ((Layout(tokens=8, states="bfloat16"), 12), (Layout(tokens=8, offload="optimizer"), 8)):
         assert predict(shape, layout).peak == pytest.approx(states * shape.parameters + 24 * largest + 4 * GIB)
     assert predict(shape, Layout(tokens=8, ranks=4, states="bfloat16")).peak == pytest.approx(
         3 * shape.parameters + 8 * shape.vocab * shape.hidden + 4 * 1024 * 8192 * 4 + 4 * GIB, rel=0.01
     )
-    # torch's fused one works in place: the head's is then the larger.
+    # The fused update works in place, so the head's term is larger.
     names = [term.name for term in predict(shape, Layout(tokens=8)).terms]
     assert "head at work" in names
     assert predict(shape, Layout(tokens=8, lora_rank=16, states="bfloat16")).terms[2].name == "head at work"
@@ -135,7 +135,7 @@ def test_an_update_counts_where_it_needs_more_than_the_passes() -> None:
     ("recipe", "model", "gib"), [("qwen3-4b-one-gpu", "qwen3-4b", 79.6), ("qwen2.5-7b-one-gpu", "qwen2.5-7b", 139)]
 )
 def test_recipe_for_one_gpu_fits_with_the_planners_error_on_top(recipe: str, model: str, gib: float) -> None:
-    """Of an 80 GB card the driver leaves 79.6 GiB, of an H200 139."""
+    """The driver leaves 79.6 GiB of an 80 GB card, 139 of an H200."""
     told = yaml.safe_load((TRAINER.parent / "recipes" / f"{recipe}.yaml").read_text())
     trainer, stages = told["trainer"], [told["rft"], told["reinforce"]]
     longest = max([told["rft"]["context"], *(stage["context"] for stage in told["reinforce"]["stages"])])
@@ -153,7 +153,7 @@ def test_recipe_for_one_gpu_fits_with_the_planners_error_on_top(recipe: str, mod
     ("model", "balance"), [("qwen2.5-72b", 109_000), ("qwen2.5-32b", 97_000), ("qwen3-0.6b", 10_400)]
 )
 def test_rows_whose_attention_costs_as_much_as_their_linear_layers(model: str, balance: float) -> None:
-    """By hand for the 0.6B: 28 layers of 15.73M and a head of 155.6M over 28·16·128 gives 10,400."""
+    """By hand for 0.6B: (28 layers · 15.73M + head 155.6M) / (28·16·128) = 10,400."""
     assert PUBLISHED[model].balance == pytest.approx(balance, rel=0.01)
 
 
@@ -195,7 +195,7 @@ def bench_flags(directory: Path, *flags: str) -> tuple[str, ...]:
 
 
 def run_bench(directory: Path, *flags: str) -> subprocess.CompletedProcess[str]:
-    """In a process that has had no other peak."""
+    """Runs the bench in its own process, which has no earlier peak."""
     command = [sys.executable, "-m", "longhaul_trainer", *bench_flags(directory, *flags)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(command, cwd=TRAINER, env=environment, capture_output=True, text=True, timeout=1200)
@@ -220,7 +220,7 @@ def test_bench_measures_each_phase_and_a_state_that_it_takes_away_again(
     report = json.loads(found.stdout)
     assert all(seconds > 0 for seconds in report["seconds"].values())
     assert set(report["state"]["seconds"]) == {"copy", "write", "verify", "read"}
-    # Weights and two moments in fp32, and a few kilobytes of random state and names.
+    # fp32 weights and two moments, and a few kilobytes of random state and names.
     assert 0 < report["state"]["bytes"] - 12 * report["parameters"] < 20_000
     assert 0 < report["floor_bytes"] <= report["peak_bytes"]
     assert report["predicted_bytes"] - report["predicted_without_reserve_bytes"] == 4 * GIB
@@ -259,7 +259,7 @@ def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": 100, "head_dim": 16}
     shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False}
     for family in FAMILIES:
-        # Qwen2 has no head_dim of its own.
+        # Qwen2's config has no head_dim.
         told = {**shape, "model_type": family} | ({"head_dim": 8} if family == "qwen2" else {})
         (tmp_path / "config.json").write_text(json.dumps(told))
         assert bench(short_bench(tmp_path)) == 0
@@ -316,7 +316,7 @@ def test_bench_refuses_a_switch_that_could_not_act(
 
 @pytest.mark.slow
 def test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linearly(tmp_path: Path) -> None:
-    """32,768 words × 8,192 tokens are 1 GiB of logits for each copy; a chunk of the head is 32 MiB."""
+    """A vocabulary of 32,768 × 8,192 tokens gives 1 GiB of logits per copy; a chunk of the head is 32 MiB."""
     config = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128}
     config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 32_768}
     (tmp_path / "config.json").write_text(json.dumps({**config, "tie_word_embeddings": True}))
@@ -331,5 +331,5 @@ def test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linea
         assert set(report["seconds"]) == {"prox", "forward", "backward", "optimizer"}
         peak[head, rows] = report["peak_bytes"]
     assert peak["plain", 16] - peak["chunked", 16] > 1 << 30
-    # Four times the tokens: what grows is their activations, not the logits (1 GiB a copy).
+    # Four times the tokens increase the activations, not the logits (1 GiB per copy).
     assert peak["chunked", 16] - peak["chunked", 4] < 1 << 29

@@ -1,4 +1,4 @@
-"""Whole jobs of two ranks, started by torchrun as every launcher starts them."""
+"""Complete jobs of two ranks, started by torchrun as by every launcher."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TWO = {"ranks_per_node": 2, "cp": 2}
 def torchrun(
     job: JobFiles, *, strike: str | None = None, variables: dict[str, str] | None = None, **changes: Any
 ) -> int:
-    """Returns the code of exit.json where there is one, else torchrun's own."""
+    """Returns the code of exit.json if it exists, else torchrun's own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", **(variables or {})}
     if strike is not None:
         environment["LONGHAUL_TRAINER_STRIKE"] = strike
@@ -90,7 +90,7 @@ def test_two_ranks_killed_anywhere_resume_to_the_same_bytes(tmp_path: Path, poli
 
 @pytest.mark.slow
 def test_signal_to_one_rank_stops_both_with_75(tmp_path: Path, policy: Path) -> None:
-    """A rank that left alone would leave the other waiting in a collective until its timeout."""
+    """If one rank left alone, the other would wait in a collective until its timeout."""
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"), execution=TWO)
     assert torchrun(job, strike="TERM@before-backward:1/1") == 75
     assert torchrun(job, fence=2) == 0

@@ -1,7 +1,7 @@
-"""Two ranks, killed alone or together at every place, or one of them stopped: what is left is resumed to the undisturbed job's bits.
+"""Two ranks, one or both killed at every failpoint, or one stopped: the next attempt gives results bit-identical to an undisturbed job.
 
-With LONGHAUL_KILLS_RESULT naming a file each case adds its line to it, also one that failed, with what it had found by then:
-`npm run test:trainer -- --full --out FILE` keeps them.
+If LONGHAUL_KILLS_RESULT names a file, each case appends a line to it; a failed case writes what it had found by then.
+`npm run test:trainer -- --full --out FILE` sets it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from longhaul_trainer.directory import open_sealed
 TWO = {"ranks_per_node": 2, "cp": 1}
 KINDS = ("prox", "canary-old", "inner", "checkpoint", "policy")
 CUTS = ("staged", "sealed", "renamed", "committed")
-# Without a rank every rank that passes there dies: both where both pass, the first in commits.
+# Without a rank number, every rank that passes the failpoint dies: both ranks, or only the first one in commits.
 OFTEN = ["after-update:2/1", "inner.renamed"]
 SELDOM = [
     "started",
@@ -36,7 +36,7 @@ SELDOM = [
     *(f"{kind}.{cut}" for kind in KINDS for cut in CUTS if f"{kind}.{cut}" not in OFTEN),
 ]
 CASES = [*OFTEN, *(pytest.param(case, marks=pytest.mark.slow) for case in SELDOM)]
-# And which rank stands still there.
+# (failpoint, stopped rank).
 STOPS = [
     ("before-backward:3/1", 1),
     *(
@@ -80,7 +80,7 @@ def test_killed_ranks_lose_at_most_one_step_and_no_bit(
     with recorded(f"KILL@{case}") as entry:
         codes = entry["codes"] = run_ranks(job.write(), world=2, strike=f"KILL@{case}")
         assert -signal.SIGKILL in codes
-        # Who is left says that a rank is gone, or had finished its part.
+        # A surviving rank reports a lost rank, or had already finished.
         assert all(code in (-signal.SIGKILL, 0, 69) for code in codes), codes
         began = time.monotonic()
         assert run_ranks(job.write(fence=2, attempt=2), world=2) == [0, 0]
@@ -95,9 +95,9 @@ def test_killed_ranks_lose_at_most_one_step_and_no_bit(
 def test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late(
     tmp_path: Path, policy: Path, undisturbed: JobFiles, place: str, rank: int
 ) -> None:
-    """SIGSTOP: its sockets stay open, so only a limit ends the others' waiting. It wakes up when another attempt has finished."""
+    """After SIGSTOP its sockets stay open, so only a timeout ends the other rank's wait. It continues after another attempt has finished."""
     job = two_rank_job(tmp_path, policy)
-    # Ranks wait for each other for four fifths of it.
+    # Ranks wait for each other for 80 % of it.
     job.spec["execution"]["stall_s"] = 25
     with recorded(f"STOP@{place}") as entry:
         ranks = start_ranks(job.write(), world=2, strike=f"STOP@{place}")
@@ -122,8 +122,8 @@ def test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late(
 
 @contextlib.contextmanager
 def recorded(strike: str) -> Iterator[dict[str, Any]]:
-    """Gives the entry to fill in and adds it to the file as a line, whether the block passes or fails. `identical` stays null
-    where nothing could be compared; `failed` is what the block raised, in its first 300 characters."""
+    """Yields an entry to fill in and appends it to the file, whether the block passes or fails. `identical` stays null if nothing was
+    compared; `failed`: the first 300 characters of the block's error."""
     entry: dict[str, Any] = {"strike": strike, "codes": None, "steps": None, "identical": None, "failed": None}
     try:
         yield entry
@@ -138,7 +138,7 @@ def recorded(strike: str) -> Iterator[dict[str, Any]]:
 
 
 def compare(entry: dict[str, Any], job: JobFiles, undisturbed: JobFiles, *, seconds: float) -> None:
-    """Before anything is asserted, so that a failure is recorded with what was found."""
+    """Fills in the entry before any assertion, so that failures are recorded with their findings."""
     entry["steps"] = [[e["opt_step"] for e in job.events(fence) if e["event"] == "opt_step"] for fence in (1, 2)]
     entry["identical"] = outputs(job) == outputs(undisturbed)
     entry["second_attempt_s"] = round(seconds, 2)

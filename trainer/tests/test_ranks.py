@@ -1,4 +1,4 @@
-"""One step on several ranks over gloo: the same N, loss and gradient as the float64 reference in every layout."""
+"""One step on several ranks over gloo: N, loss and gradient equal the float64 reference in every layout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def expected(case: Case) -> ReferenceStep:
     return expect_case(case)
 
 
-# max_tokens 1: eight micro-batches. 100,000: one, so that a data parallel rank runs nothing but dummies.
+# max_tokens 1: eight micro-batches. 100,000: one micro-batch, so one data parallel rank runs only dummies.
 @pytest.mark.parametrize(("world", "cp", "max_tokens"), [(2, 1, 1), (2, 1, 100_000), (2, 2, 60), (4, 2, 1)])
 def test_layout_changes_neither_count_nor_loss_nor_gradient(
     case: Case, expected: ReferenceStep, world: int, cp: int, max_tokens: int
@@ -99,7 +99,7 @@ def scores_and_tables(ranks: Ranks, policy: Path, ids: torch.Tensor) -> tuple[to
 
 @pytest.mark.parametrize("family", ["qwen2", "qwen3"])
 def test_sharded_load_computes_what_a_plain_load_computes(tmp_path: Path, family: str) -> None:
-    """Rotary tables are in no checkpoint: after a load onto the meta device their memory is uninitialised."""
+    """No checkpoint contains rotary tables, and after construction on the meta device their memory is uninitialised."""
     write_tiny_policy(tmp_path / "policy", family=family)
     plain = load_model(tmp_path / "policy", device=torch.device("cpu"))
     ids = torch.randint(0, 250, (1, 60), generator=torch.Generator().manual_seed(1))
@@ -125,7 +125,7 @@ def test_what_one_rank_knows_all_ranks_agree_on() -> None:
 
 
 def step_in_bf16(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dict[str, Any], set[torch.dtype]]:
-    """As one GPU runs it: a mesh of one, fp32 masters, bf16 compute."""
+    """A step as on one GPU: a mesh of one, fp32 master weights, bf16 compute."""
     from longhaul_trainer import trainable
 
     trainable.COMPUTE["cpu"] = torch.bfloat16
@@ -137,5 +137,5 @@ def test_one_process_on_a_mesh_computes_in_bf16_and_keeps_fp32_gradients(case: C
     ((found, metrics, dtypes),) = run_ranks(step_in_bf16, case, world=1)
     assert metrics["n_tokens"] == expected.n_tokens
     assert dtypes == {torch.float32}
-    # bf16 has eight bits, and a ratio near a clip's edge may fall on its other side: near the reference, far from 1e-6.
+    # bf16 has eight significant bits, and a ratio near a clip bound may land on its other side: close to the reference, but not to 1e-6.
     assert 1e-5 < worst_error(found, expected.gradients) < 0.25

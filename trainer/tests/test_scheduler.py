@@ -1,4 +1,4 @@
-"""The model thread: no request waits for another one to come, and idle engines hold no memory of past requests."""
+"""The model thread: no request waits for a later one, and idle engines free the memory of past requests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from longhaul_trainer.serve.scheduler import Scheduler
 
 
 class OneStep:
-    """What the scheduler asks of an engine: each request is done after one step."""
+    """A fake engine that finishes each request after one step."""
 
     def __init__(self) -> None:
         self.waiting: list[threading.Event] = []
@@ -42,7 +42,7 @@ class OneStep:
 
 
 def test_a_request_that_comes_alone_is_served_whatever_the_gathering_meets(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As on a machine that holds the thread up: a timed look at the queue begins when its time is over.
+    # Simulates a delayed thread: a timed get from the queue starts after its deadline.
     monkeypatch.setattr(scheduler, "GATHER_S", 1e-6)
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: 0.0)
     running, engine = Scheduler(), OneStep()

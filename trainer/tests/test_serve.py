@@ -1,4 +1,4 @@
-"""The policy server as a process: what it answers, what it refuses, and what survives a kill."""
+"""The policy server as a process: its responses, its refusals, and its state after a kill."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_stop_token_is_returned_as_an_id_but_not_as_text(server: Server) -> None
 
 
 def test_logprobs_of_whole_episodes_agree_with_the_trainer(server: Server, policy: Path) -> None:
-    """Multi-turn, beside other episodes, reusing the session's keys; the policy may sample any id, special ones too."""
+    """Multi-turn episodes run concurrently and reuse their sessions' keys; the policy may sample any id, also special ones."""
     episodes: list[tuple[list[int], list[float], list[int]]] = []
 
     def play(seed: int) -> None:
@@ -304,7 +304,7 @@ def test_leases_hold_places_and_a_killed_server_serves_the_same_again(
         assert server.load(third, "c", holder="run-3", lease_s=600)[0] == 200
         assert server.get("/weight_info")[1]["weight_versions"] == ["b", "c"]
         assert server.post("/v1/completions", request(model="a"))[0] == 404
-        # A holder's own version makes room for its next one.
+        # A holder's next version may evict its own version.
         assert server.load(policy, "d", holder="run-3", lease_s=600)[0] == 200
         assert server.get("/weight_info")[1]["weight_versions"] == ["b", "d"]
     finally:
@@ -349,7 +349,7 @@ def test_draws_follow_the_distribution_and_the_seed_alone() -> None:
     draws = [uniform(seed, 3) for seed in range(4000)]
     ids, logprobs = sample_rows(logits, [1.0] * 4000, draws)
     shares = np.bincount(ids, minlength=4) / 4000
-    # Standard error of a share of one half over 4,000 draws: 0.008.
+    # The standard error of a share of 0.5 over 4,000 draws is 0.008.
     assert shares.tolist() == pytest.approx([0.5, 0.0, 0.25, 0.25], abs=0.03)
     assert logprobs[0] == pytest.approx(np.log([0.5, 1, 0.25, 0.25])[ids[0]])
     assert uniform(1, 2) == uniform(1, 2) != uniform(2, 1)

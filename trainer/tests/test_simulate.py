@@ -1,4 +1,4 @@
-"""Layouts that no machine here can run, through the trainer's own step on tensors without numbers, against the planner."""
+"""Layouts too large for the test machine: the trainer's own step on tensors without data, against the planner."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says(simulated: 
     options = ("--model", "qwen2.5-7b", "--layers", "2", "--context", "16384", "--nodes", "2", "--ranks-per-node", "8")
     found = simulated(*options, "--cp", "4")
     assert abs(found["predicted_share"] - 1) < 0.10
-    # Embedding, two layers, root and head, once each, and the layers again for the backward pass, in bf16; the root keeps its own
-    # (a norm) until then.
+    # Gathers in bf16: embedding, two layers, root and head once each, and the layers again for the backward pass. The root's own
+    # parameter (a norm) stays gathered.
     parameters, counts = found["parameters"], found["collectives"]
     table, layer, norm = 152064 * 3584, 233_057_792, 3584
     assert parameters == 2 * table + 2 * layer + norm
     assert counts["all_gather"]["bytes"] >= 2 * (2 * table + 4 * layer + norm)
     assert counts["reduce_scatter"]["count"] == 5
     assert 4 * parameters <= counts["reduce_scatter"]["bytes"] < 4.01 * parameters
-    # Queries, keys, values and outputs change places in each layer: forward, again for the backward pass, and their gradients.
+    # Queries, keys, values and outputs are exchanged in each layer: in the forward pass, its recomputation, and the backward pass.
     assert counts["all_to_all"]["count"] == 4 * 2 * 3
-    # Weights and two moments in fp32, over all ranks, padded to equal parts.
+    # fp32 weights and two moments over all ranks, padded to equal parts.
     assert 12 * parameters <= found["checkpoint_bytes"] < 12.01 * parameters
 
 
@@ -62,8 +62,8 @@ def test_kept_attention_is_what_the_planner_adds(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "65536")
     plain, kept = simulated(*options), simulated(*options, "--ac", "save_attention")
     assert abs(kept["predicted_share"] - 1) < 0.10
-    # 16 heads of 128, in bf16, of four layers; the gradients that are there at the peak may differ. At a short context the peak is the
-    # optimizer's, with no activation left.
+    # Four layers keep 16 heads of 128 in bf16. The gradients that exist at the peak may differ. The context is long, because at a short
+    # one the peak is the optimizer's, without activations.
     assert 0.7 < (kept["peak_bytes"] - plain["peak_bytes"]) / (4 * 2 * 16 * 128 * 65536) < 1.5
 
 
@@ -81,7 +81,7 @@ def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says(sim
     serial, overlapped = simulated(*options), simulated(*options, "--overlapped")
     assert overlapped["host_bytes"] == serial["host_bytes"] == 2 * 2 * 1024 * 4096
     assert abs(overlapped["predicted_share"] - 1) < 0.10
-    # One more input is on its way at most.
+    # At most one more input is in flight.
     assert overlapped["peak_bytes"] - serial["peak_bytes"] <= 2 * 1024 * 4096
 
 
@@ -98,6 +98,6 @@ def test_frozen_weights_take_no_gradients_and_adapters_hardly_any(
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", MODELS)
 def test_the_planner_is_within_a_tenth_of_the_simulated_peak_of_every_shipped_recipe(recipe: str) -> None:
-    """Two layers of it, in a micro-batch that has one before it: its gradients are there beside the inputs of its layers."""
+    """Two layers, in a later micro-batch: gradients of the earlier one exist beside the layer inputs."""
     found = run(model=MODELS[recipe], layout=layout_of(recipe), layers=2, accumulates=True)
     assert abs(found["predicted_share"] - 1) < 0.10

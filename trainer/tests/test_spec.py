@@ -1,4 +1,4 @@
-"""Spec and config: anything unknown, ignored, contradictory or not in this build is exit 64."""
+"""Spec and config: an unknown, ignored, contradictory or unsupported setting gives exit 64."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_key_is_the_hash_of_three_hashes() -> None:
         (("execution", "nodes"), 0),
         (("execution", "ranks_per_node"), "8"),
         (("execution", "ac"), "some"),
-        # Without checkpointing nothing is kept that could be moved; on a CPU the optimizer is on the host already.
+        # Without checkpointing there are no kept inputs to offload; on a CPU the optimizer is already on the host.
         (("execution", "offload"), "activations"),
         (("execution", "offload"), "optimizer"),
         (("execution", "device"), "tpu"),

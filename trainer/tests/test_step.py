@@ -1,4 +1,4 @@
-"""Whole jobs in this process: results and idempotence; test_kills.py cuts them at every place."""
+"""Complete jobs in this process: results and idempotence. test_kills.py kills them at every failpoint."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def metrics(job: JobFiles) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
-    """A DAPO job of two mini-batches and two epochs without a disturbance."""
+    """An undisturbed DAPO job of two mini-batches and two epochs."""
     job = make_job(tmp_path_factory.mktemp("finished"), policy, make_draft(policy, stage="dapo"), make_config("dapo"))
     assert step(job.write(), dry_run=False) == 0
     return job
@@ -53,7 +53,7 @@ def test_committed_job_leaves_sealed_outputs_and_a_report(finished: JobFiles, po
 def test_manifest_counts_the_updates_and_names_the_state_they_made(
     tmp_path: Path, policy: Path, finished: JobFiles
 ) -> None:
-    """The hash is of weights and moments alone, so that a job of another run with another key can be held against it."""
+    """The hash covers weights and moments only, so that jobs of other runs with other keys can be compared."""
     found = open_sealed(finished.checkpoint).manifest
     assert (found["global_step"], found["optimizer_updates"]) == (4, 4)
     total = hashlib.sha256()
@@ -132,14 +132,14 @@ def test_higher_fence_stops_the_older_attempt(tmp_path: Path, policy: Path) -> N
 
 
 def test_an_attempt_that_begins_late_leaves_the_job_to_the_newer_claim(tmp_path: Path, policy: Path) -> None:
-    """Its launcher slept between claim and launch; the newer attempt has claimed its fence and not yet begun."""
+    """Its launcher was delayed between claim and launch. The newer attempt has claimed a fence but has not started."""
     job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
     job.job_dir.mkdir(parents=True, exist_ok=True)
     (job.job_dir / "spec.3.json").write_text("{}")
     assert step(job.write(fence=2), dry_run=False) == 76
     assert not (job.job_dir / "leases" / "2.json").exists()
     assert "claim to 3" in job.exit_report(fence=2)["message"]
-    # A claim stops no running attempt: it may be the guess of a launcher that died.
+    # Without the newer claim the attempt runs.
     (job.job_dir / "spec.3.json").unlink()
     assert step(job.write(fence=2), dry_run=False) == 0
 
@@ -189,7 +189,7 @@ def test_next_job_carries_the_optimizer_and_counts_on(tmp_path: Path, policy: Pa
     assert step(job.write(), dry_run=False) == 0
     state = json.loads((job.checkpoint / "trainer_state.json").read_text())
     assert (state["global_step"], state["optimizer_updates"]) == (8, 8)
-    # A policy of another run under the same number is not the input's policy.
+    # A policy of another run with the same number is not the input's policy.
     draft.manifest["policies"] = [{"version": f"{version[:8]}00000000", "manifest_sha256": "0" * 64}]
     stale = make_job(tmp_path / "stale", finished.checkpoint, draft, config, kind="checkpoint", global_step=4)
     assert step(stale.write(), dry_run=False) == 65
@@ -207,7 +207,7 @@ def test_stale_proximal_file_is_caught_at_the_first_step(tmp_path: Path, policy:
 
 
 def interrupt_after_update(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The proximal policy is stored by then, and no update is."""
+    """Interrupts when the proximal log-probabilities are stored, but no update is."""
 
     def interrupt(place: str) -> None:
         if place == "after-update":
@@ -219,12 +219,12 @@ def interrupt_after_update(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
     tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After an out-of-memory exit the next attempt has a smaller limit: the first ratio would not be 1 on any retry."""
+    """After an out-of-memory exit the next attempt has a smaller limit. With the stored values its first ratio would never be 1."""
     job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
     real = training.Trainer.run_step
 
     def attempt(fence: int, limit: int, *, until: int) -> int:
-        """Passes for prox of an attempt that is cut when it has stored `until` updates and makes the next one."""
+        """Number of prox passes of an attempt that is interrupted after storing `until` updates, during the next one."""
 
         def cut(self: Any, state: Any) -> Any:
             if state.done == until:
@@ -245,7 +245,7 @@ def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
     assert attempt(3, 64, until=0) > 0
     assert open_sealed(job.job_dir / "prox").manifest["layout"]["max_tokens_per_micro"] == 64
     assert attempt(4, 64, until=2) == 0
-    # The ratios of stored updates were to these values: they stay.
+    # Stored updates used these values, so they stay.
     assert attempt(5, 256, until=3) == 0
     assert open_sealed(job.job_dir / "prox").manifest["layout"]["max_tokens_per_micro"] == 64
     assert step(job.write(fence=6), dry_run=False) == 0
@@ -261,7 +261,7 @@ def test_non_finite_gradient_ends_the_job_before_the_weights_move(tmp_path: Path
 
 
 def test_pad_id_in_the_config_takes_no_gradient_away(tmp_path: Path, policy: Path) -> None:
-    """transformers zeroes that embedding row's gradient, though a policy may have sampled the token."""
+    """transformers zeroes the gradient of the pad token's embedding row, although a policy may sample the token."""
     results = []
     for pad in (None, 5):
         path = tmp_path / f"pad-{pad}"

@@ -1,4 +1,4 @@
-"""The small parts of a job, each alone: lease, stop, strike, progress, saver, commit, packing of rows, export of configs."""
+"""Unit tests of the parts of a job: lease, stop, failpoints, progress, saver, commit, packing of rows, export of configs."""
 
 from __future__ import annotations
 
@@ -74,12 +74,12 @@ def test_lease_belongs_to_the_highest_fence(tmp_path: Path) -> None:
 def test_same_fence_is_taken_over_from_a_dead_process_only(tmp_path: Path) -> None:
     path = tmp_path / "leases" / "3.json"
     mine = lease.Lease(tmp_path, 3)
-    # A living process of this host and boot: this test's own parent.
+    # A live process of this host and boot: the parent of this test.
     parent = os.getppid()
     living = {"pid": parent, "pid_start": lease._start_time(parent)}
     owner_of(path, **living)
     assert refused(FENCED, mine.acquire) == f"Fence 3 is held by a running process [{path}]"
-    # Another host cannot be asked.
+    # A process of another host cannot be checked and counts as alive.
     owner_of(path, host="elsewhere", pid=1)
     assert refused(FENCED, mine.acquire) == f"Fence 3 is held by a running process [{path}]"
     dead = [
@@ -97,7 +97,7 @@ def test_same_fence_is_taken_over_from_a_dead_process_only(tmp_path: Path) -> No
         path.write_text(text)
         mine.acquire()
         assert json.loads(path.read_text())["host"] == socket.gethostname()
-    # Its own, from before an exec.
+    # The process's own lease, from before an exec.
     mine.acquire()
 
 
@@ -106,7 +106,7 @@ def test_a_process_is_named_by_its_start_and_a_dead_one_by_nothing() -> None:
     if child == 0:
         os._exit(0)
     os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    # Ended and not yet reaped.
+    # Ended but not yet reaped.
     assert lease._start_time(child) is None
     os.waitpid(child, 0)
     assert lease._start_time(child) is None
@@ -258,7 +258,7 @@ def test_progress_writes_one_line_an_event(tmp_path: Path, monkeypatch: pytest.M
         {"t": 70, "seq": 6, "fence": 4, "event": "edge", "phase": "train", "text": "y" * 150},
     ]
     lines = (path / "progress.jsonl").read_text().splitlines()
-    # Not what comes by the hundred.
+    # The tail leaves out frequent events.
     assert list(told.tail) == [lines[0], lines[4], lines[5]]
     assert (path / "progress.jsonl").stat().st_mode & 0o777 == 0o644
 
@@ -288,7 +288,7 @@ def test_heartbeats_carry_the_time_of_the_last_other_event(tmp_path: Path, monke
     told = progress.Progress(tmp_path, 1)
     told.emit("started")
     deadline = time.monotonic() + 60
-    # Beats may come before it: its thread starts first.
+    # The heartbeat thread starts first, so beats may precede the event.
     while [line["event"] for line in lines_of(tmp_path)][-2:] != ["heartbeat"] * 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     told.close()
@@ -297,7 +297,7 @@ def test_heartbeats_carry_the_time_of_the_last_other_event(tmp_path: Path, monke
     behind = lines[[line["event"] for line in lines].index("started") + 1 :]
     assert [line["event"] for line in behind[:2]] == ["heartbeat"] * 2
     assert [line["last_progress_t"] for line in behind[:2]] == [started] * 2
-    # Kilobytes on Linux: a Python process with torch has more than 50 MB and less than 50 GB.
+    # Linux reports kibibytes. A Python process with torch has more than 50 MB and less than 50 GB.
     assert 50e6 < behind[0]["max_rss_bytes"] < 50e9
     assert behind[0]["max_rss_bytes"] % 1024 == 0
     # It ends with its process, under a name that a stack dump shows.
@@ -400,7 +400,7 @@ def test_commit_publishes_once_under_the_final_name(tmp_path: Path, monkeypatch:
     assert {name: sealed.manifest[name] for name in ("kind", "key", "more")} == {"kind": "prox", "key": "k", "more": 1}
     assert [entry["path"] for entry in sealed.manifest["files"]] == ["data"]
     assert sorted(path.name for path in final.parent.iterdir()) == ["prox"]
-    # The same again: found, not written.
+    # A second commit finds the directory and does not write.
     again = commit_into(final, write=lambda staging: pytest.fail("written twice"))
     assert again == sealed
     message = refused(OUTPUT_UNWRITABLE, commit_into, final, facts={"key": "other"})
@@ -422,7 +422,7 @@ def test_commit_clears_what_older_attempts_left_and_its_own_torso(tmp_path: Path
         commit_into(final, write=fail)
     left = [".staging-4-other", ".staging-6-prox", ".staging-x-prox"]
     assert sorted(path.name for path in tmp_path.iterdir()) == left
-    # A fence that was lost before the rename leaves nothing either.
+    # Losing the fence before the rename leaves nothing either.
     fenced = JobError(FENCED, "Fence 5 is superseded by 6")
 
     def check() -> None:
@@ -430,7 +430,7 @@ def test_commit_clears_what_older_attempts_left_and_its_own_torso(tmp_path: Path
 
     assert refused(FENCED, commit_into, final, check_fence=check) == fenced.message
     assert sorted(path.name for path in tmp_path.iterdir()) == left
-    # Hashes that the writer knows are taken as they are.
+    # Known hashes are used without hashing again.
     sealed = commit_into(final, known={"data": "0" * 64})
     assert sealed.manifest["files"] == [{"path": "data", "bytes": 1, "sha256": "0" * 64}]
 
@@ -465,7 +465,7 @@ def test_adopting_finishes_a_whole_directory_and_moves_a_torn_one_aside(
     assert commit.adopt(final, key="k") == sealed
     assert (final / "COMMITTED").read_text() == f"{sealed.sha256}\n"
     (final / "data").write_text("2")
-    # Of its size, so only the hash tells.
+    # The size is equal, so only the hash differs.
     assert commit.adopt(final, key="k", hashes=False) == sealed
     assert commit.adopt(final, key="k") is None
     assert sorted(path.name for path in tmp_path.iterdir()) == [".torn-prox-42"]
@@ -473,7 +473,7 @@ def test_adopting_finishes_a_whole_directory_and_moves_a_torn_one_aside(
     (final / "COMMITTED").unlink()
     (final / "data").write_text("2")
     monkeypatch.setattr(commit.time, "time_ns", lambda: 43)
-    # Without a marker every hash is checked, also where the caller asked for none.
+    # Without a marker every hash is checked, even with hashes=False.
     assert commit.adopt(final, key="k", hashes=False) is None
     final.mkdir()
     monkeypatch.setattr(commit.time, "time_ns", lambda: 44)
@@ -514,13 +514,13 @@ def parts_of(micro: Any) -> dict[str, Any]:
 def test_the_running_sum_of_rows_is_made_once_with_the_micro_batch() -> None:
     ends = gather([2, 0]).row_ends
     assert (ends.tolist(), ends.dtype) == ([0, 2, 6], torch.int32)
-    # The padding segment is one of them; so is a dummy's.
+    # The padding segment counts, also in a dummy.
     assert gather([2, 0, 1], cp=2).row_ends.tolist() == [0, 2, 6, 9, 10]
     assert gather([], cp=2).row_ends.tolist() == [0, 2]
 
 
 def test_rows_lie_behind_each_other_and_labels_behind_their_predictors() -> None:
-    # The first token of a row is never a label, even where the mask includes it, as in row 0.
+    # The first token of a row is never a label, even if the mask includes it, as in row 0.
     assert parts_of(gather([2, 0])) == {
         "tokens": [107, 108, 100, 101, 102, 103],
         "positions": [0, 1, 0, 1, 2, 3],
@@ -529,15 +529,15 @@ def test_rows_lie_behind_each_other_and_labels_behind_their_predictors() -> None
         "targets": [108, 102, 103],
         "index": [8, 2, 3],
     }
-    # Three ranks: a segment of zeros behind the rows makes nine of seven tokens, three to each.
+    # Three ranks: a segment of zeros after the rows extends seven tokens to nine, three per rank.
     padded = [parts_of(gather([0, 1], cp=3, cp_rank=rank)) for rank in range(3)]
     assert [part["tokens"] for part in padded] == [[100, 101, 102], [103, 104, 105], [106, 0, 0]]
     assert [part["positions"] for part in padded] == [[0, 1, 2], [3, 0, 1], [2, 0, 1]]
     assert [part["rows"] for part in padded] == [(4, 3, 2)] * 3
-    # Label 103 lies on the second rank and is predicted by the last token of the first.
+    # Token 103 is on the second rank; the last token of the first rank predicts it.
     assert [part["predictors"] for part in padded] == [[1, 2], [1], []]
     assert [part["index"] for part in padded] == [[2, 3], [5], []]
-    # It fits: no segment.
+    # Already divisible: no padding segment.
     assert parts_of(gather([0], cp=2))["rows"] == (4,)
 
 
@@ -553,11 +553,11 @@ def test_no_rows_make_a_dummy_of_one_token_a_rank_without_labels(cp: int) -> Non
     }
 
 
-# What a mini-batch adds up to.
+# Sums over a mini-batch.
 
 
 class Pair(Ranks):
-    """Two ranks that found the same."""
+    """Two ranks with equal values."""
 
     def sums(self, values: Any) -> list[float]:
         return [2 * value for value in values]
@@ -618,7 +618,7 @@ def test_canary_takes_the_largest_differences_the_earlier_one_of_equals_and_no_f
         "old_logprobs": [0.0, 1.0, 3.0],
         "new_logprobs": [1.0, 0.0, 0.0],
     }
-    # More than there are labels: all of them.
+    # More positions than labels: all labels.
     canary.write_canary(tmp_path, batch=batch, rows=[0, 1], old=old, new=new, positions=50)
     found = load_file(tmp_path / "canary.safetensors")
     assert found["position_index"].tolist() == [1, 2, 1, 2, 3]
@@ -748,7 +748,7 @@ def test_libraries_are_set_before_they_are_used_and_an_operator_wins(monkeypatch
         ({"PYTORCH_ALLOC_CONF": "y"}, None),
     ):
         environment = dict(given)
-        # Given back at once: what watches this session reads its own variables from there.
+        # Restored at once, because the test runner reads its own variables from os.environ.
         with monkeypatch.context() as patched:
             patched.setattr(entry.os, "environ", environment)
             entry.set_environment()

@@ -1,4 +1,4 @@
-"""Jobs as real processes: killed, told to stop, and started twice at once."""
+"""Jobs as real processes: killed, stopped by SIGTERM, and started twice at once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_sigterm_ends_a_job_with_75_and_the_next_attempt_goes_on(tmp_path: Path,
     process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 75
     assert job.exit_report()["class"] == "stopped"
-    # Also before anything is loaded: the flag waits for the first boundary.
+    # The same before the load: the flag takes effect at the first boundary.
     early = launch(job.write(fence=2))
     wait_for(job, early, "started", 1, fence=2)
     early.send_signal(signal.SIGTERM)
@@ -66,7 +66,7 @@ def test_sigterm_ends_a_job_with_75_and_the_next_attempt_goes_on(tmp_path: Path,
 
 @pytest.mark.slow
 def test_two_attempts_at_once_commit_once(tmp_path: Path, policy: Path) -> None:
-    """The older one finds a higher fence and leaves; whichever commits, the output is the same job's."""
+    """The older attempt sees a higher fence and exits. Whichever attempt commits, the output is the same."""
     job = long_job(tmp_path, policy)
     processes = [launch(job.write(fence=fence)) for fence in (1, 2)]
     for process in processes:

@@ -1,4 +1,4 @@
-"""What a job reads and how it ends: spec field by field, inputs, stored state, and the code of every kind of failure."""
+"""Inputs and end of a job: the spec field by field, inputs, stored state, and the exit code of every kind of failure."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def refused(work: Any, *arguments: Any, code: int = INVALID_SPEC, **named: Any) 
 
 
 def full_spec() -> dict[str, Any]:
-    """Every field, with no value twice."""
+    """A spec with every field and distinct values."""
     return {
         "schema": "longhaul.step/1",
         "job_id": f"dapo-{KEY[:16]}",
@@ -350,7 +350,7 @@ def test_layout_holds_what_may_change_a_bit() -> None:
 
 
 def given(tmp_path: Path, policy: Path, **changes: Any) -> tuple[Any, Any]:
-    """Spec and config of an imitation job that starts at `policy`."""
+    """Spec and config of an RFT job that starts from `policy`."""
     config = make_config("rft", **changes.pop("config", {}))
     job = make_job(tmp_path / "job", policy, make_draft(policy, stage="rft", groups=1, longest=20), config)
     for name, value in changes.items():
@@ -391,7 +391,7 @@ def test_input_that_does_not_fit_the_spec_is_refused(tmp_path: Path, policy: Pat
 def test_input_that_is_not_whole_is_refused(tmp_path: Path, policy: Path) -> None:
     path = copy_with(tmp_path, policy)
     spec, config = given(tmp_path, path)
-    # Its parts are shared out among ranks; alone it is this process that looks at all of them.
+    # Ranks share the hashing of files; a single process checks all of them.
     ranks = Ranks(device=torch.device("cpu"))
     weights = path / "model.safetensors"
     data = weights.read_bytes()
@@ -428,7 +428,7 @@ def small_model() -> torch.nn.Sequential:
 
 
 def model_of(seed: int) -> torch.nn.Sequential:
-    """With what the trainer asks of a model's config."""
+    """A small model with the config fields that the trainer reads."""
     torch.manual_seed(seed)
     model = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3))
     model.config = SimpleNamespace(tie_word_embeddings=False, model_type="tiny")  # type: ignore[assignment]
@@ -462,7 +462,7 @@ def test_optimizer_decays_matrices_only_and_takes_the_settings(policy: Path) -> 
 
 
 def test_updates_on_a_gpu_are_fused_and_others_are_not(policy: Path) -> None:
-    """Unfused, torch holds the denominators of all parameters at once: 4 bytes each, at the peak of a large model's step."""
+    """The unfused update would hold the denominators of all parameters at once, 4 bytes each, at the peak of a large model's step."""
     config = parse_config(json.dumps(make_config("rft")).encode())
     with FakeTensorMode():
         on_gpu = torch.nn.ParameterList([torch.nn.Parameter(torch.empty(3, 2, device="cuda"))])
@@ -511,7 +511,7 @@ def test_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         "alarms": [{"x": 1}],
         "key": "k",
     }
-    # Another model of the same form takes all of it over.
+    # Another model of the same shape loads the complete state.
     other = model_of(seed=5)
     fresh = torch.optim.AdamW(other.parameters(), lr=1e-2)
     state.load_weights(tmp_path, model=other)
@@ -525,11 +525,11 @@ def test_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
         for moment in ("exp_avg", "exp_avg_sq"):
             assert torch.equal(slots[moment], found[moment])
             assert found[moment].dtype == torch.float32
-    # The snapshot is a copy: the model that goes on training does not change it.
+    # The snapshot is a copy: further training does not change it.
     before = {name: tensor.clone() for name, tensor in snapshot.tensors.items()}
     stepped(model, 1)
     assert all(torch.equal(before[name], tensor) for name, tensor in snapshot.tensors.items())
-    # Another layout goes on from the job's seed.
+    # With another number of ranks the job's seed stays in effect.
     torch.manual_seed(11)
     dice = torch.rand(2)
     torch.manual_seed(11)
@@ -661,7 +661,7 @@ def named_error(name: str, text: str = "") -> Exception:
 )
 def test_every_failure_has_its_code(tmp_path: Path, error: Exception, code: int) -> None:
     assert command._code_of(error, spec_at(tmp_path)) == code
-    # An attempt that a newer one has replaced is fenced, for any error.
+    # An attempt superseded by a newer one is fenced, whatever its error.
     (tmp_path / "leases").mkdir()
     (tmp_path / "leases" / "6.json").write_text("{}")
     assert command._code_of(error, spec_at(tmp_path)) == 76
@@ -695,7 +695,7 @@ def stub_attempt(monkeypatch: pytest.MonkeyPatch, code: int, message: str = "why
 
 
 def write_spec(root: Path) -> tuple[Path, Path]:
-    """Path of a spec whose job lies below `root`, and of its exit.json."""
+    """Paths of a spec whose job is below `root`, and of its exit.json."""
     spec = full_spec()
     spec["work"] = {"job_dir": str(root / "job"), "scratch_dir": str(root / "scratch")}
     path = root / "spec.json"
@@ -714,7 +714,7 @@ def test_first_rank_reports_its_end_and_says_it_on_stderr(
     found = json.loads(report.read_text())
     assert (found["code"], found["class"], found["message"]) == (65, "batch-refused", "why")
     assert "rank" not in found
-    # An unreadable spec has no place for a report.
+    # Without a spec there is no directory for a report.
     assert command.step(tmp_path / "none.json", dry_run=False) == 64
     assert capsys.readouterr().err == (
         f"invalid-spec: Cannot read spec {tmp_path / 'none.json'}: No such file or directory\n"
@@ -724,11 +724,11 @@ def test_first_rank_reports_its_end_and_says_it_on_stderr(
 @pytest.mark.parametrize(
     ("rank", "code", "reported", "exit_code", "kept"),
     [
-        # Another rank: silent when it did well, the one to report when it failed first, and by its own code when it did not.
+        # Another rank: no report on success; a report if it failed first; otherwise only its own exit code.
         ("1", 0, None, 0, None),
         ("1", 65, None, 65, 65),
         ("1", 65, 78, 65, 78),
-        # The first: another rank's report of this attempt outranks the loss of a peer, and nothing else.
+        # The first rank: another rank's report of this attempt outranks the loss of a peer, but no other failure.
         ("0", 69, 78, 78, 78),
         ("0", 70, 78, 78, 78),
         ("0", 74, 78, 78, 78),
@@ -750,7 +750,7 @@ def test_of_several_ranks_the_first_to_fail_says_why(
     real = command._attempt
 
     def fail_after_another(*arguments: Any) -> Any:
-        # Made by the thread that says where this rank is.
+        # The heartbeat thread creates this directory.
         report.parent.mkdir(parents=True, exist_ok=True)
         if reported is not None:
             report.write_text(json.dumps({"code": reported}))
@@ -799,9 +799,9 @@ def test_beside_other_ranks_a_rank_says_where_it_is(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("RANK", "1")
     assert command.step(path, dry_run=False) == 0
     assert beats == [(report.parent / "ranks", 1, "in phase start"), "closed"]
-    # Handlers of several ranks come when they have met.
+    # With several ranks the handler is installed after the rendezvous.
     assert installed == []
-    # A dry run needs no others.
+    # A dry run needs no other ranks.
     assert command.step(path, dry_run=True) == 0
     assert len(beats) == 2
     assert json.loads(report.read_text())["outcome"] == "done"
@@ -825,7 +825,7 @@ def test_a_place_that_takes_no_bytes_is_73_by_the_process_status(
         raise OSError(errno.ENOSPC, "No space left")
 
     monkeypatch.setattr(command, "write_durably", refuse)
-    # A good end that cannot be told is none; a bad one keeps its code.
+    # Success without a written report becomes 73; a failure keeps its code.
     for code, expected in ((0, 73), (65, 65)):
         stub_attempt(monkeypatch, code, outcome="done")
         assert command.step(path, dry_run=False) == expected
@@ -874,7 +874,7 @@ def test_dry_run_says_what_the_job_would_do(
     assert report["outcome"] == "dry-run"
     assert json.loads(capsys.readouterr().out) == plan
     assert not (job.job_dir / "leases").exists()
-    # One row a micro-batch: each longer than the limit, so the fill is measured by the longest.
+    # One row per micro-batch: each exceeds the limit, so the longest row is the base of the fill.
     job.spec["execution"]["max_tokens_per_micro"] = 1
     assert command.step(job.write(fence=2), dry_run=True) == 0
     report = job.exit_report(2)
@@ -885,7 +885,7 @@ def test_dry_run_says_what_the_job_would_do(
 
 
 def test_memory_of_a_dry_run_follows_layout_and_config(tmp_path: Path, policy: Path) -> None:
-    """Each switch changes the prediction, so each reaches it."""
+    """Each switch changes the prediction, which proves that the planner gets it."""
     draft = make_draft(policy, stage="rft", groups=2, size=4, batch_size=8)
 
     def memory(number: int, config: dict[str, Any] | None = None, **execution: Any) -> dict[str, Any]:

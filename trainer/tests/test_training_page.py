@@ -1,4 +1,4 @@
-"""docs/training.md says what the planner says: its example, its tables of memory, its checkpoints, and what recipes state beside them."""
+"""docs/training.md and the recipes state the planner's figures: the example, the memory tables, and the checkpoint sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ K32, K64, K128 = 32_768, 65_536, 131_072
 
 
 def rows_of(heading: str) -> list[list[str]]:
-    """Cells of the table whose first line begins so."""
+    """Cells of the table that starts with `heading`."""
     lines = PAGE[PAGE.index(heading) :].split("\n\n")[0].splitlines()[2:]
     assert lines, heading
     return [[cell.strip().replace("**", "") for cell in line.strip("|").split("|")] for line in lines]
@@ -47,7 +47,7 @@ def test_memory_of_a_7b_on_one_device_is_the_planners() -> None:
     for cells, layout in zip(found, layouts, strict=True):
         both = [predict(PUBLISHED["qwen2.5-7b"], Layout(tokens=tokens, **layout)) for tokens in (K32, K64)]
         assert [numbers(cell)[0] for cell in cells[1:3]] == [round(memory.peak / GIB) for memory in both]
-        # One figure where both contexts have it.
+        # One figure if both contexts have the same.
         assert numbers(cells[3]) == sorted({round(memory.host / GIB) for memory in both})
 
 
@@ -69,7 +69,7 @@ def test_memory_of_clusters_is_the_planners() -> None:
                 assert ("does not fit" in cell) == (peak > 139)
                 seen += 1
         if checkpoint:
-            # Weights and both moments in fp32; the page has decimal gigabytes.
+            # fp32 weights and both moments; the page uses decimal gigabytes.
             assert numbers(checkpoint)[0] == pytest.approx(12 * shape.parameters / 1e9, abs=1.0)
     assert seen == 8
 
@@ -86,7 +86,7 @@ def test_other_sentences_with_figures() -> None:
     )
     readings = 4 * predict(PUBLISHED["qwen2.5-72b"], Layout(tokens=K64, ranks=128, cp=8)).copied * 8
     assert f"{readings / 1e9:.0f} GB a node, or\n  {readings / 8e9:.0f} s at 8 GB/s" in PAGE
-    # The budget of a restart.
+    # The time budget of a restart.
     assert readings / 8e9 < 5 * 60
     balances = [round(PUBLISHED[name].balance / 100) * 100 for name in ("qwen2.5-72b", "qwen3-0.6b")]
     assert f"b ({balances[0]:,} for\n  72B, {balances[1]:,} for 0.6B)" in PAGE.replace("109,000", f"{balances[0]:,}")
@@ -95,13 +95,13 @@ def test_other_sentences_with_figures() -> None:
 
 @pytest.mark.parametrize("recipe", MODELS)
 def test_recipes_of_long_contexts_keep_attention_wherever_that_fits(recipe: str) -> None:
-    """And where a recipe states a peak beside it, it is the planner's."""
+    """If a recipe also states a peak, it is the planner's."""
     assert layout_of(recipe).tokens >= K32
 
     def peak(ac: str | None = None) -> float:
         return predict(shape_of(recipe), layout_of(recipe, ac=ac)).peak / GIB
 
-    # Of an 80 GB card the driver leaves 79.6 GiB; the planner may miss by 15 %.
+    # The driver leaves 79.6 GiB of an 80 GB card; the planner may be off by 15 %.
     fits = peak("save_attention") * 1.15 <= (79.6 if recipe == "qwen3-4b-one-gpu" else 139)
     assert layout_of(recipe).ac == ("save_attention" if fits else "full")
     line = next(line for line in recipe_text(recipe).splitlines() if line.startswith("  recompute:"))

@@ -1,4 +1,4 @@
-"""What one optimizer step does to the weights: gradient clipping and the learning rate, seen where they act."""
+"""Effects of one optimizer step on the weights: gradient clipping and learning rate, measured by the weights' movement."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run_steps(
     make_optimizer: Callable[[Any, Any], torch.optim.Optimizer] = build_optimizer,
     **changes: Any,
 ) -> tuple[list[torch.Tensor], list[dict[str, Any]]]:
-    """How far each step of the real trainer moved each weight, and its metrics. `first`: global step before the first."""
+    """Movement of the weights in each step of the real trainer, and its metrics. `first`: global step before the first step."""
     path = case.root / "config.json"
     text = path.read_text()
     config = json.loads(text)
@@ -78,12 +78,12 @@ def run_steps(
 
 
 def plain_descent(model: Any, config: Any) -> torch.optim.Optimizer:
-    """Weights move by rate · gradient, so the movement tells the gradient's length; Adam would rescale it away."""
+    """SGD: weights move by rate · gradient, so the movement shows the gradient's norm, which Adam would rescale."""
     return torch.optim.SGD(model.parameters(), lr=config.optimizer.lr)
 
 
 def descend(case: Case, grad_clip: object) -> tuple[float, float]:
-    """Length of the gradient that was applied, and the one that was reported."""
+    """Norm of the applied gradient, and the reported norm."""
     (movement,), (metrics,) = run_steps(
         case, make_optimizer=plain_descent, optimizer={"lr": 1.0, "grad_clip": grad_clip}
     )
@@ -92,7 +92,7 @@ def descend(case: Case, grad_clip: object) -> tuple[float, float]:
 
 def test_a_gradient_beyond_the_limit_is_scaled_down_to_it_and_reported_as_it_was(case: Case) -> None:
     applied, whole = descend(case, "none")
-    # Far above the limits below, and applied whole: the comparison would prove nothing otherwise.
+    # The norm must be far above the limits below; otherwise the comparison would prove nothing.
     assert whole > 1.0
     assert applied == pytest.approx(whole, rel=1e-4)
     for limit in (0.01, 0.5):
@@ -110,7 +110,7 @@ def test_a_gradient_beyond_the_limit_is_scaled_down_to_it_and_reported_as_it_was
 def test_a_job_carries_the_clipped_gradient_into_its_first_moment(
     tmp_path: Path, policy: Path, grad_clip: object, limit: float | None
 ) -> None:
-    """After one update exp_avg is (1 - 0.9) · gradient, before Adam's scaling: from the config file to the checkpoint."""
+    """From config file to checkpoint: after one update exp_avg is (1 - 0.9) · gradient, before Adam's scaling."""
     config = make_config("rft", epochs=1, batch_size=16)
     config["optimizer"]["grad_clip"] = grad_clip
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft", batch_size=16), config)
@@ -122,8 +122,8 @@ def test_a_job_carries_the_clipped_gradient_into_its_first_moment(
     assert float(moment.norm()) / 0.1 == pytest.approx(metrics["grad_norm"] if limit is None else limit, rel=1e-4)
 
 
-# peak 1e-3, three steps of warm-up: 1/3, 2/3 and 3/3 of it. Then, of the steps 3 to 6, nothing, a third, two thirds and all of the
-# way down to 1e-4: linear 1e-3 - 9e-4·(0, 1/3, 2/3, 1), cosine 1e-4 + 9e-4·(1 + cos(0°, 60°, 120°, 180°))/2. It stays there.
+# Peak 1e-3, three steps of warm-up: 1/3, 2/3 and 3/3 of it. Steps 3 to 6 decay by 0, 1/3, 2/3 and all of the way to 1e-4:
+# linear 1e-3 - 9e-4·(0, 1/3, 2/3, 1), cosine 1e-4 + 9e-4·(1 + cos(0°, 60°, 120°, 180°))/2. The rate then stays constant.
 WARM = [1e-3 / 3, 2e-3 / 3, 1e-3]
 RATES = {
     "constant": [*WARM, 1e-3, 1e-3, 1e-3, 1e-3, 1e-3],
@@ -135,21 +135,21 @@ RATES = {
 @pytest.mark.parametrize("kind", RATES)
 @pytest.mark.parametrize("first", [0, 2, 5])
 def test_each_update_moves_the_weights_by_the_rate_of_its_global_step(case: Case, kind: str, first: int) -> None:
-    """With both betas 0 and no decay Adam moves a weight by the rate times the sign of its gradient, so the largest movement of
-    a step is its rate: warm-up and decay are seen in the weights, not in what the metrics say about them."""
+    """With both betas 0 and no weight decay Adam moves a weight by the rate times the sign of its gradient, so the largest movement
+    of a step equals its rate. The test reads warm-up and decay from the weights, not only from the metrics."""
     schedule: dict[str, Any] = {"kind": kind, "warmup_steps": 3}
     if kind != "constant":
         schedule |= {"total_steps": 6, "end_lr": 1e-4}
     expected = RATES[kind][first:]
     optimizer = {"lr": 1e-3, "betas": [0.0, 0.0], "eps": 1e-12, "weight_decay": 0.0, "grad_clip": 1.0}
     movements, metrics = run_steps(case, first=first, steps=len(expected), optimizer=optimizer, schedule=schedule)
-    # A weight near 1 has a spacing of 6e-8, so a movement of 1e-4 is read to a thousandth.
+    # Near 1 the spacing of fp32 is 6e-8, so a movement of 1e-4 is accurate to a thousandth.
     assert [float(movement.abs().max()) for movement in movements] == pytest.approx(expected, rel=2e-3)
     assert [entry["lr"] for entry in metrics] == pytest.approx(expected, rel=1e-9)
 
 
 def test_weight_decay_shrinks_matrices_and_leaves_norms_alone(case: Case) -> None:
-    """Decoupled: with decay d a weight w moves by -rate·d·w more than without."""
+    """Decoupled weight decay: with decay d a weight w moves by -rate·d·w more than without."""
     optimizer = {"lr": 1e-3, "betas": [0.0, 0.0], "eps": 1e-12, "grad_clip": 1.0}
     (plain,), _ = run_steps(case, optimizer={**optimizer, "weight_decay": 0.0})
     (decayed,), _ = run_steps(case, optimizer={**optimizer, "weight_decay": 0.5})
@@ -162,6 +162,6 @@ def test_weight_decay_shrinks_matrices_and_leaves_norms_alone(case: Case) -> Non
             for _, parameter in scorer.model.named_parameters()
         ]
     )
-    # Rounding of fp32 weights below 2: 1.2e-7 at each end.
+    # fp32 rounding of weights below 2 is 1.2e-7 in each run.
     assert float((decayed - plain - expected).abs().max()) < 3e-7
     assert float(expected.abs().max()) > 1e-4

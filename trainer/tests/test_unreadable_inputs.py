@@ -1,4 +1,4 @@
-"""An input that may not be read is the input's fault: a job that said 73 would be tried again, and an operator would look at the output."""
+"""An unreadable input gives 66. With 73 the pipeline would retry the job, and an operator would inspect the output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PR_CAPBSET_DROP = 24
 
 
 def obey_modes() -> None:
-    """Runs in the child before exec: root reads every file, unless it gives up what lets it."""
+    """Runs in the child before exec: drops the capabilities with which root reads every file."""
     die_with_parent()
     if os.geteuid() == 0:
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
@@ -37,7 +37,7 @@ def run(*words: str | Path) -> tuple[int, str]:
 
 @pytest.fixture
 def own(tmp_path: Path, policy: Path) -> Path:
-    """A policy whose files a test may close."""
+    """A policy whose permissions a test may change."""
     return shutil.copytree(policy, tmp_path / "policy")
 
 

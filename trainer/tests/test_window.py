@@ -1,4 +1,4 @@
-"""Log-probabilities beyond the native window: what a server of a policy with a rope is held against."""
+"""Log-probabilities beyond the native window, against which a server of a policy with a rope is checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def stretched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory, stretched: Path) -> dict[str, torch.Tensor]:
-    """By the plain transformers forward, of the policy and of the same weights in a directory that states no rope."""
+    """By transformers' own forward pass: of the policy, and of the same weights in a directory that states no rope."""
     job = make_window_job(tmp_path_factory.mktemp("row"), stretched)
     assert step(job.write(), dry_run=False) == 0
     ids = load_file(job.root / "window" / "window.safetensors")["input_ids"].tolist()
@@ -51,7 +51,7 @@ def test_a_policy_gets_log_probabilities_with_its_rope_and_without(
     job = make_window_job(tmp_path, stretched)
     assert step(job.write(), dry_run=False) == 0
     assert_expected(load_file(tmp_path / "window" / "window.safetensors"), expected)
-    # Both are far apart, or a server that ignores the rope could not be told from one that has it.
+    # Both differ clearly; otherwise a server that ignores the rope could not be detected.
     assert float((expected["new_logprobs"] - expected["old_logprobs"]).abs().median()) > 1e-2
     assert open_sealed(tmp_path / "window").manifest["key"] == job.spec["key"]
     assert step(job.write(fence=2), dry_run=False) == 0

@@ -1,4 +1,4 @@
-"""Requests of the policy server, field by field, without a server."""
+"""Fields of the policy server's requests, checked without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tiny random Qwen3 directory with a byte-level tokenizer, for tests that need a real model in milliseconds."""
+"""A tiny random Qwen3 or Qwen2 directory with a byte-level tokenizer, for tests that need a real model within milliseconds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def write_tiny_policy(
 ) -> str:
     """Writes and seals the directory. Returns the hash of its manifest.
 
-    qwen3: tied embeddings, norms on queries and keys; qwen2 (as Qwen2.5 from 7B on): untied, biases on queries, keys and values.
+    qwen3: tied embeddings, norms on queries and keys; qwen2 (like Qwen2.5 from 7B on): untied, biases on queries, keys and values.
     """
     path.mkdir(parents=True)
     tokenizer = build_tokenizer()

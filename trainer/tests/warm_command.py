@@ -1,7 +1,7 @@
-"""The trainer's command line whose imports are done: each line on stdin is a call of it, for a fork of this process.
+"""The trainer's command line with its imports done: each line on stdin is a call, which a fork of this process runs.
 
-A simulation needs a process of its own, because the fake group is the process's default one, and so does a measurement, which tells the
-peak of its process; torch and transformers cost five CPU-seconds at each start. The answer to a line is the fork's exit code.
+A simulation needs its own process, because the fake group is the default group of the process, and so does a measurement of the
+process's peak memory. Importing torch and transformers would cost five CPU-seconds per call. The answer to a line is the fork's exit code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def serve() -> None:
 
 
 def run(arguments: list[str], output: str, errors: str) -> int:
-    """The last two are files for what the command prints."""
+    """`output` and `errors`: files for stdout and stderr."""
     for number, path in ((1, output), (2, errors)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666), number)
     sys.argv = ["longhaul_trainer", *arguments]

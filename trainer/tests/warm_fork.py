@@ -1,4 +1,4 @@
-"""The life of a fork of a process whose imports are done."""
+"""Runs work in a fork of a process whose imports are done."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NoReturn
 
 
 def live(work: Callable[[], int]) -> NoReturn:
-    """The rest of the fork's life: `work` and its exit code, without the clean-up of the process that it was forked from."""
+    """Runs `work` and exits with its code, without the clean-up of the parent process."""
     code = 1
     try:
         code = work()

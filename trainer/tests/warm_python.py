@@ -1,7 +1,8 @@
-"""An interpreter whose imports are done: each line on stdin is a call of `python -m`, which a fork of this process runs.
+"""An interpreter with its imports done: each line on stdin is a call of `python -m`, which a fork of this process runs.
 
-For tests of copies of the trainer: torch and transformers cost five CPU-seconds at each start. The arguments name the modules to import,
-none of the trainer's own, so a call has those of its copy. Calls run one after another; the answer to each is its exit code.
+It serves tests of copies of the trainer, because importing torch and transformers costs five CPU-seconds per start. The arguments name
+the modules to import. None is the trainer's own, so a call imports those of its copy. Calls run one after another; the answer to each is its
+exit code.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ def serve() -> None:
 
 
 def run(arguments: list[str], directory: str, environment: dict[str, str], log: str) -> int:
-    """`arguments` as behind `-m`; the output goes to the end of `log`."""
-    # Linux, PR_SET_PDEATHSIG: a call that hangs ends with this process.
+    """`arguments`: those after `-m`; the output is appended to `log`."""
+    # Linux, PR_SET_PDEATHSIG: a call that hangs dies with its parent.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (output, 2)):
         os.dup2(source, target)
     os.chdir(directory)
-    # In front lie the folder that this process was started in, and its own PYTHONPATH: another copy of the trainer.
+    # The first entries are the start directory and PYTHONPATH of this process, another copy of the trainer.
     inherited = 1 + len(os.environ["PYTHONPATH"].split(os.pathsep))
     sys.path[:inherited] = [directory, *environment["PYTHONPATH"].split(os.pathsep)]
     os.environ.clear()
@@ -57,7 +58,7 @@ def run(arguments: list[str], directory: str, environment: dict[str, str], log: 
 
 
 def status_of(code: Any) -> int:
-    """As the interpreter ends with it."""
+    """The interpreter's exit status for a SystemExit code."""
     if code is None:
         return 0
     return int(code) if isinstance(code, int) else 1

@@ -1,7 +1,7 @@
-"""Policy servers whose imports are done: each line on stdin is the command line of one, which a fork of this process serves.
+"""Policy servers with their imports done: each line on stdin is the command line of a server, which runs in a fork of this process.
 
-For tests that need several: torch, transformers and the web framework cost four CPU-seconds at each start. A fork has the modules of a new
-process and none of another server's state, and ends with this process. Tests of how a server starts start a real one.
+It serves tests that need several servers, because importing torch, transformers and the web framework costs four CPU-seconds per start. A
+fork shares no state with other servers and dies with this process. Tests of a server's start use a real process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def serve() -> None:
     set_environment()
     with heavy_imports():
         import longhaul_trainer.serve.command  # noqa: F401
-    # The kernel reaps ended forks: this process waits for lines, not for servers.
+    # The kernel reaps ended forks, because this process waits for lines, not for servers.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         pid = os.fork()
@@ -33,7 +33,7 @@ def serve() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    # Linux, PR_SET_PDEATHSIG: a server must not outlive the test, however that ends.
+    # Linux, PR_SET_PDEATHSIG: a server must not outlive the test, however the test ends.
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     nothing = os.open(os.devnull, os.O_RDWR)

@@ -1,7 +1,7 @@
-"""A trainer whose imports are done: each line on stdin names a job, which a fork of this process runs.
+"""A trainer with its imports done: each line on stdin names a job, which a fork of this process runs.
 
-For tests of what a job computes: torch and transformers cost five CPU-seconds at each start. A fork has the modules of a new process and
-none of another job's state, and is a session of its own like one. Tests of how a trainer starts, dies or is found again start a real one.
+It serves tests of what a job computes, because importing torch and transformers costs five CPU-seconds per start. A fork shares no state
+with other jobs and has its own session, like a launched trainer. Tests of start, death and re-attachment use a real process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
     set_environment()
     with heavy_imports():
         import longhaul_trainer.step.job  # noqa: F401
-    # The kernel reaps ended forks: this process waits for lines, not for jobs.
+    # The kernel reaps ended forks, because this process waits for lines, not for jobs.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:
         job = json.loads(line)

@@ -1,4 +1,4 @@
-"""Notes every pickle that a process writes or reads, with where it came from. Python loads this first where it is on the path."""
+"""Records every pickle that a process writes or reads, with its stack. Python imports this module at start if it is on the path."""
 
 import os
 import pickle
