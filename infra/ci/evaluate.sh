@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# One evaluation in a CI job: INPUT_* say what is asked (infra/ci/action.yml lists them), the exit code is Longhaul's own. Leaves in
-# INPUT_OUTPUT: result.jsonl (what Longhaul printed), junit.xml, summary.md. Run, exit code and verdict are appended to the file that
-# GITHUB_OUTPUT names, and to the one that CI_DOTENV names as LONGHAUL_RUN, LONGHAUL_EXIT_CODE and LONGHAUL_VERDICT.
+# Runs one evaluation in a CI job. INPUT_* are its inputs (infra/ci/action.yml lists them); the exit code is Longhaul's own. Writes
+# result.jsonl (Longhaul's output), junit.xml and summary.md into INPUT_OUTPUT. Appends run, exit code and verdict to the file that
+# GITHUB_OUTPUT names, and as LONGHAUL_RUN, LONGHAUL_EXIT_CODE and LONGHAUL_VERDICT to the file that CI_DOTENV names.
 set -u -o pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 output=${INPUT_OUTPUT:-longhaul-out}
 mkdir -p "$output"
 job=
-# A cancelled job: Longhaul cancels the run, writes the files and ends; the shell passes the signal on and waits.
+# On cancellation the shell forwards the signal and waits; Longhaul cancels the run, writes the files and exits.
 trap '[ -z "$job" ] || kill -INT "$job" 2> /dev/null' INT
 trap '[ -z "$job" ] || kill -TERM "$job" 2> /dev/null' TERM
 
@@ -37,7 +37,7 @@ else
   [ -z "${INPUT_MAX_REGRESSION:-}" ] || arguments+=("--max-regression=$INPUT_MAX_REGRESSION")
   [ -z "${INPUT_MIN_GRADED:-}" ] || arguments+=("--min-graded=$INPUT_MIN_GRADED")
   [ "${INPUT_STRICT:-false}" != true ] || arguments+=(--strict)
-  # GitHub shows the page of the step; elsewhere it is a file of the job.
+  # GitHub shows the summary of a step; elsewhere the summary is a file of the job.
   arguments+=("--junit=$output/junit.xml" "--summary=${GITHUB_STEP_SUMMARY:-$output/summary.md}")
 fi
 
@@ -47,7 +47,7 @@ code=0
 while :; do
   wait "$job"
   code=$?
-  # A signal ends the wait, not the job.
+  # A signal interrupts `wait`, not the job.
   kill -0 "$job" 2> /dev/null || break
 done
 

@@ -1,5 +1,5 @@
-// Outputs of a CI job from what Longhaul printed: `name=value`, a line each. A value is one line without hidden
-// characters, so the name of a task cannot add an output.
+// Prints the outputs of a CI job from Longhaul's output, one `name=value` per line. Values have no line breaks or control characters, so
+// the name of a task cannot add an output.
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 
@@ -11,7 +11,7 @@ const records = readFileSync(join(directory, 'result.jsonl'), 'utf8')
     try {
       return [JSON.parse(line)]
     } catch {
-      // The last line of a process that was killed.
+      // A killed process may leave an incomplete last line.
       return []
     }
   })

@@ -1,23 +1,23 @@
-/** The files of the application in an image: what the package ships, and the packages that it needs to run. */
+/** The application's files in an image: those of the npm package, and the packages that it needs to run. */
 import { chmod, copyFile, mkdir, readFile, readdir, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { exists } from '../../src/platform/files.ts'
 import { requireCommand } from '../../src/platform/run-command.ts'
 
-/** Where it lies in an image. */
+/** The application's folder in an image. */
 export const HOME = 'opt/longhaul'
 const COPY_MS = 5 * 60_000
 
 interface StageInput {
   /** The checkout, with `node_modules`. */
   root: string
-  /** What `scripts/build.mjs` has made of it. */
+  /** Output of `scripts/build.mjs`. */
   dist: string
   /** Root of the layer. */
   folder: string
 }
 
-/** All but `node_modules`, which is packed from where it lies. */
+/** Stages all files but `node_modules`, which is packed from the checkout directly. */
 export async function stageApplication({ root, dist, folder }: StageInput): Promise<void> {
   const home = join(folder, HOME)
   for (const path of (await packagedFiles(root)).filter((file) => !file.startsWith('dist/'))) {
@@ -32,7 +32,7 @@ export async function stageApplication({ root, dist, folder }: StageInput): Prom
   await symlink(`/${HOME}/bin/longhaul.mjs`, join(folder, 'usr/local/bin/longhaul'))
 }
 
-/** As npm packs them. */
+/** Files of the npm package. */
 async function packagedFiles(root: string): Promise<string[]> {
   const { stdout } = await requireCommand({
     what: 'Listing the files of the package',
@@ -53,17 +53,17 @@ interface LockedPackage {
 }
 
 export interface RuntimePackages {
-  /** Folders below the checkout; what lies in one of them belongs to it. */
+  /** Folders of packages below the checkout. A folder includes its subfolders. */
   folders: string[]
-  /** Below these folders, and of no use on this platform. */
+  /** Paths below these folders that this platform does not need. */
   excluded: string[]
-  /** `name@version` of each. */
+  /** `name@version` of each package. */
   names: ReadonlySet<string>
 }
 
 /**
- * The locked packages that are no development dependencies. Of optional ones those that npm has installed here, so for this platform;
- * Node itself has a layer of its own.
+ * The locked packages except development dependencies. Optional packages count if npm has installed them, that is, for this platform.
+ * Node itself has its own layer.
  */
 export async function runtimePackages(root: string): Promise<RuntimePackages> {
   const lock = JSON.parse(await readFile(join(root, 'package-lock.json'), 'utf8')) as {
@@ -83,7 +83,7 @@ export async function runtimePackages(root: string): Promise<RuntimePackages> {
   return { folders, excluded: await foreignReleases(root), names }
 }
 
-/** The SDK brings its native part for every platform, 30 MB each. */
+/** The SDK's native libraries of other platforms, 30 MB each. */
 async function foreignReleases(root: string): Promise<string[]> {
   const releases = 'node_modules/@temporalio/core-bridge/releases'
   const arch = { x64: 'x86_64', arm64: 'aarch64' }[process.arch as string] ?? process.arch
@@ -93,7 +93,7 @@ async function foreignReleases(root: string): Promise<string[]> {
   return names.filter((other) => other !== own).map((name) => `${releases}/${name}`)
 }
 
-/** Without what only a checkout has. */
+/** package.json without the fields that only a checkout needs. */
 async function runtimeManifest(root: string): Promise<object> {
   const {
     devDependencies: _dev,

@@ -1,4 +1,4 @@
-/** An image as one file that both kinds of loaders read: the layout of the OCI, and Docker's own manifest beside it. */
+/** An image as one file for both kinds of loaders: the OCI layout with Docker's own manifest. */
 import { mkdir, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sha256Hex } from '../../src/platform/hash.ts'
@@ -6,19 +6,19 @@ import { requireCommand } from '../../src/platform/run-command.ts'
 import { type Layer, USER } from './layers.ts'
 
 export interface ImageInput {
-  /** Name with tag. */
+  /** Image name with tag. */
   name: string
   layers: Layer[]
   env: Record<string, string>
   labels: Record<string, string>
 }
 
-/** Equal layers and settings give an equal image, so the date is no part of it. */
+/** A constant date, so that equal layers and settings give an equal image. */
 const CREATED = '2000-01-01T00:00:00Z'
 
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: 'amd64', arm64: 'arm64' }
 
-/** Writes the layout around the blobs that lie below `folder/blobs/sha256`, and packs it. */
+/** Writes the layout around the blobs in `folder/blobs/sha256` and packs it. */
 export async function writeImage(
   folder: string,
   { name, layers, env, labels }: ImageInput,
@@ -36,7 +36,7 @@ export async function writeImage(
       Cmd: ['--help'],
       WorkingDir: '/var/lib/longhaul',
       Labels: labels,
-      // Node runs as the first process: it hears this one.
+      // Node runs as PID 1 and handles this signal.
       StopSignal: 'SIGTERM',
     },
     rootfs: { type: 'layers', diff_ids: layers.map(({ diffId }) => diffId) },
@@ -85,7 +85,7 @@ export async function writeImage(
   return { digest: manifest.digest, bytes: (await stat(archive)).size }
 }
 
-/** The folder of an image's blobs, empty. */
+/** Creates an empty folder for an image's blobs. */
 export async function emptyBlobs(folder: string): Promise<string> {
   const blobs = join(folder, 'blobs/sha256')
   await rm(folder, { recursive: true, force: true })

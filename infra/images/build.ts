@@ -1,12 +1,12 @@
 /**
- * Images of the workers, without a container engine and without a registry:
+ * Builds images of the workers without a container engine or a registry:
  *
  *   npm run images -- --output out/images                          # worker and sandbox
  *   npm run images -- --output out/images --target trainer         # gigabytes: PyTorch with CUDA
  *
- * Each becomes one archive that `docker load`, `ctr images import`, `skopeo` and `crane` read, with a bill of materials (CycloneDX) beside
- * it. Debian comes from the sandbox base image's archive, Node and the packages from what the lock file has installed. Where a registry
- * and an engine are at hand, worker/Dockerfile makes the same.
+ * Each image is one archive that `docker load`, `ctr images import`, `skopeo` and `crane` read, with a bill of materials (CycloneDX) beside
+ * it. Debian comes from the archive of the sandbox base image, Node and the packages from the installation of the lock file. With a
+ * registry and an engine, worker/Dockerfile makes the same images.
  */
 import { cp, copyFile, link, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -25,28 +25,28 @@ import { emptyBlobs, writeImage } from './archive.ts'
 import { type Layer, packFolder, readArchived, takeArchive, USER } from './layers.ts'
 import { type Component, debianComponents, imageBom, npmBom, programComponent, pythonComponents } from './sbom.ts'
 
-/** `worker`: control and artifacts. `sandbox`: a host of sandboxes. `trainer`: the trainer's worker and its jobs. */
+/** `worker`: control and artifacts workers. `sandbox`: a host of sandboxes. `trainer`: the trainer's worker and its jobs. */
 export const TARGETS = ['worker', 'sandbox', 'trainer'] as const
 export type Target = (typeof TARGETS)[number]
 
 const ROOT = resolve(import.meta.dirname, '../..')
-/** Where the Python of the trainer lies in its image. */
+/** Folder of the trainer's Python environment in its image. */
 const PYTHON = 'opt/longhaul-python'
 const WRITABLE = 'var/lib/longhaul'
-/** Half a minute on two idle cores. */
+/** A build takes half a minute on two idle cores. */
 const BUILD_MS = 15 * 60_000
 
 export interface BuildImagesInput {
   targets: readonly Target[]
-  /** Folder of the archives. */
+  /** Folder for the archives. */
   output: string
-  /** Names are `REPOSITORY/TARGET:TAG`. */
+  /** First part of the images' names, `REPOSITORY/TARGET:TAG`. */
   repository: string
   tag: string
   cacheDir: string
-  /** Of the trainer: a virtual environment of Python 3.11. @default the one that the set-up has made of the lock file */
+  /** For the trainer: a virtual environment of Python 3.11. @default the one that the set-up has made from the lock file */
   python?: string | undefined
-  /** Of the trainer, whose launcher of Kubernetes jobs calls it. @default the one on PATH */
+  /** For the trainer, whose launcher of Kubernetes jobs calls it. @default the one on PATH */
   kubectl?: string | undefined
   log: (line: string) => void
   signal: AbortSignal
@@ -57,12 +57,12 @@ export interface BuiltImage {
   image: string
   archive: string
   sbom: string
-  /** Of the manifest: what `image@digest` names, once it is pushed. */
+  /** Digest of the manifest, for `image@digest` after a push. */
   digest: string
   bytes: number
 }
 
-/** A layer with what it brings into the bill. */
+/** A layer with its components of the bill of materials. */
 interface Part {
   layer: Layer
   components: Component[]
@@ -72,7 +72,7 @@ interface Part {
 export async function buildImages(input: BuildImagesInput): Promise<BuiltImage[]> {
   const { targets, output, cacheDir, log, signal } = input
   const work = await mkdtemp(join(tmpdir(), 'longhaul-images-'))
-  // Below the checkout, where modules find their packages; not `dist`, which belongs to the package.
+  // Below the checkout, where modules find their packages, but not in `dist`, which belongs to the package.
   const dist = join(ROOT, 'out', basename(work))
   try {
     await mkdir(output, { recursive: true })
@@ -187,7 +187,7 @@ async function systemParts({ archive, work, blobs }: PartInput & { archive: stri
   ]
 }
 
-/** What a host of sandboxes would otherwise make itself, as root and with a compiler. */
+/** The runner and the base image, which a host of sandboxes would otherwise build itself, as root and with a compiler. */
 async function sandboxPart({ base, work, blobs }: PartInput & { base: { path: string; name: string } }): Promise<Part> {
   const folder = await mkdtemp(join(work, 'sandbox-'))
   const built = join(folder, HOME, 'infra/built')
@@ -196,7 +196,7 @@ async function sandboxPart({ base, work, blobs }: PartInput & { base: { path: st
   await writeFile(join(built, await builtRunnerName()), await compileRunner(), { mode: 0o755 })
   return {
     layer: await packFolder({ folder, blobs, says: 'base image of sandboxes, runner' }),
-    // The archive is Debian once more, which the bill has already.
+    // The archive contains Debian again, which the bill already lists.
     components: [],
   }
 }
@@ -217,7 +217,7 @@ async function trainerPart({
   const packages = 'lib/python3.11/site-packages'
   if (!(await exists(join(environment, packages)))) throw new Error(`Expected Python 3.11's packages in ${environment}`)
   await mkdir(join(folder, PYTHON, 'bin'), { recursive: true })
-  // The Python of Debian 12 is of the version that the lock file was made for.
+  // Debian 12 has the Python version for which the lock file was made.
   for (const name of ['python', 'python3']) await symlink('/usr/bin/python3', join(folder, PYTHON, 'bin', name))
   await writeFile(
     join(folder, PYTHON, 'pyvenv.cfg'),

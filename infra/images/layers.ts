@@ -1,4 +1,4 @@
-/** Layers of images: tars whose bytes follow from their content alone, packed and named by their hashes. */
+/** Layers of images: compressed tars whose bytes depend on their content only, named by their hashes. */
 import { spawn } from 'node:child_process'
 import { createHash, type Hash } from 'node:crypto'
 import { createReadStream, createWriteStream } from 'node:fs'
@@ -10,34 +10,34 @@ import { createGunzip, createGzip } from 'node:zlib'
 import { requireCommand } from '../../src/platform/run-command.ts'
 
 export interface Layer {
-  /** Of the packed tar, by which registries name it. */
+  /** Hash of the compressed tar, by which registries name the layer. */
   digest: string
-  /** Of the tar itself, by which an image names it. */
+  /** Hash of the uncompressed tar, by which an image's config names the layer. */
   diffId: string
   size: number
-  /** In the image's history. */
+  /** Text in the image's history. */
   says: string
 }
 
-/** Numeric user and group of all processes: what a pod of a training job has too, so that they share one file system. */
+/** Numeric user and group of all processes. Pods of training jobs have the same, so that they can share a file system. */
 export const USER = 1000
 
-/** One date for all files: layers of equal content are one layer. 2000-01-01. */
+/** A constant date of all files, 2000-01-01, so that equal content gives equal layers. */
 const MTIME = '@946684800'
 const PACK_MS = 15 * 60_000
 
 interface PackFolderInput {
   folder: string
-  /** Paths in the folder that belong to the user of the image; all others are root's. @default none */
+  /** Paths in the folder that belong to the image's user; all others belong to root. @default none */
   owned?: string[]
-  /** Folders below `root` that lie below `at` in the image. @default none */
+  /** Folders below `root` that are packed below `at`. @default none */
   beside?: { root: string; folders: string[]; excluded: string[]; at: string }
-  /** Folder of blobs; the layer is put there under its digest. */
+  /** Folder into which the layer is written, named by its digest. */
   blobs: string
   says: string
 }
 
-/** No right of root is needed: owners are written into the tar, not taken from the files. */
+/** Packs a folder as a layer. Needs no root: it sets owners in the tar instead of taking them from the files. */
 export async function packFolder({ folder, owned = [], beside, blobs, says }: PackFolderInput): Promise<Layer> {
   const tar = join(blobs, 'layer.tar')
   const fixed = ['--numeric-owner', '--sort=name', `--mtime=${MTIME}`, '--hard-dereference', '--format=posix']
@@ -49,7 +49,7 @@ export async function packFolder({ folder, owned = [], beside, blobs, says }: Pa
   await pack([...root, ...without(owned.map((path) => `./${path}`)), '--create', '--directory', folder, '.'])
   for (const path of owned) await pack([...user, '--append', '--directory', folder, `./${path}`])
   if (beside !== undefined) {
-    // Names of the entries alone: where a link leads stays as it is.
+    // Rewrites the names of entries only, not the targets of links.
     const moved = ['--transform', `s,^,./${beside.at}/,rSH`, '--directory', beside.root]
     await pack([...root, ...without(beside.excluded), '--append', ...moved, ...beside.folders])
   }
@@ -60,7 +60,7 @@ async function keep({ tar, blobs, says }: { tar: string; blobs: string; says: st
   const [plain, packed] = [createHash('sha256'), createHash('sha256')]
   const counted = { bytes: 0 }
   const draft = `${tar}.gz`
-  // Node writes no time and no name into the header.
+  // Node's gzip writes neither time nor name into the header.
   await pipeline(
     createReadStream(tar),
     through(plain),
@@ -72,7 +72,7 @@ async function keep({ tar, blobs, says }: { tar: string; blobs: string; says: st
   return { ...(await named({ draft, blobs, packed })), diffId: digestOf(plain), size: counted.bytes, says }
 }
 
-/** A gzip-compressed tar as it is, such as the base image's. */
+/** Takes a gzip-compressed tar, such as the base image's, unchanged as a layer. */
 export async function takeArchive({
   archive,
   blobs,
@@ -120,7 +120,7 @@ function digestOf(hash: Hash): string {
   return `sha256:${hash.digest('hex')}`
 }
 
-/** One file of a compressed tar, as text. */
+/** Text of one file in a compressed tar. */
 export async function readArchived(archive: string, path: string): Promise<string> {
   const child = spawn('tar', ['--extract', '--to-stdout', '--gzip', '--file', archive, path], {
     stdio: ['ignore', 'pipe', 'pipe'],

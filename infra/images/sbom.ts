@@ -1,4 +1,4 @@
-/** What is in an image, as a CycloneDX document: npm says its own packages, dpkg and Python's metadata theirs. */
+/** The content of an image as a CycloneDX document: npm's packages, Debian's by dpkg, and Python's by their metadata. */
 import { readdir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { sha256Hex } from '../../src/platform/hash.ts'
@@ -30,9 +30,9 @@ export interface Bom {
 const NPM_MS = 5 * 60_000
 
 /**
- * Of these packages alone (`name@version`). npm's own `--omit dev` leaves out every package that a development dependency needs too, so
- * it is asked for all.
- * @throws where npm does not know one of them
+ * The bill of the given packages (`name@version`). npm's own `--omit dev` also omits packages that a development dependency needs, so this
+ * function asks npm for all packages.
+ * @throws if npm does not know one of them
  */
 export async function npmBom(root: string, names: ReadonlySet<string>): Promise<Bom> {
   const args = ['sbom', '--sbom-format', 'cyclonedx', '--sbom-type', 'application']
@@ -54,11 +54,11 @@ export async function npmBom(root: string, names: ReadonlySet<string>): Promise<
   const dependencies = all.dependencies
     .filter(({ ref }) => refs.has(ref))
     .map(({ ref, dependsOn = [] }) => ({ ref, dependsOn: dependsOn.filter((other) => refs.has(other)) }))
-  // npm calls the root after its folder.
+  // npm names the root after its folder.
   return { ...all, metadata: { ...all.metadata, component: { ...own, name: 'longhaul' } }, components, dependencies }
 }
 
-/** Of dpkg's own record. */
+/** Packages in dpkg's status file. */
 export function debianComponents(status: string): Component[] {
   return status
     .split(/\n\n+/)
@@ -75,7 +75,7 @@ export function debianComponents(status: string): Component[] {
     }))
 }
 
-/** Of the metadata that installers leave beside each package. */
+/** Packages with installers' metadata in site-packages. */
 export async function pythonComponents(sitePackages: string): Promise<Component[]> {
   const folders = (await readdir(sitePackages)).filter((name) => name.endsWith('.dist-info')).toSorted()
   return Promise.all(
@@ -83,7 +83,7 @@ export async function pythonComponents(sitePackages: string): Promise<Component[
       const text = await readFile(join(sitePackages, folder, 'METADATA'), 'utf8')
       const field = (name: string): string => new RegExp(`^${name}: (.*)$`, 'm').exec(text)?.[1]?.trim() ?? ''
       const [name, version] = [field('Name'), field('Version')]
-      // As PyPI compares names.
+      // Normalised like PyPI's names.
       const normal = name.toLowerCase().replaceAll(/[-_.]+/g, '-')
       return {
         'bom-ref': `pypi:${normal}@${version}`,
@@ -96,15 +96,15 @@ export async function pythonComponents(sitePackages: string): Promise<Component[
   )
 }
 
-/** A program that no package manager knows of. */
+/** A program that no package manager installed. */
 export function programComponent({ name, version, purl }: { name: string; version: string; purl: string }): Component {
   return { 'bom-ref': `program:${name}@${version}`, type: 'application', name, version, purl }
 }
 
 interface ImageBomInput {
-  /** Name with tag. */
+  /** Image name with tag. */
   image: string
-  /** Of its manifest. */
+  /** Digest of its manifest. */
   digest: string
   npm: Bom
   others: Component[]
@@ -134,7 +134,7 @@ export function imageBom({ image, digest, npm, others }: ImageBomInput): Bom {
   }
 }
 
-/** One image, one document: the same bytes give the same number. */
+/** The document's serial number: the same image gives the same UUID. */
 function uuidOf(text: string): string {
   const hex = sha256Hex(text)
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-5${hex.slice(13, 16)}-8${hex.slice(17, 20)}-${hex.slice(20, 32)}`

@@ -1,5 +1,5 @@
-// The programs of a Kubernetes cluster in one file, chosen by the name that it is called by. They share most of their packages, so
-// one program is linked instead of six, in a fraction of the time and of the space.
+// The programs of a Kubernetes cluster in one binary, which selects the program by its own name. The programs share most packages, so
+// linking one binary instead of six takes a fraction of the time and space.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Reads Kubernetes manifests as JSON lines and decodes each into the API's own Go type, refusing unknown fields.
+// Reads Kubernetes manifests as JSON lines and decodes each into the API's own Go type. It refuses unknown fields.
 package main
 
 import (
@@ -48,7 +48,7 @@ func decode(data []byte) error {
 	return yaml.UnmarshalStrict(data, target())
 }
 
-// What the launcher of training jobs and the Helm chart submit.
+// Kinds that the launcher of training jobs and the Helm chart submit.
 var types = map[string]func() any{
 	"apps/v1 DaemonSet":                        func() any { return &appsv1.DaemonSet{} },
 	"apps/v1 Deployment":                       func() any { return &appsv1.Deployment{} },

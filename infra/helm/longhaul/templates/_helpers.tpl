@@ -1,9 +1,9 @@
-{{/* With "-sandbox-1000" behind it still within the 40 characters of a host's name. */}}
+{{/* Short enough that NAME-sandbox-1000 fits into the 40 characters of a host's name. */}}
 {{- define "longhaul.name" -}}
 {{- if contains "longhaul" .Release.Name -}}{{ .Release.Name | trunc 27 | trimSuffix "-" }}{{- else -}}{{ printf "%s-longhaul" .Release.Name | trunc 27 | trimSuffix "-" }}{{- end -}}
 {{- end -}}
 
-{{/* What selects the pods of a role: { root, role } */}}
+{{/* Labels that select the pods of a role: { root, role } */}}
 {{- define "longhaul.selector" -}}
 app.kubernetes.io/name: longhaul
 app.kubernetes.io/instance: {{ .root.Release.Name }}
@@ -17,7 +17,7 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- end -}}
 
-{{/* Image of a role: control and artifacts share one. */}}
+{{/* Image of a role; control and artifacts share one: { root, role } */}}
 {{- define "longhaul.image" -}}
 {{- $target := ternary .role "worker" (or (eq .role "sandbox") (eq .role "trainer")) -}}
 {{- $digest := get .root.Values.image.digests $target -}}
@@ -25,13 +25,13 @@ helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
 {{- else -}}{{ .root.Values.image.repository }}/{{ $target }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}{{- end -}}
 {{- end -}}
 
-{{/* Values of a role: { root, role } */}}
+{{/* Key of a role's values: { root, role } */}}
 {{- define "longhaul.valuesKey" -}}{{ ternary "artifactsWorker" .role (eq .role "artifacts") }}{{- end -}}
 
 {{- define "longhaul.usesBucket" -}}{{ if hasPrefix "s3://" .Values.artifacts.location }}yes{{ end }}{{- end -}}
 {{- define "longhaul.drains" -}}{{ if and (eq .Values.sandbox.engine.kind "pod") (gt (int .Values.sandbox.drainSeconds) 0) }}yes{{ end }}{{- end -}}
 
-{{/* The policy `restricted`. */}}
+{{/* Security context of the Pod Security Standard `restricted`. */}}
 {{- define "longhaul.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 1000
@@ -50,7 +50,7 @@ readOnlyRootFilesystem: true
 capabilities: { drop: [ALL] }
 {{- end -}}
 
-{{/* Variables of a worker beside the ConfigMap: what comes from secrets, and what is of the role. */}}
+{{/* Variables of a worker beside the ConfigMap: those from secrets, and those of the role. */}}
 {{- define "longhaul.env" -}}
 {{- with .root.Values.temporal.apiKey }}
 - name: TEMPORAL_API_KEY
@@ -121,7 +121,7 @@ capabilities: { drop: [ALL] }
 {{- if .root.Values.artifacts.claim.name }}
 - { name: artifacts, persistentVolumeClaim: { claimName: {{ .root.Values.artifacts.claim.name }} } }
 {{- end }}
-{{- /* Only containers that mount it see it; pods of sandboxes have no group that it could be given to. */}}
+{{- /* Only containers that mount the secret can read it. Sandbox pods have no fsGroup to which its files could belong. */}}
 {{- with .root.Values.temporal.tls.secret }}
 - { name: temporal-tls, secret: { secretName: {{ . }} } }
 {{- end }}
@@ -149,7 +149,7 @@ ports:
   {{- if .root.Values.ports.metrics }}
   - { name: metrics, containerPort: {{ .root.Values.ports.metrics }} }
   {{- end }}
-# A worker that cannot start ends by itself and says why; one that has started is asked whether its event loop turns.
+# A worker that cannot start exits with the reason. The probes check whether the event loop of a started worker runs.
 startupProbe:
   httpGet: { path: /live, port: health }
   periodSeconds: 2
@@ -188,7 +188,7 @@ volumeMounts:
   {{- include "longhaul.mounts" . | nindent 2 }}
 {{- end -}}
 
-{{/* Metadata of a pod, and what all pods have in common: { root, role } */}}
+{{/* Metadata of a pod: { root, role } */}}
 {{- define "longhaul.podMetadata" -}}
 labels:
   {{- include "longhaul.labels" . | nindent 2 }}
@@ -196,7 +196,7 @@ labels:
   {{- toYaml . | nindent 2 }}
   {{- end }}
 annotations:
-  # Other settings are other pods.
+  # Changed settings replace the pods.
   checksum/environment: {{ include (print .root.Template.BasePath "/config.yaml") .root | sha256sum }}
   {{- if .root.Values.ports.metrics }}
   prometheus.io/scrape: "true"
@@ -229,7 +229,7 @@ affinity: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* Port of a URL, also where it says none. */}}
+{{/* Port of a URL, explicit or default. */}}
 {{- define "longhaul.urlPort" -}}
 {{- $url := urlParse . -}}
 {{- $port := regexFind ":[0-9]+$" $url.host -}}
