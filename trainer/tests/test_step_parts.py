@@ -300,7 +300,7 @@ def test_heartbeats_carry_the_time_of_the_last_other_event(tmp_path: Path, monke
     # Linux reports kibibytes. A Python process with torch has more than 50 MB and less than 50 GB.
     assert 50e6 < behind[0]["max_rss_bytes"] < 50e9
     assert behind[0]["max_rss_bytes"] % 1024 == 0
-    # It ends with its process, under a name that a stack dump shows.
+    # A daemon thread ends with its process, and stack dumps show its name.
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "heartbeat")
 
 
@@ -345,7 +345,7 @@ def test_saver_writes_one_thing_at_a_time_and_hands_over_its_error_once() -> Non
     one.start(wait)
     thread = one._thread
     assert thread is not None
-    # It ends with its process, under a name that a stack dump shows.
+    # A daemon thread ends with its process, and stack dumps show its name.
     assert (thread.name, thread.daemon) == ("saver", True)
     assert done == []
     gate.set()
