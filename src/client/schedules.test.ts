@@ -100,7 +100,7 @@ test('a file of schedules: shown, made, left alone, changed with its difference,
 })
 
 const FAULTY: [what: string, text: string, says: RegExp][] = [
-  ['an unknown key', 'schedules: { a: { recipe: mini, crno: 0 1 * * * } }', /schedules\.a: .*crno/],
+  ['an unknown key', 'schedules: { a: { recipe: mini, crno: 0 1 * * * } }', /schedules\.a \(line \d+\): .*crno/],
   ['no recipe', 'schedules: { a: {} }', /schedules\.a\.recipe/],
   ['an unknown recipe', 'schedules: { a: { recipe: minni } }', /did you mean mini/],
   ['a recipe file that is not there', 'schedules: { a: { recipe: ./none.yaml } }', /none\.yaml/],
