@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, afterEach, before, describe, test } from 'node:test'
+import { after, before, describe, test } from 'node:test'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { createConsole } from '../output/console.ts'
 import { readDemoRecipe } from './demo.ts'
 
 describe('the demo with another sampler', () => {
-  const { PATH, LONGHAUL_POLICY_URL } = process.env
   const console = createConsole()
   let folder: string
 
@@ -16,17 +16,9 @@ describe('the demo with another sampler', () => {
     const program = join(folder, 'vllm')
     await writeFile(program, '#!/bin/sh\n')
     await chmod(program, 0o755)
-    process.env['PATH'] = folder
-    delete process.env['LONGHAUL_POLICY_URL']
+    useEnvironment({ after }, { PATH: folder, LONGHAUL_POLICY_URL: undefined })
   })
-  afterEach(() => {
-    delete process.env['LONGHAUL_POLICY_URL']
-  })
-  after(async () => {
-    process.env['PATH'] = PATH
-    if (LONGHAUL_POLICY_URL !== undefined) process.env['LONGHAUL_POLICY_URL'] = LONGHAUL_POLICY_URL
-    await rm(folder, { recursive: true })
-  })
+  after(() => rm(folder, { recursive: true }))
 
   const policyServerOf = async (...set: string[]) => {
     const { loaded } = await readDemoRecipe({ recipe: 'demo', set }, console)
@@ -39,12 +31,12 @@ describe('the demo with another sampler', () => {
     assert.deepEqual([launch?.replicas, launch?.program, launch?.arguments], [1, join(folder, 'vllm'), []])
   })
 
-  test('launches none where one runs, or where the caller says how', async () => {
+  test('launches none where one runs, or where the caller says how', async (t) => {
     const url = 'policyServer.url=http://127.0.0.1:8000'
     assert.equal((await policyServerOf('policyServer.kind=vllm', url)).launch, null)
     const said = await policyServerOf('policyServer.kind=vllm', 'policyServer.launch.program=/opt/vllm')
     assert.equal(said.launch?.program, '/opt/vllm')
-    process.env['LONGHAUL_POLICY_URL'] = 'http://127.0.0.1:8000'
+    useEnvironment(t, { LONGHAUL_POLICY_URL: 'http://127.0.0.1:8000' })
     assert.equal((await policyServerOf('policyServer.kind=vllm')).launch, null)
   })
 
