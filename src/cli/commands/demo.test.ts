@@ -3,22 +3,26 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { useEnvironment } from '../../../test/support/environment.ts'
+import { changeEnvironment, useEnvironment } from '../../../test/support/environment.ts'
 import { createConsole } from '../output/console.ts'
 import { readDemoRecipe } from './demo.ts'
 
 describe('the demo with another sampler', () => {
   const console = createConsole()
   let folder: string
+  let restore: () => void
 
   before(async () => {
     folder = await mkdtemp(join(tmpdir(), 'longhaul-demo-'))
     const program = join(folder, 'vllm')
     await writeFile(program, '#!/bin/sh\n')
     await chmod(program, 0o755)
-    useEnvironment({ after }, { PATH: folder, LONGHAUL_POLICY_URL: undefined })
+    restore = changeEnvironment({ PATH: folder, LONGHAUL_POLICY_URL: undefined })
   })
-  after(() => rm(folder, { recursive: true }))
+  after(async () => {
+    restore()
+    await rm(folder, { recursive: true })
+  })
 
   const policyServerOf = async (...set: string[]) => {
     const { loaded } = await readDemoRecipe({ recipe: 'demo', set }, console)
