@@ -1,4 +1,4 @@
-/** Checks of values that people and other programs send to a workflow, where types prove nothing. */
+/** Checks of values that people and other programs send, where types prove nothing. */
 export type Check = (value: unknown) => boolean
 
 export const isText: Check = (value) => typeof value === 'string'

@@ -51,7 +51,7 @@ export function failureCode(error: unknown): FailureCode {
     if (cause instanceof ApplicationFailure && isFailureCode(cause.type)) return cause.type
     if (isNotStarted(cause)) return 'Worker.Missing'
     if (isHeldAtLastAttempt(cause)) return 'Run.EndedByHand'
-    if (cause instanceof ChildWorkflowFailure && howEnded(cause) !== null) return 'Run.EndedByHand'
+    if (endOfChild(cause) !== null) return 'Run.EndedByHand'
     if (cause instanceof TimeoutFailure) return lastFailing(cause)?.code ?? 'Worker.Stalled'
   }
   return 'Unexpected'
@@ -74,8 +74,7 @@ export function failRun(code: FailureCode, message: string): ApplicationFailure 
  * such end.
  */
 export function endByHand(error: unknown): 'terminated' | 'cancelled' | null {
-  if (!(error instanceof ChildWorkflowFailure) || CancellationScope.current().consideredCancelled) return null
-  return howEnded(error)
+  return CancellationScope.current().consideredCancelled ? null : (endOfChild(error)?.how ?? null)
 }
 
 /** Re-throws an error so that the parent, the UI and the client see one code and one message instead of a chain of wrappers. */
@@ -103,9 +102,9 @@ export function innermostMessage(error: unknown): string {
     if (isHeldAtLastAttempt(cause))
       return `The activity ${cause.activityType} was paused or reset by hand during its last attempt; start the run again under its name, and it continues from its records`
     // Temporal's message names no workflow. Operators look for the one that was ended, not for its parents.
-    const ended = cause instanceof ChildWorkflowFailure ? howEnded(cause) : null
-    if (cause instanceof ChildWorkflowFailure && ended !== null)
-      return `The workflow ${cause.execution.workflowId} was ${ended}; start the run again under its name, and it continues from its records`
+    const ended = endOfChild(cause)
+    if (ended !== null)
+      return `The workflow ${ended.workflowId} was ${ended.how}; start the run again under its name, and it continues from its records`
     if (cause instanceof Error && cause.message) message = cause.message
   }
   return message
@@ -123,9 +122,11 @@ function timedOutMessage({ activityType }: ActivityFailure, timeout: TimeoutFail
   }
 }
 
-function howEnded({ cause }: ChildWorkflowFailure): 'terminated' | 'cancelled' | null {
-  if (cause instanceof TerminatedFailure) return 'terminated'
-  return cause instanceof CancelledFailure ? 'cancelled' : null
+function endOfChild(error: unknown): { workflowId: string; how: 'terminated' | 'cancelled' } | null {
+  if (!(error instanceof ChildWorkflowFailure)) return null
+  const workflowId = String(error.execution.workflowId)
+  if (error.cause instanceof TerminatedFailure) return { workflowId, how: 'terminated' }
+  return error.cause instanceof CancelledFailure ? { workflowId, how: 'cancelled' } : null
 }
 
 /** No worker started the activity in time. */

@@ -25,6 +25,7 @@ import {
   shape,
 } from '../domain/shapes.ts'
 import { failRun } from './failures.ts'
+import { isPolicy, isPreparedSuite } from './require-result.ts'
 
 interface Rule {
   check: Check
@@ -43,30 +44,28 @@ const ID: Rule = { check: isId, expected: 'a text of 1 to 1,000 characters' }
 const RUN: Rule = { check: (value) => typeof value === 'string' && isRunName(value), expected: 'the name of a run' }
 
 const isPlan = shape({ run: RUN.check, recipe: isObject, summary: isText, stages: listOf(isObject) })
-const isSuite = shape({ suite: isId, name: isId, tasks: isCount })
 const PLAN: Rule = { check: isPlan, expected: 'a resolved run' }
-const POLICY: Rule = { check: shape({ version: isId, uri: isText, globalStep: isCount }), expected: 'a policy' }
+const POLICY: Rule = { check: isPolicy, expected: 'a policy' }
 const PAUSED: Rule = { check: optional(isFlag), expected: 'true or false' }
 const CONCURRENCY: Rule = { check: optional(isCount), expected: 'a whole number or null' }
 
 const REQUEST = { recipe: TEXT, recipeText: TEXT, overrides: OBJECT, run: TEXT } satisfies Partial<
   Rules<TrainAgentInput>
 >
-const GIT_SHA: Rule = TEXT
 const EPISODES = { run: RUN, stage: ID, iteration: COUNT, suite: ID }
 
 type Rules<Input> = Record<keyof Required<Input>, Rule>
 
 /** Everything that a root takes: another key is a mistake of the person who started it. */
 const ROOTS: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
-  trainAgent: { ...REQUEST, gitSha: GIT_SHA } satisfies Rules<TrainAgentInput>,
+  trainAgent: { ...REQUEST, gitSha: TEXT } satisfies Rules<TrainAgentInput>,
   evaluate: {
     ...REQUEST,
-    gitSha: GIT_SHA,
+    gitSha: TEXT,
     policy: TEXT,
     series: TEXT,
     child: {
-      check: optional(shape({ plan: isPlan, name: isId, policy: POLICY.check })),
+      check: optional(shape({ plan: isPlan, name: isId, policy: isPolicy })),
       expected: 'left out, because only a training run sets it',
     },
   } satisfies Rules<EvaluateInput>,
@@ -74,7 +73,7 @@ const ROOTS: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
     ...REQUEST,
     which: { check: optional(oneOf('train', 'heldOut')), expected: '"train" or "heldOut"' },
     page: {
-      check: optional(shape({ plan: isPlan, suite: isSuite, from: isCount, refused: isCount })),
+      check: optional(shape({ plan: isPlan, suite: isPreparedSuite, from: isCount, refused: isCount })),
       expected: 'left out, because only the gate itself sets it',
     },
   } satisfies Rules<GateSuiteInput>,
@@ -116,7 +115,7 @@ const OTHERS: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
   },
   promptGroup: { ...EPISODES, policy: ID, taskId: ID, groupSize: COUNT, maxReplacements: COUNT },
   episode: { ...EPISODES, policy: ID, taskId: ID, index: COUNT },
-  gateTasks: { plan: PLAN, suite: { check: isSuite, expected: 'a prepared suite' } },
+  gateTasks: { plan: PLAN, suite: { check: isPreparedSuite, expected: 'a prepared suite' } },
   readEvaluation: { run: RUN },
   host: { host: ID, holder: { check: shape({ queue: isId, engine: isText }), expected: 'a queue and an engine' } },
   watch: {},

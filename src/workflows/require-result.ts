@@ -14,7 +14,8 @@ import {
 import { failRun } from './failures.ts'
 
 const isArtifact = shape({ key: isText, sha256: isText, bytes: isCount })
-const isPolicy = shape({ version: isId, uri: isText, globalStep: isCount })
+export const isPolicy = shape({ version: isId, uri: isText, globalStep: isCount })
+export const isPreparedSuite = shape({ suite: isId, name: isId, tasks: isCount })
 const isPlan = shape({
   plan: shape({ key: isText }),
   tasks: isCount,
@@ -42,7 +43,7 @@ const OF_EPISODES = {
 /** What decides how a run goes on. A made-up result ends it. */
 const OF_RUNS = {
   resolveRecipe: shape({ run: isId, recipe: isObject, stages: listOf(isObject) }),
-  prepareSuite: shape({ suite: isId, name: isId, tasks: isCount }),
+  prepareSuite: isPreparedSuite,
   planIteration: isPlan,
   planRefill: isPlan,
   readPlanPage: listOf(isText),

@@ -1,7 +1,8 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
-import { bad, isObject } from '../policy-server/reply.ts'
+import { isObject } from '../../domain/shapes.ts'
+import { bad } from '../policy-server/reply.ts'
 
 /** Placeholder for an empty message. Some endpoints refuse a message without text, and an empty reply must not end a run. */
 const NO_TEXT = '(no text)'

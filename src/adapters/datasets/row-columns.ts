@@ -1,5 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { instant } from '../../domain/instant.ts'
+import { isObject } from '../../domain/shapes.ts'
 
 type UnknownRow = Record<string, unknown>
 
@@ -95,10 +96,6 @@ export class RowColumns {
       details: { row: this.#label, column },
     })
   }
-}
-
-function isObject(value: unknown): value is UnknownRow {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function abbreviate(value: unknown): string {

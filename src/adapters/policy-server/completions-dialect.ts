@@ -1,5 +1,6 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
-import { answeredByAnother, bad, isIdList, isObject, readLogprob, readReply, unlabelled, versionsOf } from './reply.ts'
+import { isObject } from '../../domain/shapes.ts'
+import { answeredByAnother, bad, isIdList, readLogprob, readReply, unlabelled, versionsOf } from './reply.ts'
 import { decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS, type Witnessed } from './dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'

@@ -7,7 +7,7 @@ import { Stream } from 'openai/core/streaming'
 import { Agent, EnvHttpProxyAgent, fetch } from 'undici'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { refuseCustomHeaders } from './refuse-custom-headers.ts'
-import { isObject } from './reply.ts'
+import { isObject } from '../../domain/shapes.ts'
 
 export interface TransportOptions {
   /** Has no query. A user and password become an `Authorization` header unless there is a key. */

@@ -1,3 +1,4 @@
+import { isObject } from '../../domain/shapes.ts'
 /** What a reply must prove, whichever engine sampled it. */
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
@@ -104,10 +105,6 @@ export function bad(expected: string, details: Record<string, string | number | 
     message: `Expected ${expected} from the policy server`,
     details,
   })
-}
-
-export function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 export function isIdList(value: unknown): value is number[] {

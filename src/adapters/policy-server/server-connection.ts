@@ -3,7 +3,7 @@ import { traceHeaders } from '../../platform/current-trace.ts'
 import { createTransport, HttpFault, type HttpRefusal } from './openai-transport.ts'
 import { retryUntilDone, type TryResult, parseRetryAfter } from './retry.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
-import { isObject } from './reply.ts'
+import { isObject } from '../../domain/shapes.ts'
 
 export interface PolicyServerTimeouts {
   /** Limit of one HTTP exchange that samples, scores or loads. @default 600000, enough for a long sample on a busy server */

@@ -1,5 +1,6 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
-import { answeredByAnother, bad, isObject, readLogprob, readReply, versionsOf } from './reply.ts'
+import { isObject } from '../../domain/shapes.ts'
+import { answeredByAnother, bad, readLogprob, readReply, versionsOf } from './reply.ts'
 import { affinityHeaders, tokenize, localPath } from './completions-dialect.ts'
 import {
   decodingFields,

@@ -2,7 +2,8 @@ import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef, PolicyVersion } from '../../contracts/policy.types.ts'
-import { bad, isObject } from './reply.ts'
+import { isObject } from '../../domain/shapes.ts'
+import { bad } from './reply.ts'
 import {
   completionBody,
   completionsDialect,

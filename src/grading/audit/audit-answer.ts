@@ -1,3 +1,4 @@
+import { isObject } from '../../domain/shapes.ts'
 const OUTCOMES = ['passed', 'failed', 'error', 'skipped', 'xfailed', 'xpassed'] as const
 /** `own-runner`: no test ran, because the repository is itself the test runner. */
 const ENDINGS = ['complete', 'early', 'timeout', 'noise', 'own-runner'] as const
@@ -15,7 +16,7 @@ export interface AuditAnswer {
 /** Null for bytes that the script never writes. */
 export function readAuditAnswer(bytes: Uint8Array): AuditAnswer | null {
   const answer = parse(bytes)
-  if (!isRecord(answer) || answer['schema'] !== 1) return null
+  if (!isObject(answer) || answer['schema'] !== 1) return null
   const { ended, detail, tests, canaries, changed } = answer
   const isEnding = ENDINGS.find((known) => known === ended)
   if (isEnding === undefined || !Array.isArray(tests) || !Array.isArray(canaries) || !Array.isArray(changed))
@@ -34,11 +35,11 @@ function parse(bytes: Uint8Array): unknown {
 }
 
 function isTest(value: unknown): value is AuditAnswer['tests'][number] {
-  return isRecord(value) && typeof value['id'] === 'string' && OUTCOMES.some((known) => known === value['outcome'])
+  return isObject(value) && typeof value['id'] === 'string' && OUTCOMES.some((known) => known === value['outcome'])
 }
 
 function isCanary(value: unknown): value is AuditAnswer['canaries'][number] {
-  if (!isRecord(value)) return false
+  if (!isObject(value)) return false
   const { module, must, outcome, ok } = value
   return (
     typeof module === 'string' &&
@@ -46,8 +47,4 @@ function isCanary(value: unknown): value is AuditAnswer['canaries'][number] {
     typeof outcome === 'string' &&
     typeof ok === 'boolean'
   )
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

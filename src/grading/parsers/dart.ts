@@ -1,3 +1,4 @@
+import { isObject } from '../../domain/shapes.ts'
 /** Test runners of Dart, as SWE-rebench-V2 parses their logs. */
 import { pythonPattern } from './python-pattern.ts'
 import { PythonError, pythonInteger, pythonSplitLines, pythonStrip } from './python-text.ts'
@@ -112,10 +113,6 @@ function withPythonNumbers(_: string, value: unknown, { source = '' }: { source?
 function wholeNumber(source: string): bigint {
   const size = pythonInteger(source.replace('-', ''))
   return source.startsWith('-') ? -size : size
-}
-
-function isObject(value: unknown): value is Event {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
 function isNone(value: unknown): value is null | undefined {

