@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs'
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig'
 import { LonghaulError } from '../contracts/errors.ts'
+import { quoteAddress } from './quote-address.ts'
 
 /** How a process reaches Temporal: the one statement that every role, the client, schedules and the set-up read. */
 export interface TemporalSettings {
@@ -109,7 +110,7 @@ function requireAddress(address: string): void {
   const port = /:(\d+)$/.exec(address)?.[1] ?? '0'
   if (!/^https?:\/\/|\s/.test(address) && Number(port) < 65_536) return
   throw invalid(
-    `Expected the address of the Temporal server as HOST:PORT, such as temporal:7233, got ${JSON.stringify(address)}`,
+    `Expected the address of the Temporal server as HOST:PORT, such as temporal:7233, got ${quoteAddress(address)}`,
   )
 }
 

@@ -3,6 +3,7 @@ import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LonghaulError } from '../contracts/errors.ts'
 import { readJson, writeFileAtomically } from '../platform/files.ts'
+import { quoteAddress } from '../platform/quote-address.ts'
 import type { StackPaths } from './paths.ts'
 import { isSameDatabase, parseDatabaseUrl } from './postgres/database-address.ts'
 import { clusterFolder } from './postgres/private-cluster.ts'
@@ -30,7 +31,7 @@ export function parseTemporalStore(text: string): TemporalStore {
   }
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected --temporal to be development, postgres or postgres://USER@HOST:5432/DATABASE, got ${JSON.stringify(text)}`,
+    message: `Expected --temporal to be development, postgres or postgres://USER@HOST:5432/DATABASE, got ${quoteAddress(text)}`,
   })
 }
 

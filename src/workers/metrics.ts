@@ -6,6 +6,7 @@ import type { ActionRecord, EpisodeRecord, ObservationRecord, VerdictRecord } fr
 import { LonghaulError, toLonghaulError } from '../contracts/errors.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
+import { quoteAddress } from '../platform/quote-address.ts'
 import type { Interposers } from './connect.ts'
 
 /**
@@ -22,7 +23,7 @@ export function metricsOptions(env: NodeJS.ProcessEnv = process.env): Pick<Telem
   }
   if (address !== '') {
     if (!/^(?:[\d.]+|\[[\da-f:]+\]):\d{1,5}$/i.test(address)) {
-      throw invalid(`Expected LONGHAUL_METRICS_ADDRESS to be IP:PORT, got ${JSON.stringify(address)}`)
+      throw invalid(`Expected LONGHAUL_METRICS_ADDRESS to be IP:PORT, got ${quoteAddress(address)}`)
     }
     return {
       metrics: {
@@ -32,7 +33,7 @@ export function metricsOptions(env: NodeJS.ProcessEnv = process.env): Pick<Telem
   }
   if (collector !== '') {
     if (!/^(?:https?|grpcs?):\/\//.test(collector)) {
-      throw invalid(`Expected LONGHAUL_METRICS_OTLP to be a URL, got ${JSON.stringify(collector)}`)
+      throw invalid(`Expected LONGHAUL_METRICS_OTLP to be a URL, got ${quoteAddress(collector)}`)
     }
     return { metrics: { otel: { url: collector, useSecondsForDurations: true, histogramBucketOverrides: BUCKETS } } }
   }

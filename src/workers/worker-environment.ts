@@ -4,6 +4,7 @@ import { readImportLimits } from '../adapters/datasets/parquet-rows.ts'
 import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-headers.ts'
 import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import { quoteAddress } from '../platform/quote-address.ts'
 import { programPath } from '../platform/run-command.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 
@@ -238,7 +239,7 @@ function viewerUrl(text = ''): string | null {
     return url.href.endsWith('/') ? url.href : `${url.href}/`
   }
   throw invalid(
-    `Expected LONGHAUL_VIEWER_URL to be an address such as https://viewer.example.org/, got ${JSON.stringify(text)}`,
+    `Expected LONGHAUL_VIEWER_URL to be an address such as https://viewer.example.org/, got ${quoteAddress(text)}`,
   )
 }
 

@@ -178,11 +178,21 @@ describe('alarms', { skip: needsServer }, () => {
     assert.match(changed.stdout, /^ {2}template: json → slack$/m)
     assert.doesNotMatch((await longhaul('schedule', 'list')).stdout, /longhaul-alarms/)
 
-    await writeFile(file, `${schedules}alarms: { urlVariable: "https://hooks.example.org/${TOKEN}" }\n`)
-    const refused = await longhaul('schedule', 'apply', file)
-    assert.equal(refused.exitCode, 1)
-    assert.match(refused.stderr, /alarms\.urlVariable: expected the name of an environment variable/)
-    assert.ok(!refused.stderr.includes(TOKEN))
+    for (const [alarms, why] of [
+      [
+        `{ urlVariable: "https://hooks.example.org/${TOKEN}" }`,
+        /alarms\.urlVariable \(line 3\): expected the name of an/,
+      ],
+      [`{ urlVariable: A, secretVariable: "${TOKEN}=" }`, /alarms\.secretVariable \(line 3\): expected the name of an/],
+      [`{ urlVariable: { value: "${TOKEN}" } }`, /alarms\.urlVariable \(line 3\): expected text/],
+      [`"https://hooks.example.org/${TOKEN}"`, /alarms \(line 3\): expected a mapping/],
+    ] as const) {
+      await writeFile(file, `${schedules}alarms: ${alarms}\n`)
+      const refused = await longhaul('schedule', 'apply', file)
+      assert.equal(refused.exitCode, 1)
+      assert.match(refused.stderr, why)
+      assert.ok(!refused.stderr.includes(TOKEN))
+    }
     await writeFile(file, schedules)
     assert.match((await longhaul('schedule', 'apply', file)).stdout, /^not in the file longhaul-alarms$/m)
     assert.match((await longhaul('schedule', 'apply', file, '--prune')).stdout, /^deleted longhaul-alarms$/m)

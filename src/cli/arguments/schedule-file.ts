@@ -83,8 +83,17 @@ function describeIssue(issue: z.core.$ZodIssue, { value, locate }: RecipeText): 
   const place = `${keys.join('.') || '(file)'}${position === null ? '' : ` (line ${position.line})`}`
   if (issue.code === 'unrecognized_keys')
     return `${place}: knows no ${issue.keys.join(', ')}: leave it out (docs/nightly.md)`
-  const shown = got === undefined ? 'nothing' : JSON.stringify(got).slice(0, 80)
-  return `${place}: ${wanted(issue)}, got ${shown}`
+  return `${place}: ${wanted(issue)}, got ${keys[0] === 'alarms' ? showAlarmValue(got) : show(got)}`
+}
+
+function show(got: unknown): string {
+  return got === undefined ? 'nothing' : JSON.stringify(got).slice(0, 80)
+}
+
+/** A receiver's address or key may stand where the name of its variable belongs, so texts are not repeated. */
+function showAlarmValue(got: unknown): string {
+  if (typeof got === 'string') return 'another text'
+  return typeof got === 'object' && got !== null ? 'another value' : show(got)
 }
 
 function wanted(issue: z.core.$ZodIssue): string {

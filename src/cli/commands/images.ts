@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { isDirectory } from '../../platform/files.ts'
+import { quoteAddress } from '../../platform/quote-address.ts'
 import type { BuiltTaskImage, FailedTaskImage } from '../../contracts/task-images.types.ts'
 import { imageTable, formatImages } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
@@ -105,7 +106,7 @@ async function requireRepositories(repos: string | undefined): Promise<void> {
   if (areAddresses(repos) || (await isDirectory(repos))) return
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected --repos to be a directory or an address such as https://HOST, got ${JSON.stringify(repos)}`,
+    message: `Expected --repos to be a directory or an address such as https://HOST, got ${quoteAddress(repos)}`,
   })
 }
 

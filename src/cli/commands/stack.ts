@@ -1,5 +1,6 @@
 import { type Command, Option } from 'commander'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { quoteAddress } from '../../platform/quote-address.ts'
 import type { DownResult } from '../../stack/down.ts'
 import type { UpResult } from '../../stack/up.ts'
 import { WORKER_ROLES, type WorkerRole } from '../../stack/services.ts'
@@ -174,6 +175,6 @@ function requireOrigin(text: string): string {
   if (isOrigin) return url.origin
   throw new LonghaulError({
     code: 'Config.Invalid',
-    message: `Expected --origin to be the scheme, host and port of a page, as http://127.0.0.1:8233, got ${JSON.stringify(text)}`,
+    message: `Expected --origin to be the scheme, host and port of a page, as http://127.0.0.1:8233, got ${quoteAddress(text)}`,
   })
 }
