@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { access, mkdtemp, readdir, rm } from 'node:fs/promises'
+import { access, mkdtemp, readdir } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -9,7 +10,8 @@ import type { Engine } from '../engine/engine.ts'
 import { flattenWrittenFolder } from './written-folder.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'written-'))
-after(() => rm(folder, { recursive: true }))
+// The library of Node removes no path longer than 4,096 bytes.
+after(() => void execFileSync('rm', ['-rf', folder]))
 
 /** Levels with names of one letter, so that a path still reaches them. */
 function makeDeep(name: string, levels: number): string {
@@ -42,6 +44,21 @@ test('folders deeper than an engine can remove: the container is ended, they are
   assert.deepEqual((await readdir(directory)).toSorted(), ['d', 'kept'])
   await access(join(directory, ...Array<string>(400).fill('d')))
   await assert.rejects(access(join(directory, ...Array<string>(500).fill('d'))), { code: 'ENOENT' })
+})
+
+test('deep folders beside many others, and with names that no path reaches, are taken away', async () => {
+  const wide = makeDeep('wide', 700)
+  for (let i = 0; i < 600; i++) mkdirSync(join(wide, `beside-${i}`))
+  const long = join(folder, 'long')
+  mkdirSync(long)
+  const nest = 'import os\nfor _ in range(700): os.mkdir("n" * 200); os.chdir("n" * 200)'
+  execFileSync('python3', ['-c', nest], { cwd: long })
+  for (const directory of [wide, long]) {
+    const { engine, told } = engineOf(directory)
+    await flattenWrittenFolder(engine, 'a')
+    assert.deepEqual(told, ['kill'])
+    assert.equal(execFileSync('find', [directory, '-mindepth', '500']).length, 0)
+  }
 })
 
 test('honest folders, and an engine of another machine: the container is left alone', async () => {

@@ -1,8 +1,10 @@
 import { execFile } from 'node:child_process'
-import { access, constants } from 'node:fs/promises'
+import { access, constants, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { ContainerInspectInfo } from 'dockerode'
+import { errnoOf } from '../../../platform/files.ts'
 import type { Engine } from '../engine/engine.ts'
 
 const run = promisify(execFile)
@@ -47,7 +49,33 @@ export async function flattenWrittenFolder(engine: Engine, name: string): Promis
 }
 
 async function isDeep(directory: string): Promise<boolean> {
+  if (await hasFewFolders(directory)) return false
   return (await find(directory, ['-print', '-quit'], FIND_MS)) !== ''
+}
+
+/**
+ * Fewer folders than `MAX_LEVELS` cannot be nested that deep. An honest container has written a few dozen, and reading them costs
+ * less than starting a program, which blocks a large process for milliseconds.
+ */
+async function hasFewFolders(directory: string): Promise<boolean> {
+  let level = [directory]
+  for (let found = 1; level.length > 0; found += level.length) {
+    const below = await Promise.all(level.map(foldersIn))
+    if (below.includes(null)) return false
+    level = below.flatMap((paths) => paths ?? [])
+    if (found + level.length >= MAX_LEVELS) return false
+  }
+  return true
+}
+
+/** Returns null if the folder cannot be read, for example because its path is too long. */
+async function foldersIn(folder: string): Promise<string[] | null> {
+  try {
+    const entries = await readdir(folder, { withFileTypes: true })
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(folder, name))
+  } catch (error) {
+    return errnoOf(error) === 'ENOENT' ? [] : null
+  }
 }
 
 /** GNU find, addressed by its own name: it walks trees of any depth with few descriptors. It exits with 1 if entries disappear

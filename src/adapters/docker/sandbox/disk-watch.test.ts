@@ -15,13 +15,21 @@ after(() => rm(folder, { recursive: true }))
 const MIB = 1024 ** 2
 const GIB = 1024 ** 3
 
+interface WrittenContainer {
+  UpperDir?: string
+  limit?: number
+  StorageOpt?: object
+  Created?: string
+}
+
 /** An engine whose containers write into folders of this test; what it was told to kill. */
-function engineOf(containers: Record<string, { UpperDir?: string; limit?: number; StorageOpt?: object }>) {
+function engineOf(containers: Record<string, WrittenContainer>) {
   const killed: string[] = []
   const container = (name: string) => ({
     inspect: async () => {
-      const { UpperDir, limit, StorageOpt } = containers[name] ?? {}
+      const { UpperDir, limit, StorageOpt, Created } = containers[name] ?? {}
       return {
+        Created,
         State: { Running: false, Pid: 0 },
         GraphDriver: { Data: UpperDir === undefined ? null : { UpperDir } },
         HostConfig: { StorageOpt, Ulimits: limit === undefined ? [] : [{ Name: 'fsize', Soft: limit, Hard: limit }] },
@@ -97,4 +105,23 @@ test('what the engine counts itself, has no limit or cannot be read is left alon
   await writeFile(join(UpperDir, 'a'), Buffer.alloc(MIB, 1))
   await until(() => killed.length === 1)
   assert.deepEqual(killed, ['seen'])
+})
+
+test('a container that is gone is watched no longer, and a new one waits for its first count', async (t) => {
+  const containers: Parameters<typeof engineOf>[0] = {}
+  for (const name of ['gone', 'new']) {
+    await mkdir(join(folder, name))
+    containers[name] = { UpperDir: join(folder, name), limit: MIB, Created: new Date().toISOString() }
+  }
+  const { engine, killed } = engineOf(containers)
+  const said: string[] = []
+  const watch = createDiskWatch({ engine, log: (message) => said.push(message), everyMs: 10 })
+  t.after(() => watch.dispose())
+  await watch.add('gone')
+  await rm(join(folder, 'gone'), { recursive: true })
+  await watch.add('new')
+  for (let i = 0; i < 3; i++) await writeFile(join(folder, `new/${i}`), Buffer.alloc(MIB, 1))
+  await until(() => killed.length === 1)
+  assert.deepEqual(killed, ['new'])
+  assert.deepEqual(said, ['disk watch: killed a container that exceeded its limit'])
 })

@@ -1,8 +1,6 @@
-import { execFile } from 'node:child_process'
 import { readdir, readlink, stat, statfs } from 'node:fs/promises'
-import { promisify } from 'node:util'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
+import { runCommand } from '../../../platform/run-command.ts'
 import { mayRead, writtenFolderOf } from '../container/written-folder.ts'
 import type { Engine } from '../engine/engine.ts'
 
@@ -53,8 +51,6 @@ interface Watched {
   countedAtMs: number
 }
 
-const run = promisify(execFile)
-
 export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOptions): DiskWatch {
   const watched = new Map<string, Watched>()
   const known = new Set<string>()
@@ -103,13 +99,11 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
 
   const count = async (one: Watched): Promise<void> => {
     const held = await heldBy(one.directory)
-    const named = await countBelow(one.directory)
-    if (held === null || named === null) {
+    const written = await countWritten(one.directory, await firstProcessOf(one.name))
+    if (held === null || written === null) {
       watched.delete(one.name)
       return
     }
-    const unnamed = await unlinkedOf(one.name)
-    const written = { bytes: named.bytes + unnamed.bytes, files: named.files + unnamed.files }
     Object.assign(one, { held, written, countedAtMs: Date.now() })
     if (written.bytes <= one.limit.bytes && written.files <= one.limit.files) return
     watched.delete(one.name)
@@ -119,9 +113,9 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
     await engine.docker.getContainer(one.name).kill({ signal: 'SIGKILL' })
   }
 
-  const unlinkedOf = async (name: string): Promise<Amount> => {
+  const firstProcessOf = async (name: string): Promise<number | null> => {
     const { State: state } = await engine.docker.getContainer(name).inspect()
-    return state.Running ? countUnlinked(state.Pid) : { bytes: 0, files: 0 }
+    return state.Running ? state.Pid : null
   }
 
   return {
@@ -138,7 +132,9 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
       if (held === null) return
       const limit = { bytes, files: Math.ceil((bytes / GIB) * FILES_PER_GIB) }
       const nothing = { bytes: 0, files: 0 }
-      watched.set(name, { name, directory, limit, written: nothing, held, countedAtMs: 0 })
+      // A new container has written nothing yet. One that this process adopts is counted at the next look.
+      const countedAtMs = Math.min(Date.now(), Date.parse(facts.Created) || 0)
+      watched.set(name, { name, directory, limit, written: nothing, held, countedAtMs })
       schedule(everyMs)
     },
     remove(name) {
@@ -179,43 +175,51 @@ async function heldBy(directory: string): Promise<Amount | null> {
   }
 }
 
-/** Counts with `du`, which counts hard links once and stays on the file system. Returns null if the directory is gone. */
-async function countBelow(directory: string): Promise<Amount | null> {
-  const [bytes, files] = [await total(['--block-size=1'], directory), await total(['--inodes'], directory)]
-  return bytes === null || files === null ? null : { bytes, files }
-}
-
-async function total(options: string[], directory: string): Promise<number | null> {
-  const args = ['-s', '-x', ...options, '--', directory]
-  const settings = { timeout: COUNT_TIMEOUT_MS, env: { PATH: process.env['PATH'], LC_ALL: 'C' } }
-  // Runs at the same priority as the sandboxes. At a lower priority, a busy host would starve the count and the limit would not hold.
-  const { stdout } = await run('du', args, settings).catch((error: { stdout?: string; killed?: boolean }) => {
-    // If files disappear during the count, `du` exits with 1 after it has printed the sum.
-    if (error.killed === true || error.stdout === undefined) throw error
-    return { stdout: error.stdout }
-  })
-  const found = /^(\d+)\t/.exec(stdout)?.[1]
-  return found === undefined ? null : Number(found)
-}
-
 /**
- * Prints one line for each unlinked file, however many descriptors refer to it. `-L` follows a descriptor to its file. Files in memory
- * are skipped, because their device differs from that of the container's root.
+ * Prints bytes and files below a folder, then bytes and files of unlinked files. `du` counts hard links once and stays on the file
+ * system; if files disappear meanwhile, it still prints the sum. The second count sees each unlinked file once, however many
+ * descriptors refer to it: `-L` follows a descriptor to its file. Files in memory are skipped, because their device differs from that
+ * of the container's root. All runs at the same priority as the sandboxes. At a lower priority, a busy host would starve the count
+ * and the limit would not hold.
  */
-const COUNT_UNLINKED = `device=$1; shift
-find -L "$@" -mindepth 1 -maxdepth 1 -type f -links 0 -printf '%D %i %b\\n' 2>/dev/null |
+const COUNT = `folder=$1 device=$2; shift 2
+sum() { du -s -x "$1" -- "$folder" 2>/dev/null | cut -f1; }
+echo "$(sum --block-size=1) $(sum --inodes)"
+[ $# -eq 0 ] || find -L "$@" -mindepth 1 -maxdepth 1 -type f -links 0 -printf '%D %i %b\\n' 2>/dev/null |
   awk -v device="$device" '$1 == device && !seen[$2]++ { blocks += $3; files += 1 } END { printf "%.0f %d\\n", blocks * 512, files }'`
 
 /**
- * Counts unlinked files on the container's disk that its processes hold open or mapped. Such a file occupies space until its last
- * descriptor is closed, and a count of directories misses it. Files in flight in the queue of a socket are still missed.
- * @param first the PID of the container's first process on this host. If the engine uses another PID namespace, nothing is counted.
+ * Counts what a container has written: its folder, and unlinked files on its disk that its processes hold open or mapped. Such a file
+ * occupies space until its last descriptor is closed, and a count of directories misses it. Files in flight in the queue of a socket
+ * are still missed. Returns null if the folder is gone. Starts one program for all, because each start blocks a large process.
+ * @param first the PID of the container's first process on this host; null if the container does not run
  */
-async function countUnlinked(first: number): Promise<Amount> {
-  const nothing = { bytes: 0, files: 0 }
+async function countWritten(directory: string, first: number | null): Promise<Amount | null> {
+  const { device, folders } = first === null ? NO_DESCRIPTORS : await descriptorsOf(first)
+  const { exitCode, stdout, tail, timedOut } = await runCommand({
+    command: 'sh',
+    args: ['-c', COUNT, 'sh', directory, device, ...folders],
+    env: { PATH: process.env['PATH'], LC_ALL: 'C' },
+    timeoutMs: COUNT_TIMEOUT_MS,
+  })
+  if (timedOut || exitCode === null) throw new Error(timedOut ? 'the count took too long' : tail)
+  const [named, unnamed = { bytes: 0, files: 0 }] = stdout.split('\n').map(parseAmount)
+  if (named === undefined) return null
+  return { bytes: named.bytes + unnamed.bytes, files: named.files + unnamed.files }
+}
+
+function parseAmount(line: string): Amount | undefined {
+  const [, bytes, files] = /^(\d+) (\d+)$/.exec(line) ?? []
+  return bytes === undefined ? undefined : { bytes: Number(bytes), files: Number(files) }
+}
+
+const NO_DESCRIPTORS = { device: '', folders: [] as string[] }
+
+/** Lists where the kernel shows the open and mapped files of a container. If the engine uses another PID namespace, lists nothing. */
+async function descriptorsOf(first: number): Promise<typeof NO_DESCRIPTORS> {
   const space = await readlink(`/proc/${first}/ns/pid`).catch(() => null)
   const root = await stat(`/proc/${first}/root/`).catch(() => null)
-  if (space === null || root === null || space === (await readlink('/proc/self/ns/pid'))) return nothing
+  if (space === null || root === null || space === (await readlink('/proc/self/ns/pid'))) return NO_DESCRIPTORS
   const folders: string[] = []
   for (const pid of await readdir('/proc')) {
     if (!/^\d+$/.test(pid) || (await readlink(`/proc/${pid}/ns/pid`).catch(() => null)) !== space) continue
@@ -223,8 +227,5 @@ async function countUnlinked(first: number): Promise<Amount> {
     const threads = await readdir(`/proc/${pid}/task`).catch(() => [])
     folders.push(`/proc/${pid}/map_files`, ...threads.map((thread) => `/proc/${pid}/task/${thread}/fd`))
   }
-  const settings = { timeout: COUNT_TIMEOUT_MS, env: { PATH: process.env['PATH'], LC_ALL: 'C' } }
-  const { stdout } = await run('sh', ['-c', COUNT_UNLINKED, 'sh', String(root.dev), ...folders], settings)
-  const [bytes = 0, files = 0] = stdout.trim().split(' ').map(Number)
-  return { bytes, files }
+  return { device: String(root.dev), folders }
 }
