@@ -4,11 +4,12 @@
  *   npm run bench:hostile -- [--honest 16] [--hostile 16] [--rounds 4] [--episodes 3] [--pause 2] [--json] [--out bench/results/hostile.json]
  *
  * One process plays whole episodes as a sandbox worker does (open, turns, capture, grading, record; real containers, scripted policy,
- * no Temporal): honest episodes beside as many that play every attack on a worker, and honest ones beside harmless ones, alternately.
- * `--episodes` is the number of episodes of each honest lane in a phase. `--pause` is the number of seconds that a neighbour waits
- * after each command: a container's own load is bounded by its cgroup and not measured here.
+ * no Temporal): honest episodes beside as many that play every attack on a worker, beside harmless ones, and beside busy ones, whose
+ * containers use as much of the processors as those of the attackers did. `--episodes` is the number of episodes of each honest lane in
+ * a phase. `--pause` is the number of seconds that a neighbour waits after each command.
  *
- * Exit 1 if the honest episodes lose more than a tenth of their throughput, the event loop is blocked for more than 200 ms, memory
+ * Exit 1 if the honest episodes lose more than a tenth of their throughput beside busy neighbours (beside harmless ones where the
+ * containers' use cannot be read: an attacker's processors then count as lost, which its own container limits bound), the event loop is blocked for more than 200 ms, memory
  * grows by more than 200 MiB over the control, or an honest repair is not resolved; 2 if nothing was compared.
  */
 import { writeFileSync } from 'node:fs'
@@ -52,17 +53,19 @@ try {
     pauseS: pause,
     say: console.error,
   })
-  const [control, attacked] = [of(phases, 'harmless'), of(phases, 'hostile')]
-  const lossPercent = Math.round((1 - attacked.episodesPerMinute / control.episodesPerMinute) * 1000) / 10
-  const rssGrowthMiB = attacked.rssMaxMiB - control.rssMaxMiB
-  const resolved = { asked: control.episodes + attacked.episodes, resolved: control.resolved + attacked.resolved }
+  const [harmless, attacked, busy] = [of(phases, 'harmless'), of(phases, 'hostile'), of(phases, 'busy')]
+  const control = busy.episodes > 0 ? busy : harmless
+  const lossTo = (other: typeof control): number =>
+    Math.round((1 - attacked.episodesPerMinute / other.episodesPerMinute) * 1000) / 10
+  const lossPercent = lossTo(control)
+  const rssGrowthMiB = attacked.rssMaxMiB - harmless.rssMaxMiB
+  const all = [harmless, attacked, busy]
+  const missed = all.reduce((sum, { episodes: asked, resolved }) => sum + asked - resolved, 0)
   const violations = [
     ...(lossPercent > LIMITS.lossPercent ? [`honest episodes lose ${lossPercent} %`] : []),
     ...(attacked.loopDelayMaxMs > LIMITS.loopDelayMs ? [`the event loop stood for ${attacked.loopDelayMaxMs} ms`] : []),
     ...(rssGrowthMiB > LIMITS.rssGrowthMiB ? [`memory grew by ${rssGrowthMiB} MiB`] : []),
-    ...(resolved.resolved < resolved.asked
-      ? [`${resolved.asked - resolved.resolved} honest repairs did not count`]
-      : []),
+    ...(missed > 0 ? [`${missed} honest repairs did not count`] : []),
   ]
   const facts = {
     bench: 'hostile',
@@ -75,7 +78,9 @@ try {
     episodes,
     pauseS: pause,
     attacks: Object.keys(ATTACKS),
+    control: control === busy ? 'busy' : 'harmless',
     lossPercent,
+    lossPercentToHarmless: lossTo(harmless),
     loopDelayMaxMs: attacked.loopDelayMaxMs,
     loopDelayMaxMsOfControl: control.loopDelayMaxMs,
     rssGrowthMiB,
@@ -85,7 +90,10 @@ try {
   const text = `${JSON.stringify(facts, null, 2)}\n`
   if (out !== undefined) writeFileSync(out, text)
   if (json) process.stdout.write(text)
-  else console.log(`loss ${lossPercent} %, event loop ${facts.loopDelayMaxMs} ms, memory +${rssGrowthMiB} MiB`)
+  else
+    console.log(
+      `loss ${lossPercent} % beside ${facts.control} ones, event loop ${facts.loopDelayMaxMs} ms, memory +${rssGrowthMiB} MiB`,
+    )
   for (const violation of violations) console.error(violation)
   const compared = { 'honest episodes': attacked.episodes, 'hostile episodes': attacked.neighbours }
   process.exitCode = conclude({ compared, violations: violations.length })

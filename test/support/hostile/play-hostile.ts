@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { monitorEventLoopDelay } from 'node:perf_hooks'
 
 import type { AttackResult, AttackWorld } from '../attacks/world.ts'
@@ -50,7 +51,8 @@ export interface HostileInput {
 }
 
 export interface Phase {
-  kind: 'harmless' | 'hostile'
+  /** `busy`: harmless neighbours whose containers use as much of the processors as those of the hostile ones did in the same round. */
+  kind: 'harmless' | 'hostile' | 'busy'
   honestEpisodes: number
   honestResolved: number
   neighbourEpisodes: number
@@ -61,26 +63,52 @@ export interface Phase {
   loopDelayMaxMs: number
   loopDelayP99Ms: number
   rssMaxMiB: number
+  /** What this process used. */
+  cpuS: number
+  /** What all containers used; null where the engine's control group cannot be read. */
+  containersCpuS: number | null
 }
 
-/** Plays the same honest episodes beside harmless and beside hostile neighbours, alternately. */
+/**
+ * Plays the same honest episodes beside harmless, hostile and busy neighbours. Anyone may use the processors in the own container, an
+ * honest test suite does: only what is lost against busy neighbours is lost to the attacks.
+ */
 export async function playHostile(input: HostileInput): Promise<Phase[]> {
   const phases: Phase[] = []
   for (let round = 0; round < input.rounds; round += 1) {
-    // The two alternate in going first, so that neither always has the warmer machine.
-    const kinds = round % 2 === 0 ? (['harmless', 'hostile'] as const) : (['hostile', 'harmless'] as const)
-    for (const kind of kinds) {
-      const phase = await playPhase(input, kind, round)
+    const play = async (kind: Phase['kind'], spinS = 0): Promise<Phase> => {
+      const phase = await playPhase({ input, kind, round, spinS })
       phases.push(phase)
       input.say(
         `${kind}: ${phase.episodesPerMinute} honest episodes a minute, loop ${phase.loopDelayMaxMs} ms, ${phase.rssMaxMiB} MiB`,
       )
+      return phase
     }
+    // The two alternate in going first, so that neither always has the warmer machine.
+    const kinds = round % 2 === 0 ? (['harmless', 'hostile'] as const) : (['hostile', 'harmless'] as const)
+    const pair = { [kinds[0]]: await play(kinds[0]), [kinds[1]]: await play(kinds[1]) }
+    const spinS = spinOf(pair['harmless'], pair['hostile'])
+    if (spinS !== null) await play('busy', spinS)
   }
   return phases
 }
 
-async function playPhase(input: HostileInput, kind: Phase['kind'], round: number): Promise<Phase> {
+/** Seconds of a processor that a hostile neighbour's containers use more than a harmless one's. */
+function spinOf(harmless: Phase | undefined, hostile: Phase | undefined): number | null {
+  if (typeof harmless?.containersCpuS !== 'number' || typeof hostile?.containersCpuS !== 'number') return null
+  const episodes = (phase: Phase): number => phase.honestEpisodes + phase.neighbourEpisodes
+  const usual = (harmless.containersCpuS / episodes(harmless)) * episodes(hostile)
+  return Math.max(0, rounded((hostile.containersCpuS - usual) / hostile.neighbourEpisodes, 2))
+}
+
+interface PhaseInput {
+  input: HostileInput
+  kind: Phase['kind']
+  round: number
+  spinS: number
+}
+
+async function playPhase({ input, kind, round, spinS }: PhaseInput): Promise<Phase> {
   const { world, honest, neighbours, episodes, pauseS } = input
   const delay = monitorEventLoopDelay({ resolution: 10 })
   let rss = process.memoryUsage.rss()
@@ -88,11 +116,13 @@ async function playPhase(input: HostileInput, kind: Phase['kind'], round: number
   const over = new AbortController()
   const counts = { honestEpisodes: 0, honestResolved: 0, neighbourEpisodes: 0, neighbourLosses: 0 }
   const attacks = Object.values(ATTACKS)
+  const busy = [python(`import time\nwhile time.process_time() < ${spinS}: pass`), 'cat calc.py']
+  const commandsOf = (turn: number): readonly string[] =>
+    kind === 'hostile' ? (attacks[turn % attacks.length] ?? []) : kind === 'busy' ? busy : HARMLESS
 
   const neighbour = async (lane: number): Promise<void> => {
     for (let turn = round + lane; !over.signal.aborted; turn += 1) {
-      const commands = kind === 'hostile' ? (attacks[turn % attacks.length] ?? []) : HARMLESS
-      const paced = commands.flatMap((command) => (pauseS > 0 ? [command, `sleep ${pauseS}`] : [command]))
+      const paced = commandsOf(turn).flatMap((command) => (pauseS > 0 ? [command, `sleep ${pauseS}`] : [command]))
       const result = await world.attack([...paced]).catch((error: unknown) => {
         input.say(`a ${kind} neighbour: ${String(error).slice(0, 200)}`)
         return null
@@ -103,6 +133,7 @@ async function playPhase(input: HostileInput, kind: Phase['kind'], round: number
   }
   const others = Array.from({ length: neighbours }, (_, lane) => neighbour(lane))
   delay.enable()
+  const before = { own: process.cpuUsage(), containers: readContainersCpu() }
   const started = performance.now()
   await Promise.all(
     Array.from({ length: honest }, async () => {
@@ -118,6 +149,8 @@ async function playPhase(input: HostileInput, kind: Phase['kind'], round: number
   await Promise.all(others)
   delay.disable()
   clearInterval(watch)
+  const own = process.cpuUsage(before.own)
+  const containers = readContainersCpu()
   return {
     kind,
     ...counts,
@@ -126,9 +159,28 @@ async function playPhase(input: HostileInput, kind: Phase['kind'], round: number
     loopDelayMaxMs: Math.round(delay.max / 1e6),
     loopDelayP99Ms: Math.round(delay.percentile(99) / 1e6),
     rssMaxMiB: Math.round(rss / 1024 ** 2),
+    cpuS: rounded((own.user + own.system) / 1e6),
+    containersCpuS: containers === null || before.containers === null ? null : rounded(containers - before.containers),
   }
 }
 
-function rounded(number: number): number {
-  return Math.round(number * 10) / 10
+/** Where the kernel counts the processor seconds of all containers of an engine, in its two versions of control groups. */
+const CONTAINERS_CPU = [
+  { file: '/sys/fs/cgroup/cpuacct/docker/cpuacct.usage', find: /^(\d+)/, unit: 1e9 },
+  { file: '/sys/fs/cgroup/docker/cpu.stat', find: /^usage_usec (\d+)/m, unit: 1e6 },
+]
+
+function readContainersCpu(): number | null {
+  for (const { file, find, unit } of CONTAINERS_CPU) {
+    try {
+      return Number(find.exec(readFileSync(file, 'utf8'))?.[1]) / unit
+    } catch {
+      // The other version, or an engine with control groups elsewhere.
+    }
+  }
+  return null
+}
+
+function rounded(number: number, places = 1): number {
+  return Math.round(number * 10 ** places) / 10 ** places
 }
