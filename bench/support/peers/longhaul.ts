@@ -24,7 +24,7 @@ export function longhaulRunner(): Runner {
     versions: { longhaul: packageVersion() },
     notes: [
       'gates, which prove a task once, are left out: the peers have none',
-      'each grading whose runner is pytest or Django begins with an audit of the tests in the same container',
+      'each patch that resolves and whose runner is pytest or Django is audited in a container of its own',
     ],
     endings: [{ command: 'submit' }],
     async prepare(input) {
