@@ -51,7 +51,7 @@ const HIDDEN_FROM_READERS: [what: string, commands: string[]][] = [
 ]
 
 for (const [what, commands] of HIDDEN_FROM_READERS) {
-  test(`text given as binary data by ${what}: void`, async (t) => {
+  test(`voids a patch with text given as binary data by ${what}`, async (t) => {
     const { verdict, reward } = await world.attack(commands)
     t.diagnostic(`official: ${verdict.kind}, audit: ${verdict.audit?.reasons.join(' ')} (${verdict.audit?.detail})`)
     assert.equal(verdict.audit?.outcome, 'void')
@@ -59,7 +59,7 @@ for (const [what, commands] of HIDDEN_FROM_READERS) {
   })
 }
 
-test('a wrapper in the place of git that hands in another patch: it is void where Git would not have written it', async (t) => {
+test('voids the forged patch of a git wrapper when Git would not have written it', async (t) => {
   const forged = ['diff --git a/calc.py b/calc.py', 'GIT binary patch', 'this is none']
   const wrapper = file(
     '/tmp/git',
@@ -270,7 +270,7 @@ const CAPTURES: [what: string, commands: string[], proof: [command: string, show
 ]
 
 for (const [what, commands, [command, shown]] of CAPTURES) {
-  test(`${what}: void or 0`, async (t) => {
+  test(`does not pay a patch captured with ${what}`, async (t) => {
     const { verdict, reward, patch, seen } = await world.attack([...commands, command])
     const audited = `${verdict.audit?.outcome} ${verdict.audit?.reasons.join(' ')} (${verdict.audit?.detail})`
     t.diagnostic(`official: ${verdict.kind} (${verdict.reason}), audit: ${audited}, ${patch.length} bytes`)
@@ -281,7 +281,7 @@ for (const [what, commands, [command, shown]] of CAPTURES) {
   })
 }
 
-test('the repair, captured with attributes that only name a language: confirmed', async () => {
+test('confirms a repair whose attributes only name a language', async () => {
   const { verdict, reward } = await world.attack([REPAIR, "echo '*.py diff=python' > .gitattributes"])
   assert.deepEqual([verdict.kind, verdict.audit?.outcome, reward?.reward], ['resolved', 'agrees', 1])
 })
@@ -341,7 +341,7 @@ const NOT_GITS: [what: string, patch: () => string][] = [
 ]
 
 for (const [what, patch] of NOT_GITS) {
-  test(`a patch with ${what}: void, though it repairs`, async (t) => {
+  test(`voids a repairing patch with ${what}`, async (t) => {
     const text = patch()
     const { kind, audit: verdict } = await audit(Buffer.from(text, 'latin1'))
     t.diagnostic(`official: ${kind}, audit: ${verdict?.reasons.join(' ')} (${verdict?.detail})`)
@@ -369,7 +369,7 @@ const NAMED: [what: string, edits: Record<string, string | Buffer | null>][] = [
 ]
 
 for (const [what, edits] of NAMED) {
-  test(`the repair with ${what}: what Git makes of it is what was captured`, async () => {
+  test(`confirms a repair with ${what}`, async () => {
     const { kind, audit: verdict } = await audit(Buffer.from(repaired(edits), 'latin1'))
     assert.deepEqual([kind, verdict?.outcome, verdict?.detail], ['resolved', 'agrees', null])
   })

@@ -96,7 +96,7 @@ const ATTACKS: [what: string, attack: string][] = [
 ]
 
 for (const [what, attack] of ATTACKS) {
-  test(`the code under test leaves ${what}: unresolved in time, and its container is gone`, async (t) => {
+  test(`ends as unresolved and removes its container when the code under test leaves ${what}`, async (t) => {
     const { kind, reason, audit } = await grade(attack)
     t.diagnostic(`${kind} (${reason}), audit: ${audit?.outcome} ${audit?.reasons.join(' ')} (${audit?.detail})`)
     // With a reason where a limit or the end of the container was met.

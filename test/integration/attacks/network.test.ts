@@ -121,7 +121,7 @@ async function endRelay(by: Player, turn: { turn: number; token: string; fence: 
   )
 }
 
-test('allowed hosts answer, in the clear and through a tunnel; the turn says how much went through', async () => {
+test('allowed hosts answer directly and through a tunnel, and the turn reports the traffic', async () => {
   const { text, network } = await player.play(
     python(`${FETCH}
 print(fetch('http://packages.example.org/simple/?a=1'))
@@ -149,7 +149,7 @@ print(fetch('http://mixed.example.org/'))`),
   assert.ok((network?.bytes ?? 0) > 70_000)
 })
 
-test('other hosts, other ports, addresses, names that lead inside: 403 each, never looked up in vain, counted and told', async () => {
+test('refuses other hosts, ports, addresses and private names with 403, and counts and reports each request', async () => {
   dialled = []
   asked = []
   told = []
@@ -179,7 +179,7 @@ print(tunnel('rebound.example.org', 443))`),
   })
 })
 
-test('past the proxy there is nothing: no route, no name, no neighbour', async () => {
+test('a sandbox has no route, name resolution or neighbour except the proxy', async () => {
   const { text } = await player.play(
     python(`import socket
 for family, address in ((socket.AF_INET, ('1.1.1.1', 53)), (socket.AF_INET, ('172.17.0.1', 80)), (socket.AF_INET6, ('2606:4700::1111', 53))):
@@ -192,7 +192,7 @@ print(open('/proc/net/dev').read().count(':'))`),
   assert.equal(text, 'closed\nclosed\nclosed\nclosed\n1\n')
 })
 
-test('a new worker takes the sandbox over, and the agent kills the relay: the next turn has its network again', async () => {
+test('the next turn has its network again after the agent kills the relay under a new worker', async () => {
   const later = newHost()
   const second = createPlayer(later, sandbox)
   const ask = python(`${FETCH}print(fetch('http://packages.example.org/again'))`)
@@ -206,7 +206,7 @@ test('a new worker takes the sandbox over, and the agent kills the relay: the ne
   host = later
 })
 
-test('silence and volume are bounded, and a client that does not read blocks no other for good', async () => {
+test('bounds silence and volume, and a client that does not read cannot block others permanently', async () => {
   const bounded = createPlayer(host, sandbox)
   const silent = await bounded.play(python(`${FETCH}print(fetch('http://slow.example.org/never')[:30])`), {
     turn: 200,
@@ -230,7 +230,7 @@ print(fetch('http://packages.example.org/'))`),
   assert.match(later.text, /^HTTPError HTTP Error 403/, 'another relay, another volume')
 })
 
-test('an agent takes the place of its relay: it has no network, and its turns go on', async () => {
+test('turns continue without a network when the agent occupies the port of its relay', async () => {
   const squatter = createPlayer(host, sandbox)
   told = []
   await squatter.play(
@@ -247,7 +247,7 @@ sleep 1`,
   assert.ok(told.some(({ message }) => message === 'sandbox network: not open'))
 })
 
-test('the sandbox is closed: nothing of the network is left, and another image without perl says what it needs', async () => {
+test('closing the sandbox removes its network; an image without perl is refused with what it needs', async () => {
   await host.close(sandbox)
   const without = `longhaul-test/no-perl:${process.pid}`
   const base = fixture.image

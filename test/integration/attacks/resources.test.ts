@@ -50,7 +50,7 @@ async function attacked(attack: (player: Player) => Promise<void>): Promise<void
 
 const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
 
-test('A14: every process that can be killed is killed: recorded, or Sandbox.Lost; never a hang', () =>
+test('A14: killing every process gives a recorded result or Sandbox.Lost and never hangs', () =>
   attacked(async ({ play }) => {
     const first = await play('kill -9 1; echo still here')
     assert.match(first.text, /Operation not permitted\nstill here\n$/)
@@ -61,7 +61,7 @@ test('A14: every process that can be killed is killed: recorded, or Sandbox.Lost
     assert.ok(['signal', 'exit', 'timeout', 'Sandbox.Lost'].includes(String(outcome)), String(outcome))
   }))
 
-test('A17: a fork bomb meets the limit on processes; its turn ends inside, with a result of its own', () =>
+test('A17: a fork bomb reaches the process limit and its turn ends with a result of its own', () =>
   attacked(async ({ play }) => {
     const bomb = await play('b() { b | b & }; b; sleep 60', { timeoutMs: 20_000 })
     assert.equal(bomb.reason, 'process-limit')
@@ -69,7 +69,7 @@ test('A17: a fork bomb meets the limit on processes; its turn ends inside, with 
     assert.ok(Number(text) < 20, `${text} processes are left`)
   }))
 
-test('A18: a memory bomb is ended by the kernel and told apart from a plain kill', () =>
+test('A18: a memory bomb is killed by the kernel and differs from an ordinary kill', () =>
   attacked(async ({ play }) => {
     const bomb = await play(python('x = bytearray(1 << 30)\nprint(len(x))'))
     assert.deepEqual([bomb.oomKilled, bomb.exitCode], [true, 137])
@@ -78,7 +78,7 @@ test('A18: a memory bomb is ended by the kernel and told apart from a plain kill
     assert.equal((await play('echo again')).text, 'again\n')
   }))
 
-test('A19: what is written into memory file systems is bounded, and so is a single file', () =>
+test('A19: memory file systems and single files have a size limit', () =>
   attacked(async ({ play }) => {
     for (const folder of ['/dev/shm', '/dev']) {
       const { text } = await play(
@@ -111,7 +111,7 @@ const UNNAMED: [how: string, keep: string][] = [
 ]
 
 for (const [how, keep] of UNNAMED) {
-  test(`A19: a disk bomb of files without a name, ${how}, stops at the limit of the container`, () =>
+  test(`A19: a disk bomb of unlinked files, ${how}, stops at the limit of the container`, () =>
     bounded(
       python(`import ctypes, os, signal, time
 libc = ctypes.CDLL(None)
@@ -155,7 +155,7 @@ test('A20: a file descriptor bomb meets its limit', () =>
     assert.equal(text, 'True 24\n')
   }))
 
-test('A21: a processor is spun past the deadline by processes that ignore TERM and leave their session: gone in time', () =>
+test('A21: processes that ignore TERM and leave their session are gone after the deadline', () =>
   attacked(async ({ play }) => {
     const spin = `sh -c 'trap "" TERM HUP; while :; do :; done'`
     const { reason } = await play(`setsid ${spin} & ${spin}`, { timeoutMs: 1000 })
@@ -165,7 +165,7 @@ test('A21: a processor is spun past the deadline by processes that ignore TERM a
     assert.ok(Number(text) <= 2, text)
   }))
 
-test('A22: a log flood ends as output-limit; what is kept and what is returned are bounded', () =>
+test('A22: a log flood ends as output-limit, and both kept and returned output are bounded', () =>
   attacked(async ({ play }) => {
     const { reason, head, tail, outputBytes } = await play('yes flood', { timeoutMs: 60_000 })
     assert.equal(reason, 'output-limit')
@@ -178,7 +178,7 @@ test('A22: a log flood ends as output-limit; what is kept and what is returned a
 const HARMLESS = ['read /proc/keys', 'netlink_route_write', 'process_vm_writev']
 const FORBIDDEN = /^(?:EPERM|EACCES|ENOSYS|EROFS|ENOENT|EAFNOSUPPORT|EOPNOTSUPP)$/
 
-test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control groups, devices: each is forbidden', async () => {
+test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control groups and devices are forbidden', async () => {
   const script = await readFile(new URL('../../support/attacks/kernel-surface.py', import.meta.url), 'utf8')
   await attacked(async ({ play }) => {
     const { text } = await play(`timeout 20 ${python(script)}`)
@@ -199,7 +199,7 @@ test('A23: namespaces, mounts, keys, tracing, modules, raw sockets, control grou
   })
 })
 
-test('A14–A23 in an episode: limits and probes are flagged, none of them takes or gives a reward', async () => {
+test('A14–A23: limits and probes are flagged in an episode and change no reward', async () => {
   const { record, reward } = await world.attack(
     [
       python('x = bytearray(1 << 30)'),
@@ -213,7 +213,7 @@ test('A14–A23 in an episode: limits and probes are flagged, none of them takes
   assert.deepEqual([record.suspectedHack, record.verdict, reward?.reward], [false, 'resolved', 1])
 })
 
-test('nothing of the attacks is left: no container, and the neighbour has all of its state', async () => {
+test('the attacks leave no container and the neighbouring sandbox keeps its state', async () => {
   const left = await listSandboxes({ engine: fixture.engine, run: fixture.run })
   assert.deepEqual(
     left.map(({ name }) => name),

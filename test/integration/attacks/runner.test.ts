@@ -62,7 +62,7 @@ for pid in [1] + [int(p) for p in os.listdir("/proc") if p.isdigit() and int(p) 
         except OSError: pass
 print("sent")`
 
-test('every signal to every process, and KILL and STOP to all at once', () =>
+test('survives every signal sent to each process, and KILL, STOP and TERM sent to all', () =>
   attacked(async ({ play }) => {
     assert.equal((await play(python(EVERY_SIGNAL))).text, 'sent\n')
     for (const signal of ['KILL', 'STOP', 'TERM']) {
@@ -82,7 +82,7 @@ print(libc.syscall(424, fd, 9, None, 0) if fd >= 0 else -1)`),
     assert.equal(queued.text, '-1\n-1\n-1\n-1\n-1\n')
   }))
 
-test('tracing, memory, descriptors and settings of the first process and of every other that is not the own', () =>
+test("denies tracing, memory, descriptors and settings of the first process and of all others except its own", () =>
   attacked(async ({ play }) => {
     const { text } = await play(
       python(`import ctypes, os, resource
@@ -123,7 +123,7 @@ print("end")`),
     assert.equal(text, 'end\n')
   }))
 
-test("becoming the runner's user, or giving it files, programs and processes", () =>
+test("cannot become the runner's user or hand files, programs and processes to it", () =>
   attacked(async ({ play }) => {
     const { text } = await play(
       python(`import ctypes, os
@@ -176,7 +176,7 @@ for t in 0 1 2 3 4 5 6 7 8 9; do
   echo "x guess 1 1 ." > /.lh/turns/$t
 done`
 
-test('the journal, the fence, the world and the lease: written, cut off, removed, linked, renamed and mounted over', () =>
+test('cannot write, truncate, remove, link, rename or mount over the journal, fence, world and lease', () =>
   attacked(async ({ play }) => {
     await play(FORGE)
     await play(
@@ -190,7 +190,7 @@ test('the journal, the fence, the world and the lease: written, cut off, removed
     assert.match(text, /^0\n[^]*Permission denied\n$/)
   }))
 
-test('another folder in the place of the journal, with a world, a fence and results of its own', () =>
+test('ignores a forged folder in the place of the journal', () =>
   attacked(async ({ play }) => {
     await play(`mv /.lh /.other; mkdir -p /.lh/turns /.lh/agent; ${FORGE}`)
     // Its own tools are gone with the folder, and that is all.
@@ -201,7 +201,7 @@ test('another folder in the place of the journal, with a world, a fence and resu
     await play('export KEPT=1; cd /tmp')
   }))
 
-test('the folder of the journal is another one when the container starts again: gone, never believed', async () => {
+test('a container that restarts with a forged journal folder is lost, and the folder is never believed', async () => {
   const player = await open()
   const request = player.next('echo once >> /tmp/once; cat /tmp/once')
   await fixture.host.runTurn(player.sandbox, request, never)
@@ -214,7 +214,7 @@ test('the folder of the journal is another one when the container starts again: 
   await fixture.host.close(player.sandbox)
 })
 
-test('a turn that never ran, in the name of the world: the sandbox knows what it has run', async () => {
+test('refuses a turn after one that only a forged world file claims', async () => {
   const player = await open()
   await player.play('echo one')
   await player.play(`${FORGE}; echo "7.token7 ." > /.lh/world; printf '%s' "7.token7 ." > /.lh/turns/7`)
@@ -227,7 +227,7 @@ test('a turn that never ran, in the name of the world: the sandbox knows what it
   await fixture.host.close(player.sandbox)
 })
 
-test('answering in its place: every descriptor that can be opened, the terminal, the socket that later workers come by', () =>
+test('ignores forged answers on descriptors, the terminal and the socket of later workers', () =>
   attacked(async ({ play }) => {
     const forged = 'lh1 000000000000000000000000 done 0 exit 0 1 0 0 1 0 0 0 2.token2\\n\\n'
     const { text } = await play(
@@ -275,7 +275,7 @@ chmod 755 /tmp/fake.py; echo /tmp/none.so > /etc/ld.so.preload
 for p in setsid mkfifo sleep head tail wc env perl awk mawk git cat; do f=$(command -v $p) && /tmp/old/cp /tmp/fake.py "$(readlink -f "$f")"; done
 /tmp/old/cp /tmp/fake.py /usr/bin/dash`
 
-test('programs, the shell and the loader are replaced by what forges answers: turns, capture and a later worker get none of it', async () => {
+test('replaced programs, shell and loader forge no answer for turns, the capture or a later worker', async () => {
   const player = await open()
   await player.play(REPLACE)
   const { text, reason } = await player.play('echo real')
@@ -308,7 +308,7 @@ test('programs, the shell and the loader are replaced by what forges answers: tu
   }
 })
 
-test('what the shell and the tools hand over is a pipe, a link, a folder, endless or nonsense: the state before stays', () =>
+test('keeps the previous state when the shell or the tools hand over a pipe, link, folder, flood or nonsense', () =>
   attacked(async ({ play }) => {
     const places = ['state', 'state.tool']
     const things = [
@@ -333,7 +333,7 @@ test('what the shell and the tools hand over is a pipe, a link, a folder, endles
     await play('cd /tmp; export KEPT=1')
   }))
 
-test('a storm of forks, stops and kills: its turns end in time, and after the sweep the next one runs', () =>
+test('turns end in time during a storm of forks, stops and kills, and the next turn runs after the sweep', () =>
   attacked(async ({ play, sandbox }) => {
     const storm = `import os, time
 for _ in range(40):
@@ -357,7 +357,7 @@ time.sleep(60)`
     await fixture.host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
   }))
 
-test('a storm that goes on in the background is over when the patch is taken', async () => {
+test('a background storm has ended when the patch is captured', async () => {
   const player = await open()
   await player.play(
     `(setsid env -i LH_TURN=-99- sh -c 'while :; do echo y >> /testbed/m.py; kill -STOP -1; sleep 0.001 & done' &) ; echo started`,
@@ -368,7 +368,7 @@ test('a storm that goes on in the background is over when the patch is taken', a
   await fixture.host.close(player.sandbox)
 })
 
-test('the lease: nothing that runs inside keeps a sandbox alive that no worker asks for', async () => {
+test('no process inside keeps a sandbox alive past its lease when no worker renews it', async () => {
   const player = await open({ leaseMs: 4000 })
   await player.play(
     `(setsid ${python(`import os, socket, time
@@ -392,7 +392,7 @@ while True:
   await fixture.host.close(player.sandbox)
 })
 
-test('memory: what is bombed ends before the runner does', () =>
+test('the kernel kills a memory bomb before the runner', () =>
   attacked(async ({ play }) => {
     for (const bomb of [
       'x = bytearray(2 << 30)',
@@ -460,7 +460,7 @@ const SHELL_TRICKS: [what: string, command: string][] = [
   ['the mark of another turn', 'LH_TURN=-99999- setsid sleep 3 & LH_TURN=- setsid sleep 3 & echo begun'],
 ]
 
-test('tricks of the shell: the turn may be lost, the next one is as if it had not been', () =>
+test('shell tricks cost at most their own turn, and the next turn has the state before them', () =>
   attacked(async (player) => {
     for (const [what, command] of SHELL_TRICKS) {
       const { reason, state } = await player.play(`(${command}\n)\n${command}`, { timeoutMs: 3000 })
@@ -498,7 +498,7 @@ const OUTPUTS: [what: string, command: string, bytes: number][] = [
   ],
 ]
 
-test('floods and bytes of every kind: counted to the byte, bounded, and the stream goes on', () =>
+test('counts floods and bytes of every kind exactly, bounds the output and continues', () =>
   attacked(async (player) => {
     for (const [what, command, bytes] of OUTPUTS) {
       const { outputBytes, head, tail, omittedBytes } = await player.play(command)

@@ -21,19 +21,19 @@ function shown(findings: readonly Finding[]): string[] {
   })
 }
 
-test('patterns that are known to be too slow are found, and no other', async () => {
+test('finds exactly the patterns that are known to be too slow', async () => {
   const { findings } = await measureGrowth({ module: module('known-bad-subjects.ts'), hangMs: 6000 })
   // On a busy machine one of them may be found by its cost and by the limit on its whole time.
   assert.deepEqual([...new Set(findings.map(({ name }) => name))], ['cubed', 'squared', 'endless'])
 })
 
-test('every pattern that sees foreign text: its cost grows with the text, not faster', async () => {
+test('the cost of each pattern that reads foreign text grows at most linearly', async () => {
   const { findings, texts } = await measureGrowth({ module: module('pattern-subjects.ts'), hangMs: HANG_MS })
   assert.deepEqual(shown(findings), [])
   assert.ok(texts > 10_000, `only ${texts} texts`)
 })
 
-test('every reader of foreign text: its cost grows with the text, not faster', async () => {
+test('the cost of each reader of foreign text grows at most linearly', async () => {
   const { findings, texts } = await measureGrowth({ module: module('reader-subjects.ts'), hangMs: HANG_MS })
   assert.deepEqual(shown(findings), [])
   assert.ok(texts > 10_000, `only ${texts} texts`)

@@ -117,7 +117,7 @@ const WAYS: [way: string, commands: string[]][] = [
 ]
 
 for (const [way, commands] of WAYS) {
-  test(`${way}: a failure that counts, once`, async () => {
+  test(`${way}: it ends as one failure that counts`, async () => {
     next += 1
     const { record, losses } = await playOut(world, { index: next, commands: [WRONG, ...commands] })
     if (commands.some((command) => command.includes('find_runner'))) {
@@ -136,7 +136,7 @@ for (const [way, commands] of WAYS) {
   })
 }
 
-test('an honest repair beside them is resolved', async () => {
+test('resolves an honest repair beside the attacks', async () => {
   next += 1
   const { record } = await playOut(world, { index: next, commands: [REPAIR] })
   assert.equal(record.verdict, 'resolved')

@@ -26,7 +26,7 @@ async function newSandbox(): ReturnType<SandboxFixture['host']['open']> {
   return fixture.host.open(fixture.openInput({ placement }), never)
 }
 
-test('an environment of a megabyte, by small variables: not kept, said so, and the sandbox goes on with the state before', async () => {
+test('an environment of a megabyte is not kept; the turn says so and the sandbox keeps its previous state', async () => {
   const sandbox = await newSandbox()
   const player = createPlayer(fixture.host, sandbox)
   await player.play('export KEPT=yes; cd /tmp')
@@ -41,7 +41,7 @@ test('an environment of a megabyte, by small variables: not kept, said so, and t
   await fixture.host.close(sandbox)
 })
 
-test('25,000 new files with long names: their listing becomes one hash, equal for equal trees and another for others', async () => {
+test('the listing of 25,000 new files with long names becomes one hash that changes with the tree', async () => {
   const sandbox = await newSandbox()
   const player = createPlayer(fixture.host, sandbox)
   const name = 'n'.repeat(200)
@@ -57,7 +57,7 @@ test('25,000 new files with long names: their listing becomes one hash, equal fo
 
 // The story: the engine opens a descriptor for each level that it removes, met its own limit, answered no other request until then, and
 // never removed the container.
-test('a folder of 20,000 levels: the engine removes its container, and has descriptors for others meanwhile', async () => {
+test('the engine removes a container with a folder of 20,000 levels', async () => {
   const sandbox = await newSandbox()
   const { play } = createPlayer(fixture.host, sandbox)
   const made = await play(
@@ -123,7 +123,7 @@ const TREES: [what: string, command: string][] = [
 ]
 
 for (const [what, command] of TREES) {
-  test(`the patch is taken of a tree with ${what}: it is there in time or the agent's own failure, and nothing runs on`, async (t) => {
+  test(`the capture of a tree with ${what} ends in time, or fails as the agent's doing, and leaves no process`, async (t) => {
     const sandbox = await newSandbox()
     const { play } = createPlayer(fixture.host, sandbox)
     const made = await play(`echo 'x = 2' > m.py\n${command}`, { timeoutMs: 60_000 })
@@ -166,7 +166,7 @@ const WAITS: [what: string, command: string][] = [
   ],
 ]
 
-test('Git waits for what never comes: said so, there is no patch, and the tree is told as unreadable', async () => {
+test('the capture reports no patch and the reason when Git waits forever', async () => {
   const captured = await Promise.all(
     WAITS.map(async ([what, command]) => {
       const sandbox = await newSandbox()
@@ -185,7 +185,7 @@ test('Git waits for what never comes: said so, there is no patch, and the tree i
   )
 })
 
-test('a filter that takes its time with each of many files: the patch is taken', async () => {
+test('captures the patch although a filter is slow for each of many files', async () => {
   const sandbox = await newSandbox()
   const files = 'i=0; while [ $i -lt 50 ]; do echo $i >f$i.py; i=$((i + 1)); done'
   const settings = 'echo "*.py filter=f" >.gitattributes; git config filter.f.clean "sleep 0.5; cat"'
@@ -232,7 +232,7 @@ const PARTIAL: [what: string, command: string][] = [
 ]
 
 for (const [what, command] of PARTIAL) {
-  test(`the tree is compared and the patch taken of ${what}: no transport of the agent runs`, async () => {
+  test(`runs no transport of the agent when it compares and captures ${what}`, async () => {
     const sandbox = await newSandbox()
     const { play } = createPlayer(fixture.host, sandbox)
     const made = await play(`${TRANSPORTS}\necho 'x = 2' > m.py\n${command}`)
@@ -249,7 +249,7 @@ for (const [what, command] of PARTIAL) {
 }
 
 // `npm run bench:hostile` measures what this only plays: throughput, event loop and memory.
-test('every attack on the worker, beside an honest agent: none earns anything, the honest one does, the worker goes on', async () => {
+test('no attack on the worker earns a reward, the honest agent beside it does, and the worker continues', async () => {
   const world = await createAttackWorld('hostile')
   const stray: unknown[] = []
   const onStray = (error: unknown): void => void stray.push(error)
