@@ -47,7 +47,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/helm-chart.test.ts',
-    tests: /: each object is one that the Kubernetes API knows, with no field that it does not$/,
+    tests: /: the Kubernetes API knows each object and all of its fields$/,
     reason: /^Go is not installed$/,
     why: 'the API’s own types are a Go program; CI has Go',
   },
@@ -75,8 +75,8 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
       'artifact store: s3',
       'an S3 store whose server misbehaves',
       'objects of several parts',
-      'a bucket is tried before a worker uses it',
-      'what is stored can be read without us: the object is the record, its file the same as in a directory',
+      'a check of the bucket before a worker uses it',
+      'stored objects are readable without Longhaul and equal the files of a directory store',
     ],
     reason: NO_S3_SERVER,
     why: WITHOUT_S3_SERVER,
@@ -113,7 +113,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/metrics.test.ts',
-    tests: ['the shipped rules', 'Prometheus scrapes it, and finds the SDK metrics that the dashboard asks for'],
+    tests: ['the shipped rules', 'Prometheus scrapes it and finds the SDK metrics that the dashboard uses'],
     reason: /^Prometheus is neither on PATH nor a package of this system: /,
     why: 'metrics need no Prometheus on the machine of the worker; CI has Debian packages',
   },
@@ -146,16 +146,18 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/grading-scripts.test.ts',
-    tests: ['fork-4.0.3: the scripts of rows with an installation, without one, and with a repository of its own rule'],
+    tests: [
+      'fork-4.0.3: scripts equal the harness’s with an installation, without one, and for a repository with its own rule',
+    ],
     reason: SOURCE,
     why: NO_CHECKOUT,
   },
   {
     file: 'test/integration/grading-scripts.test.ts',
     tests: [
-      'swebench-4.1: the scripts of every repository and version it knows',
-      'swebench-5: the scripts that rows bring, with and without files that no patch carries',
-      'the committed test commands are those of the package',
+      'swebench-4.1: scripts equal the harness’s for every repository and version it knows',
+      'swebench-5: scripts of rows equal the harness’s, with and without binary files',
+      'the committed test commands equal those of the package',
     ],
     reason: NO_HARNESS,
     why: FETCHED_ONCE,
@@ -172,12 +174,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   {
     file: 'test/integration/task-images.test.ts',
     tests: [
-      'an image is built, found again, holds no later commit and no password, and its task passes the gate',
-      'a Python that the host lacks is named, with what the host has and how to install it',
-      'a commit that the mirror lacks is named, with the command that fetches it',
-      'a mirror that is not there is named, with the names that count',
-      'an installation that fails shows its last lines and leaves no image',
-      'a base image without git is named',
+      'a built image is found again, holds no later commit or password, and its task passes the gate',
+      'names a Python that the host lacks, with what the host has and how to install it',
+      'names a commit that the mirror lacks, with the command that fetches it',
+      'names a missing mirror, with the accepted names',
+      'a failing installation shows its last lines and leaves no image',
+      'names a base image without git',
     ],
     reason: /^no Python of uv, pyenv or conda on this host$/,
     why: 'a build copies a Python of the host, which a plain machine need not have; CI has pyenv',
@@ -190,7 +192,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/lying-vllm.test.ts',
-    tests: ['a vLLM that lies'],
+    tests: ['a vLLM server that misreports'],
     reason: /^vLLM without a GPU needs an x86-64 processor|^vLLM for processors cannot be installed here: /,
     why: `its kernels are for AVX2 alone; elsewhere ${FETCHED_ONCE}`,
   },
@@ -214,7 +216,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/sandbox-images.test.ts',
-    tests: ['nothing but busybox: without git an error that names it, with git everything works'],
+    tests: ['an image with only busybox gives an error that names git, and works once git is there'],
     reason: /^no busybox-static to be had here$/,
     why: FETCHED_ONCE,
   },
@@ -300,7 +302,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/doctor.test.ts',
-    tests: ['an engine without the sandbox image: --fix makes it there, and a second time nothing is to do'],
+    tests: ['--fix builds a missing sandbox image, and a second run finds nothing to fix'],
     reason: /^needs root and a Docker engine to start$/,
     why: 'the image is missing in an engine of its own, which only root may start; CI is root',
   },
@@ -321,17 +323,15 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/full-disks.test.ts',
-    tests: [
-      "the store's disk is full: Artifact.OutOfDisk, tried again, nothing half written; doctor and blockers say so",
-    ],
+    tests: ['a full disk of the store is Artifact.OutOfDisk, is retried, leaves no partial file, and is reported'],
     reason: /^needs root: mounts a file system$/,
     why: NEEDS_ROOT,
   },
   {
     file: 'test/integration/sandbox-disk.test.ts',
     tests: [
-      'an agent fills the disk: its turn ends with its own result and says so, and the next one clears it',
-      'the host is full: some turns still fit, then they are refused by name, and go on when there is room',
+      'an agent that fills the disk ends its turn with a result that says so, and the next turn frees it',
+      'turns on a full host fail by name after a while, and continue when there is room again',
     ],
     reason: /^needs root: mounts a file system and starts an engine$/,
     why: NEEDS_ROOT,

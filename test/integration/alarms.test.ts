@@ -88,7 +88,7 @@ describe('alarms', { skip: needsServer }, () => {
   const received = (): Alarm[] =>
     receiver.got.filter(({ answer }) => answer === 200).map(({ body }) => JSON.parse(body) as Alarm)
 
-  test('the first look finds nothing new, and a regression, a failure, a skipped start and a blocker are told once each', {
+  test('the first watch reports nothing, and each regression, failure, skipped start and blocker is reported once', {
     timeout: 4 * HANG_MS,
   }, async () => {
     assert.deepEqual(await watchOnce(), { sent: 0, givenUp: 0, notLookedAt: 0 })
@@ -134,7 +134,7 @@ describe('alarms', { skip: needsServer }, () => {
     assert.equal(of['regression']?.run, 'night-2')
   })
 
-  test('the receiver was ill at first: the same alarm came again, signed anew', () => {
+  test('an alarm is sent again with a new signature after the receiver failed', () => {
     const [ill] = receiver.got
     assert.equal(ill?.answer, 500)
     const again = receiver.got.filter(({ headers }) => headers['webhook-id'] === ill.headers['webhook-id'])
@@ -149,14 +149,14 @@ describe('alarms', { skip: needsServer }, () => {
     }
   })
 
-  test('a variable that is missing ends the round with a code that names it', async () => {
+  test('a missing variable ends the watch with a code that names it', async () => {
     const wrong = { urlVariable: 'LONGHAUL_NO_SUCH_VARIABLE', secretVariable: null, template: 'slack' as const }
     await assert.rejects(watchOnce({ receiver: wrong }), (error: Error) =>
       /LONGHAUL_NO_SUCH_VARIABLE/.test(String(error.cause)),
     )
   })
 
-  test('the file makes the watch beside the schedules: only names of variables are kept, and the difference is said', async () => {
+  test('applying the file creates the watch with variable names only and prints the difference', async () => {
     const file = join(scratch, 'schedules.yaml')
     const schedules = 'schedules:\n  fails: { recipe: mini, cron: "0 3 * * *" }\n'
     await writeFile(
@@ -198,7 +198,7 @@ describe('alarms', { skip: needsServer }, () => {
     assert.match((await longhaul('schedule', 'apply', file, '--prune')).stdout, /^deleted longhaul-alarms$/m)
   })
 
-  test('address and key are in no history, no record, and no line of the worker', async () => {
+  test('no history, record or log line of the worker contains the address or the key', async () => {
     const histories = []
     for await (const { workflowId, runId } of connection.client.workflow.list()) {
       histories.push(await connection.client.workflow.getHandle(workflowId, runId).fetchHistory())

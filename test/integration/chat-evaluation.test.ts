@@ -111,13 +111,15 @@ test('a repair by text is graded in a container and counts, also after failures 
   }
 })
 
-test('an endpoint that counts nothing costs the numbers, not the episode', { skip: needsStack }, () => {
+test('an endpoint that reports no token counts leaves the numbers unknown but keeps the episode', {
+  skip: needsStack,
+}, () => {
   const { disposition, verdict, turns, sampledTokens, usage } = episodeOf(1)
   assert.deepEqual([disposition, verdict, turns], ['turn-limit', 'unresolved', 3])
   assert.deepEqual([sampledTokens, usage], [null, null])
 })
 
-test('a reply beyond the context ends the episode and is never run; it is kept because it was paid for', {
+test('a reply beyond the context ends the episode, is never executed, and is kept because it was paid for', {
   skip: needsStack,
 }, async () => {
   const { episode, disposition, turns, usage } = episodeOf(2)
@@ -133,7 +135,7 @@ test('a reply beyond the context ends the episode and is never run; it is kept b
   )
 })
 
-test('the score, its report and the key: one of three, nothing infra, the key only in the header', {
+test('scores one of three tasks without an infra failure and sends the key in every request header', {
   skip: needsStack,
 }, async () => {
   const { score, infra, sampledTokens } = evaluation
@@ -143,7 +145,7 @@ test('the score, its report and the key: one of three, nothing infra, the key on
   assert.deepEqual(await leftBehind(world, evaluation.run), [])
 })
 
-test('what was paid is known where the endpoint counted, and only there', { skip: needsStack }, () => {
+test('costs are known only where the endpoint counted tokens', { skip: needsStack }, () => {
   const { cost } = evaluation
   // First task: 80 × 1000 + 120 × 100 + 20 × 2000; third: 40 × 1000 + 60 × 100 + 10 × 2000, and 9000 × 1000 + 2000, not said what of
   // it was cached, which makes the cached count of the whole attempt unknown: 9100 × 1000 + 11 × 2000.

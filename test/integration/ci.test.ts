@@ -156,7 +156,7 @@ async function writeBaseline(
 
 let evaluated = ''
 
-test('GitHub, a pull request: the gate needs Temporal alone, and leaves verdict, JUnit and page', {
+test('GitHub, pull request: the gate needs only Temporal and leaves a verdict, JUnit report and page', {
   skip: needsStack,
 }, async () => {
   const ran = await github('gate', { commit: 1, vars: { LONGHAUL_THRESHOLD: 'pass@1.upper>=0.1' } })
@@ -187,7 +187,7 @@ test('GitHub, a pull request: the gate needs Temporal alone, and leaves verdict,
   await assert.rejects(access(join(workspace, 'no-stack')), 'the job made a store of its own')
 })
 
-test('GitHub, the same job run again: it shows what its run found, and other rules judge the same run', {
+test('GitHub, job repeated: it reports its earlier run and applies other rules to it', {
   skip: needsStack,
 }, async () => {
   const before = await world.connection.client.workflow.getHandle(evaluated).describe()
@@ -204,7 +204,9 @@ test('GitHub, the same job run again: it shows what its run found, and other rul
   )
 })
 
-test('GitHub, at night: one job starts, another waits and proves a regression', { skip: needsStack }, async () => {
+test('GitHub, nightly: one job starts the run, another one waits for it and proves a regression', {
+  skip: needsStack,
+}, async () => {
   const start = await github('start', { commit: 2 })
   assert.equal(start.exitCode, 0, logOf(start))
   const { workflowId } = await resultOf(workspace)
@@ -229,7 +231,7 @@ test('GitHub, at night: one job starts, another waits and proves a regression', 
   await junitOf(workspace)
 })
 
-test('GitLab: a merge request, the same job again, and a night in two jobs', { skip: needsStack }, async () => {
+test('GitLab: a merge request, the repeated job and a nightly run in two jobs', { skip: needsStack }, async () => {
   const variables = (pipeline: number, job: number): Record<string, string> => ({
     CI_COMMIT_SHA: commit(3),
     CI_PROJECT_PATH: 'acme/agents',
@@ -286,7 +288,7 @@ function longhaul(
   return new Promise((resolve) => child.once('close', (exitCode) => resolve({ exitCode, stdout, stderr })))
 }
 
-test('every exit code: what was asked of one run, and how the command ends', { skip: needsStack }, async () => {
+test('the command ends with the documented exit code for each question about a run', { skip: needsStack }, async () => {
   await writeBaseline('same.json', evaluated, () => ({}))
   await writeBaseline('lost.json', evaluated, ({ tasks }) => ({
     tasks: tasks.map((task, index) => (index % 2 === 0 ? task : { ...task, outcomes: [], lost: 1 })),
@@ -330,7 +332,7 @@ test('every exit code: what was asked of one run, and how the command ends', { s
 })
 
 /** The story: two jobs of one commit share a run. One of them is cancelled, which cancels the run, while the other still waits. */
-test('a cancelled job ends with 130 and its report; the job that shares the run takes it up again', {
+test('a cancelled job ends with 130 and its report; the job that shares the run continues it', {
   skip: needsStack,
 }, async () => {
   const env = {

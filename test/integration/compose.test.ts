@@ -79,7 +79,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
     }
   })
 
-  test('ours run as the user of the images, without rights, and write to nothing of the image', () => {
+  test('our services run as the user of the images, without privileges and with read-only roots', () => {
     for (const [name, service] of ours()) {
       assert.equal(service.user, `${USER}:${USER}`, name)
       assert.deepEqual(
@@ -95,7 +95,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
     assert.deepEqual(services['sandbox']?.group_add, ['998'])
   })
 
-  test('workers start once the namespace is there, and each has variables that it reads', () => {
+  test('workers start after the namespace exists, and each has variables that it reads', () => {
     const known = new Set(ENVIRONMENT.flatMap(({ variables }) => variables.map(({ name }) => name)))
     for (const role of ROLES) {
       const { environment = {}, depends_on: after, healthcheck } = services[role] as Service
@@ -115,7 +115,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
     assert.deepEqual(services['policy-server']?.depends_on ?? {}, {})
   })
 
-  test('the policy server is called as the trainer’s package is, at the address that workers have', async () => {
+  test('the policy server starts like the trainer’s package, at the address that workers have', async () => {
     const { entrypoint, command, healthcheck } = services['policy-server'] as Service
     assert.deepEqual(entrypoint?.slice(1), ['-m', 'longhaul_trainer', 'serve'])
     const source = await readFile(packageFile('trainer/longhaul_trainer/__main__.py'), 'utf8')
@@ -125,7 +125,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
     assert.match(healthcheck?.test.join(' ') ?? '', /127\.0\.0\.1:8900\/health/)
   })
 
-  test('what runs for long comes back by itself and has a health check, which a slow start does not fail', () => {
+  test('long-running services restart by themselves and have a health check that tolerates a slow start', () => {
     const once = ['schema', 'namespace']
     for (const [name, { restart, healthcheck }] of Object.entries(services)) {
       assert.equal(restart, once.includes(name) ? 'on-failure' : 'unless-stopped', name)
@@ -136,7 +136,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
     }
   })
 
-  test('each image has a version, no service is on the network of the host, and what is kept is named', () => {
+  test('each image has a version, no service uses the host network, and persistent data has named volumes', () => {
     for (const [name, { image, network_mode: network }] of Object.entries(services)) {
       assert.match(image, /:\d+\.\d+[\w.-]*$/, name)
       assert.equal(network, undefined, name)
@@ -148,7 +148,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
     assert.deepEqual(kept, ['postgres database'])
   })
 
-  test('no port is open beyond this machine', () => {
+  test('no port is reachable from other machines', () => {
     const open = Object.entries(services).flatMap(([name, { ports = [] }]) =>
       ports.map((port) => `${name} ${port.host_ip}`),
     )

@@ -21,7 +21,7 @@ before(async () => {
 
 after(() => fixture?.dispose())
 
-test('every message of the demonstration is what the real tools print for its commands', async () => {
+test('the real tools print every message of the demonstration for its commands', async () => {
   const [first, ...session] = messages(profile.demonstration ?? '')
   assert.equal(first?.by, 'environment')
   const statement = /^The issue to resolve:\n\n(.+)\n/.exec(first?.text ?? '')?.[1] ?? ''

@@ -50,14 +50,14 @@ describe('two builds of the control worker', { skip: needsStack || needsServer }
     await rm(scratch, { recursive: true, force: true })
   })
 
-  test('without a build there is nothing to promote, and a name that nothing runs is refused', async () => {
+  test('refuses to promote without a build, and refuses a name that no worker runs', async () => {
     assert.deepEqual(await lookAtDeployment(connection), { deployment: 'longhaul', current: null, builds: [] })
     const { code, stderr } = await longhaul('deployment', 'promote', 'first')
     assert.equal(code, 1, stderr)
     assert.match(stderr, /has reported the build first; reported builds: none.*LONGHAUL_BUILD_ID=first/s)
   })
 
-  test('a run goes on while a new build takes over from the old one', { timeout: 18 * 60_000 }, async () => {
+  test('a run continues while a new build takes over from the old one', { timeout: 18 * 60_000 }, async () => {
     const { code } = await buildWorkflowBundle()
     const first = await startControl('first', code)
     for (const role of ['sandbox', 'trainer', 'artifacts']) startWorker(role)

@@ -57,7 +57,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
     await rm(root, { recursive: true, force: true })
   })
 
-  test('a container that is killed is continued by the next attempt, and a launcher that comes late finds it by name', async () => {
+  test('the next attempt continues a killed container, and a late launcher finds it by name', async () => {
     const job = await prepare('killed')
     await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
     await launcher.launch({ job, fence: 1 })
@@ -84,7 +84,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
     assert.equal(lease.launcher, job.jobId)
   })
 
-  test('a cancelled job is told by TERM and leaves with 75', async () => {
+  test('a cancelled job receives TERM and exits with 75', async () => {
     const job = await prepare('cancelled')
     const controller = new AbortController()
     const onProgress = ({ event }: { event: string }) => event === 'opt_step' && controller.abort(new Error('enough'))

@@ -84,7 +84,7 @@ async function facts(namespace: string) {
   return inspectNamespace({ address: own['LONGHAUL_TEMPORAL_ADDRESS'] ?? '', namespace })
 }
 
-test('a role is asked for what its worker needs, and for nothing else', async () => {
+test('a role is checked only for what its worker needs', async () => {
   const titles = async (...args: string[]) =>
     (await examine(...args)).result.checks.map(({ group, name }) => `${group}/${name}`)
   const [control, sandbox, trainer, artifacts, all, stack] = [
@@ -108,7 +108,7 @@ test('a role is asked for what its worker needs, and for nothing else', async ()
   assert.ok(stack.includes('temporal/workers') && !stack.includes('runtime/environment'))
 })
 
-test('a server that is away, and a variable that a worker needs: each fails with what to do, and ends with 2', async () => {
+test('an unreachable server and a missing variable each fail with their fix, and doctor exits with 2', async () => {
   delete process.env['LONGHAUL_ARTIFACTS']
   process.env['TEMPORAL_ADDRESS'] = '127.0.0.1:1'
   const { exitCode, of } = await examine('--role', 'artifacts')
@@ -121,7 +121,7 @@ test('a server that is away, and a variable that a worker needs: each fails with
   )
 })
 
-test('a namespace without search attributes: --dry-run says it, --fix registers them, and then nothing is to do', {
+test('--dry-run reports missing search attributes, --fix registers them, and the next run finds nothing to fix', {
   skip: needsServer,
 }, async (t) => {
   process.env['LONGHAUL_TEMPORAL_ADDRESS'] = own['LONGHAUL_TEMPORAL_ADDRESS']
@@ -152,7 +152,7 @@ test('a namespace without search attributes: --dry-run says it, --fix registers 
   )
 })
 
-test('a namespace that the server does not know is made by --fix, and no other is touched', {
+test('--fix creates a namespace that the server does not know and changes no other', {
   skip: needsServer,
 }, async () => {
   const namespace = `doctor-made-${randomUUID().slice(0, 8)}`
@@ -167,7 +167,7 @@ test('a namespace that the server does not know is made by --fix, and no other i
   assert.deepEqual(await facts(own['LONGHAUL_NAMESPACE'] ?? 'default'), before)
 })
 
-test('the clock is compared with the server’s: the same, a minute off, an hour off', {
+test("compares the clock with the server's: equal, a minute off and an hour off", {
   skip: needsServer,
 }, async () => {
   useServer(own['LONGHAUL_NAMESPACE'] ?? 'default')
@@ -179,7 +179,7 @@ test('the clock is compared with the server’s: the same, a minute off, an hour
   assert.match(behind.value, /, 3[56]\d\d s behind /)
 })
 
-test('a store that may not be written: said with its path, and a good one is left as it was', async (t) => {
+test('names the path of an unwritable store and leaves a good one unchanged', async (t) => {
   const artifacts = process.env['LONGHAUL_ARTIFACTS'] ?? ''
   await mkdir(artifacts)
   const good = await examine('--role', 'control')
@@ -195,7 +195,7 @@ test('a store that may not be written: said with its path, and a good one is lef
   assert.match(bad.of('work/store').fix, /LONGHAUL_ARTIFACTS/)
 })
 
-test('a store that is not there yet, or whose path was mistyped: said, and not made', async () => {
+test('reports a missing or mistyped store path without creating it', async () => {
   const artifacts = join(home, 'mistyped/store')
   process.env['LONGHAUL_ARTIFACTS'] = artifacts
   const { of } = await examine('--role', 'control')
@@ -207,7 +207,7 @@ test('a store that is not there yet, or whose path was mistyped: said, and not m
   await assert.rejects(readdir(stackPaths().cacheDir), { code: 'ENOENT' })
 })
 
-test('no engine at the named socket: fails for a sandbox worker, and what depends on it is unknown', async () => {
+test('a sandbox worker fails without an engine at the named socket, and dependent checks are unknown', async () => {
   process.env['DOCKER_HOST'] = `unix://${home}/no-engine.sock`
   const { exitCode, of } = await examine('--role', 'sandbox')
   assert.equal(exitCode, 2)
@@ -221,7 +221,7 @@ test('no engine at the named socket: fails for a sandbox worker, and what depend
   )
 })
 
-test('a Python that is not there, and one without the packages: each with the command that mends it', async () => {
+test('a missing Python and one without the packages are each reported with the command that fixes them', async () => {
   process.env['LONGHAUL_PYTHON'] = join(home, 'no', 'python')
   const absent = await examine('--role', 'trainer', '--fix', '--dry-run')
   assert.deepEqual([absent.exitCode, absent.of('work/Python').level], [2, 'fail'])
@@ -243,7 +243,7 @@ test('a Python that is not there, and one without the packages: each with the co
  * Two commands make one environment: `up` holds its lock, `doctor --fix` waits, and `up` has made it. The environment is that of this
  * machine, since one of 5 GB is not made again for a test.
  */
-test('--fix on a machine without the Python environment waits for the command that makes it, and then it is there', async () => {
+test('--fix creates the missing Python environment by its command and waits for it', async () => {
   const made = await preparedPython(own['LONGHAUL_CACHE'] ?? stackPaths({ env: { HOME: own['HOME'] } }).cacheDir)
   assert.ok(made !== null, 'npm test sets it up')
   const environment = dirname(dirname(made))
@@ -270,7 +270,7 @@ test('--fix on a machine without the Python environment waits for the command th
   assert.deepEqual(fixed((await examine('--role', 'trainer', '--fix')).result, 'work/Python'), [])
 })
 
-test('--fix of the Python environment where no package index answers: said, nothing half made counts, and ends with 2', async () => {
+test('--fix without a package index reports the failure, accepts no partial environment and exits with 2', async () => {
   const dead = 'http://127.0.0.1:1/simple/'
   Object.assign(process.env, {
     PIP_INDEX_URL: dead,
@@ -287,7 +287,7 @@ test('--fix of the Python environment where no package index answers: said, noth
   assert.equal(await preparedPython(stackPaths().cacheDir), null)
 })
 
-test('an engine without the sandbox image: --fix makes it there, and a second time nothing is to do', {
+test('--fix builds a missing sandbox image, and a second run finds nothing to fix', {
   skip: needsChaos,
 }, async (t) => {
   // The archive of the image is kept for all engines of a machine.
@@ -321,7 +321,7 @@ test('an engine without the sandbox image: --fix makes it there, and a second ti
   assert.deepEqual(fixed((await examine('--role', 'sandbox', '--fix')).result, 'docker/sandbox image'), [])
 })
 
-test('a policy server that does not answer, one that does, and one that refuses the key', async (t) => {
+test('distinguishes a policy server that does not answer, one that does, and one that refuses the key', async (t) => {
   assert.match((await examine('--role', 'trainer')).of('work/policy server').value, /127\.0\.0\.1:1 does not answer/)
   let status = 200
   const server = createServer((_, response) => void response.writeHead(status).end())
@@ -332,7 +332,7 @@ test('a policy server that does not answer, one that does, and one that refuses 
   assert.match((await examine('--role', 'sandbox')).of('work/policy server').fix, /LONGHAUL_POLICY_API_KEY/)
 })
 
-test('locks of dead owners are removed by --fix, and those of the living stay', async () => {
+test('--fix removes locks of dead owners and keeps those of live ones', async () => {
   const { cacheDir, dataDir } = stackPaths()
   const child = spawn(process.execPath, ['-e', ''])
   await once(child, 'close')
@@ -354,7 +354,7 @@ test('locks of dead owners are removed by --fix, and those of the living stay', 
   })
 })
 
-test('an overdue container of this host goes with --fix, and one of another namespace stays', {
+test('--fix removes an overdue container of this host and keeps one of another namespace', {
   skip: needsServer,
 }, async (t) => {
   const namespace = own['LONGHAUL_NAMESPACE'] ?? 'default'
@@ -403,7 +403,7 @@ test('an overdue container of this host goes with --fix, and one of another name
   assert.deepEqual(fixed((await examine('--role', 'sandbox', '--fix')).result, 'docker/leftovers'), [])
 })
 
-test('--dry-run without --fix, and a role that is none: refused as usage', async () => {
+test('refuses --dry-run without --fix, and an unknown role, as usage errors', async () => {
   assert.equal((await longhaul('doctor', '--dry-run')).exitCode, 1)
   assert.equal((await longhaul('doctor', '--role', 'gpu')).exitCode, 1)
 })

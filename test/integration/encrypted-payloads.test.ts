@@ -102,7 +102,7 @@ describe('encrypted payloads', { skip: needsServer }, () => {
     )
   })
 
-  test('the server holds none of it in a readable form', async () => {
+  test('the server stores no readable text of the run', async () => {
     const { workflowService } = plain.client
     const execution = { workflowId }
     const { history } = await workflowService.getWorkflowExecutionHistory({ namespace: plain.namespace, execution })
@@ -126,7 +126,7 @@ describe('encrypted payloads', { skip: needsServer }, () => {
     assert.ok(!readable({ history, description }).includes(CANARY), 'the canary is readable')
   })
 
-  test('the UI’s codec server decodes for its own origin and for no other', async (t) => {
+  test('the codec server decodes for the UI’s own origin only', async (t) => {
     useEnvironment(t, { LONGHAUL_CODEC_KEYS: keys })
     const { url, server } = await startCodecServer({ host: '127.0.0.1', port: 0, origins: [ORIGIN], token: 'secret' })
     try {
@@ -169,7 +169,7 @@ describe('encrypted payloads', { skip: needsServer }, () => {
     }
   })
 
-  test('a codec server without keys, or open to all without a token, does not start', async (t) => {
+  test('a codec server without keys, or one for every origin without a token, does not start', async (t) => {
     const settings = { port: await freePort(), origins: [], token: null }
     await assert.rejects(startCodecServer({ ...settings, host: '127.0.0.1' }), /Expected LONGHAUL_CODEC_KEYS/)
     useEnvironment(t, { LONGHAUL_CODEC_KEYS: keys })

@@ -55,7 +55,7 @@ describe('exports and their readers', { skip: 'skip' in readers ? readers.skip :
     document: { steps: Record<string, unknown>[]; final_metrics: object; extra: { longhaul: Record<string, unknown> } }
   }
 
-  test('ATIF: Harbor’s validator finds no fault in any episode, and its models keep every word', async () => {
+  test('ATIF: Harbor’s validator accepts every episode, and its models keep every word', async () => {
     const { episodes, files } = await write('run', 'atif', 'atif')
     assert.deepEqual([episodes, files], [{ finished: 11, unfinished: 1, unreadable: 0 }, 11])
     const seen = await readWith<Record<string, Atif>>(python, 'atif', out('atif'))
@@ -95,7 +95,7 @@ describe('exports and their readers', { skip: 'skip' in readers ? readers.skip :
     assert.deepEqual([longhaul['outcome_audited'], longhaul['reward'], longhaul['fate']], [1, 1, 'trained'])
   })
 
-  test('ATIF of hostile texts, of a chat endpoint and of an episode without turns is valid too', async () => {
+  test('ATIF: exports of hostile texts, a chat endpoint and an episode without turns are valid too', async () => {
     await write('said', 'atif', 'said')
     const seen = await readWith<Record<string, Atif>>(python, 'atif', out('said'))
     for (const [name, { errors, same }] of Object.entries(seen)) assert.deepEqual([errors, same], [[], true], name)
@@ -106,7 +106,7 @@ describe('exports and their readers', { skip: 'skip' in readers ? readers.skip :
     assert.equal(seen['eval-rl/0000/lost/00']?.document.steps.length, 2)
   })
 
-  test('the validator does find a fault: in a document that says a word too much', async () => {
+  test('ATIF: the validator rejects a document with an unknown field', async () => {
     await write('said:rl', 'atif', 'spoiled')
     const path = join(out('spoiled'), 'eval-rl/0000/chat/00/trajectory.json')
     const document = JSON.parse(await readFile(path, 'utf8')) as { steps: object[] }
@@ -206,7 +206,7 @@ describe('exports of a bucket', { skip: 'reason' in server ? server.reason : fal
   })
   after(() => s3.close())
 
-  test('every byte is that of a directory, in each format', async () => {
+  test('an export from a bucket has the same bytes as one from a directory, in each format', async () => {
     for (const format of ['csv', 'parquet', 'atif', 'trajectories'] as const) {
       const mine = await write('run', format, `directory.${format}`)
       const theirs = await write('run', format, `bucket.${format}`, bucket)

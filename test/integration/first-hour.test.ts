@@ -165,7 +165,7 @@ const LOOKS: Record<string, (line: string) => Promise<void>> = {
   'longhaul down': expectCode(0, /^stopped temporal, /m),
 }
 
-test('the page has looks for all of its commands, and no other', () => {
+test('the page has a check for each of its commands and for no other', () => {
   const lines = blocks.filter(({ language }) => language === 'bash').flatMap((block) => block.lines)
   assert.deepEqual(Object.keys(LOOKS).toSorted(), lines.toSorted())
   assert.deepEqual(

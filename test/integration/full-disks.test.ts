@@ -26,7 +26,7 @@ after(() => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-test("the store's disk is full: Artifact.OutOfDisk, tried again, nothing half written; doctor and blockers say so", {
+test('a full disk of the store is Artifact.OutOfDisk, is retried, leaves no partial file, and is reported', {
   skip,
 }, async () => {
   const artifactsDir = join(folder, 'artifacts')
@@ -47,7 +47,7 @@ test("the store's disk is full: Artifact.OutOfDisk, tried again, nothing half wr
   assert.match(adviceFor({ kind: 'artifact-store', name: artifactsDir }, 'Artifact.OutOfDisk'), /free disk/)
 })
 
-test('the disk is full during any operation of an engine: Sandbox.OutOfDisk', () => {
+test('a full disk during an operation of an engine is Sandbox.OutOfDisk', () => {
   for (const said of [
     'mkdir /data/overlay2/x-init: no space left on device',
     'Error processing tar file(exit status 1): write /x: no space left on device',

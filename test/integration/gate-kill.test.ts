@@ -24,7 +24,7 @@ after(async () => {
   await world?.close()
 })
 
-test('the sandbox worker is killed amid a gate: it resumes, nothing is graded twice, one more repeat grades the difference, and a task without image is named', {
+test('a gate resumes after its sandbox worker is killed, grades nothing twice and names a task without an image', {
   skip: needsStack,
 }, async (t) => {
   const report = await playGateKill({
@@ -41,7 +41,7 @@ test('the sandbox worker is killed amid a gate: it resumes, nothing is graded tw
   assert.deepEqual(violations, [])
 })
 
-test('a gate is cancelled: it ends as cancelled, and no grading container of it is left', {
+test('a cancelled gate ends as cancelled and leaves no grading container', {
   skip: needsStack,
 }, async () => {
   const { connection, engine } = world

@@ -113,7 +113,7 @@ async function gradedBy<T>(work: () => Promise<T>): Promise<{ result: T; made: s
   return { result, made: graded }
 }
 
-test('a flaky task passes one repeat; more repeats grade the difference alone and name the test that flips', async () => {
+test('more repeats of a flaky task grade only the missing ones and name the test that flips', async () => {
   const first = await gradedBy(() => gate('one', flaky.task))
   assert.deepEqual([first.result.outcome, first.made], ['passed', ['gold-1', 'empty-1']])
 
@@ -129,7 +129,7 @@ test('a flaky task passes one repeat; more repeats grade the difference alone an
   assert.deepEqual([third.result.outcome, third.made], ['flaky', []], 'a failure is never made good by another try')
 })
 
-test('a test that flips without the gold patch is a coin too, and is named with the check it flipped in', async () => {
+test('a test that flips without the gold patch makes the task flaky too and is named with its check', async () => {
   const other = { ...flaky.task, rowHash: 'flips when empty' }
   const { result, made } = await gradedBy(() => gate('coin', other, { repeats: 2, outageAt: 'empty-2' }))
   assert.deepEqual(made, ['gold-1', 'empty-1', 'gold-2', 'empty-2'])
@@ -142,7 +142,7 @@ test('a test that flips without the gold patch is a coin too, and is named with 
   assert.deepEqual(empty.notPassed, Object.fromEntries(other.failToPass.map((name) => [name, 'FAILED'])))
 })
 
-test('tasks of the family half-renamed pass: gold resolves and passes its audit, nothing at all fails as the row says', async () => {
+test('tasks of the family half-renamed pass the gate, and the empty patch fails as the row says', async () => {
   // One of each level, so one with two stale files, and of each kind of name.
   for (const index of HALF_RENAMED) {
     const { row } = synthesizeTask({ family: 'half-renamed', seed: 1, split: 'eval', index })
@@ -154,27 +154,27 @@ test('tasks of the family half-renamed pass: gold resolves and passes its audit,
   }
 })
 
-test('gradings say how long they took and how much memory they used', async () => {
+test('gradings report how long they took and how much memory they used', async () => {
   const { gradeMs, peakMemoryBytes } = await gate('one', flaky.task)
   assert.ok(gradeMs !== null && gradeMs.p50 > 0 && gradeMs.max >= gradeMs.p50)
   // The test runner alone takes several MiB; the container may not have more than half a GiB.
   assert.ok(peakMemoryBytes !== null && peakMemoryBytes > 4 * 1024 ** 2 && peakMemoryBytes <= 512 * 1024 ** 2)
 })
 
-test('a changed row, other limits or another image are gated anew', async () => {
+test('a changed row, changed limits or a changed image are gated again', async () => {
   const changed = { ...flaky.task, rowHash: 'another' }
   const { made } = await gradedBy(() => gate('changed', changed, { refused: 'fail', outageAt: 'gold-1' }))
   assert.deepEqual(made, ['gold-1'], 'and where one failure is enough, the first one ends it')
 })
 
-test('a gold patch that does not repair: the tests and the exceptions that its log shows', async () => {
+test('a gold patch that does not repair is reported with the tests and exceptions of its log', async () => {
   const found = await gate('wrong', failing.task)
   assert.equal(found.outcome, 'gold-fails')
   assert.deepEqual(found.failing, ['tests/test_prices.py::test_total'])
   assert.deepEqual(found.exceptions, { AssertionError: 1 })
 })
 
-test('a gold patch that does not apply is tried once and never called a failure of the tests', async () => {
+test('a gold patch that does not apply is tried once and is not reported as a test failure', async () => {
   const { result, made } = await gradedBy(() => gate('broken', broken.task, { repeats: 3 }))
   assert.deepEqual(made, ['gold-1'])
   assert.equal(result.outcome, 'could-not-gate')
@@ -202,7 +202,7 @@ for (const [what, code, pattern, change] of [
   ],
   ['an image that holds no programs', 'Sandbox.ImageUnsuitable', /could not be started/, publishBare],
 ] as const) {
-  test(`${what}: found before anything is graded, and the task alone goes without a gate`, async () => {
+  test(`${what}: it is found before any grading, and only this task has no gate`, async () => {
     const task: Task = { ...flaky.task, taskId: `bad-${code}-${what.length}`, ...(await change()) }
     const deps = dependencies(task, {})
     const input = { run: 'bad', suite: task.taskId, index: 0 }
@@ -229,7 +229,7 @@ async function publishBare(): Promise<Partial<Task>> {
   return { image }
 }
 
-test('from a gate to the curated suite: report, evidence, and the filters that read it', async () => {
+test('a gate yields the report, the evidence and the filters for the curated suite', async () => {
   const rows = join(root, 'rows.jsonl')
   const chosen = [flaky, hidden, failing]
   writeFileSync(rows, chosen.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))

@@ -14,7 +14,7 @@ before(async () => {
 
 after(() => fixture.dispose())
 
-test('two runs gate one task at once: each gets the result of a container of its own', async () => {
+test('two runs that gate one task at once each get the result of their own container', async () => {
   const results = await Promise.all(
     ['a', 'b'].map((name) =>
       fixture.host.grade(

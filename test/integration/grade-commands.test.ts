@@ -44,7 +44,7 @@ function lastRecord(stdout: string): Record<string, unknown> {
   return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as Record<string, unknown>
 }
 
-test('predictions are graded: counts, both denominators with intervals, the harness’s files; the same command again runs nothing', {
+test('predictions are graded with counts, intervals and the harness’s files; the repeated command runs nothing', {
   skip: needsStack,
 }, async () => {
   const graders = await watchGraders(world.engine, RUN)
@@ -104,7 +104,7 @@ test('predictions are graded: counts, both denominators with intervals, the harn
   assert.match((await longhaul('report', RUN)).stdout, /1 resolved, 1 unresolved/)
 })
 
-test('a run’s patches are graded again: the verdict that changed is listed and the first one stays; the patches come out as predictions', {
+test('regrading a run’s patches lists the changed verdict, keeps the first one and exports the patches', {
   skip: needsStack,
 }, async () => {
   const { store } = world
@@ -168,7 +168,7 @@ test('a run’s patches are graded again: the verdict that changed is listed and
   )
 })
 
-test('bad requests: one error each, exit 1, nothing is started', { skip: needsStack }, async () => {
+test('each bad request gives one error, exits with 1 and starts nothing', { skip: needsStack }, async () => {
   const rows = join(folder, 'rows.jsonl')
   const strange = join(folder, 'strange.json')
   await writeFile(strange, JSON.stringify([{ instance_id: 'x__y-1', model_name_or_path: 'm', model_patch: 'p' }]))

@@ -19,7 +19,7 @@ after(async () => {
   await world?.close()
 })
 
-test('the sandbox worker is killed amid a grading run: it resumes, nothing with a verdict is graded again, the report is complete', {
+test('a grading run resumes after its sandbox worker is killed and grades no patch with a verdict again', {
   skip: needsStack,
 }, async (t) => {
   const recipesDir = join(import.meta.dirname, '../../recipes')

@@ -71,7 +71,7 @@ const byProfile = (profile: Task['gradingProfile']): LayoutTask =>
   tasks.find(({ task }) => task.gradingProfile === profile) as LayoutTask
 
 for (const { task } of tasks) {
-  test(`${task.gradingProfile}, ${task.installConfig.logParser}: gold resolves, an empty patch does not`, async () => {
+  test(`${task.gradingProfile}, ${task.installConfig.logParser}: the gold patch resolves and an empty patch does not`, async () => {
     const gold = await grade(task, task.goldPatch)
     assert.deepEqual([gold.kind, gold.reason], ['resolved', null], gold.log)
     assert.equal(gold.failToPass.passed, 1)
@@ -82,7 +82,7 @@ for (const { task } of tasks) {
 }
 
 for (const profile of ['swebench-4.1', 'swebench-5', 'rebench-v2'] as const) {
-  test(`${profile}: a patch that no attempt applies is not graded, and its tests do not run`, async () => {
+  test(`${profile}: a patch that does not apply is not graded, and its tests do not run`, async () => {
     const { task } = byProfile(profile)
     const graded = await grade(task, patchOf('malformed', byProfile(profile)))
     assert.deepEqual([graded.kind, graded.reason], ['could-not-grade', 'patch-rejected'])
@@ -90,7 +90,7 @@ for (const profile of ['swebench-4.1', 'swebench-5', 'rebench-v2'] as const) {
   })
 }
 
-test('an attempt that took half of a patch: version 5 begins the next with a clean tree, 4.1 takes that half back', async () => {
+test('after a half-applied patch version 5 retries on a clean tree, and 4.1 reverts that half', async () => {
   const five = byProfile('swebench-5')
   const graded = await grade(five.task, patchOf('half-fuzzy', five))
   assert.equal(graded.kind, 'resolved', graded.log)
@@ -99,7 +99,7 @@ test('an attempt that took half of a patch: version 5 begins the next with a cle
   assert.deepEqual([rejected.kind, rejected.reason], ['could-not-grade', 'patch-rejected'])
 })
 
-test('rebench-v2: standard error follows standard output, and one more passed test is a miss', async () => {
+test('rebench-v2: standard error follows standard output, and an extra passed test leaves the task unresolved', async () => {
   const other = tasks.at(-1) as LayoutTask
   const gold = await grade(other.task, other.task.goldPatch)
   assert.match(gold.log, /^HEAD is now at [^]*--- PASS: TestTotal[^]*Applied patch [^]*running\nfailed: 0\n$/)
@@ -108,7 +108,7 @@ test('rebench-v2: standard error follows standard output, and one more passed te
   assert.deepEqual([fewer.kind, fewer.subset], ['unresolved', true])
 })
 
-test('rebench-v2: a failing command ends the run, and nothing after it is found', async () => {
+test('rebench-v2: a failing command ends the run, and results after it do not count', async () => {
   const { task } = byProfile('rebench-v2')
   const installConfig = { ...task.installConfig, testCmd: `false\n${task.installConfig.testCmd}` }
   const graded = await grade({ ...task, installConfig }, task.goldPatch)
@@ -116,7 +116,7 @@ test('rebench-v2: a failing command ends the run, and nothing after it is found'
   assert.equal(graded.provenance?.exitCode, 1)
 })
 
-test('tests over their limit: not graded, and the log says so as upstream does', async () => {
+test('tests over their limit are not graded, and the log says so as upstream does', async () => {
   const { task } = byProfile('fork-4.0.3')
   const installConfig = { ...task.installConfig, testCmd: 'sleep 100;' }
   const graded = await grade({ ...task, installConfig }, task.goldPatch, 2000)
@@ -124,7 +124,7 @@ test('tests over their limit: not graded, and the log says so as upstream does',
   assert.match(graded.log, /\n\nTimeout error: 2 seconds exceeded\.$/)
 })
 
-test('a verdict stores what it rests on', async () => {
+test('a verdict stores the facts that it rests on', async () => {
   const { task } = byProfile('swebench-5')
   const { provenance, image, patchSha256 } = await grade(task, task.goldPatch)
   assert.match(image, /^sha256:[0-9a-f]{64}$/)
@@ -145,7 +145,7 @@ test('a verdict stores what it rests on', async () => {
   assert.ok(machine.endedAtMs >= machine.startedAtMs)
 })
 
-test('swebench-5: a file that no patch can carry is fetched and laid in; one that cannot be fetched is an infrastructure failure', async (t) => {
+test('swebench-5: a binary file is fetched and added; a file that cannot be fetched is an infrastructure failure', async (t) => {
   const { row } = byProfile('swebench-5')
   const server = createServer((request, response) => {
     response.statusCode = request.url === '/fee.bin' ? 200 : 404

@@ -31,7 +31,7 @@ for (const kind of FROM_SOURCE) {
   )
 }
 
-test('a log that two versions grade differently is found to differ', async () => {
+test('the comparison finds a log that two versions grade differently', async () => {
   const lines = ['>>>>> Start Test Output', 'SKIPPED [3] a.py:1: why', '>>>>> End Test Output']
   const one: LogCase = {
     id: 0,

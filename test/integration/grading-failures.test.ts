@@ -93,7 +93,7 @@ async function grade(
 
 const record = <T extends object>(key: string): Promise<T> => readOrThrow<T>(store, key)
 
-test('a host without the image: its attempt fails as one that any host may repeat, and the next host grades', async () => {
+test('a host without the image fails its attempt as retryable, and the next host grades', async () => {
   const elsewhere = { ...task, synthetic: null, image: `${registry.reference('only-elsewhere')}:1` }
   await assert.rejects(
     grade(0, { hostId: 'a', attempt: 1, task: elsewhere }),
@@ -111,7 +111,7 @@ test('a host without the image: its attempt fails as one that any host may repea
   assert.match(image, /^sha256:/)
 })
 
-test('no host has the image: excluded for it after the last attempt, without a reward', async () => {
+test('an episode is excluded without a reward after its last attempt when no host has the image', async () => {
   const nowhere = { ...task, synthetic: null, image: `${registry.reference('nowhere')}:1` }
   const { verdict } = await grade(1, { hostId: 'c', attempt: 3, task: nowhere })
   assert.equal(verdict, 'could-not-grade')
@@ -122,7 +122,7 @@ test('no host has the image: excluded for it after the last attempt, without a r
   )
 })
 
-test('the engine of every host is away: excluded with the code, and a late grader does not change the word', async () => {
+test('an episode is excluded with the code when every engine is away, and a late grader changes nothing', async () => {
   const gone = { ...engine, docker: new Docker({ socketPath: '/nowhere/docker.sock' }) }
   await assert.rejects(
     grade(2, { hostId: 'a', attempt: 2, engine: gone, isReady: true }),
@@ -135,7 +135,7 @@ test('the engine of every host is away: excluded with the code, and a late grade
   assert.equal(verdictReason, 'Sandbox.EngineUnavailable')
 })
 
-test('graders died in every attempt: what was submitted is excluded, and a verdict that one of them wrote is heard', async () => {
+test('lost graders exclude a submitted episode unless one of them wrote its verdict', async () => {
   const silent = await recordUngraded(store, { ...input(3), disposition: 'submitted', failure: 'Sandbox.Lost' })
   assert.deepEqual([silent.verdict, silent.failure], ['could-not-grade', 'Sandbox.Lost'])
   const verdict = await record<VerdictRecord>(episodeKeys.verdict(episodeId(input(0))))
@@ -146,7 +146,7 @@ test('graders died in every attempt: what was submitted is excluded, and a verdi
   assert.equal(lost.verdict, null)
 })
 
-test('the image vanished between two tasks: it is made again, not remembered', async () => {
+test('an image that vanished between two tasks is built again', async () => {
   const ensureImage = createImageProvider({ engine, cacheDir, log: () => undefined })
   await ensureImage(task, never)
   await engine.docker.getImage(task.image).remove({ force: true })

@@ -50,7 +50,9 @@ const missing = await Promise.all([harnessPython(), locateHarness('swebench-4.1'
   (error: Error) => `the official harnesses cannot be installed here: ${error.message}`,
 )
 
-test('swebench-4.1: the scripts of every repository and version it knows', { skip: missing }, async () => {
+test('swebench-4.1: scripts equal the harness’s for every repository and version it knows', {
+  skip: missing,
+}, async () => {
   const rows = everyVersion.flatMap(([repo, version]) => TEST_PATCHES.map((_, index) => row(repo, version, index)))
   const { differences, scripts } = await compareScripts('swebench-4.1', rows)
   assert.deepEqual(differences.slice(0, 3), [])
@@ -65,7 +67,7 @@ const SCRIPTS = [
   "\u001C a\r\n: '>>>>> Start Test Output'\u00A0\n\u0085",
 ]
 
-test('swebench-5: the scripts that rows bring, with and without files that no patch carries', {
+test('swebench-5: scripts of rows equal the harness’s, with and without binary files', {
   skip: missing,
 }, async () => {
   const assets = JSON.stringify({
@@ -88,7 +90,7 @@ test('swebench-5: the scripts that rows bring, with and without files that no pa
   assert.equal(scripts, rows.length)
 })
 
-test('fork-4.0.3: the scripts of rows with an installation, without one, and with a repository of its own rule', {
+test('fork-4.0.3: scripts equal the harness’s with an installation, without one, and for a repository with its own rule', {
   skip: missingSource('fork-4.0.3') ?? false,
 }, async () => {
   const config = {
@@ -108,7 +110,7 @@ test('fork-4.0.3: the scripts of rows with an installation, without one, and wit
   assert.equal(scripts, rows.length)
 })
 
-test('the committed test commands are those of the package', { skip: missing }, async () => {
+test('the committed test commands equal those of the package', { skip: missing }, async () => {
   const { sha256, commands } = await readCommands()
   assert.deepEqual([...SWEBENCH_4_1_COMMANDS], commands)
   const source = await readFile(new URL('../../src/grading/profiles/swebench-4.1-commands.ts', import.meta.url), 'utf8')

@@ -173,12 +173,12 @@ describe('the chart', { skip }, () => {
   const everywhere = Object.keys(SETS)
 
   for (const [name, values] of Object.entries(SETS)) {
-    test(`${name}: Helm finds nothing to complain of`, async () => {
+    test(`${name}: helm lint reports no error`, async () => {
       const { exitCode, tail } = await ask(['lint', '--strict'], values)
       assert.equal(exitCode, 0, tail)
     })
 
-    test(`${name}: each object is one that the Kubernetes API knows, with no field that it does not`, {
+    test(`${name}: the Kubernetes API knows each object and all of its fields`, {
       skip: withoutGo,
     }, async () => {
       const native = of(name).filter(({ apiVersion }) => !apiVersion.startsWith('keda.sh/'))
@@ -212,7 +212,7 @@ describe('the chart', { skip }, () => {
     ])
   })
 
-  test('every role is a worker of the code, in an image that the project makes, with the user of its images', () => {
+  test('every role is a worker of the code, in one of our images, with the user of the images', () => {
     const workers = pods(of('the least'))
     assert.deepEqual([...workers.keys()].toSorted(), [...ROLES].toSorted())
     for (const [role, { kind, spec }] of workers) {
@@ -225,14 +225,14 @@ describe('the chart', { skip }, () => {
     }
   })
 
-  test('a digest wins over a tag, and pull secrets are named', () => {
+  test('a digest overrides a tag, and pull secrets are named', () => {
     const workers = pods(of('Temporal Cloud, a key for payloads, new code, scaling'))
     const image = (role: string): string | undefined => workers.get(role)?.spec.template.spec.containers[0]?.image
     assert.equal(image('trainer'), `registry.example.org/lab/longhaul/trainer@sha256:${'a'.repeat(64)}`)
     assert.equal(image('control'), 'registry.example.org/lab/longhaul/worker:0.1.0-3')
   })
 
-  test('pods meet the policy `restricted`, but for the engine of sandboxes and the socket of a node’s', () => {
+  test('pods meet the policy `restricted`, except for the sandbox engine and the socket of a node’s engine', () => {
     const breaks: string[] = []
     for (const name of everywhere) {
       for (const [role, { spec }] of pods(of(name))) {
@@ -246,7 +246,7 @@ describe('the chart', { skip }, () => {
     ])
   })
 
-  test('no volume of an engine is given to a group: its files are those of images', () => {
+  test('the pod of an engine sets no fsGroup, because the files of its volume belong to images', () => {
     for (const name of everywhere) {
       const pod = pods(of(name)).get('sandbox')?.spec.template.spec
       const hasEngine = pod?.initContainers?.some((container) => container.name === 'engine') ?? false
@@ -254,7 +254,7 @@ describe('the chart', { skip }, () => {
     }
   })
 
-  test('no object is a Secret, only the trainer’s pods get a token, and what is mounted is there', () => {
+  test('the chart creates no Secret, gives only the trainer’s pods a token, and mounts only what exists', () => {
     for (const name of everywhere) {
       const manifests = of(name)
       assert.deepEqual(
@@ -287,7 +287,7 @@ describe('the chart', { skip }, () => {
     }
   })
 
-  test('secrets are references: a variable or a file for each, and none in a ConfigMap', () => {
+  test('secrets are references to a variable or a file, and none is in a ConfigMap', () => {
     const manifests = of('Temporal Cloud, a key for payloads, new code, scaling')
     const worker = pods(manifests).get('sandbox')?.spec.template.spec.containers[0]
     const fromSecrets = Object.fromEntries(
@@ -311,7 +311,7 @@ describe('the chart', { skip }, () => {
     })
   })
 
-  test('every variable is one that a worker reads, and the values are of the kind that it takes', () => {
+  test('a worker reads every variable, and accepts its value', () => {
     const known = new Set(ENVIRONMENT.flatMap(({ variables }) => variables.map(({ name }) => name)))
     for (const name of everywhere) {
       const manifests = of(name)
@@ -339,7 +339,7 @@ describe('the chart', { skip }, () => {
     assert.equal(values.find(({ name }) => name === 'LONGHAUL_SANDBOX_MEMORY_GIB')?.value, '64')
   })
 
-  test('a pod has as long to end as its worker may take, and a host that drains its time on top', async () => {
+  test('the grace period of a pod covers the shutdown of its worker and, on a sandbox host, the drain', async () => {
     const source = await readFile(packageFile('src/workers/run-worker.ts'), 'utf8')
     const seconds = (pattern: RegExp): number => Number(pattern.exec(source)?.[1]?.replaceAll('_', '') ?? Number.NaN)
     const worst = seconds(/shutdownForceTime: '(\d+)s'/) + seconds(/TRACES_CLOSE_MS = ([\d_]+)/) / 1000
@@ -367,7 +367,7 @@ describe('the chart', { skip }, () => {
     }
   })
 
-  test('the trainer’s rights are those of docs/training-jobs.md, in the namespace of its jobs', async () => {
+  test('the trainer’s rights equal those of docs/training-jobs.md, in the namespace of its jobs', async () => {
     const page = await readFile(packageFile('docs/training-jobs.md'), 'utf8')
     const documented = [
       ...page.matchAll(
@@ -391,7 +391,7 @@ describe('the chart', { skip }, () => {
     }
   })
 
-  test('network: every role has a policy, whose ports are those of what it talks to', () => {
+  test('every role has a network policy with the ports of its dependencies', () => {
     const policies = of('Temporal Cloud, a key for payloads, new code, scaling').filter(
       ({ kind }) => kind === 'NetworkPolicy',
     )
@@ -412,7 +412,7 @@ describe('the chart', { skip }, () => {
     )
   })
 
-  test('scaling looks at the queues of the code; what scales says no number of replicas', () => {
+  test('autoscaling watches the queues of the code, and autoscaled workloads set no replicas', () => {
     const manifests = of('Temporal Cloud, a key for payloads, new code, scaling')
     const scaled = manifests.filter(({ kind }) => kind === 'ScaledObject')
     assert.deepEqual(
@@ -442,7 +442,7 @@ describe('the chart', { skip }, () => {
     )
   })
 
-  test('budgets protect roles with several replicas, and no node from being emptied', () => {
+  test('disruption budgets protect only roles with several replicas', () => {
     const budgets = of('the least').filter(({ kind }) => kind === 'PodDisruptionBudget')
     assert.deepEqual(
       budgets.map(({ metadata }) => metadata.labels['app.kubernetes.io/component']),
@@ -450,7 +450,7 @@ describe('the chart', { skip }, () => {
     )
   })
 
-  test('names of hosts stay apart, however long the name of the release is', async () => {
+  test('host names stay distinct with a release name of any length', async () => {
     const release = `${'a'.repeat(52)}b`
     const { stdout, exitCode, tail } = await ask(['template', release], LEAST)
     assert.equal(exitCode, 0, tail)
@@ -523,7 +523,7 @@ describe('the chart', { skip }, () => {
     ['a secret without its key', (v) => ({ ...v, policyServer: { url: 'http://x', apiKey: { name: 'a' } } }), /apiKey/],
   ]
   for (const [what, change, says] of refused) {
-    test(`refused, by the name of what is wrong: ${what}`, async () => {
+    test(`refuses a chart and names what is wrong: ${what}`, async () => {
       const { exitCode, tail } = await ask(['template', 'lab'], change(LEAST))
       assert.notEqual(exitCode, 0)
       assert.match(tail, says)

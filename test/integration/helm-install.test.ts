@@ -89,7 +89,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
     isInstalled = true
   })
 
-  test('what docs/cluster.md has an operator look at answers', async () => {
+  test('the checks that docs/cluster.md gives an operator succeed', async () => {
     assert.ok(isInstalled)
     const inside = ['exec', 'deployment/longhaul-control', '--namespace', WORKERS, '--', 'longhaul']
     const doctor = await cluster.kubectl([...inside, 'doctor', '--role', 'control', '--json'])
@@ -106,7 +106,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
   })
 
   /** The story: an operator brings new settings while a run is on its way, and nodes give up pods of each role. */
-  test('a whole run: an upgrade, a lost host and a lost trainer on its way, and every episode counts once', async () => {
+  test('a run survives an upgrade, a lost host and a lost trainer, and counts every episode once', async () => {
     assert.ok(isInstalled)
     const { connection } = place
     const handle = await startTraining({ connection, recipe: 'mini', run: 'in-a-cluster' })
@@ -141,7 +141,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
     assert.deepEqual(await listSandboxes({ engine: await connectEngine(), run }), [])
   })
 
-  test('what is uninstalled leaves nothing but what others own', async () => {
+  test('uninstalling leaves only what others own', async () => {
     assert.ok(isInstalled)
     await helmCall(['uninstall', 'longhaul', '--namespace', WORKERS, '--wait', '--timeout', '5m'])
     await helmCall(['uninstall', 'hosts', '--namespace', HOSTS, '--wait', '--timeout', '5m'])

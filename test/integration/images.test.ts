@@ -44,7 +44,7 @@ function ensure(image: string, signal: AbortSignal = never): Promise<void> {
   return keeper.ensure({ image, make: (stopped) => pull(image, stopped), signal })
 }
 
-test('siblings ask at once, in one process and in three: one of them pulls, and all have it', async () => {
+test('concurrent requests in one process and in three pull an image only once', async () => {
   const { image, digest } = await registry.publish({ name: 'shared', tag: '1', text: 'shared' })
   const child = new URL('../support/ensure-image.ts', import.meta.url).pathname
   const elsewhere = Promise.all(
@@ -57,7 +57,7 @@ test('siblings ask at once, in one process and in three: one of them pulls, and 
   assert.equal(await requireImage({ engine: fixture.engine, image, expectedDigest: digest }), digest)
 })
 
-test('the one that pulls is cancelled: the pull goes on for the others', async () => {
+test('the pull continues for the others when the process that pulls is cancelled', async () => {
   const { image } = await registry.publish({ name: 'cancelled', tag: '1', text: 'cancelled' })
   const controller = new AbortController()
   const reason = new Error('cancelled')
@@ -69,7 +69,7 @@ test('the one that pulls is cancelled: the pull goes on for the others', async (
   assert.equal(await imageExists({ engine: fixture.engine, image }), true)
 })
 
-test('a registry without the image: missing for good; one that is overloaded: to be tried again', async () => {
+test('a missing image is a permanent failure, and an overloaded registry is a retryable one', async () => {
   const nowhere = `${registry.reference('nowhere')}:1`
   await assert.rejects(ensure(nowhere), (error) => codeOf(error) === 'Sandbox.ImageMissing')
   registry.fail(429)
@@ -99,7 +99,7 @@ function lookFor(images: string[], refused: 'fail' | 'exclude' = 'fail') {
   )
 }
 
-test('before a gate: images of the engine and of the registry are found without a pull, one that is nowhere refuses the run', async () => {
+test('before a gate: finds images of engine and registry without a pull, and refuses a run with a missing one', async () => {
   const { image, digest } = await registry.publish({ name: 'published', tag: '1', text: 'published' })
   const pinned = `${registry.reference('published')}@${digest}`
   const there = [fixture.image, image, pinned]
@@ -121,7 +121,7 @@ test('before a gate: images of the engine and of the registry are found without 
   }
 })
 
-test('before a gate: a registry that refuses, fails or is away says nothing, and an image of the engine needs none', async () => {
+test('before a gate: a failing registry proves nothing, and an image in the engine needs no registry', async () => {
   const gone = `${registry.reference('nowhere')}:1`
   for (const status of [401, 403, 429, 500, 503]) {
     registry.fail(status)
@@ -139,7 +139,7 @@ test('before a gate: a registry that refuses, fails or is away says nothing, and
   assert.deepEqual(await lookFor([nobody, 'registry.invalid/x:1']), silent)
 })
 
-test('the tag moved after the gate: refused when opened and when graded, and no reward can come of it', async () => {
+test('a tag that moved after the gate is refused when a sandbox opens and when a patch is graded', async () => {
   const gated = await registry.publish({ name: 'moved', tag: '1', text: 'before' })
   const moved = await registry.publish({ name: 'moved', tag: '1', text: 'after' })
   await ensure(moved.image)
@@ -162,7 +162,7 @@ test('the tag moved after the gate: refused when opened and when graded, and no 
   await assert.rejects(graded, mismatch)
 })
 
-test('a reference by digest names exact bytes; an image for another machine is refused', async () => {
+test('a digest reference names exact bytes, and an image for another architecture is refused', async () => {
   const { engine } = fixture
   const { digest } = await registry.publish({ name: 'pinned', tag: '1', text: 'pinned' })
   const pinned = `${registry.reference('pinned')}@${digest}`
@@ -177,12 +177,12 @@ test('a reference by digest names exact bytes; an image for another machine is r
   )
 })
 
-test('an image that was built here has no registry digest: the gate of another host is no reason to refuse it', async () => {
+test('an image that was built on this host is not refused because another host gated it', async () => {
   const { engine, image } = fixture
   assert.match(await requireImage({ engine, image, expectedDigest: `sha256:${'0'.repeat(64)}` }), /^sha256:/)
 })
 
-test('the disk is full: images go, longest unused first, but none in use, none used of late, none of others', async () => {
+test('a full disk removes images by last use, except those in use, recently used or of others', async () => {
   const { engine } = fixture
   const names = ['oldest', 'held', 'older', 'old', 'recent'] as const
   const images = new Map<string, string>()

@@ -56,7 +56,7 @@ after(async () => {
   if (repository !== undefined) await rm(repository, { recursive: true, force: true })
 })
 
-test('the recipe and the schedules are accepted by the commands that it names, and a dry run makes none', {
+test('the named commands accept the recipe and the schedules, and a dry run creates no schedule', {
   skip: needsServer,
 }, async (t) => {
   useEnvironment(t, { LONGHAUL_NAMESPACE: connection.namespace })
@@ -71,7 +71,7 @@ test('the recipe and the schedules are accepted by the commands that it names, a
   assert.equal((await longhaul('schedule', 'list')).stdout.trim(), 'no schedules')
 })
 
-test('the job for GitHub starts an evaluation of the recipe with the package of the repository', {
+test('the GitHub job starts an evaluation of the recipe with the package of the repository', {
   skip: needsServer,
 }, async () => {
   const ran = await runGithubJob({
@@ -106,7 +106,7 @@ test('the job for GitHub starts an evaluation of the recipe with the package of 
   await connection.client.workflow.getHandle(workflowId).terminate('the test is over')
 })
 
-test('the job for GitLab does the same', { skip: needsServer }, async () => {
+test('the GitLab job starts the same evaluation', { skip: needsServer }, async () => {
   const ran = await runGitlabJob({
     file: await readFile(join(repository, '.gitlab-ci.yml'), 'utf8'),
     job: 'start',

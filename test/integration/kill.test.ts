@@ -12,7 +12,7 @@ before(async () => {
 
 after(() => world?.close())
 
-test('the sandbox worker is killed amid two rollouts and the trainer amid its steps: the run ends, each episode and step counted once, no turn sampled or executed again', {
+test('a run survives killed sandbox and trainer workers and repeats no counted episode, step or turn', {
   skip: needsStack,
 }, async (t) => {
   const report = await playKillScenario({ world, seed: 1, say: console.error })

@@ -55,7 +55,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
   describeReplay(makeFixture)
   describePods({ makeFixture, makeHost: (namespaceId) => pods.hostAs('worker', { namespaceId }) })
 
-  describe('what a cluster is and does', () => {
+  describe('the cluster as a dependency', () => {
     let fixture: ContractFixture
     let host: PodSandboxHost
     let placement = 0
@@ -73,7 +73,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
       fixture.openInput({ placement: ++placement, ...changes })
     const open = (changes: Partial<OpenSandboxInput> = {}): Promise<SandboxHandle> => host.open(input(changes), never)
 
-    test('a name that belongs to something else is refused, and what has it stays', async () => {
+    test('refuses a pod name that belongs to another owner and leaves that pod running', async () => {
       const sandbox = await open()
       await pods.cluster.kubectl(['annotate', '--overwrite', 'pod', sandbox.name, '-n', NAMESPACE, 'longhaul.run=else'])
       const again = fixture.openInput({ placement })
@@ -101,7 +101,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
       ],
     ]
     for (const [what, end, undo] of ENDS) {
-      test(`a pod is ${what} while a turn runs: the turn is lost, and the episode goes on in another pod`, async () => {
+      test(`a turn is lost when its pod is ${what}, and the episode continues in another pod`, async () => {
         const sandbox = await open()
         const player = createPlayer(host, sandbox)
         await player.play('echo one > /testbed/one')
@@ -126,14 +126,14 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
       })
     }
 
-    test('an agent that writes more than its disk is evicted by the node: its own doing, and no other pod takes its place', async () => {
+    test('an agent that exceeds its disk is evicted by the node as its own doing and gets no other pod', async () => {
       const sandbox = await open({ limits: { ...LIMITS, diskGiB: 0.1 } })
       const request = createPlayer(host, sandbox).next('head -c 300000000 /dev/zero > /testbed/full; sleep 120')
       await assert.rejects(host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.DiskLimit')
       await host.close(sandbox)
     })
 
-    describe('what the cluster refuses is one error that says what, and how to go on; no pod is left', () => {
+    describe('each refusal of the cluster is one error with the cause and the fix, and no pod stays', () => {
       const cases: {
         what: string
         code: string
@@ -331,7 +331,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
         })
       }
 
-      test('a quota that is used up by a sandbox that runs: the next one is refused, and opens when there is room again', async () => {
+      test('a sandbox is refused while another one uses up the quota, and opens when there is room', async () => {
         await makeNamespace('full', {}, [
           {
             apiVersion: 'v1',
@@ -372,7 +372,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
         ['configmaps', 'get'],
       ]
       for (const [resource, verb] of RIGHTS) {
-        test(`an account that may not ${verb} ${resource}, and all else: the server names the right, and no pod stays`, async () => {
+        test(`an account that may not ${verb} ${resource} gets an error that names the right, and no pod stays`, async () => {
           const namespace = `without-${verb}-${resource.replace('/', '-')}`
           const rules = (await roleRules())
             .map((rule) => ({

@@ -100,7 +100,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
   })
 
   /** The story: a worker dies after it launched a Job; the next one finds it; a node is drained, then a pod killed. */
-  test('attempts follow each other: found by name, drained, killed, then trained to the end from the last step', async () => {
+  test('the next attempt finds its predecessor by name and resumes from the last step until the job ends', async () => {
     const job = await prepare()
     await claim(job, 1)
     await launcher().launch({ job, fence: 1 })
@@ -134,7 +134,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     assert.deepEqual(await fencesOf(job), ['spec.1.json', 'spec.2.json', 'spec.3.json'])
   })
 
-  test('a cancelled job is told by TERM, leaves with 75, and leaves neither Job nor pod nor policy', async () => {
+  test('a cancelled job receives TERM, exits with 75, and leaves no Job, pod or policy', async () => {
     const job = await prepare()
     const controller = new AbortController()
     const onProgress = ({ event }: { event: string }) => event === 'opt_step' && controller.abort(new Error('enough'))
@@ -147,7 +147,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     assert.deepEqual(await leftOf(job), [])
   })
 
-  test('two launchers at once: one Job, the other is refused and has withdrawn nothing of it', async () => {
+  test('two concurrent launchers create one Job, and the refused one removes nothing of it', async () => {
     const job = await prepare({ cpus: 64 })
     const attempts = [1, 2].map((fence) => ({ job, fence }))
     for (const { fence } of attempts) await claim(job, fence)
@@ -166,7 +166,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     assert.deepEqual(await leftOf(job), [])
   })
 
-  test('a claim without a Job: its launcher died, and the next fence trains', async () => {
+  test('the next fence trains when the launcher died between claim and Job', async () => {
     const job = await prepare({}, 4)
     await claim(job, 1)
     const result = await runJob({ job, launcher: { ...launcher(), launchMs: 2_000 }, attempt: 2, signal: never })
@@ -174,7 +174,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     assert.deepEqual(await fencesOf(job), ['spec.1.json', 'spec.2.json'])
   })
 
-  test('a pod whose program is not there: how it ended, in the words of the container', async () => {
+  test('a pod with a missing program reports its end in the words of the container', async () => {
     const job = await prepare()
     const broken = launcher({ python: '/nowhere/python3' })
     await assert.rejects(runJob({ job, launcher: broken, attempt: 1, signal: never }), (error: Error) => {
@@ -184,7 +184,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     })
   })
 
-  test('a pod whose program ends badly: its code and its last words', async () => {
+  test('a pod whose program fails reports its exit code and last output', async () => {
     const job = await prepare()
     const broken = launcher({ python: '/usr/bin/false' })
     await assert.rejects(runJob({ job, launcher: broken, attempt: 1, signal: never }), /its pod: exit 1, Error/)
@@ -196,7 +196,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     assert.match(state.how, /its pod: exit \d+, Error: .*spec\.1\.json/s)
   })
 
-  describe('what keeps a pod from starting is said, and the Job is taken back', () => {
+  describe('reports what keeps a pod from starting and deletes the Job', () => {
     const cases: { what: string; change: Partial<KubernetesLauncherRecipe>; says: RegExp }[] = [
       {
         what: 'a quota that it can never fit',
@@ -233,7 +233,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     }
   })
 
-  describe('what the cluster refuses is one error that says where, what and how to go on; nothing is created', () => {
+  describe('each refusal of the cluster is one error with the place, the cause and the fix, and creates nothing', () => {
     const cases: {
       what: string
       change?: Partial<KubernetesLauncherRecipe>
@@ -302,7 +302,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
     }
   })
 
-  test('several nodes: without JobSet the error names it, with its schema the cluster takes what the launcher submits', async () => {
+  test('several nodes need JobSet: the error names it, and the cluster accepts the submitted JobSet', async () => {
     const job = await prepare({}, 4)
     const several = { ...job, layout: { ...job.layout, nodes: 2 } }
     await claim(several, 1)
@@ -322,7 +322,7 @@ describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reas
   })
 
   /** Last: the cluster is gone after it. A test that is killed closes the same pipe. */
-  test('nothing of a cluster is left where its test ends, however it ends', async () => {
+  test('no test leaves objects in its cluster', async () => {
     await cluster.close()
     assert.equal(existsSync(cluster.home), false)
     const groups = await Promise.all(

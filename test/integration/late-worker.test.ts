@@ -58,7 +58,7 @@ const MOMENTS: Record<string, (worker: Worker, takeOver: () => Promise<unknown>)
 }
 
 for (const [index, [moment, heldUp]] of Object.entries(MOMENTS).entries()) {
-  test(`a worker that stood still when ${moment} samples no turn that another has recorded meanwhile`, async () => {
+  test(`a worker that stalled when ${moment} samples no turn that another worker has recorded meanwhile`, async () => {
     const identity = await putSpec(index)
     const { host } = fixture
     const sandbox = await host.open(fixture.openInput({ episode: episodeId(identity) }), never)

@@ -104,7 +104,7 @@ before(async () => {
 
 after(() => world?.close())
 
-test('an engine and the worker were killed, and the run ended with its evaluations', { skip: needsStack }, (t) => {
+test('a run ends with its evaluations although an engine and the worker were killed', { skip: needsStack }, (t) => {
   t.diagnostic(JSON.stringify([...seen].map(([name, pids]) => [name, [...pids]])))
   assert.deepEqual(kills, ['engine', 'worker'])
   assert.deepEqual(
@@ -113,20 +113,20 @@ test('an engine and the worker were killed, and the run ended with its evaluatio
   )
 })
 
-test('the killed engine was started again; the other one outlived the worker', { skip: needsStack }, () => {
+test('the killed engine is started again, and the other one outlives the worker', { skip: needsStack }, () => {
   assert.equal(seen.get('engine-0')?.size, 2)
   assert.equal(seen.get('engine-1')?.size, 1)
   assert.equal(new Set(engines?.urls).size, 2)
 })
 
-test('the policy that the iteration trained was published too, and sampled from', { skip: needsStack }, async () => {
+test('the policy of the iteration is published and sampled from', { skip: needsStack }, async () => {
   // Seeds decide what is sampled: its groups have a spread.
   assert.equal((await batchesOf(world.store, result.run)).length, 1)
   const sampled = new Set(episodes.map(({ policy }) => policy))
   assert.deepEqual([sampled.size, sampled.has(result.policy)], [2, true])
 })
 
-test('the ledger accounts for every episode once, and none was lost to the kills', { skip: needsStack }, async () => {
+test('the ledger counts every episode once, and no kill lost an episode', { skip: needsStack }, async () => {
   const { store } = world
   const check = await checkLedger({ store, recipe: await recipeOf(store, result.run) }, result.run)
   assert.deepEqual(check.mismatches, [])
@@ -139,7 +139,7 @@ test('the ledger accounts for every episode once, and none was lost to the kills
   )
 })
 
-test('the run’s end ended engines and keeper', { skip: needsStack }, async () => {
+test('the end of the run stops engines and keeper', { skip: needsStack }, async () => {
   const left = listProcesses().filter(({ command }) => command.includes(`${directory}/${result.run}`))
   assert.deepEqual(
     left.map(({ command }) => command),

@@ -57,7 +57,7 @@ async function printed({ task }: LayoutTask, command: string): Promise<string> {
   return Buffer.from(log).toString()
 }
 
-test('the importer takes all of them: ten or more of each layout, and all four profiles', async () => {
+test('the importer accepts every row of all layouts and profiles', async () => {
   const path = join(folder, 'rows.jsonl')
   await writeLayoutRows(path, all)
   const { suite } = await importSuite({ source: { kind: 'file', path } })
@@ -67,7 +67,7 @@ test('the importer takes all of them: ten or more of each layout, and all four p
   assert.equal(new Set(all.map(({ task }) => task.image)).size, 32)
 })
 
-test('conda: the environment is active by .bashrc and by its script alone, above a commit "SWE-bench"', async () => {
+test('conda: .bashrc or the script alone activates the environment, and HEAD is a commit "SWE-bench"', async () => {
   const conda = used[0] as LayoutTask
   const lines = await printed(
     conda,
@@ -93,7 +93,7 @@ test('conda: the environment is active by .bashrc and by its script alone, above
   ])
 })
 
-test('plain: the repository lies under its own name at the base commit, without an environment', async () => {
+test('plain: the repository is in a folder of its own name at the base commit, without an environment', async () => {
   const plain = used[1] as LayoutTask
   assert.equal(plain.task.repoDir, '/shop-0')
   const text = await printed(plain, 'pwd; git rev-parse HEAD; git status --porcelain; ls /opt')

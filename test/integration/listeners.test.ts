@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { attachWorld, needsStack } from '../support/pipeline-world.ts'
 import { isLoopbackAddress, listeningAddresses } from '../support/listening.ts'
 
-test('every service of a stack, with all that it starts, listens on loopback or nowhere', {
+test('every service of a stack and its children listen on loopback only', {
   skip: needsStack,
 }, async (t) => {
   const { stack, close } = await attachWorld()
@@ -27,7 +27,7 @@ test('every service of a stack, with all that it starts, listens on loopback or 
   }
 })
 
-test('a server on all interfaces, also one that a child started, is seen', async (t) => {
+test('the check detects a server on all interfaces, also in a child process', async (t) => {
   const code = (host: string) => `require('net').createServer().listen(0, ${host}, () => console.log('up'))`
   for (const [host, isSafe] of [
     ["'0.0.0.0'", false],

@@ -73,7 +73,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
     await rm(root, { recursive: true, force: true })
   })
 
-  test('it computes what the policy imported of its file computes', async () => {
+  test('the server computes the same as the policy imported from its file', async () => {
     for (const [at, prompt] of PROMPTS.entries()) {
       const row = expected[at] ?? []
       const answer = await fetch(`${server.url}/completion`, {
@@ -105,7 +105,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
     }
   })
 
-  test('it says how many tokens of a prompt it had in memory', async () => {
+  test('the server reports how many prompt tokens were cached', async () => {
     await chatClientOf(chat).reply(chatRequest({ maxTokens: 5 }), signal)
     const { answer } = await chatClientOf(chat).reply(chatRequest({ maxTokens: 5 }), signal)
     assert.ok((answer.usage?.cachedTokens ?? 0) > 0, JSON.stringify(answer.usage))
@@ -113,7 +113,7 @@ describe('a running llama.cpp', { skip: 'skip' in found ? found.skip : false }, 
 
   describeChat(chat)
 
-  test('a whole evaluation: its replies are played, counted and graded', { skip: needsStack }, async () => {
+  test('the replies of a whole evaluation are played, counted and graded', { skip: needsStack }, async () => {
     await playChatEvaluation(chat)
   })
 

@@ -61,14 +61,14 @@ describe('the chat route of a running vLLM', { skip: 'skip' in found ? found.ski
     await rm(root, { recursive: true, force: true })
   })
 
-  test('a reply is asked of a name that it does not serve: a restart may bring it', async () => {
+  test('a model name that the server does not list fails as Model.NotServed', async () => {
     const asked = chatClientOf(chat, { model: 'another' }).reply(chatRequest(), chat.signal)
     await assert.rejects(asked, { code: 'Model.NotServed' })
   })
 
   describeChat(chat)
 
-  test('a whole evaluation: its replies are played, counted and graded', { skip: needsStack }, async () => {
+  test('the replies of a whole evaluation are played, counted and graded', { skip: needsStack }, async () => {
     await playChatEvaluation(chat)
   })
 

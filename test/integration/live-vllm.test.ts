@@ -69,7 +69,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       engine = null
     })
 
-    test('it is asked in ids and answers in ids, with the trainer’s log-probabilities', async () => {
+    test('it receives and returns token ids, and its log-probabilities equal the trainer’s', async () => {
       assert.deepEqual(await client.served(signal), [first.version])
       await client.load({ policy: first, holder: 'test', leaseMs: 60_000 }, signal)
       const text = 'def repair(path):\n    return '
@@ -88,14 +88,14 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       assert.ok(figures.tokens >= 64, String(figures.tokens))
     })
 
-    test('it was not started on the policy that is asked for: loading and sampling say so', async () => {
+    test('loading and sampling report a policy that the server was not started with', async () => {
       await assert.rejects(client.load({ policy: second, holder: 'test', leaseMs: 60_000 }, signal), {
         code: 'Model.NotServed',
       })
       await assert.rejects(client.sample(request(second, [1, 2, 3], 1), signal), { code: 'Model.NotServed' })
     })
 
-    test('sixty-four requests at once: each has the log-probabilities of its own tokens', async () => {
+    test('each of sixty-four concurrent requests has the log-probabilities of its own tokens', async () => {
       const prompts = Array.from({ length: 64 }, (_, at) => [40 + at, 7, 100 + at, 9])
       const samples = await Promise.all(
         prompts.map((promptIds, at) => client.sample({ ...request(first, promptIds, at), session: `s/${at}` }, signal)),
@@ -105,7 +105,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       }
     })
 
-    test('a request that is given up ends in the engine too, with the reason of its signal', async () => {
+    test('a cancelled request ends in the engine too, with the reason of its signal', async () => {
       await assertGivenUp({ ask: (until) => manyLong(first, client, until), running })
     })
   })
@@ -123,7 +123,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       canary = await makeCanary(first, second)
     })
 
-    test('it serves what it was started on; another policy is refused until it is loaded', async () => {
+    test('it serves its first policy and refuses another one until it is loaded', async () => {
       assert.deepEqual(await client.served(signal), [first.version])
       const promptIds = [11, 12, 13]
       await assertTold(await client.sample(request(first, promptIds, 1), signal), promptIds, {
@@ -133,7 +133,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       await assert.rejects(client.sample(request(second, promptIds, 1), signal), { code: 'Model.NotServed' })
     })
 
-    test('old weights under a new label: the canary says that they are stale', async () => {
+    test('the canary detects old weights under a new label', async () => {
       await relabel(second.version)
       await assert.rejects(verifyCanaryRows({ client, policy: second.version, canary, tolerance: TOLERANCE, signal }), {
         code: 'Model.CanaryMismatch',
@@ -142,7 +142,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       await relabel(first.version)
     })
 
-    test('a policy with tied embeddings is refused before anything of the engine changes', async () => {
+    test('a policy with tied embeddings is refused before the engine changes', async () => {
       await assert.rejects(client.load({ policy: tied, holder: 'test', leaseMs: 60_000 }, signal), {
         code: 'Config.Invalid',
         message: /publish: restart/,
@@ -150,7 +150,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       assert.deepEqual(await client.served(signal), [first.version])
     })
 
-    test('new weights in place: version, canary, self-check and numbers are those of the new policy', async () => {
+    test('after a reload version, canary, self-check and log-probabilities are those of the new policy', async () => {
       await client.load({ policy: second, holder: 'test', leaseMs: 60_000 }, signal)
       assert.deepEqual(await client.served(signal), [second.version])
       const verdict = await verifyCanaryRows({ client, policy: second.version, canary, tolerance: TOLERANCE, signal })
@@ -164,7 +164,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
       await assert.rejects(client.sample(request(first, promptIds, 1), signal), { code: 'Model.NotServed' })
     })
 
-    test('the engine is killed amid a sample: the one that is started in its place finishes it, with the weights that were asked for', async () => {
+    test('the restarted engine finishes a sample with the requested weights after it was killed', async () => {
       const asked = await askUntilAtWork({ ask: () => manyLong(second, client, signal), running })
       await engine?.kill()
       // Its client goes on trying: the answers are of the engine that was started after it, on the policy that the requests name.

@@ -35,7 +35,7 @@ const found = withoutPython === false ? await findVllm() : { skip: withoutPython
 const CONTEXT = 512
 const MODULES = join(import.meta.dirname, '../support/live-engine')
 
-describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () => {
+describe('a vLLM server that misreports', { skip: 'skip' in found ? found.skip : false }, () => {
   const signal = AbortSignal.timeout(3 * HANG_MS)
   let root: string
   let port: number
@@ -69,7 +69,7 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
     await rm(root, { recursive: true, force: true })
   })
 
-  describe('in what it loads and in what it samples', () => {
+  describe('its weights and its samples', () => {
     let client: PolicyClient
     let kept: string
 
@@ -86,12 +86,12 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
       await writeMixtures(['half', 'old-head'])
     })
 
-    test('without a lie and without a prefix cache it passes', async () => {
+    test('an honest server without a prefix cache passes', async () => {
       await load(newer)
       assert.equal(await refusedBy(asked({ client })), null)
     })
 
-    test('a logits processor that an operator added keeps 20 tokens: the self-check refuses it', async () => {
+    test('the self-check refuses a logits processor of the operator that keeps 20 tokens', async () => {
       await writeFile(kept, '')
       try {
         assert.equal(await refusedBy(asked({ client })), 'self-check')
@@ -102,7 +102,7 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
 
     for (const [at, name] of (['half', 'old-head'] as const).entries()) {
       const what = { half: 'half of the new weights', 'old-head': 'the new weights but for the output head' }[name]
-      test(`it read ${what} under the new label: the canary refuses it`, async () => {
+      test(`the canary refuses a server that read ${what} under the new label`, async () => {
         await load(older)
         const uri = pathToFileURL(join(root, name)).href
         const version = versionOf(2 + at)
@@ -117,7 +117,7 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
     }
   })
 
-  describe('by raw log-probabilities and another base of the rope', () => {
+  describe('its log-probabilities and the base of its rope', () => {
     let client: PolicyClient
 
     before(async () => {
@@ -127,23 +127,24 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
       client = connect('restart')
     })
 
-    test('the canary refuses the rope, and so does the window, which a base policy has alone', async () => {
+    test('the canary and the window of a base policy both refuse the changed rope', async () => {
       const { policy, tolerance } = asked({ client })
       const mismatch = { code: 'Model.CanaryMismatch' }
       await assert.rejects(verifyCanaryRows({ client, policy, canary, tolerance, signal }), mismatch)
       await assert.rejects(verifyWindow({ client, policy, path: window, tolerance, signal }), mismatch)
     })
 
-    test('its tokenizer is the policy’s own and passes', () => verifyTokenizer({ client, policy: newer, signal }))
+    test('the tokenizer check passes, because the tokenizer is the policy’s own', () =>
+      verifyTokenizer({ client, policy: newer, signal }))
 
-    test('the self-check refuses the log-probabilities', async () => {
+    test('the self-check refuses raw log-probabilities', async () => {
       const { policy, tolerance } = asked({ client })
       const biased = { code: 'Model.Biased', message: /raw ones/ }
       await assert.rejects(selfCheck({ client, policy, tolerance, signal }), biased)
     })
   })
 
-  describe('by a generation config of its own', () => {
+  describe('its generation config', () => {
     let client: PolicyClient
     const LONGEST = 16
 
@@ -159,7 +160,7 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
       client = connect('restart')
     })
 
-    test('a reply that is cut before the tokens that the request allows is refused', async () => {
+    test('a reply that was cut below the requested number of tokens is refused', async () => {
       const ends = await Promise.allSettled(
         Array.from({ length: 8 }, (_, seed) => client.sample(request({ maxTokens: 2 * LONGEST, seed }), signal)),
       )
@@ -171,7 +172,7 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
       }
     })
 
-    test('its temperature, filters and penalty change nothing: a request names its own', async () => {
+    test('temperature, filters and penalty of the server have no effect, because each request sets its own', async () => {
       const promptIds = [11, 12, 13]
       const asks = Array.from({ length: 24 }, (_, seed) => request({ promptIds, maxTokens: LONGEST, seed }))
       const told: number[] = []
@@ -186,7 +187,7 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
     })
   })
 
-  describe('in bf16, with another tokenizer', () => {
+  describe('its number format and its tokenizer', () => {
     let client: PolicyClient
 
     before(async () => {
@@ -204,12 +205,12 @@ describe('a vLLM that lies', { skip: 'skip' in found ? found.skip : false }, () 
       client = connect('restart')
     })
 
-    test('where fp32 was exported the canary refuses it; where bf16 was, it is honest and passes', async () => {
+    test('the canary refuses a bf16 server where fp32 was exported and accepts it where bf16 was', async () => {
       assert.equal(await refusedBy(asked({ client })), 'canary')
       assert.equal(await refusedBy({ ...asked({ client }), tolerance: TOLERANCE.bfloat16 }), null)
     })
 
-    test('the tokenizer, which no other check sees, is refused by its special tokens', async () => {
+    test('the check of special tokens refuses another tokenizer', async () => {
       await assert.rejects(verifyTokenizer({ client, policy: newer, signal }), {
         code: 'Model.CanaryMismatch',
         message: /tokenizer of the policy’s directory/,

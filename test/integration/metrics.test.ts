@@ -63,7 +63,7 @@ describe('a worker that shows metrics', { skip: needsServer }, () => {
     return { child, said: () => text }
   }
 
-  test('Prometheus scrapes it, and finds the SDK metrics that the dashboard asks for', {
+  test('Prometheus scrapes it and finds the SDK metrics that the dashboard uses', {
     skip: typeof found === 'string' ? found : false,
   }, async () => {
     assert.ok(typeof found === 'object')
@@ -108,7 +108,7 @@ describe('a worker that shows metrics', { skip: needsServer }, () => {
     ])
   })
 
-  test('a port that is taken is one clear error', async () => {
+  test('a port in use is one clear error', async () => {
     const holder = createServer()
     const port = await listenOnLoopback(holder)
     const { child, said } = worker(`127.0.0.1:${port}`)

@@ -75,7 +75,7 @@ after(async () => {
 
 const here = (): LonghaulConnection => connection ?? assert.fail('no server')
 
-test('the server was away for longer than the catch-up window: what was due is missed, listed, and one alarm', async () => {
+test('starts that the server missed beyond the catch-up window are listed and raise one alarm', async () => {
   const store = createDirectoryStore({ root: join(folder, 'artifacts') })
   const world = {
     store,

@@ -43,7 +43,7 @@ describe('longhaul models import', { skip: withoutPython }, () => {
     assert.deepEqual([again.exitCode, /never overwrites/.test(again.stderr)], [1, true])
   })
 
-  test('a model of the hub is pinned and recorded; a failure on the way leaves nothing', async (t) => {
+  test('a hub model is pinned and recorded, and a failed import leaves nothing', async (t) => {
     const names = (await readdir(model)).filter((name) => name !== '.')
     const files = Object.fromEntries(
       await Promise.all(names.map(async (name) => [name, new Uint8Array(await readFile(join(model, name)))] as const)),
@@ -86,7 +86,7 @@ describe('longhaul models import', { skip: withoutPython }, () => {
     assert.ok(!(await readFile(join(output, 'longhaul.json'), 'utf8')).includes(here), 'no place of this machine in it')
   })
 
-  test('what the trainer refuses is one message and exit 1', async () => {
+  test('a model that the trainer refuses gives one message and exit code 1', async () => {
     const broken = join(root, 'broken')
     await cp(model, broken, { recursive: true })
     await rm(join(broken, 'tokenizer.json'))
@@ -96,7 +96,7 @@ describe('longhaul models import', { skip: withoutPython }, () => {
     assert.ok(!(await readdir(root)).some((name) => name.includes('never')))
   })
 
-  test('the trainer knows the very formats that the scaffold plays', async () => {
+  test('the trainer knows exactly the formats that the scaffold plays', async () => {
     const theirs = JSON.parse(
       await runPython(
         'import json; from longhaul_trainer.importer.chat import FORMATS;' +

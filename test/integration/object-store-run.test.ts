@@ -118,7 +118,7 @@ describe('an evaluation on a bucket', { skip }, () => {
       fresh: true,
     })
 
-  test('it is played and graded, and waits by name while the bucket is away', async () => {
+  test('an evaluation is played and graded, and names the bucket while it waits for it', async () => {
     let isAway = false
     let hasActed = false
     proxy.obey(({ method, path }) => {
@@ -142,7 +142,7 @@ describe('an evaluation on a bucket', { skip }, () => {
       histories += textsIn(await own.client.workflow.getHandle(workflowId).fetchHistory())
   })
 
-  test('credentials that are refused amid a run are waited for by name, until they are accepted: no activity fails', async (t) => {
+  test('a run names refused credentials while it waits for them, and no activity fails', async (t) => {
     t.after(() => proxy.obey(() => null))
     const refused = new Map<string, number>()
     let isRefusing = false
@@ -181,7 +181,7 @@ describe('an evaluation on a bucket', { skip }, () => {
     assert.match(blocked, /s3:\/\/records\/lab\/one/)
   })
 
-  test('its records are those of the same evaluation on a directory', async () => {
+  test('its records equal those of the same evaluation on a directory', async () => {
     const handle = await evaluate(world.connection)
     const ended = await withDeadline(handle.outcome(), HANG_MS, 'the evaluation on the directory')
     assert.equal(ended.status, 'completed', JSON.stringify(ended))
@@ -191,7 +191,7 @@ describe('an evaluation on a bucket', { skip }, () => {
     assert.deepEqual(onBucket, onDirectory)
   })
 
-  test('the secret of the bucket is in no log, no history and no record', async () => {
+  test('no log, history or record contains the secret of the bucket', async () => {
     assert.match(histories, /nightly/, 'the search is broken')
     let records = ''
     for (const key of await store.list('')) records += Buffer.from((await store.read(key)) ?? '').toString('latin1')
@@ -200,7 +200,7 @@ describe('an evaluation on a bucket', { skip }, () => {
         assert.ok(!text.includes(secret), where)
   })
 
-  test('a policy server of another machine is refused in one sentence, before it is asked for anything', async () => {
+  test('a policy server of another machine is refused in one sentence without a request to it', async () => {
     const handle = await startEvaluation({
       connection: own,
       recipe: 'nightly',

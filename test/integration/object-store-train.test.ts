@@ -106,7 +106,7 @@ describe('a training run on a bucket', { skip }, () => {
     return child
   }
 
-  test('it ends, although the host of its trainer is lost before the claim of a job that had gone up', async () => {
+  test('the run ends although its trainer host is lost between upload and claim of a job', async () => {
     const first = startWorker('one')
     const losing: Promise<unknown>[] = []
     proxy.obey(({ method, path }) => {
@@ -140,20 +140,20 @@ describe('a training run on a bucket', { skip }, () => {
     onBucket = await digestRun(store, run)
   })
 
-  test('the other host made the second job’s weights anew, of the checkpoint that it brought', async () => {
+  test('the other host trains the second job again from the checkpoint that it downloaded', async () => {
     assert.ok(claimsAfter > 0)
     const [folder] = await readdir(join(places, 'two'))
     const here = await readdir(join(places, 'two', folder ?? '', 'checkpoints'))
     assert.deepEqual(new Set(here), claims)
   })
 
-  test('its ledger is derived again from the records in the bucket', async () => {
+  test('its ledger can be derived again from the records in the bucket', async () => {
     const { mismatches, totals } = await checkLedger({ store, recipe: await recipeOf(store, run) }, run)
     assert.deepEqual(mismatches, [])
     assert.equal(totals.episodes, onBucket.episodes.length)
   })
 
-  test('its episodes, ledgers, batches, optimizer steps and weights are those of the same run on a directory', async () => {
+  test('its episodes, ledgers, batches, steps and weights equal those of the same run on a directory', async () => {
     const { connection } = world
     const ended = await runRecipe({ connection, input: INPUT, limitMs: STORY_MS / 2, say: console.error })
     assert.equal(ended.outcome.status, 'completed', JSON.stringify(ended.outcome))

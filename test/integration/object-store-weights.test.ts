@@ -48,7 +48,7 @@ describe('weights in a bucket', { skip }, () => {
     return openBucket(server, { prefix, url: proxy.url, place, giveUpAfterMs }).store
   }
 
-  test('what one host keeps another one uses: every file as it was, also empty, nested and long ones', async () => {
+  test('another host uses the files that one host kept, also empty, nested and long ones', async () => {
     const [here, there] = [host('whole'), host('whole')]
     const long = Buffer.alloc(65 * 2 ** 20, 'longhaul')
     const made = await train(here, 'v000001-aaaaaaaa', {
@@ -96,7 +96,7 @@ describe('weights in a bucket', { skip }, () => {
    * Two hosts train the same job, because one of them was believed dead. Their bytes differ where kernels do. Each keeps a policy and a
    * checkpoint; taken one by one, the first could win one of them and the second the other.
    */
-  test('two hosts keep one version with different bytes: both parts are the winner’s, on the loser’s machine too', async () => {
+  test('when two hosts keep one version with different bytes, both use both parts of the winner', async () => {
     const stores = [host('race'), host('race')]
     const made = await Promise.all(
       stores.map((store, at) => train(store, 'v000001-aaaaaaaa', { 'w.safetensors': `host ${at}` })),
@@ -116,7 +116,7 @@ describe('weights in a bucket', { skip }, () => {
     }
   })
 
-  test('a host dies between the last blob and the claim: nothing is kept, and the next one sends no blob twice', async () => {
+  test('a host that dies before the claim keeps nothing, and the next one uploads no blob twice', async () => {
     const [dying, next] = [host('half', SOON), host('half')]
     const files = { 'w.safetensors': 'weights' }
     const made = await train(dying, 'v000001-aaaaaaaa', files)
@@ -135,7 +135,7 @@ describe('weights in a bucket', { skip }, () => {
     assert.deepEqual(puts, ['/records/half/weights/v000001-aaaaaaaa.json'])
   })
 
-  test('a host dies half-way through bringing: the next use begins anew, and no half directory was ever at the path', async () => {
+  test('an interrupted download starts again and never shows a partial directory at the path', async () => {
     const [first, other] = [host('torn'), host('torn', SOON)]
     const made = await train(first, 'v000001-aaaaaaaa', { 'a.json': 'first', 'w.safetensors': 'weights' })
     const kept = await first.weights.keep({ policy: made })
@@ -149,7 +149,7 @@ describe('weights in a bucket', { skip }, () => {
     assert.equal(await use(), 'used')
   })
 
-  test('damage is seen: a blob of the bucket, a file of the trainer, a file that lies here', async () => {
+  test('detects damage in a blob of the bucket, a file of the trainer and a cached file', async () => {
     const [first, other] = [host('damage'), host('damage')]
     const made = await train(first, 'v000001-aaaaaaaa', { 'w.safetensors': 'weights' })
     const file = join(fileURLToPath(made.uri), 'w.safetensors')
@@ -171,7 +171,7 @@ describe('weights in a bucket', { skip }, () => {
     assert.equal(await readFile(brought, 'utf8'), 'weights')
   })
 
-  test('beyond its limit a host removes what was not used for longest, and nothing that is in use', async () => {
+  test('a host above its limit removes the least recently used weights, but none in use', async () => {
     const source = host('limit')
     const versions = ['v000001-aaaaaaaa', 'v000002-bbbbbbbb', 'v000003-cccccccc', 'v000004-dddddddd']
     const kept: PolicyRef[] = []
@@ -204,7 +204,7 @@ describe('weights in a bucket', { skip }, () => {
     assert.equal((await stat(join(store.path(policyKeys.directory(one.version)), 'w.safetensors'))).size, 1_000_000)
   })
 
-  test('a policy that is served stays as long as its server may read it', async () => {
+  test('a served policy stays while its server may read it', async () => {
     const source = host('served')
     const kept: PolicyRef[] = []
     for (const version of ['v000001-aaaaaaaa', 'v000002-bbbbbbbb'])
@@ -232,7 +232,7 @@ describe('weights in a bucket', { skip }, () => {
     )
   })
 
-  test('a batch and a file of the store come to their paths', async () => {
+  test('a batch and a file of the store arrive at their paths', async () => {
     const [first, other] = [host('batch'), host('batch')]
     const folder = 'runs/a/dapo-1/iterations/0001/batch-00'
     await first.put(`${folder}/batch.json`, Buffer.from('{}'))
@@ -248,7 +248,7 @@ describe('weights in a bucket', { skip }, () => {
     })
   })
 
-  test('a program of another machine is refused, unless an operator named a directory that it sees', () => {
+  test('refuses a program of another machine unless the operator named a shared directory', () => {
     assert.throws(
       () => host('seen').weights.requireSeenBy('the policy server http://gpu-1:8000'),
       (error) => {

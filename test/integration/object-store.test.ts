@@ -107,7 +107,7 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     'a connection that ends': { kind: 'gone' },
     'a connection that ends after the server has acted': { kind: 'lost-answer' },
   })) {
-    test(`${name}: writes, claims, reads and listings are tried again, and the claim is won once`, async () => {
+    test(`${name}: writes, claims, reads and listings are retried, and the claim is won once`, async () => {
       const at = `again/${name.replaceAll(' ', '-')}`
       spoil(fault, 2, isPut)
       await store.put(`${at}/bytes`, Buffer.from('x'))
@@ -128,14 +128,14 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
 
   // The story: our claim is written, its answer is lost, and we ask again. The server refuses the second put, as it should. Only
   // what was stored tells whether the first one was ours.
-  test('an answer is lost while another writer has the key: the claim is lost, not won by mistake', async () => {
+  test('a claim with a lost answer is not won when another writer has the key', async () => {
     await open({ prefix: 'faulty' }).store.claimRecord('lost/other.json', { who: 'same' })
     spoil({ kind: 'lost-answer' }, 1, isPut)
     assert.equal((await store.claimRecord('lost/other.json', { who: 'same' })).won, false)
   })
 
   for (const kind of ['half-body', 'short-body', 'flipped-body'] as const) {
-    test(`${kind}: a read never returns it, the next answer does`, async () => {
+    test(`${kind}: a read never returns it and retries`, async () => {
       const key = `body/${kind}`
       const content = Buffer.from('all of these bytes')
       const ref = await store.put(key, content)
@@ -147,14 +147,14 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     })
   }
 
-  test('a stored object is damaged: its reader is told that it is corrupt, by key as by reference', async () => {
+  test('a damaged object is reported as corrupt, by key and by reference', async () => {
     const ref = await store.put('damaged/x', Buffer.from('good'))
     await writeFile(server.fileOf('faulty/damaged/x'), 'evil')
     await assert.rejects(store.read('damaged/x'), hasCode('Artifact.Corrupt'))
     await assert.rejects(store.get(ref), hasCode('Artifact.Corrupt'))
   })
 
-  test('half a listing is no listing: pages that break off are asked for again', async () => {
+  test('a truncated page of a listing is requested again', async () => {
     for (const name of ['a', 'b', 'c', 'd']) await store.put(`listed/${name}`, Buffer.from(name))
     for (const kind of ['short-body', 'half-body'] as const) {
       spoil({ kind }, 2)
@@ -164,7 +164,7 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     }
   })
 
-  test('a store that stays away is unavailable, by name, and later requests find what was there', async () => {
+  test('a store that stays away is unavailable by name, and later requests find its objects', async () => {
     const brief = open({ prefix: 'faulty', url: proxy.url, giveUpAfterMs: 600, answerMs: 150 }).store
     await brief.put('away/x', Buffer.from('kept'))
     for (const fault of [
@@ -190,7 +190,7 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     await brief.put('away/y', Buffer.from('y'))
   })
 
-  test('a store that refuses a put for an object which is not there is unavailable, and is not asked for ever', async () => {
+  test('a store that always refuses a put as existing becomes unavailable instead of an endless retry', async () => {
     const { store } = open({ prefix: 'faulty', url: proxy.url })
     proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status: 412, code: 'PreconditionFailed' } : null))
     await assert.rejects(store.put('never/x', Buffer.from('x')), hasCode('Artifact.Unavailable'))
@@ -198,7 +198,7 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     assert.equal(await store.read('never/x'), null)
   })
 
-  test('credentials expire while a run is played: they are asked for again, once', async () => {
+  test('credentials that expire during a run are requested again once', async () => {
     let renewals = 0
     const { location } = open({ prefix: 'faulty', url: proxy.url })
     const send = createS3Requests({
@@ -228,7 +228,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
     return answer.body.toString().split('<UploadId>').length - 1
   }
 
-  test('they go up and come down in parts, are put once, and conflict like any other', async () => {
+  test('objects are uploaded and downloaded in parts, stored once, and conflict like others', async () => {
     const { store } = open({ prefix: 'parts' })
     const ref = await store.put('big', content)
     assert.ok(content.equals(Buffer.from(await store.get(ref))))
@@ -239,7 +239,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
     assert.equal(await uploadsLeft(), 0)
   })
 
-  test('four writers race with other bytes: one is acknowledged, and no upload is left', async () => {
+  test('one of four concurrent writers is acknowledged, and no upload is left', async () => {
     const { store } = open({ prefix: 'parts' })
     const contents = [1, 2, 3, 4].map((value) => Buffer.alloc(PART_BYTES + 1, value))
     const ends = await Promise.allSettled(contents.map((one) => store.put('raced', one)))
@@ -249,7 +249,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
     assert.equal(await uploadsLeft(), 0)
   })
 
-  test('the server fails in the middle: nothing is stored, and no part stays', async () => {
+  test('a server that fails in the middle stores nothing and keeps no part', async () => {
     const { store } = open({ prefix: 'parts', url: proxy.url, giveUpAfterMs: 3_000 })
     proxy.obey(({ query }) =>
       query.get('partNumber') === '2' ? { kind: 'answer', status: 503, code: 'SlowDown' } : null,
@@ -260,7 +260,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
     assert.equal(await uploadsLeft(), 0)
   })
 
-  test('the answer to the last request is lost: the object is ours all the same', async () => {
+  test('an object counts as ours when only the last answer was lost', async () => {
     const { store } = open({ prefix: 'parts', url: proxy.url, answerMs: 5_000 })
     let isLost = false
     proxy.obey(({ method, query }) => {
@@ -274,7 +274,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
     assert.equal(await uploadsLeft(), 0)
   })
 
-  test('uploads whose writer died are ended by their age', async () => {
+  test('uploads of dead writers are aborted by their age', async () => {
     const { send } = open({ prefix: 'parts' })
     await send({ method: 'POST', key: 'parts/dead', query: { uploads: '' } })
     await send({ method: 'POST', key: 'other/alive', query: { uploads: '' } })
@@ -290,7 +290,7 @@ describe('objects of several parts', { skip: skip ?? false }, () => {
 /** What the trial of a bucket puts at last. */
 const SECOND = Buffer.from('second')
 
-describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, () => {
+describe('a check of the bucket before a worker uses it', { skip: skip ?? false }, () => {
   const closers: (() => Promise<unknown>)[] = []
   const refused = async (opened: OpenBucketOptions, expected: RegExp): Promise<void> => {
     const before = await open({ prefix: 'untouched' }).store.list('')
@@ -306,7 +306,7 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
 
   beforeEach(() => proxy.obey(() => null))
 
-  test('a good one passes, and nothing stays of the trial', async () => {
+  test('a good bucket passes and keeps no object of the check', async () => {
     const opened = open({ prefix: 'tried' })
     await checkBucket(opened)
     await checkBucket(opened)
@@ -325,7 +325,7 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     await refused({ prefix: 'unconditional', url: proxy.url }, /refuse a second put with If-None-Match/)
   })
 
-  test('a server that ignores the condition: the second put lands', async () => {
+  test('a server that ignores the condition and accepts the second put', async () => {
     // The same request without its condition, which such a server does not read.
     proxy.obey(({ method, path, headers }) =>
       method === 'PUT' && headers['if-none-match'] === '*'
@@ -335,12 +335,12 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     await refused({ prefix: 'ignored', url: proxy.url }, /refuse a second put .*it accepted a second put/)
   })
 
-  test('a server that refuses each conditional put, also the first', async () => {
+  test('a server that refuses every conditional put, also the first', async () => {
     proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status: 412, code: 'PreconditionFailed' } : null))
     await refused({ prefix: 'never', url: proxy.url }, /it refused the first put as well/)
   })
 
-  test('a server with conditional puts whose uploads in parts have none', async () => {
+  test('a server with conditional puts but without conditional multipart uploads', async () => {
     proxy.obey(({ method, query }) =>
       method === 'POST' && query.has('uploadId')
         ? { kind: 'answer', status: 200, code: 'none', text: '<CompleteMultipartUploadResult/>' }
@@ -368,7 +368,7 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     })
   }
 
-  test('TLS: an expired certificate, one of an unknown authority, one of another name, a server without TLS', async () => {
+  test('TLS: each of an expired, unknown or misnamed certificate and a server without TLS is named', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'longhaul-bucket-tls-'))
     const authority = createAuthority(join(directory, 'authority'))
     const at = async (issued: { certPath: string; keyPath: string }): Promise<string> => {
@@ -410,7 +410,7 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     }
   })
 
-  test('nothing listens there: after its patience it says where, and what to correct', async () => {
+  test('a closed port fails after the timeout and names the address and the fix', async () => {
     const url = `http://127.0.0.1:${await freePort()}`
     await assert.rejects(checkBucket(open({ url, giveUpAfterMs: 300 })), (error) => {
       assert.ok(isLonghaulError(error))
@@ -420,14 +420,14 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     })
   })
 
-  test('a bucket of another region, a clock that is wrong', async () => {
+  test('another region and a wrong clock are each named', async () => {
     proxy.obey(() => ({ kind: 'answer', status: 301, code: 'PermanentRedirect' }))
     await refused({ url: proxy.url }, /region us-east-1, but it is elsewhere.*set AWS_REGION/)
     proxy.obey(() => ({ kind: 'answer', status: 403, code: 'RequestTimeTooSkewed' }))
     await refused({ url: proxy.url }, /clock of this machine/)
   })
 
-  test('longhaul doctor tries it with the credentials of this machine', async (t) => {
+  test('longhaul doctor checks it with the credentials of this machine', async (t) => {
     const check = WORK_CHECKS.find(({ name }) => name === 'store')
     const ask = (artifactsDir: string) => check?.run({ ...stackPaths(), artifactsDir })
     useEnvironment(t, server.environment)
@@ -439,13 +439,13 @@ describe('a bucket is tried before a worker uses it', { skip: skip ?? false }, (
     assert.doesNotMatch(finding?.value ?? '', /another secret/)
   })
 
-  test('a server that is away is no fault of the configuration', async () => {
+  test('an unreachable server is not reported as a configuration error', async () => {
     proxy.obey(() => ({ kind: 'gone' }))
     await assert.rejects(checkBucket(open({ url: proxy.url, giveUpAfterMs: 300 })), hasCode('Artifact.Unavailable'))
   })
 })
 
-test('a prefix without objects, as one that was mistyped: readers refuse in one line after one request, only a writer begins there', {
+test('readers refuse an empty prefix in one line after one request, and only a writer starts one', {
   skip: skip ?? false,
 }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-prefix-'))
@@ -487,7 +487,7 @@ test('a prefix without objects, as one that was mistyped: readers refuse in one 
   assert.match((await longhaul('ledger', 'verify', 'x')).stderr, /Config\.NotFound: No run called "x"/)
 })
 
-test('what is stored can be read without us: the object is the record, its file the same as in a directory', {
+test('stored objects are readable without Longhaul and equal the files of a directory store', {
   skip: skip ?? false,
 }, async () => {
   const { store } = open({ prefix: 'plain' })

@@ -32,7 +32,7 @@ function made(taskId: string, resolved: boolean | null, files: Record<string, st
 }
 
 for (const profile of ['swebench-4.1', 'swebench-5'] as const) {
-  test(`a run with every way to end is reported by ${profile}: its own report and ours are the same bytes`, async () => {
+  test(`our report of a run with every kind of ending has the same bytes as the report of ${profile}`, async () => {
     const folder = await mkdtemp(join(tmpdir(), 'longhaul-reports-'))
     try {
       for (const { taskId, files } of CASES) {

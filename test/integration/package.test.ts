@@ -76,7 +76,7 @@ async function ran(command: string, args: string[], options: Parameters<typeof c
   return ended
 }
 
-test('the package holds what a worker needs to start and neither sources nor tests', () => {
+test('the package holds what a worker needs to start, and no sources or tests', () => {
   for (const path of [
     'bin/longhaul.mjs',
     'dist/cli/main.js',
@@ -97,7 +97,7 @@ test('the package holds what a worker needs to start and neither sources nor tes
   assert.deepEqual(strays, [])
 })
 
-test('the installed command shows its help, and says with exit code 1 what it does not know', async () => {
+test('the installed command shows its help and rejects unknown usage with exit code 1', async () => {
   const help = await ran('npx', ['--no-install', 'longhaul', '--help'])
   for (const command of ['doctor', 'up', 'down', 'worker', 'train', 'evaluate', 'report', 'schedule']) {
     assert.match(help.stdout, new RegExp(`^\\s+${command}\\b`, 'm'))
@@ -109,7 +109,7 @@ test('the installed command shows its help, and says with exit code 1 what it do
   }
 })
 
-test('a program that imports the package type-checks, and a wrong one does not', async () => {
+test('a program that imports the package type-checks, and a wrong one fails', async () => {
   const good = `import { LonghaulError, startEvaluation, startTraining, type TrainAgentResult } from 'longhaul'
     export async function job(): Promise<TrainAgentResult | null> {
       const run = await startTraining({ recipe: 'demo', overrides: { seed: 2 } })
@@ -132,7 +132,7 @@ test('a program that imports the package type-checks, and a wrong one does not',
   await ran(join(root, 'node_modules', '.bin', 'tsc'), [...flags, '--types', '', 'job.ts'])
 })
 
-test('a program uses the package where nothing listens: an error with its code, in seconds', async () => {
+test('a program gets an error with a code within seconds when no server listens', async () => {
   const program = `import { isLonghaulError, startEvaluation } from 'longhaul'
     await startEvaluation({ recipe: 'nightly' }).catch((error) => console.log(isLonghaulError(error) && error.code))`
   await writeFile(join(consumer, 'evaluate.js'), program)

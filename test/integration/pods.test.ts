@@ -42,7 +42,7 @@ describe('pods of an API', () => {
   describeReplay(makeFixture)
   describePods({ makeFixture, makeHost })
 
-  test('a pod is deleted while a turn runs: the turn is lost, also when it is asked again, and closing it is no error', async () => {
+  test('a turn is lost when its pod is deleted, also when it is requested again, and closing succeeds', async () => {
     const fixture = await makeFixture('deleted', { 'm.py': 'x = 1\n' })
     try {
       const sandbox = await fixture.host.open(fixture.openInput(), never)
@@ -58,7 +58,7 @@ describe('pods of an API', () => {
     }
   })
 
-  test('turns ask the API server for nothing: one exec stream carries them all', async () => {
+  test('turns send no request to the API server, because one exec stream carries them', async () => {
     const fixture = await makeFixture('stream', { 'm.py': 'x = 1\n' })
     try {
       const player = createPlayer(fixture.host, await fixture.host.open(fixture.openInput(), never))

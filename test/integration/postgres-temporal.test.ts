@@ -114,7 +114,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
   const digest = (name: string): Promise<RunDigest> =>
     digestRun(createDirectoryStore({ root: stack.artifactsDir }), name)
 
-  test('the stack says where its runs lie; namespace, attributes and shards are as a cluster needs them', async () => {
+  test('the stack names its store, and namespace, attributes and shards are as a cluster needs them', async () => {
     const record = await recordOf(paths)
     assert.deepEqual(
       record.services.map(({ name, state }) => `${name} ${state}`),
@@ -140,7 +140,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
     assert.deepEqual([told?.level, told?.value], ['ok', record.facts.temporalStore])
   })
 
-  test('no other user of the machine reaches the database: not by its socket, not by its files, not by a port', async () => {
+  test('no other user of the machine reaches the database by socket, files or port', async () => {
     assert.equal(await sql('temporal', 'show listen_addresses'), '')
     for (const path of [cluster.folder, cluster.socketFolder]) assert.equal((await stat(path)).mode & 0o077, 0, path)
     const { config } = serverFiles(paths)
@@ -161,7 +161,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
     }
   })
 
-  test('the schema is set up once more: nothing changes, also under a server at work', async () => {
+  test('a repeated schema setup changes nothing, also under a running server', async () => {
     const look = async (): Promise<string[]> =>
       Promise.all(
         ['temporal', 'temporal_visibility'].flatMap((database) => [
@@ -182,7 +182,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
     assert.deepEqual(await look(), before)
   })
 
-  test('a schedule fires: its evaluation is played, graded and found by its search attributes', async () => {
+  test('a scheduled evaluation is played, graded and found by its search attributes', async () => {
     const id = `every-minute-${process.pid}`
     await createSchedule({
       connection,
@@ -220,7 +220,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
     assert.deepEqual(await namesOf(`TrainRun = 'another'`), [])
   })
 
-  test('database and server are killed amid a run: it ends, and its records are those of the undisturbed one', async () => {
+  test('a run survives killed database and server with the records of the undisturbed run', async () => {
     let isStruck = false
     const struck = Promise.withResolvers<void>()
     onFirstRequest = async () => {
@@ -247,7 +247,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
     )
   })
 
-  test('up with the other store is refused and changes nothing; down ends the database last, and cleanly', async () => {
+  test('up refuses the other store without changes, and down stops the database last and cleanly', async () => {
     const record = await recordOf(paths)
     await assert.rejects(
       up({ name: paths.name, home: homeOf(paths), temporal: 'development', log: () => undefined }),
@@ -313,7 +313,7 @@ describe('Temporal on a PostgreSQL of others', { skip }, () => {
     await rm(home, { recursive: true, force: true })
   })
 
-  test('a wrong password, an account without rights and a closed port are one error each, without the password; with databases of its own the account serves a stack', async () => {
+  test('wrong password, missing rights and closed port are one error each; own databases serve a stack', async () => {
     const url = (user: string, password: string, at = port): string =>
       `postgres://${user}:${password}@127.0.0.1:${at}/runs`
     const refusal = async (address: string): Promise<LonghaulError> => {

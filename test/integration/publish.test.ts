@@ -80,7 +80,7 @@ const commitsOf = (hub: WritableHub, branch = 'main'): string[] =>
     .slice(1)
     .map(({ title }) => title)
 
-test('a policy is one commit, a second publish is none, and nothing of this machine goes out', async () => {
+test('publishing a policy makes one commit, repeating it makes none, and nothing of this machine is uploaded', async () => {
   await using hub = await startHub()
   const first = await published(hub, policy.version)
   assert.deepEqual([first.changed, first.created, first.removed], [true, true, []])
@@ -116,7 +116,7 @@ test('a policy is one commit, a second publish is none, and nothing of this mach
   assert.deepEqual(commitsOf(hub), [`Publish ${policy.version}`])
 })
 
-test('a new score of a published policy is a commit of the card alone', async () => {
+test('a new score of a published policy commits only the card', async () => {
   await using hub = await startHub()
   const { store } = own
   const version = 'v000033-1a2b3c4d'
@@ -128,7 +128,7 @@ test('a new score of a published policy is a commit of the card alone', async ()
   assert.equal(commitsOf(hub).length, 2)
 })
 
-test('a dry run shows files and card, and makes nothing', async () => {
+test('a dry run prints files and card and creates nothing', async () => {
   await using hub = await startHub()
   const { changed, created, card, written } = await published(hub, policy.version, '--dry-run')
   assert.deepEqual([changed, created, written.length, hub.repositories.size], [true, true, 7, 0])
@@ -136,7 +136,7 @@ test('a dry run shows files and card, and makes nothing', async () => {
   assert.ok(hub.requests.every(({ line }) => line.startsWith('GET ')))
 })
 
-test('large files in parts; one that breaks off is sent again by the same command', async () => {
+test('large files are uploaded in parts, and the same command repeats an interrupted upload', async () => {
   await using hub = await startHub(30_000)
   hub.cuts = 2
   assert.equal((await published(hub, policy.version)).changed, true)
@@ -144,7 +144,7 @@ test('large files in parts; one that breaks off is sent again by the same comman
   assert.ok(file?.bytes.equals(await readFile(join(fileURLToPath(policy.uri), 'model-00002-of-00002.safetensors'))))
 })
 
-test('uploads that break off until it gives up: no commit, and the next command sends only what is missing', async () => {
+test('an upload that gives up makes no commit, and the next command sends only the missing parts', async () => {
   await using hub = await startHub()
   // One of the two files arrives; the other is cut in each of its attempts.
   const puts = (): string[] => hub.requests.filter(({ isStorage }) => isStorage).map(({ line }) => line)
@@ -160,7 +160,7 @@ test('uploads that break off until it gives up: no commit, and the next command 
   assert.equal(third.changed, false)
 })
 
-test('a commit whose answer is lost is found', async () => {
+test('finds a commit whose answer was lost', async () => {
   await using hub = await startHub()
   hub.lostAnswers = 1
   const { changed, commit } = await published(hub, policy.version)
@@ -168,8 +168,8 @@ test('a commit whose answer is lost is found', async () => {
   assert.equal(commitsOf(hub).length, 1)
 })
 
-describe('refused with one error, and without a commit', () => {
-  test('a wrong token, one without the right to write, none', async (t) => {
+describe('refused with one error and without a commit', () => {
+  test('a wrong token, a token without write access, no token', async (t) => {
     await using hub = await startHub()
     useEnvironment(t, { TEST_OTHER: 'hf_wrong' })
     const other = ['--token-variable', 'TEST_OTHER']
@@ -181,7 +181,7 @@ describe('refused with one error, and without a commit', () => {
     assert.equal(hub.repositories.size, 0)
   })
 
-  test('a hub that is away', async () => {
+  test('an unreachable hub', async () => {
     await refused(
       publish({ url: `http://127.0.0.1:${await freePort()}` }, policy.version),
       /to take the model, got ECONNREFUSED.*publish again/,
@@ -189,7 +189,7 @@ describe('refused with one error, and without a commit', () => {
     )
   })
 
-  test('a repository with the model of another policy or of another program, until --replace', async () => {
+  test('a repository with another policy or from another program, unless --replace is given', async () => {
     await using hub = await startHub()
     hub.put(NAME, { 'config.json': '{}', 'pytorch_model.bin': 'x', LICENSE: 'mine' })
     await refused(publish(hub, policy.version), /holds a model that was not published by this command.*--replace/)
@@ -206,7 +206,7 @@ describe('refused with one error, and without a commit', () => {
     assert.ok(!hub.commits(NAME, 'best').at(-1)?.files.has('LICENSE'))
   })
 
-  test('--private and a repository that is public; one that is made is private', async () => {
+  test('--private for a public repository, while a created one is private', async () => {
     await using hub = await startHub()
     await published(hub, policy.version, '--private')
     assert.equal(hub.repositories.get(NAME)?.isPrivate, true)
@@ -215,7 +215,7 @@ describe('refused with one error, and without a commit', () => {
     await refused(publish(open, policy.version, '--private'), /Expected team\/repair to be private.* it is public/)
   })
 
-  test('another commit meanwhile, and a storage that changes a byte', async () => {
+  test('a concurrent commit, and a storage that changes a byte', async () => {
     await using hub = await startHub()
     hub.put(NAME, {})
     hub.raceWith = () => hub.put(NAME, { 'other.txt': 'x' })
@@ -229,7 +229,7 @@ describe('refused with one error, and without a commit', () => {
     )
   })
 
-  test('weights, a manifest or a record that were changed', async () => {
+  test('changed weights, manifest or record', async () => {
     await using hub = await startHub()
     const version = 'v000099-1a2b3c4d'
     const model = join(own.root, 'model')
@@ -248,7 +248,7 @@ describe('refused with one error, and without a commit', () => {
     assert.deepEqual(hub.requests, [])
   })
 
-  test('a path of a machine or a token in a text of the model; where a model was loaded from is left out', async () => {
+  test('a machine path or a token in a text of the model, while the source path is left out', async () => {
     await using hub = await startHub()
     const bases = async (name: string, made: Parameters<typeof writeModelFiles>[1]): Promise<string> => {
       await writeModelFiles(join(own.root, name), made)
@@ -268,7 +268,7 @@ describe('refused with one error, and without a commit', () => {
     assert.ok(!hub.commits(NAME).at(-1)?.files.get('config.json')?.bytes.includes('private'))
   })
 
-  test('no such policy, no name, no branch, no licence', async () => {
+  test('unknown policy, name, branch or licence', async () => {
     await using hub = await startHub()
     await refused(publish(hub, 'promoted'), /No policy has been promoted yet/)
     await refused(publish(hub, 'v000001-00000000'), /Expected promoted or the version of a policy .* its newest are v/)
@@ -284,7 +284,7 @@ describe('refused with one error, and without a commit', () => {
 })
 
 describe('a policy in a bucket', { skip: 'reason' in server ? server.reason : false }, () => {
-  test('its weights are brought and checked like those of a directory', async (t) => {
+  test('downloads its weights and checks them like those of a directory', async (t) => {
     if ('reason' in server) return
     const s3 = await startS3Server(server.program)
     const location = `s3://${s3.bucket}/published`
@@ -323,7 +323,7 @@ async function cardOf(
   return { header: parse(front) as Record<string, unknown>, body, text }
 }
 
-test('the card says recipe, training, scores with intervals, data, licences and how to serve it', async () => {
+test('the card states recipe, training, scores with intervals, data, licences and how to serve it', async () => {
   const { header, body } = await cardOf(policy.version, '--license', 'apache-2.0')
   assert.deepEqual(
     [header['license'], header['pipeline_tag'], header['library_name'], header['datasets']],
@@ -351,7 +351,7 @@ test('the card says recipe, training, scores with intervals, data, licences and 
   }
 })
 
-test('hostile names and texts of records are no markup, no YAML and no line of their own', async () => {
+test('hostile names and texts of records add no markup, YAML or line to the card', async () => {
   const model = join(own.root, 'model')
   const version = 'v000077-1a2b3c4d'
   await storePublishable({ store: own.store, model, run: 'run-hostile', text: HOSTILE, version })
@@ -365,7 +365,7 @@ test('hostile names and texts of records are no markup, no YAML and no line of t
 })
 
 describe('with the trainer’s Python', { skip: withoutPython }, () => {
-  test('a published policy is imported again with equal hashes, and huggingface_hub reads its card', async () => {
+  test('a published policy is imported with equal hashes, and huggingface_hub reads its card', async () => {
     const source = join(own.root, 'source')
     await runPython(
       'import sys, pathlib; from import_sources import Made, make_directory;' +
@@ -419,7 +419,7 @@ describe('with the trainer’s Python', { skip: withoutPython }, () => {
     ])
   })
 
-  test('adapters alone are published in PEFT’s layout, and whole weights do not take their place unasked', async () => {
+  test('adapters are published alone in PEFT’s layout and replace whole weights only on request', async () => {
     const { store } = own
     const made = await storeAdapted({ store, root: own.root, origin: `team/tiny@${'1'.repeat(40)}` })
     await using hub = await startHub()
@@ -450,7 +450,7 @@ describe('with the trainer’s Python', { skip: withoutPython }, () => {
   })
 })
 
-test('a policy without adapters is refused with --adapter, before the hub is asked', async () => {
+test('--adapter refuses a policy without adapters before it contacts the hub', async () => {
   await using hub = await startHub()
   await refused(publish(hub, policy.version, '--adapter'), /its recipe trained all weights .*Publish the whole policy/)
   assert.deepEqual(hub.requests, [])

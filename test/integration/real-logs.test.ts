@@ -42,7 +42,7 @@ const MARKED = [
   "+ : '>>>>> End Test Output'",
 ].join('\n')
 
-test('logs of both formats are found with their tests and verdicts, and agree with the official harnesses; a wrong record is explained', async () => {
+test('logs of both formats agree with the official harnesses, and a wrong record is explained', async () => {
   const logs = join(folder, 'from')
   await store('from/agent/logs/pallets__flask-1.model.eval.log', FIRST_FORMAT)
   await store('from/agent/logs/pallets__flask-2.model.eval.log', `${FIRST_FORMAT}\n`)
@@ -97,7 +97,7 @@ test('logs of both formats are found with their tests and verdicts, and agree wi
   })
 })
 
-test('a folder without logs compares nothing and ends with 2; one that is not there is a wrong call', async () => {
+test('a folder without logs ends with 2, and a missing folder is a usage error', async () => {
   await mkdir(join(folder, 'empty'))
   const empty = await bench('--from', join(folder, 'empty'), '--kind', 'swebench-4.1')
   assert.equal(empty.code, 2)

@@ -96,7 +96,7 @@ function reasons({ removed, kept, failed }: ReapReport, names: string[]): (strin
   })
 }
 
-test('owners run, have ended, were never heard of: the server decides, and only for its own namespace and host', {
+test('the server decides about owners, and only for its own namespace and host', {
   skip: needsServer,
 }, async () => {
   const [running, ended] = await Promise.all([startOwner(), startOwner()])
@@ -130,7 +130,9 @@ test('owners run, have ended, were never heard of: the server decides, and only 
   await Promise.all(opened.map((sandbox) => host.close(sandbox)))
 })
 
-test('the server cannot be asked: only what is past its maximum life goes', { skip: needsServer }, async () => {
+test('only containers past their maximum life are removed while the server is away', {
+  skip: needsServer,
+}, async () => {
   const shortLived = hostOf(namespaceId, HOST, 1)
   const young = await host.open(openInput({ owner: 'unknown-owner' }), never)
   const old = await shortLived.open(openInput({ owner: 'unknown-owner' }), never)
@@ -143,7 +145,7 @@ test('the server cannot be asked: only what is past its maximum life goes', { sk
   await host.close(young)
 })
 
-test('a server that went away: the registry does not reject, it says that it does not know', {
+test('an owner registry without its server answers unknown instead of an error', {
   skip: needsServer,
 }, async () => {
   const gone = await connectToOwnNamespace('gone')
@@ -153,7 +155,7 @@ test('a server that went away: the registry does not reject, it says that it doe
   assert.equal(await namespaceIdOf(gone.client.connection, gone.namespace), null)
 })
 
-test('the episode was placed anew: its older container goes, here beside the newer one or by the record of another host', {
+test('removes the older container of an episode that was placed again on this or another host', {
   skip: needsServer,
 }, async () => {
   const here = await startOwner()
@@ -180,7 +182,7 @@ test('the episode was placed anew: its older container goes, here beside the new
   await host.close(newer)
 })
 
-test('an older execution of the same owner left two placements: the newer execution may have adopted one, so both stay', {
+test('keeps both placements of an older execution, because the newer one may have adopted either', {
   skip: needsServer,
 }, async () => {
   const { owner } = await startOwner()
@@ -191,7 +193,7 @@ test('an older execution of the same owner left two placements: the newer execut
   await Promise.all([host.close(first), host.close(second)])
 })
 
-test('containers that ended: by their lease they go, by a kill they stay for their owner until the lease is over', {
+test('removes a container that ended by its lease and keeps a killed one until the lease ends', {
   skip: needsServer,
 }, async () => {
   const running = await startOwner()
@@ -207,7 +209,7 @@ test('containers that ended: by their lease they go, by a kill they stay for the
   assert.deepEqual(reasons(await reap({ now: later }), names), [null, 'removed lease-over'])
 })
 
-test('strays: an anonymous volume goes with its container, labelled networks and volumes with their owner, others stay', {
+test('removes anonymous volumes with their container, labelled networks and volumes with their owner, and no others', {
   skip: needsServer,
 }, async () => {
   const { docker } = fixture.engine
@@ -255,7 +257,7 @@ test('strays: an anonymous volume goes with its container, labelled networks and
   }
 })
 
-test('two reapers of one host sweep at once: everything goes, and neither fails', { skip: needsServer }, async () => {
+test('two concurrent reapers of one host remove everything without a failure', { skip: needsServer }, async () => {
   const opened = await Promise.all(Array.from({ length: 4 }, () => host.open(openInput({ owner: 'no-owner' }), never)))
   const reports = await Promise.all([reap(), reap()])
   assert.deepEqual(
@@ -267,7 +269,7 @@ test('two reapers of one host sweep at once: everything goes, and neither fails'
   assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
 })
 
-test('longhaul reap: the same rules by hand, for the host that is named', { skip: needsServer }, async () => {
+test('longhaul reap applies the same rules to the named host', { skip: needsServer }, async () => {
   const orphan = await host.open(openInput({ owner: 'no-owner' }), never)
   const longhaul = async (...args: string[]) => {
     const env = { ...process.env, LONGHAUL_NAMESPACE: temporal.namespace }

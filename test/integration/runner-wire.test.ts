@@ -34,7 +34,7 @@ before(async () => {
 
 after(() => fixture.dispose())
 
-test('the runner reads and answers each request as the transcript has it', async () => {
+test('the runner reads and answers each request like the transcript', async () => {
   const { name, startCommit } = await fixture.host.open(fixture.openInput(), never)
   const connection = createConnection(await openRunnerExec(fixture.engine, name, CONNECT_COMMAND))
   const heard: WireExchange[] = []
@@ -81,7 +81,7 @@ const COMPUTING: [what: string, script: string][] = [
 ]
 
 for (const [at, [what, script]] of COMPUTING.entries()) {
-  test(`${what}: a capture and the hash of a tree end by what it has computed, and the real one is asked again`, async () => {
+  test(`${what}: capture and tree hash stop at the CPU limit, and the real Git answers afterwards`, async () => {
     const { name, startCommit } = await fixture.host.open(fixture.openInput({ episode: `wire/computing-${at}` }), never)
     const connection = createConnection(await openRunnerExec(fixture.engine, name, CONNECT_COMMAND))
     const run = async (turn: number, token: string, after: TurnMark | null, command: string): Promise<void> => {

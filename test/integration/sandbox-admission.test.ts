@@ -45,7 +45,7 @@ function open(worker: SandboxHost, index: number): Promise<SandboxHandle> {
 
 const held = async (): Promise<number> => (await listHeld({ engine: fixture.engine, namespaceId })).length
 
-test('two fit; the third is opened when one is closed, and a worker that starts anew counts the living ones', async () => {
+test('a third sandbox waits until one of two is closed, and a new worker counts the running ones', async () => {
   const worker = startWorker()
   const first = await open(worker, 1)
   const second = await open(worker, 2)
@@ -71,7 +71,7 @@ test('two fit; the third is opened when one is closed, and a worker that starts 
   assert.equal(await held(), 2)
 })
 
-test('sandboxes of another stack on the same engine hold no place here', async () => {
+test('sandboxes of another stack on the same engine take no place here', async () => {
   const other = `other-${process.pid}`
   assert.deepEqual(await listHeld({ engine: fixture.engine, namespaceId: other }), [])
 })

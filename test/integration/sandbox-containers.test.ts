@@ -15,7 +15,7 @@ before(async () => {
 
 after(() => fixture.dispose())
 
-test('an engine that is not there: Sandbox.EngineUnavailable that names the address', async () => {
+test('an unreachable engine fails as Sandbox.EngineUnavailable and names the address', async () => {
   await assert.rejects(connectEngine({ host: 'unix:///nowhere/docker.sock' }), (error: Error) => {
     assert.equal(codeOf(error), 'Sandbox.EngineUnavailable')
     assert.match(error.message, /unix:\/\/\/nowhere\/docker.sock/)
@@ -23,7 +23,7 @@ test('an engine that is not there: Sandbox.EngineUnavailable that names the addr
   })
 })
 
-test('a task image exists with its digest; a name that was never built does not', async () => {
+test('a task image exists with its digest, and an unknown name does not', async () => {
   const { engine, image } = fixture
   assert.equal(await imageExists({ engine, image }), true)
   assert.match((await imageDigest({ engine, image })) ?? '', /^sha256:[0-9a-f]{64}$/)
@@ -33,7 +33,7 @@ test('a task image exists with its digest; a name that was never built does not'
   assert.equal(config.Labels['longhaul.project'], '')
 })
 
-test('an agent container without a network: loopback is up and localhost has an address', async () => {
+test('an agent container without a network has its loopback up and resolves localhost', async () => {
   const sandbox = await fixture.host.open(fixture.openInput(), never)
   const server =
     's = socket.create_server(("localhost", 0)); c = socket.create_connection(s.getsockname()); print("talks")'
@@ -44,7 +44,7 @@ test('an agent container without a network: loopback is up and localhost has an 
   assert.equal(text, 'talks\n')
 })
 
-test('the same placement is opened again, by the same and by another host: the container is adopted with its work', async () => {
+test('opening a placement again, also from another host, adopts the container with its work', async () => {
   const first = await fixture.host.open(fixture.openInput(), never)
   await createPlayer(fixture.host, first).play(
     'echo here > /tmp/mark; git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x',
@@ -62,14 +62,14 @@ test('the same placement is opened again, by the same and by another host: the c
   }
 })
 
-test('two attempts open the same placement at once: one container, one handle', async () => {
+test('two concurrent attempts to open one placement get one container and one handle', async () => {
   const input = fixture.openInput({ placement: 3 })
   const [one, two] = await Promise.all([fixture.host.open(input, never), fixture.host.open(input, never)])
   assert.deepEqual(one, two)
   await fixture.host.close(one)
 })
 
-test('the name is taken by a container with other labels: refused, and left alone', async () => {
+test('refuses a container with other labels under the name and leaves it alone', async () => {
   const { engine } = fixture
   const name = `lh-${fixture.run}-stage-0001-task-00-agent-4`
   const foreign = await engine.docker.createContainer({
@@ -87,7 +87,7 @@ test('the name is taken by a container with other labels: refused, and left alon
   }
 })
 
-test('no host renews the lease: the container ends itself, and turns say that it is lost', async () => {
+test('a container whose lease no host renews ends itself, and turns report it as lost', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ placement: 5, leaseMs: 3000 }), never)
   await untilTrue(async () => !(await fixture.engine.docker.getContainer(sandbox.name).inspect()).State.Running)
   const late = createPlayer(fixture.host, sandbox).play('true')
@@ -106,7 +106,7 @@ test('a turn longer than the lease keeps its sandbox', async () => {
   await fixture.host.close(sandbox)
 })
 
-test('no turn for two leases, but a sign of life now and then: the sandbox stays', async () => {
+test('renewals without a turn keep the sandbox beyond two leases', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ placement: 8, leaseMs: 3000 }), never)
   for (let second = 0; second < 8; second += 1) {
     await sleep(1000)
@@ -116,7 +116,7 @@ test('no turn for two leases, but a sign of life now and then: the sandbox stays
   await fixture.host.close(sandbox)
 })
 
-test('an image without a repository: Sandbox.ImageUnsuitable', async () => {
+test('an image without a repository fails as Sandbox.ImageUnsuitable', async () => {
   const opening = fixture.host.open(fixture.openInput({ placement: 7, repoDir: '/usr' }), never)
   await assert.rejects(opening, (error) => codeOf(error) === 'Sandbox.ImageUnsuitable')
 })

@@ -52,7 +52,7 @@ while True:
         os._exit(0)
 END`
 
-test('a command that leaves the limit full of background processes: its own result, and the next command runs', async () => {
+test('a command that fills the process limit in the background keeps its own result, and the next one runs', async () => {
   await openAnother()
   const full = await player.play(`${FILL}\necho left; exit 3`, PATIENT)
   assert.deepEqual([full.reason, full.exitCode], ['exit', 3])
@@ -61,14 +61,14 @@ test('a command that leaves the limit full of background processes: its own resu
   assert.deepEqual([next.text, next.exitCode], ['on\n', 0])
 })
 
-test('a command that fills the limit and stays: ended as process-limit long before its deadline', async () => {
+test('a command that fills the process limit in the foreground ends as process-limit before its deadline', async () => {
   const full = await player.play(`echo begun; ${FILL}\nsleep 4000`, PATIENT)
   assert.deepEqual([full.reason, full.exitCode], ['process-limit', null])
   assert.match(full.text, /^begun\n/)
   assert.equal((await player.play('echo on | cat', PATIENT)).text, 'on\n')
 })
 
-test('a fork bomb that leaves its session and its environment: process-limit, and nothing of it is left', async () => {
+test('a fork bomb that leaves its session and environment ends as process-limit and leaves no process', async () => {
   const bomb = await player.play(
     `env -i setsid bash -c 'b() { b | b & }; b; while :; do b; done' & sleep 4000`,
     PATIENT,
@@ -78,7 +78,7 @@ test('a fork bomb that leaves its session and its environment: process-limit, an
   assert.ok(Number(text) < 20, `${text} processes are left`)
 })
 
-test('background processes fill the limit between two turns: the next turn makes room, says so and runs', async () => {
+test('a turn that meets a process limit filled in between frees it, says so and runs', async () => {
   await player.play(`(sleep 1; ${FILL}\n) & echo started`, PATIENT)
   await sleep(2500)
   const next = await player.play('echo on | cat', PATIENT)

@@ -90,7 +90,7 @@ async function fillFromOutside(): Promise<() => Promise<void>> {
   return () => rm(path)
 }
 
-test('an agent fills the disk: its turn ends with its own result and says so, and the next one clears it', {
+test('an agent that fills the disk ends its turn with a result that says so, and the next turn frees it', {
   skip,
 }, async () => {
   const sandbox = await host.open(openInput(1), never)
@@ -105,7 +105,7 @@ test('an agent fills the disk: its turn ends with its own result and says so, an
   await host.close(sandbox)
 })
 
-test('the host is full: some turns still fit, then they are refused by name, and go on when there is room', {
+test('turns on a full host fail by name after a while, and continue when there is room again', {
   skip,
 }, async () => {
   const sandbox = await host.open(openInput(2), never)

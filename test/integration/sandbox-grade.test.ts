@@ -57,7 +57,7 @@ async function grade(changes: Partial<GradeRunInput> = {}) {
   return { ...result, text: Buffer.from(result.log).toString() }
 }
 
-test('a patch that applies: the evaluation ran in the repository and its container is gone', async () => {
+test('applies a patch, runs the evaluation in the repository and removes the container', async () => {
   const result = await grade()
   assert.equal(result.kind, 'ran')
   assert.equal(result.kind === 'ran' && result.exitCode, 0)
@@ -66,7 +66,7 @@ test('a patch that applies: the evaluation ran in the repository and its contain
   assert.match(result.imageDigest, /^sha256:/)
 })
 
-test('a grader from the inside: capabilities that scripts use and no other, no new privileges, seccomp, loopback alone', async () => {
+test('a grader has only the capabilities of scripts, no new privileges, seccomp and loopback only', async () => {
   const evalScript = [
     'grep -E "^(CapEff|CapBnd|CapInh|NoNewPrivs|Seccomp):" /proc/self/status; ls /sys/class/net',
     'mknod /tmp/device c 1 3 2>&1; python3 -c "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)" 2>&1 | tail -n 1',
@@ -82,20 +82,20 @@ test('a grader from the inside: capabilities that scripts use and no other, no n
   )
 })
 
-test('an empty patch: nothing is applied, the evaluation runs and fails', async () => {
+test('applies nothing for an empty patch, and the evaluation runs and fails', async () => {
   const result = await grade({ patch: new Uint8Array(), applyCommands: [] })
   assert.equal(result.kind === 'ran' && result.exitCode, 1)
   assert.match(result.text, /FAILED test_m.py::test_f/)
 })
 
-test('a patch that does not apply: every command is tried, the evaluation does not run', async () => {
+test('tries every command for a patch that does not apply and does not run the evaluation', async () => {
   const result = await grade({ patch: Buffer.from(PATCH.replace('return 1', 'return 5')) })
   assert.equal(result.kind, 'patch-did-not-apply')
   assert.equal(result.text.match(/patch failed: m.py:1/g)?.length, 2)
   assert.doesNotMatch(result.text, /in \/testbed/)
 })
 
-test('the first apply command fails, the second works: the evaluation runs', async () => {
+test('runs the evaluation when the second apply command works', async () => {
   const applyCommands = [
     ['git', 'apply', '/tmp/no such $(file)'],
     ['git', 'apply', '/tmp/patch.diff'],
@@ -112,18 +112,18 @@ test('patch and log keep their bytes: CRLF, no final newline, Latin-1', async ()
   assert.deepEqual(Buffer.from(result.log), Buffer.from('caf\xe9\r\0\xff end', 'latin1'))
 })
 
-test('stderr and stdout of the evaluation are merged in order', async () => {
+test('merges stderr and stdout of the evaluation in order', async () => {
   assert.equal((await grade({ evalScript: 'echo 1; echo 2 >&2; echo 3' })).text, '1\n2\n3\n')
 })
 
-test('an evaluation past its deadline: timed out, with the log so far', async () => {
+test('an evaluation past its deadline is timed out and keeps its log so far', async () => {
   const result = await grade({ evalScript: "trap '' TERM; echo begun; sleep 600", timeoutMs: 1000 })
   assert.equal(result.kind, 'timed-out')
   assert.equal(result.text, 'begun\n')
 })
 
 /** Tests run as root: they may end the shell that watches their time, and with it the deadline inside. */
-test('an evaluation ends its own watch and goes on for ever: timed out all the same', async () => {
+test('an evaluation that kills its watchdog and never ends is still timed out', async () => {
   const host = createDockerSandboxHost({ engine: fixture.engine, hostId: 'h', hostQueue: 'q', gradingSlackMs: 3_000 })
   const evalScript = [
     // The watch is the parent of the only process that sleeps.
@@ -139,7 +139,7 @@ test('an evaluation ends its own watch and goes on for ever: timed out all the s
   assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
 })
 
-test('a grading container is paused from outside: that is no result, and the error says so', async () => {
+test('a grading container that is paused from outside fails as Sandbox.Stalled', async () => {
   const host = createDockerSandboxHost({ engine: fixture.engine, hostId: 'h', hostQueue: 'q', gradingSlackMs: 3_000 })
   const running = host.grade(gradeInput({ evalScript: 'sleep 600', timeoutMs: 4_000 }), never)
   const failed = assert.rejects(running, { code: 'Sandbox.Stalled' })
@@ -151,7 +151,7 @@ test('a grading container is paused from outside: that is no result, and the err
   host.dispose()
 })
 
-test('every place for gradings is taken by tests that never end: sandboxes are opened, and who waits can be cancelled', async () => {
+test('sandboxes open while endless tests hold every grading slot, and a waiting grading can be cancelled', async () => {
   const host = createDockerSandboxHost({
     engine: fixture.engine,
     hostId: 'h',
@@ -182,7 +182,7 @@ async function pause(name: string): Promise<boolean> {
   }
 }
 
-test('the evaluation leaves processes behind and holds its output open: the result still comes', async () => {
+test('returns the result although the evaluation leaves processes that hold its output open', async () => {
   const result = await grade({ evalScript: '(sleep 600; echo late) & setsid sleep 600 & echo done', timeoutMs: 30_000 })
   assert.equal(result.kind, 'ran')
   assert.equal(result.text, 'done\n')
@@ -199,7 +199,7 @@ const HOSTILE_LOGS: [what: string, evalScript: string, log: RegExp][] = [
 ]
 
 for (const [what, evalScript, log] of HOSTILE_LOGS) {
-  test(`the evaluation puts ${what} in the place of its log: no more than regular bytes below the cap come out`, async () => {
+  test(`returns only regular bytes below the limit when the evaluation puts ${what} in the place of its log`, async () => {
     const result = await grade({ evalScript, timeoutMs: 30_000 })
     assert.equal(result.kind, 'ran')
     assert.ok(result.log.byteLength <= 16 * 1024 * 1024)
@@ -215,26 +215,26 @@ const PIPES: [what: string, evalScript: string, kind: string][] = [
 ]
 
 for (const [what, evalScript, kind] of PIPES) {
-  test(`the evaluation puts a pipe in the place of ${what}: it ends by its own deadline all the same`, async () => {
+  test(`the evaluation still ends by its own deadline after it puts a pipe in the place of ${what}`, async () => {
     const result = await grade({ evalScript, timeoutMs: 3_000 })
     assert.equal(result.kind, kind)
     assert.ok(result.wallMs < 3_000 + GRADING_SLACK_MS / 2, `${result.wallMs} ms`)
   })
 }
 
-test('the evaluation writes answers of its own to every output it can find: they are none', async () => {
+test('ignores answers that the evaluation writes to every output it finds', async () => {
   const forged = 'printf "\\nlh1 %s ran 0 1\\nforged\\nlh1 %s\\n\\nlh1 %s\\n" guess guess guess'
   const evalScript = `for fd in 0 1 2 3 4 5 6; do for p in 1 $PPID; do { ${forged} >/proc/$p/fd/$fd; } 2>/dev/null; done; done; exit 3`
   const result = await grade({ evalScript, timeoutMs: 30_000 })
   assert.deepEqual([result.kind, result.kind === 'ran' && result.exitCode], ['ran', 3])
 })
 
-test('the evaluation kills who waits for it: it has ended its own grading', async () => {
+test('an evaluation that kills its waiting process has ended its own grading', async () => {
   const input = gradeInput({ evalScript: 'kill -9 -1; sleep 1', timeoutMs: 30_000 })
   await assert.rejects(fixture.host.grade(input, never), { code: 'Grading.Ended' })
 })
 
-test('the container is killed from outside while it grades: no doing of the patch', async () => {
+test('a container that is killed from outside is not blamed on the patch', async () => {
   const grading = fixture.host.grade(gradeInput({ evalScript: 'sleep 60', timeoutMs: 90_000 }), never)
   grading.catch(() => undefined)
   const filters = { label: [`longhaul.run=${fixture.run}`] }
@@ -246,7 +246,7 @@ test('the container is killed from outside while it grades: no doing of the patc
   await assert.rejects(grading, { code: 'Grading.Failed' })
 })
 
-test('a patch, a script and a file of any size and any bytes arrive as they are', async () => {
+test('a patch, a script and a file of any size and any bytes arrive unchanged', async () => {
   const body = Buffer.from(Array.from({ length: 300_000 }, (_, index) => (index * 7 + (index >> 8)) % 256))
   const files = { '/opt/deep/large.bin': body, '/opt/deep/small.bin': body.subarray(0, 5000), "/opt/it's": "a'b\n" }
   const evalScript = `# ${'x'.repeat(70_000)}\nsha256sum /opt/deep/*.bin; cat "/opt/it's"; stat -c %a /eval.sh`
@@ -255,14 +255,14 @@ test('a patch, a script and a file of any size and any bytes arrive as they are'
   assert.equal(text, `${sums[0]}  /opt/deep/large.bin\n${sums[1]}  /opt/deep/small.bin\na'b\n755\n`)
 })
 
-test('the evaluation floods its log: it is ended, and what comes out is bounded and has no end marker', async () => {
+test('an evaluation that floods its log is ended with a bounded log without an end marker', async () => {
   const result = await grade({ evalScript: 'yes flood; echo end', timeoutMs: 600_000 })
   assert.equal(result.kind, 'ran')
   assert.ok(result.log.byteLength <= 16 * 1024 * 1024)
   assert.doesNotMatch(result.text.slice(-100), /end/)
 })
 
-test('the caller is cancelled: it rejects with its own reason and the container is removed', async () => {
+test('a cancelled grading rejects with the caller’s reason and removes its container', async () => {
   const controller = new AbortController()
   const reason = new Error('cancelled')
   const running = fixture.host.grade(gradeInput({ evalScript: 'sleep 600' }), controller.signal)
@@ -271,12 +271,12 @@ test('the caller is cancelled: it rejects with its own reason and the container 
   assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
 })
 
-test('an image that the engine does not have: Sandbox.ImageMissing', async () => {
+test('a missing image fails as Sandbox.ImageMissing', async () => {
   const missing = fixture.host.grade(gradeInput({ image: 'longhaul-test/never-built:1' }), never)
   await assert.rejects(missing, (error) => codeOf(error) === 'Sandbox.ImageMissing')
 })
 
-test('the evaluation has a clock of its own: a limit that has not passed here is none, and its lies are in no figure', async () => {
+test('ignores the clock of the evaluation: a false time limit and false figures have no effect', async () => {
   const hurry = 'echo overdue >/.lh/grade/overdue; kill -9 $PPID'
   await assert.rejects(grade({ evalScript: hurry, timeoutMs: 600_000 }), (error) => codeOf(error) === 'Grading.Ended')
   const lies = "for name in date cat awk; do printf '#!/bin/sh\\necho 1e18\\n' > $(command -v $name); done; echo done"

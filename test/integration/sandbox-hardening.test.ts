@@ -29,7 +29,7 @@ function hostOn(engine: Engine, runtime: string | null = null) {
   return createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'sandbox.test', runtime })
 }
 
-test('an agent container from the inside: capabilities, seccomp, no new privileges, loopback alone, limits', async () => {
+test('an agent container has no capabilities or new privileges, and has seccomp, loopback only and its limits', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ limits: { ...LIMITS, cpus: 1 } }), never)
   const { play } = createPlayer(fixture.host, sandbox)
   const status = await play('grep -E "^(CapEff|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; ls /sys/class/net')
@@ -53,7 +53,7 @@ test('an agent container from the inside: capabilities, seccomp, no new privileg
   await fixture.host.close(sandbox)
 })
 
-test('more processors than the host has: all of them, and the program inside counts what is there', async () => {
+test('a request for more processors than the host has gets all of them, and programs see that number', async () => {
   const input = fixture.openInput({ placement: 2, limits: { ...LIMITS, cpus: 512 } })
   const sandbox = await fixture.host.open(input, never)
   const { text } = await createPlayer(fixture.host, sandbox).play('nproc; echo $OMP_NUM_THREADS')
@@ -88,7 +88,7 @@ const REWRITES: [what: string, rewrite: (spec: ContainerCreateOptions) => Contai
 ]
 
 for (const [what, rewrite, field] of REWRITES) {
-  test(`something between us and the engine ${what}: Sandbox.Unsafe, nothing has run and nothing is left`, async () => {
+  test(`fails as Sandbox.Unsafe without running anything when something between us and the engine ${what}`, async () => {
     const host = hostOn(rewriting(fixture.engine, rewrite))
     const input = fixture.openInput({ placement: 3 })
     await assert.rejects(host.open(input, never), (error: Error) => {
@@ -102,7 +102,7 @@ for (const [what, rewrite, field] of REWRITES) {
   })
 }
 
-test('a grading container is inspected as well', async () => {
+test('a grading container is inspected too', async () => {
   const host = hostOn(rewriting(fixture.engine, (spec) => ({ ...spec, Tty: true })))
   const grading = host.grade(
     {
@@ -125,7 +125,7 @@ test('a grading container is inspected as well', async () => {
   host.dispose()
 })
 
-test('an earlier attempt left a weaker container under the name: it is removed, and the sandbox counts as lost', async () => {
+test('removes a weaker container that an earlier attempt left under the name and reports the sandbox as lost', async () => {
   const input = fixture.openInput({ placement: 4 })
   // What deviates never gets a name of ours to keep, so the weak one is made by hand under the labels of a good one.
   const good = await fixture.host.open(input, never)
@@ -148,7 +148,7 @@ test('an earlier attempt left a weaker container under the name: it is removed, 
   assert.deepEqual(await listSandboxes({ engine: fixture.engine, run: fixture.run }), [])
 })
 
-test('a runtime that the engine does not know, of the recipe or of the host: one clear error', async () => {
+test('a runtime of the recipe or the host that the engine does not know is one clear error', async () => {
   const input = fixture.openInput({ placement: 5, limits: { ...LIMITS, runtime: 'no-such-runtime' } })
   const ofHost = hostOn(fixture.engine, 'kata-of-the-host')
   const asksFor = (runtime: string) => (error: Error) => {

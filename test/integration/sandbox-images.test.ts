@@ -49,19 +49,19 @@ after(async () => {
   await fixture.dispose()
 })
 
-test('Debian without bash: turns, state, tools, deadline and capture work in its sh', async () => {
+test('Debian without bash runs turns, state, tools, deadline and capture in its sh', async () => {
   const image = await withoutFiles('no-bash', ['/bin/bash', '/usr/bin/bash'])
   const player = await openWith(image)
   assert.equal((await player.play('echo ${BASH_VERSION-none}')).text, 'none\n')
   await exercise(player)
 })
 
-test('Debian without awk: one error that names it', async () => {
+test('Debian without awk gives one error that names it', async () => {
   const image = await withoutFiles('no-awk', ['/usr/bin/awk', '/bin/awk'])
   await assert.rejects(openWith(image), isUnsuitableFor('program awk'))
 })
 
-test('a repository that is not there: one error that names it', async () => {
+test('a missing repository gives one error that names it', async () => {
   await assert.rejects(openWith(fixture.image, '/nowhere'), (error: Error) => {
     assert.match(String(codeOf(error)), /^Sandbox\./)
     assert.match(JSON.stringify(error), /nowhere/)
@@ -69,7 +69,7 @@ test('a repository that is not there: one error that names it', async () => {
   })
 })
 
-test('nothing but busybox: without git an error that names it, with git everything works', async (context) => {
+test('an image with only busybox gives an error that names git, and works once git is there', async (context) => {
   const busybox = findBusybox()
   if (busybox === null) return context.skip('no busybox-static to be had here')
   const bare = await importRootfs('busybox', busybox, [])

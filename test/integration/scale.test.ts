@@ -23,13 +23,13 @@ describe('many live episodes', () => {
   })
   useEnvironment({ after })
 
-  test('one host plays all sandboxes that it holds at once: none waits for another one’s step', async () => {
+  test('one host plays all of its sandboxes at once without waiting for each other’s steps', async () => {
     const { audit, counts } = await play({ run: 'together', tasks: 11, groupSize: 10, turns: 2 }, { together: 110 })
     assert.deepEqual(audit, { episodes: 110, turns: 220, replayed: 0, problems: [] })
     assert.equal(counts.episodes, 110)
   })
 
-  test('worker, hosts and server are killed in turn: each episode and each turn is counted once', async () => {
+  test('each episode and turn counts once although worker, hosts and server are killed in turn', async () => {
     const shape = { run: 'killed', tasks: 4, groupSize: 10, turns: 16 }
     const { audit, counts, kills } = await play(shape, { thinkMs: 400, killEveryMs: 1_000, hosts: 2 })
     assert.ok(Object.keys(kills).length === 3, `killed: ${JSON.stringify(kills)}`)

@@ -136,7 +136,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
   })
 
   for (const [name, env] of Object.entries({ 'a profile of Temporal’s tools': byProfile, variables: byVariables })) {
-    test(`the client and its schedules reach it by ${name}`, async () => {
+    test(`the client and its schedules reach the server by ${name}`, async () => {
       const passed = gate.counts.passed
       const connection = await connect({ env: env() })
       try {
@@ -154,7 +154,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     })
   }
 
-  test('a worker polls through it, and the set-up of the namespace asks through it', async (t) => {
+  test('a worker polls through it, and the set-up of the namespace connects through it', async (t) => {
     const env = workerEnvironment(byProfile())
     const { child, said } = startWorker(env, 'artifacts')
     try {
@@ -177,7 +177,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     assert.match(facts.serverVersion, /^\d+\./)
   })
 
-  test('keys and certificates go to no other address than the one they were stated for', async () => {
+  test('keys and certificates are sent only to the address that they were configured for', async () => {
     const other = await open({ ...authority.issue('other') })
     // The local stack's address wins, without the key of the profile; this one speaks TLS, so it is not reached either.
     const env = { ...byProfile(), LONGHAUL_TEMPORAL_ADDRESS: other.address, LONGHAUL_NAMESPACE: namespace }
@@ -188,14 +188,14 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     assert.deepEqual([...other.authorizations], [])
   })
 
-  test('a wrong key is refused by name, at once', async () => {
+  test('a wrong key is refused by name at once', async () => {
     const error = await refusal(connect({ env: { ...byVariables(), TEMPORAL_API_KEY: 'another' } }))
     assert.equal(error.code, 'Temporal.Refused')
     assert.match(error.message, /TEMPORAL_API_KEY/)
     assert.ok(!error.message.includes('another'))
   })
 
-  test('an expired certificate, an unknown authority, another name: each is said, and names its fix', async () => {
+  test('an expired certificate, an unknown authority and a wrong name are each reported with the fix', async () => {
     const expired = await open({ ...authority.issue('expired', -1) })
     const at = (changes: NodeJS.ProcessEnv): Promise<LonghaulError> =>
       refusal(connect({ env: { ...byVariables(), ...changes } }))
@@ -204,7 +204,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     assert.match((await at({ TEMPORAL_TLS_SERVER_NAME: 'elsewhere.test' })).message, /TEMPORAL_TLS_SERVER_NAME/)
   })
 
-  test('a server that wants a client certificate says so, also to a client without TLS', async () => {
+  test('a server that requires a client certificate says so, also to a client without TLS', async () => {
     const without = { TEMPORAL_TLS_CLIENT_CERT_PATH: '', TEMPORAL_TLS_CLIENT_KEY_PATH: '' }
     const missing = await refusal(connect({ env: { ...byVariables(), ...without } }))
     assert.match(missing.message, /client certificate: set TEMPORAL_TLS_CLIENT_CERT_PATH/)
@@ -215,7 +215,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     assert.match(plain.message, /it speaks TLS/)
   })
 
-  test('a server that says why it refuses a client certificate is quoted: none, one of another authority', async () => {
+  test('quotes the reason of a server that refuses a missing or unknown client certificate', async () => {
     const { certPath, keyPath } = authority.issue('strict')
     const port = await freePort()
     const files = ['-cert', certPath, '-key', keyPath, '-CAfile', authority.caPath]
@@ -243,7 +243,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     }
   })
 
-  describe('a worker that the server does not let in ends with one error, which names the setting', {
+  describe('a worker that the server refuses ends with one error that names the setting', {
     concurrency: true,
   }, () => {
     const CASES: [what: string, change: () => Promise<NodeJS.ProcessEnv>, says: RegExp][] = [
@@ -293,7 +293,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     }
   })
 
-  test('a certificate expires amid a run: the client names it, the run waits, and goes on with the same worker once it is renewed', async () => {
+  test('a run waits while its certificate is expired, names it, and continues after the renewal', async () => {
     const trusted = { clientCaPath: authority.caPath, apiKey: API_KEY }
     const door = await open({ ...authority.issue('first'), ...trusted })
     const port = Number(door.address.split(':')[1])
@@ -329,7 +329,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     }
   })
 
-  test('a key is replaced amid a run: commands name it, no worker ends, and the run goes on with a worker that has the new key', async () => {
+  test('commands name a replaced key, no worker ends, and the run continues with a worker that has the new key', async () => {
     const door = await open({ ...authority.issue('keyed'), clientCaPath: authority.caPath, apiKey: API_KEY })
     const env = workerEnvironment({ ...byVariables(), TEMPORAL_ADDRESS: door.address })
     await prepareNamespace({ address: target, namespace, raiseRetention: false })
@@ -358,7 +358,7 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     }
   })
 
-  test('TLS towards a server without it is named', async () => {
+  test('TLS to a server without TLS is named as the cause', async () => {
     const error = await refusal(connect({ env: { ...base, TEMPORAL_ADDRESS: target, TEMPORAL_TLS: 'true' } }))
     assert.match(error.message, /speaks no TLS/)
   })

@@ -39,12 +39,12 @@ describe('vLLM', { skip }, () => {
   })
   after(() => judge.stop())
 
-  test('every field of every request is known to it', async () => {
+  test('it knows every field of every request', async () => {
     await assertKnown(judge, restarted)
     await assertKnown(judge, reloaded)
   })
 
-  test('a server whose defaults bias everything samples as it was told', async () => {
+  test('a server with biased defaults samples as the request asked', async () => {
     for (const dialect of [restarted, reloaded]) {
       const { read, left_to_server: left } = await judge.judge(dialect.sample(request))
       assert.deepEqual(left, [])
@@ -83,7 +83,7 @@ describe('vLLM', { skip }, () => {
     }
   })
 
-  test('a field that it does not know, and a salt that it refuses, are found', async () => {
+  test('an unknown field and a refused salt are detected', async () => {
     const exchange = restarted.sample(request)
     const misspelt = { ...exchange, body: { ...exchange.body, top_p_: 1 } }
     assert.deepEqual((await judge.judge(misspelt)).unknown, ['top_p_'])
@@ -94,12 +94,12 @@ describe('vLLM', { skip }, () => {
     assert.equal(read?.['watermarking'], null)
   })
 
-  test('answers of its own classes are read', async () => {
+  test('answers of its own classes can be read', async () => {
     await assertRead(judge, restarted, 'models')
     await assertRead(judge, reloaded, 'label')
   })
 
-  test('new weights come by calls that it knows, label first and last', async () => {
+  test('it knows the calls that load new weights, which set the label first and last', async () => {
     assert.deepEqual(await stepsOfLoading(judge, reloaded, { '/weight_info': 'label' }), [
       '/weight_info',
       '/pause',
@@ -111,7 +111,7 @@ describe('vLLM', { skip }, () => {
     ])
   })
 
-  test('sleep before a training job, and waking at the next load, are calls that it knows', async () => {
+  test('it knows the calls for sleep before a training job and for waking at the next load', async () => {
     const answers = { '/weight_info': 'label', '/is_sleeping': 'asleep' }
     assert.deepEqual(await stepsOf(judge, answers, sleepUntilLoad), [
       '/update_weight_version asleep-until-a-load',
@@ -141,9 +141,9 @@ describe('SGLang', { skip }, () => {
   })
   after(() => judge.stop())
 
-  test('every field of every request is known to it', () => assertKnown(judge, dialect))
+  test('it knows every field of every request', () => assertKnown(judge, dialect))
 
-  test('a server whose preferences bias everything samples as it was told', async () => {
+  test('a server with biased preferences samples as the request asked', async () => {
     const { read, left_to_server: left } = await judge.judge(dialect.sample(request))
     assert.deepEqual(left, [])
     assert.ok(read)
@@ -183,7 +183,7 @@ describe('SGLang', { skip }, () => {
     assert.equal(score.read?.['logprob_start_len'], 0)
   })
 
-  test('a field that it does not know is found, in the request and in its sampling parameters', async () => {
+  test('an unknown field is detected in the request and in its sampling parameters', async () => {
     const exchange = dialect.sample(request)
     const misspelt = { ...exchange, body: { ...exchange.body, input_ids_: [1] } }
     assert.match((await judge.judge(misspelt)).error ?? '', /input_ids_/)
@@ -193,9 +193,9 @@ describe('SGLang', { skip }, () => {
     assert.deepEqual((await judge.judge(pause)).unknown, ['modus'])
   })
 
-  test('answers in its shape are read', () => assertRead(judge, dialect, 'models'))
+  test('answers in its shape can be read', () => assertRead(judge, dialect, 'models'))
 
-  test('new weights come by calls that it knows, label first and last', async () => {
+  test('it knows the calls that load new weights, which set the label first and last', async () => {
     const answers = { '/model_info': 'models', '/update_weights_from_disk': 'updated' }
     assert.deepEqual(await stepsOfLoading(judge, dialect, answers), [
       '/model_info',
@@ -283,7 +283,7 @@ describe('start commands', { skip }, () => {
     port: 8123,
   } as const
 
-  test('vLLM: its own parser reads every flag, and its variables are known to it', async (t) => {
+  test('vLLM: its own parser reads every flag, and it knows each variable', async (t) => {
     const judge = startJudge({ python, of: 'vllm' })
     t.after(() => judge.stop())
     const known = await judge.environment()
@@ -328,7 +328,7 @@ describe('start commands', { skip }, () => {
     assert.match((await judge.parse(['/m', '--generation-configs', 'vllm'])).error ?? '', /SystemExit/)
   })
 
-  test('SGLang: its own parser reads every flag, and its variables are known to it', async (t) => {
+  test('SGLang: its own parser reads every flag, and it knows each variable', async (t) => {
     const judge = startJudge({ python, of: 'sglang' })
     t.after(() => judge.stop())
     const { command, environment } = startCommand({ kind: 'sglang', ...wanted, publish: 'reload', deterministic: true })
@@ -366,7 +366,7 @@ describe('start commands', { skip }, () => {
   })
 })
 
-test('the key of a server that others reach is taken as each engine reads it', { skip }, async (t) => {
+test('each engine reads the API key of a server on all interfaces in its own way', { skip }, async (t) => {
   const open = { directory: '/p', version: VERSION, context: 4096, dtype: 'bfloat16', port: 1 } as const
   const asked = { ...open, publish: 'restart', deterministic: true, host: '::', apiKeyVariable: 'KEY' } as const
   const [vllm, sglang] = (['vllm', 'sglang'] as const).map((of) => startJudge({ python, of }))
@@ -406,7 +406,7 @@ describe('the rope', { skip }, () => {
     ['vllm', 2, 'hf_overrides'],
     ['sglang', 3, 'json_model_override_args'],
   ] as const) {
-    test(`${of}: its parser reads the rope from the start command, and its own rule takes as many tokens with it and not without`, async (t) => {
+    test(`${of}: its parser reads the rope, and its own rule accepts the longer context only with it`, async (t) => {
       const judge = startJudge({ python, of })
       t.after(() => judge.stop())
       const positions = startPositions({ ...wanted, configJson: stated })

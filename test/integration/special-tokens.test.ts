@@ -25,7 +25,7 @@ function findSpecial(texts: string[], all: string[] = MARKS): Record<string, [st
   return JSON.parse(done.stdout) as Record<string, [string, string][]>
 }
 
-test('no foreign text gives a special id', { skip: withoutPython }, () => {
+test('no foreign text produces a special token id', { skip: withoutPython }, () => {
   const defuse = createDefuse({ tokens: [...MARKS, ...ODD] })
   const random = seeded(20_261_122)
   const texts = [...MARKS, ...ODD, ...Array.from({ length: 600 }, () => hostileText(random))]
@@ -46,13 +46,13 @@ test('no foreign text gives a special id', { skip: withoutPython }, () => {
   }
 })
 
-test('what is known of any format is enough for every family but its oddities', { skip: withoutPython }, () => {
+test('the built-in marks protect every family except for its unusual tokens', { skip: withoutPython }, () => {
   const defuse = createDefuse()
   const texts = MARKS.filter((mark) => !['<｜DSML｜', ']~b]'].includes(mark)).map((mark) => `x ${defuse(mark)} y`)
   for (const [tokenizer, hits] of Object.entries(findSpecial(texts))) assert.deepEqual(hits, [], tokenizer)
 })
 
-test('a delta has the special ids of its format and no other', { skip: withoutPython }, () => {
+test('a delta has exactly the special ids of its format', { skip: withoutPython }, () => {
   const observation = MARKS.join('\n')
   const text = renderDelta({ format: chatml, endedTurn: true, observation, defuse: createDefuse({ tokens: MARKS }) })
   const found = findSpecial([text])

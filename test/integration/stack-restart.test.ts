@@ -19,7 +19,7 @@ import { readStackRecord } from '../../src/stack/stack-record.ts'
 import { attachWorld, needsStack } from '../support/pipeline-world.ts'
 import { startStack } from '../support/start-stack.ts'
 
-test('all processes of a stack are killed: up leaves the sandboxes to the next workers, down removes them', {
+test('up after a killed stack leaves the sandboxes to the next workers, and down removes them', {
   skip: needsStack,
 }, async (t) => {
   const world = await attachWorld()

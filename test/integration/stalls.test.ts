@@ -68,7 +68,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     await rm(scratch, { recursive: true, force: true })
   })
 
-  test('the policy server accepts and never answers: it is named by its address, for the activity that publishes', async () => {
+  test('names the address of a policy server that accepts and never answers', async () => {
     const url = await silentServer(listening)
     const workflowId = await publishOn(world, 'hangs', url)
     const blocker = await world.named(workflowId, ({ on }) => on.kind === 'policy-server')
@@ -88,7 +88,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.deepEqual([patient.code, /nothing is blocked/.test(patient.stdout)], [0, true])
   })
 
-  test('the policy server refuses connections: the error code and the refusal are named', async () => {
+  test('names the error code and the refusal of a policy server that refuses connections', async () => {
     const url = `http://127.0.0.1:${await freePort()}`
     const workflowId = await publishOn(world, 'refuses', url)
     const blocker = await world.named(workflowId, ({ on }) => on.kind === 'policy-server')
@@ -96,7 +96,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.match(blocker.error?.message ?? '', /ECONNREFUSED/)
   })
 
-  test('a file of the artifact store never answers: the store and the key are named', async () => {
+  test('names the store and the key of a file that never answers', async () => {
     const run = 'stuck-store'
     const plan = { ...PLAN, run }
     const key = runKeys.recipe(run)
@@ -113,7 +113,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     }
   })
 
-  test('the host of a sandbox has no worker: its queue is named, for the episode that waits', async () => {
+  test('names the queue of a sandbox host without a worker for the episode that waits', async () => {
     const workflowId = 'train/no-host/dapo-1/0003/task/x/ep/07'
     await world.start('episode', workflowId, { ...EPISODE, run: 'no-host' })
     const blocker = await world.named(workflowId, ({ on }) => on.name === NOWHERE)
@@ -124,7 +124,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.match(blocker.toDo, /--role sandbox on nowhere/)
   })
 
-  test('a whole run waits for its policy server and is paused as well: both are named from the root, each with what to do', async () => {
+  test('names both the policy server and the pause of a run, each with the fix', async () => {
     const url = await silentServer(listening)
     await world.prepareRun(PLAN.run, (recipe) => ({ ...recipe, policyServer: { ...recipe.policyServer, url } }))
     const workflowId = `train/${PLAN.run}`
@@ -142,7 +142,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.match(stdout, /2 blockers[\s\S]*now: publishing the base policy, since 20/)
   })
 
-  test('forty episodes wait for one host: one blocker that counts them; a look that is limited says what it left out', async () => {
+  test('reports forty episodes that wait for one host as one blocker, and counts what a limit left out', async () => {
     const { run, stage, iteration, suite } = EPISODE
     const plan = { key: 'plan', sha256: suite, bytes: 1 }
     const sizes = { tasks: 10, groupSize: 4, maxReplacements: 0, maxOpenGroups: 10 }
@@ -157,7 +157,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.deepEqual([look.workflows, look.notLookedAt, look.blockers[0]?.count], [21, 30, 10])
   })
 
-  test('the trainer is killed whenever it starts, then one freezes: the first is named by its failure, the second by its silence', async () => {
+  test('names a trainer that is always killed by its failure and a frozen one by its silence', async () => {
     const policy = await importBasePolicy({
       store: world.store,
       directory: join(root, 'policies/demo-base/model'),
@@ -183,7 +183,7 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.equal(frozen.for.activity, 'runTrainingJob')
   })
 
-  test('the Temporal server stops answering: every question to a run ends with a code, none hangs', async () => {
+  test('every question to a run ends with a code while the Temporal server does not answer', async () => {
     const [host = '', port = ''] = world.connection.address.split(':')
     const proxy = await startStallingProxy({ target: { host, port: Number(port) } })
     const { namespace } = world.connection
@@ -220,7 +220,7 @@ describe('stalled workers and engines', { skip: needsServer, concurrency: true }
     await rm(scratch, { recursive: true, force: true })
   })
 
-  test('the engine stops answering while tests run: it is named by its socket although tests may take half an hour', async () => {
+  test('names the socket of an engine that stops answering while tests run', async () => {
     const socket = join(scratch, 'engine.sock')
     const engine = (process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock').replace('unix://', '')
     const grading = Promise.withResolvers<void>()
@@ -261,7 +261,7 @@ describe('stalled workers and engines', { skip: needsServer, concurrency: true }
     }
   })
 
-  test('a worker is killed amid its work: its queue is named, since its last sign of life', async () => {
+  test('names the queue of a killed worker since its last heartbeat', async () => {
     const url = await silentServer(listening)
     const worker = await world.startRole('trainer', 'trainer', {})
     const workflowId = await publishOn(world, 'loses-its-worker', url)

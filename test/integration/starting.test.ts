@@ -48,7 +48,7 @@ after(async () => {
   await rm(scratch, { recursive: true, force: true })
 })
 
-test('two runs are started from the Temporal CLI with a recipe’s name alone: each gets a readable name of its own; cancelled, they close all they opened and say so', {
+test('runs started from the Temporal CLI get readable names, and cancelled ones close their sandboxes', {
   skip: needsStack,
 }, async () => {
   const { stack, connection } = world
@@ -100,7 +100,7 @@ const REFUSED: [string, TrainAgentInput, FailureCode, RegExp][] = [
 ]
 
 for (const [what, input, code, message] of REFUSED) {
-  test(`a run is started with ${what}: it fails at once with ${code}, after one attempt`, {
+  test(`a run that is started with ${what} fails at once with ${code} after one attempt`, {
     skip: needsStack,
   }, async () => {
     const { client } = world.connection
@@ -115,7 +115,7 @@ for (const [what, input, code, message] of REFUSED) {
   })
 }
 
-test('nothing listens at the policy server’s address: the run ends with Model.Unreachable once its patience is used up', {
+test('a run ends with Model.Unreachable after the timeout when no policy server listens', {
   skip: needsStack,
 }, async () => {
   const overrides = { ...TINY, policyServer: { url: `http://127.0.0.1:${await freePort()}`, patienceS: 5 } }
@@ -123,7 +123,7 @@ test('nothing listens at the policy server’s address: the run ends with Model.
   assertFailed(outcome, 'Model.Unreachable', /ECONNREFUSED.*policyServer\.url/s)
 })
 
-test('a policy server ignores return_token_ids: the run fails with Model.NoTokenIds and opens no second sandbox for it', {
+test('a run fails with Model.NoTokenIds without a second sandbox when the server ignores return_token_ids', {
   skip: needsStack,
 }, async () => {
   const proxy = await startRecordingProxy({
@@ -151,7 +151,7 @@ test('a policy server ignores return_token_ids: the run fails with Model.NoToken
   }
 })
 
-test('the registry does not have the image of one of two tasks: the run ends with Sandbox.ImageMissing before anything is gated', {
+test('a run ends with Sandbox.ImageMissing before any gate when the registry lacks an image', {
   skip: needsStack,
 }, async () => {
   const registry = await startTestRegistry()
@@ -171,7 +171,7 @@ test('the registry does not have the image of one of two tasks: the run ends wit
   }
 })
 
-test('the gold patch of a task does not resolve it: the run fails with Task.GateFailed and names the task', {
+test('a run fails with Task.GateFailed and names the task when its gold patch does not resolve it', {
   skip: needsStack,
 }, async () => {
   const path = join(scratch, 'rows.jsonl')
@@ -182,7 +182,7 @@ test('the gold patch of a task does not resolve it: the run fails with Task.Gate
   assertFailed(outcome, 'Task.GateFailed', /synthetic__eval-000001.*gold/s)
 })
 
-test('a schedule is made on the command line, listed, triggered and deleted: its run evaluates the newest promoted policy', {
+test('a schedule can be created, listed, triggered and deleted, and its run evaluates the newest promotion', {
   skip: needsStack,
 }, async () => {
   const { store, connection } = world

@@ -50,7 +50,7 @@ describe('steering by commands', { skip: needsServer }, () => {
     await rm(scratch, { recursive: true, force: true })
   })
 
-  test('a recipe is pushed, started by its name alone as the Temporal UI does, found by a filter, paused, limited and resumed', async () => {
+  test('a pushed recipe is started by its name, found by a filter, paused, limited and resumed', async () => {
     const file = join(scratch, `${RECIPE}.yaml`)
     await writeFile(file, await readFile(join(root, 'recipes/mini.yaml'), 'utf8'))
     const pushed = await ok('recipe', 'push', file)
@@ -76,7 +76,7 @@ describe('steering by commands', { skip: needsServer }, () => {
     assert.deepEqual([requeued['changed'], requeued['note']], [false, 'no episode is being played now'])
   })
 
-  test('a gate that gets nowhere is followed: a log and a terminal say how many of its tasks are done, and what is open', async () => {
+  test('following a stuck gate shows its finished tasks and its blockers in a log and in a terminal', async () => {
     // Finds images, and is busy with a gate until it is stopped: the run then stays in its gate.
     await using _host = await startSandboxWorker()
     await eventually(async () => assert.match(JSON.stringify((await ok('run', 'status', run))['open']), /gateTasks/))
@@ -97,7 +97,7 @@ describe('steering by commands', { skip: needsServer }, () => {
     assert.equal((await ok('run', 'cancel', run, '--dry-run'))['note'], null, 'following a run has cancelled it')
   })
 
-  test('the control worker is stopped: every command answers with what the server knows, and what it recorded is done once the worker goes on', async () => {
+  test('without the control worker every command answers from the server, and its order is carried out later', async () => {
     worker.kill('SIGSTOP')
     try {
       const [found, status, blockers, would, requeue, pause, limits] = await Promise.all([
@@ -129,7 +129,7 @@ describe('steering by commands', { skip: needsServer }, () => {
     })
   })
 
-  test('no worker lives: the same, and what was cancelled ends as soon as one is back', async () => {
+  test('without any worker the commands answer too, and a cancelled run ends when a worker is back', async () => {
     worker.kill('SIGKILL')
     const [found, blockers, requeue, resume] = await Promise.all([
       listed(),

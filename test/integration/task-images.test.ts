@@ -176,7 +176,7 @@ async function inside(image: string, command: string): Promise<string> {
   }
 }
 
-test('an image is built, found again, holds no later commit and no password, and its task passes the gate', {
+test('a built image is found again, holds no later commit or password, and its task passes the gate', {
   skip,
 }, async () => {
   const path = suite('whole')
@@ -232,14 +232,14 @@ test('an image is built, found again, holds no later commit and no password, and
   assert.deepEqual([report.counts.passed, report.tasks], [1, 1])
 })
 
-test('a Python that the host lacks is named, with what the host has and how to install it', { skip }, async () => {
+test('names a Python that the host lacks, with what the host has and how to install it', { skip }, async () => {
   const config = { ...(row['install_config'] as object), python: '3.99' }
   const { exitCode, image } = await build(suite('python', { install_config: config }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'python'])
   assert.match(image.message ?? '', /Expected Python 3\.99 on this host, found .*uv python install 3\.99/)
 })
 
-test('a commit that the mirror lacks is named, with the command that fetches it', { skip }, async () => {
+test('names a commit that the mirror lacks, with the command that fetches it', { skip }, async () => {
   const commit = '0123456789abcdef0123456789abcdef01234567'
   const { exitCode, image } = await build(suite('commit', { base_commit: commit }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
@@ -249,7 +249,7 @@ test('a commit that the mirror lacks is named, with the command that fetches it'
   )
 })
 
-test('a mirror that is not there is named, with the names that count', { skip }, async () => {
+test('names a missing mirror, with the accepted names', { skip }, async () => {
   const { exitCode, image } = await build(suite('mirror', { repo: 'acme/other' }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
   assert.match(
@@ -258,7 +258,7 @@ test('a mirror that is not there is named, with the names that count', { skip },
   )
 })
 
-test('an installation that fails shows its last lines and leaves no image', { skip }, async () => {
+test('a failing installation shows its last lines and leaves no image', { skip }, async () => {
   const config = { ...(row['install_config'] as object), install: 'echo the compiler is missing && false' }
   const { exitCode, image } = await build(suite('install', { install_config: config }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'install'])
@@ -266,7 +266,7 @@ test('an installation that fails shows its last lines and leaves no image', { sk
   assert.match(readFileSync(image.log ?? '', 'utf8'), /the compiler is missing/)
 })
 
-test('a disk that is full is named as such, with its stage and what frees it', { skip }, async () => {
+test('names a full disk with its stage and what frees it', { skip }, async () => {
   // The smallest file system that a build can fill.
   const config = { ...(row['install_config'] as object), install: 'head -c 200M /dev/zero > /dev/shm/filling' }
   const { exitCode, image } = await build(suite('full', { install_config: config }))
@@ -278,7 +278,7 @@ test('a disk that is full is named as such, with its stage and what frees it', {
   assert.match(readFileSync(image.log ?? '', 'utf8'), /No space left on device/)
 })
 
-test('a full disk of this host’s temporary files is named with the directory', {
+test('names the directory when the temporary files of this host have no space', {
   skip: skip === false && process.getuid?.() !== 0 ? 'needs root: mounts a file system' : skip,
 }, async (t) => {
   const small = join(folder, 'small')
@@ -296,7 +296,7 @@ test('a full disk of this host’s temporary files is named with the directory',
   }
 })
 
-test('a base image without git is named', { skip }, async () => {
+test('names a base image without git', { skip }, async () => {
   const bare = await withoutGit()
   const { exitCode, image } = await build(suite('git'), '--base', bare)
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'base'])

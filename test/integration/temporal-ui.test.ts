@@ -42,7 +42,7 @@ after(async () => {
   await world?.close()
 })
 
-test('a run is started by the form with a recipe’s name, found by a search attribute, read while it plays, limited, paused and resumed', {
+test('a run is started by the form, found by a search attribute, read while it plays, limited, paused and resumed', {
   skip: needsStack,
 }, async () => {
   const { connection, stack } = world

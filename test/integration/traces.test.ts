@@ -115,7 +115,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
   const parentOf = (span: ReceivedSpan): ReceivedSpan | undefined =>
     spans.find(({ spanId, traceId }) => spanId === span.parentSpanId && traceId === span.traceId)
 
-  test('it leads from the client over root, rollout, group and episode to the activities', () => {
+  test('the spans lead from the client over root, rollout, group and episode to the activities', () => {
     const [start, ...others] = named('StartWorkflow:evaluate')
     assert.ok(start !== undefined && others.length === 0)
     assert.deepEqual([start.service, start.parentSpanId], ['longhaul-client', ''])
@@ -156,14 +156,14 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     }
   })
 
-  test('spans of the worker name their role and what the operator says of the place', () => {
+  test('spans of the worker name their role and the environment of the operator', () => {
     const [span] = named('RunWorkflow:evaluate')
     assert.equal(span?.service, 'longhaul-all')
     assert.equal(span.resource['deployment.environment.name'], 'test')
     assert.equal(span.attributes['longhaul.outcome'], 'completed')
   })
 
-  test('neither keys nor prompts nor texts of tasks are in any export', () => {
+  test('no export contains keys, prompts or texts of tasks', () => {
     const raw = collector.raw()
     assert.match(raw, /advanceEpisode/, 'the search is broken')
     assert.ok(prompts.length >= 2 && prompts.every((prompt) => prompt.length > 20))
@@ -178,7 +178,7 @@ describe('the trace of an evaluation', { skip: needsStack }, () => {
     }
   })
 
-  test('a run completes beside a collector that hangs, and the worker says so once', async () => {
+  test('a run completes although the collector hangs, and the worker reports it once', async () => {
     const bad = await startOtlpReceiver('hangs')
     closers.push(() => bad.close())
     const place = await connectToOwnNamespace('traces-hang')

@@ -109,7 +109,7 @@ async function assertInMlflow(run: string): Promise<void> {
 }
 
 describe('MLflow', { skip }, () => {
-  test('a run is sent twice, continued, evaluated out of order and reported: each point is there once, and the run is finished', async () => {
+  test('a run that is sent repeatedly and out of order has each point once and is finished at its end', async () => {
     const run = 'whole'
     await storeTrackedRun(own.store, run, [mlflowAt(server.url)])
     await storeEvaluation(own.store, { run, name: 'base', globalStep: 0 })
@@ -144,7 +144,7 @@ describe('MLflow', { skip }, () => {
 
   /** 1,800 points are two requests. The second one is lost on its way, or is done and its answer is lost. */
   for (const fate of ['never arrives', 'is done and its answer is lost'] as const) {
-    test(`the second request ${fate}: said, and the next sending adds what is missing and nothing twice`, async (t) => {
+    test(`a second request that ${fate} is reported, and the next sending adds only what is missing`, async (t) => {
       const run = `half-way-${fate.length}`
       const proxy = await startProxy(t, fate === 'never arrives' ? 'drop' : 'forward')
       await storeTrackedRun(own.store, run, [mlflowAt(proxy)])
@@ -156,7 +156,7 @@ describe('MLflow', { skip }, () => {
     })
   }
 
-  test('two workers send a run for the first time at once: MLflow has one run of it, and each point once', async () => {
+  test('two workers that send a run for the first time create one MLflow run with each point once', async () => {
     const run = 'together'
     await storeTrackedRun(own.store, run, [mlflowAt(server.url)])
     await storeTraining(own.store, { run, iteration: 0, step: 1 })
@@ -165,7 +165,7 @@ describe('MLflow', { skip }, () => {
     await assertInMlflow(run)
   })
 
-  test('longhaul track: what is missing, how much was new, and exit code 2 where a tracker refuses', async () => {
+  test('longhaul track reports gaps and new points, and exits with 2 where a tracker refuses', async () => {
     const run = 'by-hand'
     const directory = join(own.root, 'by-hand')
     await storeTrackedRun(own.store, run, [mlflowAt(server.url), { kind: 'tensorboard', directory }])
@@ -198,7 +198,7 @@ describe('MLflow', { skip }, () => {
 })
 
 describe('TensorBoard', { skip }, () => {
-  test('a TensorBoard has the file open while a run goes on and is sent again: each point once, in its precision', async (t) => {
+  test('an open TensorBoard shows each point once in full precision while a run is sent repeatedly', async (t) => {
     const run = 'watched'
     const directory = join(own.root, 'tensorboard')
     await storeTrackedRun(own.store, run, [{ kind: 'tensorboard', directory }])
@@ -269,7 +269,7 @@ describe('Weights & Biases', { skip: 'skip' in wandb ? wandb.skip : false }, () 
     assert.ok(file.isEnded)
   }
 
-  test('a run is sent twice, continued and evaluated out of order: one offline run, each point once, in full precision', async () => {
+  test('a run that is sent repeatedly and out of order is one offline run with each point once in full precision', async () => {
     const run = 'offline'
     const directory = join(own.root, 'offline')
     await storeTrackedRun(own.store, run, [wandbIn(directory)])
@@ -292,7 +292,7 @@ describe('Weights & Biases', { skip: 'skip' in wandb ? wandb.skip : false }, () 
     assert.equal((await readdir(join(directory, 'wandb'))).length, 1, 'nothing of the writing is left')
   })
 
-  test('wandb sync uploads an open run, and again when it has more: each row at its place, from the first one on', async (t) => {
+  test('wandb sync uploads an open run repeatedly with each row at its place', async (t) => {
     const run = 'uploaded'
     const directory = join(own.root, 'uploaded')
     const receiver = await startWandbServer()
@@ -324,7 +324,7 @@ describe('Weights & Biases', { skip: 'skip' in wandb ? wandb.skip : false }, () 
     }
   })
 
-  test('two workers send at once, and a file is cut: the next sending leaves one whole file', async () => {
+  test('concurrent senders and a truncated file leave one complete file after the next sending', async () => {
     const run = 'at-once'
     const directory = join(own.root, 'at-once')
     await storeTrackedRun(own.store, run, [wandbIn(directory)])

@@ -26,7 +26,7 @@ const root = fileURLToPath(new URL('../..', import.meta.url))
 /** Longer than the trainer needs to load torch on a busy machine, where it says nothing. */
 const STALL_S = 60
 
-describe('ends of training jobs', { skip: needsServer || withoutPython }, () => {
+describe('failures of training jobs', { skip: needsServer || withoutPython }, () => {
   let world: StallWorld
   let base: PolicyRef
 
@@ -38,7 +38,7 @@ describe('ends of training jobs', { skip: needsServer || withoutPython }, () => 
 
   after(() => world?.close())
 
-  test('weights that fly away end fine-tuning with Trainer.Diverged; the policy that it began with stays the last', async () => {
+  test('exploding weights end fine-tuning with Trainer.Diverged, and its first policy stays the last', async () => {
     const workflowId = await train('flies-away', 'rft', (recipe) => {
       // The first update sends every weight away; the second gradient is not finite.
       if (recipe.rft !== null) recipe.rft.optim.lr = 1e30
@@ -50,7 +50,7 @@ describe('ends of training jobs', { skip: needsServer || withoutPython }, () => 
     assert.equal(exitCodesOf('flies-away').filter((code) => code === 77).length, 1, 'it would only diverge again')
   })
 
-  test('a sampler that is another model ends reinforcement with Trainer.Diverged: its policy is made and never published', async () => {
+  test('a sampler with another model ends reinforcement with Trainer.Diverged, and its policy is not published', async () => {
     // The batch says half a nat for tokens to which the policy gives next to nothing.
     const workflowId = await train('another-model', 'dapo')
     const { type, message } = await failureOf(workflowId)
@@ -61,7 +61,7 @@ describe('ends of training jobs', { skip: needsServer || withoutPython }, () => 
     assert.ok(record?.alarms.some(({ metric }) => metric === 'k1'))
   })
 
-  test('a trainer that stands still is named, stopped as Trainer.Stalled and continued from its last step', async () => {
+  test('a stalled trainer is named, stopped as Trainer.Stalled and continued from its last step', async () => {
     const run = 'stands-still'
     const workflowId = await train(run, 'rft', ({ trainer }) => Object.assign(trainer, { stallS: STALL_S }), LONG_JOB)
     await eventually(async () => assert.ok(eventsOf(run, 1).includes('checkpoint')))

@@ -46,7 +46,7 @@ function played(stage: string): Map<string, EpisodeRecord[]> {
 const resolvedOf = (attempts: readonly EpisodeRecord[]): number =>
   attempts.filter(({ verdict }) => verdict === 'resolved').length
 
-test('the run ended with an evaluation after every phase, and promoted what the second stage trained', {
+test('the run evaluates after every phase and promotes the policy of the second stage', {
   skip: needsStack,
 }, () => {
   assert.deepEqual(
@@ -56,7 +56,7 @@ test('the run ended with an evaluation after every phase, and promoted what the 
   assert.equal(result.policy, result.stages.at(-1)?.policy)
 })
 
-test('training and held-out suites were proven disjoint before anything was gated', { skip: needsStack }, async () => {
+test('training and held-out suites are proven disjoint before any gate', { skip: needsStack }, async () => {
   const { store } = world
   const proof = await readOrThrow<OverlapRecord>(store, runKeys.overlap(result.run))
   assert.deepEqual([proof.tasks, proof.overlaps, proof.excluded], [8, [], []])
@@ -69,7 +69,7 @@ test('training and held-out suites were proven disjoint before anything was gate
   assert.equal(train.taskIds.filter((taskId) => heldOut.has(taskId)).length, 0)
 })
 
-test('every phase was played and scored under its own limits, and the report says them', {
+test('every phase is played and scored under its own limits, and the report states them', {
   skip: needsStack,
 }, async () => {
   const { store } = world
@@ -101,7 +101,7 @@ test('every phase was played and scored under its own limits, and the report say
   )
 })
 
-test('groups without a spread were refilled: as many further problems as there were such groups, none of them played before', {
+test('each group without a spread is refilled by one further problem that was not played before', {
   skip: needsStack,
 }, async (t) => {
   const { store } = world
@@ -124,7 +124,7 @@ test('groups without a spread were refilled: as many further problems as there w
   }
 })
 
-test('the second stage drew from what the first selected: neither solved in two thirds of the attempts, nor never', {
+test('the second stage excludes problems that the first solved in two thirds of attempts or never', {
   skip: needsStack,
 }, async (t) => {
   const { store } = world
@@ -152,7 +152,7 @@ test('the second stage drew from what the first selected: neither solved in two 
   assert.ok([...played('dapo-2').keys()].every((taskId) => pool.kept.includes(taskId)))
 })
 
-test('the ledger has every episode once, refilled groups too, and only groups with a spread were trained on', {
+test('the ledger has every episode once, refilled groups too, and only groups with a spread train', {
   skip: needsStack,
 }, async () => {
   const { store } = world
@@ -175,6 +175,6 @@ test('the ledger has every episode once, refilled groups too, and only groups wi
   assert.equal(Number(result.policy.slice(1, 7)), planned)
 })
 
-test('nothing of the run is left on the machine', { skip: needsStack }, async () => {
+test('the run leaves nothing on the machine', { skip: needsStack }, async () => {
   assert.deepEqual(await leftBehind(world, result.run), [])
 })

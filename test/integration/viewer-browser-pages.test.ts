@@ -63,7 +63,7 @@ async function storeEvaluations(): Promise<void> {
   }
 }
 
-test('two evaluations: what was lost stands first, hostile ids are text, and a task opens side by side', async () => {
+test('a comparison of two evaluations shows losses first, ids as text, and a task side by side', async () => {
   await storeEvaluations()
   const { page, context, wrong } = await open('#/compare/old/nightly/new/nightly')
   const tasks = page.getByRole('table', { name: 'Tasks' })
@@ -104,7 +104,7 @@ test('two evaluations: what was lost stands first, hostile ids are text, and a t
   await context.close()
 })
 
-test('two evaluations of which one is not there: the page says so', async () => {
+test('a comparison with a missing evaluation says so', async () => {
   await storeViewedRun(store, 'alone')
   const { page, context, wrong } = await open('#/compare/alone/nightly/alone/other')
   await page.getByRole('alert').filter({ hasText: 'the comparison' }).waitFor()
@@ -113,7 +113,7 @@ test('two evaluations of which one is not there: the page says so', async () => 
   await context.close()
 })
 
-test('tokens: each row is that of the batch file with its ratio and clip, and pieces are text', async () => {
+test('each token row has the ratio and clip of the batch file, and pieces are text', async () => {
   await storeViewedRun(store, 'trained')
   const pieces = { [HOSTILE]: 10, '<|im_end|>': 258 }
   const trajectories = await storeTokens(store, { run: 'trained', iteration: 7, taskId: 't-1', pieces })
@@ -164,7 +164,7 @@ function expectedCells({ ids, lossMask, logprobs }: Trajectory, ratioOf: (place:
   })
 }
 
-test('a run of a million turns: its table holds the rows in sight, from the first to the last', async () => {
+test('the table of a run of a million turns holds only the visible rows', async () => {
   await storeViewedRun(store, 'million')
   await storeRecords(store, { run: 'million', episodes: 1_000, turns: 1_000 })
   const { page, context, wrong } = await open('#/run/million')
@@ -184,7 +184,7 @@ test('a run of a million turns: its table holds the rows in sight, from the firs
   await context.close()
 })
 
-test('the data of an address is asked for before the script of the page is there, and once', async () => {
+test('the page requests its data once, before its script is there', async () => {
   await storeEvaluations()
   await storeViewedRun(store, 'early')
   const episode = await storeEpisode(store, { run: 'early', taskId: 'o__n-1', turns: 25, verdict: 'resolved' })

@@ -81,7 +81,7 @@ async function storeNights(): Promise<void> {
 
 const open = (address: string): Promise<Opened> => openPage(browser, address)
 
-test('an episode full of markup, ANSI and bidi controls is shown as text, and nothing of it runs', async () => {
+test('shows markup, ANSI and bidi controls of an episode as text and executes none of it', async () => {
   const { page, context, wrong } = await open(`${viewer.url}#/episode/${hostile}`)
   await page.locator('article.turn').waitFor()
   await page.getByText('Statement', { exact: true }).click()
@@ -98,7 +98,7 @@ test('an episode full of markup, ANSI and bidi controls is shown as text, and no
   await context.close()
 })
 
-test('a link without the token leads into the viewer, in the browser that has opened the whole address before', async () => {
+test('a link without the token opens in a browser that has opened the full address before', async () => {
   const { page, context, wrong } = await open(`${new URL(viewer.url).origin}/#/run/r`)
   await page.getByText('Open the address that longhaul view printed').waitFor()
   await page.goto(viewer.url)
@@ -109,7 +109,7 @@ test('a link without the token leads into the viewer, in the browser that has op
   await context.close()
 })
 
-test('the content policy stops a script that did get into the page', async () => {
+test('the content policy stops a script that was injected into the page', async () => {
   const { page, context } = await open(viewer.url)
   await page.getByRole('heading', { name: 'Runs' }).waitFor()
   const said = await page.evaluate<{ title: string; refused: string; images: number }>(`(async () => {
@@ -135,7 +135,7 @@ test('the content policy stops a script that did get into the page', async () =>
   await context.close()
 })
 
-test('by keyboard alone: search, choose, open, next turn, back; the address leads there again', async () => {
+test('search, open, next turn and back work by keyboard, and the address leads there again', async () => {
   const { page, context, wrong } = await open(`${viewer.url}#/run/r`)
   await page.getByRole('table', { name: 'Episodes' }).waitFor()
   await page.keyboard.press('/')
@@ -157,7 +157,7 @@ test('by keyboard alone: search, choose, open, next turn, back; the address lead
   await context.close()
 })
 
-test('filters stand in the address, and find flips and hacks', async () => {
+test('filters are part of the address and find flips and hacks', async () => {
   const { page, context } = await open(`${viewer.url}#/run/r?only=flip`)
   await page.getByText('2 of 3 episodes').waitFor()
   await page.getByLabel('only').selectOption('hack')
@@ -166,7 +166,7 @@ test('filters stand in the address, and find flips and hacks', async () => {
   await context.close()
 })
 
-test('a line of ten million characters: its beginning, and the rest when it is asked for', async () => {
+test('a line of ten million characters shows its beginning, and the rest on request', async () => {
   const { page, context } = await open(`${viewer.url}#/episode/r/dapo-1/0001/o__m-2/00`)
   const output = page.getByRole('region', { name: 'Output of turn 0' })
   await output.waitFor()
@@ -183,7 +183,7 @@ test('a line of ten million characters: its beginning, and the rest when it is a
   await context.close()
 })
 
-test('a turn that is played while the page is open appears without reloading', async () => {
+test('a turn that is played while the page is open appears without a reload', async () => {
   const fields = { run: 'r', stage: 'dapo-1', taskId: 'o__live-3', turns: 1 }
   const episode = await storeEpisode(store, { ...fields, hasEnded: false })
   const { page, context, wrong } = await open(`${viewer.url}#/episode/${episode}`)
@@ -259,7 +259,7 @@ async function walkThroughParts({ page, wrong }: Opened): Promise<void> {
   )
 }
 
-test('a link to a turn, the turns beside it, the timeline’s last bar, and search over all texts: from the server and from files', async () => {
+test('a link opens its turn, the timeline and a search over all texts, from the server and from files', async () => {
   await storeViewedRun(store, 'long')
   const fields = { run: 'long', taskId: 'o__long-1', turns: 45 }
   const episode = await storeEpisode(store, fields)
@@ -281,7 +281,7 @@ async function serveJoined(t: TestContext, source: RunSource): Promise<RunningVi
   return joined
 }
 
-test('the workflow’s history beside the turns: its attempts, queues and failures, as text, and which of the two is shown', async (t) => {
+test('shows the workflow history beside the turns as text, and which of several executions it is', async (t) => {
   const at = 2_000
   const activity = { worker: '1@h', summary: HOSTILE, failure: null, state: 'completed' as const }
   const source: RunSource = {
@@ -346,7 +346,7 @@ test('the workflow’s history beside the turns: its attempts, queues and failur
   await context.close()
 })
 
-test('what a run waits for stands on its page, as text, until the run has ended', async (t) => {
+test('the page shows what a run waits for until the run has ended', async (t) => {
   let hasEnded = false
   const blocker: BlockerLine = {
     on: { kind: 'policy-server', name: 'http://127.0.0.1:1' },
@@ -376,7 +376,7 @@ test('what a run waits for stands on its page, as text, until the run has ended'
   await context.close()
 })
 
-test('the cost of a run that is played is read again, and once more when the run has ended', async (t) => {
+test('the cost of a running run is refreshed, and once more after its end', async (t) => {
   await storeViewedRun(store, 'paid')
   const play = (taskId: string): Promise<string> =>
     storeEpisode(store, { run: 'paid', taskId, turns: 2, verdict: 'resolved' })
@@ -408,7 +408,7 @@ test('the cost of a run that is played is read again, and once more when the run
   await context.close()
 })
 
-test('axe finds nothing serious on any page', async () => {
+test('axe finds no serious problem on any page', async () => {
   for (const [address, ready] of [
     ['', 'h1'],
     ['#/run/r', '.episodes .space .row'],
@@ -422,7 +422,7 @@ test('axe finds nothing serious on any page', async () => {
   }
 })
 
-test('nights: from the index to the trend, another metric in the address, a verdict with its comparison, the run', async () => {
+test('the nights page leads to the trend, another metric, a verdict with its comparison and the run', async () => {
   const { page, context, wrong } = await open(`${viewer.url}#/nights`)
   await page.getByRole('link', { name: 'nightly' }).click()
   await page.getByRole('img', { name: /pass@1.*v000001-aaaaaaaa.*last 0.5000 at 2026-05-01/ }).waitFor()
@@ -441,7 +441,7 @@ test('nights: from the index to the trend, another metric in the address, a verd
   await context.close()
 })
 
-test('static files open without a server: the same pages, and nothing runs or is fetched', async () => {
+test('static files show the same pages without a server, and execute or fetch nothing', async () => {
   const directory = join(root, 'static')
   await writeStatic({ store, assets, run: 'r', directory })
   const address = pathToFileURL(join(directory, 'index.html')).href

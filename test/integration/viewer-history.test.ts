@@ -136,7 +136,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
   const read = async (episode: string, of: Pages = pages): Promise<HistoryPage> =>
     (await of.read(`history/${episode}`)) as HistoryPage
 
-  test('a failed attempt, its repetition and an open step: each from the server, open ones without an end', async () => {
+  test('shows a failed attempt, its retry and an open step without an end', async () => {
     const ownerRun = await startWorkflow('train/r/dapo-1/0001/task/o__n-1/ep/00')
     await schedule('1', 'openSandbox', PLACEMENT)
     await fail(await pollActivity(PLACEMENT), 'Sandbox.EngineUnavailable', HOSTILE)
@@ -181,7 +181,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     assert.ok((ended.executions[0]?.activities[1]?.closedMs ?? 0) >= (begun?.startedMs ?? Infinity))
   })
 
-  test('the records name another execution, of a run of that name elsewhere: its times are not shown', async () => {
+  test('hides the times of another execution of the same name', async () => {
     await startWorkflow('train/r/dapo-1/0001/task/o__n-2/ep/00')
     const episode = await storePlaced('o__n-2', '00000000-0000-4000-8000-000000000000')
     const page = await read(episode)
@@ -189,7 +189,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     assert.match(page.why ?? '', /has no history of this episode.*retains/)
   })
 
-  test('an episode that no sandbox has taken yet: the newest execution of its id', async () => {
+  test('uses the newest execution of its id for an episode without a sandbox', async () => {
     const runId = await startWorkflow('train/r/dapo-1/0001/task/o__n-3/ep/00')
     const episode = await storeEpisode(store, { run: 'r', taskId: 'o__n-3', turns: 0, hasEnded: false })
     const page = await read(episode)
@@ -199,7 +199,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     )
   })
 
-  test('a long history is read from its beginning, and the rest is counted', async () => {
+  test('reads a long history from its beginning and counts the rest', async () => {
     const workflowId = 'train/r/dapo-1/0001/task/o__n-4/ep/00'
     await startWorkflow(workflowId)
     const handle = connection.client.workflow.getHandle(workflowId)
@@ -212,7 +212,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     assert.deepEqual([whole?.marks[0]?.what, whole?.marks[0]?.note], ['signal', 'control'])
   })
 
-  test('the page of a run says what it waits for while it is open, and nothing once it has ended', async () => {
+  test('the page of a run shows its blockers while it is open, and none once it has ended', async () => {
     const workflowId = 'train/r'
     const readBlockers = async () => (await pages.read('blockers/r')) as BlockersPage
     // The server does not know the run yet.
@@ -228,7 +228,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
     })
   })
 
-  test('no server, and one that accepts and stays silent: the page has its records and says why', async () => {
+  test('without a server, or with a silent one, the page shows its records and the reason', async () => {
     const episode = await storePlaced('o__n-5', 'any')
     const absent = temporalSource(() => connect({ address: '127.0.0.1:1', env: {} }))
     const refused = await read(episode, createPages(store, absent))

@@ -91,7 +91,7 @@ function ask(
 
 const inside = (path: string): string => new URL(path, viewer.url).pathname + new URL(path, viewer.url).search
 
-test('the address opens a page that allows no inline script, no frame and no other origin', async () => {
+test('the page allows no inline script, frame or other origin', async () => {
   const { status, headers, body } = await ask(inside(''))
   assert.equal(status, 200)
   const policy = String(headers['content-security-policy'])
@@ -106,7 +106,7 @@ test('the address opens a page that allows no inline script, no frame and no oth
   for (const name of ['start.js', 'viewer.js', 'viewer.css']) assert.equal((await ask(inside(name))).status, 200, name)
 })
 
-test('without the token there is nothing, whatever is asked for', async () => {
+test('serves no content without the token', async () => {
   const { pathname } = new URL(viewer.url)
   const token = pathname.slice(1, -1)
   assert.ok(token.length >= 32)
@@ -127,7 +127,7 @@ test('without the token there is nothing, whatever is asked for', async () => {
   }
 })
 
-test('the address without its token: a page that holds nothing and runs one script, which is not the viewer’s', async () => {
+test('the address without its token serves a page without content and one script that is not the viewer’s', async () => {
   const [page, script] = await Promise.all([ask('/'), ask('/open.js')])
   assert.deepEqual([page.status, script.status], [200, 200])
   for (const { body, headers } of [page, script]) {
@@ -137,7 +137,7 @@ test('the address without its token: a page that holds nothing and runs one scri
   assert.match(page.body, /address that <code>longhaul view<\/code> printed/)
 })
 
-test('a page of another origin, a name that was rebound to loopback, and a writing method are refused', async () => {
+test('refuses a page of another origin, a name rebound to loopback, and a writing method', async () => {
   const path = inside('data?name=runs')
   const { host, port } = new URL(viewer.url)
   assert.equal((await ask(path, { headers: { host } })).status, 200)
@@ -160,11 +160,11 @@ test('a page of another origin, a name that was rebound to loopback, and a writi
     assert.equal((await ask(path, { method })).status, 405, method)
 })
 
-test('it listens on loopback alone', () => {
+test('listens on loopback only', () => {
   assert.equal(new URL(viewer.url).hostname, '127.0.0.1')
 })
 
-test('hostile texts arrive as the characters they are, in JSON that no browser takes for a page', async () => {
+test('hostile texts arrive unchanged, in JSON that no browser treats as a page', async () => {
   const { status, headers, body } = await ask(inside(`data?name=${encodeURIComponent(`episode/${hostile}`)}`))
   assert.equal(status, 200)
   assert.match(String(headers['content-type']), /^application\/json/)
@@ -181,14 +181,14 @@ test('hostile texts arrive as the characters they are, in JSON that no browser t
   )
 })
 
-test('a name that is no page: 404 with the name as text', async () => {
+test('an unknown page is a 404 with the name as text', async () => {
   for (const name of ['run/<script>', 'episode/../../x', '']) {
     const { status, headers } = await ask(inside(`data?name=${encodeURIComponent(name)}`))
     assert.deepEqual([status, headers['content-type']], [404, 'application/json; charset=utf-8'], name)
   }
 })
 
-test('what a run waits for: the words of the source, nothing for a run that has ended, and why there is no answer', async () => {
+test('answers with the blockers of a run, nothing for an ended run, or why there is no answer', async () => {
   const answers: Record<string, SourceAnswer<BlockersAnswer | null>> = {
     r: { ok: true, value: { blockers: [BLOCKER], notLookedAt: 7 } },
     ended: { ok: true, value: null },
@@ -241,7 +241,7 @@ async function* follow(name: string, from: number): AsyncGenerator<LiveMessage> 
   }
 }
 
-test('an episode is played while its page is open: each turn comes, with its answer, and then the end', async () => {
+test('an open page of an episode receives each turn with its answer, and then the end', async () => {
   const fields = { run: 'r', stage: 'dapo-1', taskId: 'o__n-9', turns: 1 }
   const episode = await storeEpisode(store, { ...fields, hasEnded: false })
   const record = makeRecord(fields)
@@ -268,7 +268,7 @@ test('an episode is played while its page is open: each turn comes, with its ans
   assert.equal((await messages.next()).done, true)
 })
 
-test('a row that ends while the run’s page is open is sent', async () => {
+test('an open page of a run receives a row that ends', async () => {
   const fields = { run: 'r', stage: 'dapo-1', taskId: 'o__n-8', turns: 1 }
   const episode = await storeEpisode(store, { ...fields, hasEnded: false })
   const messages = follow('run/r', 0)
@@ -296,7 +296,7 @@ async function pagesIn(directory: string): Promise<Map<string, Page>> {
   return found
 }
 
-test('static files hold the same pages as the server, and no markup of a trajectory', async () => {
+test('static files hold the same pages as the server, without markup of a trajectory', async () => {
   const directory = join(root, 'static')
   const files = await writeStatic({ store, assets, run: 'r', directory })
   const found = await pagesIn(directory)

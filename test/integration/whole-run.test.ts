@@ -55,7 +55,7 @@ async function jsonReport(): Promise<JsonReport> {
   return JSON.parse(new TextDecoder().decode(bytes)) as JsonReport
 }
 
-test('the run ended: the JSON report has every stage with policy, pass@1, SEM, n and k', {
+test('the run ends with a JSON report of every stage with policy, pass@1, SEM, n and k', {
   skip: needsStack,
 }, async () => {
   const report = await jsonReport()
@@ -79,7 +79,7 @@ test('the run ended: the JSON report has every stage with policy, pass@1, SEM, n
   }
 })
 
-test('the report says what the run cost and what every score rests on, without an unknown hash', {
+test('the report states the cost of the run and the inputs of every score without an unknown hash', {
   skip: needsStack,
 }, async (t) => {
   const { costs, lineage, recipe } = await jsonReport()
@@ -117,14 +117,14 @@ test('the report says what the run cost and what every score rests on, without a
   }
 })
 
-test('the HTML report shows the curve and holds nothing that could run', { skip: needsStack }, async () => {
+test('the HTML report shows the curve and contains nothing executable', { skip: needsStack }, async () => {
   const html = new TextDecoder().decode(await world.store.get(result.report))
   assert.match(html, /<svg/)
   assert.match(html, new RegExp(result.run))
   assert.doesNotMatch(html, /<script|javascript:|\son[a-z]+\s*=|<iframe|<object|<embed/i)
 })
 
-test('the ledger accounts for every episode once and can be derived again from the records', {
+test('the ledger counts every episode once and can be derived again from the records', {
   skip: needsStack,
 }, async () => {
   const { store } = world
@@ -135,7 +135,7 @@ test('the ledger accounts for every episode once and can be derived again from t
   assert.deepEqual((await jsonReport()).ledger, { ...check.totals, mismatches: 0 })
 })
 
-test('every verdict was found in a container, or is the gate’s for an empty patch', { skip: needsStack }, async () => {
+test('every verdict comes from a container, or from the gate for an empty patch', { skip: needsStack }, async () => {
   const sources: string[] = []
   for (const { episode, verdict, patchBytes, disposition } of episodes) {
     const record = await readOrThrow<VerdictRecord>(world.store, episodeKeys.verdict(episode))
@@ -148,7 +148,7 @@ test('every verdict was found in a container, or is the gate’s for an empty pa
   assert.ok(sources.includes('container'), 'no patch was graded at all')
 })
 
-test('training that had a batch made another policy, and its steps are those that were planned', {
+test('training with a batch produces another policy with the planned steps', {
   skip: needsStack,
 }, async (t) => {
   const batches = await batchesOf(world.store, result.run)
@@ -164,12 +164,12 @@ test('training that had a batch made another policy, and its steps are those tha
   assert.equal(result.policy, rl)
 })
 
-test('the last policy was promoted, as the newest record', { skip: needsStack }, async () => {
+test('the last policy is promoted as the newest record', { skip: needsStack }, async () => {
   const { run, policy, score } = await newestPromotion(world.store)
   assert.deepEqual([run, policy.version, score.name], [result.run, result.policy, 'rl'])
 })
 
-test('nothing of the run is left on the machine', { skip: needsStack }, async () => {
+test('the run leaves nothing on the machine', { skip: needsStack }, async () => {
   assert.deepEqual(await leftBehind(world, result.run), [])
 })
 
@@ -207,7 +207,7 @@ test('search attributes find the run’s episodes by stage, task and outcome', {
   }
 })
 
-test('histories hold references only: no payload over 4 KB, no episode over 150 events or 100 KB', {
+test('histories hold only references: no payload over 4 KB, no episode over 150 events or 100 KB', {
   skip: needsStack,
 }, (t) => {
   const largest = histories.map(({ largestPayload }) => largestPayload).toSorted((a, b) => b.bytes - a.bytes)[0]
@@ -233,7 +233,7 @@ async function shownChars(pages: Pages, { row, turns }: EpisodePage): Promise<[n
   )
 }
 
-test('the viewer shows this run: every episode, its turns and tests, and the tokens of every trained one', {
+test('the viewer shows every episode with its turns and tests, and the tokens of trained ones', {
   skip: needsStack,
 }, async () => {
   const pages = createPages(world.store)

@@ -24,7 +24,7 @@ import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline
 const never = new AbortController().signal
 const REPOSITORY = `longhaul-test-${process.pid}`
 
-test('a layer is a function of its content, and its owners are those that were asked for', async (t) => {
+test('a layer depends only on its content, and its files have the requested owners', async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-layers-'))
   t.after(() => rm(root, { recursive: true, force: true }))
   const make = async (name: string) => {
@@ -47,7 +47,7 @@ test('a layer is a function of its content, and its owners are those that were a
   assert.match(listed.stdout, new RegExp(`^drwxr-xr-x ${USER}/${USER} .* \\./var/own/$`, 'm'))
 })
 
-test('the bill names installed Debian packages alone, as package URLs', () => {
+test('the bill of materials lists only installed Debian packages, as package URLs', () => {
   const status = [
     'Package: libc6\nStatus: install ok installed\nArchitecture: amd64\nVersion: 2.36-9+deb12u10\nDescription: GNU\n more',
     'Package: old\nStatus: deinstall ok config-files\nArchitecture: all\nVersion: 1:2.0',
@@ -59,7 +59,7 @@ test('the bill names installed Debian packages alone, as package URLs', () => {
   )
 })
 
-test('the Dockerfile names no base by itself, ends each target as the user of the images, and says what the build here says', async () => {
+test('the Dockerfile has no base of its own, ends each target as the image user and matches the build here', async () => {
   const folder = join(import.meta.dirname, '../../infra')
   const text = await readFile(join(folder, 'images/worker/Dockerfile'), 'utf8')
   const stages = new Map<string, { base: string; user: string | null }>()
@@ -91,7 +91,7 @@ test('the Dockerfile names no base by itself, ends each target as the user of th
   assert.ok(text.includes(`gcc ${flags.join(' ')} -o`), flags.join(' '))
 })
 
-test('a wrong call is refused before anything is built', async () => {
+test('a usage error is refused before anything is built', async () => {
   const build = join(import.meta.dirname, '../../infra/images/build.ts')
   for (const [args, says] of [
     [[], /^error: Expected --output FOLDER$/m],
@@ -161,7 +161,7 @@ describe('images of the workers', { skip: needsStack, timeout: STORY_MS }, () =>
     await rm(scratch, { recursive: true, force: true })
   })
 
-  test('each runs as a user without rights, on a root that it cannot write to', async () => {
+  test('each runs as an unprivileged user with a read-only root', async () => {
     for (const { image } of Object.values(built)) {
       const { Config } = await engine.docker.getImage(image).inspect()
       assert.equal(Config.User, '1000:1000')
@@ -179,7 +179,7 @@ describe('images of the workers', { skip: needsStack, timeout: STORY_MS }, () =>
     }
   })
 
-  test('none holds what only a checkout has: sources, tests, development packages, files of a person', async () => {
+  test('none contains sources, tests, development packages or personal files', async () => {
     const text = await run(built.worker.image, ['-c', 'cd /opt/longhaul && ls -A && ls -A node_modules/@temporalio'], {
       Entrypoint: ['sh'],
     })
@@ -190,7 +190,7 @@ describe('images of the workers', { skip: needsStack, timeout: STORY_MS }, () =>
       assert.ok(!names.includes(name), name)
   })
 
-  test('the bill of each is a whole CycloneDX document, and says what the image holds', async () => {
+  test('the bill of materials of each image is a valid CycloneDX document of its content', async () => {
     for (const target of ['worker', 'sandbox', 'trainer'] as const) {
       const bom = JSON.parse(await readFile(built[target].sbom, 'utf8')) as Bom
       checkDocument(bom)
@@ -210,7 +210,7 @@ describe('images of the workers', { skip: needsStack, timeout: STORY_MS }, () =>
     }
   })
 
-  test('the trainer’s image brings its Python, the trainer and kubectl', async () => {
+  test('the trainer’s image contains its Python, the trainer and kubectl', async () => {
     const said = await run(
       built.trainer.image,
       [
@@ -232,7 +232,7 @@ describe('images of the workers', { skip: needsStack, timeout: STORY_MS }, () =>
     assert.notEqual(level, 'fail', said)
   })
 
-  test('workers of all roles play an evaluation, tell when they are ready, and end in order', async () => {
+  test('workers of all roles play an evaluation, report readiness and end in order', async () => {
     const roles = { control: 'worker', artifacts: 'worker', trainer: 'trainer', sandbox: 'sandbox' } as const
     const socket = (world.stack.dockerHost ?? '').replace('unix://', '')
     const workers = new Map<string, { container: Container; port: number }>()

@@ -28,7 +28,7 @@ function run(args: string[], env: NodeJS.ProcessEnv = process.env): Promise<Ende
   })
 }
 
-test('a handle that a library left open does not keep a finished command', async () => {
+test('a handle that a library left open does not keep a finished command running', async () => {
   const leak = 'data:text/javascript,setInterval(() => {}, 1_000)'
   const [good, bad] = await Promise.all(
     ['--help', 'no-such-command'].map((what) => run(['--import', leak, command, what])),
@@ -41,7 +41,7 @@ test('a handle that a library left open does not keep a finished command', async
 const TELL_FORCED =
   'data:text/javascript,const { exit } = process; process.exit = (code) => { process.stderr.write("forced\\n"); exit(code) }'
 
-test('a worker that cannot start says so in one line and ends, without a word to a server and without being forced', async (t) => {
+test('a worker that cannot start prints one line and ends by itself without a call to a server', async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'worker-refused-'))
   t.after(() => rm(root, { recursive: true, force: true }))
   const taken = createServer().listen(0, '127.0.0.1')
@@ -80,7 +80,7 @@ describe('against a server', { skip: needsStack }, () => {
   after(() => rm(artifacts, { recursive: true, force: true }))
 
   for (const role of [...ROLES, 'all']) {
-    test(`${role}: a namespace that the server does not know is named, and the process ends`, async () => {
+    test(`${role}: an unknown namespace is named, and the process ends`, async () => {
       const env = { ...process.env, LONGHAUL_NAMESPACE: 'not-there', LONGHAUL_ARTIFACTS: artifacts }
       const { code, stderr } = await run([command, 'worker', '--role', role], env)
       assert.equal(code, 2)
@@ -91,7 +91,7 @@ describe('against a server', { skip: needsStack }, () => {
     })
   }
 
-  test('of several workers one cannot be made: its error is told, and the others let go of the connection', async () => {
+  test('a worker that cannot be created reports its error, and the others release the connection', async () => {
     const temporal = readTemporalSettings()
     const connection = await NativeConnection.connect({ address: temporal.address })
     // The SDK refuses two workers of one queue on one connection.

@@ -213,7 +213,7 @@ export const PLANTS: Plant[] = [
     file: 'infra/runner/main.c',
     replace: '      missed = 0;\n',
     by: '',
-    seenBy: container('no turn for two leases, but a sign of life now and then: the sandbox stays'),
+    seenBy: container('renewals without a turn keep the sandbox beyond two leases'),
   },
   {
     name: 'leases are renewed in time: a long turn renews nothing',
@@ -655,7 +655,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/artifacts/s3/s3-store.ts',
     replace: "if (inParts.created || (await stored()) !== 'first')",
     by: "if ((await stored()) === 'third')",
-    seenBy: bucket('a server with conditional puts whose uploads in parts have none'),
+    seenBy: bucket('a server with conditional puts but without conditional multipart uploads'),
   },
   {
     name: 'a bucket is tried before it is used: a web server passes for one that ignores conditions',
@@ -676,7 +676,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/artifacts/s3/s3-store.ts',
     replace: '?.writer === writer',
     by: '?.writer !== null',
-    seenBy: bucket('an answer is lost while another writer has the key: the claim is lost, not won by mistake'),
+    seenBy: bucket('a claim with a lost answer is not won when another writer has the key'),
   },
   {
     name: 'what is read is what was hashed: a record’s seal is not compared',
@@ -915,14 +915,14 @@ export const PLANTS: Plant[] = [
     file: 'src/viewer/serve.ts',
     replace: 'headers.host === undefined || !hosts.includes(headers.host)',
     by: 'headers.host === undefined',
-    seenBy: viewer('a page of another origin, a name that was rebound to loopback, and a writing method are refused'),
+    seenBy: viewer('refuses a page of another origin, a name rebound to loopback, and a writing method'),
   },
   {
     name: 'the viewer answers its own address alone: any token opens it',
     file: 'src/viewer/serve.ts',
     replace: 'if (!isSameText(given, token))',
     by: "if (given === '')",
-    seenBy: viewer('without the token there is nothing, whatever is asked for'),
+    seenBy: viewer('serves no content without the token'),
   },
   {
     name: 'tokens are the trainer’s: the row of another trajectory is shown',
@@ -1002,7 +1002,7 @@ export const PLANTS: Plant[] = [
     by: '',
     seenBy: {
       file: 'test/integration/object-store.test.ts',
-      test: 'a prefix without objects, as one that was mistyped: readers refuse in one line after one request, only a writer begins there',
+      test: 'readers refuse an empty prefix in one line after one request, and only a writer starts one',
     },
   },
   {
@@ -1012,7 +1012,7 @@ export const PLANTS: Plant[] = [
     by: '',
     seenBy: {
       file: 'test/integration/worker-start.test.ts',
-      test: 'a worker that cannot start says so in one line and ends, without a word to a server and without being forced',
+      test: 'a worker that cannot start prints one line and ends by itself without a call to a server',
     },
   },
   {
@@ -1046,7 +1046,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/models/policy-files.ts',
     replace: 'if (found !== sha256)',
     by: 'if (found === null)',
-    seenBy: { file: 'test/integration/publish.test.ts', test: 'weights, a manifest or a record that were changed' },
+    seenBy: { file: 'test/integration/publish.test.ts', test: 'changed weights, manifest or record' },
   },
   {
     name: 'a launched engine samples as training needs: a flag of the recipe overrides ours',

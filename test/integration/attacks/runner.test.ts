@@ -82,7 +82,7 @@ print(libc.syscall(424, fd, 9, None, 0) if fd >= 0 else -1)`),
     assert.equal(queued.text, '-1\n-1\n-1\n-1\n-1\n')
   }))
 
-test("denies tracing, memory, descriptors and settings of the first process and of all others except its own", () =>
+test('denies tracing, memory, descriptors and settings of the first process and of all others except its own', () =>
   attacked(async ({ play }) => {
     const { text } = await play(
       python(`import ctypes, os, resource
