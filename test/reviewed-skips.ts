@@ -284,19 +284,19 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/chaos/bucket.test.ts',
-    tests: /: the records are those of the run without faults$/,
+    tests: /: the records equal those of the run without faults$/,
     reason: /^needs root and a Docker engine to start$/,
     why: 'faults strike an engine of their own, which only root may start; CI is root',
   },
   {
     file: 'test/chaos/bucket.test.ts',
-    tests: /: the records are those of the run without faults$/,
+    tests: /: the records equal those of the run without faults$/,
     reason: NO_S3_SERVER,
     why: WITHOUT_S3_SERVER,
   },
   {
     file: 'test/chaos/chaos.test.ts',
-    tests: /: the records are those of the run without faults, as far as the fault allows$/,
+    tests: /: the records equal those of the run without faults, as far as the fault allows$/,
     reason: /^needs root and a Docker engine to start$/,
     why: 'faults strike an engine of their own, which only root may start; CI is root',
   },
@@ -317,7 +317,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/support/runner/run-test-files.test.ts',
-    tests: ['a test leaves a mount: it is unmounted and told as a failure of the run'],
+    tests: ['a mount that a test leaves is removed and reported as a failure of the run'],
     reason: /^needs root: mounts a file system$/,
     why: NEEDS_ROOT,
   },

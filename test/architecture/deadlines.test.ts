@@ -123,7 +123,7 @@ for (const { pattern, doors, why } of FEW_DOORS) {
   })
 }
 
-test('programs are started only where something ends one that hangs', () => {
+test('programs are started only where a program that hangs is ended', () => {
   const users = sources()
     .filter(
       ({ text }) =>
@@ -133,7 +133,7 @@ test('programs are started only where something ends one that hangs', () => {
   assert.deepEqual(users.toSorted(), Object.keys(STARTS_PROGRAMS).toSorted())
 })
 
-test('the search sees a call without a deadline, also over several lines', () => {
+test('the search finds a call without a deadline, also over several lines', () => {
   const [fetched] = callsOf(/(?<![\w.#])fetch\(/g, { file: 'x', text: 'await fetch(\n  url(a),\n  { method }\n)' })
   assert.ok(fetched !== undefined && !NEEDS_A_WORD[0]?.bound.test(fetched.text))
   const [waited] = callsOf(/(?<![\w.#])condition\(/g, { file: 'x', text: 'await condition(() => f(a, b))' })

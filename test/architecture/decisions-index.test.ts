@@ -12,7 +12,7 @@ test('every decision is in the index, and every line of the index leads to a dec
   assert.deepEqual(linked.toSorted(), records.toSorted())
 })
 
-test('every decision says its status and has context, decision and consequences', () => {
+test('every decision states its status, context, decision and consequences', () => {
   for (const name of readdirSync(folder).filter((file) => /^\d{4}/.test(file))) {
     const text = readFileSync(new URL(name, folder), 'utf8')
     assert.match(text, /^Status: (accepted|replaced)/m, name)

@@ -31,7 +31,7 @@ function isAtLeast(version: readonly number[], lowest: readonly number[]): boole
   return differs === -1 || (version[differs] ?? 0) > (lowest[differs] ?? 0)
 }
 
-test('engines says the Node that Longhaul runs on, and no dependency needs a newer one', () => {
+test('engines names the Node version that Longhaul runs on, and no dependency needs a newer one', () => {
   const { engines, dependencies = {} } = manifestOf()
   const ours = lowestOf(engines?.node ?? '')
   assert.deepEqual(ours, [WANTED_MAJOR, 0, 0], 'the version that the command re-executes itself under')
@@ -44,7 +44,7 @@ test('engines says the Node that Longhaul runs on, and no dependency needs a new
   assert.deepEqual(newer, [])
 })
 
-test('the comparison sees a dependency that needs more', () => {
+test('the comparison finds a dependency that needs a newer version', () => {
   assert.equal(isAtLeast([20, 3, 0], lowestOf('>=22.12.0') ?? []), false)
   assert.equal(isAtLeast([24, 0, 0], lowestOf('^20.19.0 || >=22.12.0') ?? []), true)
 })

@@ -7,7 +7,7 @@ import { sha256Hex } from '../../src/platform/hash.ts'
 /** The audit that this version of gates was made with, without its comments. */
 const AUDIT = { gateVersion: 6, sha256: 'f8bb1ddd45b1e563' }
 
-test('an audit that was changed has a version of gates of its own, or was found to judge as before', async () => {
+test('a changed audit has its own gate version, or was found to judge as before', async () => {
   const source = readFileSync(new URL('../../src/activities/gate/gate-grading.ts', import.meta.url), 'utf8')
   const gateVersion = Number(/^const GATE_VERSION = (\d+)$/m.exec(source)?.[1])
   const sha256 = sha256Hex(await readAuditScript()).slice(0, 16)

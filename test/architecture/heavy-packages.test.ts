@@ -35,12 +35,12 @@ function reachedFrom(file: string, reached = new Set<string>()): Set<string> {
   return reached
 }
 
-test('openai has one importer, and undici that and the way to clusters', () => {
+test('one module imports openai, and only it and the cluster access import undici', () => {
   const importers = [...imports].filter(([, names]) => names.some((name) => /^(?:openai|undici)(?:\/|$)/.test(name)))
   assert.deepEqual(importers.map(([file]) => file).toSorted(), [CLUSTER, DOOR])
 })
 
-test('neither the command line nor the program interface nor a workflow loads them', () => {
+test('neither the command line nor the program interface nor a workflow loads openai or undici', () => {
   for (const entry of ['src/cli/main.ts', 'src/client/index.ts', 'src/workflows/index.ts', 'src/stack/supervise.ts']) {
     const reached = reachedFrom(entry)
     assert.ok(reached.size > 5, `${entry} imports ${reached.size} modules: the search is broken`)
@@ -48,7 +48,7 @@ test('neither the command line nor the program interface nor a workflow loads th
   }
 })
 
-test('the viewer is loaded by its command when it runs, and by nothing else', () => {
+test('only its command loads the viewer, and only when it runs', () => {
   for (const entry of ['src/cli/main.ts', 'src/client/index.ts', 'src/workflows/index.ts', 'src/stack/supervise.ts']) {
     const found = [...reachedFrom(entry)].filter((file) => file.startsWith('src/viewer/'))
     assert.deepEqual(found, [], entry)
@@ -56,14 +56,14 @@ test('the viewer is loaded by its command when it runs, and by nothing else', ()
   assert.ok(reachedFrom('src/viewer/serve.ts').has('src/viewer/pages.ts'), 'the search is broken')
 })
 
-test('a command loads its own module and no other: the table of commands imports none', () => {
+test('a command loads only its own module, because the table of commands imports none', () => {
   for (const entry of ['src/cli/main.ts', 'src/cli/program.ts']) {
     const found = [...reachedFrom(entry)].filter((file) => file.startsWith('src/cli/commands/'))
     assert.deepEqual(found, [], entry)
   }
 })
 
-test('commands that need no server, or the store alone, load no client of Temporal at their start', () => {
+test('commands that need no server load no Temporal client at their start', () => {
   for (const name of ['grade-log', 'report', 'view', 'ledger', 'export', 'recipe', 'completion']) {
     const found = [...reachedFrom(`src/cli/commands/${name}.ts`)].filter((file) => file.startsWith('src/client/'))
     assert.deepEqual(found, [], name)
@@ -71,7 +71,7 @@ test('commands that need no server, or the store alone, load no client of Tempor
   assert.ok(reachedFrom('src/cli/commands/train.ts').has('src/client/index.ts'), 'the search is broken')
 })
 
-test('the composition of workers is the only way to them', () => {
+test('only modules of the workers lead to openai and undici', () => {
   const ways = [...imports.keys()].filter((file) => {
     const reached = reachedFrom(file)
     return !BEHIND_COMPOSITION.test(file) && (reached.has(DOOR) || reached.has(CLUSTER))
@@ -83,12 +83,12 @@ test('the composition of workers is the only way to them', () => {
   )
 })
 
-test('the search sees imports of all forms, and no types', () => {
+test('the search finds imports of all forms and ignores types', () => {
   const text = `import { a } from 'a'\nimport 'b'\nexport * from './c.ts'\nimport {\n  d,\n} from '../d.ts'\nimport type { E } from 'e'\n`
   assert.deepEqual(importsOf('src/x/y.ts', text), ['a', 'b', 'src/x/c.ts', 'src/d.ts'])
 })
 
-test('the packages of S3 have one importer each, which is loaded only where a bucket is named', () => {
+test('the packages of S3 have one importer each, which loads only when a bucket is configured', () => {
   const doors = { aws4fetch: 's3-requests.ts', '@aws-sdk/credential-provider-node': 's3-credentials.ts' }
   for (const [name, file] of Object.entries(doors)) {
     const door = `src/adapters/artifacts/s3/${file}`
@@ -105,7 +105,7 @@ test('the packages of S3 have one importer each, which is loaded only where a bu
   assert.ok(reachedFrom('src/workers/connect.ts').has('src/adapters/artifacts/open-store.ts'), 'nothing was searched')
 })
 
-test('the packages of OpenTelemetry have one importer, which is loaded only where traces are on', () => {
+test('the packages of OpenTelemetry have one importer, which loads only when traces are on', () => {
   const door = 'src/platform/export-traces.ts'
   const importers = [...imports].filter(([, names]) => names.some((name) => name.startsWith('@opentelemetry/')))
   assert.deepEqual(

@@ -22,7 +22,7 @@ test('every plant fits its file exactly once, and has a name of its own', () => 
   assert.equal(new Set(PLANTS.map(({ name }) => name)).size, PLANTS.length)
 })
 
-test('a plant that fits nowhere, twice, changes nothing or is no TypeScript is refused with its file', () => {
+test('refuses a plant that fits nowhere or twice, changes nothing or is no TypeScript, and names its file', () => {
   const edit = { file: 'src/a.ts', replace: 'x', by: 'y' }
   assert.equal(applyEdit('let x = 1\n', edit), 'let y = 1\n')
   assert.equal(applyEdit("const a = 'x'\n", { ...edit, by: '$&$1' }), "const a = '$&$1'\n")

@@ -31,7 +31,7 @@ test('every result is measured by a command, and every command has its result', 
   }
 })
 
-test('every result has its date, its commit and the hash of what it measured', () => {
+test('every result has its date, its commit and the hash of the measured files', () => {
   for (const name of Object.keys(MEASURED)) {
     const { date, commit, codeHash: measured } = provenanceOf(name)
     assert.match(date, /^20\d\d-\d\d-\d\d/, name)
@@ -40,18 +40,18 @@ test('every result has its date, its commit and the hash of what it measured', (
   }
 })
 
-test('docs/figures.md is what the results and today’s code say: npm run figures', () => {
+test('docs/figures.md equals the output of npm run figures for the results and today’s code', () => {
   assert.equal(readFileSync(join(root, 'docs/figures.md'), 'utf8'), figuresPage())
 })
 
-test('the hash sees a file that is other, and not a test', () => {
+test('the hash changes with a source file and ignores a test', () => {
   const whole = codeHash(['src/domain'])
   assert.notEqual(codeHash(['src/domain/ledger/ledger.ts']), whole)
   assert.equal(codeHash(['src/domain', 'src/domain/ledger/ledger.test.ts']), whole)
   assert.equal(codeHash(['src/domain', 'src/domain/ledger/ledger.ts']), whole, 'a file named twice counts once')
 })
 
-test('a bench stores what its figures rest on', () => {
+test('a bench stores the inputs of its figures', () => {
   const { provenance } = versions()
   const { cores, processor, memoryGiB, kernel } = provenance.machine
   assert.ok(cores > 0 && processor !== '' && memoryGiB > 0 && kernel !== '')
@@ -59,7 +59,7 @@ test('a bench stores what its figures rest on', () => {
   assert.equal(typeof provenance.dirty, 'boolean')
 })
 
-test('the hash of a commit is that of its files', () => {
+test('the hash of a commit equals the hash of its files', () => {
   const head = execFileSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8' }).trim()
   const isClean = execFileSync('git', ['status', '--porcelain', '--', 'src'], { cwd: root, encoding: 'utf8' }) === ''
   for (const sources of [['src/domain'], ['src/scaffold', 'src/domain/ledger/ledger.ts'], ['recipes', 'schemas']]) {
@@ -68,7 +68,7 @@ test('the hash of a commit is that of its files', () => {
   }
 })
 
-test('a comment and a blank line are no code; what stands beside one, and what looks like one in a line, is', () => {
+test('a comment or blank line is no code; text beside one, and text that resembles one in a line, is', () => {
   const code = [
     'const a = 1',
     "const url = 'https://host' /* no */",

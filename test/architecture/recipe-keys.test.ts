@@ -149,7 +149,7 @@ test('every key of a recipe with more than one value has a reader', () => {
   )
 })
 
-test('every reader in the table is of a key that exists, and reads it', () => {
+test('every reader in the table reads an existing key', () => {
   const known = leaves(recipeJsonSchema())
   for (const table of Object.values(TABLES)) {
     for (const [pattern, file] of Object.entries(table)) {
@@ -163,7 +163,7 @@ test('every reader in the table is of a key that exists, and reads it', () => {
   }
 })
 
-test('a key that nothing reads is found', () => {
+test('the search finds a key without a reader', () => {
   const schema: SchemaNode = {
     properties: { a: { type: 'number' }, b: { const: 'one' }, c: { items: { properties: { d: { type: 'string' } } } } },
   }

@@ -6,11 +6,11 @@ import { runnerSeccompProfile } from '../support/kubernetes/seccomp-profile.ts'
 
 const FILE = new URL('../../infra/kubernetes/runner-seccomp.json', import.meta.url)
 
-test('the profile that operators install is the one that sandboxes are made for', async () => {
+test('the profile that operators install equals the one that sandboxes use', async () => {
   assert.deepEqual(JSON.parse(await readFile(FILE, 'utf8')), await runnerSeccompProfile())
 })
 
-test('no rule for other machines or for capabilities that sandboxes lack is left, and each rule is one that kubelets read', async () => {
+test('the profile has no rule for other machines or dropped capabilities, and kubelets can read each rule', async () => {
   const { syscalls } = (await runnerSeccompProfile()) as { syscalls: SeccompRule[] }
   const allowed = (name: string): SeccompRule[] =>
     syscalls.filter(({ names, action }) => names.includes(name) && action === 'SCMP_ACT_ALLOW')

@@ -10,7 +10,7 @@ const registered = JSON.parse(
   readFileSync(new URL('../../infra/temporal/search-attributes.json', import.meta.url), 'utf8'),
 ) as Record<string, string>
 
-test('what workflows name is what is registered, with the same types', () => {
+test('workflows use exactly the registered attributes, with the same types', () => {
   const named = Object.fromEntries(Object.values(attributes).map(({ name, type }) => [name, type]))
   const types = Object.fromEntries(Object.entries(registered).map(([name, type]) => [name, type.toUpperCase()]))
   assert.deepEqual(named, types)

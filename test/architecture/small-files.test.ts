@@ -65,7 +65,7 @@ test('a small file with one importer and no test has a reason', () => {
   )
 })
 
-test('every reason is of a file that still needs one', () => {
+test('every reason is for a file that still needs one', () => {
   const found = new Set(smallFiles(texts))
   assert.deepEqual(
     Object.keys(REASONS).filter((file) => !found.has(file)),

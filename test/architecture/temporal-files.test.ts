@@ -60,7 +60,7 @@ test('SQL visibility has a column for each search attribute: ten keywords, three
   for (const [type, count] of counts) assert.ok(count <= (type === 'Keyword' ? 10 : 3), `${count} of type ${type}`)
 })
 
-test('compose and Helm values pin the server that the module builds, and its UI', () => {
+test('Compose and Helm values pin the server that the module builds, and its UI', () => {
   const server = pinned('go.temporal.io/server')
   const ui = pinned('github.com/temporalio/ui-server/v2')
   const { temporal, schema, namespace, postgres, ui: page } = compose.services
@@ -83,7 +83,7 @@ test('compose and Helm values pin the server that the module builds, and its UI'
   )
 })
 
-test('both say the plugin and the shards that the code writes', () => {
+test('both configure the plugin and the shards that the code writes', () => {
   const { environment = {} } = compose.services['temporal'] ?? {}
   assert.deepEqual([environment['DB'], environment['NUM_HISTORY_SHARDS']], [SQL_PLUGIN, String(HISTORY_SHARDS)])
   const { numHistoryShards, datastores } = helm.server.config.persistence
@@ -97,7 +97,7 @@ test('both say the plugin and the shards that the code writes', () => {
   )
 })
 
-test('both register the search attributes of search-attributes.json, and a namespace that outlives a holiday', () => {
+test('both register the search attributes of search-attributes.json and a namespace with a long retention', () => {
   const script = compose.services['namespace']?.command?.join('\n') ?? ''
   assert.deepEqual(registeredBy(script), searchAttributes())
   assert.match(script, /namespace create --namespace default --retention 30d/)
@@ -111,7 +111,7 @@ test('both register the search attributes of search-attributes.json, and a names
   assert.deepEqual([create, namespace], [true, [{ name: 'default', retention: '30d' }]])
 })
 
-test('neither opens a port to the network, nor holds a password', () => {
+test('neither opens a port to the network or holds a password', () => {
   const ports = Object.values(compose.services).flatMap((service) => service.ports ?? [])
   assert.deepEqual(ports, ['127.0.0.1:7233:7233', '127.0.0.1:8233:8080'])
   const passwords = read('infra/temporal/compose.yaml').match(/^\s+\w*(?:PASSWORD|PWD): .*$/gm) ?? []

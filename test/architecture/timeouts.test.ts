@@ -147,13 +147,13 @@ test('every preset has its row in docs/timeouts.md, with its own values', () => 
   assert.deepEqual(problemsOfPresets(page, presets), [])
 })
 
-test('every deadline inside of activities has its row, with its own value', () => {
+test('every deadline inside of an activity has its row, with its own value', () => {
   const constants = constantsOf(FOLDERS)
   assert.ok(constants.size > 40, 'found hardly any constant: the search is broken')
   assert.deepEqual(problemsOfConstants(page, constants), [])
 })
 
-test('the comparison sees a preset without a row, another value, and a row of nothing', () => {
+test('the comparison finds a preset without a row, another value, and a row without a preset', () => {
   const without = page.replace(/^\| `GRADING` .*\n/m, '')
   assert.deepEqual(problemsOfPresets(without, presets), ['no row: GRADING'])
   const other = { ...presets, GRADING: { ...presets.GRADING, startToCloseTimeout: '35m' } }
@@ -165,7 +165,7 @@ test('the comparison sees a preset without a row, another value, and a row of no
   ])
 })
 
-test('a network that is silent for two minutes fails no activity that any worker may take', () => {
+test('two minutes of network silence fail no activity that any worker may take', () => {
   const anywhere = { ...presets, HOST: null, ATTENDANCE: null, CLOSING: null, ALARMS: null }
   for (const [name, preset] of Object.entries(anywhere)) {
     if (preset === null) continue
@@ -182,11 +182,11 @@ test('a network that is silent for two minutes fails no activity that any worker
 const imageMs = LOCK_TIMEOUT_MS + (limitOfRequest({ path: '/images/create' }) ?? 0)
 const requestMs = limitOfRequest({ path: '/containers/create' }) ?? 0
 
-test('an image may come, and a sandbox be opened in it, within one attempt at placement', () => {
+test('one placement attempt covers pulling an image and opening a sandbox in it', () => {
   assert.ok(ms(presets.PLACEMENT.startToCloseTimeout) > imageMs + 10 * requestMs)
 })
 
-test('a grading may wait for its place and run twice within one attempt, and a gate begin one at the end of its step', () => {
+test('one attempt covers a grading that waits for its slot and runs twice, and a gate that starts one at its end', () => {
   // Of the 24 activities that a host accepts 23 may be before it, four at once.
   const auditMs =
     TEST_TIMEOUT_MS + (constantsOf(FOLDERS).get('adapters/docker/grader/audit-patch.ts AUDIT_SLACK_MS') ?? Number.NaN)
@@ -197,7 +197,7 @@ test('a grading may wait for its place and run twice within one attempt, and a g
   assert.ok(ms(presets.GATING.startToCloseTimeout) > wholeMs + 10 * 60_000)
 })
 
-test('the longest replay, the turns of a step and the longest last turn fit into one attempt on the host', () => {
+test('one attempt on the host covers the longest replay, the turns of a step and the longest last turn', () => {
   const constants = constantsOf(FOLDERS)
   const at = (name: string): number => constants.get(name) ?? Number.NaN
   // A pool asks its servers for so long, then the last of them is away for one attempt's patience and answers one request.
@@ -210,18 +210,18 @@ test('the longest replay, the turns of a step and the longest last turn fit into
   assert.ok(ms(presets.HOST.startToCloseTimeout) > wholeMs, `${wholeMs / 60_000} minutes`)
 })
 
-test('a job may wait for its nodes and run for as long as a recipe may ask, within one attempt', () => {
+test('one attempt covers a job’s wait for nodes and the longest run that a recipe may ask for', () => {
   assert.ok(ms(presets.TRAINING.startToCloseTimeout) > QUEUE_MS + MOST_S.trainingJob * 1000)
 })
 
-test('attempts and back-off last as long as the promise: two weeks for a person at the policy server', () => {
+test('attempts and back-off cover two weeks of waiting for an operator of the policy server', () => {
   const { maximumAttempts, maximumInterval } = presets.PUBLISHING.retry
   const allMs = ms(presets.PUBLISHING.scheduleToCloseTimeout)
   assert.ok(maximumAttempts * ms(maximumInterval) > allMs)
   assert.ok(allMs > ms(presets.PUBLISHING.scheduleToStartTimeout), 'no worker is said before no person')
 })
 
-test('a lease outlasts what lies between two signs of life of a sandbox', () => {
+test('a lease is longer than the time between two heartbeats of a sandbox', () => {
   const { leaseMs } = readWorkerEnvironment({ LONGHAUL_ARTIFACTS: '/a', LONGHAUL_CACHE: '/c' })
   const { scheduleToStartTimeout, heartbeatTimeout, retry } = presets.HOST
   const betweenMs = ms(scheduleToStartTimeout) + ms(heartbeatTimeout) + ms(retry.maximumInterval)

@@ -82,16 +82,16 @@ function other() {
 }
 const walkSources = (name: string) => [...walk([{ file: 'src/a.ts', name }], (file) => SOURCES[file] ?? '').keys()]
 
-test('a walk follows the names that a function uses, and neither types, contracts nor members', () => {
+test('a walk follows the names that a function uses, but not types, contracts or members', () => {
   assert.deepEqual(walkSources('begin'), ['src/a.ts'])
   assert.deepEqual(walkSources('other'), ['src/a.ts', 'src/b.ts', 'src/d.ts', 'src/e.ts', 'src/f.ts'])
 })
 
-test('a walk from a name that its file does not declare is refused', () => {
+test('refuses a walk from a name that its file does not declare', () => {
   assert.throws(() => walkSources('gone'), /src\/a\.ts declares no gone/)
 })
 
-test('declarations are found behind comments, and in destructured constants', () => {
+test('finds declarations behind comments and in destructured constants', () => {
   const { declarations } = parseModule(
     'src/a.ts',
     `/** x */\nexport const { left, right } = both()\nabstract class Third {}\n`,

@@ -44,7 +44,7 @@ function strangers(modules: string[]): string[] {
   return modules.filter((id) => !MAY_BE_BUNDLED.some((allowed) => allowed.test(id)))
 }
 
-test('the bundle holds workflows, domain, contracts and the SDK, and no other module', async () => {
+test('the bundle contains only workflows, domain, contracts and the SDK', async () => {
   const { code: bundle } = await buildWorkflowBundle()
   const modules = modulesOf(codeOf(bundle))
 
@@ -61,7 +61,7 @@ test('the bundle holds workflows, domain, contracts and the SDK, and no other mo
   )
 })
 
-test('no module hides by being inlined: the source map names the same folders', async () => {
+test('the source map names the same folders, so that no inlined module is missed', async () => {
   const { code: bundle } = await buildWorkflowBundle()
   const { sources } = sourceMapOf(bundle)
   const ours = sources.filter((source) => source.includes('/src/') && !source.includes('node_modules'))
@@ -79,7 +79,7 @@ test('no module hides by being inlined: the source map names the same folders', 
   )
 })
 
-test('nothing is loaded at run time, by any form of import', async () => {
+test('no form of import loads code at run time', async () => {
   const code = codeOf((await buildWorkflowBundle()).code)
 
   assert.deepEqual(code.match(/\brequire\((?!\))[^)]*\)|\bimport\([^)]*\)|\bprocess\.binding\b/g) ?? [], [])
@@ -93,7 +93,7 @@ test('nothing is loaded at run time, by any form of import', async () => {
   )
 })
 
-test('the source map names a place for every module, and holds the text of ours alone', async () => {
+test('the source map names a place for every module and contains the text of ours only', async () => {
   const { sources, sourcesContent, mappings } = sourceMapOf((await buildWorkflowBundle()).code)
   assert.ok(mappings.length > 100_000, `${mappings.length} characters of positions`)
   const foreign = sources.map((source) => source.includes('/node_modules/'))
@@ -111,14 +111,14 @@ test('the bundle stays under 2 MB', async (t) => {
   assert.ok(bundle.length <= MAX_BUNDLE_BYTES, `${bundle.length} bytes`)
 })
 
-test('the check itself sees zod when a workflow imports it', async () => {
+test('the check finds zod when a workflow imports it', async () => {
   const entry = fileURLToPath(new URL('./fixtures/workflow-with-zod.ts', import.meta.url))
   const modules = modulesOf(codeOf((await buildBundleOf(entry)).code))
 
   assert.ok(strangers(modules).some((id) => id.includes('/zod/')))
 })
 
-test('a Node built-in is refused when the bundle is built', async () => {
+test('building the bundle refuses a Node built-in', async () => {
   const entry = fileURLToPath(new URL('./fixtures/workflow-with-node.ts', import.meta.url))
   const reports: string[] = []
   await assert.rejects(buildBundleOf(entry, (message) => reports.push(message)))

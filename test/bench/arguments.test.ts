@@ -22,7 +22,7 @@ function run(program: string, ...options: string[]): Promise<Answer> {
   })
 }
 
-test('every bench reads its options in the way that answers a call for help', () => {
+test('every bench reads its options with the function that answers --help', () => {
   assert.ok(programs.length > 15)
   for (const program of programs) {
     const text = readFileSync(join(BENCH, program), 'utf8')
@@ -33,7 +33,7 @@ test('every bench reads its options in the way that answers a call for help', ()
 })
 
 for (const program of ['chaos.ts', 'figures.ts', 'mutate.ts']) {
-  test(`${program} --help prints what its file says of it, and ends with 0`, async () => {
+  test(`${program} --help prints the description of its file and ends with 0`, async () => {
     const { code, stdout, stderr } = await run(program, '--help')
     assert.equal(stderr, '')
     assert.equal(code, 0)
@@ -41,7 +41,7 @@ for (const program of ['chaos.ts', 'figures.ts', 'mutate.ts']) {
     assert.doesNotMatch(stdout, /^\s*\*/m)
   })
 
-  test(`${program} names an option that it does not know, shows its usage and ends with 1`, async () => {
+  test(`${program} names an unknown option, shows its usage and ends with 1`, async () => {
     const { code, stdout, stderr } = await run(program, '--no-such-option')
     assert.equal(code, 1)
     assert.equal(stdout, '')
@@ -50,7 +50,7 @@ for (const program of ['chaos.ts', 'figures.ts', 'mutate.ts']) {
   })
 }
 
-test('a value that an option cannot have ends a bench like an option that it does not have', async () => {
+test('an invalid value ends a bench like an unknown option', async () => {
   const { code, stderr } = await run('grading-differential.ts', '--kind', 'swebench-6')
   assert.equal(code, 1)
   assert.match(stderr, /^Expected --kind of swebench-4\.1.*got swebench-6\n.*npm run/)

@@ -10,7 +10,7 @@ const ran = (changes: Partial<Ran> = {}): Ran => {
   return { ms: 5, exitCode: 0, isTimeout: false, output, outputBytes: output.length, ...changes }
 }
 
-test('a command did what it does: no fault, as bytes or as text', () => {
+test('a command that did what it should is no fault, as bytes or as text', () => {
   assert.equal(faultOf(commandOf('echo hello'), ran({ output: 'hello\n' })), null)
   assert.equal(faultOf(commandOf('echo hello'), ran({ output: 'hello\r\n' }), { isText: true }), null)
   assert.equal(faultOf(commandOf('exit 3'), ran({ exitCode: 3 })), null)
@@ -20,7 +20,7 @@ test('a command did what it does: no fault, as bytes or as text', () => {
   assert.equal(faultOf(commandOf('cat data/100.txt'), cut), null)
 })
 
-test('sleep 1 in 62 ms, an exception, another exit, another or no output, an end at the deadline: a fault each', () => {
+test('each of a wrong duration, exception, exit code, output or early end is a fault', () => {
   assert.match(faultOf(commandOf('sleep 1'), ran({ ms: 62 })) ?? '', /took 62 ms, it takes 1000/)
   assert.match(faultOf(commandOf('true'), ran({ exitCode: null, output: 'ReadError: ' })) ?? '', /ended with null/)
   assert.match(faultOf(commandOf('false'), ran()) ?? '', /ended with 0, expected 1/)
@@ -30,7 +30,7 @@ test('sleep 1 in 62 ms, an exception, another exit, another or no output, an end
   assert.match(faultOf(commandOf('sleep 30'), ran({ ms: 1003 })) ?? '', /was not ended at its deadline/)
 })
 
-test('every recorded command says what it does: none is matched by an empty output unless it prints nothing', () => {
+test('every recorded command matches its description, and an empty output matches only commands that print nothing', () => {
   assert.ok(COMMANDS.length > 50)
   for (const { command, expected } of COMMANDS) {
     if (expected.exit === 'timeout') continue

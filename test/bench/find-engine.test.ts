@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { useEnvironment } from '../support/environment.ts'
 import { findEngine } from '../../bench/support/find-engine.ts'
 
-test('an engine that was started and stopped leaves no address behind, so that the next call starts another', async (t) => {
+test('a stopped engine leaves no address behind, so that the next call starts another one', async (t) => {
   useEnvironment(t, { DOCKER_HOST: undefined })
   const { engine, stop } = await findEngine(`find-engine-${process.pid}`)
   try {

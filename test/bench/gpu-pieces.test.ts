@@ -19,7 +19,7 @@ const PROGRAM = join(import.meta.dirname, '../support/gpu-bench/pieces-program.t
 const GPU = '1 × NVIDIA H200'
 
 describe('a measurement in pieces', () => {
-  test('killed in its second piece, it goes on with that one, and the first is not repeated', async (t) => {
+  test('a measurement that was killed in its second piece continues there and does not repeat the first', async (t) => {
     const world = makeWorld(t)
     world.set('hang')
     const child = spawn(process.execPath, [PROGRAM, world.directory, 'code-1', GPU], { stdio: 'ignore' })
@@ -37,7 +37,7 @@ describe('a measurement in pieces', () => {
     assert.equal(world.ran().length, 5, 'nothing is repeated')
   })
 
-  test('a piece that fails is named, what needs it is left, and the next call tries it again', (t) => {
+  test('a failing piece is named, its dependants are skipped, and the next call retries it', (t) => {
     const world = makeWorld(t)
     world.set('fail')
     const first = world.call('code-1')
@@ -49,7 +49,7 @@ describe('a measurement in pieces', () => {
     assert.deepEqual(world.ran(), ['one', 'two', 'three', 'three', 'four'])
   })
 
-  test('a piece that takes longer than it may is ended and named; the others go on', (t) => {
+  test('a piece over its time limit is ended and named, and the others continue', (t) => {
     const world = makeWorld(t)
     world.set('hang')
     world.set('short')
@@ -63,7 +63,7 @@ describe('a measurement in pieces', () => {
     ['other code', 'code-2', GPU],
     ['another device', 'code-1', 'no GPU: dry'],
   ] as const) {
-    test(`pieces of ${what} count no more: all are measured again, and the old ones are kept aside`, (t) => {
+    test(`pieces of ${what} are invalid: all are measured again, and the old ones are kept aside`, (t) => {
       const world = makeWorld(t)
       assert.equal(world.call('code-1').status, 0)
       const { status, stdout } = world.call(code, device)
@@ -75,7 +75,7 @@ describe('a measurement in pieces', () => {
     })
   }
 
-  test('a broken limit ends with 1 although every piece ended; it is kept with its piece', (t) => {
+  test('a violated limit ends with 1 although every piece ended, and is stored with its piece', (t) => {
     const world = makeWorld(t)
     world.set('break')
     assert.equal(world.call('code-1').status, 1)
@@ -85,7 +85,7 @@ describe('a measurement in pieces', () => {
     assert.equal(world.ran().length, 4)
   })
 
-  test('two calls on one state: the second is refused before it measures', async (t) => {
+  test('of two calls with one state the second is refused before it measures', async (t) => {
     const world = makeWorld(t)
     world.set('hang')
     const child = spawn(process.execPath, [PROGRAM, world.directory, 'code-1', GPU], { stdio: 'ignore' })
@@ -98,7 +98,7 @@ describe('a measurement in pieces', () => {
     assert.equal(world.ran().length, 2)
   })
 
-  test('nothing compared: 2; pieces left: 3; a failure before either: 1', () => {
+  test('ends with 2 when nothing was compared, 3 when pieces are left, and 1 for a failure before either', () => {
     const done = (compared: number): PieceRecord => ({
       startedAt: '',
       seconds: 1,
@@ -120,7 +120,7 @@ describe('a measurement in pieces', () => {
   })
 })
 
-describe('what a piece finds', () => {
+describe('results of a piece', () => {
   const layouts = {
     one: { device: 'cpu', compute: 'float32' },
     other: { device: 'cuda', compute: 'bfloat16' },
@@ -129,24 +129,24 @@ describe('what a piece finds', () => {
   const judge = (changes: Partial<typeof difference>) =>
     judgeAgreement({ difference: { ...difference, ...changes } }, LIMITS.bfloat16, layouts)
 
-  test('log-probabilities and gradients within the limits agree; beyond them, or no number, they do not', () => {
+  test('log-probabilities and gradients agree within the limits only, and never when they are no number', () => {
     assert.deepEqual(judge({}).violations, [])
     assert.match(judge({ p99: 6e-3 }).violations.join(), /p99 is 6\.00e-3, at most 0\.005/)
     assert.match(judge({ gradient: 0.03 }).violations.join(), /gradient/)
     assert.equal(judge({ p99: Number.NaN }).violations.length, 1)
   })
 
-  test('a model that says the same of every token agrees with everything: no comparison', () => {
+  test('a model that gives every token the same probability counts as no comparison', () => {
     assert.throws(() => judge({ spread: 1e-3 }), /that differ/)
   })
 
-  test('a peak ten percent off the planner is said, in both directions', () => {
+  test('a peak ten percent off the planner is reported in both directions', () => {
     const at = (peak: number) =>
       judgeMemory({ peak_bytes: peak, predicted_without_reserve_bytes: 100 }, {}).violations.length
     assert.deepEqual([at(100), at(108), at(93), at(120), at(85)], [0, 0, 0, 1, 1])
   })
 
-  test('a run that ended has published three policies, and its engine slept through the training', () => {
+  test('a finished run published three policies, and its engine slept during the training', () => {
     const stage = (name: string) => ({ name, policy: name, passAt1: 0.5, sem: 0, tasks: 1, attempts: 1 })
     const stages = ['base', 'rft', 'rl'].map(stage)
     const violations = (ended: (typeof stages)[number][], enginesStarted: number, isLive: boolean) =>

@@ -8,7 +8,7 @@ import { isInPlace } from '../../bench/support/mutation/mutate-typescript.ts'
 
 const root = join(import.meta.dirname, '../..')
 
-test('every kernel is a file, and the tests of each group are there', () => {
+test('every kernel is a file, and each group has its tests', () => {
   const kernels = KERNELS.flat()
   assert.deepEqual(
     kernels.filter((file) => !existsSync(join(root, file))),
@@ -19,7 +19,7 @@ test('every kernel is a file, and the tests of each group are there', () => {
   for (const { tests } of groups) assert.ok(globSync(tests, { cwd: root }).length > 5, tests)
 })
 
-test('a comment above a survivor grows by a line: the survivor is no longer in place', () => {
+test('a survivor under a comment that grew by a line is no longer in place', () => {
   const source = '/** Why. */\nconst isLarge =\n  count > 3\n'
   const survivor = { line: 3, column: 3, end: { line: 3, column: 12 }, original: 'count > 3' }
   assert.equal(isInPlace(source, survivor), true)

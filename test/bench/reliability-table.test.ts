@@ -24,16 +24,16 @@ function table(reports: SeedReport[]): string {
   )
 }
 
-void test('one commit is named once', () => {
+void test('names one commit once', () => {
   assert.match(table([report(1), report(2, 'b'.repeat(40))]), /^\| commit \| bbbbbbbbbbbb \|$/m)
 })
 
-void test('each commit is named with its seeds where several played', () => {
+void test('names each commit with its seeds when several were measured', () => {
   const text = table([report(1, 'a'.repeat(40)), report(2, 'a'.repeat(40)), report(3)])
   assert.match(text, /^\| commit \| aaaaaaaaaaaa: 2 seeds from 1 to 2; bbbbbbbbbbbb: 1 seed, 3 \|$/m)
 })
 
-void test('each setting has its own part of the page: a new table leaves the rest as it was', () => {
+void test('replaces only the table of its own setting on the page', () => {
   const start = 'Text.\n\n<!-- everything from here to the next mark is written by npm run chaos -->\n'
   const page = withTable(withTable(withTable(start, 'pods', 'pods'), 'directory', 'one'), 's3', 'two')
   assert.match(page, /^Text\.[^]*\none\n[^]*\ntwo\n[^]*--sandboxes pods -->\n\npods\n$/)

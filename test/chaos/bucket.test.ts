@@ -30,7 +30,7 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
 ]
 
 for (const [story, cells] of RUNS) {
-  test(`${story}: the records are those of the run without faults`, { skip }, (t) =>
+  test(`${story}: the records equal those of the run without faults`, { skip }, (t) =>
     playStory(t, { stack, quiet, cells }),
   )
 }

@@ -49,6 +49,6 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
 ]
 
 for (const [story, cells] of RUNS) {
-  const title = `${story}: the records are those of the run without faults, as far as the fault allows`
+  const title = `${story}: the records equal those of the run without faults, as far as the fault allows`
   test(title, { skip: needsChaos }, (t) => playStory(t, { stack, quiet, cells }))
 }

@@ -39,7 +39,7 @@ describe('hosts', { skip: needsChaos }, () => {
   after(() => stack?.close())
   useEnvironment({ after })
 
-  test('another machine is given the name of a host that is alive: its worker refuses to start, and the first is left alone', async () => {
+  test('a worker on another machine refuses to start under the name of a live host and does not disturb it', async () => {
     const { env } = stack.process('sandbox-b').plan
     const child = spawn(process.execPath, [LONGHAUL, 'worker', '--role', 'sandbox'], {
       env: { ...process.env, ...env, LONGHAUL_HOST_ID: 'chaos-a' },
@@ -54,7 +54,7 @@ describe('hosts', { skip: needsChaos }, () => {
     await untilHost('chaos-a', ({ state }) => state === 'open')
   })
 
-  test('a second host joins amid a run and the first is drained: all episodes move; then back again: the run is the undisturbed one', async () => {
+  test('a run moves between hosts when one is drained, in both directions, and equals the undisturbed one', async () => {
     const answers: HostAnswer[] = []
     const there = strikeAt({
       process: 'sandbox',
@@ -90,7 +90,7 @@ describe('hosts', { skip: needsChaos }, () => {
     assert.deepEqual(await listSandboxes({ engine }), [])
   })
 
-  test('a drained host comes back from a restart: it is drained still; draining it again changes nothing; another name is refused with those that exist', async () => {
+  test('a restarted host stays drained, draining again changes nothing, and an unknown name lists the known ones', async () => {
     const stoppedMs = Date.now()
     await stack.stopWorker('sandbox-b')
     stack.process('sandbox-b').start()
@@ -106,7 +106,7 @@ describe('hosts', { skip: needsChaos }, () => {
     assert.match(stderr, /Config\.NotFound.*chaos-z.*known are chaos-a, chaos-b/)
   })
 
-  test('the last host is drained amid a run: its episodes end there, the run names what it waits for, and goes on when the host is taken back', async () => {
+  test('a run whose last host is drained names what it waits for and continues when the host is taken back', async () => {
     const drain = strikeAt({
       process: 'sandbox',
       // A host obeys within seconds. Without samples for as long, no episode ends before it does, and of the four that are graded afterwards
@@ -153,7 +153,7 @@ describe('hosts', { skip: needsChaos }, () => {
     )
   })
 
-  test('two idle hosts: episodes that begin together are spread over both; the worker of one is stopped and started amid a turn: the run is the undisturbed one', async () => {
+  test('episodes spread over two idle hosts, and a worker restart amid a turn leaves the run undisturbed', async () => {
     await steer('uncordon', 'chaos-b')
     await untilHost('chaos-b', ({ facts }) => facts?.takesWork === true)
     const upgrade = strikeAt({

@@ -29,7 +29,7 @@ describe('an evaluation in pods', { skip: 'reason' in found ? found.reason : fal
 
   after(() => stack?.close())
 
-  test('without a fault: the records are those of containers, and the journals of its pods were read', async () => {
+  test('without a fault the records equal those of containers, and the journals of its pods were read', async () => {
     const plan = { seed: SEED, kind: 'evaluation', inParts: false } as const
     const { hurt, violations } = await playCells({ stack, plan, cells: [], quiet, say: console.error })
     assert.deepEqual(violations, [])
@@ -39,7 +39,7 @@ describe('an evaluation in pods', { skip: 'reason' in found ? found.reason : fal
   })
 
   for (const [fault, phase] of CELLS) {
-    test(`${fault} at ${phase}: struck, and the records are those of containers`, (t) =>
+    test(`${fault} at ${phase} takes effect, and the records equal those of containers`, (t) =>
       playStory(t, { stack, quiet, cells: [cell(fault, phase)] }))
   }
 })

@@ -50,10 +50,10 @@ const lease: Witness = {
 }
 const bucket = (test: string): Witness => ({ file: 'test/integration/object-store.test.ts', test })
 const store = (test: string): Witness => ({ file: 'src/adapters/artifacts/directory-store.test.ts', test })
-const taken = store('a key that is put twice with equal bytes is acknowledged twice, with other bytes it conflicts')
-const racing = store('fifty writers race for one key with different records: one wins, all see its record')
-const flipped = store('a record with any byte changed or cut off is refused')
-const differing = store('content that differs from its reference is refused, and an absent one is missing')
+const taken = store('a key that is put twice is acknowledged for equal bytes and conflicts for other bytes')
+const racing = store('one of fifty writers that claim a key with different records wins, and all see its record')
+const flipped = store('refuses a record with any byte changed or cut off')
+const differing = store('refuses content that differs from its reference, and reports absent content as missing')
 const costs = (test: string): Witness => ({ file: 'src/activities/evaluation/read-costs.test.ts', test })
 const turns = (test: string): Witness => ({ file: 'test/integration/sandbox-turns.test.ts', test })
 const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-journal.test.ts', test })
@@ -73,7 +73,7 @@ const witnessed: Witness = {
 const reloading = (test: string): Witness => ({ file: 'src/adapters/policy-server/client.test.ts', test })
 const transport = (test: string): Witness => ({ file: 'src/adapters/policy-server/openai-transport.test.ts', test })
 const group = (test: string): Witness => ({ file: 'test/workflows/prompt-group.test.ts', test })
-const bounded = group('replacements end at the bound: the group is short, not endless')
+const bounded = group('a group with too many lost episodes stays short at the bound of its replacements')
 const trainerTest = (file: string, test: string): Witness => ({ file: `trainer/tests/${file}.py`, test })
 const resumed = trainerTest('test_kills', 'test_sigkill_loses_at_most_one_step_and_no_bit[after-update:2]')
 const fenced = trainerTest('test_step', 'test_higher_fence_stops_the_older_attempt')
@@ -648,7 +648,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/artifacts/s3/s3-objects.ts',
     replace: "headers: { 'if-none-match': '*', [HASH]: sha256, [WRITER]: writer }",
     by: 'headers: { [HASH]: sha256, [WRITER]: writer }',
-    seenBy: bucket('fifty writers race for one key with different records: one wins, all see its record'),
+    seenBy: bucket('one of fifty writers that claim a key with different records wins, and all see its record'),
   },
   {
     name: 'a bucket is tried before it is used: its uploads in parts are not',
@@ -704,41 +704,35 @@ export const PLANTS: Plant[] = [
     file: 'infra/runner/work.c',
     replace: 'if (asked_fence < fence) {',
     by: 'if (asked_fence < 0) {',
-    seenBy: turns('a lower fence than the highest seen: refused, and nothing runs'),
+    seenBy: turns('refuses a fence below the highest one seen and runs nothing'),
   },
   {
     name: 'a turn runs once: a claim can be taken again',
     file: 'infra/runner/work.c',
     replace: 'int has_claim = read_claim(words[1], &found);',
     by: 'int has_claim = 0 * read_claim(words[1], &found);',
-    seenBy: journal(
-      'two runners ask for one turn at the same moment, twenty times: each ran once, both get the same answer',
-    ),
+    seenBy: journal('two runners that request one turn at once run it once and get the same answer, in twenty rounds'),
   },
   {
     name: 'a turn runs once: another token is let in',
     file: 'infra/runner/work.c',
     replace: 'strcmp(found.token, claim.token) != 0',
     by: 'strcmp(found.token, "-") == 0',
-    seenBy: turns('another command, or another token, for a turn of the journal: conflict'),
+    seenBy: turns('reports a conflict for another command or token of a recorded turn'),
   },
   {
     name: 'a turn follows the ones before it: the runner takes any',
     file: 'infra/runner/work.c',
     replace: '  if (strcmp(after, world) != 0) return false;\n',
     by: '  return true;\n',
-    seenBy: replay(
-      'turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run',
-    ),
+    seenBy: replay('a new sandbox replays the earlier turns before it runs turn 2'),
   },
   {
     name: 'a turn follows the ones before it: what the sandbox says of its files is believed',
     file: 'src/activities/episode/episode-world.ts',
     replace: '      await compareTree({ store, episode, hash: async () => treeSha256 }, committed - 1)\n',
     by: '      void [compareTree, store, treeSha256]\n',
-    seenBy: replay(
-      'a sandbox claims its last turn, but its files are not those of the record: the claim is not believed',
-    ),
+    seenBy: replay('does not believe a sandbox that claims its last turn but has other files'),
   },
   {
     name: 'a step is applied once: a resumed job counts one step less than its weights hold',

@@ -44,7 +44,7 @@ async function historyOfAnEpisode(): Promise<RecordedHistory> {
   return describeHistory('episode', episode.describe().history)
 }
 
-test('the harness passes an unchanged history and catches a changed order of commands', async () => {
+test('the harness passes an unchanged history and detects a changed order of commands', async () => {
   const bundle = await buildWorkflowBundle()
   const unchanged = await historyOfAnEpisode()
   assert.deepEqual(await replayAll(bundle, [unchanged]), [])
@@ -62,7 +62,7 @@ test('the harness passes an unchanged history and catches a changed order of com
   assert.match(failure?.error.message ?? 'no failure', /TMPRL1100|[Nn]ondeterminism/)
 })
 
-test('one bad history among good ones is named, and the others are still replayed', async () => {
+test('a bad history is named, and the others are still replayed', async () => {
   const good = await historyOfAnEpisode()
   const bad = { ...(await historyOfAnEpisode()), name: 'bad' }
   const opened = bad.history.events.find((event) => event.activityTaskScheduledEventAttributes)

@@ -18,7 +18,7 @@ before(async () => {
 
 after(() => rm(scratch, { recursive: true, force: true }))
 
-test('a command keeps compiled code in the cache of who runs it, never in a folder that others share', async () => {
+test('a command keeps compiled code in the cache of its user, never in a shared folder', async () => {
   const cache = join(scratch, 'cache')
   const first = await help({ LONGHAUL_CACHE: cache })
   const kept = await readdir(join(cache, 'compiled'), { recursive: true })
@@ -27,7 +27,7 @@ test('a command keeps compiled code in the cache of who runs it, never in a fold
   assert.equal(existsSync(join(scratch, 'node-compile-cache')), false)
 })
 
-test('a person chooses the folder, or none', async () => {
+test('the user can choose the folder or disable it', async () => {
   const [chosen, unused] = [join(scratch, 'chosen'), join(scratch, 'unused')]
   await help({ LONGHAUL_CACHE: unused, NODE_COMPILE_CACHE: chosen })
   assert.ok((await readdir(chosen)).length > 0)
@@ -35,7 +35,7 @@ test('a person chooses the folder, or none', async () => {
   assert.equal(existsSync(join(unused, 'compiled')), false)
 })
 
-test('a folder that cannot be made costs nothing but time', async () => {
+test('a folder that cannot be created costs only time', async () => {
   const file = join(scratch, 'file')
   await writeFile(file, '')
   assert.match(await help({ LONGHAUL_CACHE: file }), /^Usage: longhaul/m)

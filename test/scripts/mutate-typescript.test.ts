@@ -34,7 +34,7 @@ test('far below it', () => assert.equal(isOver(-9), false))
     '### `src/domain/limit.ts`\n\n- `value > LIMIT → value >= LIMIT`: the test leaves the limit itself out\n',
 }
 
-test('a small project: killed at run time and at load, survived, not reached; only the explained one is silent', async () => {
+test('reports mutants that survive or are not reached in a small project, except explained ones', async () => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-mutate-'))
   try {
     for (const [name, text] of Object.entries(FILES)) {
@@ -107,12 +107,12 @@ test('a small project: killed at run time and at load, survived, not reached; on
   }
 })
 
-test('nothing to mutate is no success', async () => {
+test('fails when there is nothing to mutate', async () => {
   const input = { root: REPOSITORY, paths: ['src/cli'], concurrency: 1, json: null }
   assert.equal(await mutateTypeScript(input), 2)
 })
 
-test('a survivor is explained below the heading of its own file, by its own change', () => {
+test('an explanation applies to its own change below the heading of its own file', () => {
   const page = '# Title\n\n### `src/a.ts`\n\n- `x → y`: why\n- `’’ → ’s’`: why\n\n### `src/b.ts`\n\n- `p → q`: why\n'
   assert.equal(explains(page, { file: 'src/a.ts', original: 'x', replacement: 'y' }), true)
   assert.equal(explains(page, { file: 'src/b.ts', original: 'x', replacement: 'y' }), false)
@@ -121,7 +121,7 @@ test('a survivor is explained below the heading of its own file, by its own chan
   assert.equal(survivorText({ original: '``', replacement: '`s`' }), '`’’ → ’s’`')
 })
 
-test('kernels are mutated apart, generated data not at all, every other file once', () => {
+test('kernels are mutated separately, generated data is skipped, and every other file is mutated once', () => {
   const files = [
     'src/domain/statistics/bootstrap.ts',
     'src/domain/ledger/ledger.ts',

@@ -41,7 +41,7 @@ async function call(name: 'keepNodeModules' | 'restoreNodeModules', checkout: st
   return JSON.parse(stdout)
 }
 
-test('kept packages are whole in another checkout, links included, and replace what lay there', async () => {
+test('cached packages are complete in another checkout, with links, and replace its packages', async () => {
   await call('keepNodeModules', 'first', 'lock-a')
   await put('second/node_modules/half-installed/index.js', 'rubbish')
   assert.equal(await call('restoreNodeModules', 'second', 'lock-a'), true)
@@ -51,26 +51,26 @@ test('kept packages are whole in another checkout, links included, and replace w
   assert.equal(await readlink(join(restored, '.bin/alpha')), '../alpha/index.js')
 })
 
-test('the checkout that they came from can go, and no draft stays in the cache', async () => {
+test('the cache survives the removal of its source checkout and keeps no partial copy', async () => {
   await rm(join(folder, 'first'), { recursive: true })
   assert.equal(await call('restoreNodeModules', 'third', 'lock-a'), true)
   assert.equal(await readFile(join(folder, 'third/node_modules/alpha/index.js'), 'utf8'), 'alpha')
   assert.deepEqual(await readdir(join(cache, 'node_modules')), ['lock-a'])
 })
 
-test("npm's own record is written in place: what one checkout writes there reaches no other", async () => {
+test("writing npm's own record in one checkout changes no other checkout", async () => {
   await put('third/node_modules/.package-lock.json', 'of the third')
   assert.equal(await call('restoreNodeModules', 'fifth', 'lock-a'), true)
   assert.equal(await readFile(join(folder, 'fifth/node_modules/.package-lock.json'), 'utf8'), '{}')
 })
 
-test('another lock file finds nothing, and nothing is touched', async () => {
+test('another lock file finds no entry and changes nothing', async () => {
   await put('fourth/node_modules/own/index.js', 'own')
   assert.equal(await call('restoreNodeModules', 'fourth', 'lock-b'), false)
   assert.equal(await readFile(join(folder, 'fourth/node_modules/own/index.js'), 'utf8'), 'own')
 })
 
-test('the three lock files used last are kept', async () => {
+test('keeps the three lock files used last', async () => {
   for (const key of ['lock-c', 'lock-d', 'lock-e']) await call('keepNodeModules', 'third', key)
   assert.deepEqual((await readdir(join(cache, 'node_modules'))).toSorted(), ['lock-c', 'lock-d', 'lock-e'])
 })

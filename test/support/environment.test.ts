@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { changeEnvironment, useEnvironment, withoutStack } from './environment.ts'
 
-test('variables were set, removed and changed again: each is as it was before the first change', () => {
+test('restores variables that were set, removed and changed again to their first value', () => {
   const outer = changeEnvironment({ TEST_OLD: 'old', TEST_GONE: undefined })
   const restore = changeEnvironment({ TEST_OLD: undefined, TEST_NEW: '' })
   assert.deepEqual([process.env['TEST_OLD'], process.env['TEST_NEW']], [undefined, ''])
@@ -16,7 +16,7 @@ test('variables were set, removed and changed again: each is as it was before th
   assert.equal(process.env['TEST_OLD'], undefined)
 })
 
-test('its owner fails: the hook that restores is registered before anything can', () => {
+test('registers the restoring hook before anything can fail', () => {
   const hooks: (() => void)[] = []
   useEnvironment({ after: (hook) => void hooks.push(hook) }, { TEST_OLD: 'mine' })
   assert.equal(process.env['TEST_OLD'], 'mine')
@@ -24,7 +24,7 @@ test('its owner fails: the hook that restores is registered before anything can'
   assert.equal(process.env['TEST_OLD'], undefined)
 })
 
-test('without a stack: what names one is removed, the cache and the runner’s own variables stay', (t) => {
+test('without a stack, removes the variables that name one and keeps the cache and the runner’s own', (t) => {
   useEnvironment(t, { LONGHAUL_HOME: '/h', LONGHAUL_CACHE: '/c', LONGHAUL_TEST_SHARED: '/s', TEMPORAL_PROFILE: 'p' })
   const removed = Object.keys(withoutStack())
   assert.ok(removed.includes('LONGHAUL_HOME') && removed.includes('TEMPORAL_PROFILE'))
@@ -35,7 +35,7 @@ test('without a stack: what names one is removed, the cache and the runner’s o
 const RUNNER = ['test/run.ts', 'test/support/runner/trainer-test-packages.ts', 'test/support/environment.ts']
 const SETS = /process\.env(?:\[[^\]\n]+\])? = |delete process\.env|Object\.assign\(process\.env/
 
-test('what sets a variable in a test restores it by this file, also where the test fails', () => {
+test('tests set variables only through this file, so that they are restored after a failure', () => {
   const root = join(import.meta.dirname, '../..')
   const files = ['src', 'test'].flatMap((folder) =>
     readdirSync(join(root, folder), { recursive: true, encoding: 'utf8' }).map((name) => `${folder}/${name}`),

@@ -11,7 +11,7 @@ import { createWorkflowDriver } from '../support/workflow-driver.ts'
 
 const DAY_MS = 86_400_000
 
-test('a whole run is played: every activity was asked for with all of its limits', async () => {
+test('every activity of a whole run is scheduled with all of its limits', async () => {
   const activities = scriptedPipeline({ steps: 1 })
   // A stage that may end early, groups that are refilled, a gate as wide as its hosts, and one episode that is lost, so that also what is rare is asked for.
   const [first, ...others] = PLAN.stages
@@ -65,7 +65,7 @@ test('a whole run is played: every activity was asked for with all of its limits
   }
 })
 
-test('a run is paused: it says since when, and what a person can do, until it is resumed', async () => {
+test('a paused run reports since when it is paused and how to resume it', async () => {
   let open = false
   const driver = await createWorkflowDriver({
     activities: {
@@ -103,7 +103,7 @@ test('a run is paused: it says since when, and what a person can do, until it is
   )
 })
 
-test('a pause is forgotten: after thirty days the run fails with a code, it does not go on by itself', async () => {
+test('a pause of thirty days fails the run with a code instead of resuming it', async () => {
   let open = false
   const driver = await createWorkflowDriver({
     activities: {
@@ -130,7 +130,7 @@ test('a pause is forgotten: after thirty days the run fails with a code, it does
   assert.equal(driver.callsOf('runTrainingJob').length, 0)
 })
 
-test('no worker ever serves a queue: after a week the run fails and names activity and code', async () => {
+test('a queue without a worker fails the run after a week with the activity and a code', async () => {
   const driver = await createWorkflowDriver({ activities: { ...scriptedPipeline(), prepareSuite: () => neverEnds() } })
   driver.stopQueue('trainer')
   driver.stopQueue('control')

@@ -35,7 +35,7 @@ test('an episode that submits is captured on its host, graded anywhere and close
   assert.equal(episode.describe().searchAttributes.Turns, 16)
 })
 
-test('hosts are full for half a day: the sandbox waits for its place in one attempt, and the episode is played', async () => {
+test('a sandbox waits half a day for its place on full hosts in one attempt, and the episode is played', async () => {
   const { driver, episode } = await playEpisode({
     openSandbox: (input) => takes(12 * 3_600_000, sandboxHandle(input)),
   })
@@ -61,7 +61,7 @@ test('an episode that ends at a limit is graded without a captured patch', async
   assert.equal(driver.callsOf('closeSandbox').length, 1)
 })
 
-test('the worker dies and comes back within the limits: the same sandbox goes on', async () => {
+test('the same sandbox continues when its worker dies and comes back within the limits', async () => {
   // The queue carries the machine's boot id, not the worker process's, so a restarted worker polls the same queue: the
   // second attempt must run there instead of a new placement.
   let killed = false
@@ -92,7 +92,7 @@ test('the worker dies and comes back within the limits: the same sandbox goes on
   )
 })
 
-test('the host is gone: the waiting attempt times out and the episode is placed on another host', async () => {
+test('the episode is placed on another host when the waiting attempt of a lost host times out', async () => {
   const { driver, episode } = await playEpisode({
     openSandbox: (input) => sandboxHandle(input, `sandbox.host-${input.placement}.boot`),
     advanceEpisode: ({ step, sandbox }) => {
@@ -116,7 +116,7 @@ test('the host is gone: the waiting attempt times out and the episode is placed 
 })
 
 for (const timeout of ['HEARTBEAT', 'SCHEDULE_TO_START'] as const) {
-  test(`every placement ends by a ${timeout} timeout: infra after three, without a verdict`, async () => {
+  test(`an episode whose placements all end by a ${timeout} timeout is infra after three, without a verdict`, async () => {
     const { driver, episode } = await playEpisode({ advanceEpisode: () => timesOut(timeout) })
     const result = await episode.result<EpisodeResult>()
 
@@ -129,7 +129,7 @@ for (const timeout of ['HEARTBEAT', 'SCHEDULE_TO_START'] as const) {
   })
 }
 
-test('the runner reports a lost sandbox: placed anew at once, not retried on the same one', async () => {
+test('a lost sandbox is placed again at once and not retried', async () => {
   const { driver, episode } = await playEpisode({
     advanceEpisode: ({ step, sandbox }) => {
       if (sandbox.name.endsWith('-p1')) throw failureOf('Sandbox.Lost')
@@ -190,7 +190,7 @@ test("a failure of the user's configuration fails the episode with its code, clo
   assert.equal(driver.callsOf('closeSandbox').length, 1)
 })
 
-test('cancelled in the middle of a step: the step stops, the sandbox is closed, the record says cancelled', async () => {
+test('a cancel in the middle of a step stops it, closes the sandbox and is recorded', async () => {
   const { driver, episode } = await playEpisode({ advanceEpisode: () => neverEnds() })
   await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 1)
   episode.cancel()
@@ -204,7 +204,7 @@ test('cancelled in the middle of a step: the step stops, the sandbox is closed, 
   assert.equal(driver.callsOf('gradeSubmission').length, 0)
 })
 
-test('cancelled while the sandbox closes: the close still ends and is not repeated', async () => {
+test('a cancel while the sandbox closes lets the close finish once', async () => {
   let closed = 0
   const { driver, episode } = await playEpisode({
     closeSandbox: () =>
@@ -241,7 +241,7 @@ test('a sandbox that cannot be closed does not spoil the episode', async () => {
   assert.equal(driver.callsOf('gradeSubmission').length, 1)
 })
 
-test('an earlier execution has played and captured the episode: only the grading is left, without a sandbox', async () => {
+test('an episode that an earlier execution played and captured is only graded, without a sandbox', async () => {
   const patch = artifact('patch.diff')
   const { driver, episode } = await playEpisode({
     openSandbox: () => ({ kind: 'ended', disposition: 'submitted', patch }),
@@ -258,7 +258,7 @@ test('an earlier execution has played and captured the episode: only the grading
   )
 })
 
-test('an earlier execution has the result: it is returned as it was, and nothing is asked of the world', async () => {
+test('a result of an earlier execution is returned as it was, without any other activity', async () => {
   const recorded: EpisodeResult = {
     episode: 'e',
     disposition: 'cancelled',
@@ -274,7 +274,7 @@ test('an earlier execution has the result: it is returned as it was, and nothing
 
 // The story: an episode is reset, and its new execution finds the handle of a sandbox in the history that it inherits, while attempts of
 // the execution before may still be at work in that sandbox.
-test('the sandbox is of an earlier execution: it is closed, the episode is placed anew, and that counts as no loss', async () => {
+test('a sandbox of an earlier execution is closed, and placing the episode again counts as no loss', async () => {
   const { driver, episode } = await playEpisode({
     advanceEpisode: ({ placement, step }) => {
       if (placement <= 4) throw failureOf('Sandbox.Foreign')
@@ -286,7 +286,7 @@ test('the sandbox is of an earlier execution: it is closed, the episode is place
   assert.deepEqual([driver.callsOf('openSandbox').length, driver.callsOf('closeSandbox').length], [5, 5])
 })
 
-test('a sandbox is behind the records when it is captured: the episode is placed anew', async () => {
+test('an episode whose sandbox is behind the records at capture is placed again', async () => {
   const { driver, episode } = await playEpisode({
     captureSubmission: ({ sandbox }) => {
       if (sandbox.name.endsWith('p1')) throw failureOf('Sandbox.Behind')
@@ -299,7 +299,7 @@ test('a sandbox is behind the records when it is captured: the episode is placed
 })
 
 for (const code of ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind'] as const) {
-  test(`${code} once: the turns are replayed in another sandbox, and the episode goes on`, async () => {
+  test(`${code} once: the turns are replayed in another sandbox, and the episode continues`, async () => {
     const { driver, episode } = await playEpisode({
       advanceEpisode: ({ step, sandbox }) => {
         if (sandbox.name.endsWith('-p1')) throw failureOf(code)
@@ -310,7 +310,7 @@ for (const code of ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict'
     assert.equal(driver.callsOf('openSandbox').length, 2)
   })
 
-  test(`${code} again after the replay: the policy’s own doing, unresolved, and no third sandbox`, async () => {
+  test(`${code} again after the replay: it counts as the policy’s own doing, unresolved, without a third sandbox`, async () => {
     const { driver, episode } = await playEpisode({
       advanceEpisode: () => {
         throw failureOf(code)
@@ -323,7 +323,7 @@ for (const code of ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict'
   })
 }
 
-test('a world that cannot be rebuilt after the policy may have ended it: its own doing', async () => {
+test('a failed replay counts as the policy’s own doing when the policy may have ended the sandbox', async () => {
   const { episode } = await playEpisode({
     advanceEpisode: ({ sandbox }) => {
       throw failureOf(sandbox.name.endsWith('-p1') ? 'Sandbox.Ended' : 'Sandbox.Diverged')
@@ -333,7 +333,7 @@ test('a world that cannot be rebuilt after the policy may have ended it: its own
   assert.deepEqual([result.disposition, result.failure], ['agent-gave-up', 'Sandbox.Diverged'])
 })
 
-test('a world that cannot be rebuilt after a loss of ours: infrastructure', async () => {
+test('a failed replay after an infrastructure loss counts as infrastructure', async () => {
   const { episode } = await playEpisode({
     advanceEpisode: ({ sandbox }) => {
       throw failureOf(sandbox.name.endsWith('-p1') ? 'Sandbox.Lost' : 'Sandbox.Diverged')
@@ -343,7 +343,7 @@ test('a world that cannot be rebuilt after a loss of ours: infrastructure', asyn
   assert.deepEqual([result.disposition, result.failure], ['infra', 'Sandbox.Diverged'])
 })
 
-test('a sandbox that ends while it is opened has run nothing of the policy’s: infrastructure after three', async () => {
+test('a sandbox that ends while it opens counts as infrastructure after three tries', async () => {
   const { driver, episode } = await playEpisode({
     openSandbox: () => {
       throw failureOf('Sandbox.Ended')
@@ -354,7 +354,7 @@ test('a sandbox that ends while it is opened has run nothing of the policy’s: 
   assert.equal(driver.callsOf('openSandbox').length, 3)
 })
 
-test('the sandbox is ended at the capture, twice: the submission was a way out of a zero', async () => {
+test('a sandbox that ends at the capture twice counts as the policy’s failure, not as lost', async () => {
   const { driver, episode } = await playEpisode({
     captureSubmission: () => {
       throw failureOf('Sandbox.Ended')

@@ -156,7 +156,7 @@ async function playCell({ step, kind, random }: Cell) {
 for (const step of STEPS) {
   for (const kind of KINDS) {
     if (kind.steps?.includes(step) === false) continue
-    test(`${step}: ${kind.name}: one outcome an episode, every sandbox closed, no infra failure with a verdict`, async () => {
+    test(`${step}: ${kind.name}: one outcome per episode, every sandbox closed, no infra failure with a verdict`, async () => {
       let hits = 0
       for (let seed = 1; seed <= SEEDS; seed++) {
         const at = `seed ${seed}`

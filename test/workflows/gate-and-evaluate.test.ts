@@ -41,7 +41,7 @@ test('each task is gated once, and the verdict comes from the records', async ()
   assert.equal(driver.callsOf('closeGate').length, 1)
 })
 
-test('a task whose gate takes long goes on step by step until it is done', async () => {
+test('a task with a long gate continues step by step until it is done', async () => {
   const { driver, job } = await gate({
     gateTask: ({ index, step }) => ({ done: index !== 5 || step === 3, ok: true }),
   })
@@ -55,7 +55,7 @@ test('a task whose gate takes long goes on step by step until it is done', async
   assert.equal(driver.callsOf('gateTask').length, 42)
 })
 
-test('an open gate says how many of its tasks are done and refused, also after it has continued as new', async () => {
+test('an open gate reports its finished and refused tasks, also after continue-as-new', async () => {
   const { driver, job } = await gate(
     { gateTask: ({ index }) => (index === 39 ? neverEnds() : { done: true, ok: index % 10 !== 0 }) },
     { suggestContinueAsNewAfterEvents: 120 },
@@ -107,7 +107,7 @@ for (const [name, gateWidth, measured, expected] of [
   })
 }
 
-test('a suite of 620 tasks is gated in three parts that share the width, each task once, and closed once', async () => {
+test('a suite of 620 tasks is gated in three parts that share the width, each task once, and is closed once', async () => {
   const suite = { ...SUITE, tasks: 620 }
   const { seen, gateTask } = inFlight()
   const driver = await createWorkflowDriver({
@@ -142,7 +142,7 @@ test('a suite of 620 tasks is gated in three parts that share the width, each ta
   assert.ok(parts.length > 3, 'a part continued as new')
 })
 
-test('a gate in parts says which parts are done, and each open part how many of its own tasks', async () => {
+test('a gate in parts reports finished parts and the progress of each open part', async () => {
   const suite = { ...SUITE, tasks: 620 }
   const driver = await createWorkflowDriver({
     activities: {
@@ -163,7 +163,7 @@ test('a gate in parts says which parts are done, and each open part how many of 
   ])
 })
 
-test('a part of a large gate meets a broken recipe: the gate fails with its code, and no other part goes on', async () => {
+test('a part that meets a broken recipe fails the gate with its code, and no other part continues', async () => {
   const suite = { ...SUITE, tasks: 620 }
   const driver = await createWorkflowDriver({
     activities: {
@@ -198,7 +198,7 @@ async function gateAlone(
   return { driver, job: driver.start('gateSuite', input, { workflowId: 'gate/mine' }) }
 }
 
-test('a gate started alone gates every task, also where the recipe drops refused ones, and ends with its report', async () => {
+test('a gate started alone gates every task, also refused ones that the recipe drops, and ends with its report', async () => {
   const { driver, job } = await gateAlone({ gateTask: ({ index }) => ({ done: true, ok: index !== 3 }) })
   const result = await job.result<GateSuiteResult>()
 
@@ -220,7 +220,7 @@ test('a gate started alone gates every task, also where the recipe drops refused
   )
 })
 
-test('a gate of thousands of tasks continues as new, resolves its recipe once and says how far it is', async () => {
+test('a gate of thousands of tasks continues as new, resolves its recipe once and reports its progress', async () => {
   const { driver, job } = await gateAlone(
     { gateTask: ({ index }) => ({ done: true, ok: index % 2 === 0 }) },
     { suggestContinueAsNewAfterEvents: 120 },
@@ -258,7 +258,7 @@ test('an invalid task ends the gate with its code', async () => {
   })
 })
 
-test('a task of a gate fails while others are open: those end, no other begins, and then the gate fails', async () => {
+test('a failing task ends a gate: open tasks finish and no other starts', async () => {
   let ended = 0
   const { driver, job } = await gate({
     gateTask: ({ index }) => {
@@ -288,7 +288,7 @@ async function evaluate(input: Record<string, unknown>, overrides: ActivityTable
   return { driver, job: driver.start('evaluate', input, { workflowId: 'nightly-2026-01-01T00:00:00Z' }) }
 }
 
-test('an evaluation started alone resolves, gates, publishes, scores, reports and gives its policy back', async () => {
+test('an evaluation started alone resolves, gates, publishes, scores, reports and releases its policy', async () => {
   const { driver, job } = await evaluate({ recipe: 'nightly' })
   const result = await job.result<EvaluateResult>()
 
@@ -309,7 +309,7 @@ test('an evaluation started alone resolves, gates, publishes, scores, reports an
   )
 })
 
-test('an evaluation alone plays further suites too, gated like the held-out one, whose score it returns', async () => {
+test('an evaluation started alone plays additional suites, and returns the score of the held-out one', async () => {
   const driver = await createWorkflowDriver({
     activities: scriptedPipeline({ plan: { ...PLAN, suites: ['may', 'june'] }, tasks: 3, steps: 1 }),
   })
@@ -325,7 +325,7 @@ test('an evaluation alone plays further suites too, gated like the held-out one,
   assert.equal(driver.callsOf('publishPolicy').length, 1)
 })
 
-test('an evaluation alone is called by its recipe, and its children lie under it', async () => {
+test('an evaluation started alone has the name of its recipe, and its children are below it', async () => {
   const driver = await createWorkflowDriver({
     activities: scriptedPipeline({ plan: { ...PLAN, evaluation: 'mini', suites: ['may'] }, tasks: 1, steps: 1 }),
   })
@@ -346,7 +346,7 @@ test('an evaluation alone is called by its recipe, and its children lie under it
   )
 })
 
-test('an evaluation that an earlier version began keeps its name and the ids of its children', async () => {
+test('an evaluation that an earlier version started keeps its name and the ids of its children', async () => {
   const { driver, job } = await evaluate({})
   assert.equal((await job.result<EvaluateResult>()).name, 'nightly')
   assert.deepEqual(
@@ -355,7 +355,7 @@ test('an evaluation that an earlier version began keeps its name and the ids of 
   )
 })
 
-test('an evaluation of a suite of which no task passed ends before any policy is published', async () => {
+test('an evaluation of a suite without a passing task ends before any policy is published', async () => {
   const { driver, job } = await evaluate({}, { closeGate: () => ({ admitted: 0, refused: 3 }) })
   await assert.rejects(job.result(), (error) => {
     assert.ok(error instanceof ApplicationFailure)
@@ -365,7 +365,7 @@ test('an evaluation of a suite of which no task passed ends before any policy is
   assert.equal(driver.callsOf('publishPolicy').length, 0)
 })
 
-test('an evaluation whose policy is not there fails before its gates, not after hours of them', async () => {
+test('an evaluation of a missing policy fails before its gates', async () => {
   const { driver, job } = await evaluate(
     {},
     {
@@ -383,7 +383,7 @@ for (const [type, further, expected] of [
   ['gateSuite', [], ['heldOut']],
   ['trainAgent', ['may'], ['heldOut', 'may', 'train']],
 ] as const) {
-  test(`${type}: images are looked for once, all suites together, before the first gate; one that is nowhere ends the run`, async () => {
+  test(`${type}: images of all suites are checked once before the first gate, and a missing one ends the run`, async () => {
     const isMissing = { now: true }
     const activities: ActivityTable<AllActivities> = {
       ...scriptedPipeline({ plan: { ...PLAN, suites: [...further] }, steps: 1 }),
@@ -415,7 +415,7 @@ for (const [type, further, expected] of [
   })
 }
 
-test('whatever else keeps images from being looked for ends nothing: an engine that is away, a host of before this look', async () => {
+test('a failure of the image check itself, by an absent engine or an older host, does not end the evaluation', async () => {
   const unknown = ApplicationFailure.create({ type: 'NotFoundError', message: 'checkImages is not registered' })
   for (const failure of [failureOf('Sandbox.EngineUnavailable'), unknown]) {
     const { driver, job } = await evaluate(
@@ -431,7 +431,7 @@ test('whatever else keeps images from being looked for ends nothing: an engine t
   }
 })
 
-test('suites that are published with their gates have no images that are looked for', async () => {
+test('the images of suites that are published with their gates are not checked', async () => {
   const { driver, job } = await evaluate(
     {},
     { prepareSuite: () => ({ suite: SHA, name: 'held-out', tasks: 3, gated: true }) },
@@ -440,7 +440,7 @@ test('suites that are published with their gates have no images that are looked 
   assert.equal(driver.callsOf('checkImages').length, 0)
 })
 
-test('an evaluation that is cancelled while images are looked for is cancelled', async () => {
+test('an evaluation that is cancelled during the image check ends as cancelled', async () => {
   const { driver, job } = await evaluate({}, { checkImages: () => neverEnds() })
   await driver.runUntil(() => driver.callsOf('checkImages').length === 1)
   job.cancel()
@@ -457,7 +457,7 @@ test('every episode of an evaluation is marked as one', async () => {
   assert.ok(episodes.every(({ searchAttributes }) => searchAttributes.Evaluation === true))
 })
 
-test('an evaluation whose policy cannot be served gives its leases back and fails with the code', async () => {
+test('an evaluation whose policy cannot be served releases its leases and fails with the code', async () => {
   const { driver, job } = await evaluate(
     {},
     {
@@ -487,7 +487,7 @@ test('two evaluations in one run do not collide in their workflow ids', async ()
 
 const NIGHT = { ...PLAN, evaluation: 'nightly-swe-rebench', nights: true as const }
 
-test('a night of every kept promotion plays the oldest first, each under its own name, and returns the newest', async () => {
+test('a nightly evaluation of all promotions plays the oldest first under its own name and returns the newest', async () => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline({ plan: { ...NIGHT, policies: 'kept' }, tasks: 2, steps: 1 }),
@@ -531,7 +531,7 @@ test('a night of every kept promotion plays the oldest first, each under its own
   assert.equal(driver.callsOf('publishPolicy').length, 3)
 })
 
-test('a night finds the split of its newest month, and is found by it', async () => {
+test('a nightly evaluation finds the split of its newest month, and can be found by it', async () => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline({ plan: NIGHT, tasks: 1, steps: 1 }),
@@ -544,7 +544,7 @@ test('a night finds the split of its newest month, and is found by it', async ()
   assert.equal(root?.searchAttributes.Split, 'nebius/SWE-rebench-leaderboard/2026_04')
 })
 
-test('a night without a promoted policy ends with one statement: no stack, no second line', async () => {
+test('a nightly evaluation without a promoted policy ends with one statement without a stack', async () => {
   const { job } = await evaluate(
     {},
     {
@@ -563,7 +563,7 @@ test('a night without a promoted policy ends with one statement: no stack, no se
   })
 })
 
-test('a series that could be no part of a key is refused before the night begins', async () => {
+test('refuses a series that cannot be part of a key before anything starts', async () => {
   const { driver, job } = await evaluate({ series: '../other' })
   await assert.rejects(job.result(), /Expected series to be .* got "\.\.\/other"/)
   assert.deepEqual(driver.calls, [])

@@ -20,7 +20,7 @@ async function grade(
 const indexesOf = (calls: { input: unknown }[]): number[] =>
   calls.map(({ input }) => (input as { index: number }).index)
 
-test('every patch is graded once and the verdicts are counted from records', async () => {
+test('every patch is graded once, and the verdicts are counted from records', async () => {
   const { driver, job } = await grade()
   const result = await job.result<GradePredictionsResult>()
   assert.equal(result.run, 'mine')
@@ -41,7 +41,7 @@ test('every patch is graded once and the verdicts are counted from records', asy
   )
 })
 
-test('near the history limit it continues as new: no patch is graded twice, the plan is made once', async () => {
+test('continue-as-new near the history limit grades no patch twice and makes the plan once', async () => {
   const { driver, job } = await grade({}, { suggestContinueAsNewAfterEvents: 90 })
   await job.result()
   assert.ok(driver.runs.length > 1, 'it continued')
@@ -53,7 +53,7 @@ test('near the history limit it continues as new: no patch is graded twice, the 
   assert.equal(driver.callsOf('openGrading').length, 1)
 })
 
-test('the worker of one patch dies in every attempt: that patch gets its reason, the others their verdicts', async () => {
+test('a patch whose worker dies in every attempt gets a reason, and the others get their verdicts', async () => {
   const { driver, job } = await grade({
     gradePatch: ({ index }) => (index === 7 ? timesOut('HEARTBEAT') : { kind: 'resolved', reason: null }),
   })
@@ -65,7 +65,7 @@ test('the worker of one patch dies in every attempt: that patch gets its reason,
   assert.equal(new Set(indexesOf(driver.callsOf('gradePatch'))).size, 40)
 })
 
-test('not one of the first patches can be graded: the run stops with the code, and nothing is counted', async () => {
+test('the run stops with the code when none of the first patches can be graded', async () => {
   const { driver, job } = await grade({
     gradePatch: () => ({ kind: 'could-not-grade', reason: 'Sandbox.EngineUnavailable' }),
   })
@@ -79,7 +79,7 @@ test('not one of the first patches can be graded: the run stops with the code, a
   assert.equal(driver.callsOf('closeGrading').length, 0)
 })
 
-test('patches that do not apply are no outage: all forty are tried', async () => {
+test('patches that do not apply do not stop the run', async () => {
   const { driver, job } = await grade({ gradePatch: () => ({ kind: 'could-not-grade', reason: 'patch-rejected' }) })
   await job.result()
   assert.equal(driver.callsOf('gradePatch').length, 40)
@@ -99,7 +99,7 @@ test('bad input ends the run with its code after one attempt', async () => {
   assert.equal(driver.callsOf('openGrading').length, 1)
 })
 
-test('paused, it starts nothing new and says whom it waits for; resumed, it goes on where it stopped', async () => {
+test('a paused run starts nothing new and says how to resume it, and a resumed one continues', async () => {
   const { driver, job } = await grade({ gradePatch: () => takes(1_000, { kind: 'resolved', reason: null }) })
   await driver.runUntil(() => driver.callsOf('gradePatch').length === 16)
   const paused = await job.update<RunProgress>('pause')
@@ -116,7 +116,7 @@ test('paused, it starts nothing new and says whom it waits for; resumed, it goes
   assert.equal(driver.callsOf('gradePatch').length, 40)
 })
 
-test('one grading fails while the others hold for a pause: resumed, they take no other patch and the run ends', async () => {
+test('a failed grading during a pause ends the run after resume without another patch', async () => {
   const { driver, job } = await grade({
     gradePatch: ({ index }) =>
       takes(index === 0 ? 10_000 : 1_000, () => {
@@ -132,7 +132,7 @@ test('one grading fails while the others hold for a pause: resumed, they take no
   assert.equal(driver.callsOf('gradePatch').length, 16)
 })
 
-test('cancelled, it stops its open gradings and starts no other', async () => {
+test('a cancelled run stops its open gradings and starts no other', async () => {
   const { driver, job } = await grade({ gradePatch: () => neverEnds() })
   await driver.runUntil(() => driver.callsOf('gradePatch').length === 16)
   job.cancel()

@@ -7,7 +7,7 @@ import { createWorkflowDriver, type WorkflowDriver } from '../support/workflow-d
 /** Temporal keeps histories for ever in memory, cache and database: content belongs into artifacts, not here. */
 const MAX_PAYLOAD_BYTES = 4 * 1024
 
-test('an episode of 80 turns at eight a step stays under 150 events, 100 KB and 4 KB a payload', async (t) => {
+test('an episode of 80 turns, eight a step, stays under 150 events, 100 KB and 4 KB a payload', async (t) => {
   const driver = await createWorkflowDriver({ activities: scriptedPipeline({ steps: 10, turnsPerStep: 8 }) })
   const episode = driver.start('episode', EPISODE, { workflowId: `train/${PLAN.run}/dapo-1/0003/task/x/ep/07` })
   await episode.result()
@@ -54,7 +54,7 @@ test('a group of sixteen stays under 200 events and 100 KB', async (t) => {
   assert.ok(bytes <= 100 * 1024, `${bytes} bytes`)
 })
 
-test('the page that people open, trainAgent, stays under 300 events and no payload of the whole run is over 4 KB', async (t) => {
+test('trainAgent stays under 300 events, and no payload of the whole run is over 4 KB', async (t) => {
   const driver = await createWorkflowDriver({
     activities: scriptedPipeline({ tasks: 6, groupSize: 3, maxOpenGroups: 3 }),
   })
@@ -69,7 +69,7 @@ test('the page that people open, trainAgent, stays under 300 events and no paylo
   }
 })
 
-test('the root of a long run stays below 2,000 events: each report of a rollout costs at most four', async (t) => {
+test('the root of a long run stays below 2,000 events at four events for each report of a rollout', async (t) => {
   const events: number[] = []
   for (const minutes of [0, 15]) {
     const plan = { ...PLAN, rft: false, stages: [{ name: 'dapo-1', maxIterations: 1 }] }
@@ -118,7 +118,7 @@ function assertPaged(t: TestContext, driver: WorkflowDriver, type: string): void
   assert.ok(Math.max(...events) > 1_500, `${Math.max(...events)} events`)
 }
 
-test('700 patches that are graded: every page stays below 2,000 events', async (t) => {
+test('every execution of a grading run of 700 patches stays below 2,000 events', async (t) => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline(),
@@ -131,7 +131,7 @@ test('700 patches that are graded: every page stays below 2,000 events', async (
   assertPaged(t, driver, 'gradePredictions')
 })
 
-test('a gate of 250 tasks of two steps each: every page stays below 2,000 events', async (t) => {
+test('every execution of a gate of 250 tasks with two steps each stays below 2,000 events', async (t) => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline({ tasks: 250 }),

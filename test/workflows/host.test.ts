@@ -33,7 +33,7 @@ async function hostWith(options: Partial<WorkflowDriverOptions<AllActivities>> =
 
 const present = (driver: WorkflowDriver): number => driver.callsOf('attendHost').length
 
-test('a host is drained and taken back: its memo says so, and the activity on its queue goes on', async () => {
+test('a host can be drained and taken back: its memo says so, and the activity on its queue continues', async () => {
   const { driver, host, state } = await hostWith()
   assert.deepEqual(state(), { holder: HOLDER, drain: null })
 
@@ -49,7 +49,7 @@ test('a host is drained and taken back: its memo says so, and the activity on it
   assert.equal(present(driver), 1)
 })
 
-test('open episodes have ten minutes: they move when these are over; an order in between stands instead', async () => {
+test('open episodes move after the grace time of ten minutes, and a later drain order replaces the earlier one', async () => {
   const { driver, host, state } = await hostWith()
   host.signal('drain', { graceMs: 10 * MINUTE })
   await driver.advance(9 * MINUTE)
@@ -70,7 +70,7 @@ test('open episodes have ten minutes: they move when these are over; an order in
   assert.equal(state().drain?.moving, true)
 })
 
-test('no worker for ten minutes: an open host is forgotten', async () => {
+test('an open host without a worker for ten minutes is removed', async () => {
   const { driver, host } = await hostWith({ activities: { attendHost: () => undefined } })
   driver.stopQueue(HOST_QUEUE)
   const beganMs = driver.nowMs
@@ -78,7 +78,7 @@ test('no worker for ten minutes: an open host is forgotten', async () => {
   assert.ok(driver.nowMs - beganMs >= 10 * MINUTE)
 })
 
-test('a drained host is away for a week: it is drained still when its worker is back, and forgotten after thirty days without one', async () => {
+test('a drained host stays drained during a week without a worker, and is removed after thirty days', async () => {
   const { driver, host, state } = await hostWith({ activities: { attendHost: () => takes(MINUTE, undefined) } })
   host.signal('drain', { graceMs: 0 })
   await driver.advance(SECOND)
@@ -95,7 +95,7 @@ test('a drained host is away for a week: it is drained still when its worker is 
   await host.result()
 })
 
-test('another machine takes the name over: its queue is asked from now on, and the drain stays', async () => {
+test('a machine that takes over the name gets its own queue, and the drain stays', async () => {
   const { driver, host, state } = await hostWith()
   host.signal('drain', { graceMs: null })
   const other: HostHolder = { queue: 'sandbox.node-7.00000000', engine: 'engine-2 /var/lib/docker' }
@@ -117,7 +117,7 @@ test('another machine takes the name over: its queue is asked from now on, and t
  * While the control worker is away, another machine starts under the name and then the first one again: the server hands over both signals
  * at once. The first was attended anew only where another machine held the name, so the host ended as cancelled and its drain was lost.
  */
-test('two machines take the name in turn while no control worker answers: the host stays, and so does its drain', async () => {
+test('a host and its drain survive two machines that take the name in turn without a control worker', async () => {
   const { driver, host, state } = await hostWith()
   const other: HostHolder = { queue: 'sandbox.node-7.00000000', engine: 'engine-2 /var/lib/docker' }
   host.signal('drain', { graceMs: null })
@@ -133,7 +133,7 @@ test('two machines take the name in turn while no control worker answers: the ho
   await assert.rejects(host.result())
 })
 
-test('its history is long: it continues as new with drain and grace time', async () => {
+test('continue-as-new keeps the drain and the grace time of a host', async () => {
   const { driver, host, state } = await hostWith({
     activities: { attendHost: () => takes(MINUTE, undefined) },
     suggestContinueAsNewAfterEvents: 20,
@@ -146,7 +146,7 @@ test('its history is long: it continues as new with drain and grace time', async
   assert.equal(state().drain?.moving, true)
 })
 
-test('a worker is killed and started again for hours: the host stays', async () => {
+test('a host stays while its worker restarts repeatedly for hours', async () => {
   let killed = 0
   const { driver, host } = await hostWith({
     activities: { attendHost: () => (++killed < 100 ? timesOut('HEARTBEAT') : takes(DAY / 2, undefined)) },
@@ -155,7 +155,7 @@ test('a worker is killed and started again for hours: the host stays', async () 
   assert.equal(host.isOpen, true)
 })
 
-test('an episode on a drained host: it is closed there, opened elsewhere, and none of it counts as a loss', async () => {
+test('an episode on a drained host is closed there and opened elsewhere without counting as a loss', async () => {
   const queues = ['sandbox.a.1', 'sandbox.b.2', 'sandbox.c.3', 'sandbox.d.4', 'sandbox.e.5']
   const driver = await createWorkflowDriver({
     activities: {
@@ -182,7 +182,7 @@ test('an episode on a drained host: it is closed there, opened elsewhere, and no
   assert.equal(driver.callsOf('closeSandbox').length, queues.length)
 })
 
-test('a host closes while sandboxes wait for a place, ten times in a row: the episode asks again without using up attempts', async () => {
+test('an episode waits for a place without using up attempts although its host closes ten times', async () => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline(),

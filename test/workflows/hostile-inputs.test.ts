@@ -67,7 +67,7 @@ const REFUSED: readonly [type: string, input: unknown, said: RegExp][] = [
   ['watch', null, /^Expected watch to be started with its input/],
 ]
 
-test('each is refused with one line, and calls no activity', async () => {
+test('refuses each invalid input with one line and calls no activity', async () => {
   const driver = await createWorkflowDriver({ activities: scriptedPipeline() })
   for (const [place, [type, input, said]] of REFUSED.entries()) {
     const root = driver.start(type, input, { workflowId: `root-${place}` })
@@ -82,7 +82,7 @@ test('each is refused with one line, and calls no activity', async () => {
   assert.deepEqual(driver.calls, [])
 })
 
-test('two arguments are refused, because the second would be ignored', async () => {
+test('refuses two arguments, because the second would be ignored', async () => {
   const driver = await createWorkflowDriver({ activities: scriptedPipeline() })
   const root = driver.start('trainAgent', { recipe: 'demo' }, { further: [{ run: 'mine' }] })
   await assert.rejects(root.result(), /Expected trainAgent to be started with one JSON object, .* got 2 arguments/)
@@ -92,7 +92,7 @@ for (const [said, input] of [
   ['no input', undefined],
   ['an empty object', {}],
 ] as const) {
-  test(`${said}: the defaults, as the start form of the Temporal UI sends them`, async () => {
+  test(`${said} gives the defaults, as the start form of the Temporal UI sends it`, async () => {
     const driver = await createWorkflowDriver({ activities: scriptedPipeline() })
     await driver.start('trainAgent', input).result()
     const [resolved] = driver.callsOf('resolveRecipe').map((call) => call.input as { recipe: unknown })

@@ -66,7 +66,7 @@ const CASES = {
 } as const
 
 for (const [type, input] of Object.entries(CASES)) {
-  test(`${type}: signals without their payload change nothing, and the workflow ends as without them`, async () => {
+  test(`${type}: signals without a payload change nothing, and the workflow ends as without them`, async () => {
     const play = async (signals: readonly string[]) => {
       const plan = type === 'evaluate' ? RUN : PLAN
       const driver = await createWorkflowDriver({
@@ -93,7 +93,7 @@ for (const [type, input] of Object.entries(CASES)) {
   })
 }
 
-test('a host keeps its state through signals without their payload; a drain that names no grace time plays to the end', async () => {
+test('a host keeps its state after signals without a payload, and a drain without grace time lets episodes end', async () => {
   const input: HostInput = { host: 'node-7', holder: { queue: 'sandbox.node-7.boot', engine: 'one' }, drain: null }
   const driver = await createWorkflowDriver({ activities: { attendHost: () => takes(1e9, undefined) } })
   const host = driver.start('host', input, { workflowId: 'host/node-7' })
@@ -111,7 +111,7 @@ test('a host keeps its state through signals without their payload; a drain that
   assert.deepEqual([state().drain?.moving, state().drain?.moveAt, state().drain?.graceMs], [false, null, null])
 })
 
-test('a task name that no answer could carry is refused, and the run goes on', async () => {
+test('refuses a task name that is too long for an answer, and the run continues', async () => {
   const driver = await createWorkflowDriver({ activities: scriptedPipeline({ plan: RUN }) })
   const job = driver.start('evaluate', { recipe: 'nightly' })
   await driver.runUntil(() => driver.callsOf('openSandbox').length > 0)

@@ -29,7 +29,7 @@ function firstMadeUp(type: string, value: unknown, then: ActivityTable<AllActivi
 for (const value of MADE_UP) {
   const said = JSON.stringify(value)
   for (const type of ['openSandbox', 'advanceEpisode', 'captureSubmission'] as const) {
-    test(`${type} is completed by hand with ${said}: the episode is placed anew, and only a captured patch is graded`, async () => {
+    test(`${type} completed by hand with ${said}: the episode is placed again, and only a captured patch is graded`, async () => {
       const driver = await createWorkflowDriver({ activities: firstMadeUp(type, value, scriptedPipeline()) })
       const episode = driver.start('episode', EPISODE, { workflowId: 'ep' })
       const { disposition, failure } = await episode.result<EpisodeResult>()
@@ -43,7 +43,7 @@ for (const value of MADE_UP) {
     })
   }
 
-  test(`gradeSubmission is completed by hand with ${said}: what the grader has recorded counts`, async () => {
+  test(`gradeSubmission completed by hand with ${said}: the recorded result of the grader counts`, async () => {
     const recorded = { episode: 'e', disposition: 'submitted', verdict: 'resolved', turns: 16, failure: null } as const
     const driver = await createWorkflowDriver({
       activities: { ...firstMadeUp('gradeSubmission', value, scriptedPipeline()), recordUngraded: () => recorded },
@@ -67,7 +67,7 @@ const OF_RUNS = [
 ] as const
 
 for (const type of OF_RUNS) {
-  test(`${type} is completed by hand with a result that it never gives: the run ends with one line that names it`, async () => {
+  test(`${type} completed by hand with an impossible result: the run ends with one line that names it`, async () => {
     for (const value of MADE_UP.filter((one) => type !== 'readPlanPage' || !Array.isArray(one))) {
       const pipeline = scriptedPipeline()
       const driver = await createWorkflowDriver({
@@ -96,7 +96,7 @@ for (const type of OF_RUNS) {
 
 // The SDK reports the attempt that a person pauses as failed. Of the last attempt nothing is left to be paused.
 for (const kind of ['ActivityPause', 'ActivityReset'] as const) {
-  test(`${kind} of a last attempt costs an episode a placement, and a run one clear end`, async () => {
+  test(`${kind} in a last attempt costs an episode a placement, and ends a run with one clear error`, async () => {
     const held = (): never => {
       throw ApplicationFailure.create({ type: kind, message: 'by hand' })
     }

@@ -15,7 +15,7 @@ function episodesOf(driver: WorkflowDriver): EpisodeInput[] {
   return driver.runs.filter(({ type }) => type === 'episode').map(({ input }) => input as EpisodeInput)
 }
 
-test('a group plays its episodes side by side under indices from 0', async () => {
+test('a group plays its episodes concurrently under indices from 0', async () => {
   const { driver, group } = await playGroup({})
   await driver.runUntil(() => driver.callsOf('openSandbox').length === 4, 'four open sandboxes')
   assert.equal(driver.callsOf('advanceEpisode').length, 0)
@@ -92,7 +92,7 @@ test('an episode that could not be graded is replaced like an infra one', async 
   })
 })
 
-test('replacements end at the bound: the group is short, not endless', async () => {
+test('a group with too many lost episodes stays short at the bound of its replacements', async () => {
   const { driver, group } = await playGroup({
     advanceEpisode: ({ index }) => {
       if (index > 0) throw failureOf('Artifact.Conflict')
@@ -107,7 +107,7 @@ test('replacements end at the bound: the group is short, not endless', async () 
   assert.equal(new Set(episodesOf(driver).map(({ index }) => index)).size, result.episodes)
 })
 
-test("one episode fails by the user's configuration: the group fails with that code and closes every sandbox", async () => {
+test("a failure of the user's configuration in one episode fails the group and closes every sandbox", async () => {
   const { driver, group } = await playGroup({
     advanceEpisode: ({ index }) => {
       if (index === 2) throw failureOf('Model.NoTokenIds')
@@ -144,7 +144,7 @@ for (const [how, indices] of [
   ['terminate', [0, 1, 2, 3, 1]],
   ['cancel', [0, 1, 2, 3, 4]],
 ] as const) {
-  test(`a person ends one episode by ${how}: the others play on, and ${how === 'cancel' ? 'another takes its place' : 'it continues from its records'}`, async () => {
+  test(`an episode that a person ends by ${how} does not stop the others; ${how === 'cancel' ? 'another takes its place' : 'it continues from its records'}`, async () => {
     let isHanging = true
     const { driver, group } = await playGroup(
       {
@@ -188,7 +188,7 @@ test('an episode that is ended while the run is cancelled is not played again', 
 
 // The story: a run was cancelled amid its groups and is started again. Its episodes are recorded as cancelled, and a group without
 // them would train on what happened to be finished.
-test('episodes that an earlier execution closed are replaced under new indices, and use up no replacement of this one', async () => {
+test('episodes that an earlier execution closed are replaced without using up replacements of this one', async () => {
   const earlier = new Map<number, 'resolved' | null>([
     [0, 'resolved'],
     [1, null],
@@ -224,7 +224,7 @@ test('episodes that an earlier execution closed are replaced under new indices, 
   )
 })
 
-test('an earlier execution of an episode is still closing: the group waits for it, and then plays', async () => {
+test('a group waits for a closing episode of an earlier execution and then plays', async () => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline({ steps: 1 }),
@@ -241,7 +241,7 @@ test('an earlier execution of an episode is still closing: the group waits for i
   assert.deepEqual(driver.runs.filter(({ workflowId }) => workflowId === 'group/ep/00').length, 2)
 })
 
-test('an earlier execution never closes: the group says which one it waited for', async () => {
+test('a group names the earlier execution that never closed', async () => {
   const driver = await createWorkflowDriver({
     activities: { ...scriptedPipeline({ steps: 1 }), advanceEpisode: () => neverEnds() },
   })

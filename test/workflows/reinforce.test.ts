@@ -43,7 +43,7 @@ function jobsOf(driver: WorkflowDriver): { iteration: number; policy: string }[]
 
 const ORDERED = ['planIteration', 'buildBatch', 'runTrainingJob', 'publishPolicy']
 
-test('each iteration collects, scores, trains and publishes in that order, with the policy of the one before', async () => {
+test('each iteration collects, scores, trains and publishes with the policy of the one before', async () => {
   const { driver, stage } = await playStage({ maxIterations: 3 })
   const result = await stage.result<TrainingStageResult>()
 
@@ -107,7 +107,7 @@ function refilling(rounds: number, found: readonly number[]): ActivityTable<AllA
   }
 }
 
-test('groups without a spread are refilled round by round until all have one, and the batch is built once, of all', async () => {
+test('groups without a spread are refilled in rounds until all have one, and one batch holds all of them', async () => {
   const { driver, stage } = await playStage({ maxIterations: 1, overrides: refilling(5, [2, 1]) })
   await stage.result()
 
@@ -135,20 +135,20 @@ test('groups without a spread are refilled round by round until all have one, an
   assert.deepEqual([tasks.length, new Set(tasks).size], [5, 5])
 })
 
-test('no group ever has a spread: the rounds end at the bound of the recipe, and the iteration goes on', async () => {
+test('refilling ends at the bound of the recipe when no group has a spread, and the iteration continues', async () => {
   const { driver, stage } = await playStage({ maxIterations: 2, overrides: refilling(3, [1, 1, 1, 1, 1]) })
   assert.equal((await stage.result<TrainingStageResult>()).iterations, 2)
   assert.equal(driver.callsOf('planRefill').length, 2 * 3)
   assert.equal(driver.callsOf('buildBatch').length, 2)
 })
 
-test('a recipe without refill plans none', async () => {
+test('a recipe without refill plans no refill', async () => {
   const { driver, stage } = await playStage({ maxIterations: 2 })
   await stage.result()
   assert.equal(driver.callsOf('planRefill').length, 0)
 })
 
-test('a pause holds the next round of refilling, and a resume lets it go on', async () => {
+test('a pause holds the next refill round, and a resume continues it', async () => {
   const { driver, stage } = await playStage({ maxIterations: 1, overrides: refilling(2, [1, 1]) })
   await driver.runUntil(() => driver.callsOf('planRefill').length === 1)
   stage.signal('control', { paused: true, stopAfterIteration: null })
@@ -160,7 +160,7 @@ test('a pause holds the next round of refilling, and a resume lets it go on', as
   assert.equal(driver.callsOf('openSandbox').length, 4)
 })
 
-test('evaluations on the way happen every n iterations with the policy just published', async () => {
+test('evaluations inside a stage run every n iterations with the policy just published', async () => {
   const { driver, stage } = await playStage({ maxIterations: 5, evaluateEvery: 2 })
   await stage.result()
 
@@ -176,7 +176,7 @@ test('evaluations on the way happen every n iterations with the policy just publ
   )
 })
 
-test('a stage of sixty iterations continues as new and neither repeats nor skips one', async () => {
+test('a stage of sixty iterations continues as new without repeating or skipping one', async () => {
   const { driver, stage } = await playStage({ maxIterations: 60 })
   const result = await stage.result<TrainingStageResult>()
 
@@ -194,7 +194,7 @@ test('a stage of sixty iterations continues as new and neither repeats nor skips
   assert.ok(Math.max(...runs.map(({ events }) => events)) < 2_000, 'a page of the UI stays readable')
 })
 
-test('stopAfterIteration ends the stage early and well, with the policy it has', async () => {
+test('stopAfterIteration ends the stage after that iteration with its policy', async () => {
   const { driver, stage } = await playStage({
     maxIterations: 10,
     overrides: {
@@ -306,7 +306,7 @@ test('a diverged training ends the stage with its code and without a second atte
   assert.equal(driver.callsOf('publishPolicy').length, 0)
 })
 
-test('evaluations that have stopped improving end a stage that says so, with the policy that they were of', async () => {
+test('a stage whose evaluations have stopped improving ends, says so and returns their policy', async () => {
   const { driver, stage } = await playStage({
     maxIterations: 9,
     evaluateEvery: 2,
@@ -321,13 +321,13 @@ test('evaluations that have stopped improving end a stage that says so, with the
   )
 })
 
-test('a stage without such a rule judges no plateau', async () => {
+test('a stage without a plateau rule judges no plateau', async () => {
   const { driver, stage } = await playStage({ maxIterations: 4, evaluateEvery: 2 })
   assert.equal((await stage.result<TrainingStageResult>()).iterations, 4)
   assert.deepEqual(driver.callsOf('judgePlateau'), [])
 })
 
-test('the first iterations are finished in the records: nothing of them is played, trained or published, and the next one samples with a published policy', async () => {
+test('recorded iterations are neither played nor trained again, and the next one samples with a published policy', async () => {
   const base = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
   const { driver, stage } = await playStage({
     maxIterations: 3,
@@ -349,7 +349,7 @@ test('the first iterations are finished in the records: nothing of them is playe
   assert.equal(driver.runs.filter(({ type }) => type === 'rollout').length, 1)
 })
 
-test('an iteration is collected and not trained: its episodes are not played again, its job is', async () => {
+test('an iteration that was collected but not trained only runs its training job', async () => {
   const base = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
   const { driver, stage } = await playStage({
     maxIterations: 1,
@@ -365,7 +365,7 @@ test('an iteration is collected and not trained: its episodes are not played aga
   assert.equal(jobsOf(driver).length, 1)
 })
 
-test('every iteration is in the records: the stage ends, and says that its policy is not published', async () => {
+test('a stage with all iterations recorded ends and says that its policy is not published', async () => {
   const base = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
   const { driver, stage } = await playStage({
     maxIterations: 2,

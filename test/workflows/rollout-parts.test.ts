@@ -55,7 +55,7 @@ function assertShort(driver: WorkflowDriver): void {
   assert.ok(Math.max(...events) < 2_000, `${events.join(', ')} events`)
 }
 
-test('200 groups, sixteen at a time: every part has a history below 2,000 events, no place is idle, and the counts are those of all', async (t) => {
+test('200 groups, sixteen at a time, keep each part below 2,000 events, leave no slot idle and are all counted', async (t) => {
   let idle = 0
   const { driver, rollout } = await playWide({
     tasks: 200,
@@ -84,7 +84,7 @@ test('200 groups, sixteen at a time: every part has a history below 2,000 events
   assert.deepEqual(await replayAll(await buildWorkflowBundle(), histories), [])
 })
 
-test('a rollout that is wider than a history begins all of its groups at once, in three parts', async (t) => {
+test('a rollout that is wider than one history starts all of its groups at once in three parts', async (t) => {
   const tasks = 2 * AT_ONCE + 3
   const { driver, rollout } = await playWide({
     tasks,
@@ -109,7 +109,7 @@ test('a rollout that is wider than a history begins all of its groups at once, i
   assertAllPlayed(driver, tasks)
 })
 
-test('a group that stays open for a day holds up no other one: its part waits for it, later parts play on', async () => {
+test('a group that stays open for a day delays no other group: its part waits, and later parts play', async () => {
   const { driver, rollout } = await playWide({
     tasks: AT_ONCE + 60,
     maxOpenGroups: AT_ONCE + 1,
@@ -134,7 +134,7 @@ test('a group that stays open for a day holds up no other one: its part waits fo
 
 // A reset of the first part to a point after the second one had begun: the server delivers the end of each group once more, and the part
 // hands each on once more.
-test('a part hands the same group on twice: the next part counts it once, and waits for the group that is still open', async () => {
+test('a group that a part hands over twice counts once, and the next part waits for the open one', async () => {
   const tasks = AT_ONCE + 40
   const lost = taskAt(3)
   const { driver, rollout } = await playWide({
@@ -160,7 +160,7 @@ test('a part hands the same group on twice: the next part counts it once, and wa
 })
 
 // The hosts of a run are down when its root is terminated and the run is started again: every group of before closes when they are back.
-test('eight groups of an earlier execution close after fifty minutes: the rollout waits for them, and its history stays short', async () => {
+test('a rollout waits fifty minutes for groups of an earlier execution, and its history stays short', async () => {
   const tasks = 16
   let isBack = false
   const driver = await createWorkflowDriver({
@@ -192,7 +192,7 @@ test('eight groups of an earlier execution close after fifty minutes: the rollou
 
 // An operator resets a part to a point before it began the next one. The server leaves that one alone: it waits for groups that the
 // execution of before had open, and keeps the id that the new execution needs.
-test('the next part of an execution that was reset is open: it ends its groups and then itself, and the rollout goes on', async () => {
+test('an open part of a reset execution ends its groups and itself, and the rollout continues', async () => {
   const tasks = AT_ONCE + 4
   let isSlow = true
   const { driver, rollout } = await playWide({
@@ -232,7 +232,7 @@ test('a cancelled rollout closes the sandboxes of all of its parts before it end
   assert.deepEqual([...new Set(driver.runs.map(({ status }) => status))], ['cancelled'])
 })
 
-test('an operator terminates a part: the rollout fails and names it, and the sandboxes of all parts are closed', async () => {
+test('a rollout whose part is terminated fails with its name, and the sandboxes of all parts are closed', async () => {
   const tasks = AT_ONCE + 2
   const { driver, rollout } = await playWide({
     tasks,
@@ -251,7 +251,7 @@ for (const [where, place] of [
   ['the first part', 2],
   ['the last part', AT_ONCE + 2],
 ] as const) {
-  test(`a failure of the configuration in ${where} ends all parts with its code, and their sandboxes are closed`, async () => {
+  test(`a configuration failure in ${where} ends all parts with its code and closes their sandboxes`, async () => {
     const tasks = AT_ONCE + 5
     const { driver, rollout } = await playWide({
       tasks,
@@ -278,7 +278,7 @@ for (const [where, place] of [
   })
 }
 
-test('a pause, a limit and a requeue reach the part that they concern', async () => {
+test('a pause, a limit and a requeue reach the part that they are meant for', async () => {
   const hanging = new Set([taskAt(1), taskAt(AT_ONCE + 1)])
   let isSlow = false
   const { driver, rollout } = await playWide({
@@ -318,7 +318,7 @@ test('a pause, a limit and a requeue reach the part that they concern', async ()
   root.cancel()
 })
 
-test('a task whose episodes were lost in an earlier part is played again by the last one', async () => {
+test('the last part plays a task again whose episodes were lost in an earlier part', async () => {
   let isDown = true
   const { driver, rollout } = await playWide({
     tasks: AT_ONCE + 2,
@@ -340,7 +340,7 @@ test('a task whose episodes were lost in an earlier part is played again by the 
   assert.deepEqual([counts.groups, counts.resolved, counts.infra], [AT_ONCE + 2, AT_ONCE + 2, 1])
 })
 
-test('every episode is lost once the second part plays: it stops the rollout, which counts the losses of both', async () => {
+test('losing every episode in the second part stops the rollout, which counts the losses of both parts', async () => {
   const tasks = AT_ONCE + 5
   const { driver, rollout } = await playWide({
     tasks,
@@ -362,7 +362,7 @@ test('every episode is lost once the second part plays: it stops the rollout, wh
 
 // The story: the signal ends the part of a rollout that was reset. A person sends it to a part of a rollout that goes on, and its
 // groups so far would be taken for all of them: an evaluation of half a suite, trained on as if it were whole.
-test('a person tells the second part to end: the rollout fails and names it', async () => {
+test('a rollout fails and names its second part when a person tells that part to end', async () => {
   const { driver, rollout } = await playWide({
     tasks: AT_ONCE + 40,
     maxOpenGroups: AT_ONCE,
@@ -378,7 +378,7 @@ test('a person tells the second part to end: the rollout fails and names it', as
   })
 })
 
-test('the first part has nothing before it and ignores the same signal: every task is played', async () => {
+test('the first part ignores the signal to end for an earlier part, and every task is played', async () => {
   const { driver, rollout } = await playWide({
     tasks: 20,
     maxOpenGroups: 4,

@@ -53,7 +53,7 @@ test('a rollout plays every task of its plan once, in order, with a bounded numb
 })
 
 /** The story: a thousand episodes begin at once, and an operator asks the rollout how far it is. */
-test('workflow tasks of groups wait behind those of the rollout, and no activity of an episode waits behind others', async () => {
+test('groups have a lower priority than their rollout, and activities of episodes do not inherit it', async () => {
   const { driver, rollout } = await playRollout({ rollout: { tasks: 1 } })
   await rollout.result<RolloutCounts>()
 
@@ -77,7 +77,7 @@ test('workflow tasks of groups wait behind those of the rollout, and no activity
   assert.deepEqual(Object.keys(own).sort(), ['advanceEpisode', 'captureSubmission', 'closeSandbox', 'openSandbox'])
 })
 
-test('a plan of several pages is read page by page without a gap or a repetition', async () => {
+test('a plan of several pages is read without a gap or a repetition', async () => {
   const { driver, rollout } = await playRollout({ rollout: { tasks: 103, groupSize: 1, maxOpenGroups: 7 } })
   const counts = await rollout.result<RolloutCounts>()
 
@@ -89,7 +89,7 @@ test('a plan of several pages is read page by page without a gap or a repetition
   )
 })
 
-test('a plan that ends before the tasks that were counted: the rollout fails and names the place, it does not ask for ever', async () => {
+test('a plan that ends too early fails the rollout with the place instead of an endless read', async () => {
   const { driver, rollout } = await playRollout({
     rollout: { tasks: 60, maxOpenGroups: 7 },
     overrides: { readPlanPage: ({ from }) => (from === 0 ? ['task-0000', 'task-0001'] : []) },
@@ -105,7 +105,7 @@ test('a plan that ends before the tasks that were counted: the rollout fails and
   assert.equal(driver.callsOf('readPlanPage').length, 2)
 })
 
-test('a history near its limit continues as new with no child open, and the counts go on', async () => {
+test('continue-as-new near the history limit leaves no child open and keeps the counts', async () => {
   const { driver, rollout } = await playRollout({ suggestContinueAsNewAfterEvents: 60 })
   const counts = await rollout.result<RolloutCounts>()
 
@@ -166,7 +166,7 @@ test('a pause survives continue-as-new', async () => {
   assert.equal(new Set(groupsOf(driver)).size, TASKS)
 })
 
-test('not one of the first episodes survives: the rollout stops with the code of what it met', async () => {
+test('a rollout stops with the code when none of its first episodes survives', async () => {
   const { driver, rollout } = await playRollout({
     overrides: {
       advanceEpisode: () => {

@@ -30,7 +30,7 @@ function groupsOf(driver: Awaited<ReturnType<typeof evaluateSix>>['driver']): nu
   return driver.runs.filter(({ type }) => type === 'promptGroup').length
 }
 
-test('an evaluation is paused and resumed: nothing new starts meanwhile, and saying it twice changes nothing', async () => {
+test('a paused evaluation starts nothing new until it is resumed, and repeated orders change nothing', async () => {
   const { driver, job } = await evaluateSix({
     advanceEpisode: () => takes(60_000, { turns: 8, disposition: 'submitted' }),
   })
@@ -50,7 +50,7 @@ test('an evaluation is paused and resumed: nothing new starts meanwhile, and say
   assert.equal(groupsOf(driver), 6)
 })
 
-test('limits are set while tasks are open: as many more start at once, and the recipe’s number comes back', async () => {
+test('a higher limit starts more open tasks at once, and the recipe’s number can be restored', async () => {
   const { driver, job } = await evaluateSix({ advanceEpisode: () => neverEnds() })
   await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 2)
   for (const concurrency of [0, 1.5, '4', undefined]) {
@@ -65,7 +65,7 @@ test('limits are set while tasks are open: as many more start at once, and the r
   assert.deepEqual([back.changed, back.limits], [true, { concurrency: null }])
 })
 
-test('a hard pause holds an episode before its next step; after five minutes it gives its sandbox back and goes on in another one', async () => {
+test('a hard pause holds an episode before its next step, which gives up its sandbox after five minutes', async () => {
   const { driver, job } = await evaluateSix(
     { advanceEpisode: ({ step }) => takes(60_000, { turns: step * 8, disposition: step < 3 ? null : 'submitted' }) },
     3,
@@ -86,7 +86,7 @@ test('a hard pause holds an episode before its next step; after five minutes it 
   assert.equal(driver.callsOf('gradeSubmission').length, 6)
 })
 
-test('a task that hangs is requeued: its group is cancelled and played again; one that has ended, or is unknown, is left alone', async () => {
+test('a requeued task is cancelled and played again; an ended or unknown one is left alone', async () => {
   let hangs = true
   const { driver, job } = await evaluateSix({
     advanceEpisode: ({ taskId }) => {
@@ -106,7 +106,7 @@ test('a task that hangs is requeued: its group is cancelled and played again; on
   assert.equal(groupsOf(driver), 7)
 })
 
-test('the root is told how far its rollout is: counts, interval, losses by code and the slowest, in details and queries', async () => {
+test('the root receives counts, interval, losses by code and the slowest tasks of its rollout', async () => {
   const { driver, job } = await evaluateSix({
     advanceEpisode: ({ taskId }) =>
       taskId === 'task-0005' ? neverEnds() : takes(20_000, { turns: 8, disposition: 'submitted' }),
@@ -141,7 +141,7 @@ test('the root is told how far its rollout is: counts, interval, losses by code 
   assert.match(details, /\[its workflow\]\(\/namespaces\/.*\/workflows\/eval%2F/)
 })
 
-test('no worker answered an update: the signal that was recorded instead does the same, and nonsense changes nothing', async () => {
+test('a signal recorded instead of an unanswered update does the same, and an invalid one changes nothing', async () => {
   const { driver, job } = await evaluateSix({
     advanceEpisode: () => takes(60_000, { turns: 8, disposition: 'submitted' }),
   })
@@ -157,7 +157,7 @@ test('no worker answered an update: the signal that was recorded instead does th
 
 // The story: a run is paused, and a person resets its root. A reset leaves children alone, so the rollout of before keeps its id and
 // its pause. The new execution is resumed before it reaches that rollout, and would wait an hour for it and fail.
-test('the rollout of an earlier execution is paused and has the id: it goes on, and so does the run', async () => {
+test('a run continues with a paused rollout of an earlier execution under its id', async () => {
   const { driver, job } = await evaluateSix()
   await driver.runUntil(() => driver.runs.some(({ type }) => type === 'rollout'), 'its rollout')
   const rollout = driver.runs.find(({ type }) => type === 'rollout')
@@ -174,7 +174,7 @@ test('the rollout of an earlier execution is paused and has the id: it goes on, 
 })
 
 // The story: a person resets the root of a run whose rollout takes days. The rollout of before plays on under its id.
-test('the rollout of an earlier execution plays for a day: the run waits for it, few looks fill its history, and nothing is played twice', async () => {
+test('a run waits a day for a rollout of an earlier execution with few events, and nothing is played twice', async () => {
   const { driver, job } = await evaluateSix({
     advanceEpisode: () => takes(5 * 3_600_000, { turns: 8, disposition: 'submitted' }),
     openSandbox: (input) =>

@@ -72,7 +72,7 @@ async function evaluated(headers: typeof HEADERS | undefined, bundle?: WorkflowB
   return driver
 }
 
-test('a run that is started within a trace hands it down to every child and activity', async () => {
+test('a run that is started within a trace passes it to every child and activity', async () => {
   const { runs } = await evaluated(HEADERS)
 
   const byId = new Map(runs.map((run) => [run.workflowId, run]))
@@ -98,7 +98,7 @@ test('a run that is started within a trace hands it down to every child and acti
   }
 })
 
-test('a run that is started without a trace on workers without one carries no header and tells nothing', async () => {
+test('a run without a trace on workers without traces has no header and reports no span', async () => {
   const { runs } = await evaluated(undefined)
   for (const run of runs) {
     const contexts = [startContext(run), ...activityContexts(run)]
@@ -110,7 +110,7 @@ test('a run that is started without a trace on workers without one carries no he
   }
 })
 
-test('a run that goes on in a new execution keeps its trace and its place in it', async () => {
+test('a run keeps its trace and its parent span after continue-as-new', async () => {
   const driver = await createWorkflowDriver({
     activities: scriptedPipeline({ tasks: SUITE.tasks }),
     suggestContinueAsNewAfterEvents: 120,
@@ -126,7 +126,7 @@ test('a run that goes on in a new execution keeps its trace and its place in it'
   }
 })
 
-test('a root of a schedule begins its own trace on workers that export them, of its run id', async () => {
+test('a root of a schedule starts a trace derived from its run id on workers that export traces', async () => {
   const { runs } = await evaluated(undefined, await switchedOn())
   const root = runs.find(({ type }) => type === 'evaluate')
   const traceId = traceIdOfRun(root?.runId ?? '')
@@ -138,7 +138,7 @@ test('a root of a schedule begins its own trace on workers that export them, of 
   assert.ok(unsampled.runs.every((run) => spansOf(run).every(({ span }) => !span.sampled)))
 })
 
-test('only roots begin a trace: an episode of a parent without one has none', async () => {
+test('an episode whose parent has no trace starts none, because only roots do', async () => {
   const driver = await createWorkflowDriver({ activities: scriptedPipeline(), bundle: await switchedOn() })
   await driver.start('episode', EPISODE).result()
   assert.deepEqual(
@@ -147,7 +147,7 @@ test('only roots begin a trace: an episode of a parent without one has none', as
   )
 })
 
-test('a failed run is told by the innermost code and no message', async () => {
+test('a failed run reports the innermost code and no message', async () => {
   const driver = await createWorkflowDriver({
     activities: {
       ...scriptedPipeline(),
@@ -162,7 +162,7 @@ test('a failed run is told by the innermost code and no message', async () => {
   assert.ok(!JSON.stringify(span).includes('canary'))
 })
 
-test('a header that is no trace is left alone', async () => {
+test('an invalid trace header is left alone', async () => {
   const headers = { [TRACE_HEADER]: defaultPayloadConverter.toPayload({ traceparent: 'no trace' }) }
   const { runs } = await evaluated(headers)
   assert.ok(runs.every((run) => run.sinkCalls.length === 0))
@@ -172,7 +172,7 @@ function historiesOf({ runs }: WorkflowDriver): RecordedHistory[] {
   return runs.map(({ workflowId, history }) => describeHistory(workflowId, history))
 }
 
-test('histories replay on workers with traces and on workers without, however they began', async () => {
+test('recorded, traced and untraced histories replay on workers with and without traces', async () => {
   const recorded = readHistories()
   assert.ok(recorded.length > 0)
   const traced = historiesOf(await evaluated(HEADERS))

@@ -59,7 +59,7 @@ test('{"recipe": "demo"} alone runs gate, base, RFT, every stage and every evalu
   assert.equal(driver.calls.at(-1)?.type, 'releasePolicies')
 })
 
-test('further suites are gated once, and evaluated after every held-out evaluation between stages; the held-out score is promoted', async () => {
+test('additional suites are gated once and evaluated after every held-out evaluation, whose score decides promotion', async () => {
   const plan = {
     ...PLAN,
     rft: false,
@@ -91,7 +91,7 @@ test('further suites are gated once, and evaluated after every held-out evaluati
   )
 })
 
-test('the recipe is resolved first, with the facts that make the name of the run', async () => {
+test('the recipe is resolved first, with the facts that form the name of the run', async () => {
   const { driver, job } = await train()
   await job.result()
 
@@ -121,7 +121,7 @@ test('a recipe without reinforcement needs no stage and promotes the RFT policy'
   assert.deepEqual(idsOf(driver, 'reinforce'), [])
 })
 
-test('pause reaches the open stage and its rollout; resume lets both go on', async () => {
+test('pause reaches the open stage and its rollout, and resume continues both', async () => {
   let open = false
   const { driver, job } = await train({
     advanceEpisode: ({ stage }) => {
@@ -152,7 +152,7 @@ test('pause reaches the open stage and its rollout; resume lets both go on', asy
   assert.equal(result.stages.at(-1)?.name, 'rl')
 })
 
-test('an alarm of a training job pauses the run before its next iteration, by name, until it is resumed', async () => {
+test('an alarm of a training job pauses the run by name before its next iteration, until it is resumed', async () => {
   const why = 'k3 is 0.23, above 0.1, at optimizer step 2'
   const plan = { ...PLAN, rft: false, stages: [{ name: 'dapo-1', maxIterations: 3 }] }
   const { driver, job } = await train(
@@ -184,7 +184,7 @@ test('an alarm of a training job pauses the run before its next iteration, by na
   assert.equal(driver.callsOf('runTrainingJob').length, 3)
 })
 
-test('an alarm of fine-tuning holds before its next job and before its policy is published, until it is resumed', async () => {
+test('an alarm of fine-tuning pauses before its next job and before its policy is published', async () => {
   const plan = { ...PLAN, stages: [{ name: 'dapo-1', maxIterations: 1 }] }
   const { driver, job } = await train(
     {
@@ -270,7 +270,7 @@ for (const request of [{ iteration: 0 }, { iteration: 1.5 }, { iteration: 'two' 
   })
 }
 
-test('the query progress tells the phase, the scores so far and what the run waits for', async () => {
+test('the query progress returns the phase, the scores so far and what the run waits for', async () => {
   let training = false
   const { driver, job } = await train({
     runTrainingJob: ({ policy }) => {
@@ -300,7 +300,7 @@ const BAD_INPUT = [
 ] as const
 
 for (const { activity, code } of BAD_INPUT) {
-  test(`${code} in ${activity} ends the run with that code, unretried, and gives the policies back`, async () => {
+  test(`${code} in ${activity} ends the run with that code without a retry and releases the policies`, async () => {
     const { driver, job } = await train({
       [activity]: () => {
         throw failureOf(code, 'what to change')
@@ -324,7 +324,7 @@ for (const { activity, code } of BAD_INPUT) {
   })
 }
 
-test('every suite is prepared and held against the training one before the first gate; what they share stops the run', async () => {
+test('every suite is compared with the training one before the first gate, and a shared task stops the run', async () => {
   const plan = { ...PLAN, suites: ['may'] }
   const hashOf = (which: string): string => which.padEnd(64, '0')
   const { driver, job } = await train(
@@ -350,14 +350,14 @@ test('every suite is prepared and held against the training one before the first
   assert.equal(driver.callsOf('gateTask').length, 0)
 })
 
-test('a run that trains nothing has nothing to hold its suites against', async () => {
+test('a run without training does not compare its suites', async () => {
   const { driver, job } = await train({}, { ...PLAN, rft: false, stages: [] })
   await job.result()
   assert.equal(driver.callsOf('requireDisjoint').length, 0)
   assert.equal(driver.callsOf('prepareSuite').length, 1 + 1)
 })
 
-test('a suite of which no task passes its gate stops the run before anything is sampled', async () => {
+test('a suite without a task that passes its gate stops the run before any sampling', async () => {
   const { driver, job } = await train({ closeGate: () => ({ admitted: 0, refused: 2 }) })
   await assert.rejects(job.result(), (error) => {
     assert.ok(error instanceof ApplicationFailure)
@@ -367,7 +367,7 @@ test('a suite of which no task passes its gate stops the run before anything is 
   assert.equal(driver.callsOf('openSandbox').length, 0)
 })
 
-test('a cancelled run cancels the open stage down to its episodes, closes sandboxes and gives policies back', async () => {
+test('a cancelled run cancels the open stage with its episodes, closes sandboxes and releases policies', async () => {
   const { driver, job } = await train({ advanceEpisode: () => neverEnds() })
   await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 4)
   job.cancel()
@@ -383,7 +383,7 @@ for (const [how, said] of [
   ['terminate', 'terminated'],
   ['cancel', 'cancelled'],
 ] as const) {
-  test(`a person ends one stage by ${how}: the run fails, names it and says how to go on`, async () => {
+  test(`a stage that a person ends by ${how} fails the run, which names it and says how to continue`, async () => {
     const { driver, job } = await train({ advanceEpisode: () => neverEnds() })
     await driver.runUntil(() => driver.callsOf('advanceEpisode').length === 4)
     driver.handle(`train/${PLAN.run}/eval/base`)[how]()
@@ -413,7 +413,7 @@ test('a run cancelled while it is paused ends at once', async () => {
 })
 
 // The story: a run ends amid its second stage and is started again under its name.
-test('a run is started again: what its records hold is neither played nor published, and the open stage goes on where it was', async () => {
+test('a restarted run plays and publishes nothing that is recorded and continues the open stage', async () => {
   const score = (name: string, step: number) =>
     ({ name, policy: policyRef(step).version, passAt1: 0.25, sem: 0.1, tasks: 2, attempts: 2 }) satisfies StageScore
   const recalled = {
@@ -454,7 +454,7 @@ test('a run is started again: what its records hold is neither played nor publis
   )
 })
 
-test('stages are recorded and their evaluations are not: each evaluation publishes its policy, and nothing is trained', async () => {
+test('recorded stages without evaluations are only published and evaluated, not trained', async () => {
   const stages = PLAN.stages.map(({ name }, at) => ({ name, policy: policyRef(4 + at), iteration: 3, isDone: true }))
   const { driver, job } = await train({
     resolveRecipe: () => ({ ...PLAN, recalled: { scores: [], rft: policyRef(2), stages } }),

@@ -27,7 +27,7 @@ export const hasCode =
 
 export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTest): void {
   describe(name, { skip: skip ?? false }, () => {
-    test('a key that is put twice with equal bytes is acknowledged twice, with other bytes it conflicts', async () => {
+    test('a key that is put twice is acknowledged for equal bytes and conflicts for other bytes', async () => {
       const store = open()
       const first = await store.put('runs/a/x.bin', bytes('one'))
       assert.deepEqual(first, { key: 'runs/a/x.bin', sha256: sha256Hex('one'), bytes: 3 })
@@ -38,7 +38,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal((await store.get(empty)).byteLength, 0)
     })
 
-    test('fifty writers race for one key with different records: one wins, all see its record', async () => {
+    test('one of fifty writers that claim a key with different records wins, and all see its record', async () => {
       const store = open()
       const claims = await Promise.all(
         Array.from({ length: 50 }, (_, index) => store.claimRecord('race/claim.json', { owner: index })),
@@ -47,7 +47,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal(new Set(claims.map((claim) => claim.record.owner)).size, 1)
     })
 
-    test('writers race with the same record: one of them wins, as a lock would have it', async () => {
+    test('one of several writers of the same record wins, as with a lock', async () => {
       const store = open()
       const claims = await Promise.all(
         Array.from({ length: 20 }, () => store.claimRecord('race/same.json', { owner: 1 })),
@@ -55,7 +55,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal(claims.filter((claim) => claim.won).length, 1)
     })
 
-    test('writers race with different bytes: one is acknowledged, every other is told of the conflict, and what is read is whole', async () => {
+    test('one of several writers with different bytes is acknowledged, the others get the conflict, and reads are whole', async () => {
       const store = open()
       const contents = Array.from({ length: 20 }, (_, index) => Buffer.alloc(50_000, String.fromCharCode(97 + index)))
       const ends = await Promise.allSettled(contents.map((content) => store.put('race/bytes.bin', content)))
@@ -65,7 +65,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.ok(contents.some((content) => content.equals(stored)))
     })
 
-    test('a record carries its own hash, and reads back without it', async () => {
+    test('a record stores its own hash and is read back without it', async () => {
       const store = open()
       const record = { text: 'ü "quoted"', list: [1, 0.000001], none: null }
       await store.putRecord('runs/a/r.json', record)
@@ -76,7 +76,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal(await store.readRecord('runs/a/absent.json'), null)
     })
 
-    test('a record with any byte changed or cut off is refused', async () => {
+    test('refuses a record with any byte changed or cut off', async () => {
       const store = open()
       await store.putRecord('torn/r.json', { value: 41, name: 'x' })
       const good = Buffer.from((await store.read('torn/r.json')) ?? '')
@@ -90,7 +90,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       await assert.rejects(store.readRecord('torn/r.json'), hasCode('Artifact.Corrupt'))
     })
 
-    test('content that differs from its reference is refused, and an absent one is missing', async () => {
+    test('refuses content that differs from its reference, and reports absent content as missing', async () => {
       const store = open()
       const ref = await store.put('c/x', bytes('abc'))
       await overwrite('c/x', bytes('abd'))
@@ -101,7 +101,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal(await store.read('c/y'), null)
     })
 
-    test('keys that would leave the store are refused', async () => {
+    test('refuses keys that would leave the store', async () => {
       const store = open()
       for (const key of [
         '',
@@ -127,7 +127,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       await assert.rejects(async () => store.removeFolder(''), hasCode('Config.Invalid'))
     })
 
-    test('keys with every character that a task or a run may have are kept apart, listed and found again', async () => {
+    test('keys with every character of a task or run name stay distinct, are listed and found again', async () => {
       const store = open()
       const keys = [
         'a b',
@@ -148,7 +148,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.deepEqual(await store.folders('odd/'), keys.map((key) => key.split('/')[1] ?? '').toSorted())
     })
 
-    test('list gives the keys below a prefix in order', async () => {
+    test('list returns the keys below a prefix in order', async () => {
       const store = open()
       const keys = ['l/b/2', 'l/a/1', 'l/b/10', 'lx/3', 'l/b.json', 'l/b-1/x']
       for (const key of keys) await store.put(key, bytes(key))
@@ -159,7 +159,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.deepEqual(await store.list('nothing/here/'), [])
     })
 
-    test('pages of any size give the keys of a list, each once, from any key on', async () => {
+    test('pages of any size return each key of a list once, from any start key', async () => {
       const store = open()
       const keys = Array.from({ length: 25 }, (_, index) => `pages/${index % 3}/${String(index).padStart(2, '0')}.json`)
       await Promise.all(keys.map((key) => store.put(key, bytes(key))))
@@ -181,7 +181,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
         )
     })
 
-    test('folders are the names directly below, not the files', async () => {
+    test('folders are the names directly below a prefix, without files', async () => {
       const store = open()
       for (const key of ['f/one/a/b', 'f/two/c', 'f/file.json', 'f2/x']) await store.put(key, bytes(key))
       assert.deepEqual(await store.folders('f/'), ['one', 'two'])
@@ -189,7 +189,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.deepEqual(await store.folders('f/none/'), [])
     })
 
-    test('a folder is removed with all below it and nothing beside it, and removing it again removes nothing', async () => {
+    test('removing a folder removes everything below it and nothing beside it, and can be repeated', async () => {
       const store = open()
       const keys = ['r/a/1', 'r/a/b/2', 'r/ab/3', 'r/a.json']
       for (const key of keys) await store.put(key, bytes(key))
@@ -201,7 +201,7 @@ export function testStoreContract({ name, open, overwrite, skip }: StoreUnderTes
       assert.equal(textOf(await store.read('r/a/1')), 'other')
     })
 
-    test('every refusal is an error of ours, with the key in it', async () => {
+    test('every refusal is a LonghaulError with the key in it', async () => {
       const store = open()
       await store.put('said/x', bytes('1'))
       await assert.rejects(store.put('said/x', bytes('2')), (error) => {

@@ -34,37 +34,37 @@ function audit(entries: AuditEntry[], journals: ContainerJournal[] = []): string
   return auditWorlds({ entries, journals, commandsOf })
 }
 
-test('every turn with a command ran in its order, in one container or replayed in the next: nothing to say', () => {
+test('accepts turns that ran in order in one container or were replayed in the next', () => {
   const first = [opened('x'), ...turn('x', 0, 'a'), ...turn('x', 2, 'c')]
   const second = [opened('y'), ...turn('y', 0, 'a'), ...turn('y', 2, 'c'), ...turn('y', 3, 'd')]
   assert.deepEqual(audit([...first, ...second]), [])
 })
 
-test('a turn was executed in a fresh container: found', () => {
+test('reports a turn that was executed in a fresh container', () => {
   const found = audit([opened('x'), ...turn('x', 0, 'a'), opened('y'), ...turn('y', 2, 'c')])
   assert.deepEqual(found, [`${EPISODE} turn 2 was executed in y, which has not executed turn 0`])
 })
 
-test('the replay left a turn out: found', () => {
+test('reports a turn that the replay left out', () => {
   const found = audit([opened('y'), ...turn('y', 0, 'a'), ...turn('y', 3, 'd')])
   assert.match(found.join(), /turn 3 was executed in y, which has not executed turn 2/)
 })
 
-test('the sandbox refused a turn that does not follow: the world was not touched', () => {
+test('accepts a refused turn that does not follow, since the sandbox did not change', () => {
   const refused = turn('y', 2, 'c', 'Sandbox.OutOfOrder')
   assert.deepEqual(audit([opened('y'), ...refused, ...turn('y', 0, 'a'), ...turn('y', 2, 'c')]), [])
 })
 
-test('a refused turn does not count as executed: what follows it is found', () => {
+test('reports a turn that follows a refused one', () => {
   const found = audit([opened('y'), ...turn('y', 0, 'a', 'Sandbox.Lost'), ...turn('y', 2, 'c')])
   assert.match(found.join(), /has not executed turn 0/)
 })
 
-test('a worker died amid a turn: the turn may have run, and the next worker goes on', () => {
+test('accepts a turn that may have run before its worker died', () => {
   assert.deepEqual(audit([opened('x'), ...begun('x', 0, 'a'), ...turn('x', 2, 'c')]), [])
 })
 
-test('a container journal lacks an earlier turn, has another token or a turn twice: each is found', () => {
+test('reports a container journal with a missing turn, another token or a repeated turn', () => {
   const journal = (done: ContainerJournal['done']): ContainerJournal[] => [{ episode: EPISODE, container: 'x', done }]
   const whole = [
     { turn: 0, token: 'a' },
@@ -76,7 +76,7 @@ test('a container journal lacks an earlier turn, has another token or a turn twi
   assert.match(audit([], journal([...whole, { turn: 2, token: 'e' }])).join(), /turn 2 was executed 2 times/)
 })
 
-test('a container of another run: not judged', () => {
+test('ignores a container of another run', () => {
   assert.deepEqual(
     audit([], [{ episode: 'other/eval/0000/task/00', container: 'x', done: [{ turn: 5, token: 'q' }] }]),
     [],

@@ -4,7 +4,7 @@ import { cellsOf, planSeed, visitCounts } from './cells.ts'
 import { faultNamed, FAULTS, faultsNamed, faultsOn } from './faults.ts'
 import { type Phase, PHASES, RESTART_PHASES, TRAINING_PHASES, type Visit } from './phases.ts'
 
-test('300 seeds: every fault is planned at every phase at which it can strike', () => {
+test('300 seeds plan every fault at every phase where it can be injected', () => {
   const planned = new Set<string>()
   for (let seed = 1; seed <= 300; seed++) {
     for (const { fault, phase } of planSeed(seed).cells) planned.add(`${fault.name} × ${phase}`)
@@ -16,7 +16,7 @@ test('300 seeds: every fault is planned at every phase at which it can strike', 
   )
 })
 
-test('on a bucket: no training, no fault of a disk, and every way in which a bucket goes wrong at every phase of an episode', () => {
+test('seeds on a bucket plan evaluations only, with every bucket fault at every phase of an episode', () => {
   const faults = faultsOn('s3')
   const planned = new Set<string>()
   for (let seed = 1; seed <= 250; seed++) {
@@ -31,7 +31,7 @@ test('on a bucket: no training, no fault of a disk, and every way in which a buc
   }
 })
 
-test('in pods: no training, every way in which a cluster goes wrong while an agent has a pod, and nothing of engines', () => {
+test('seeds in pods plan evaluations only, with every cluster fault while an agent has a pod', () => {
   const faults = faultsOn('pods')
   const planned = new Set<string>()
   for (let seed = 1; seed <= 60; seed++) {
@@ -48,11 +48,11 @@ test('in pods: no training, every way in which a cluster goes wrong while an age
   )
 })
 
-test('a seed is planned twice: the same faults, phases and counts, so that what it found can be repeated', () => {
+test('planning a seed twice gives the same faults, phases and counts', () => {
   for (const seed of [1, 5, 77]) assert.deepEqual(planSeed(seed), planSeed(seed))
 })
 
-test('faults that end a run or a host: alone in their run', () => {
+test('a fault that ends a run or a host is the only one of its run', () => {
   for (let seed = 1; seed <= 200; seed++) {
     const { cells } = planSeed(seed)
     assert.ok(cells.length >= 1)
@@ -60,7 +60,7 @@ test('faults that end a run or a host: alone in their run', () => {
   }
 })
 
-test('a fault at the hand-over to a part, or of a part: its run has parts, and so has the other fault of that run', () => {
+test('a run has parts exactly when its faults need parts', () => {
   for (let seed = 1; seed <= 300; seed++) {
     const { inParts, cells } = planSeed(seed)
     const wanted = cells.map(({ fault, phase }) => phase === 'parting' || fault.needsParts === true)
@@ -68,7 +68,7 @@ test('a fault at the hand-over to a part, or of a part: its run has parts, and s
   }
 })
 
-test('an account is empty when an episode is captured or graded: the run trains, so it has to sample again', () => {
+test('a run with an empty account at capture or grading trains, so that it has to sample again', () => {
   for (let seed = 1; seed <= 300; seed++) {
     const { kind, cells } = planSeed(seed)
     const isLate = ({ fault, phase }: (typeof cells)[number]): boolean =>
@@ -77,7 +77,7 @@ test('an account is empty when an episode is captured or graded: the run trains,
   }
 })
 
-test('only training faults are asked for: every seed trains', () => {
+test('every seed trains when only training faults are requested', () => {
   const faults = [faultNamed('kill-trainer'), faultNamed('kill-job')]
   const plans = [1, 2, 3, 4].map((seed) => planSeed(seed, faults))
   assert.ok(plans.every(({ kind, cells }) => kind === 'training' && cells.length >= 1))
@@ -88,13 +88,13 @@ test('only training faults are asked for: every seed trains', () => {
 const visitsAt = (...phases: Phase[]): Visit[] =>
   phases.map((phase) => ({ phase, process: 'sandbox', episode: null, container: null, key: null }))
 
-test('every visit of a phase can be struck, from the first to the last', () => {
+test('a fault can be injected at every visit of a phase, from the first to the last', () => {
   const undisturbed = visitsAt('placing', 'sampling', 'executing', 'sampling', 'sampling', 'grading')
   const counts = (nth: number): number[] => visitCounts([{ phase: 'sampling', nth, fault: {} }], undisturbed)
   assert.deepEqual([0, 0.34, 0.67, 0.99].map(counts), [[1], [2], [3], [3]])
 })
 
-test('two faults of a run: the first leaves room for the second, whose visits are counted from then on', () => {
+test('the first of two faults leaves room for the second, whose visits count from the first one', () => {
   const undisturbed = visitsAt('sampling', 'grading', 'sampling', 'sampling', 'grading', 'sampling')
   const both = (first: number, second: number): number[] =>
     visitCounts(

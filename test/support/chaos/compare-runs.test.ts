@@ -44,7 +44,7 @@ const lost: Partial<EpisodeDigest> = {
 
 const NOTHING: RunDigest = { episodes: [], ledgers: [], fates: new Map(), jobs: [], evaluations: [] }
 
-test('the records are the same: nothing to say', () => {
+test('accepts equal records', () => {
   assert.deepEqual(compareRuns({ quiet, hurt: quiet, expects: 'identical' }), [])
 })
 
@@ -58,12 +58,12 @@ const DIFFERENCES: readonly [what: string, change: Partial<EpisodeDigest>, said:
 ]
 
 for (const [what, change, said] of DIFFERENCES) {
-  test(`${what}: found where the records must be identical`, () => {
+  test(`reports a difference where the records must be identical: ${what}`, () => {
     assert.match(compareRuns({ quiet, hurt: hurt(change), expects: 'identical' }).join('\n'), said)
   })
 }
 
-test('an episode is missing, one is extra without a lost one, the ledger differs: each is found', () => {
+test('reports a missing episode, an extra one without a lost one, and a different ledger', () => {
   assert.match(compareRuns({ quiet, hurt: { ...quiet, episodes: [] }, expects: 'identical' }).join(), /is missing/)
   const extra = { ...EPISODE, id: 'eval-nightly/0000/task/01' }
   assert.match(compareRuns({ quiet, hurt: hurt({}, extra), expects: 'replaced' }).join(), /not in the run/)
@@ -73,7 +73,7 @@ test('an episode is missing, one is extra without a lost one, the ledger differs
   )
 })
 
-test('an episode may be lost: it and its replacement are allowed, a verdict for it is not, and neither are other turns', () => {
+test('allows a lost episode and its replacement, but no verdict for it and no other turns', () => {
   const replacement = { ...EPISODE, id: 'eval-nightly/0000/task/01' }
   assert.deepEqual(compareRuns({ quiet, hurt: hurt(lost, replacement), expects: 'replaced' }), [])
   const rewarded = hurt({ ...lost, result: '{"verdict":"unresolved"}' }, replacement)
@@ -82,7 +82,7 @@ test('an episode may be lost: it and its replacement are allowed, a verdict for 
   assert.match(compareRuns({ quiet, hurt: other, expects: 'replaced' }).join(), /turn 0 differs/)
 })
 
-test('a cancelled run: what was committed is the beginning, episodes that never began may be missing', () => {
+test('a cancelled run may have only a beginning of the records and may lack episodes', () => {
   const cancelled = { ...lost, disposition: 'cancelled', failure: null }
   assert.deepEqual(compareRuns({ quiet, hurt: hurt(cancelled), expects: 'cancelled' }), [])
   assert.deepEqual(compareRuns({ quiet, hurt: NOTHING, expects: 'cancelled' }), [])
@@ -99,7 +99,7 @@ const TRAININGS: readonly [what: string, change: Partial<JobDigest>, said: RegEx
 ]
 
 for (const [what, change, said] of TRAININGS) {
-  test(`training, ${what}: found where the run must be identical, and where it was started again without a loss`, () => {
+  test(`reports a training difference in an identical run and in one restarted without a loss: ${what}`, () => {
     const other = { ...quiet, jobs: [{ ...JOB, ...change }] }
     for (const expects of ['identical', 'restarted'] as const) {
       assert.match(compareRuns({ quiet, hurt: other, expects }).join('\n'), said)
@@ -107,7 +107,7 @@ for (const [what, change, said] of TRAININGS) {
   })
 }
 
-test('a batch is missing, or there is one too many: found', () => {
+test('reports a missing batch and an extra batch', () => {
   assert.match(compareRuns({ quiet, hurt: { ...quiet, jobs: [] }, expects: 'identical' }).join(), /batch-00 is missing/)
   const more = { ...quiet, jobs: [JOB, { ...JOB, id: 'dapo-1/iterations/0002/batch-00' }] }
   assert.match(compareRuns({ quiet, hurt: more, expects: 'identical' }).join(), /0002\/batch-00 is not in the run/)
@@ -137,11 +137,11 @@ function restartFaults(change: Partial<RunDigest>, retrained?: ReadonlyMap<strin
   )
 }
 
-test('started again, a cancelled episode was played anew under the next index: what that index would be, and nothing to say', () => {
+test('accepts a restarted run that played a cancelled episode again under the next index', () => {
   assert.equal(restartFaults({}), '')
 })
 
-test('started again, all else is held against the undisturbed run: each difference is found', () => {
+test('reports each other difference between a restarted run and the undisturbed one', () => {
   assert.match(restartFaults({ episodes: [CANCELLED] }), /has 0 valid episodes instead of 1/)
   assert.match(restartFaults({ episodes: [CANCELLED, { ...NEXT, turns: ['null', 'zwei'] }] }), /turn 1 differs/)
   assert.match(restartFaults({ episodes: [CANCELLED, NEXT, { ...NEXT, id: 'eval-nightly/0000/task/02' }] }), /2 valid/)
@@ -155,7 +155,7 @@ test('started again, all else is held against the undisturbed run: each differen
   assert.match(restartFaults({ episodes: [{ ...CANCELLED, turns: ['other'] }, NEXT] }), /turn 0 differs/)
 })
 
-test('started again with replacements: the job is held against its own batch, trained once more', () => {
+test('a restarted run with replacements is compared with its own batch, trained once more', () => {
   const again = new Map([[JOB.id, JOB]])
   assert.equal(restartFaults({}, again), '')
   assert.match(restartFaults({ jobs: [{ ...JOB, weights: 'twice' }] }, again), /the weights differ/)

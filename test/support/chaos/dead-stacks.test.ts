@@ -10,7 +10,7 @@ import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
 
 const mayMount = process.getuid?.() === 0
 
-test('a harness was killed: its processes, mounts and folder go; those of a live one and folders without an owner stay', async () => {
+test('removes processes, mounts and folder of a killed harness, but not those of a live or unknown one', async () => {
   const root = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
   const folderOf = (name: string): string => {
     const folder = join(root, `${STACK_PREFIX}${name}`)

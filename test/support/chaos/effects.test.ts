@@ -21,7 +21,7 @@ async function withFolder(use: (folder: string) => Promise<void>): Promise<void>
   }
 }
 
-test('a process was killed: seen. One lives on, or none was there: not seen', async () => {
+test('detects a killed process, but not a live or absent one', async () => {
   const child = spawn('sleep', ['60'])
   await once(child, 'spawn')
   const identity = identify(child.pid ?? 0)
@@ -35,7 +35,7 @@ test('a process was killed: seen. One lives on, or none was there: not seen', as
   assert.equal(await haveDied([identity]), true)
 })
 
-test('a process was stopped: seen until it goes on', async () => {
+test('detects a stopped process until it continues', async () => {
   const child = spawn('sleep', ['60'])
   await once(child, 'spawn')
   const identity = identify(child.pid ?? 0)
@@ -48,7 +48,7 @@ test('a process was stopped: seen until it goes on', async () => {
   }
 })
 
-test('a managed process that does not run is nothing that could die', () =>
+test('a managed process that does not run is not counted as one to kill', () =>
   withFolder(async (folder) => {
     const plan = { name: 'x', command: 'sleep', args: ['60'], env: {}, log: join(folder, 'log'), cwd: folder }
     const managed = new ManagedProcess(plan)
@@ -58,7 +58,7 @@ test('a managed process that does not run is nothing that could die', () =>
     await managed.stop()
   }))
 
-test('a failed write is seen where a worker noted it since; a line that a kill has cut is passed over', () =>
+test('detects a failed write that a worker noted since, and skips a truncated line', () =>
   withFolder(async (folder) => {
     const note = openAuditLog({ folder, process: 'sandbox' })
     note({ kind: 'store-failed', key: 'a', code: 'Artifact.OutOfDisk' })
@@ -71,7 +71,7 @@ test('a failed write is seen where a worker noted it since; a line that a kill h
     assert.equal(hasFailed(entry.atMs + 1), false)
   }))
 
-test('a wrong answer of the policy server is seen by its kind, and none was there before it gave one', () =>
+test('detects a wrong answer of the policy server by its kind and by its time', () =>
   withFolder(async (folder) => {
     const stack = { policyState: folder } as ChaosStack
     assert.equal(wasTroubled(stack, 0, 'hang'), false)
@@ -83,7 +83,7 @@ test('a wrong answer of the policy server is seen by its kind, and none was ther
     assert.equal(wasTroubled(stack, 15, 'hang', 'policy'), false)
   }))
 
-test('a session has moved where another server has answered it since, not where it failed there too', () =>
+test('a session has moved when another server has answered it since, not when that one failed too', () =>
   withFolder(async (folder) => {
     const stack = { policyState: folder } as ChaosStack
     const hasMoved = (sinceMs: number, not: string): boolean => wasAnswered(stack, { sinceMs, session: 's', not })

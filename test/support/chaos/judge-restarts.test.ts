@@ -52,14 +52,14 @@ const begins = (episode: string, atMs: number): AuditEntry => ({
   fence: 1,
 })
 
-test('an unfinished episode goes on, and a finished one had its turns before: nothing to say', () =>
+test('accepts that an unfinished episode continues and that a finished one had its turns before', () =>
   withStore(async (store) => {
     const exchanges = [exchange(DONE, 50), exchange(OPEN, 150)]
     const entries = [opened(DONE, 40), begins(DONE, 50), opened(OPEN, 140), begins(OPEN, 150)]
     assert.deepEqual(await judged(store, { exchanges, entries }), [])
   }))
 
-test('a finished episode is sampled, placed, executed or graded again: each is found', () =>
+test('reports a finished episode that is sampled, placed, executed or graded again', () =>
   withStore(async (store) => {
     assert.match((await judged(store, { exchanges: [exchange(DONE, 150)] })).join(), /was sampled again/)
     assert.match((await judged(store, { entries: [opened(DONE, 150)] })).join(), /was placed again/)
@@ -69,7 +69,7 @@ test('a finished episode is sampled, placed, executed or graded again: each is f
     assert.match((await judged(store, { visits: [{ ...grading, atMs: 150 }] })).join(), /was graded again/)
   }))
 
-test('a finished training job is begun once more: found', () =>
+test('reports a finished training job that starts again', () =>
   withStore(async (store) => {
     await mkdir(store.path(`${JOB}/attempts/1`), { recursive: true })
     assert.deepEqual(await judged(store, {}), [])

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { hashHarness, requireHarness } from './harness-hash.ts'
 
-test('a byte, a name or a file more changes the hash; what is compiled does not; another version is refused by both hashes', async () => {
+test('the hash changes with any byte, name or file but not with compiled code, and other versions are refused', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-harness-'))
   try {
     await mkdir(join(folder, 'lib'))

@@ -39,7 +39,7 @@ function asked(promptTokens: number, startedMs: number, session = EPISODE.episod
 
 const honest = [asked(10, RECORDED_MS - 100), asked(17, RECORDED_MS - 60)]
 
-test('each turn is sampled once before its record: nothing to say', async () => {
+test('accepts a turn that is sampled once before its record', async () => {
   assert.deepEqual(await auditTurns(store, [EPISODE], honest), {
     turns: 2,
     sampledAgain: 0,
@@ -48,18 +48,18 @@ test('each turn is sampled once before its record: nothing to say', async () => 
   })
 })
 
-test('a sample is lost before its record and asked for again: counted, allowed', async () => {
+test('allows and counts a sample that is lost before its record and requested again', async () => {
   const { sampledAgain, violations } = await auditTurns(store, [EPISODE], [...honest, asked(17, RECORDED_MS - 10)])
   assert.deepEqual([sampledAgain, violations], [1, []])
 })
 
-test('a committed turn is sampled again: a violation that names turn and delay', async () => {
+test('reports a committed turn that is sampled again, with turn and delay', async () => {
   const { violations } = await auditTurns(store, [EPISODE], [...honest, asked(17, RECORDED_MS + 5)])
   assert.equal(violations.length, 1)
   assert.match(violations[0] ?? '', /turn 1 was sampled again 5 ms after its record/)
 })
 
-test('a sample that no record has, an episode without result, a missing turn: each is a violation', async () => {
+test('reports a sample without a record, an episode without a result, and a missing turn', async () => {
   const stray = await auditTurns(store, [EPISODE], [...honest, asked(99, RECORDED_MS)])
   assert.match(stray.violations.join(), /prompt of 99 tokens/)
   const lost = await auditTurns(store, [EPISODE], [...honest, asked(10, RECORDED_MS, 'run/rft/0000/task/09')])

@@ -22,24 +22,24 @@ const patchOf = (...names: number[]): string =>
 
 const faultsOf = (patch: string | null): string => countExecutions({ record, turns, patch }).faults.join()
 
-test('each command ran once: counted, nothing to say', () => {
+test('accepts and counts commands that ran once', () => {
   assert.deepEqual(countExecutions({ record, turns, patch: patchOf(10, 24) }), { commands: 2, faults: [] })
 })
 
-test('a command ran twice, in any turn: a violation that names it', () => {
+test('reports a command that ran twice, in any turn', () => {
   assert.match(faultsOf(patchOf(10, 10, 24)), /turn 0 was executed again: ran 10 10 24, recorded 10 24/)
   assert.match(faultsOf(patchOf(10, 24, 24)), /turn 2 was executed again/)
   assert.match(faultsOf(patchOf(10, 24, 10)), /turn 0 was executed again/)
 })
 
-test('a recorded command never ran, one that is not recorded did, or nothing can be told: violations', () => {
+test('reports a recorded command that did not run, an unrecorded one that did, and missing evidence', () => {
   assert.match(faultsOf(patchOf(24)), /ran other commands than are recorded/)
   assert.match(faultsOf(patchOf(10, 17, 24)), /ran other commands/)
   assert.match(faultsOf(patchOf().split('diff --git a/executions')[0] ?? ''), /cannot be counted/)
   assert.match(faultsOf(null), /cannot be counted/)
 })
 
-test('a reply is marked so that its one block notes the turn; the last one hands in, a reply without a command is left alone', () => {
+test('marks the command of a reply with its turn, submits in the last one, and leaves a reply without a command', () => {
   const marked = parseReply(markReply('Look.\n```command\nopen a.py\n```', { name: 17, isLast: false })).command
   assert.equal(marked, 'echo 17 >>/var/tmp/executions\nopen a.py')
   const done = parseReply(markReply('```command\nsubmit\n```', { name: 24, isLast: false })).command
@@ -48,7 +48,7 @@ test('a reply is marked so that its one block notes the turn; the last one hands
   assert.equal(markReply('no block', { name: 24, isLast: false }), 'no block')
 })
 
-test('a sample that is asked for again is the same turn; the last turn is known by how many there were', () => {
+test('a repeated sample is the same turn, and the last turn is known by the turn limit', () => {
   const { mark } = traceExecutions({ maxTurns: 2 })
   const reply = (promptTokens: number): string => {
     const exchange = { session: 's', promptTokens, startedMs: 0, endedMs: null, status: null }

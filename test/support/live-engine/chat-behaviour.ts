@@ -72,19 +72,19 @@ export function describeChat(server: ChatServer): void {
   const tooLong = (): ChatRequest =>
     chatRequest({ messages: [{ role: 'user', content: 'repair '.repeat(2 * context) }] })
 
-  test('the check passes; a name that it does not list and a wrong key are refused', async () => {
+  test('the check passes, and refuses an unlisted name and a wrong key', async () => {
     await client().check(signal)
     for (const change of [{ model: 'another' }, { apiKey: 'wrong' }]) {
       await assert.rejects(client(change).check(signal), { code: 'Config.Invalid' })
     }
   })
 
-  test('a wrong key and a wrong address are no model that may be served later', async () => {
+  test('a wrong key or address does not count as a model that may be served later', async () => {
     await assert.rejects(client({ apiKey: 'wrong' }).reply(chatRequest(), signal), { code: 'Config.Invalid' })
     await assert.rejects(client({ url: `${server.url()}/v2` }).reply(chatRequest(), signal), { code: 'Config.Invalid' })
   })
 
-  test('a reply is a function of its seed, ends at its limit and is counted', async () => {
+  test('a reply depends on its seed, ends at its limit and is counted', async () => {
     const first = await client().reply(chatRequest({ maxTokens: 5 }), signal)
     const again = await client().reply(chatRequest({ maxTokens: 5 }), signal)
     const other = await client().reply(chatRequest({ maxTokens: 5, seed: 8 }), signal)
@@ -96,7 +96,7 @@ export function describeChat(server: ChatServer): void {
     assert.equal(long.answer.ending, 'stop')
   })
 
-  test('a streamed reply is the reply, and one that is given up ends in the server', async () => {
+  test('a streamed reply equals the reply, and a cancelled one ends in the server', async () => {
     const [whole, inParts] = [
       await client().reply(chatRequest(), signal),
       await streaming().reply(chatRequest(), signal),
@@ -132,7 +132,7 @@ export function describeChat(server: ChatServer): void {
     }
   })
 
-  test('standard fields leave filters of its own: the check refuses them', async () => {
+  test('the check refuses standard sampling fields, which leave the server’s own filters active', async () => {
     const standard = client({ settings: { ...CHAT_SETTINGS, samplingFields: 'standard' } })
     const filtered = await sampledText({}, standard)
     assert.equal(filtered, await sampledText(ownFilters))
@@ -140,7 +140,7 @@ export function describeChat(server: ChatServer): void {
     await assert.rejects(standard.check(signal), { code: 'Config.Invalid' })
   })
 
-  test('sixty-four requests at once: each is answered to its own prompt', async () => {
+  test('each of sixty-four concurrent requests gets the answer to its own prompt', async () => {
     const alone = await client().reply(chatRequest({ messages: [{ role: 'user', content: '' }] }), signal)
     assert.ok(alone.answer.usage !== null)
     const counts = await Promise.all(
@@ -159,11 +159,11 @@ export function describeChat(server: ChatServer): void {
     )
   })
 
-  test('a request that is given up ends in the server too, with the reason of its signal', async () => {
+  test('a cancelled request ends in the server too, with the reason of its signal', async () => {
     await assertGivenUp({ ask: (until) => manyLong(until), running })
   })
 
-  test('it is killed amid its work: the server that is started in its place finishes it', async () => {
+  test('the restarted server finishes the work of a killed one', async () => {
     const asked = await askUntilAtWork({ ask: () => manyLong(signal), running })
     await server.restart()
     for (const { answer } of await Promise.all(asked)) assert.equal(answer.model, model)

@@ -25,14 +25,14 @@ async function hearIn(code: string, title = 'one (of [two])?'): Promise<string> 
   return (await hear(root, { file: 'a.test.ts', test: title }, signal)).end
 }
 
-test('a test that passes, fails or is skipped says so, independent of its neighbours', async () => {
+test('reports whether a test passes, fails or is skipped, independent of its neighbours', async () => {
   const neighbours = `test('other', () => assert.fail())\n`
   assert.equal(await hearIn(`${neighbours}test('one (of [two])?', () => {})\n`), 'passed')
   assert.equal(await hearIn(`describe('s', () => test('one (of [two])?', () => assert.fail()))\n`), 'failed')
   assert.equal(await hearIn(`test('one (of [two])?', { skip: 'no engine' }, () => {})\n`), 'skipped')
 })
 
-test('no such title, two of it, a file that does not load or ends early, a hook that fails: no witness', async () => {
+test('refuses a witness with no or two titles, a file that does not load or ends early, or a failing hook', async () => {
   const one = `test('one (of [two])?', () => {})\n`
   for (const code of [
     `test('another', () => assert.fail())\n`,
@@ -60,7 +60,7 @@ test('no such title, two of it, a file that does not load or ends early, a hook 
   }
 })
 
-test('a planted copy differs in one file, which is its own: the original keeps its bytes', async () => {
+test('a planted copy differs in one file, and the original keeps its bytes', async () => {
   await writeFile(
     join(root, 'a.test.ts'),
     `${HEAD}import { one } from './a.ts'\ntest('one', () => assert.equal(one, 1))\n`,
@@ -76,7 +76,7 @@ test('a planted copy differs in one file, which is its own: the original keeps i
   await assert.rejects(plantTree(root, { file: 'a.ts', replace: 'three', by: 'four' }), /found it 0 times/)
 })
 
-test('a warm interpreter hears tests of two trees: each has its own trainer and no module of the repository', {
+test('a warm interpreter runs tests of two trees with the modules of each', {
   skip: withoutPython,
 }, async () => {
   const warm = createWarmPython(python ?? '', ['pytest'])
@@ -115,7 +115,7 @@ def test_one():
   }
 })
 
-test('a warm call does not end in time: it is ended, and the next one is answered', {
+test('a warm call over its time limit is ended, and the next one is answered', {
   skip: withoutPython,
 }, async () => {
   const warm = createWarmPython(python ?? '', ['pytest'])

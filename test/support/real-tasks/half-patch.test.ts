@@ -23,17 +23,17 @@ function applied(t: { after(undo: () => void): void }, before: string, after: st
 const lines = (from: number, to: number): string =>
   Array.from({ length: to - from + 1 }, (_, at) => `${from + at}\n`).join('')
 
-test('of two hunks the first is kept', (t) => {
+test('keeps the first of two hunks', (t) => {
   const half = applied(t, lines(1, 40), `${lines(1, 4)}new\n${lines(5, 35)}late\n${lines(36, 40)}`)
   assert.equal(half, `${lines(1, 4)}new\n${lines(5, 40)}`)
 })
 
-test('of one hunk the first half of its changed lines is kept', (t) => {
+test('keeps the first half of the changed lines of one hunk', (t) => {
   const half = applied(t, lines(1, 9), `${lines(1, 4)}a\nb\nc\nd\n${lines(7, 9)}`)
   assert.equal(half, `${lines(1, 4)}a\n${lines(7, 9)}`)
 })
 
-test('a patch of one changed line has an empty half', () => {
+test('gives an empty half for a patch of one changed line', () => {
   assert.equal(
     halfPatch('diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,3 @@\n 1\n+new\n 2\n').includes('+new'),
     false,

@@ -25,7 +25,7 @@ const audit = (outcome: AuditOutcome, auditMs: number): AuditVerdict => ({
   auditMs,
 })
 
-test('a row that the command does not measure stays, with the commit that it was measured at', () => {
+test('a row that the command does not measure stays, with its commit', () => {
   const before = {
     provenance: at('2026-01-02', 'old'),
     results: [row('a', 'built', at('2026-01-01', 'older')), row('b', 'built')],
@@ -40,7 +40,7 @@ test('a row that the command does not measure stays, with the commit that it was
   )
 })
 
-test('a chosen row is kept only by --continue, of the same code, and with an image', () => {
+test('a chosen row is kept only by --continue, for the same code and with an image', () => {
   const now = at('2026-01-02', 'new')
   const before = {
     provenance: now,
@@ -51,13 +51,13 @@ test('a chosen row is kept only by --continue, of the same code, and with an ima
   assert.deepEqual([...keptRows({ before, chosen, isContinued: false, codeHash: 'new' }).keys()], [])
 })
 
-test('a result is as old as its oldest row, and dirty by any', () => {
+test('a result has the date of its oldest row and is dirty if any row is', () => {
   const rows = [at('2026-01-03', 'new', true), at('2026-01-01', 'old'), at('2026-01-02', 'new')]
   assert.deepEqual(provenanceOfRows(rows.map((measured) => ({ measured }))), at('2026-01-01', 'old', true))
   assert.equal(provenanceOfRows([]), null)
 })
 
-test('the cost of audits is of gradings whose tests were audited', () => {
+test('the cost of audits covers only gradings whose tests were audited', () => {
   const gradings = [
     // (10 + 5) / 10 = 1.5
     { gradeMs: 10_000, audit: audit('agrees', 5000) },

@@ -7,7 +7,7 @@ import { keepCosts, readCosts, readKeptCosts, TRAINER_JOB } from './file-costs.t
 
 const judged = { passed: 1, failures: [], skips: [] }
 
-test('a run was measured: the next one reads the cost of each file, of the trainer’s tests as one job, and a guess for new files', async () => {
+test('a run reads the measured cost of each file, of the trainer’s tests as one job, and a guess for new files', async () => {
   const root = await mkdtemp(join(tmpdir(), 'file-costs-'))
   try {
     await mkdir(join(root, 'test/support/runner'), { recursive: true })

@@ -8,7 +8,7 @@ import { test } from 'node:test'
 import { identify, isAlive } from '../../../src/platform/processes.ts'
 import { endLeftovers } from './leftovers.ts'
 
-test('a test left a process in a session of its own: it is ended; those of other folders, also of a longer name, go on', {
+test('ends a process that a test left in its own session, but none of other folders', {
   skip: process.platform === 'linux' ? false : 'looks into /proc',
 }, async (t) => {
   const home = await mkdtemp(join(tmpdir(), 'leftovers-'))

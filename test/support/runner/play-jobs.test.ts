@@ -38,7 +38,7 @@ const signal = new AbortController().signal
 const COMPUTES = { seconds: 100, cpuSeconds: 90 }
 const WAITS = { seconds: 80, cpuSeconds: 8 }
 
-test('jobs that wait run beside those that compute; no third one that computes begins on two cores', async () => {
+test('waiting jobs run beside computing ones, of which at most two run on two cores', async () => {
   const { jobs, log, add, end } = scriptedJobs()
   for (const name of ['computes-1', 'computes-2', 'computes-3']) add(name, COMPUTES)
   add('waits', WAITS)
@@ -53,7 +53,7 @@ test('jobs that wait run beside those that compute; no third one that computes b
   await played
 })
 
-test('jobs that hold one resource run one after another, before longer ones whose chain is shorter', async () => {
+test('jobs that share a resource run in turn, and the longer chain starts before longer jobs', async () => {
   const { jobs, log, add, end } = scriptedJobs()
   add('long', { seconds: 100, cpuSeconds: 70 })
   add('stack-1', { seconds: 60, cpuSeconds: 70 }, 'stack')
@@ -67,7 +67,7 @@ test('jobs that hold one resource run one after another, before longer ones whos
   await played
 })
 
-test('a job that needs all processors begins where half of one is free, before shorter jobs that would fill it', async () => {
+test('a job for all processors starts where half of one is free, before shorter jobs that would fill it', async () => {
   const { jobs, log, add, end } = scriptedJobs()
   add('longest', { seconds: 100, cpuSeconds: 150 })
   add('wide', { seconds: 20, cpuSeconds: 40 })
@@ -81,7 +81,7 @@ test('a job that needs all processors begins where half of one is free, before s
   await played
 })
 
-test('jobs that only wait are bounded by their number', async () => {
+test('the number of waiting jobs is bounded', async () => {
   const { jobs, log, add, end } = scriptedJobs()
   const names = Array.from({ length: 5 }, (_, index) => `job-${index}`)
   for (const name of names) add(name, { seconds: 10, cpuSeconds: 0 })
@@ -92,7 +92,7 @@ test('jobs that only wait are bounded by their number', async () => {
   assert.equal(log.length, 10)
 })
 
-test('a job breaks while others run: its error comes when all have ended', async () => {
+test('the error of a failing job is thrown when all jobs have ended', async () => {
   const { jobs, log, add, end } = scriptedJobs()
   add('breaks', COMPUTES)
   add('beside', WAITS)
@@ -109,7 +109,7 @@ test('a job breaks while others run: its error comes when all have ended', async
   assert.equal(log.at(-1), 'beside ends')
 })
 
-test('the run is interrupted: what began ends, and no other job begins', async () => {
+test('an interrupted run finishes started jobs and starts no other', async () => {
   const { jobs, log, add, end } = scriptedJobs()
   const interrupt = new AbortController()
   add('begun', COMPUTES, 'stack')

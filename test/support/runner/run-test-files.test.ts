@@ -180,7 +180,7 @@ describe('the run fails when', () => {
   }
 })
 
-test('a file of 0 and one of 1 failures: every file counts, and the last line adds up', () => {
+test('a file without failures and one with a failure both count, and the totals add up', () => {
   const one = (file: string, passed: number, failures: number): FileResult => ({
     file,
     seconds: passed,
@@ -195,7 +195,7 @@ test('a file of 0 and one of 1 failures: every file counts, and the last line ad
   assert.equal(summarise([one('a', 3, 0)], []).exitCode, 0)
 })
 
-test('a reviewed skip is printed with its reason and the review, counted, and lets the run pass; another reason does not', () => {
+test('a reviewed skip is printed with its reason and review and passes; another reason does not', () => {
   const reviewed: ReviewedSkip[] = [
     { file: 'a.test.ts', tests: ['needs a disk'], reason: /^no xfs/, why: 'not everywhere' },
   ]
@@ -214,7 +214,7 @@ test('a reviewed skip is printed with its reason and the review, counted, and le
   assert.equal(summarise([{ ...result('no xfs here'), file: 'b.test.ts' }], reviewed).exitCode, 1)
 })
 
-test('what a file computes counts with its child processes, and the busiest are told first', {
+test('the CPU time of a file includes its child processes, and the busiest files are printed first', {
   skip: process.platform === 'linux' ? false : 'looks into /proc',
 }, async () => {
   const burn = 'while (process.cpuUsage().user < 400_000);'
@@ -240,7 +240,7 @@ test('what a file computes counts with its child processes, and the busiest are 
   assert.match(summarise([one('a', 1.5), one('b', 20)], []).text, /\n +20\.0 s  b\n +1\.5 s  a\n +21\.5 s  all 2\n/)
 })
 
-test('a pattern that matches nothing is an error, not nothing to do', async () => {
+test('a pattern without a match is an error', async () => {
   await assert.rejects(findTestFiles(root, ['test/support/runner/*.test.ts', 'test/no-such.test.ts']), /no-such/)
   assert.ok(
     (await findTestFiles(root, ['test/support/runner/*.test.ts'])).includes(
@@ -265,7 +265,7 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     })
   }
 
-  test('a file that passes ends with 0; beside one that fails, with 1', async () => {
+  test('a passing file ends with 0, and with 1 beside a failing one', async () => {
     const good = join(folder, 'good.test.mjs')
     await writeFile(good, `import { test } from 'node:test'\n${PASSES}\n`)
     const alone = await runCommandLine([good])
@@ -274,7 +274,7 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     assert.deepEqual([beside.code, beside.stdout.trimEnd().split('\n').at(-1)], [1, '2 passed, 1 failed'])
   })
 
-  test('a test leaves a mount: it is unmounted and told as a failure of the run', {
+  test('a mount that a test leaves is removed and reported as a failure of the run', {
     skip: process.getuid?.() === 0 ? false : 'needs root: mounts a file system',
   }, async () => {
     const file = join(folder, 'mounts.test.mjs')
@@ -307,7 +307,7 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     },
   }
   for (const [title, { starts, isGroup }] of Object.entries(ENDINGS)) {
-    test(`${title}: what was started is taken down`, async () => {
+    test(`${title}: everything that was started is stopped`, async () => {
       const home = await mkdtemp(join(folder, 'interrupted-'))
       const begun = join(home, 'begun')
       const file = join(folder, `interrupted-${isGroup ? 'group' : 'npm'}.test.mjs`)
@@ -330,17 +330,17 @@ describe('npm test ends with 1 and a closing line that says so', { concurrency: 
     })
   }
 
-  test('every script of package.json takes the place of the shell that npm starts for it', async () => {
+  test('every script of package.json replaces the shell that npm starts for it', async () => {
     const { scripts } = JSON.parse(await readFile(join(root, 'package.json'), 'utf8')) as { scripts: object }
     const staying = Object.entries(scripts).filter(([, line]) => !String(line).startsWith('exec '))
     assert.deepEqual([Object.keys(scripts).includes('test'), staying], [true, []])
   })
 
-  test('nothing to test ends with 2', async () => {
+  test('a run without tests ends with 2', async () => {
     assert.equal((await runCommandLine([join(folder, 'no-such.test.mjs')])).code, 2)
   })
 
-  test('options of the environment that choose tests are refused', async () => {
+  test('refuses options of the environment that choose tests', async () => {
     const env = { NODE_OPTIONS: '--test-name-pattern=passes' }
     assert.equal((await runCommandLine([fileOf.get('a test fails') as string], env)).code, 2)
   })

@@ -13,7 +13,7 @@ const root = join(import.meta.dirname, '../../..')
 const DEFINES_TESTS =
   /^import (?!type\b)(?:\{[^}]*(?<!type )\b(?:test|it|describe|suite)\b[^}]*\}|\w+|\* as \w+) from ['"]node:test['"]/m
 
-test('every file that defines tests is found by npm test, or imported by one that is', async () => {
+test('npm test finds every file that defines tests, or one that imports it', async () => {
   const found = new Set(await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system]))
   const imported = new Set<string>()
   for (const file of found) {
@@ -33,7 +33,7 @@ test('every file that defines tests is found by npm test, or imported by one tha
   assert.ok(defining > 100, `only ${defining} files define tests: this search is broken`)
 })
 
-test('a file that attaches to the shared stack holds it, and no file holds two things', async () => {
+test('a file that attaches to the shared stack holds it, and no file holds two resources', async () => {
   const system = await findTestFiles(root, TEST_GLOBS.system)
   const holders = new Map<string, string[]>()
   for (const [held, patterns] of Object.entries(HOLDERS)) {
@@ -55,7 +55,7 @@ test('a file that attaches to the shared stack holds it, and no file holds two t
 })
 
 /** A name of a file that has moved would lose its place in the order in silence. */
-test('every cost that is kept is one of a file that exists, or of the trainer', async () => {
+test('every stored cost is for an existing file or the trainer', async () => {
   const files = new Set(await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system]))
   const names = Object.keys(await readKeptCosts(root))
   assert.ok(names.includes(TRAINER_JOB))
@@ -65,7 +65,7 @@ test('every cost that is kept is one of a file that exists, or of the trainer', 
   )
 })
 
-test('every reviewed skip names a test that exists', async () => {
+test('every reviewed skip names an existing test', async () => {
   const stale: string[] = []
   for (const { file, tests } of REVIEWED_SKIPS) {
     const text = await readFile(join(root, file), 'utf8').catch(() => null)

@@ -75,12 +75,12 @@ export function describeCapture(makeFixture: MakeFixture): void {
       'mkdir ignored; echo no > ignored/x',
     ].join('\n')
 
-    test('nothing changed: the patch is empty in both modes', async () => {
+    test('an unchanged repository gives an empty patch in both modes', async () => {
       assert.deepEqual((await patchAfter('true', 'all')).patch.byteLength, 0)
       assert.deepEqual(await patchAfter('git status', 'unstaged'), { patch: Buffer.alloc(0), lostFiles: 0, text: '' })
     })
 
-    test('all: new, staged, deleted, binary, CRLF, no final newline and Latin-1 come back byte for byte', async () => {
+    test('all: new, staged, deleted and binary files, CRLF, no final newline and Latin-1 keep their bytes', async () => {
       const { patch, text } = await patchAfter(WORK, 'all')
       const names = [
         'keep.py',
@@ -109,7 +109,7 @@ export function describeCapture(makeFixture: MakeFixture): void {
       assert.equal(text, '2\nD  keep.py\n')
     })
 
-    test('unstaged: only what plain git diff shows, with the number of files left behind', async () => {
+    test('unstaged: captures only what plain git diff shows and counts the files left out', async () => {
       const { patch, lostFiles } = await patchAfter(WORK, 'unstaged')
       assert.deepEqual(applied(patch, ['keep.py', 'gone.txt', 'raw.bin', 'new/latin.txt', 'staged.txt']), [
         'x = 1\ny = 2\n',
@@ -121,7 +121,7 @@ export function describeCapture(makeFixture: MakeFixture): void {
       assert.equal(lostFiles, 2)
     })
 
-    test("the agent's git configuration bends nothing", async () => {
+    test("the agent's git configuration does not change the patch", async () => {
       const settings = [
         'color.ui always',
         'diff.noprefix true',
@@ -141,7 +141,7 @@ export function describeCapture(makeFixture: MakeFixture): void {
       await createPlayer(fixture.host, sandbox).play('rm /root/.gitconfig', { turn: 1, token: 'b' })
     })
 
-    test('processes of the agent still run: they are gone before the patch is taken, so it is stable', async () => {
+    test("ends the agent's processes before the capture, so that the patch is stable", async () => {
       const { text } = await patchAfter(
         'setsid sh -c "trap : TERM; while :; do echo more >> keep.py; sleep 0.01; done" > /dev/null 2>&1 & sleep 0.2',
         'all',
@@ -153,20 +153,20 @@ export function describeCapture(makeFixture: MakeFixture): void {
 
     // The lease loop sleeps between two checks, and a sweep also ends that sleep: each sweep used to count as a round without a sign
     // of life.
-    test('patches are taken one after another, faster than a lease is renewed: the sandbox lives on', async () => {
+    test('a sandbox survives captures that repeat faster than its lease is renewed', async () => {
       const brief = await fixture.host.open(fixture.openInput({ placement: 7, leaseMs: 3_000 }), never)
       for (let round = 0; round < 4; round += 1) await fixture.host.capture(brief, { mode: 'all', after: null }, never)
       assert.equal((await createPlayer(fixture.host, brief).play('echo on')).text, 'on\n')
       await fixture.host.close(brief)
     })
 
-    test('the agent removed its repository: no patch, and the reason is told', async () => {
+    test('reports no patch and the reason when the agent has removed its repository', async () => {
       const { patch, failure } = await patchAfter('rm -rf .git', 'all')
       assert.equal(patch.byteLength, 0)
       assert.ok(failure !== undefined && failure.length > 0)
     })
 
-    test('a sandbox is reset: other files, other start commit, empty journal, first state', async () => {
+    test('a reset sandbox has the new files and start commit, an empty journal and its first state', async () => {
       const before = sandbox.startCommit
       const other = repositoryTar({ 'other.txt': 'o\n' })
       const fresh = await resetRepository({ host: fixture.host, sandbox, repoTar: other, signal: never })

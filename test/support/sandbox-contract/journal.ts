@@ -37,7 +37,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
 
     // The race: two workers believe that they own the episode and request the same turn at the same moment. The first to claim it
     // runs it, and the other waits for the result.
-    test('two runners ask for one turn at the same moment, twenty times: each ran once, both get the same answer', async () => {
+    test('two runners that request one turn at once run it once and get the same answer, in twenty rounds', async () => {
       for (let round = 0; round < 20; round += 1) {
         const request = player.next(`echo ${round} >> /tmp/rounds; date +%N`)
         const [own, foreign] = await Promise.all([ask(request), other.runTurn(sandbox, request, never)])
@@ -47,7 +47,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal((await player.play('cat /tmp/rounds')).text, expected)
     })
 
-    test('two requests for one turn with different tokens at the same moment: at most one ran', async () => {
+    test('at most one of two concurrent requests with different tokens for one turn runs', async () => {
       const request = player.next('echo ran >> /tmp/tokens')
       const results = await Promise.allSettled([
         ask(request),
@@ -60,7 +60,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(text, 'ran\n')
     })
 
-    test('a sandbox is opened and runs a command without an exec; two hosts that open one at the same moment both get answers of their own', async () => {
+    test('a sandbox opens and runs a command without an exec, and two hosts that open one at once get own answers', async () => {
       await openAnother()
       await player.play('true')
       assert.deepEqual(await fixture.execs(sandbox.name), fixture.backend === 'containers' ? [] : null)
@@ -77,7 +77,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(textOf(await other.runTurn(sandbox, first, never)), 'first\n')
     })
 
-    test('the stream to the runner breaks before, during and after a turn: it runs once, and the answer stays the same', async () => {
+    test('a turn runs once with the same answer when its stream breaks before, during or after it', async () => {
       cut()
       const first = await player.play('echo before >> /tmp/killed; cat /tmp/killed')
       assert.equal(first.text, 'before\n')
@@ -91,7 +91,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.deepEqual(await ask(request), during)
     })
 
-    test('a result whose end is missing: lost, never believed, never run again', async () => {
+    test('a truncated result is lost: it is neither believed nor run again', async () => {
       await openAnother()
       const request = player.next('echo once >> /tmp/torn; cat /tmp/torn')
       await ask(request)
@@ -104,7 +104,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(await look('cat /tmp/torn'), 'once\n')
     })
 
-    test('a result that is missing: lost, without waiting for the deadline', async () => {
+    test('a missing result is lost without waiting for the deadline', async () => {
       await openAnother()
       const request = player.next('echo once >> /tmp/gone', { timeoutMs: 600_000 })
       await ask(request)
@@ -113,7 +113,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(await look('cat /tmp/gone'), 'once\n')
     })
 
-    test('a claim that was torn: lost, and nothing runs', async () => {
+    test('a torn claim is lost, and nothing runs', async () => {
       await openAnother()
       for (const [turn, text] of Object.entries({ 0: '', 1: 'abc token1 4', 2: `${'0'.repeat(64)} token2 1 1` })) {
         await look(`printf '${text}' > /.lh/turns/${turn}`)
@@ -123,7 +123,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(await look('ls /tmp/ran'), '')
     })
 
-    test('results that the agent wrote for turns to come, under names it guesses: none is believed', async () => {
+    test('ignores results that the agent wrote for future turns under guessed names', async () => {
       await openAnother()
       const forged = '0 exit 2 1 0 0 0 1\\n/.lh/state.start\\n\\n.\\n'
       await player.play(
@@ -136,7 +136,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
 
     // A pod is never restarted: after its end the episode is placed again and replayed.
     if (canRestart) {
-      test('the container is stopped and started again: a finished turn is answered, the state goes on, an unfinished turn is lost', async () => {
+      test('a restarted container answers finished turns, keeps its state and loses an unfinished turn', async () => {
         await openAnother()
         const finished = player.next('cd /tmp; export KEPT=1; echo once >> /tmp/restart; date +%N')
         const answer = await ask(finished)
@@ -154,7 +154,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
         assert.equal(await look('cat /tmp/restart'), 'once\nhalf\n')
       })
 
-      test('the container was killed and not started again: the next request does, and opening it again finds the work', async () => {
+      test('the next request starts a killed container, and opening it again finds its work', async () => {
         await openAnother()
         const request = player.next('echo kept > /tmp/kept; date +%N')
         const answer = await ask(request)
@@ -167,7 +167,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       })
     }
 
-    test('the lease ran out: the sandbox has ended and is not started again', async () => {
+    test('a sandbox that ended by its lease is not started again', async () => {
       const short = await fixture.host.open(fixture.openInput({ placement: 90, leaseMs: 2000 }), never)
       await untilTrue(async () => !(await fixture.isRunning(short.name)))
       const request = createPlayer(fixture.host, short).next('echo back')
@@ -175,7 +175,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
       assert.equal(await fixture.isRunning(short.name), false)
     })
 
-    test('the agent removes the working directory of the container and the stream breaks: another one still opens', async () => {
+    test('another stream opens after the agent removed the working directory and the stream broke', async () => {
       await openAnother()
       await player.play('rm -rf /testbed')
       cut()

@@ -40,7 +40,7 @@ export function describePods({ makeFixture, makeHost }: PodsBackend): void {
       fixture.openInput({ placement: ++placement, ...changes })
     const open = (changes: Partial<OpenSandboxInput> = {}): Promise<SandboxHandle> => host.open(input(changes), never)
 
-    test('an agent in a pod from the inside: capabilities, seccomp, no new privileges, loopback alone, limits, no cluster', async () => {
+    test("an agent's pod has no capabilities, privileges or cluster access, and has seccomp, loopback and limits", async () => {
       const sandbox = await open({ limits: { ...LIMITS, cpus: 1 } })
       const { play } = createPlayer(host, sandbox)
       const status = await play(
@@ -67,7 +67,7 @@ export function describePods({ makeFixture, makeHost }: PodsBackend): void {
       await host.close(sandbox)
     })
 
-    test('the same placement is opened again, by the same and by another worker, one after the other and at once: one pod', async () => {
+    test('opening a placement again by any worker, in turn or at once, gives one pod', async () => {
       const asked = input()
       const first = await host.open(asked, never)
       await createPlayer(host, first).play('echo here > /tmp/mark')
@@ -85,7 +85,7 @@ export function describePods({ makeFixture, makeHost }: PodsBackend): void {
       }
     })
 
-    test('the API server is not asked while a turn runs: the journal answers a worker that comes later', async () => {
+    test('a later worker is answered by the journal, and no turn sends a request to the API server', async () => {
       const sandbox = await open()
       const request = createPlayer(host, sandbox).next('echo kept; date +%N')
       const first = await host.runTurn(sandbox, request, never)
@@ -98,7 +98,7 @@ export function describePods({ makeFixture, makeHost }: PodsBackend): void {
       }
     })
 
-    test('what a repository has beside its HEAD is taken out before an agent runs, and once', async () => {
+    test('history beside HEAD is removed from a repository once, before an agent runs', async () => {
       const asked = input({ scrubHistory: true })
       const sandbox = await host.open(asked, never)
       const player = createPlayer(host, sandbox)
@@ -110,7 +110,7 @@ export function describePods({ makeFixture, makeHost }: PodsBackend): void {
       await host.close(sandbox)
     })
 
-    test('the reaper deletes pods whose owner is closed, and none that another host or stack owns', async () => {
+    test('the reaper deletes pods of closed owners and none of another host or stack', async () => {
       const mine = await open()
       const report = async (change: { host?: string; state: 'closed' | 'running' }) =>
         reapOrphaned({

@@ -27,7 +27,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
 
     after(() => fixture.dispose())
 
-    test('each command leads a session and a group of its own and finds nothing open but its three files', async () => {
+    test('each command leads its own session and group and has only its three files open', async () => {
       const command =
         'set -- $(cut -d" " -f1,5,6 /proc/$$/stat); echo $(($1 - $$)) $(($2 - $$)) $(($3 - $$)); ls /proc/$$/fd'
       const first = await player.play(command)
@@ -35,14 +35,14 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal((await player.play('readlink /proc/$$/fd/0; wc -c < /dev/stdin')).text, '/dev/null\n0\n')
     })
 
-    test('stdout and stderr of several processes: one stream in the order of writing', async () => {
+    test('stdout and stderr of several processes form one stream in the order of writing', async () => {
       const { text } = await player.play(
         'for i in 1 2 3; do echo out$i; echo err$i >&2; sh -c "echo child$i >&2"; printf "half$i " >&2; done',
       )
       assert.equal(text, [1, 2, 3].map((i) => `out${i}\nerr${i}\nchild${i}\nhalf${i} `).join(''))
     })
 
-    test('every byte but NUL in a short output, with and without a final line break, and the mark of the journal itself', async () => {
+    test('a short output keeps every byte but NUL, with and without a final newline, and the mark of the journal', async () => {
       const all = Buffer.from(Array.from({ length: 255 }, (_, index) => index + 1))
       const octal = [...all].map((byte) => `\\${byte.toString(8).padStart(3, '0')}`).join('')
       for (const end of ['', '\\n', '\\036', '\\036\\n', '\\000', '\\n\\n']) {
@@ -52,7 +52,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       }
     })
 
-    test('random bytes from none to beyond the bound: whole or exactly head and tail', async () => {
+    test('random output of any size is kept whole, or as exactly its head and tail', async () => {
       for (const size of [0, 1, 2047, 2048, 2049, 16_000, 16_001, 300_000]) {
         const { head, tail, outputBytes, omittedBytes } = await player.play(
           `head -c ${size} /dev/urandom | tee /tmp/random; sleep 0`,
@@ -66,7 +66,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       }
     })
 
-    test('a background process goes on writing: what comes after the end is no part of the turn, and it keeps running', async () => {
+    test('a background process keeps running, and its output after the end is no part of the turn', async () => {
       const request = player.next('(sleep 0.3; echo late; sleep 4300) & echo early')
       const first = await fixture.host.runTurn(sandbox, request, never)
       assert.equal(Buffer.from(first.head).toString(), 'early\n')
@@ -75,7 +75,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal(await alive('sleep 4300'), 1)
     })
 
-    test('past the deadline: processes that left the group, the session or the environment are gone; the work of earlier turns is not', async () => {
+    test('past the deadline, escaped processes are gone and the work of earlier turns stays', async () => {
       await player.play('setsid sleep 4400 & setsid env -i sleep 4401 & sleep 0.1')
       const escapes = [
         'setsid sleep 4501 &',
@@ -94,13 +94,13 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal((await player.play('echo on')).text, 'on\n')
     })
 
-    test('a process that ends in time but leaves the group running past no deadline: the turn is over at once', async () => {
+    test('a turn is over at once when a process ends in time although its group is left', async () => {
       const { reason, exitCode } = await player.play('(trap "" TERM; sleep 4600) & exit 3', { timeoutMs: 60_000 })
       assert.deepEqual([reason, exitCode], ['exit', 3])
       assert.equal(await alive('sleep 4600'), 1)
     })
 
-    test('exit 137 by the command, by a signal and by the memory limit: three different things', async () => {
+    test('distinguishes exit 137 by the command, by a signal and by the memory limit', async () => {
       const said = await player.play('exit 137')
       assert.deepEqual([said.exitCode, said.reason, said.oomKilled], [137, 'exit', false])
       const killed = await player.play('kill -9 $$')
@@ -111,7 +111,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
       assert.equal((await player.play('echo fine')).oomKilled, false)
     })
 
-    test('state after exec, after an exported function, and in a shell that turned against its own commands', async () => {
+    test('keeps the state after exec, an exported function and a shell that shadows its own commands', async () => {
       await player.play('cd /usr; export A=1')
       const replaced = await player.play('cd /; export A=2; exec true')
       assert.deepEqual([replaced.exitCode, replaced.state.cwd], [0, '/usr'])
@@ -122,7 +122,7 @@ export function describeProcesses(makeFixture: MakeFixture): void {
     })
 
     // A sandbox is swept before its patch is captured. Files on its disk may lie, and processes may fork during the sweep.
-    test('the agent lies about our processes, hides and forks without pause: after the sweep nothing of it is left', async () => {
+    test('no process is left after the sweep although the agent fakes names, hides and forks', async () => {
       await player.play(
         'sleep 4700 & (exec -a "/.lh-runner/runner init 10 12" sleep 4701) & env -i LH_TURN=- setsid sleep 4702 & sh -c \'while :; do sleep 0.001 & wait $!; done\' &',
       )

@@ -91,7 +91,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       return lastRunBefore(turns, turns.length)
     }
 
-    test('a sandbox is lost after turns that changed files, place, environment and tools: the new one has all of it, each command ran once', async () => {
+    test('a replacement sandbox has the files, directory, environment and tools of a lost one, and ran each command once', async () => {
       const played = await playAndLose('whole', [
         'echo one >> notes.txt; mkdir -p deep; cd deep',
         'export MARK=on; umask 027; exit 3',
@@ -112,7 +112,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.equal(looked.state.openFile, '/testbed/a/m.py')
     })
 
-    test('a crash in the middle of a replay: the next attempt runs only the turns that are missing, none twice', async () => {
+    test('a retry after a crash in a replay runs only the missing turns', async () => {
       const played = await playAndLose('again', [
         'echo one >> notes.txt',
         null,
@@ -137,7 +137,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
 
     // The story: all workflows of a run are terminated, the run is started again, and the new execution of an episode gets a
     // container that has seen nothing. Its next turn used to run there.
-    test('turn 2 is asked of a pristine sandbox: the turns before it are replayed first, and only then does it run', async () => {
+    test('a new sandbox replays the earlier turns before it runs turn 2', async () => {
       const played = await playAndLose('pristine', ['echo one >> notes.txt', 'cd /tmp; export MARK=on'])
       const sandbox = await placeAnew(played)
       const open = {
@@ -152,7 +152,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.deepEqual(replayed, [0, 1])
     })
 
-    test('a pristine sandbox is asked for the patch or the files of played turns: it refuses, and hands out nothing', async () => {
+    test('a new sandbox refuses to give the patch or files of played turns', async () => {
       const played = await playAndLose('refused', ['echo one >> notes.txt'])
       const sandbox = await placeAnew(played)
       const after = lastOf(played)
@@ -162,14 +162,14 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.equal((await fixture.host.capture(sandbox, { mode: 'all', after: null }, never)).patch.byteLength, 0)
     })
 
-    test('a sandbox that has gone further than the records is not gone back to: the episode is placed anew', async () => {
+    test('places the episode again when a sandbox is ahead of the records', async () => {
       const played = await playAndLose('further', ['echo one >> notes.txt', 'echo two >> notes.txt'])
       const { sandbox } = await rebuild(played)
       const { world } = worldIn(sandbox, { ...played, turns: played.turns.slice(0, 1) }, 3)
       await assert.rejects(world.ensureCurrent(), (error) => codeOf(error) === 'Sandbox.Ended')
     })
 
-    test('a sandbox that has run its turns and then denies them was made to forget from inside: nothing is replayed', async () => {
+    test('replays nothing when a sandbox denies turns that it has run', async () => {
       const played = await playAndLose('denied', ['echo one >> notes.txt', 'echo two >> notes.txt'])
       // A new sandbox answers like one that was made to forget; only the episode knows that it is not new.
       const { world, replayed } = worldIn(await placeAnew(played), played, 3, false)
@@ -177,7 +177,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.deepEqual(replayed, [])
     })
 
-    test('a sandbox claims its last turn, but its files are not those of the record: the claim is not believed', async () => {
+    test('does not believe a sandbox that claims its last turn but has other files', async () => {
       const played = await playAndLose('claimed', ['echo one >> notes.txt'])
       const { sandbox } = await rebuild(played)
       await fixture.probe(sandbox, 'echo other > /testbed/notes.txt')
@@ -187,7 +187,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       )
     })
 
-    test('another sandbox of the episode recorded the turn first, and it ended otherwise there: the caller is told', async () => {
+    test('reports a turn that another sandbox of the episode recorded with a different end', async () => {
       const turn = {
         action: { turn: 0, command: 'exit 3' },
         observation: { turn: 0, execution: { exitCode: 3 }, state: {} },
@@ -197,19 +197,19 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.doesNotThrow(() => compare('e', turn.observation as never, { ...result, exitCode: 3 }))
     })
 
-    test('a command leaves other bytes the second time: the tree hash tells, although exit code and place are the same', async () => {
+    test('the tree hash detects a command that writes other bytes the second time with equal exit code and directory', async () => {
       const played = await playAndLose('random', ['cat /proc/sys/kernel/random/uuid > made.txt'])
       await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
     })
 
-    test('bytes that the agent has committed differ: found too, although git status is clean', async () => {
+    test('detects a difference in committed bytes although git status is clean', async () => {
       const played = await playAndLose('committed', [
         'cat /proc/sys/kernel/random/uuid > made.txt; git add .; git -c user.name=a -c user.email=a@b commit -qm made',
       ])
       await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
     })
 
-    test('a command ends otherwise the second time: found at that turn', async () => {
+    test('detects a command that ends differently the second time, at that turn', async () => {
       const played = await playAndLose('exit', ['true', 'true'])
       const second = played.turns[1]
       assert.ok(second)
@@ -221,12 +221,12 @@ export function describeReplay(makeFixture: MakeFixture): void {
       })
     })
 
-    test('an environment that differs the second time: found', async () => {
+    test('detects an environment that differs the second time', async () => {
       const played = await playAndLose('environment', ['export MARK=$(cat /proc/sys/kernel/random/uuid)'])
       await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
     })
 
-    test('a turn was stopped at its deadline: the prefix is not repeatable, and nothing is tried', async () => {
+    test('does not replay turns after one that was stopped at its deadline', async () => {
       const played = await playAndLose('timeout', ['echo one > notes.txt', 'echo two >> notes.txt; sleep 30'])
       assert.equal(played.turns[1]?.observation?.execution?.reason, 'timeout')
       const { world, replayed } = worldIn(await placeAnew(played), played)
@@ -234,7 +234,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       assert.deepEqual(replayed, [])
     })
 
-    test('time that an episode has used is the sum of sampling and commands, not wall-clock time', () => {
+    test('the time that an episode has used is the sum of sampling and commands, not wall-clock time', () => {
       const turn = (sampleMs: number, wallMs: number | null): Turn =>
         ({
           action: { sampleMs, sampledAtMs: 9e15 },

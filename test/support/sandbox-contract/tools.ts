@@ -33,7 +33,7 @@ export function describeTools(makeFixture: MakeFixture): void {
 
     after(() => fixture.dispose())
 
-    test('nothing is open: every tool of the open file says so and fails', async () => {
+    test('every tool for the open file fails and says so when no file is open', async () => {
       for (const command of [
         'goto 1',
         'scroll_down',
@@ -49,7 +49,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       }
     })
 
-    test('open: the top of the file, or a window with the line in it', async () => {
+    test('open shows the top of the file, or a window around the given line', async () => {
       const top = await player.play('open pkg/ten.py')
       assert.equal(
         top.text,
@@ -67,7 +67,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       await player.play('cd /testbed')
     })
 
-    test('open of a missing file, a directory, a line outside, nonsense', async () => {
+    test('open fails for a missing file, a directory, a line outside the file and an invalid argument', async () => {
       assert.equal((await player.play('open nope.py')).text, 'File nope.py not found\n')
       assert.equal((await player.play('open pkg')).text, 'Error: pkg is a directory. Use ls to look into it.\n')
       const beyond = await player.play('open pkg/ten.py 99')
@@ -77,7 +77,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.equal((await player.play('open a b c')).text, 'Usage: open [FILE] [LINE_NUMBER]\n')
     })
 
-    test('goto and scrolling move the window, with the overlap of the profile', async () => {
+    test('goto and scroll move the window with the overlap of the profile', async () => {
       await player.play('open pkg/thousand.txt')
       const middle = await player.play('goto 500')
       assert.match(
@@ -96,7 +96,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.equal((await player.play('scroll_down')).state.windowTop, 993)
     })
 
-    test('a window of 100 lines and absolute paths: goto 583 of 1,000 shows 568 to 667, scrolling moves 98', async () => {
+    test('a profile with a window of 100 lines shows 568 to 667 for goto 583 of 1,000 and scrolls by 98', async () => {
       const tools = { windowLines: 100, windowOverlap: 2, pathForm: 'absolute' } as const
       const other = createPlayer(
         fixture.host,
@@ -114,7 +114,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       await fixture.host.close(other.sandbox)
     })
 
-    test('create: a file of one empty line that is open; an existing file stays as it is', async () => {
+    test('create opens a file with one empty line and leaves an existing file as it is', async () => {
       const { text, state } = await player.play('create pkg/new.py')
       assert.equal(text, '[File: pkg/new.py (1 lines total)]\n1:\n')
       assert.equal(state.openFile, '/testbed/pkg/new.py')
@@ -123,7 +123,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.equal((await player.play('create no/dir.py')).text, 'Error: the directory of no/dir.py does not exist.\n')
     })
 
-    test('edit by argument, by heredoc and with --file: literal text, then one line and the window', async () => {
+    test('edit takes literal text as argument, heredoc or --file, and prints one line and the window', async () => {
       await player.play('open pkg/ten.py')
       const one = await player.play(`edit 3:4 "    \\$x = 'a\\\\n'"`)
       assert.match(
@@ -144,7 +144,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.match((await player.play("edit 2:2 ''")).text, /\(2 lines total\)\]\n1:a\n2:c\n$/)
     })
 
-    test('edit with a bad range or no text: an error, and the file is unchanged', async () => {
+    test('edit with an invalid range or without text fails and leaves the file unchanged', async () => {
       await player.play('open pkg/ten.py; md5sum pkg/ten.py > /tmp/before')
       const usage = 'Usage: edit [--file PATH] START:END TEXT\n'
       assert.equal(
@@ -176,7 +176,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.match((await player.play('edit --file pkg/empty.txt 1:1 first')).text, /\(1 lines total\)\]\n1:first\n$/)
     })
 
-    test('replace: once, all, several lines; otherwise an error and no change', async () => {
+    test('replace changes one, all or several lines, or fails without a change', async () => {
       await player.play("create pkg/r.txt; edit 1:1 << 'EOF'\nx = a.b + a.b\ny = a.b\n\\1 & $z\nEOF")
       const ambiguous = await player.play("replace 'a.b' c")
       assert.equal(ambiguous.text, 'Error: the search text is there 3 times. Make it longer or use --replace-all.\n')
@@ -194,7 +194,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.equal((await player.play('cat pkg/open-end.txt')).text, 'A\nb c')
     })
 
-    test('search_file: literal, in the open or the named file, at most a hundred lines', async () => {
+    test('search_file finds literal text in the open or named file, at most a hundred lines', async () => {
       const { text } = await player.play('open pkg/thousand.txt > /dev/null; search_file "line 99"')
       assert.match(text, /^11 matches in pkg\/thousand.txt:\n99:line 99\n990:line 990\n/)
       assert.equal((await player.play('search_file "line .*" pkg/ten.py')).text, 'No matches in pkg/ten.py.\n')
@@ -207,7 +207,7 @@ export function describeTools(makeFixture: MakeFixture): void {
       assert.match(many.text, /\n100:line 100\n\(900 more matches\)\n$/)
     })
 
-    test('a name with blanks, brackets and a backslash; a file outside the repository is shown absolute', async () => {
+    test('handles names with blanks, brackets and a backslash; a file outside the repository is shown absolute', async () => {
       assert.equal(
         (await player.play(String.raw`open 'pkg/awkward [1] \n.txt'`)).text,
         '[File: pkg/awkward [1] \\n.txt (1 lines total)]\n1:x\n',
@@ -223,19 +223,19 @@ export function describeTools(makeFixture: MakeFixture): void {
       await player.play('PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin')
     })
 
-    test('the open file was deleted: said so', async () => {
+    test('reports that the open file was deleted', async () => {
       await player.play('create pkg/brief.txt; rm pkg/brief.txt')
       assert.equal((await player.play('scroll_down')).text, 'File pkg/brief.txt not found\n')
     })
 
-    test('submit: a short confirmation, and the state says so', async () => {
+    test('submit prints a short confirmation and sets the state', async () => {
       assert.equal((await player.play('submit now')).text, 'Usage: submit\n')
       const { text, state } = await player.play('submit')
       assert.equal(text, 'Submitted.\n')
       assert.equal(state.submitted, true)
     })
 
-    test('the scripts in the sandbox: both of its shells can parse them', async () => {
+    test('both shells of the sandbox can parse its scripts', async () => {
       const texts = Object.values(await runnerScripts())
       assert.equal(texts.length, 6)
       for (const text of texts) {

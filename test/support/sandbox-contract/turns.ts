@@ -29,7 +29,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
 
     after(() => fixture.dispose())
 
-    test('a new sandbox: the state before the first turn is the repository, nothing open, nothing submitted', async () => {
+    test('the state of a new sandbox is the repository, with no file open and nothing submitted', async () => {
       const state = await fixture.host.initialState(sandbox, never)
       assert.equal(state.cwd, '/testbed')
       assert.equal(state.openFile, null)
@@ -38,7 +38,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.match(sandbox.startCommit, /^[0-9a-f]{40}$/)
     })
 
-    test('a turn was executed, the same turn is asked again: it runs once and the answer has the same bytes', async () => {
+    test('a repeated turn runs once and its answer has the same bytes', async () => {
       const request = player.next('echo once >> /tmp/count; cat /tmp/count; date +%N; exit 7')
       const first = await fixture.host.runTurn(sandbox, request, never)
       const again = await fixture.host.runTurn(sandbox, request, never)
@@ -47,7 +47,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal((await player.play('cat /tmp/count')).text, 'once\n')
     })
 
-    test('clocks and programs of time in the sandbox lie: what a turn took is what its worker has waited', async () => {
+    test('the worker measures the time of a turn although clocks in the sandbox lie', async () => {
       const other = await fixture.host.open(fixture.openInput({ episode: `${fixture.run}/stage/0001/clock/00` }), never)
       const liar = createPlayer(fixture.host, other)
       try {
@@ -66,7 +66,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       }
     })
 
-    test('a worker with no memory of the sandbox asks for a finished turn: the journal answers', async () => {
+    test('the journal answers a worker without a memory of the sandbox for a finished turn', async () => {
       const request = player.next('echo kept; date +%N')
       const first = await fixture.host.runTurn(sandbox, request, never)
       const other = await fixture.anotherHost()
@@ -79,7 +79,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
 
     // The race: a worker sends a turn and dies, or its connection does, while the command runs. The next worker requests the same
     // turn. It must neither run the turn a second time nor give up, but wait for the running one.
-    test('the stream is destroyed while a turn runs, the turn is asked again: the second request waits for the first run', async () => {
+    test('a repeated request after a broken stream waits for the first run of the turn', async () => {
       const request = player.next('echo started >> /tmp/slow; sleep 1; echo finished >> /tmp/slow; cat /tmp/slow')
       const abandoned = fixture.host.runTurn(sandbox, request, never)
       await untilTrue(async () => (await look('cat /tmp/slow')).includes('started'))
@@ -94,7 +94,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       }
     })
 
-    test('the caller is cancelled while a turn runs: it rejects with its own reason and the turn is still there afterwards', async () => {
+    test('a cancelled turn rejects with the caller’s reason and can be requested afterwards', async () => {
       const controller = new AbortController()
       const request = player.next('sleep 0.5; echo survived')
       const running = fixture.host.runTurn(sandbox, request, controller.signal)
@@ -104,7 +104,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal(textOf(await fixture.host.runTurn(sandbox, request, never)), 'survived\n')
     })
 
-    test('a lower fence than the highest seen: refused, and nothing runs', async () => {
+    test('refuses a fence below the highest one seen and runs nothing', async () => {
       await player.play('true', { fence: 5 })
       const stale = player.next('touch /tmp/stale', { fence: 4 })
       await assert.rejects(fixture.host.runTurn(sandbox, stale, never), (error) => codeOf(error) === 'Sandbox.Fenced')
@@ -112,7 +112,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.match(text, /No such file/)
     })
 
-    test('another command, or another token, for a turn of the journal: conflict', async () => {
+    test('reports a conflict for another command or token of a recorded turn', async () => {
       const request = player.next('echo a', { fence: 5 })
       await fixture.host.runTurn(sandbox, request, never)
       for (const changed of [{ command: 'echo b' }, { token: 'another' }]) {
@@ -123,7 +123,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       }
     })
 
-    test('a command that ignores TERM and its child run past the deadline: both are gone when the answer comes', async () => {
+    test('a command that ignores TERM and its child are gone when a turn past its deadline is answered', async () => {
       const command = `trap '' TERM; (trap '' TERM; exec sleep 4242) & echo before; sleep 4242`
       const result = await player.play(command, { fence: 5, timeoutMs: 300 })
       assert.equal(result.reason, 'timeout')
@@ -134,7 +134,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal((await player.play('ps ax | grep -c "[s]leep 4242"', { fence: 5 })).text, '0\n')
     })
 
-    test('directory, exported variables and umask carry over; unexported ones do not', async () => {
+    test('directory, exported variables and umask carry over to the next turn, unexported variables do not', async () => {
       await player.play("cd a; export GREETING='it'\"'\"'s  two  spaces'; unset LESS; plain=1; umask 027", { fence: 5 })
       const { text, state } = await player.play('pwd; echo "$GREETING"; echo "[$plain$LESS]"; umask', { fence: 5 })
       assert.equal(text, "/testbed/a\nit's  two  spaces\n[]\n0027\n")
@@ -143,7 +143,7 @@ export function describeTurns(makeFixture: MakeFixture): void {
       await player.play('umask 022; cd /testbed', { fence: 5 })
     })
 
-    test('state is saved on exit, set -e and a syntax error; kill -9 keeps the state before', async () => {
+    test('state is saved on exit, set -e and a syntax error; kill -9 keeps the previous state', async () => {
       await player.play('cd /tmp; exit 3', { fence: 5 })
       assert.equal((await player.play('pwd', { fence: 5 })).text, '/tmp\n')
       assert.equal((await player.play('set -e; cd /usr; false; cd /', { fence: 5 })).state.cwd, '/usr')
@@ -157,19 +157,19 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal(killed.state.cwd, '/usr')
     })
 
-    test('the current directory was removed: the next command runs in the repository and says so', async () => {
+    test('the next command runs in the repository and says so after the current directory was removed', async () => {
       await player.play('mkdir /tmp/gone; cd /tmp/gone; rmdir /tmp/gone', { fence: 5 })
       const { text } = await player.play('pwd', { fence: 5 })
       assert.match(text, /^Notice: the directory .*\n\/testbed\n$/)
     })
 
-    test('messages of the shell name neither the journal nor anything random', async () => {
+    test('messages of the shell contain neither the journal nor anything random', async () => {
       const { text } = await player.play('no-such-program; env; set', { fence: 5 })
       assert.match(text, /^bash: line 1: no-such-program: command not found\n/)
       assert.doesNotMatch(text.replaceAll(/^lh_.*|^LH_.*|^BASH_.*/gm, ''), /token\d/)
     })
 
-    test('long output: half from the head, half from the tail, the rest counted', async () => {
+    test('a long output keeps half of its limit from the head and half from the tail, and counts the rest', async () => {
       const { head, tail, omittedBytes, outputBytes } = await player.play('seq 1 5000', {
         fence: 5,
         maxOutputBytes: 100,
@@ -181,14 +181,14 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal(omittedBytes, all.length - 100)
     })
 
-    test('output without end: stopped at the limit, the sandbox goes on', async () => {
+    test('endless output stops at the limit, and the sandbox continues', async () => {
       const { reason, outputBytes } = await player.play('yes', { fence: 5 })
       assert.equal(reason, 'output-limit')
       assert.ok(outputBytes >= 64 * 1024 * 1024)
       assert.equal((await player.play('echo alive', { fence: 5 })).text, 'alive\n')
     })
 
-    test('a heredoc of a quarter megabyte with quotes, backslashes and UTF-8: arrives byte for byte', async () => {
+    test('a heredoc of a quarter megabyte with quotes, backslashes and UTF-8 keeps its bytes', async () => {
       const line = `\\ \\n '"$x" %s @ Grüße \t end\n`
       const body = line.repeat(Math.ceil(250_000 / line.length))
       await player.play(`cat > /tmp/big << 'EOF'\n${body}EOF\n`, { fence: 5 })
@@ -197,23 +197,23 @@ export function describeTurns(makeFixture: MakeFixture): void {
       assert.equal(text, `${Buffer.byteLength(body)}\n${line}${line}`)
     })
 
-    test('a NUL in the command: not run, said so, journaled like any other turn', async () => {
+    test('a command with a NUL is not run, is reported and is journaled like any turn', async () => {
       const { text, exitCode } = await player.play('echo a\0b', { fence: 5 })
       assert.equal(text, 'The command holds a NUL byte and was not run.\n')
       assert.equal(exitCode, 1)
     })
 
-    test('stdin is empty and a background process does not hold the turn', async () => {
+    test('stdin is empty, and a background process does not delay the turn', async () => {
       const { text } = await player.play('cat; sleep 60 & echo done', { fence: 5 })
       assert.equal(text, 'done\n')
     })
 
-    test('bytes that are no text come back as they are', async () => {
+    test('bytes that are no text are returned unchanged', async () => {
       const { head } = await player.play(String.raw`printf '\377\000\033[1m\r\n'`, { fence: 5 })
       assert.deepEqual([...head], [0xff, 0, 0x1b, 0x5b, 0x31, 0x6d, 0x0d, 0x0a])
     })
 
-    test('the container is killed in the middle of a turn: Sandbox.Lost', async () => {
+    test('a container that is killed during a turn fails it as Sandbox.Lost', async () => {
       const doomed = await fixture.host.open(fixture.openInput({ placement: 2 }), never)
       const running = fixture.host.runTurn(doomed, { ...player.next('sleep 30'), turn: 0, after: null }, never)
       running.catch(() => undefined)
