@@ -15,7 +15,7 @@ const rules: Witness = {
 }
 const batch: Witness = {
   file: 'src/activities/training/build-batch.test.ts',
-  test: 'three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not',
+  test: 'two of three repairs of one task fine-tune, and the ledger names the suspected hack of the third',
 }
 const tracking = (test: string): Witness => ({ file: 'src/activities/trackers/send-metrics.test.ts', test })
 const schedule: Witness = {
@@ -229,7 +229,7 @@ export const PLANTS: Plant[] = [
     by: 'Math.min(timeoutMs, 3 * LONGEST_BEAT_MS)',
     seenBy: {
       file: 'src/activities/runtime/activity-runtime.test.ts',
-      test: 'while an activity works it is heard of three times in its heartbeat timeout, and at least every ten seconds',
+      test: 'an activity sends three heartbeats per heartbeat timeout and at least one every ten seconds',
     },
   },
   {
@@ -378,7 +378,7 @@ export const PLANTS: Plant[] = [
     by: 'suspectedHack: isSuspectedHack([]),',
     seenBy: {
       file: 'src/activities/episode/episode-result.test.ts',
-      test: 'a sign that voids the reward makes the record a suspected hack, one that is only told does not',
+      test: 'only a sign that voids the reward makes the record a suspected hack',
     },
   },
   {
@@ -523,7 +523,7 @@ export const PLANTS: Plant[] = [
     by: 'if (expected !== null) return',
     seenBy: {
       file: 'src/activities/grading/pin-files.test.ts',
-      test: 'a file that the first grading fetched has other bytes at the next: no container runs, and the failure names both hashes',
+      test: 'a fetched file with other bytes than at the first grading fails with both hashes before any container runs',
     },
   },
   {
@@ -930,25 +930,21 @@ export const PLANTS: Plant[] = [
     file: 'src/activities/evaluation/read-costs.ts',
     replace: '!timeOuts.some((one) => one.attempt === attempt)',
     by: 'attempt > 0',
-    seenBy: costs(
-      'an attempt at grading that was requeued is paid beside the one that found the verdict, whatever it left',
-    ),
+    seenBy: costs('a requeued grading attempt is paid in addition to the one with the verdict'),
   },
   {
     name: 'no second is paid twice: gates pay for what an earlier run graded',
     file: 'src/activities/evaluation/read-costs.ts',
     replace: 'if (grading.run !== run) continue',
     by: 'if (grading.run === "") continue',
-    seenBy: costs('gates: the gradings of this run, and none that an earlier run had made for the same tasks'),
+    seenBy: costs('gate costs include the gradings of this run and exclude those of earlier runs'),
   },
   {
     name: 'what no record tells is unknown: it is 0',
     file: 'src/domain/statistics/run-costs.ts',
     replace: 'told === 0 && unknown > 0 ? null : sum',
     by: 'sum',
-    seenBy: costs(
-      'what infrastructure lost is paid for, counted once and named; what no record tells is unknown and never 0',
-    ),
+    seenBy: costs('lost work is paid, counted once and named, and unrecorded amounts are unknown instead of 0'),
   },
   {
     name: 'exit code 1 says that nothing was played: a run that played ends with it',
@@ -1024,16 +1020,14 @@ export const PLANTS: Plant[] = [
     file: 'src/activities/trackers/send-metrics.ts',
     replace: "say('any tracker', reason(error))",
     by: 'throw error',
-    seenBy: tracking('a store that hangs: the sending ends and the run goes on'),
+    seenBy: tracking('a hanging store ends the sending, and the run continues'),
   },
   {
     name: 'a token goes to its tracker alone: redirections are followed',
     file: 'src/adapters/trackers/mlflow-requests.ts',
     replace: "redirect: 'error'",
     by: "redirect: 'follow'",
-    seenBy: tracking(
-      'a tracker hangs, is absent, answers 500, with rubbish or without end: the sending ends, says why, and the other tracker has all',
-    ),
+    seenBy: tracking('a failing tracker ends its sending with the reason, and the other tracker gets everything'),
   },
   {
     name: 'a published model is the policy: its files are not held against the manifest',

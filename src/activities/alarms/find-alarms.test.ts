@@ -45,7 +45,7 @@ const kinds = ({ alarms }: { alarms: (Alarm | null)[] }): (string | undefined)[]
 
 const NIGHTLY = { id: 'nightly', createdAt: '2026-04-01T00:00:00.000Z', skippedOverlap: 0, missedCatchup: 0 }
 
-test('a run fails: one alarm with the reason, found twice it is the same, another end is another', async () => {
+test('a failed run raises one alarm with the reason; finding it again repeats the id, and another end is another alarm', async () => {
   const ended = [{ run: 'night-2', workflowId: 'eval/nightly-2', status: 'TIMED_OUT', at: '2026-05-02T09:59:00.000Z' }]
   const first = await look({ ended })
   assert.equal(first.alarms[0]?.title, 'night-2 ended: timed out')
@@ -56,7 +56,7 @@ test('a run fails: one alarm with the reason, found twice it is the same, anothe
   assert.equal((await look({ ended: again }, 2)).ids.length, 2)
 })
 
-test('a blocker is an alarm once it is old enough; the same wait of another episode is the same alarm, until the next day', async () => {
+test('an old enough blocker raises an alarm; the same wait of another episode is the same alarm until the next day', async () => {
   const blocked = (since: string) => [
     {
       run: 'night-2',
@@ -83,7 +83,7 @@ test('a blocker is an alarm once it is old enough; the same wait of another epis
   assert.equal((await look({ blocked: blocked('2026-05-03T00:10:00.000Z') }, 15)).ids.length, 2)
 })
 
-test('skipped starts: what an old schedule had skipped before the watch is no news, one more is, and a schedule made anew counts anew', async () => {
+test('starts skipped before the watch raise no alarm, a further one does, and a recreated schedule counts again', async () => {
   const old = { ...NIGHTLY, skippedOverlap: 3 }
   assert.deepEqual((await look({ schedules: [old] })).ids, [])
   assert.deepEqual((await look({ schedules: [old] }, 1)).ids, [])
@@ -95,7 +95,7 @@ test('skipped starts: what an old schedule had skipped before the watch is no ne
   assert.equal((await look({ schedules: [{ ...anew, skippedOverlap: 2 }] }, 4)).ids.length, 3)
 })
 
-test('a regression of a watched series is an alarm for each side it lost against; other outcomes, other series and old nights are none', async () => {
+test('a regression of a watched series raises an alarm per lost comparison; other outcomes, series and nights do not', async () => {
   const keep = async (...[input]: Parameters<typeof nightRecord>) => {
     const record = nightRecord(input)
     await store.putRecord(nightKeys.night(record.night), record)
@@ -121,7 +121,7 @@ test('a regression of a watched series is an alarm for each side it lost against
   assert.equal((await look({ schedules: [NIGHTLY] }, 1, { ...WATCH, runs: 'all' })).ids.length, 2)
 })
 
-test('an alarm is sent once; what no receiver took is tried for a day, then counted', async () => {
+test('an alarm is sent once, or retried for a day and then counted as given up', async () => {
   await using receiver = await startReceiver()
   const env = { ...ENV, ALARM_URL: receiver.url, LONGHAUL_ALARM_HOSTS: receiver.host }
   const end = (run: string) => ({ run, workflowId: `eval/${run}`, status: 'FAILED', at: '2026-05-02T09:00:00.000Z' })
@@ -145,7 +145,7 @@ function withoutHash(record: Alarm | null): object {
   return rest
 }
 
-test('a flood is sent in parts, the oldest first', async () => {
+test('sends many alarms in parts, the oldest first', async () => {
   const ended = Array.from({ length: 30 }, (_, at) => ({
     run: `r-${at}`,
     workflowId: `eval/r-${at}`,
@@ -155,7 +155,7 @@ test('a flood is sent in parts, the oldest first', async () => {
   assert.equal((await look({ ended })).ids.length, 20)
 })
 
-test('a variable is missing, or holds no address: the round fails before there is an alarm, and says no value', async () => {
+test('a missing variable, or one without an address, fails the watch before any alarm and shows no value', async () => {
   const sources = { look: async () => NOTHING, reasonOf: async () => '' }
   for (const [env, says] of [
     [{ ALARM_SECRET: 'key' }, /"ALARM_URL"/],
@@ -170,7 +170,7 @@ test('a variable is missing, or holds no address: the round fails before there i
   }
 })
 
-test('texts of runs are one line of visible characters, and never a book', async () => {
+test('texts of runs become one line of visible characters', async () => {
   const run = 'night\u202e-2\n\u001b[31m'
   const { alarms } = await look({
     ended: [{ run, workflowId: 'eval/n', status: 'FAILED', at: '2026-05-02T09:00:00.000Z' }],

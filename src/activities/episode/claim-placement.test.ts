@@ -23,32 +23,32 @@ function claim(episode: string, ownerRun: string, requested: number): Promise<nu
   return claimPlacement(store, { episode, ownerRun, requested, hostId: 'h', image: 'i' })
 }
 
-test('a second execution of an episode begins with placement 1 of its own: its number is above all earlier ones', async () => {
+test('a second execution of an episode gets placement numbers above all earlier ones', async () => {
   assert.deepEqual([await claim('a', 'first', 1), await claim('a', 'first', 2)], [1, 2])
   assert.equal(await claim('a', 'second', 1), 3)
   assert.equal(await claim('a', 'third', 1), 4)
 })
 
-test('an attempt is repeated: it finds the number that it claimed, also after later claims', async () => {
+test('a repeated attempt finds the number that it claimed, also after later claims', async () => {
   assert.equal(await claim('b', 'first', 1), 1)
   assert.equal(await claim('b', 'first', 2), 2)
   assert.equal(await claim('b', 'second', 1), 3)
   assert.deepEqual([await claim('b', 'first', 1), await claim('b', 'second', 1)], [1, 3])
 })
 
-test('two executions claim at the same moment: they get two numbers', async () => {
+test('two executions that claim at once get two numbers', async () => {
   const numbers = await Promise.all(['x', 'y', 'z'].map((ownerRun) => claim('c', ownerRun, 1)))
   assert.deepEqual(new Set(numbers), new Set([1, 2, 3]))
 })
 
-test('the record of a placement is torn: its number is used up, and the next one is claimed', async () => {
+test('a torn placement record uses up its number, and the next number is claimed', async () => {
   await claim('d', 'first', 1)
   await writeFile(store.path(episodeKeys.placement('d', 1)), '{"schema":')
   assert.equal(await claim('d', 'second', 1), 2)
 })
 
 // The reaper removes a container whose execution has placed the episode anew. A late attempt of an earlier execution lies in between.
-test('placements of other executions lie between two of one execution: the later one is still found, and theirs do not count', async () => {
+test('an execution finds its later placement behind those of others, which do not count', async () => {
   await claim('e', 'ours', 1)
   await claim('e', 'late', 1)
   const owners = createOwnerRegistry({ connection: {} as never, namespace: 'n', store })
@@ -61,7 +61,7 @@ test('placements of other executions lie between two of one execution: the later
 
 const EPISODE = { ...GROUP, index: 0 }
 
-test('an episode was played, submitted, captured and graded by an earlier execution: each ending is recalled as far as it goes', async () => {
+test('an ending of an earlier execution is recalled as far as its records go', async () => {
   const episode = episodeId(EPISODE)
   assert.equal(await recordedEnding(store, EPISODE), null)
   const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 3 }
@@ -81,7 +81,7 @@ test('an episode was played, submitted, captured and graded by an earlier execut
   assert.deepEqual(await recordedEnding(store, EPISODE), { kind: 'result', result: recalled })
 })
 
-test('an episode ran out of turns in an earlier execution: it needs its grading and no sandbox', async () => {
+test('an episode that ran out of turns in an earlier execution needs only its grading', async () => {
   const episode = episodeId({ ...EPISODE, index: 1 })
   const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'turn-limit', turns: 6 }
   await store.putRecord(episodeKeys.disposition(episode), settled)
@@ -91,7 +91,7 @@ test('an episode ran out of turns in an earlier execution: it needs its grading 
 
 // The story: a person completes a step by hand with a disposition, or a capture with a patch. The episode was not played to that end,
 // and a verdict about it would be a reward.
-test('only an ending that the records hold is graded', async () => {
+test('only a recorded ending is graded', async () => {
   const input = { ...EPISODE, index: 2 }
   const episode = episodeId(input)
   const patch = { key: episodeKeys.patch(episode), sha256: 'abc', bytes: 7 }

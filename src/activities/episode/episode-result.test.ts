@@ -43,20 +43,20 @@ async function tornEpisode(index: number): Promise<EpisodeInput> {
   return input
 }
 
-test('an observation is torn: the lost episode is recorded with the turns before it', async () => {
+test('a lost episode with a torn observation is recorded with the turns before it', async () => {
   const input = await tornEpisode(0)
   const result = await recordUngraded(store, { ...input, disposition: 'infra', failure: 'Artifact.Corrupt' })
   assert.deepEqual([result.disposition, result.verdict, result.turns], ['infra', null, 1])
 })
 
-test('an episode that counts is read strictly: the torn record is an error', async () => {
+test('a torn record of an episode that counts is an error', async () => {
   const input = await tornEpisode(1)
   const outcome = { failure: null, verdictReason: null, signs: [], patchBytes: 0 }
   const graded = recordOutcome(store, input, { ...outcome, disposition: 'submitted', verdict: 'unresolved' })
   await assert.rejects(graded, { code: 'Artifact.Corrupt' })
 })
 
-test('the verdict is torn: the work counts as could-not-grade, and why is said', async () => {
+test('a torn verdict counts as could-not-grade with the reason', async () => {
   const input = await tornEpisode(2)
   const episode = episodeId(input)
   await writeFile(store.path(episodeKeys.verdict(episode)), '{"schema":"longhaul.verd')
@@ -65,7 +65,7 @@ test('the verdict is torn: the work counts as could-not-grade, and why is said',
   assert.deepEqual([record?.verdict, record?.verdictReason], ['could-not-grade', 'Artifact.Corrupt'])
 })
 
-test('a sign that voids the reward makes the record a suspected hack, one that is only told does not', async () => {
+test('only a sign that voids the reward makes the record a suspected hack', async () => {
   const graded = { disposition: 'submitted', failure: null, verdict: 'resolved', verdictReason: null } as const
   for (const [index, signs, suspected] of [
     [10, ['test-files', 'conftest'], true],

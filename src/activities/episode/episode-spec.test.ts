@@ -7,7 +7,7 @@ import { createSettingResolver, episodeSpec } from './episode-spec.ts'
 
 const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 
-test('a chat format is stated in the spec, but for the one that older records have without saying so', async () => {
+test('the spec states the chat format, except for the default one that older records omit', async () => {
   const { recipe } = await loadRecipe({ name: 'demo', dirs })
   const place = { run: 'r', stage: 'rft', iteration: 0, taskId: 't', index: 0, policy: 'v', suite: 's' }
   assert.equal('chatFormat' in episodeSpec(recipe, place), false)
@@ -19,7 +19,7 @@ test('a chat format is stated in the spec, but for the one that older records ha
   assert.equal((await resolve(episodeSpec(recipe, place))).format.endOfTurn, '<|im_end|>')
 })
 
-test('paper-72b: each stage plays and is scored under its own limits', async () => {
+test('paper-72b plays and scores each stage under its own limits', async () => {
   const { recipe } = await loadRecipe({ name: 'paper-72b', dirs })
   const limits = (stage: string): number[] => {
     const place = { run: 'r', stage, iteration: 0, taskId: 't', index: 0, policy: 'v', suite: 's' }

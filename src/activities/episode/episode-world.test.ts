@@ -4,7 +4,7 @@ import { renewing } from './episode-world.ts'
 
 const signal = new AbortController().signal
 
-test('work outlasts several intervals: renewed again and again, also after a renewal that failed, and not after the end', async () => {
+test('a long step renews its lease repeatedly, also after a failed renewal, and not after its end', async () => {
   let renewals = 0
   const { promise: enough, resolve } = Promise.withResolvers<string>()
   const renew = async (): Promise<void> => {
@@ -17,7 +17,7 @@ test('work outlasts several intervals: renewed again and again, also after a ren
   assert.equal(renewals, 3)
 })
 
-test('a renewal hangs: no second one is sent, and the work goes on', async () => {
+test('a hanging renewal is not repeated, and the step continues', async () => {
   let renewals = 0
   const { promise: begun, resolve } = Promise.withResolvers<void>()
   const renew = (): Promise<void> => {
@@ -34,7 +34,7 @@ test('a renewal hangs: no second one is sent, and the work goes on', async () =>
   assert.equal(renewals, 1)
 })
 
-test('the work fails: its error comes out and the renewing ends', async () => {
+test('a failing step throws its error and ends the renewals', async () => {
   const failing = renewing({ renew: async () => assert.fail(), everyMs: 60_000, signal }, async () => {
     throw new Error('sampling failed')
   })

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import type { ActionRecord, EpisodeSpec, EpisodeStart } from '../../contracts/episodes.types.ts'
 import { createKeptTranscripts, type KeptTranscript, type TranscriptPlace } from './kept-transcripts.ts'
 
-test('what a step left is taken once, and only by the execution and in the sandbox that it is of', () => {
+test('a kept transcript is taken once, and only by its own execution and sandbox', () => {
   const kept = createKeptTranscripts()
   const left = transcriptOf(1)
   kept.keep(place('first', 'a'), left)
@@ -14,7 +14,7 @@ test('what a step left is taken once, and only by the execution and in the sandb
   assert.equal(kept.take(place('first', 'a')), null)
 })
 
-test('more is kept than there is room for: what was kept first goes', () => {
+test('the oldest transcripts are dropped when there are too many', () => {
   // A turn without ids and texts counts 1,024 bytes.
   const kept = createKeptTranscripts({ maxBytes: 5 * 1_024 })
   for (const name of ['a', 'b', 'c']) kept.keep(place('run', name), transcriptOf(2))

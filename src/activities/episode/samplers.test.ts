@@ -59,7 +59,7 @@ async function ask(turns: Turn[], reply: () => { text: string; answer: ChatAnswe
   return { sampled, request: requests[0], first }
 }
 
-test('the whole conversation is sent, in order, and what the world says cannot forge a turn', async () => {
+test('sends the whole conversation in order, and observations cannot forge a turn', async () => {
   const turns = [turn(0, 'first', 'saw <|im_start|>', answer(100, 20)), turn(1, '', 'nothing ran', answer(150, 30))]
   const { sampled, request, first } = await ask(turns, () => ({ text: 'third', answer: answer(200, 10) }))
   assert.equal(first.promptIds.length, 0)
@@ -86,14 +86,14 @@ test('the whole conversation is sent, in order, and what the world says cannot f
   })
 })
 
-test('the room of a reply is what the last count leaves; a full context ends the episode without asking', async () => {
+test('limits a reply to the remaining context, and ends the episode without a request when none remains', async () => {
   const nearlyFull = await ask([turn(0, 'a', 'b', answer(800, 100))], () => ({ text: 'x', answer: answer(950, 10) }))
   assert.equal(nearlyFull.request?.maxTokens, 100)
   const full = await ask([turn(0, 'a', 'b', answer(900, 100))], () => assert.fail('asked although nothing fits'))
   assert.equal(full.sampled, null)
 })
 
-test('a window smaller than the recipe’s ends the episode, other failures do not', async () => {
+test('an overflow of a smaller context ends the episode, and other failures are thrown', async () => {
   const overflow = await ask([], () => {
     throw new LonghaulError({ code: 'Model.ContextOverflow', message: 'too long' })
   })
@@ -106,14 +106,14 @@ test('a window smaller than the recipe’s ends the episode, other failures do n
   )
 })
 
-test('a reply is beyond the context by the endpoint’s count, never by a guess', () => {
+test('a reply is beyond the context only by the endpoint’s own count', () => {
   assert.equal(isBeyondContext({ chat: answer(990, 10) }, limits), false)
   assert.equal(isBeyondContext({ chat: answer(990, 11) }, limits), true)
   assert.equal(isBeyondContext({ chat: { model: null, ending: 'stop', usage: null } }, limits), false)
   assert.equal(isBeyondContext({}, limits), false)
 })
 
-test('usage adds up: counted by the endpoint, or by ids with each sample reading all before it', () => {
+test('adds up usage from the endpoint’s counts, or from ids where each sample reads everything before it', () => {
   const ids = [makeAction(record, 0), makeAction(record, 1)]
   // First prompt 4, reply 3; then 4 + 3 + delta 2 = 9 read, 3 written.
   assert.deepEqual(usageOf(ids), { promptTokens: 13, cachedTokens: null, completionTokens: 6 })

@@ -88,7 +88,7 @@ async function refusal(promise: Promise<unknown>): Promise<{ code: string; messa
   return error
 }
 
-test('a suite of the hub is read once, and is then whole in the store: tasks, rows, revision, filters and counts', async () => {
+test('a suite of the hub is read once and stored with tasks, rows, revision, filters and counts', async () => {
   const server = await serve()
   const source = hub({ filters: ['created>=2025-06-01'] })
   const { suite, tasks } = await prepare(source, server.url, { filters: { maxFiles: 7 } })
@@ -116,13 +116,13 @@ test('a suite of the hub is read once, and is then whole in the store: tasks, ro
   assert.equal((await refusal(prepare(hub(), server.url))).code, 'Suite.Unreachable')
 })
 
-test('without a network there is one error, and it says what to do', async () => {
+test('a missing network is one error that says what to do', async () => {
   const { code, message } = await refusal(prepare(hub({ ids: ['a'] }), 'http://127.0.0.1:9'))
   assert.equal(code, 'Suite.Unreachable')
   assert.match(message, /nebius\/SWE-rebench-leaderboard .*127\.0\.0\.1:9.*LONGHAUL_HUB_URL.*tasks import .*kind: file/)
 })
 
-test('a held-out suite is as long as the recipe evaluates, and no curation touches it', async () => {
+test('a held-out suite has as many tasks as the recipe evaluates, and filters do not change it', async () => {
   await using server = await serve()
   const two = await prepare(hub(), server.url, { which: 'heldOut', tasks: 2, filters: { maxLines: 1 } })
   assert.deepEqual(await taskIds(two.suite), ['owner__thing-1', 'owner__thing-2'])
@@ -130,7 +130,7 @@ test('a held-out suite is as long as the recipe evaluates, and no curation touch
   assert.equal(three.tasks, 3)
 })
 
-test('refused rows end the run with the first of them, or are left out and listed', async () => {
+test('refused rows end the run with the first of them, or are left out and listed, as the recipe says', async () => {
   await using server = await serve([...ROWS, { ...ROWS[0], instance_id: 'owner__thing-4', FAIL_TO_PASS: [] }])
   const refused = await refusal(prepare(hub({ ids: ['owner__thing-1'] }), server.url))
   assert.equal(refused.code, 'Task.Invalid')
@@ -140,7 +140,7 @@ test('refused rows end the run with the first of them, or are left out and liste
   assert.deepEqual([tasks, record.refused[0]?.taskId], [3, 'owner__thing-4'])
 })
 
-test('a filter that needs tasks to have been run asks for the evidence before it asks the hub', async () => {
+test('a filter that needs evidence of runs asks for it before any request to the hub', async () => {
   await using server = await serve()
   const { code, message } = await refusal(prepare(hub(), server.url, { filters: { flakyTrials: 50 } }))
   assert.equal(code, 'Config.Invalid')
@@ -159,7 +159,7 @@ test('a filter that needs tasks to have been run asks for the evidence before it
   assert.equal(empty.tasks, 0)
 })
 
-test('a published file of this machine becomes the same suite, in its own name', async () => {
+test('a published file on this machine becomes the same suite under its own name', async () => {
   await writeFile(join(root, 'rows.jsonl'), ROWS.map((row) => `${JSON.stringify(plainValue(row))}\n`).join(''))
   await writeFile(join(root, 'rows.parquet'), writeParquet({ schema: rebench.schema, rows: ROWS }))
   const part = structuredClone(PART)
@@ -175,7 +175,7 @@ test('a published file of this machine becomes the same suite, in its own name',
   assert.equal(missing.code, 'Config.NotFound')
 })
 
-test('a quick task that the held-out suite does not have is refused when it is prepared, by its id', async () => {
+test('preparing the held-out suite refuses a quick task that it does not have, by its id', async () => {
   await using server = await serve()
   const quick = ['owner__thing-2', 'owner__thing-3', 'owner__thing-9']
   const { code, message } = await refusal(prepare(hub(), server.url, { which: 'heldOut', tasks: 2, quick }))
@@ -185,7 +185,7 @@ test('a quick task that the held-out suite does not have is refused when it is p
   assert.equal((await prepare(hub(), server.url, { which: 'train', quick })).tasks, 3)
 })
 
-test('an additional suite is prepared by its name: whole, independent of the held-out limits; an unknown name is refused', async () => {
+test('an additional suite is prepared whole by its name, and an unknown name is refused', async () => {
   await using server = await serve()
   const suites = { may: hub({ filters: ['created<2025-07-01'] }) }
   const may = await prepare(hub(), server.url, { which: 'may', suites, tasks: 1, quick: ['owner__thing-1'] })

@@ -55,7 +55,7 @@ async function storePlaced(input: StoreEpisodeInput, placements = 1): Promise<st
   return episode
 }
 
-test('a sandbox is paid from its placement to its last sign of life, each placement for itself', async () => {
+test('each placement of a sandbox is paid from its start to its last heartbeat or to the next placement', async () => {
   await storeViewedRun(store, 'placed')
   // Turns are sampled at 2, 3, 4 and 5 s and observed half a second later.
   await storePlaced({ run: 'placed', taskId: 'a', turns: 4, verdict: 'resolved' })
@@ -70,7 +70,7 @@ test('a sandbox is paid from its placement to its last sign of life, each placem
   )
 })
 
-test('what infrastructure lost is paid for, counted once and named; what no record tells is unknown and never 0', async () => {
+test('lost work is paid, counted once and named, and unrecorded amounts are unknown instead of 0', async () => {
   await storeViewedRun(store, 'lost')
   const usage = { promptTokens: 1_000, cachedTokens: null, completionTokens: 50 }
   await storePlaced({ run: 'lost', taskId: 'a', index: 0, turns: 2, verdict: 'resolved', usage })
@@ -103,7 +103,7 @@ test('what infrastructure lost is paid for, counted once and named; what no reco
   assert.deepEqual([silent.whole.spent.promptTokens, silent.whole.spent.sampledTokens], [nothing, nothing])
 })
 
-test('an attempt at grading that was requeued is paid beside the one that found the verdict, whatever it left', async () => {
+test('a requeued grading attempt is paid in addition to the one with the verdict', async () => {
   await storeViewedRun(store, 'requeued')
   const episodes = await Promise.all(
     ['a', 'b', 'c'].map((taskId) =>
@@ -192,7 +192,7 @@ async function writeAttempt(run: string, fence: number, times: number[], exit: s
  * A trainer is killed 20 s after it began; the next one resumes from its last step and ends after 5 s. The worker dies after it has kept
  * the times and before it answers, so the activity keeps them once more.
  */
-test('a trainer that is killed and resumed: each second of each process once, before and after the job is recorded', async () => {
+test('each second of each process of a killed and resumed trainer counts once, before and after its job is recorded', async () => {
   await storeViewedRun(store, 'killed')
   await writeAttempt('killed', 1, [100_000, 110_000, 120_000], null)
   // Its launch was refused: it never was at work.
@@ -220,14 +220,14 @@ test('a trainer that is killed and resumed: each second of each process once, be
   )
 })
 
-test('a job of an earlier version or of another host left no times: its seconds are unknown', async () => {
+test('the seconds of a job of an earlier version or another host are unknown', async () => {
   await storeViewedRun(store, 'untimed')
   await recordTraining({ store, recipe, job: jobOf('untimed'), policy: TRAINED.version, metrics: [] })
   const { whole } = await costsOf('untimed')
   assert.deepEqual(whole.spent.trainerSeconds, { total: null, told: 0, unknown: 1 })
 })
 
-test('gates: the gradings of this run, and none that an earlier run had made for the same tasks', async () => {
+test('gate costs include the gradings of this run and exclude those of earlier runs', async () => {
   await storeViewedRun(store, 'gated')
   await store.putRecord(gateKeys.task('gated', 'suite', 'a'), {
     schema: 'longhaul.task-gate/1',
@@ -247,7 +247,7 @@ test('gates: the gradings of this run, and none that an earlier run had made for
   )
 })
 
-test('an exported run, without placements, prices and counts of tokens: every stage, the open iteration too, adds up', async () => {
+test('an exported run without placements, prices and token counts adds up over every stage, also an open one', async () => {
   await storeExportedRun(store, 'exported')
   const costs = await costsOf('exported')
   assert.equal(costs.prices, null)

@@ -55,7 +55,7 @@ const jobOf = (run: string, iteration: number, parent: PolicyRef) => ({
   batch: { key: 'batch', sha256: 'dd'.repeat(32), bytes: 1 },
 })
 
-test('a score names its policies up to the base, also those that another run trained, and its promotion', async () => {
+test('a score names its policies up to the base, also those of other runs, and its promotion', async () => {
   const train = async (run: string, iteration: number, parent: PolicyRef, trained: PolicyRef): Promise<void> => {
     const job = { key: 'key', jobDirectory: root, layout: { nodes: 1, ranksPerNode: 1, device: 'cpu' as const } }
     await recordJob({ store, input: jobOf(run, iteration, parent), job, trained })
@@ -79,7 +79,7 @@ test('a score names its policies up to the base, also those that another run tra
   ])
 })
 
-test('policies of an earlier version, which kept no parents: the order of the run’s own jobs', async () => {
+test('policies of an earlier version without parents follow the order of the run’s jobs', async () => {
   const run = 'old'
   const [third, fourth] = [policy(3, 'd'), policy(7, 'e')]
   const recipe = makeTrainingRecipe()
@@ -101,7 +101,7 @@ test('policies of an earlier version, which kept no parents: the order of the ru
   assert.deepEqual(code, [])
 })
 
-test('data by revision or hash, images by their sorted digests, grading by profile and revision; what is not there is unknown', async () => {
+test('names data by revision or hash, images by sorted digests and grading by profile; absent facts are unknown', async () => {
   const run = 'data'
   await makeEvaluatedRun({ store, root, run, rows, attempts: [[1], ['infra']], cutoff: null, policy: policy(0, 'f') })
   const [before] = (await lineageOf(run)).evaluations
@@ -121,7 +121,7 @@ test('data by revision or hash, images by their sorted digests, grading by profi
   assert.deepEqual(found?.grading, ['fork-4.0.3 r3'])
 })
 
-test('the code that resolved a run: once for each, however often it is resolved, and the report is recomputed alike', async () => {
+test('the code of a run is recorded when it changes, and the report is recomputed with equal bytes', async () => {
   const run = 'code'
   const code = { version: '0.1.0', revision: 'ab'.repeat(20), filesSha256: 'cd'.repeat(32), node: 'v24.0.0' }
   const changed = { ...code, revision: null, filesSha256: 'ef'.repeat(32) }

@@ -94,7 +94,7 @@ async function finish(): Promise<{ json: Buffer; html: Buffer; evaluation: Buffe
   return { json: await read(json.key), html: await read(html.key), evaluation: await read(evaluation.key) }
 }
 
-test('what attempts cost: tokens each, machines shared out, lost attempts apart, and all of it in the report', async () => {
+test('the report has the cost of attempts: tokens, shared machines, and lost attempts separately', async () => {
   const { html } = await finish()
   const { cost, totals, promptTokens, tasks } = await readOrThrow<EvaluationRecord>(
     store,
@@ -114,7 +114,7 @@ test('what attempts cost: tokens each, machines shared out, lost attempts apart,
   assert.match(html.toString(), /<h2>Cost<\/h2>/)
 })
 
-test('k attempts a task: lost attempts, replacements and both denominators', async () => {
+test('the report counts k attempts a task with lost attempts, replacements and both denominators', async () => {
   await finish()
   const record = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation(RUN, 'nightly'))
   assert.deepEqual(
@@ -162,7 +162,7 @@ test('a report whose files were deleted is made again with the same bytes', asyn
   )
 })
 
-test('a report that says something else than its records is found, and left as it is', async () => {
+test('a report that contradicts its records is detected and not changed', async () => {
   await finish()
   const path = store.path(runKeys.report(RUN, 'report.json'))
   const honest = await readFile(path)
@@ -179,7 +179,7 @@ test('a report that says something else than its records is found, and left as i
   await writeFile(path, honest)
 })
 
-test('a continued run is reported again under the next number, and recomputed under that', async () => {
+test('a continued run is reported under the next number and recomputed under that number', async () => {
   await finish()
   await writeReport({ store }, { run: RUN, durations: { total: 20 } })
   assert.deepEqual(await newestDurations(store, RUN), { number: 2, durations: { total: 20 } })

@@ -23,7 +23,7 @@ before(async () => {
 
 after(() => close())
 
-test('where evaluations on the way play quick tasks, every held-out point of the curve is of those; the score is of all', async () => {
+test('with quick tasks every held-out point of the curve covers only those, and the score covers all', async () => {
   const rows = [1, 2, 3, 4].map((index) => ({ ...rebench.row(`owner__thing-${index}`), created_at: null }))
   const quick = ['owner__thing-1', 'owner__thing-4']
   const attempts: (0 | 1)[][] = [[1], [1], [1], [0]]
@@ -36,7 +36,7 @@ test('where evaluations on the way play quick tasks, every held-out point of the
   assert.deepEqual([evaluations[0]?.score.passAt1, evaluations[0]?.score.tasks], [0.75, 4])
 })
 
-test('further suites stand in the scores and are told apart everywhere else: no pairs across suites, no place on the curve', async () => {
+test('additional suites appear in the scores only, without pairs across suites or points on the curve', async () => {
   const run = 'further'
   const rows = [1, 2].map(
     (index): Record<string, unknown> => ({ ...rebench.row(`owner__thing-${index}`), created_at: null }),
@@ -70,7 +70,7 @@ test('further suites stand in the scores and are told apart everywhere else: no 
   assert.deepEqual(last.evaluation, evaluations[2])
 })
 
-test('an evaluation that is asked for by a name that is none: what there is is named, and no key is made of it', async () => {
+test('an invalid evaluation name lists the existing ones and never becomes a key', async () => {
   const codeOf = (run: string, name?: string): Promise<string> =>
     readEvaluation(store, { run, ...(name === undefined ? {} : { name }) }).then(
       () => 'read',

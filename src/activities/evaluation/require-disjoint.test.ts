@@ -58,7 +58,7 @@ async function refusal(work: Promise<unknown>): Promise<LonghaulError> {
   return error
 }
 
-test('suites that share no task are proven disjoint, and the record says what was compared', async () => {
+test('suites without a shared task are proven disjoint, and the record names what was compared', async () => {
   const train = await suiteOf('train', tasks.slice(0, 3))
   const heldOut = await suiteOf('held-out', tasks.slice(3))
   assert.deepEqual(await prove('disjoint', train, [heldOut]), { overlapping: 0 })
@@ -68,7 +68,7 @@ test('suites that share no task are proven disjoint, and the record says what wa
   assert.deepEqual(await prove('disjoint', train, [heldOut]), { overlapping: 0 })
 })
 
-test('a further suite holds a training task under another id: the run is refused, and both are named with the reason', async () => {
+test('refuses a run when an additional suite holds a training task under another id, and names both', async () => {
   const [first] = tasks
   assert.ok(first)
   const train = await suiteOf('train', tasks.slice(0, 3))
@@ -80,7 +80,7 @@ test('a further suite holds a training task under another id: the run is refused
   assert.match(error.message, /same repository and base commit.*data\.overlap to exclude/s)
 })
 
-test('more offenders than a message holds: ten are named, the rest counted, and the record has all', async () => {
+test('names ten shared tasks and counts the rest, and the record has all', async () => {
   const copies = await suiteOf(
     'copies',
     tasks.slice(0, 4).flatMap((task) => ['x', 'y', 'z'].map((copy) => ({ ...task, taskId: `${task.taskId}-${copy}` }))),
@@ -93,7 +93,7 @@ test('more offenders than a message holds: ten are named, the rest counted, and 
   assert.deepEqual([overlaps.length, excluded], [12, []])
 })
 
-test('overlap: exclude never plans such a task for training, evaluates it, and refuses where none would be left', async () => {
+test('overlap: exclude never trains on a shared task, evaluates it, and refuses an empty training suite', async () => {
   const train = await suiteOf('train', tasks.slice(0, 3))
   const heldOut = await suiteOf('both', tasks.slice(1, 3))
   assert.deepEqual(await prove('excluded', train, [heldOut], 'exclude'), { overlapping: 2 })

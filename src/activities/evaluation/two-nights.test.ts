@@ -73,7 +73,7 @@ async function night(
   return readOrThrow<NightRecord>(store, runKeys.night(run, 'nightly'))
 }
 
-test('the night after a month was published takes the new split, and says which tasks it has in common with the last', async () => {
+test('the night after a new month is published uses the new split and names its tasks in common with the last', async () => {
   await using before = await publish(MARCH, { '2026_02': march.slice(0, 1), '2026_03': march })
   await using later = await publish(APRIL, { '2026_03': march, '2026_04': april })
   const first = await night('one', '2026-04-30T02:00:00.000Z', {
@@ -121,7 +121,7 @@ test('the night after a month was published takes the new split, and says which 
   assert.equal((await store.list(nightKeys.series('nightly'))).length, 4)
 })
 
-test('a run that is continued after the next month was published keeps the split that it began with', async () => {
+test('a run that is continued after the next month is published keeps its split', async () => {
   await using before = await publish(MARCH, { '2026_03': march })
   await using later = await publish(APRIL, { '2026_03': march, '2026_04': april })
   const attempts = attemptsOf(12, 'resolved')
@@ -133,7 +133,7 @@ test('a run that is continued after the next month was published keeps the split
   assert.deepEqual([pin.revision, pin.split], [MARCH, '2026_03'])
 })
 
-test('a baseline that is gone leaves the night its score, and says what is missing', async () => {
+test('a night whose baseline is gone keeps its score and names what is missing', async () => {
   await using hub = await publish(MARCH, { '2026_03': march })
   const { verdicts } = await night('lost', '2026-04-30T04:00:00.000Z', {
     url: hub.url,

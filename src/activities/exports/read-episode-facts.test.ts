@@ -32,7 +32,7 @@ describe('the episodes of an export', () => {
     },
   })
 
-  test('are read a few dozen ahead of their reader, never all', async () => {
+  test('are read a few dozen ahead of their reader', async () => {
     let results = 0
     const counting = watched((key) => {
       if (key.endsWith('/result.json')) results += 1
@@ -46,14 +46,14 @@ describe('the episodes of an export', () => {
     assert.deepEqual([taken, results], [EPISODES, EPISODES])
   })
 
-  test('a store that cannot be reached fails the export; it does not look like records that are gone', async () => {
+  test('an unreachable store fails the export instead of looking like missing records', async () => {
     const broken = watched((key) => {
       if (key.includes('/tasks/')) throw new LonghaulError({ code: 'Artifact.Unavailable', message: 'no network' })
     })
     await assert.rejects(readEpisodeFacts({ store: broken, subject }).next(), /no network/)
   })
 
-  test('an interrupt ends it before the next ones are read', async () => {
+  test('an interrupt ends the export before it reads further episodes', async () => {
     const abort = new AbortController()
     let taken = 0
     const reading = (async () => {

@@ -79,7 +79,7 @@ async function refusal(world: World): Promise<LonghaulError> {
   return error
 }
 
-test('one image of several is nowhere: the run is refused with how many, which and what to do', async () => {
+test('a missing image refuses the run with the count, the names and the fix', async () => {
   const { message, details } = await refusal({
     suites: { may: ['a', 'b', 'c', 'a'] },
     answers: { a: 'here', b: 'registry' },
@@ -92,7 +92,7 @@ test('one image of several is nowhere: the run is refused with how many, which a
   assert.deepEqual(details, { missing: 1, images: 3, asked: 2, host: 'host-1' })
 })
 
-test('many are missing: three are named, and suites are named that lack some, no others', async () => {
+test('of many missing images three are named, with only the suites that lack some', async () => {
   const { message } = await refusal({
     suites: { may: names(5, 'x'), june: ['there'], july: ['x-1', 'y'] },
     answers: { there: 'here' },
@@ -100,7 +100,7 @@ test('many are missing: three are named, and suites are named that lack some, no
   assert.match(message, /^6 of the 6 images of may and july are missing: .* has x-0, x-1, x-2 and 3 more\. /)
 })
 
-test('all that a registry does not say refuses nothing: limits, credentials, networks, an engine that is away', async () => {
+test('a registry that does not answer, refuses or fails refuses no run', async () => {
   for (const refused of ['fail', 'exclude'] as const) {
     const silent = await look({ suites: { may: ['a', 'b'] }, answers: { a: 'silent', b: 'silent' }, refused }).found
     assert.deepEqual(silent, { images: 2, lacking: 2, asked: 2, missing: 0, unknown: 2 })
@@ -110,7 +110,7 @@ test('all that a registry does not say refuses nothing: limits, credentials, net
   }
 })
 
-test('what is made here is there, and each image is looked for once', async () => {
+test('an image that is built here needs no check, and every other image is checked once', async () => {
   const { found, asked } = look({
     suites: { may: ['made', 'a', 'a'], june: ['a', 'made'] },
     answers: { a: 'registry' },
@@ -120,7 +120,7 @@ test('what is made here is there, and each image is looked for once', async () =
   assert.deepEqual((await look({ suites: { may: ['made'] } }).found).images, 0)
 })
 
-test('a large suite: fifty questions, eight at once, and each suite has its share of them', async () => {
+test('a large suite is sampled with fifty requests, eight at once, in equal shares per suite', async () => {
   const [may, june] = [names(200, 'may'), names(200, 'june')]
   const { found, asked, most } = look({
     suites: { may, june },
@@ -131,7 +131,7 @@ test('a large suite: fifty questions, eight at once, and each suite has its shar
   assert.equal(asked.filter((image) => image.startsWith('may')).length, 25)
 })
 
-test('images that the engine has are found among any number, and cost no question', async () => {
+test('finds images that the engine has without a request', async () => {
   const images = names(300)
   const { message } = await refusal({
     suites: { may: images },
@@ -140,7 +140,7 @@ test('images that the engine has are found among any number, and cost no questio
   assert.match(message, /^1 of the 300 images of may are missing: .*image-217\. /)
 })
 
-test('exclude: refused only where no image of a suite is anywhere', async () => {
+test('exclude: refuses a run only when every image of a suite is missing', async () => {
   const some = {
     suites: { may: ['a', 'b'], june: ['c'] },
     answers: { b: 'registry', c: 'here' },
@@ -160,7 +160,7 @@ test('exclude: refused only where no image of a suite is anywhere', async () => 
   }
 })
 
-test('exclude, a large suite: fifty missing speak for it; one in the engine, wherever it stands, speaks against', async () => {
+test('exclude: fifty missing images of a large suite refuse it, unless the engine has any one of its images', async () => {
   const images = names(120)
   const { message } = await refusal({ suites: { may: images }, refused: 'exclude' })
   assert.match(
@@ -174,7 +174,7 @@ test('exclude, a large suite: fifty missing speak for it; one in the engine, whe
   }
 })
 
-test('a cancelled look ends as cancelled, and proves nothing', async () => {
+test('a cancelled check ends as cancelled and proves nothing', async () => {
   const controller = new AbortController()
   const reason = new Error('cancelled')
   controller.abort(reason)

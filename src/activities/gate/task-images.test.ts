@@ -50,7 +50,7 @@ const isAway = (error: LonghaulError): boolean => {
   return true
 }
 
-test('no engine listens', () => assert.rejects(prepare(null), isAway))
+test('no engine is listening', () => assert.rejects(prepare(null), isAway))
 
 test('the engine breaks the connection', () =>
   assert.rejects(
@@ -66,7 +66,7 @@ test('the engine is silent', () =>
     isAway,
   ))
 
-test('a fault of this machine’s own files keeps its name', async () => {
+test('a failure of this machine’s own files keeps its code', async () => {
   const file = join(folder, 'a-file')
   writeFileSync(file, '')
   await assert.rejects(prepare(json({ ID: 'engine' }), { cacheDir: file }), { code: 'ENOTDIR' })

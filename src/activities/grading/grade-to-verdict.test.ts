@@ -62,7 +62,7 @@ function attemptOf(name: string, endings: Ending[]) {
   return { attempt, keyOf, runs }
 }
 
-test('tests that never end run twice, on any host, and are a verdict: unresolved, with a reward of nothing', async () => {
+test('tests that never end run twice on any hosts and then give the verdict unresolved', async () => {
   const { attempt, keyOf, runs } = attemptOf('endless', ['never-ends', 'never-ends'])
   await assert.rejects(attempt(1), (error) => {
     assert.ok(error instanceof LonghaulError)
@@ -80,7 +80,7 @@ test('tests that never end run twice, on any host, and are a verdict: unresolved
   assert.match(await log('test_output.txt'), /^run 2/)
 })
 
-test('infrastructure fails in between: that costs attempts, and no third run of the tests', async () => {
+test('infrastructure failures in between cost attempts but no third run of the tests', async () => {
   const lost = new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'gone' })
   const { attempt, runs } = attemptOf('between', [lost, 'never-ends', lost, 'never-ends'])
   await assert.rejects(attempt(1), { code: 'Sandbox.EngineUnavailable' })
@@ -90,13 +90,13 @@ test('infrastructure fails in between: that costs attempts, and no third run of 
   assert.deepEqual([kind, reason, runs()], ['unresolved', 'tests-timed-out', 4])
 })
 
-test('the run is started again and attempts count from one: the first time is remembered', async () => {
+test('a restarted run remembers the first endless run although its attempts count from one', async () => {
   const { attempt } = attemptOf('again', ['never-ends', 'never-ends'])
   await assert.rejects(attempt(1), { code: 'Grading.Failed' })
   assert.equal((await attempt(1)).kind, 'unresolved')
 })
 
-test('the second time the tests end: their own result counts, and the slow machine is forgotten', async () => {
+test('the own result counts when the tests end the second time', async () => {
   const { attempt, keyOf, runs } = attemptOf('slow', ['never-ends', 'no-results', 'no-results'])
   await assert.rejects(attempt(1), { code: 'Grading.Failed' })
   const { kind, reason } = await attempt(2)
@@ -104,13 +104,13 @@ test('the second time the tests end: their own result counts, and the slow machi
   assert.equal(Buffer.from((await readLog(store, keyOf('test_output.txt'))) ?? '').toString(), 'run 3')
 })
 
-test('the last attempt is the first to run the tests: one time proves nothing, so there is no verdict', async () => {
+test('one endless run in the last attempt gives no verdict', async () => {
   const { attempt, runs } = attemptOf('last', ['never-ends'])
   const { kind, reason } = await attempt(5)
   assert.deepEqual([kind, reason, runs()], ['could-not-grade', 'tests-timed-out', 1])
 })
 
-test('a gate grades by itself: over the limit twice is no verdict, since nothing proves that the limit is enough', async () => {
+test('a gate gives no verdict after two endless runs, since they do not prove that the limit is enough', async () => {
   const { sandbox, runs } = hostOf(['never-ends', 'never-ends'])
   const { kind, reason } = await runGrading(
     { store, sandbox, ensureImage: async () => undefined },
@@ -129,7 +129,7 @@ test('a gate grades by itself: over the limit twice is no verdict, since nothing
   assert.deepEqual([kind, reason, runs()], ['could-not-grade', 'tests-timed-out', 2])
 })
 
-test('a patch that does not apply, or whose log is no text, has failed: a verdict at once', async () => {
+test('a patch that does not apply, or whose log is no text, gets a verdict at once', async () => {
   const rejected = attemptOf('rejected', ['does-not-apply'])
   const { kind, reason } = await rejected.attempt(1)
   assert.deepEqual([kind, reason, rejected.runs()], ['unresolved', 'patch-rejected', 1])
@@ -138,7 +138,7 @@ test('a patch that does not apply, or whose log is no text, has failed: a verdic
   assert.deepEqual([found.kind, found.reason, garbled.runs()], ['unresolved', 'undecodable-log', 2])
 })
 
-test('a patch that ends its own grading: once may be an accident, twice is a verdict, by either way', async () => {
+test('a patch that ends its own grading twice, in either way, gets a verdict', async () => {
   const ended = new LonghaulError({ code: 'Grading.Ended', message: 'ended from inside' })
   const twice = attemptOf('ended', [ended, ended])
   await assert.rejects(twice.attempt(1), { code: 'Grading.Ended', retryable: true })
@@ -152,7 +152,7 @@ test('a patch that ends its own grading: once may be an accident, twice is a ver
   assert.deepEqual((await other.attempt(2)).reason, 'grading-ended')
 })
 
-test('a gate learns nothing from a gold patch that does not apply, and says so', async () => {
+test('a gate reports that a gold patch does not apply', async () => {
   const { sandbox } = hostOf(['does-not-apply'])
   const { kind, reason } = await runGrading(
     { store, sandbox, ensureImage: async () => undefined },

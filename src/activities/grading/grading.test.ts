@@ -80,7 +80,7 @@ const fails = (code: string, message: RegExp) => (error: unknown) => {
   return true
 }
 
-test('a file of rows is a suite, and so are its hash and a recipe’s name; what is none of them is refused', async () => {
+test('a suite is named by a file of rows, a hash or a recipe, and anything else is refused', async () => {
   const { manifest, recipe } = await resolveSuite(deps(), rows)
   assert.deepEqual([manifest.taskIds, recipe], [ids(), null])
   assert.equal((await resolveSuite(deps(), manifest.hash)).manifest.hash, manifest.hash)
@@ -90,7 +90,7 @@ test('a file of rows is a suite, and so are its hash and a recipe’s name; what
   await assert.rejects(resolveSuite(deps(), 'what ever'), fails('Config.Invalid', /RECIPE:heldOut.*"what ever"/))
 })
 
-test('ids that the suite does not have: refused with their names and count, before anything is stored', async () => {
+test('refuses unknown task ids with their names and count before it stores anything', async () => {
   const { manifest } = await resolveSuite(deps(), rows)
   const strangers = Array.from({ length: 7 }, (_, index): [string, string] => [`x__y-${index}`, 'p'])
   const file = predictions('strangers', [[at(0), 'p'], ...strangers])
@@ -100,7 +100,7 @@ test('ids that the suite does not have: refused with their names and count, befo
   )
 })
 
-test('patches are stored once by content, half characters and floods are faults, null is empty', async () => {
+test('stores patches once by content, records invalid text and oversize as failures, and takes null as empty', async () => {
   const { manifest } = await resolveSuite(deps(), rows)
   const file = predictions('faults', [
     [at(0), 'same'],
@@ -125,7 +125,7 @@ test('patches are stored once by content, half characters and floods are faults,
   assert.deepEqual(await storePredictions({ store, predictions: set.hash, suite: manifest }), set)
 })
 
-test('the word gold: every task with the data set’s own patch', async () => {
+test('the word gold stands for every task with its own gold patch', async () => {
   const { manifest } = await resolveSuite(deps(), rows)
   const set = await storePredictions({ store, predictions: 'gold', suite: manifest })
   assert.equal(set.format, 'gold')
@@ -134,7 +134,7 @@ test('the word gold: every task with the data set’s own patch', async () => {
   assert.equal(Buffer.from(await store.get(first?.patch ?? assert.fail())).toString(), tasks[0]?.goldPatch)
 })
 
-test('the same request finds its run, a name that is taken by other patches is refused', async () => {
+test('a repeated request finds its run, and a name with other patches is refused', async () => {
   const one = predictions('one', [[at(0), 'a']])
   const opened = await openGrading(deps(), request('mine', one))
   assert.deepEqual([opened.run, opened.patches], ['mine', 1])
@@ -151,7 +151,7 @@ test('the same request finds its run, a name that is taken by other patches is r
   )
 })
 
-test('another profile is asked for: refused where it cannot run a row, with the row and the reason', async () => {
+test('refuses a profile that cannot run a row, with the row and the reason', async () => {
   const file = predictions('profiled', [[at(0), 'a']])
   const ask = (profile: 'swebench-5' | 'rebench-v2', run: string) =>
     openGrading(deps(), { ...request(run, file), profile })
@@ -161,7 +161,7 @@ test('another profile is asked for: refused where it cannot run a row, with the 
   assert.equal(plan.instances[0]?.profile, 'rebench-v2')
 })
 
-test('a run ends: verdicts, patches without one, empty ones and missing tasks are counted apart, in both denominators', async () => {
+test('the end of a run counts verdicts, lost, empty and missing patches separately in both denominators', async () => {
   const file = predictions('mixed', [
     [at(3), ''],
     [at(0), 'a'],
@@ -230,7 +230,7 @@ test('a run ends: verdicts, patches without one, empty ones and missing tasks ar
   assert.deepEqual(written, ['log of an earlier version\n', 'log of this version\n'])
 })
 
-test('a grading run is graded again: its patches with their first verdicts, the first records untouched', async () => {
+test('regrading a grading run uses its patches with their first verdicts and changes no earlier record', async () => {
   const opened = await openGrading(deps(), {
     regrade: 'counted',
     run: 'again',
@@ -255,7 +255,7 @@ test('a grading run is graded again: its patches with their first verdicts, the 
   )
 })
 
-test('another grading of the same patches: flips, the paired interval and McNemar, from the records alone', async () => {
+test('comparing two gradings of the same patches gives flips, the paired interval and McNemar from the records', async () => {
   const file = predictions(
     'flipping',
     [0, 1, 2, 3, 4].map((index): [string, string] => [at(index), `p${index}`]),

@@ -80,7 +80,7 @@ async function failureOf(attempt: Promise<unknown>): Promise<string> {
   return error.message
 }
 
-test('a file that the first grading fetched has other bytes at the next: no container runs, and the failure names both hashes', async () => {
+test('a fetched file with other bytes than at the first grading fails with both hashes before any container runs', async () => {
   const { attempt, runs } = gradingOf('changed', [entry('a.png'), entry('b.png')])
   await attempt(1)
   await attempt(2)
@@ -95,7 +95,7 @@ test('a file that the first grading fetched has other bytes at the next: no cont
   await attempt(4)
 })
 
-test('two workers grade first, and the host gives each other bytes: one of them pins, the other fails', async () => {
+test('of two workers that first fetch different bytes one pins them, and the other fails', async () => {
   const { attempt, runs } = gradingOf('race', [entry('a.png')])
   let bytes = 0
   Object.defineProperty(served, '/a.png', { get: () => `answer ${(bytes += 1)}` })
@@ -104,7 +104,7 @@ test('two workers grade first, and the host gives each other bytes: one of them 
   assert.equal(runs(), 1)
 })
 
-test('a row that has the hash of its file: the first grading already compares, and rows imported anew are other tasks', async () => {
+test('a row with the hash of its file is compared at the first grading, and another hash is another task', async () => {
   const pinned = (content: string) => entry('a.png', { sha256: sha256Hex(content), bytes: content.length })
   assert.match(await failureOf(gradingOf('row', [pinned('older')]).attempt(1)), new RegExp(sha256Hex('older')))
   await gradingOf('row', [pinned('first')]).attempt(1)

@@ -54,13 +54,13 @@ const grading = (sandbox: SandboxHost, patch: string) =>
     AbortSignal.timeout(60_000),
   )
 
-test('a patch that does not resolve its task is not audited: nothing would be paid', async () => {
+test('a patch that does not resolve its task is not audited', async () => {
   const { sandbox, audited } = hostOf('FAILED', async () => unread)
   const { kind, audit } = await grading(sandbox, task.goldPatch)
   assert.deepEqual([kind, audit, audited.length], ['unresolved', undefined, 0])
 })
 
-test('a patch that resolves it is audited once, with the official patch, image and limits', async () => {
+test('a resolving patch is audited once with the official patch, image and limits', async () => {
   const { sandbox, audited } = hostOf('PASSED', async () => unread)
   const { kind, gradeMs, audit } = await grading(sandbox, task.goldPatch)
   assert.deepEqual([kind, gradeMs, audit?.outcome, audit?.auditMs], ['resolved', 5, 'void', 7])
@@ -71,13 +71,13 @@ test('a patch that resolves it is audited once, with the official patch, image a
   assert.deepEqual(plan.tests?.focus, task.failToPass)
 })
 
-test('an audit that infrastructure ended leaves no verdict: the next attempt grades and audits again', async () => {
+test('an audit that infrastructure ended leaves no verdict, and the next attempt grades and audits again', async () => {
   const lost = new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'gone' })
   const { sandbox } = hostOf('PASSED', () => Promise.reject(lost))
   await assert.rejects(grading(sandbox, task.goldPatch), { code: 'Sandbox.EngineUnavailable' })
 })
 
-test('an empty patch has nothing to audit, whatever its tests say', async () => {
+test('an empty patch is not audited, whatever its tests report', async () => {
   const { sandbox, audited } = hostOf('PASSED', async () => unread)
   const { kind, audit } = await grading(sandbox, '')
   assert.deepEqual([kind, audit, audited.length], ['resolved', undefined, 0])

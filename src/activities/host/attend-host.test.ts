@@ -30,7 +30,7 @@ function attended(limits: { everyMs: number; forMs?: number }) {
   return { door, beats, over, seen: seen.promise, ended }
 }
 
-test('a host says again and again what it holds, until its worker stops: then the report ends at once and well', async () => {
+test('a host reports its state repeatedly until its worker stops, and then ends successfully', async () => {
   const { door, beats, seen, ended } = attended({ everyMs: 1 })
   await seen
   door.stop()
@@ -38,13 +38,13 @@ test('a host says again and again what it holds, until its worker stops: then th
   assert.deepEqual(beats.slice(0, 3), [1, 2, 3])
 })
 
-test('its time is over: it ends well, and the next report begins', async () => {
+test('a report past its time ends successfully, so that the next one starts', async () => {
   const { beats, ended } = attended({ everyMs: 60_000, forMs: 0 })
   await ended
   assert.deepEqual(beats, [])
 })
 
-test('another machine has the name: it is cancelled, and ends as such in the middle of a wait', async () => {
+test('the report of a host whose name another machine took is cancelled during its wait', async () => {
   const { over, ended } = attended({ everyMs: 60_000 })
   await Promise.resolve()
   over.abort(new Error('cancelled'))

@@ -53,7 +53,7 @@ async function plan(recipe: Recipe, stage: string, iteration: number): Promise<s
   return (await readOrThrow<IterationPlan>(store, runKeys.plan('r', stage, iteration))).taskIds.toSorted()
 }
 
-test('a reselected stage draws what the earlier stage neither solved often nor never; other stages draw all', async () => {
+test('a reselected stage draws tasks that the earlier stage solved neither often nor never; other stages draw all', async () => {
   const recipe = twoStages('keep')
   assert.equal((await plan(recipe, 'dapo-1', 3)).length, 2)
   // easy: 3 of 4; half: 1 of 4; never: 0 of 4.
@@ -61,20 +61,20 @@ test('a reselected stage draws what the earlier stage neither solved often nor n
   assert.deepEqual(await plan(twoStages('drop'), 'dapo-2-drop-0.6667', 1), ['half'])
 })
 
-test('the pool is decided once: an attempt that appears later changes no iteration', async () => {
+test('the pool is decided once, and a later attempt changes no iteration', async () => {
   const recipe = twoStages('keep')
   await play('dapo-1', 3, { half: [1, 1, 1, 1, 1, 1, 1, 1] })
   assert.deepEqual(await plan(recipe, 'dapo-2-keep-0.6667', 2), ['half', 'unseen'])
 })
 
-test('a rule that keeps nothing stops the run with the reason', async () => {
+test('a selection that keeps no task stops the run with the reason', async () => {
   await assert.rejects(
     plan(twoStages('drop', 0.05), 'dapo-2-drop-0.05', 1),
     (error) => isLonghaulError(error) && error.code === 'Batch.Empty' && /keep some of 4 tasks/.test(error.message),
   )
 })
 
-test('evaluations inside a stage play the quick tasks that passed the gate, those between stages play all', async () => {
+test('evaluations inside a stage play gated quick tasks, and those between stages play all', async () => {
   const recipe = twoStages('keep')
   recipe.evaluate = { ...recipe.evaluate, quick: ['never', 'easy', 'refused-by-the-gate'] }
   const played = async (stage: string): Promise<string[]> => {

@@ -70,12 +70,12 @@ function outcomesOf<T>(taskIds: readonly string[], outcomes: readonly T[]): Reco
   return Object.fromEntries(taskIds.map((taskId, index) => [taskId, outcomes[index % outcomes.length] as T]))
 }
 
-test('the plan says how many rounds there may be; without refill it says nothing, as plans always did', async () => {
+test('the plan states the number of refill rounds, and omits it without refill', async () => {
   assert.equal((await begin('says', 3)).planned.refill, 3)
   assert.equal('refill' in (await begin('says-nothing', false)).planned, false)
 })
 
-test('each group without a spread draws one further problem that the iteration has not played, until all have one', async () => {
+test('each group without a spread draws one further unplayed problem until all groups have one', async () => {
   const { taskIds, play, refillRound, deps, place } = await begin('rounds')
   await play(outcomesOf(taskIds, [flat, spread, flat, spread]))
   const first = await refillRound(1)
@@ -96,7 +96,7 @@ test('each group without a spread draws one further problem that the iteration h
   assert.deepEqual([groups.length, fates.length, records.length], [7, 14, 14])
 })
 
-test('a round that is asked for again draws the same, also after later rounds were played', async () => {
+test('a repeated round draws the same problems, also after later rounds were played', async () => {
   const { taskIds, play, refillRound } = await begin('again')
   await play(outcomesOf(taskIds, [flat]))
   const first = await refillRound(1)
@@ -108,7 +108,7 @@ test('a round that is asked for again draws the same, also after later rounds we
   assert.deepEqual(await refillRound(1), first)
 })
 
-test('the pool has less left than is wanted, and then nothing: the rounds end', async () => {
+test('refill rounds shrink with the pool and end when it is empty', async () => {
   const { taskIds, play, refillRound } = await begin('small')
   await play(outcomesOf(taskIds, [flat]))
   const first = await refillRound(1)
@@ -120,7 +120,7 @@ test('the pool has less left than is wanted, and then nothing: the rounds end', 
   assert.deepEqual(await refillRound(3), [])
 })
 
-test('a group that infrastructure made too small is no group without a spread', async () => {
+test('a group that infrastructure made too small is not refilled', async () => {
   const { taskIds, play, refillRound } = await begin('few')
   await play(outcomesOf<(0 | 1 | 'infra')[]>(taskIds, [[0, 'infra', 'infra'], spread, flat, spread]))
   assert.equal((await refillRound(1)).length, 1)

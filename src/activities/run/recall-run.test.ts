@@ -66,11 +66,11 @@ async function evaluated(run: string, name: string): Promise<void> {
   )
 }
 
-test('a run of which nothing is finished recalls nothing', async () => {
+test('recalls nothing of a run without finished parts', async () => {
   assert.equal(await recall('fresh'), null)
 })
 
-test('a run ends amid its second stage: scores, fine-tuning, the whole first stage and the first iteration of the second are recalled', async () => {
+test('recalls scores, fine-tuning, finished stages and finished iterations of a run that ended in its second stage', async () => {
   const run = 'amid'
   await begun(run)
   await evaluated(run, 'base')
@@ -94,7 +94,7 @@ test('a run ends amid its second stage: scores, fine-tuning, the whole first sta
   )
 })
 
-test('an iteration was collected and not trained, trained and not stored: it is the first unfinished one', async () => {
+test('an iteration that was collected but not trained, or trained but not stored, is unfinished', async () => {
   const run = 'half'
   const place = { run, stage: 'dapo-1', iteration: 1 }
   await begun(run)
@@ -112,7 +112,7 @@ test('an iteration was collected and not trained, trained and not stored: it is 
   assert.deepEqual(await recall(run), { scores: [], rft: policyRef(0), stages: [] })
 })
 
-test('an iteration trained nothing: the policy before it is what the stage goes on with', async () => {
+test('a stage continues with the earlier policy after an iteration that trained nothing', async () => {
   const run = 'empty'
   await begun(run)
   await trained(run, 'rft', 0, { step: 1 })
@@ -122,7 +122,7 @@ test('an iteration trained nothing: the policy before it is what the stage goes 
   assert.deepEqual([stage?.policy.globalStep, stage?.iteration, stage?.isDone], [2, 3, false])
 })
 
-test('a person stopped a stage early and its evaluation has begun: the stage is over', async () => {
+test('a stage that a person stopped is over once its evaluation has started', async () => {
   const run = 'stopped'
   await begun(run)
   await trained(run, 'rft', 0, { step: 1 })
@@ -132,7 +132,7 @@ test('a person stopped a stage early and its evaluation has begun: the stage is 
   assert.deepEqual([stage?.iteration, stage?.isDone], [2, true])
 })
 
-test('an iteration is trained and its evaluation on the way is not finished: the stage goes on there', async () => {
+test('a stage continues at a trained iteration whose evaluation is unfinished', async () => {
   const run = 'way'
   await begun(run)
   await trained(run, 'rft', 0, { step: 1 })
@@ -145,7 +145,7 @@ test('an iteration is trained and its evaluation on the way is not finished: the
   assert.deepEqual([later?.policy.globalStep, later?.iteration], [3, 3])
 })
 
-test('an evaluation alone is recalled by the name that its run has, and by nightly where an earlier version made the run', async () => {
+test('an evaluation started alone is recalled by its name, or as nightly from an earlier version', async () => {
   const scoresOf = async (run: string, evaluation?: string): Promise<string[]> => {
     const recalled = await recallRun({ store, recipe: recipe() }, { run, kind: 'eval', evaluation })
     return (recalled?.scores ?? []).map(({ name }) => name)

@@ -36,18 +36,18 @@ async function resolve(
   )
 }
 
-test('an evaluation alone is called by its recipe; a training run has no name of that kind', async () => {
+test('an evaluation started alone has the name of its recipe, and a training run has no evaluation name', async () => {
   assert.equal((await resolve('mini')).evaluation, 'mini')
   assert.equal((await resolve('trained', { kind: 'train' })).evaluation, undefined)
 })
 
-test('a recipe that is called like a stage, an iteration or a suite gives its evaluation another name', async () => {
+test('a recipe named like a stage, an iteration or a suite gives its evaluation another name', async () => {
   for (const name of ['rl', 'base', 'dapo-1', 'paper-2026', 'eval-a', 'a.b']) {
     assert.equal((await resolve(name)).evaluation, 'alone', name)
   }
 })
 
-test('a run whose claim names no evaluation was made by an earlier version, and is continued as such', async () => {
+test('a run whose claim names no evaluation is continued as one of an earlier version', async () => {
   const claim = { schema: 'longhaul.run/1', run: 'old', kind: 'eval', recipe: 'mini', recipeHash: 'h' }
   await store.putRecord(runKeys.claim('old'), { ...claim, workflowId: 'eval/old', firstExecutionRunId: 'before' })
   assert.equal((await resolve('mini', { run: 'old' })).evaluation, undefined)
@@ -56,7 +56,7 @@ test('a run whose claim names no evaluation was made by an earlier version, and 
 
 // The story: a run is started in the Temporal UI while it is played under another workflow id. Both would take it up, and the one that
 // ended first would release the policies and end the engines of the other.
-test('a run that an open root plays is refused to another one, and stays open to its own and after its end', async () => {
+test('refuses a run that another root plays, but not to its own root or after its end', async () => {
   const asked: unknown[] = []
   const open = async (input: { run: string }) => {
     asked.push(input)
@@ -76,7 +76,7 @@ test('a run that an open root plays is refused to another one, and stays open to
   assert.equal((await resolve('mini', second)).run, 'twice')
 })
 
-test('a name of a run of another kind is refused with what that run does', async () => {
+test('refuses a run name of another kind and says what that run does', async () => {
   await resolve('mini', { run: 'taken' })
   await assert.rejects(resolve('mini', { run: 'taken', kind: 'train', workflowId: 'train/taken' }), {
     code: 'Run.RecipeConflict',
@@ -84,7 +84,7 @@ test('a name of a run of another kind is refused with what that run does', async
   })
 })
 
-test('a name whose run was just removed begins a run when no worker knows the old records any more', async () => {
+test('the name of a removed run can be used again once no worker caches its records', async () => {
   const removedMs = 1_000_000
   await (await beginRemoval(store, 'gone', () => removedMs)).end()
   const waited: number[] = []
@@ -96,7 +96,7 @@ test('a name whose run was just removed begins a run when no worker knows the ol
   await untilForgotten(store, 'never-removed', { now: () => 0, sleep: async () => assert.fail('nothing to wait for') })
 })
 
-test('a removal begins while the name is claimed: the start is refused, because the removal saw no open workflow', async () => {
+test('a start is refused when a removal began while its name was claimed', async () => {
   await resolve('mini', { run: 'both' })
   const racing: ArtifactStore = {
     ...store,

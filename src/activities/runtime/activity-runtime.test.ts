@@ -6,7 +6,7 @@ import { inActivity } from '../../../test/support/activity-context.ts'
 import { activity } from './activity-runtime.ts'
 
 /** The server gives an activity up that it has not heard of for its heartbeat timeout. */
-test('while an activity works it is heard of three times in its heartbeat timeout, and at least every ten seconds', async (t) => {
+test('an activity sends three heartbeats per heartbeat timeout and at least one every ten seconds', async (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] })
   for (const [heartbeatTimeoutMs, beats] of [
     [15_000, 3],
@@ -31,7 +31,7 @@ const busy = (): never => {
   throw new LonghaulError({ code: 'Model.Busy', message: 'All places are taken', details: { holders: 'train/a' } })
 }
 
-test('an error leaves as a failure with its code, its facts and its rule of retry', async () => {
+test('an error becomes a failure with its code, its details and its retry rule', async () => {
   for (const [thrown, expected] of [
     [busy, { type: 'Model.Busy', nonRetryable: false, details: [{ holders: 'train/a' }] }],
     [
@@ -66,7 +66,7 @@ test('an error leaves as a failure with its code, its facts and its rule of retr
   }
 })
 
-test('the failure goes into the last heartbeat, and its tries are counted over attempts of the same kind', async () => {
+test('the last heartbeat stores the failure, and its tries count over attempts with the same code', async () => {
   let before: unknown
   for (const [tries, sameKind] of [
     [1, true],
@@ -94,7 +94,7 @@ test('the failure goes into the last heartbeat, and its tries are counted over a
 })
 
 /** Each heartbeat is a write of the server: an episode has 13 activities, and a turn three phases. */
-test('an activity that ends within a second sends no heartbeat, whatever facts it states', async () => {
+test('an activity that ends within a second sends no heartbeat', async () => {
   const beats: unknown[] = []
   const work = activity(async (_: undefined, { beat }) => {
     beat({ step: 3 })
@@ -104,7 +104,7 @@ test('an activity that ends within a second sends no heartbeat, whatever facts i
   assert.deepEqual(beats, [])
 })
 
-test('facts that change many times in a second are sent once, the newest, and the next ones a second later at most', async (t) => {
+test('rapidly changing details are sent once, the newest, and then at most once a second', async (t) => {
   t.mock.timers.enable({ apis: ['setTimeout', 'setInterval'] })
   const beats: unknown[] = []
   const steps: unknown[][] = []
@@ -129,7 +129,7 @@ test('facts that change many times in a second are sent once, the newest, and th
   assert.deepEqual(steps, [[third], [third, fifth], [third, fifth], [third, fifth, { step: 6 }]])
 })
 
-test('without a heartbeat timeout nothing beats, whatever is said or thrown', async () => {
+test('an activity without a heartbeat timeout sends no heartbeat', async () => {
   const beats: unknown[] = []
   const work = activity(async () => busy())
   const options = { heartbeatTimeoutMs: 0, onHeartbeat: (details: unknown) => beats.push(details) }
@@ -140,7 +140,7 @@ test('without a heartbeat timeout nothing beats, whatever is said or thrown', as
   assert.deepEqual(beats, [])
 })
 
-test('a cancelled activity ends as cancelled, whatever its body throws on the way, and is not counted as failing', async () => {
+test('a cancelled activity ends as cancelled whatever its body throws, and is not counted as failing', async () => {
   const controller = new AbortController()
   const beats: { failing: unknown }[] = []
   const work = activity(async (_: undefined, { signal }) => {
@@ -161,7 +161,7 @@ test('a cancelled activity ends as cancelled, whatever its body throws on the wa
   )
 })
 
-test('an activity knows its attempt and whose it is', async () => {
+test('an activity knows its attempt and its workflow', async () => {
   const work = activity(async (_: undefined, { attempt, owner }) => ({ attempt, owner }))
   assert.deepEqual(await inActivity(() => work(undefined), { attempt: 4 }), {
     attempt: 4,
@@ -171,7 +171,7 @@ test('an activity knows its attempt and whose it is', async () => {
 
 // The story: a step of an episode fails, and a person resets its activity. The server counts the attempts from 1 again. A fence made
 // from them would fall, the sandbox would refuse the step, and the refusal would be taken for a deed of the agent.
-test('the order of attempts rises, also where a person resets the activity and clears its heartbeats', async () => {
+test('the order of attempts rises, also after a person resets the activity and its heartbeats', async () => {
   const play = async (options: Parameters<typeof inActivity>[1]) => {
     const beats: { order: number }[] = []
     let order = 0

@@ -24,7 +24,7 @@ function inputOf(episode: string, request?: OpenSandboxInput['request']): OpenSa
 const signal = new AbortController().signal
 const half = { cpus: 0.5, memoryMiB: 2048 }
 
-test('a host is full: the wait is named with what is asked for and what there is, and ends when a sandbox is closed', async () => {
+test('a wait for a full host names the request and the capacity, and ends when a sandbox is closed', async () => {
   const opened: string[] = []
   const host = admitSandboxes({
     host: makeHost(opened),
@@ -57,7 +57,7 @@ test('a sandbox without a request is opened on a full host', async () => {
   assert.deepEqual(opened, ['a', 'old'])
 })
 
-test('a host is drained while a sandbox waits for a place: it leaves with that reason, and what is open stays', async () => {
+test('a waiting sandbox is refused when its host is drained, and open ones stay', async () => {
   const opened: string[] = []
   const door = createHostDoor('node-7')
   const admission = createAdmission({ capacity: half, list: () => Promise.resolve([]) })

@@ -6,7 +6,7 @@ import { createHostDoor } from './host-door.ts'
 
 const DRAIN: HostDrain = { since: '2026-03-04T05:06:07.000Z', moving: false, moveAt: null }
 
-test('a host is drained: who waits for a place leaves with a reason, who waits for work begins when it is taken back', async () => {
+test('a drained host rejects those that wait for a place, and work starts when it is taken back', async () => {
   const door = createHostDoor('node-7')
   const waiting = door.closing()
   door.requireOpen()
@@ -32,7 +32,7 @@ test('a host is drained: who waits for a place leaves with a reason, who waits f
   door.requireOpen()
 })
 
-test('the worker stops: the door stays closed, also when the host is taken back, and waiting ends with the reason of the signal', async () => {
+test('the door of a stopping worker stays closed and rejects with the reason of the signal', async () => {
   const door = createHostDoor('node-7')
   door.stop()
   assert.equal(door.isStopping, true)

@@ -13,21 +13,21 @@ function readStore(absent = new Set<string>()) {
   return { read, absent, store: { readRecord } }
 }
 
-test('more records than are kept: the one that was not used for longest is read again, the others are not', async () => {
+test('the least recently used record is evicted and read again', async () => {
   const { read, store } = readStore()
   const records = cachedRecords(store, { key: (name: string) => name, max: 2 })
   for (const name of ['a', 'b', 'a', 'c', 'a', 'b']) assert.deepEqual(await records(name), { key: name })
   assert.deepEqual(read, ['a', 'b', 'c', 'b'])
 })
 
-test('callers who ask at once share one read', async () => {
+test('concurrent callers share one read', async () => {
   const { read, store } = readStore()
   const records = cachedRecords(store, { key: (name: string) => name, max: 2 })
   await Promise.all([records('a'), records('a'), records('a')])
   assert.deepEqual(read, ['a'])
 })
 
-test('a record that is absent or cannot be read is asked for again', async () => {
+test('an absent or unreadable record is requested again', async () => {
   const { read, store, absent } = readStore(new Set(['late']))
   const records = cachedRecords(store, { key: (name: string) => name, max: 2 })
   assert.equal(await records('late'), null)
@@ -40,7 +40,7 @@ test('a record that is absent or cannot be read is asked for again', async () =>
 
 // The story: a run is removed, and its name is given to a run of another recipe. A worker that still knew the old recipe would play the
 // new run by it.
-test('a record that may be removed is read again once it is no longer fresh', async () => {
+test('a removable record is read again once it is no longer fresh', async () => {
   const { read, store } = readStore()
   let nowMs = 0
   const records = cachedRecords(store, {

@@ -8,7 +8,7 @@ const STORE = { kind: 'artifact-store', name: '/data' } as const
 const SERVER = { kind: 'policy-server', name: 'http://127.0.0.1:1' } as const
 const refused = new LonghaulError({ code: 'Model.Unavailable', message: 'ECONNREFUSED' })
 
-test('a wait begins deep in the calls of an activity: it is on the board while it lasts, and not after', async () => {
+test('the board shows a wait deep in an activity for as long as it lasts', async () => {
   const board = createWaitBoard()
   assert.equal(board.current(), null)
   await board.run(async () => {
@@ -23,7 +23,7 @@ test('a wait begins deep in the calls of an activity: it is on the board while i
   assert.equal(board.current(), null)
 })
 
-test('a wait begins inside another: the inner one is shown, then the outer one again', async () => {
+test('the board shows the inner of two nested waits, then the outer one again', async () => {
   const board = createWaitBoard()
   await board.run(() =>
     waitingFor({ doing: 'training', on: { kind: 'trainer', name: 'job' } }, async () => {
@@ -35,7 +35,7 @@ test('a wait begins inside another: the inner one is shown, then the outer one a
   )
 })
 
-test('two activities wait side by side: each board shows its own', async () => {
+test('two concurrent activities each have their own wait on the board', async () => {
   const [first, second] = [createWaitBoard(), createWaitBoard()]
   await Promise.all([
     first.run(() => waitingFor({ doing: 'sampling', on: SERVER }, () => sleep(5))),
@@ -49,7 +49,7 @@ test('two activities wait side by side: each board shows its own', async () => {
   ])
 })
 
-test('tries fail inside a wait: the trouble counts them, dates from the start of the wait, and starts anew with another code', async () => {
+test('the failure of a wait counts its tries since the wait began, and restarts with another code', async () => {
   const board = createWaitBoard()
   await board.run(() =>
     waitingFor({ doing: 'sampling', on: SERVER }, async () => {
@@ -63,7 +63,7 @@ test('tries fail inside a wait: the trouble counts them, dates from the start of
   )
 })
 
-test('a dependency reports progress: it is waited for since then', async () => {
+test('a wait counts since the last progress of its dependency', async () => {
   const board = createWaitBoard()
   await board.run(() =>
     waitingFor({ doing: 'training', on: STORE }, async ({ progressed }) => {
@@ -75,7 +75,7 @@ test('a dependency reports progress: it is waited for since then', async () => {
   )
 })
 
-test('an error passes through two waits: the inner one is named as what failed, and only for that error', async () => {
+test('an error that passes through two waits is attributed to the inner one, and only that error', async () => {
   const board = createWaitBoard()
   const failing = board.run(() =>
     waitingFor({ doing: 'publishing', on: SERVER }, () =>
@@ -87,7 +87,7 @@ test('an error passes through two waits: the inner one is named as what failed, 
   assert.equal(board.failed(new Error('another')), null)
 })
 
-test('work outside of an activity waits for something: it is done, and nothing is noted', async () => {
+test('a wait outside of an activity is executed and not recorded', async () => {
   reportTransientError(refused)
   assert.equal(await waitingFor({ doing: 'reading x', on: STORE }, () => Promise.resolve(3)), 3)
 })

@@ -22,7 +22,7 @@ function serverOf(refusals: number, error = notServed) {
   return { client: { sample } as unknown as PolicyClient, calls: () => calls }
 }
 
-test('a server is restarted on another policy amid an episode: named while it lasts, and the sample goes on', async () => {
+test('a sample waits while its server serves another policy, names the wait and then continues', async () => {
   const board = createWaitBoard()
   const { client, calls } = serverOf(3)
   const seen: (ActivityWait | null)[] = []
@@ -45,7 +45,7 @@ test('a server is restarted on another policy amid an episode: named while it la
   assert.deepEqual([last?.trouble?.code, last?.trouble?.tries], ['Model.NotServed', 3])
 })
 
-test('it stays so for as long as one attempt waits: the failure is the caller’s, and so is any other at once', async () => {
+test('a server that stays on another policy fails the sample in the end; other failures are thrown at once', async () => {
   const { client, calls } = serverOf(1)
   const watched = watchPolicy({ client, url: 'http://gpu-1', servedWithinMs: 0, askEveryMs: 1 })
   await assert.rejects(watched.sample(request, never), { code: 'Model.NotServed' })
@@ -56,7 +56,7 @@ test('it stays so for as long as one attempt waits: the failure is the caller’
   assert.equal(refused.calls(), 1)
 })
 
-test('the wait is cancelled: the signal’s own reason', async () => {
+test("a cancelled wait throws the signal's own reason", async () => {
   const controller = new AbortController()
   const { client } = serverOf(99)
   const watched = watchPolicy({ client, url: 'u', servedWithinMs: 60_000, askEveryMs: 60_000 })
@@ -81,7 +81,7 @@ const OUTAGE: FailureCode[] = ['Artifact.Unavailable', 'Artifact.OutOfDisk', 'Ar
 const HOUR_MS = 3_600_000
 const longAttempt = { signal: never, endsAtMs: Number.POSITIVE_INFINITY }
 
-test('the store is away, then full: the operation is repeated, and named with its trouble meanwhile', async () => {
+test('repeats an operation while the store is away or full, and names the failure meanwhile', async () => {
   const board = createWaitBoard(longAttempt)
   const { store, calls } = storeOf(OUTAGE)
   const seen: (ActivityWait | null)[] = []
@@ -123,7 +123,7 @@ for (const { title, limits, patienceMs, codes, code } of [
     code: 'Artifact.Conflict',
   },
 ] satisfies { title: string; limits: object | null; patienceMs: number; codes: FailureCode[]; code: FailureCode }[]) {
-  test(`a failure of the store ${title} is the caller’s at once`, async () => {
+  test(`throws a store failure at once: ${title}`, async () => {
     const { store, calls } = storeOf(codes)
     const watched = watchStore({ store, name: '/data', patienceMs, firstPauseMs: 1 })
     const read = () => watched.read('a')
@@ -132,7 +132,7 @@ for (const { title, limits, patienceMs, codes, code } of [
   })
 }
 
-test('an activity that waits for the store is cancelled: the signal’s own reason, at once', async () => {
+test("a cancelled store wait throws the signal's own reason at once", async () => {
   const controller = new AbortController()
   const { store } = storeOf(OUTAGE)
   const watched = watchStore({ store, name: '/data', patienceMs: HOUR_MS, firstPauseMs: HOUR_MS / 2 })
@@ -161,7 +161,7 @@ function engineOf(code: FailureCode) {
   return { look: () => finder.isHere('image', never), asked, error }
 }
 
-test('an engine that is restarted is waited for before its failure is told, within the limit of the attempt', async () => {
+test('waits for a restarting engine within the limit of the attempt before it throws', async () => {
   const { look, asked, error } = engineOf('Sandbox.EngineUnavailable')
   const endsAtMs = Date.now() + 90_000
   await assert.rejects(createWaitBoard(longAttempt).run(look), (told) => told === error)
@@ -171,7 +171,7 @@ test('an engine that is restarted is waited for before its failure is told, with
   assert.equal(second, endsAtMs - 60_000)
 })
 
-test('a sandbox that is lost, and an engine outside of an activity, are told at once', async () => {
+test('throws at once for a lost sandbox and for an engine outside of an activity', async () => {
   const lost = engineOf('Sandbox.Lost')
   await assert.rejects(createWaitBoard(longAttempt).run(lost.look), { code: 'Sandbox.Lost' })
   const outside = engineOf('Sandbox.EngineUnavailable')

@@ -60,7 +60,7 @@ async function serve(
 const eventFiles = async (directory: string, run: string): Promise<string[]> =>
   (await readdir(join(directory, run))).map((name) => join(directory, run, name))
 
-test('a tracker hangs, is absent, answers 500, with rubbish or without end: the sending ends, says why, and the other tracker has all', async (t) => {
+test('a failing tracker ends its sending with the reason, and the other tracker gets everything', async (t) => {
   let redirected = 0
   const elsewhere = await serve(t, (_, response) => {
     redirected += 1
@@ -108,7 +108,7 @@ test('a tracker hangs, is absent, answers 500, with rubbish or without end: the 
   assert.equal(redirected, 0)
 })
 
-test('the token is sent from its variable and said nowhere; without the variable nothing is asked', async (t) => {
+test('sends the token from its variable and prints it nowhere; without the variable it sends nothing', async (t) => {
   const got: (string | undefined)[] = []
   const url = await serve(t, (request, response) => {
     got.push(request.headers.authorization)
@@ -126,14 +126,14 @@ test('the token is sent from its variable and said nowhere; without the variable
   assert.doesNotMatch([refused, absent, unusable].join(), /se-cret/)
 })
 
-test('a directory that cannot be written: the reason is said', async () => {
+test('an unwritable directory is reported with the reason', async () => {
   const directory = join(own.root, 'a-file')
   await writeFile(directory, '')
   await makeRun('unwritable', [{ kind: 'tensorboard', directory }])
   assert.match((await send('unwritable'))[0] ?? '', /TensorBoard: .*a-file.*cannot be written \(ENOTDIR\)/)
 })
 
-test('the package wandb is absent, has no Python, fails or hangs: the sending ends, says why and what to do, and the other tracker has all', async () => {
+test('a failing wandb ends its sending with the reason and the fix, and the other tracker gets everything', async () => {
   const programs = join(own.root, 'pythons')
   await mkdir(programs)
   const program = async (name: string, text: string): Promise<string> => {
@@ -164,13 +164,13 @@ test('the package wandb is absent, has no Python, fails or hangs: the sending en
   }
 })
 
-test('a run without trackers, or whose recipe is older than they are: nothing is read and nothing is written', async () => {
+test('a run without trackers reads and writes nothing', async () => {
   await makeRun('untracked', [])
   assert.deepEqual(await send('untracked'), [])
   assert.deepEqual(await own.store.list('runs/untracked/measured/'), [])
 })
 
-test('an event file is cut, or holds another text: the next sending makes it whole, and a whole one is left alone', async () => {
+test('the next sending repairs a truncated or foreign event file and leaves a complete one alone', async () => {
   const directory = join(own.root, 'cut')
   await makeRun('cut', [{ kind: 'tensorboard', directory }])
   await send('cut')
@@ -189,7 +189,7 @@ test('an event file is cut, or holds another text: the next sending makes it who
   assert.deepEqual(await eventFiles(directory, 'cut'), [path])
 })
 
-test('several senders at once: one order of records, one time for each, and one file', async () => {
+test('concurrent senders agree on one order of records, one time for each, and one file', async () => {
   const directory = join(own.root, 'together')
   const run = 'together'
   await storeTrackedRun(own.store, run, [{ kind: 'tensorboard', directory }])
@@ -210,7 +210,7 @@ test('several senders at once: one order of records, one time for each, and one 
   assert.equal((await eventFiles(directory, run)).length, 1)
 })
 
-test('metrics by name: each finite figure of each step, and of evaluations by suite at the step of their policy', async () => {
+test('metrics have each finite figure of each step, and evaluations by suite at the step of their policy', async () => {
   const run = 'named'
   await makeRun(run, [])
   await storeTraining(own.store, { run, stage: 'rft', iteration: 0, step: 0, steps: 1 })
@@ -238,7 +238,7 @@ test('metrics by name: each finite figure of each step, and of evaluations by su
   assert.deepEqual(await own.store.list('runs/named/measured/'), [])
 })
 
-test('a store that hangs: the sending ends and the run goes on', async () => {
+test('a hanging store ends the sending, and the run continues', async () => {
   await mkdir(join(own.root, 'x'), { recursive: true })
   await makeRun('stuck', [{ kind: 'tensorboard', directory: join(own.root, 'x') }])
   const store = { ...own.store, list: () => new Promise<never>(() => undefined) }
@@ -250,7 +250,7 @@ test('a store that hangs: the sending ends and the run goes on', async () => {
   assert.match(logged.join(), /any tracker: not complete after 0.3 s/)
 })
 
-test('longhaul track: points for other programs, a run without trackers, with those of another recipe, and one that is not there', async () => {
+test('longhaul track prints points and handles runs without trackers, with other ones and unknown ones', async () => {
   const run = 'printed'
   await makeRun(run, [])
   const printed = await longhaul('track', run, '--points')

@@ -36,7 +36,7 @@ after(async () => {
   await rm(directory, { recursive: true, force: true })
 })
 
-test('the demonstration leaves the training text, or stays in it as context where the recipe says so', async () => {
+test('the demonstration is removed from the training text, or kept as context as the recipe says', async () => {
   for (const [run, trainWithDemonstration, first] of [
     ['without', false, [257, 7]],
     ['with', true, [257, 1, 2, 3]],
@@ -64,7 +64,7 @@ test('the demonstration leaves the training text, or stays in it as context wher
   }
 })
 
-test('an episode that a chat endpoint played is never trained on, even where its record says resolved', async () => {
+test('an episode from a chat endpoint never trains, even when its record says resolved', async () => {
   const policy = policyRef(0)
   const record = makeRecord({ stage: 'rft', iteration: 1, verdict: 'resolved', turns: 1, policy: policy.version })
   const { episode } = record
@@ -84,7 +84,7 @@ test('an episode that a chat endpoint played is never trained on, even where its
   )
 })
 
-test('three repairs of one task, one of them by a suspected hack: two fine-tune, and the ledger says why the third does not', async () => {
+test('two of three repairs of one task fine-tune, and the ledger names the suspected hack of the third', async () => {
   const directory = join(import.meta.dirname, '../../../policies/demo-base/model')
   const policy = await importBasePolicy({ store, directory })
   const place = { run: 'hacked', stage: 'rft', iteration: 1 }

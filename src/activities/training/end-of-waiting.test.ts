@@ -29,14 +29,14 @@ const at = (nowMs: number, changes: Partial<Waiting> = {}): Waiting => ({
   ...changes,
 })
 
-test('a server is silent and the patience lasts: the failure stays one that is tried again', async () => {
+test('a silent server is retryable until the timeout', async () => {
   await assert.rejects(endOfWaiting(at(999), failing('Model.Unavailable')), {
     code: 'Model.Unavailable',
     retryable: true,
   })
 })
 
-test('a server is silent and the patience is used up: the failure ends the run and names address and fix', async () => {
+test('a silent server ends the run after the timeout, with its address and the fix', async () => {
   const waiting = at(1_000, { failing: before('Model.Unavailable', 0, 2), startedMs: 900 })
   await assert.rejects(endOfWaiting(waiting, failing('Model.Unavailable')), (error) => {
     assert.ok(error instanceof LonghaulError)
@@ -47,19 +47,19 @@ test('a server is silent and the patience is used up: the failure ends the run a
 })
 
 /** Two days after a person was asked to restart the server, the person does: while it loads nothing answers. */
-test('a server is restarted after days of waiting: its silence is counted from now', async () => {
+test('a server that is restarted after days of waiting has its silence counted from now', async () => {
   const waiting = at(2 * DAY_MS + 500, { failing: before('Model.NotServed', 0, 2_900), startedMs: 2 * DAY_MS })
   await assert.rejects(endOfWaiting(waiting, failing('Model.Unavailable')), { code: 'Model.Unavailable' })
 })
 
 for (const code of ['Model.NotServed', 'Model.Busy'] as const) {
-  test(`${code} is waited for however long and often: a person is asked`, async () => {
+  test(`${code} is retried without a limit, because a person has to act`, async () => {
     const waiting = at(13 * DAY_MS, { failing: before(code, 0, 18_000), startedMs: 13 * DAY_MS })
     await assert.rejects(endOfWaiting(waiting, failing(code)), { code, retryable: true })
   })
 }
 
-test('anything else ends the run when twenty attempts have failed alike, and not before', async () => {
+test('any other failure ends the run after exactly twenty equal failures', async () => {
   await assert.rejects(
     endOfWaiting(at(1, { failing: before('Artifact.Unavailable', 0, 18) }), failing('Artifact.Unavailable')),
     {
@@ -80,11 +80,11 @@ test('anything else ends the run when twenty attempts have failed alike, and not
   )
 })
 
-test('a blip of something else amid days of waiting is the first of its kind', async () => {
+test('another failure during days of waiting counts as the first of its kind', async () => {
   const waiting = at(3 * DAY_MS, { failing: before('Model.NotServed', 0, 4_000), startedMs: 3 * DAY_MS })
   await assert.rejects(endOfWaiting(waiting, failing('Artifact.Unavailable')), { retryable: true })
 })
 
-test('what cannot be repeated is not touched', async () => {
+test('a permanent failure is thrown unchanged', async () => {
   await assert.rejects(endOfWaiting(at(9e9), failing('Model.CanaryMismatch')), { code: 'Model.CanaryMismatch' })
 })

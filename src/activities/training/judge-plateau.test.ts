@@ -38,7 +38,7 @@ function recipe(): Recipe {
   return made
 }
 
-test('a stage goes on while its evaluations gain, and ends when they do not; the finding stays', async () => {
+test('a stage continues while its evaluations improve and ends when they stop, and the finding is stored', async () => {
   const judge = (iteration: number, stage = 'dapo-1') =>
     judgePlateau({ store, recipe: recipe() }, { run: 'r', stage, iteration })
   await evaluated('rft', 2)
@@ -59,7 +59,7 @@ test('a stage goes on while its evaluations gain, and ends when they do not; the
   assert.deepEqual(await judge(5), { plateau: true })
 })
 
-test('resolved attempts that are not paid are no gain', async () => {
+test('resolved but unpaid attempts are no improvement', async () => {
   const run = 'deceived'
   await evaluated('rft', 4, run)
   for (const name of ['dapo-1-0001', 'dapo-1-0002']) await evaluated(name, 4, run)
@@ -80,7 +80,7 @@ test('resolved attempts that are not paid are no gain', async () => {
   })
 })
 
-test('both windows need an evaluation; earlier ones do not count', () => {
+test('both windows need an evaluation, and older ones do not count', () => {
   const find = (scores: IterationScore[], iteration: number) =>
     findPlateau({ scores, iteration, window: 10, minGain: 0.01 })
   const at = (iteration: number, passAt1: number): IterationScore => ({ iteration, passAt1 })
@@ -91,7 +91,7 @@ test('both windows need an evaluation; earlier ones do not count', () => {
   assert.equal(find([at(0, 0.9), at(15, 0.5), at(25, 0.75)], 25).gain, 0.25)
 })
 
-test('with quick tasks a plateau is read from those alone, also in the evaluation of all tasks before the stage', async () => {
+test('with quick tasks a plateau is judged on those only, also in the evaluation before the stage', async () => {
   const place = { run: 'quick', stage: 'dapo-1' }
   const keep = async (name: string, outcomes: (0 | 1)[]): Promise<void> => {
     const tasks = outcomes.map((outcome, index) => ({ taskId: `t${index}`, attempts: [outcome] }))
@@ -107,7 +107,7 @@ test('with quick tasks a plateau is read from those alone, also in the evaluatio
   assert.deepEqual(await judgePlateau({ store, recipe: quick }, { ...place, iteration: 2 }), { plateau: false })
 })
 
-test('the evaluation before a stage had other limits: it is no part of the curve that a plateau is read from', async () => {
+test('the evaluation before a stage with other limits does not count for its plateau', async () => {
   const longer = recipe()
   longer.evaluate = { ...longer.evaluate, limits: { rft: { maxTurns: 9, context: 900 } } }
   for (const [run, staged, plateau] of [

@@ -16,7 +16,7 @@ const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 const root = await mkdtemp(join(tmpdir(), 'longhaul-policies-'))
 after(() => rm(root, { recursive: true }))
 
-test('a base that was imported with another chat format than the recipe plays is refused', async () => {
+test('refuses a base that was imported with another chat format than the recipe’s', async () => {
   const store = createDirectoryStore({ root: join(root, 'store') })
   const { recipe } = await loadRecipe({ name: 'demo', dirs })
   const directory = join(root, 'model')
@@ -37,7 +37,7 @@ test('a base that was imported with another chat format than the recipe plays is
   })
 })
 
-test('kept are the promotions whose files are there, the newest first and each once; a run that goes on plays the same', async () => {
+test('lists promotions whose files exist once each, newest first, and a continued run keeps its list', async () => {
   const store = createDirectoryStore({ root: join(root, 'kept') })
   const { recipe } = await loadRecipe({ name: 'nightly', dirs })
   const importBase = () => Promise.reject(new Error('not asked for'))

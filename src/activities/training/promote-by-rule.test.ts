@@ -40,7 +40,7 @@ function promote(run: string, step: number, promotion: PromotionRecipe | undefin
   return promoteByRule({ store, recipe: recipeWith(promotion) }, { run, policy: policyRef(step), score })
 }
 
-test('the first policy is held against the base of its own run, later ones against the newest promotion', async () => {
+test('the first policy is compared with the base of its run, later ones with the newest promotion', async () => {
   await evaluated('first', 'base', 0, 20)
   await evaluated('first', 'rl', 1, 40)
   const first = await promote('first', 1)
@@ -60,21 +60,21 @@ test('the first policy is held against the base of its own run, later ones again
   )
 })
 
-test('what cannot be excluded is not promoted; with a wider margin the next run is', async () => {
+test('a possible regression prevents promotion, and a wider margin permits it', async () => {
   await evaluated('third', 'rl', 3, 39)
   assert.match((await promote('third', 3)).why, /not promoted: .*cannot exclude a regression of more than 0\.02/)
   await evaluated('fourth', 'rl', 4, 39)
   assert.equal((await promote('fourth', 4, { ...GATE, margin: 0.3 })).number, 2)
 })
 
-test('a decision is made once: asked again after another promotion, it is the same', async () => {
+test('a promotion decision is final, also after another promotion', async () => {
   const before = await promote('third', 3)
   assert.deepEqual(await promote('third', 3), before)
   assert.equal((await promote('first', 1)).number, 1)
   assert.equal((await store.list(policyKeys.promotions)).length, 2)
 })
 
-test('where the evaluation of the newest promotion is gone, nothing is promoted and the reason names it', async () => {
+test('nothing is promoted when the evaluation of the newest promotion is gone, and the reason names it', async () => {
   await store.putRecord(policyKeys.promotion(3), {
     schema: 'longhaul.promotion/1',
     number: 3,
@@ -88,7 +88,7 @@ test('where the evaluation of the newest promotion is gone, nothing is promoted 
   assert.match(why, /not promoted: the newest promotion v000009-0123abcd \(rl of gone\) cannot be read \(Artifact\./)
 })
 
-test('without a rule, and in runs of before there were rules, the last policy is promoted as ever', async () => {
+test('the last policy is promoted without a rule, and in runs from before there were rules', async () => {
   assert.equal((await promote('sixth', 6, { ...GATE, gate: 'always' })).number, 4)
   const { promotion: _, ...unruled } = makeTrainingRecipe()
   const score = { name: 'rl', policy: '', passAt1: 0, sem: 0, tasks: 1, attempts: 1 }

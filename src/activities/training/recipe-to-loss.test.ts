@@ -64,7 +64,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     await rm(root, { recursive: true, force: true })
   })
 
-  test('without standard deviation, with a geometric mask and a price on context', async () => {
+  test('drops the standard deviation, masks geometrically and prices context', async () => {
     // Mean 0.25 / 4 = 0.0625. Advantages 0.9375, 0.4375, −0.3125, −1.0625; the second and the fourth are masked and stay in N.
     // −(6 · 0.9375 − 15 · 0.3125) / 33 = −0.9375 / 33.
     const { loss, masked } = await firstStep('all', {
@@ -76,7 +76,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close(masked, 12 / TOKENS)
   })
 
-  test('each by itself', async () => {
+  test('applies each option by itself', async () => {
     // Deviation: squares 0.87890625 + 0.19140625 + 0.09765625 + 1.12890625 = 2.296875; / 3 = 0.765625; root 0.875.
     // −(6 · (0.9375 + 0.4375 − 1.0625) − 15 · 0.3125) / 0.875 / 33 = −(1.875 − 4.6875) / 0.875 / 33.
     const priced = await firstStep('priced', { reward: { contextPenalty: { start: 0.5, min: -1 } } })
@@ -93,7 +93,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close((await firstStep('wide', both)).loss, 6.9375 / TOKENS)
   })
 
-  test('algorithms by name', async () => {
+  test('maps algorithms by name', async () => {
     // Advantages 0.5625, 0.5625, −0.6875, −0.4375; the mask takes the second and the fourth. The ratio is 1, so the mean of a
     // trajectory's tokens is its advantage: −(0.5625 − 0.6875) / 4, by GSPO's one ratio too.
     const advantage = { scale: 'none' }
@@ -107,7 +107,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close(drGrpo.loss, 6.9375 / 2560)
   })
 
-  test('a filter of overlong episodes, a pull towards the base and an entropy bonus', async () => {
+  test('filters overlong episodes, pulls towards the base and adds an entropy bonus', async () => {
     await store.putRecord(runKeys.policy('filtered', 'base'), base)
     const step = await firstStep('filtered', {
       advantage: { scale: 'none' },
@@ -122,7 +122,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     assert.equal(step.tokens, 18)
   })
 
-  test('turns with rewards of their own', async () => {
+  test('gives turns their own rewards', async () => {
     // Beside the advantages 0.5625, 0.5625, −0.6875, −0.4375, which add up to 0. What turns and all later ones earn:
     //   first turn   −0.4    0     −0.6   0      mean −0.25
     //   second turn  −0.4    0     −0.2   0      mean −0.15; behind it the third is alone: 0
@@ -139,7 +139,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close(turns.loss, -0.06 / 4)
   })
 
-  test('an expert of fine-tuning beside a group that succeeds too seldom', async () => {
+  test('adds an expert of fine-tuning to a group with too few successes', async () => {
     await storeExpert('experts')
     // Two of four succeed. The expert says what the first episode says: six tokens, each with the weight and no ratio.
     const sampled = [4, 5, 6, 9, 10, 11].map((at) => scores[0]?.[at] ?? Number.NaN)
@@ -157,7 +157,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     close(few.loss, 6.1875 / TOKENS)
   })
 
-  test('a success of each pair against a failure', async () => {
+  test('compares a success with a failure in each pair', async () => {
     await store.putRecord(runKeys.policy('pairs', 'base'), base)
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
@@ -174,7 +174,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     assert.ok([6 + 15, 6 + 6].includes(step.tokens as number), String(step.tokens))
   })
 
-  test('steps of a constant number of tokens', async () => {
+  test('makes steps of a constant number of tokens', async () => {
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
     const stages = recipe.reinforce?.stages.map((stage) => ({ ...stage, batch: { tokens: 14 } }))

@@ -36,7 +36,7 @@ function record(
 
 const CALM = { loss: 0.4, grad_norm: 1.5, entropy: 0.8 }
 
-test('a job of fine-tuning whose gradient explodes holds the run, and one that only warns does not', async () => {
+test('a fine-tuning job with an exploding gradient pauses the run, and a mere warning does not', async () => {
   const steps = [CALM, { ...CALM, grad_norm: 200 }]
   assert.equal(await record({ run: 'a', kind: 'rft' }, steps), null)
   const why = await record({ run: 'b', kind: 'rft' }, steps, { gradNorm: 50 })
@@ -46,7 +46,7 @@ test('a job of fine-tuning whose gradient explodes holds the run, and one that o
   assert.equal(kept?.alarms.length, 1)
 })
 
-test('a step keeps what it says of the reference, of experts and of pairs, and of nothing else that is new', async () => {
+test('a step record keeps figures of reference, experts and pairs and drops unknown ones', async () => {
   const figures = { kl_reference: 0.1, expert_tokens: 6, expert_nll: 2.5, pairs: 2, pair_accuracy: 0.5 }
   const rewards = { chosen_reward: 0.2, rejected_reward: -0.1 }
   await record({ run: 'g', kind: 'dapo' }, [{ ...CALM, ...figures, ...rewards, seconds: 3 }])
@@ -54,7 +54,7 @@ test('a step keeps what it says of the reference, of experts and of pairs, and o
   assert.deepEqual(kept?.steps, [{ ...CALM, ...figures, ...rewards }])
 })
 
-test('entropy is compared with the first job of its stage, also after iterations that trained nothing', async () => {
+test('entropy is compared with the first job of its stage, also after iterations without training', async () => {
   const limits = { entropyShare: 0.5 }
   assert.equal(await record({ run: 'd', kind: 'dapo', iteration: 2 }, [CALM, { ...CALM, entropy: 0.5 }], limits), null)
   // Half of 0.8; the job's own first step, 0.42, would find nothing.
@@ -67,7 +67,7 @@ test('entropy is compared with the first job of its stage, also after iterations
   assert.equal(await record({ run: 'e', kind: 'rft', slice: 1 }, later, limits), null)
 })
 
-test('where sampler and trainer are no longer the same model the stage ends, and the record says what was measured', async () => {
+test('a stage ends with the measured gap when sampler and trainer are no longer the same model', async () => {
   const steps = [{ ...CALM, k1: -4, k3: 3 }]
   const job = record({ run: 'f', kind: 'dapo', iteration: 1 }, steps, { onAlarm: 'warn' })
   await assert.rejects(job, { code: 'Trainer.Diverged', retryable: false, message: /k1 is -4, above 1.*not published/ })

@@ -39,7 +39,7 @@ async function fineTuned(run: string, { batches = 1 } = {}): Promise<void> {
 const find = (recipe: Recipe, run: string, kind: 'rft' | 'dapo' = 'dapo') =>
   referencePolicy({ store, recipe }, { run, kind })
 
-test('the reference is the base, or what fine-tuning made of it', async () => {
+test('the reference is the base, or its fine-tuned policy', async () => {
   await fineTuned('tuned')
   assert.equal((await find(pulled('base'), 'tuned'))?.version, policyRef(0).version)
   assert.equal((await find(pulled('start'), 'tuned'))?.version, policyRef(4).version)
@@ -48,12 +48,12 @@ test('the reference is the base, or what fine-tuning made of it', async () => {
   assert.equal((await find(pulled('start'), 'untouched'))?.version, policyRef(0).version)
 })
 
-test('fine-tuning has no reference, and neither has a loss without a KL', async () => {
+test('fine-tuning and a loss without KL have no reference', async () => {
   assert.equal(await find(pulled('start'), 'nothing', 'rft'), null)
   assert.equal(await find(makeTrainingRecipe(), 'nothing'), null)
 })
 
-test('a run without the record of its reference fails instead of training towards another', async () => {
+test('a run without the record of its reference fails', async () => {
   await assert.rejects(find(pulled('base'), 'nothing'), { code: 'Artifact.Missing' })
   await store.putRecord(runKeys.policy('unfinished', 'base'), policyRef(0))
   await assert.rejects(find(pulled('start'), 'unfinished'), { code: 'Artifact.Missing' })

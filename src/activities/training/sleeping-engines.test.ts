@@ -44,7 +44,7 @@ describe('engines that share a GPU with training jobs', () => {
     await rm(enginesDir, { recursive: true, force: true })
   })
 
-  test('vLLM sleeps through the job and wakes in the order of vLLM’s guide when a policy is loaded', async () => {
+  test('vLLM sleeps during the job and wakes in the documented order when a policy is loaded', async () => {
     const { plan, url } = await started()
     const [before] = await engines(plan)
     await park(plan)
@@ -73,7 +73,7 @@ describe('engines that share a GPU with training jobs', () => {
     assert.equal((await seen(url)).filter((path) => path.startsWith('/wake_up')).length, 2)
   })
 
-  test('a second job of the same iteration finds it asleep and leaves it so', async () => {
+  test('a second job of the same iteration leaves the engine asleep', async () => {
     const { plan, url } = await started()
     await park(plan)
     await park(plan)
@@ -81,7 +81,7 @@ describe('engines that share a GPU with training jobs', () => {
     assert.equal((await engines(plan)).length, 1)
   })
 
-  test('an engine that dies in its sleep is started by the next plan, not under the job', async () => {
+  test('an engine that dies asleep is started by the next plan and not during the job', async () => {
     const { plan } = await started()
     await park(plan)
     const [engine] = await engines(plan)
@@ -98,13 +98,13 @@ describe('engines that share a GPU with training jobs', () => {
     await until(plan, ([one]) => one?.phase === 'serving')
   })
 
-  test('one of two does not fall asleep: both are ended, so that the job has the memory', async () => {
+  test('both engines are stopped when one of them does not fall asleep', async () => {
     const { plan } = await started('plain', 'awake')
     await park(plan)
     assert.deepEqual(await engines(plan), [])
   })
 
-  test('a trainer on the CPU, another placement and publishing by restart end the engine as ever', async () => {
+  test('engines are stopped for a CPU trainer, another placement and publishing by restart', async () => {
     for (const change of [
       (recipe: Recipe) => void (recipe.trainer.device = 'cpu'),
       (recipe: Recipe) => void (recipe.policyServer.publish = 'restart'),
