@@ -228,7 +228,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'src/adapters/trainer-job/launchers/kubernetes-manifests.test.ts',
-    tests: ['Kubernetes and JobSet know every field of a manifest, by their own types'],
+    tests: ['the types of Kubernetes and JobSet know every field of a manifest'],
     reason: /^Go is not installed$/,
     why: 'a machine whose Temporal program is already built needs no Go; CI has it',
   },
@@ -265,7 +265,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   {
     file: 'src/adapters/egress/egress-proxy.test.ts',
     tests: [
-      'names that change their answer, lead inside, to both, to another name or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on',
+      'a hostile name is looked up once, and the proxy dials only the checked address while other look-ups continue',
     ],
     reason: NO_NAMESPACES,
     why: WITHOUT_NAMESPACES,

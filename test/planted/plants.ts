@@ -24,26 +24,22 @@ const schedule: Witness = {
 }
 const egress: Witness = {
   file: 'src/adapters/egress/egress-proxy.test.ts',
-  test: 'names that change their answer, lead inside, to both, to another name, through NAT64 or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on',
+  test: 'a hostile name is looked up once, and the proxy dials only the checked address while other look-ups continue',
 }
 const kubernetes = (test: string): Witness => ({
   file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.test.ts',
   test,
 })
-const otherFence = kubernetes(
-  'a Job of another fence is not the attempt that is asked for, and its own fence still is alive',
-)
+const otherFence = kubernetes('a Job under another fence is not the requested attempt and stays alive for its own')
 const publishing = (test: string): Witness => ({ file: 'src/workers/compose-trainer.test.ts', test })
 const filtering = publishing('the second server filters what it samples: not published, and the server is named')
 const stale = publishing(
   'the second server kept its old weights under the new name, or read half: not published, and the server is named',
 )
 const job = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job/run-job.test.ts', test })
-const late = job('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone')
-const farAway = job(
-  'a trainer of another host is at work: no second one beside it; only its long silence lets the next one start',
-)
-const orphan = job('a launcher that dies in the middle leaves its trainer at work; the next one follows it')
+const late = job('stops a job that runs beyond trainer.timeoutS, with its trainer')
+const farAway = job('starts no trainer beside one of another host until that one has been silent for long')
+const orphan = job('the trainer of a launcher that dies continues, and the next launcher follows it')
 const lease: Witness = {
   file: 'src/workers/compose-sandbox.test.ts',
   test: 'a policy thinks for many leases, and every second renewal is lost: the sandbox is still alive',
@@ -64,11 +60,11 @@ const books = ledger('every way to cook the books is listed')
 const verified = (test: string): Witness => ({ file: 'src/cli/commands/ledger.test.ts', test })
 const retryAfter: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
-  test: 'Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again',
+  test: 'does not retry before a Retry-After beyond the timeout, and retries repeatedly without one',
 }
 const witnessed: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
-  test: 'an answer without a label is refused when the server held other weights before it, or holds them after it',
+  test: 'refuses an unlabelled answer when the server held other weights before or after it',
 }
 const reloading = (test: string): Witness => ({ file: 'src/adapters/policy-server/client.test.ts', test })
 const transport = (test: string): Witness => ({ file: 'src/adapters/policy-server/openai-transport.test.ts', test })
@@ -85,11 +81,9 @@ const clipped = trainerTest(
 const scheduled = trainerTest('test_training_step', 'test_each_update_moves_the_weights_by_the_rate_of_its_global_step')
 const rates = trainerTest('test_objectives', 'test_learning_rate_is_a_function_of_the_global_step')
 const config = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job/job-config.test.ts', test })
-const optimizer = config(
-  'every number of the optimizer reaches the trainer as the recipe says it, in both kinds of jobs',
-)
+const optimizer = config('every optimizer setting of the recipe reaches the trainer, in both kinds of jobs')
 const schedules = config(
-  'warm-up and decay reach the trainer; a stage shorter than its warm-up cuts the ramp, a constant rate has no end',
+  'warm-up and decay reach the trainer, also in a stage shorter than its warm-up and at a constant rate',
 )
 
 export const PLANTS: Plant[] = [
@@ -183,9 +177,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/trainer-job/job/follow-attempt.ts',
     replace: 'const isQueued = launcher.isElsewhere && lastProgressMs === 0',
     by: 'const isQueued = launcher.isElsewhere',
-    seenBy: job(
-      'a job that is at work too long on other machines is stopped too; the next attempt goes on from its last step',
-    ),
+    seenBy: job('a job over its time on other machines is stopped too, and the next attempt continues'),
   },
   {
     name: 'leases are renewed in time: once a lease instead of three times',
@@ -286,7 +278,7 @@ export const PLANTS: Plant[] = [
     by: "if (finishReason !== 'length' || ids.length <= maxTokens) return",
     seenBy: {
       file: 'src/adapters/policy-server/client.test.ts',
-      test: 'a reply that the server cut before the tokens that the request allows is refused at once',
+      test: 'refuses a reply that the server cut below the requested number of tokens at once',
     },
   },
   {
@@ -315,7 +307,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/trainer-job/job/run-job.ts',
     replace: 'return now - since < launchMs',
     by: 'return now - since < 0 * launchMs',
-    seenBy: job('a claim without a process yet is waited for; only one that stays without is taken over'),
+    seenBy: job('waits for a claim without a process, and takes it over only after a while'),
   },
   {
     name: 'one trainer at a time: a fence can be claimed twice',
@@ -324,7 +316,7 @@ export const PLANTS: Plant[] = [
     by: "await open(specPath(jobDirectory, fence), 'w')",
     seenBy: {
       file: 'src/adapters/trainer-job/job/attempt-files.test.ts',
-      test: 'twenty launchers claim one fence at once, and one more later: the first has it, and its words stay',
+      test: 'the first of many launchers wins a fence, and its spec stays',
     },
   },
   {
@@ -339,9 +331,7 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/trainer-job/job/follow-attempt.ts',
     replace: 'if (await launcher.stop(attempt, job.limits.graceMs)) return',
     by: 'if ((await launcher.stop(attempt, job.limits.graceMs)) || job.limits.graceMs > 0) return',
-    seenBy: job(
-      'a trainer that cannot be stopped is said to be there still: the attempt does not end in a failure that starts another',
-    ),
+    seenBy: job('reports a trainer that cannot be stopped instead of failing, which would start another one'),
   },
   {
     name: 'one trainer at a time: an older attempt does not see the newer one',
@@ -398,7 +388,7 @@ export const PLANTS: Plant[] = [
     by: "kind === 'timed-out' && atMs >= 0.99 * timeoutMs",
     seenBy: {
       file: 'src/adapters/docker/grader/grade-patch.test.ts',
-      test: 'tests that are said to be over a limit that has not passed: the container has ended its own grading',
+      test: 'a container that reports a timeout too early has ended its own grading',
     },
   },
   {
@@ -408,7 +398,7 @@ export const PLANTS: Plant[] = [
     by: '(bytes, { maxOutputLength: 64 * MAX_STORED_LOG_BYTES })',
     seenBy: {
       file: 'src/adapters/artifacts/stored-log.test.ts',
-      test: 'the longest log comes back; a stored file that unpacks to more is refused before it is held, and so is a torn one',
+      test: 'the longest log is read back, and a truncated file or one that unpacks to more is refused',
     },
   },
   {
@@ -493,7 +483,7 @@ export const PLANTS: Plant[] = [
     by: '',
     seenBy: {
       file: 'src/adapters/egress/public-address.test.ts',
-      test: 'addresses of this machine and of the networks that it is on are none of the internet, public or not',
+      test: 'addresses of this machine and its networks are never public',
     },
   },
   {
@@ -503,7 +493,7 @@ export const PLANTS: Plant[] = [
     by: 'isPublicAddress(address)',
     seenBy: {
       file: 'src/adapters/egress/open-upstream.test.ts',
-      test: 'a prefix that the name servers show: only what it translates to a public address is dialled, and they are asked once',
+      test: 'with a NAT64 prefix only addresses that translate to public ones are dialled, and the prefix is looked up once',
     },
   },
   {
@@ -513,7 +503,7 @@ export const PLANTS: Plant[] = [
     by: 'if (leftMs < -1e9) {',
     seenBy: {
       file: 'src/adapters/docker/sandbox/relay/relay-pool.test.ts',
-      test: 'a worker that was restarted finds the relay broken: its first turn waits, and no other',
+      test: 'a restarted worker waits for a broken relay in its first turn only',
     },
   },
   {
@@ -543,7 +533,7 @@ export const PLANTS: Plant[] = [
     by: '',
     seenBy: {
       file: 'src/adapters/docker/sandbox/relay/relay-pool.test.ts',
-      test: 'an agent ends its relay again and again: limits, counts and lines of the log are those of the sandbox',
+      test: 'limits, counts and log lines belong to the sandbox although its agent restarts the relay repeatedly',
     },
   },
   {
@@ -553,7 +543,7 @@ export const PLANTS: Plant[] = [
     by: '',
     seenBy: {
       file: 'src/adapters/docker/sandbox/runner-connection.test.ts',
-      test: 'a runner that sends a patch of 1 GB: the stream ends and the caller is told',
+      test: 'ends the stream with an error for a runner that sends a patch of 1 GB',
     },
   },
   {
@@ -563,7 +553,7 @@ export const PLANTS: Plant[] = [
     by: 'throw error',
     seenBy: {
       file: 'src/adapters/egress/hostile-peers.test.ts',
-      test: "a server that answers with a status below all, then its reset: the client's connection ends, the proxy goes on",
+      test: "a server that answers with a status below all, then its reset: it ends the client's connection only",
     },
   },
   {
@@ -599,34 +589,28 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: 'if (fenceOf(found) > attempt.fence || endOf(found) === null) {',
     by: 'if (fenceOf(found) > attempt.fence) {',
-    seenBy: kubernetes(
-      'an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence',
-    ),
+    seenBy: kubernetes('an attempt that is launched twice, also by a new launcher, is one Job, alive, under its fence'),
   },
   {
     name: 'the fence of a Kubernetes Job: an older one takes the place of a newer',
     file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: 'if (fenceOf(found) > attempt.fence || endOf(found) === null) {',
     by: 'if (endOf(found) === null) {',
-    seenBy: kubernetes(
-      'a launch never takes the place of a living attempt, and an older one not that of a newer which has ended',
-    ),
+    seenBy: kubernetes('a launch replaces neither a live attempt nor a newer ended one'),
   },
   {
     name: 'the fence of a Kubernetes Job: the next one does not wait for the pods of the last',
     file: 'src/adapters/trainer-job/launchers/kubernetes-launcher.ts',
     replace: "'--cascade=foreground',",
     by: "'--cascade=orphan',",
-    seenBy: kubernetes(
-      'the next attempt takes the name of the dead one: it is deleted with its pods, then the new fence is there',
-    ),
+    seenBy: kubernetes('the next attempt deletes the dead one with its pods and takes its name'),
   },
   {
     name: 'the fence of a Kubernetes Job: an API that is silent means over',
     file: 'src/adapters/trainer-job/launchers/kubectl.ts',
     replace: 'return /\\(NotFound\\)/.test(stderr)',
     by: 'return /\\(NotFound\\)|refused/.test(stderr)',
-    seenBy: kubernetes('an API that cannot be asked is unavailable: never a guess that the attempt is over'),
+    seenBy: kubernetes('an unreachable API is unavailable and never means that the attempt is over'),
   },
   // ── the house's own promises ────────────────────────────────────────────────────────────────────────────────────────────────
   {
@@ -669,7 +653,9 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/policy-server/dialect.ts',
     replace: 'if (told !== error) await takeBack(held)',
     by: 'if (told === error) await takeBack(held)',
-    seenBy: reloading('vllm refuses to reload with 404: one error names the fix, and it serves what it served'),
+    seenBy: reloading(
+      'vllm refuses to reload with 404: one error names the fix, and it serves the same policy as before',
+    ),
   },
   {
     name: 'a bucket decides between writers: a write whose answer was lost counts as ours',
@@ -871,14 +857,14 @@ export const PLANTS: Plant[] = [
     file: 'src/adapters/policy-server/openai-transport.ts',
     replace: "      redirect: 'manual',\n",
     by: '',
-    seenBy: transport('a redirect is an answer: neither request nor key follow it'),
+    seenBy: transport('does not follow a redirect with request or key'),
   },
   {
     name: 'answers are bounded: what is unpacked is not counted',
     file: 'src/adapters/policy-server/openai-transport.ts',
     replace: 'bytes += chunk.byteLength',
     by: 'bytes += 0',
-    seenBy: transport('no answer is larger than its bound: announced, in chunks, as an error, and unpacked'),
+    seenBy: transport('bounds every answer: announced, chunked, erroneous or compressed'),
   },
   {
     name: 'maxReplacements is the bound: one more is drawn',
@@ -972,7 +958,7 @@ export const PLANTS: Plant[] = [
     replace: 'if (checksWriting) {',
     by: 'if (!checksWriting) {',
     seenBy: store(
-      'an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails',
+      'a user without write access reads an archive, creates nothing, and gets the reason when a put fails',
     ),
   },
   {
@@ -1043,7 +1029,7 @@ export const PLANTS: Plant[] = [
     by: 'if (twice !== null) return',
     seenBy: {
       file: 'src/adapters/policy-server/start-command.test.ts',
-      test: 'a further flag comes last; one that Longhaul sets itself is refused',
+      test: 'appends a further flag, and refuses one that Longhaul sets itself',
     },
   },
   {
@@ -1053,7 +1039,7 @@ export const PLANTS: Plant[] = [
     by: 'now()',
     seenBy: {
       file: 'src/adapters/policy-server/pool.test.ts',
-      test: 'a server is silent: the next one answers, and is asked first for half a minute',
+      test: 'after a silent server the next one answers and is asked first for half a minute',
     },
   },
   {
@@ -1073,7 +1059,7 @@ export const PLANTS: Plant[] = [
     by: 'sendsTrace = true',
     seenBy: {
       file: 'src/adapters/chat-endpoint/chat-client.test.ts',
-      test: 'a chat endpoint, which is another’s, is not told of the trace; a policy server is',
+      test: 'sends the trace to a policy server but not to a chat endpoint',
     },
   },
 ]

@@ -8,7 +8,7 @@ import { test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { createDirectoryStore } from './directory-store.ts'
 
-test('a file in the store never answers (a pipe without a writer): the read fails by its deadline, with the store’s name and the key', async () => {
+test('reading a file that never answers fails at its deadline with the store’s name and the key', async () => {
   const root = await mkdtemp(join(tmpdir(), 'stuck-store-'))
   const pipe = join(root, 'runs', 'a', 'recipe.json')
   await mkdir(join(root, 'runs', 'a'), { recursive: true })

@@ -23,25 +23,25 @@ testStoreContract({
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text)
 const hasCode = (code: string) => (error: unknown) => error instanceof LonghaulError && error.code === code
 
-test('fifty writers race for one key: no temporary file is left', async () => {
+test('fifty concurrent writers of one key leave no temporary file', async () => {
   await Promise.all(Array.from({ length: 50 }, (_, owner) => store.claimRecord('race/left.json', { owner })))
   assert.deepEqual(await readdir(join(root, '.tmp')), [])
 })
 
-test('a record lies there as one line of JSON that ends with its hash', async () => {
+test('a record is stored as one line of JSON that ends with its hash', async () => {
   await store.putRecord('layout/r.json', { text: 'ü "quoted"', list: [1, 0.000001] })
   const text = await readFile(store.path('layout/r.json'), 'utf8')
   assert.match(text, /^\{"text":"ü \\"quoted\\"","list":\[1,0\.000001\],"sha256":"[0-9a-f]{64}"\}\n$/)
   assert.equal(store.locate('layout/r.json'), store.path('layout/r.json'))
 })
 
-test('a directory that cannot be written is unavailable, which is retryable', async () => {
+test('an unwritable directory is unavailable, which is retryable', async () => {
   await store.put('file', bytes('not a directory'))
   await assert.rejects(store.put('file/below', bytes('x')), hasCode('Artifact.Unavailable'))
   assert.deepEqual(await readdir(join(root, '.tmp')), [])
 })
 
-test('an archive is read by a user who may not write there: everything is read, nothing is made, and a put says why it fails', async (t) => {
+test('a user without write access reads an archive, creates nothing, and gets the reason when a put fails', async (t) => {
   // Not below the runner's own temporary folder, which is closed to others.
   const archive = await mkdtemp('/tmp/longhaul-archive-')
   const closed = await mkdtemp('/tmp/longhaul-closed-')
@@ -71,7 +71,7 @@ test('an archive is read by a user who may not write there: everything is read, 
   assert.deepEqual((await readdir(archive)).sort(), ['.tmp', 'runs', 'y'])
 })
 
-test('a store that is not there is opened to be read: it has nothing, a reader can require it, and the first put makes it', async (t) => {
+test('an absent store can be opened for reading as empty or required, and the first put creates it', async (t) => {
   const parent = await mkdtemp(join(tmpdir(), 'store-'))
   t.after(() => rm(parent, { recursive: true, force: true }))
   const absent = join(parent, 'absent')
@@ -86,7 +86,7 @@ test('a store that is not there is opened to be read: it has nothing, a reader c
   assert.throws(() => requireDirectoryStore(join(absent, 'x')), hasCode('Config.NotFound'))
 })
 
-test('a root that no retry can make is the operator’s mistake, and the message names the variable', () => {
+test('a root that can never be created is a configuration error that names the variable', () => {
   for (const root of [process.execPath, '/proc/longhaul']) {
     assert.throws(
       () => createDirectoryStore({ root }),
@@ -96,7 +96,7 @@ test('a root that no retry can make is the operator’s mistake, and the message
   }
 })
 
-test('temporary files of a dead writer are swept, those of a live one stay', async () => {
+test('temporary files of a dead writer are removed, and those of a live one stay', async () => {
   const temp = join(root, '.tmp')
   const host = hostname().replaceAll(/[^A-Za-z0-9-]/g, '-')
   const dead = spawnSync('true').pid

@@ -17,7 +17,7 @@ const LOG = Buffer.concat([
   Buffer.from([0x1f, 0x8b, 0x08, 0xff, 0x00, 0x0d, 0x0a]),
 ])
 
-test('a log is kept packed, is read by its name and by where it is stored, and has the same bytes', async () => {
+test('a log is stored compressed and read with the same bytes by its name and its location', async () => {
   await keepLog(store, 'a/test_output.txt', LOG)
   assert.deepEqual(await store.list('a/'), ['a/test_output.txt.gz'])
   const stored = Buffer.from((await store.read('a/test_output.txt.gz')) ?? '')
@@ -28,26 +28,26 @@ test('a log is kept packed, is read by its name and by where it is stored, and h
   }
 })
 
-test('a log of an earlier version lies there as it is: read, also where it begins like a gzip file', async () => {
+test('an uncompressed log of an earlier version is read, even when it begins like a gzip file', async () => {
   const plain = Buffer.concat([Buffer.from([0x1f, 0x8b]), LOG])
   await store.put('b/test_output.txt', plain)
   assert.deepEqual(Buffer.from((await readLog(store, 'b/test_output.txt')) ?? ''), plain)
 })
 
-test('no log is null, an empty one is empty', async () => {
+test('an absent log is null, and an empty one is empty', async () => {
   assert.equal(await readLog(store, 'c/absent.txt'), null)
   assert.equal(await readLog(store, 'c/absent.log.gz'), null)
   await keepLog(store, 'c/empty.txt', new Uint8Array())
   assert.equal((await readLog(store, 'c/empty.txt'))?.byteLength, 0)
 })
 
-test('a grading is repeated and its log has other bytes: the first one stays', async () => {
+test('the first log stays when a repeated grading has other bytes', async () => {
   await keepLog(store, 'd/log.txt', Buffer.from('first'))
   await keepLog(store, 'd/log.txt', Buffer.from('second'))
   assert.equal(Buffer.from((await readLog(store, 'd/log.txt')) ?? '').toString(), 'first')
 })
 
-test('the longest log comes back; a stored file that unpacks to more is refused before it is held, and so is a torn one', async () => {
+test('the longest log is read back, and a truncated file or one that unpacks to more is refused', async () => {
   await keepLog(store, 'e/longest.txt', Buffer.alloc(MAX_STORED_LOG_BYTES, 'x'))
   assert.equal((await readLog(store, 'e/longest.txt'))?.byteLength, MAX_STORED_LOG_BYTES)
   await store.put('e/bomb.txt.gz', gzipSync(Buffer.alloc(MAX_STORED_LOG_BYTES + 1)))

@@ -74,7 +74,7 @@ async function refusal(promise: Promise<unknown>): Promise<LonghaulError> {
   return error
 }
 
-test('a reply comes with what the endpoint counted; the request has key, fields, seed and no empty message', async (t) => {
+test('a reply has the endpoint’s counts, and the request has key, fields, seed and no empty message', async (t) => {
   const { client, seen } = await serve(t, [says('done')])
   assert.deepEqual(await client.reply(request, never), {
     text: 'done',
@@ -103,7 +103,7 @@ test('a reply comes with what the endpoint counted; the request has key, fields,
   })
 })
 
-test('an endpoint that takes more fields gets them all; one that refuses seeds gets none', async (t) => {
+test('sends all fields to an endpoint that takes them and no seed to one that refuses seeds', async (t) => {
   const { client, seen } = await serve(t, [says('done')], {
     samplingFields: 'all',
     seed: false,
@@ -117,7 +117,7 @@ test('an endpoint that takes more fields gets them all; one that refuses seeds g
   assert.deepEqual(['seed' in body, 'max_tokens' in body, body['max_completion_tokens']], [false, false, 40])
 })
 
-test('a base address without a path gets /v1', async (t) => {
+test('adds /v1 to a base address without a path', async (t) => {
   const { url, seen } = await serve(t, [says('done')])
   const client = createChatClient({ url: new URL(url).origin, model: 'm', settings })
   await client.reply(request, never)
@@ -142,7 +142,7 @@ for (const { title, answer, code } of [
     code: 'Model.BadResponse',
   },
 ] satisfies { title: string; answer: Answer; code: FailureCode }[]) {
-  test(`after ${title} the request is made again and the trouble is told`, async (t) => {
+  test(`retries after ${title} and reports the failure`, async (t) => {
     const { client, seen, trouble } = await serve(t, [answer, says('done')], answer === hang ? IMPATIENT : {})
     assert.equal((await client.reply(request, never)).text, 'done')
     assert.equal(seen.length, 2)
@@ -161,7 +161,7 @@ function part(content: string | null, finish: string | null = null) {
 const COUNTED = { choices: [], usage: { prompt_tokens: 7, completion_tokens: 3 } }
 const WHOLE = [part(''), part('do'), part('ne'), part(null, 'stop'), COUNTED, '[DONE]']
 
-test('a streamed reply is what its parts say together', async (t) => {
+test('a streamed reply is the concatenation of its parts', async (t) => {
   const { client, seen, trouble } = await serve(
     t,
     [
@@ -207,7 +207,7 @@ for (const { title, answer, code } of [
     code: 'Model.Unavailable',
   },
 ] satisfies { title: string; answer: Answer; code: FailureCode }[]) {
-  test(`a stream that ${title} is no reply: the request is made again`, async (t) => {
+  test(`retries a stream that ${title}`, async (t) => {
     const { client, seen, trouble } = await serve(t, [answer, streams(WHOLE)], {
       stream: true,
       ...(answer === STOPPED ? IMPATIENT : {}),
@@ -221,7 +221,7 @@ for (const { title, answer, code } of [
   })
 }
 
-test('an overflow that a stream tells is one, and a cancel amid a stream keeps its reason', async (t) => {
+test('reports an overflow inside a stream, and a cancelled stream throws its reason', async (t) => {
   const overflow = { error: { message: 'the prompt exceeds the available context size', code: 400 } }
   const { client } = await serve(t, [streams([overflow]), STOPPED], { stream: true })
   assert.equal((await refusal(client.reply(request, never))).code, 'Model.ContextOverflow')
@@ -231,7 +231,7 @@ test('an overflow that a stream tells is one, and a cancel amid a stream keeps i
   await assert.rejects(client.reply(request, given.signal), (error) => error === reason)
 })
 
-test('Retry-After is honoured: a moment beyond the patience is not tried before, one within it is', async (t) => {
+test('waits for Retry-After within its timeout, and does not retry when it names a later time', async (t) => {
   const late = await serve(t, [json(429, {}, { 'retry-after': '30' }), says('done')])
   await refusal(late.client.reply(request, never))
   assert.equal(late.seen.length, 1)
@@ -239,13 +239,13 @@ test('Retry-After is honoured: a moment beyond the patience is not tried before,
   assert.equal((await soon.client.reply(request, never)).text, 'done')
 })
 
-test('a reply without usage, or with half of it, is a reply: nothing is estimated', async (t) => {
+test('accepts a reply without usage, or with part of it, and estimates nothing', async (t) => {
   const { client } = await serve(t, [says('a', { usage: undefined }), says('b', { usage: { prompt_tokens: 3 } })])
   assert.equal((await client.reply(request, never)).answer.usage, null)
   assert.equal((await client.reply(request, never)).answer.usage, null)
 })
 
-test('a reply of parts is their text; a filter or a called tool leaves what text there is', async (t) => {
+test('takes the text of a reply in parts, with a filter or with a tool call', async (t) => {
   const choice = (message: object, finish_reason: string) => says('', { choices: [{ message, finish_reason }] })
   const parts = [{ type: 'text', text: 'a' }, { type: 'image' }, { type: 'text', text: 'b' }]
   const { client } = await serve(t, [
@@ -273,13 +273,13 @@ for (const message of [
   "The input (9000 tokens) is longer than the model's context length (8192 tokens).",
   'the request exceeds the available context size. try increasing the context size',
 ]) {
-  test(`an overflow is told from other refusals: ${message.slice(0, 40)}`, async (t) => {
+  test(`distinguishes an overflow from other refusals: ${message.slice(0, 40)}`, async (t) => {
     const { client } = await serve(t, [json(400, { error: { message } })])
     assert.equal((await refusal(client.reply(request, never))).code, 'Model.ContextOverflow')
   })
 }
 
-test('what waiting cannot mend is said once: a wrong key, no credit, an unknown field', async (t) => {
+test('does not retry a wrong key, missing credit or an unknown field', async (t) => {
   for (const answer of [
     json(401, { error: { message: `Incorrect API key provided: ${KEY}` } }),
     json(429, { error: { message: 'no credit', code: 'insufficient_quota' } }),
@@ -293,7 +293,7 @@ test('what waiting cannot mend is said once: a wrong key, no credit, an unknown 
   }
 })
 
-test('the check finds an endpoint without a list of models good, and none at all not', async (t) => {
+test('the check accepts an endpoint without a list of models and refuses a closed port', async (t) => {
   const { client, url } = await serve(t, [says('x')])
   await client.check(never)
   const unlisted = createChatClient({ url: `${url}/elsewhere`, model: 'm', settings })
@@ -307,18 +307,18 @@ for (const [server, body] of [
   ['FastAPI', { detail: 'Not Found' }],
   ['Go', '404 page not found\n'],
 ] as const) {
-  test(`a path that ${server} does not have is a wrong address, not a model that may be served later`, async (t) => {
+  test(`a path that ${server} does not have is a wrong address`, async (t) => {
     const { client } = await serve(t, [json(404, body)])
     assert.equal((await refusal(client.reply(request, never))).code, 'Config.Invalid')
   })
 }
 
-test('a model that the server does not have may be served later', async (t) => {
+test('a model that the server does not have is retryable', async (t) => {
   const { client } = await serve(t, [json(404, { error: { message: 'The model `m` does not exist.', code: 404 } })])
   assert.equal((await refusal(client.reply(request, never))).code, 'Model.NotServed')
 })
 
-test('llama.cpp answers to any name, and lists aliases: a name that it does not list is refused', async (t) => {
+test('llama.cpp accepts any name, so the check refuses one that is not among its names and aliases', async (t) => {
   const llama = [{ id: 'tiny.gguf', aliases: ['tiny', 'small'], owned_by: 'llamacpp' }]
   await check(t, llama, 'small', 'all')
   await check(t, llama, 'tiny.gguf', 'all')
@@ -330,19 +330,19 @@ test('llama.cpp answers to any name, and lists aliases: a name that it does not 
 })
 
 for (const owner of ['llamacpp', 'vllm']) {
-  test(`a list of ${owner}: a name that is not in it is refused before an episode waits for it`, async (t) => {
+  test(`a list of ${owner}: the check refuses a name that is not in it`, async (t) => {
     const refused = await refusal(check(t, [{ id: 'tiny', owned_by: owner }], 'tiney', 'all'))
     assert.deepEqual([refused.code, /\(tiny\), got tiney/.test(refused.message)], ['Config.Invalid', true])
   })
 
-  test(`a list of ${owner}: standard sampling fields are refused, which leave filters of its own`, async (t) => {
+  test(`a list of ${owner}: the check refuses standard sampling fields, which leave the server’s filters active`, async (t) => {
     await check(t, [{ id: 'tiny', owned_by: owner }], 'tiny', 'all')
     const filtered = await refusal(check(t, [{ id: 'tiny', owned_by: owner }], 'tiny', 'standard'))
     assert.deepEqual([filtered.code, /samplingFields: all/.test(filtered.message)], ['Config.Invalid', true])
   })
 }
 
-test('a list of several owners is a gateway’s: nothing is known of its filters', async (t) => {
+test('a list of several owners belongs to a gateway, whose filters are unknown', async (t) => {
   const models = ['vllm', 'llamacpp'].map((owner) => ({ id: owner, owned_by: owner }))
   await check(t, models, 'dated', 'standard')
 })
@@ -352,7 +352,7 @@ async function check(t: TestContext, models: object[], model: string, samplingFi
   await createChatClient({ url, model, settings: { ...settings, samplingFields } }).check(never)
 }
 
-test('a chat endpoint, which is another’s, is not told of the trace; a policy server is', async (t) => {
+test('sends the trace to a policy server but not to a chat endpoint', async (t) => {
   const { client, seen } = await serve(t, [says('done')])
   const own: (string | string[] | undefined)[] = []
   const server = createServer((asked, answer) => {

@@ -11,7 +11,7 @@ import { inOwnInternet, withoutOwnInternet } from '../../../test/support/egress/
 const script = join(import.meta.dirname, '../../../test/support/egress/ask-through-proxy.ts')
 
 /** The last one: a silent name server holds the look-ups of `getaddrinfo`, of which a process makes two at once. */
-test('names that change their answer, lead inside, to both, to another name, through NAT64 or to silence: the name itself is looked up, once, only the checked address is dialled, and other look-ups of the process go on', {
+test('a hostile name is looked up once, and the proxy dials only the checked address while other look-ups continue', {
   skip: withoutOwnInternet,
 }, async () => {
   const { answers, lookUps, inside, openThen } = await inOwnInternet<Asked>(script)

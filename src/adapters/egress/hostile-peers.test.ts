@@ -101,7 +101,7 @@ const ANSWERS: [what: string, answer: string | Buffer][] = [
 
 for (const [what, bytes] of ANSWERS) {
   for (const ending of ['end', 'reset'] as const) {
-    test(`a server that answers with ${what}, then its ${ending}: the client's connection ends, the proxy goes on`, async () => {
+    test(`a server that answers with ${what}, then its ${ending}: it ends the client's connection only`, async () => {
       const world = newWorld()
       reply = (socket) => {
         socket.write(bytes)
@@ -116,7 +116,7 @@ for (const [what, bytes] of ANSWERS) {
   }
 }
 
-test('clients that leave while their connection is opened, at any moment: nothing stays open', async () => {
+test('clients that leave while their connection opens leave nothing open', async () => {
   const world = newWorld()
   reply = (socket) => socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
   for (const bytes of [GET, 'CONNECT a.example.org:443 HTTP/1.1\r\n\r\n']) {
@@ -135,7 +135,7 @@ test('clients that leave while their connection is opened, at any moment: nothin
   world.proxy.close()
 })
 
-test('many requests at once: no more connections than allowed are opened, the rest is refused', async () => {
+test('concurrent requests above the limit of connections are refused', async () => {
   const world = newWorld()
   const open: Socket[] = []
   reply = (socket) => void open.push(socket)
@@ -154,7 +154,7 @@ test('many requests at once: no more connections than allowed are opened, the re
   world.proxy.close()
 })
 
-test('requests one behind the other without waiting: the first counts, and refusals do not fill the log', async () => {
+test('of pipelined requests the first counts, and refusals do not fill the log', async () => {
   const world = newWorld()
   const refused = 'GET http://b.example.org/ HTTP/1.1\r\nHost: b\r\n\r\n'
   await ask(world, refused.repeat(5000))
@@ -165,7 +165,7 @@ test('requests one behind the other without waiting: the first counts, and refus
   world.proxy.close()
 })
 
-test('the chunks of a request without a length stay one request: none is read as another', async () => {
+test('the chunks of a request without a length stay one request', async () => {
   const world = newWorld()
   const hidden = 'GET /hidden HTTP/1.1\r\nHost: other.example.org\r\n\r\n'
   const body = `${hidden.length.toString(16)}\r\n${hidden}\r\n0\r\n\r\n`
@@ -203,7 +203,7 @@ for (const [what, request, answer] of [
     null,
   ],
 ] as const) {
-  test(`${what}: small pieces use the sandbox's volume up as larger ones do`, async () => {
+  test(`${what}: small pieces use the sandbox's volume up like large ones`, async () => {
     const world = newWorld({ totalBytes: 1_000_000 })
     reply = (socket) => {
       if (answer !== null) return void socket.end(answer)

@@ -47,7 +47,7 @@ async function newWorld(
   }
 }
 
-test('a prefix that the name servers show: only what it translates to a public address is dialled, and they are asked once', async (t) => {
+test('with a NAT64 prefix only addresses that translate to public ones are dialled, and the prefix is looked up once', async (t) => {
   const names = { private: [PRIVATE], public: [PUBLIC], both: [PRIVATE, PUBLIC], other: ['2606:4700::1111'] }
   const world = await newWorld(t, names, () => Promise.resolve(PREFIX))
   await assert.rejects(world.dial('private'), EgressRefused)
@@ -57,7 +57,7 @@ test('a prefix that the name servers show: only what it translates to a public a
   assert.equal(world.asked.filter((name) => name === 'ipv4only.arpa').length, 1)
 })
 
-test('a network without NAT64, and one whose name servers say nothing about it: addresses count as they are', async (t) => {
+test('without NAT64, or without an answer about it, addresses count as they are', async (t) => {
   for (const prefix of [() => Promise.resolve(['192.0.0.170']), () => Promise.reject(new Error('silent'))]) {
     const world = await newWorld(t, { some: [PRIVATE] }, prefix)
     await world.dial('some')
@@ -67,14 +67,14 @@ test('a network without NAT64, and one whose name servers say nothing about it: 
   }
 })
 
-test('a name with IPv4 alone, or with closed addresses, asks nothing about NAT64', async (t) => {
+test('a name with only IPv4 or closed addresses causes no look-up of NAT64', async (t) => {
   const world = await newWorld(t, { v4: ['93.184.215.14'], closed: ['fd00::1', '::1'] }, () => Promise.resolve(PREFIX))
   await world.dial('v4')
   await assert.rejects(world.dial('closed'), EgressRefused)
   assert.deepEqual(world.asked, ['v4', 'closed'])
 })
 
-test('the name servers fall silent later: what they said last holds', async (t) => {
+test('the last known prefix stays when the name servers stop answering', async (t) => {
   t.mock.method(performance, 'now', () => now)
   let now = 1_000_000
   let isSilent = false

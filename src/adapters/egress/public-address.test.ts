@@ -9,7 +9,7 @@ test('addresses of the public internet', () => {
   }
 })
 
-test('addresses of this machine and of the networks that it is on are none of the internet, public or not', () => {
+test('addresses of this machine and its networks are never public', () => {
   const about = { mac: '02:00:00:00:00:01', internal: false }
   const v4 = { ...about, family: 'IPv4', address: '93.184.215.14', netmask: '255.255.255.240' } as const
   const v6 = {
@@ -41,7 +41,7 @@ test('addresses of this machine and of the networks that it is on are none of th
   }
 })
 
-test('loopback, private, link-local, metadata, shared, mapped, translated, multicast, reserved, and what is no address', () => {
+test('loopback, private, link-local, metadata, shared, translated, multicast and reserved addresses are not public', () => {
   const inside = [
     '127.0.0.1',
     '127.9.9.9',
@@ -82,7 +82,7 @@ const EMBEDDED: [prefix: number, answer: string, ofPrivate: string, ofPublic: st
 ]
 
 for (const [length, answer, ofPrivate, ofPublic] of EMBEDDED) {
-  test(`NAT64 below a prefix of ${length} bits: an address counts as the IPv4 address that it embeds`, () => {
+  test(`NAT64 below a prefix of ${length} bits: an address counts as the embedded IPv4 address`, () => {
     assert.equal(isPublicAddress(ofPrivate), true, 'without the prefix it is like any other')
     const nat64 = nat64PrefixesOf([answer])
     assert.ok(
@@ -96,7 +96,7 @@ for (const [length, answer, ofPrivate, ofPublic] of EMBEDDED) {
   })
 }
 
-test('NAT64: what embeds an address of this machine’s networks, or of the well-known prefix, stays closed', () => {
+test('NAT64: addresses that embed this machine’s networks or the well-known prefix are not public', () => {
   const about = { mac: '02:00:00:00:00:01', internal: false, netmask: '255.255.255.0' }
   const eth0 = [{ ...about, family: 'IPv4', address: '93.184.215.1', cidr: '93.184.215.1/24' } as const]
   const nat64 = nat64PrefixesOf(['2a01:db8::192.0.0.171', '64:ff9b::192.0.0.170'])
@@ -105,6 +105,6 @@ test('NAT64: what embeds an address of this machine’s networks, or of the well
   assert.equal(isPublicAddress('64:ff9b::1.1.1.1', { nat64 }), false)
 })
 
-test('answers for ipv4only.arpa that embed neither of its two addresses are no prefix', () => {
+test('answers for ipv4only.arpa that embed neither of its two addresses give no prefix', () => {
   assert.deepEqual(nat64PrefixesOf(['192.0.0.170', '2606:4700::1111', '2a01:db8::192.0.0.172', 'x']), [])
 })

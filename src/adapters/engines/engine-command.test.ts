@@ -18,7 +18,7 @@ before(async () => {
 })
 after(() => rm(directory, { recursive: true, force: true }))
 
-test('an engine gets the policy, the recipe’s longest context, the GPUs of its replica and the operator’s flags', async () => {
+test('an engine gets the policy, the longest context of the recipe, the GPUs of its replica and the operator’s flags', async () => {
   const { environment, command } = await commandOf('vllm', {
     gpus: ['0', '1'],
     program: '/opt/vllm',
@@ -39,7 +39,7 @@ test('an engine gets the policy, the recipe’s longest context, the GPUs of its
   assert.equal(command.at(-1), '--enforce-eager')
 })
 
-test('workers have a key: the command names its variable and never holds it', async () => {
+test('the command names the variable of the workers’ key and never contains the key', async () => {
   for (const kind of ['vllm', 'sglang', 'embedded'] as const) {
     const { command } = await commandOf(kind, {}, true)
     assert.ok(
@@ -49,7 +49,7 @@ test('workers have a key: the command names its variable and never holds it', as
   }
 })
 
-test('an address that other machines reach, without a key: refused with the variable to set', async () => {
+test('refuses an address that other machines reach without a key, and names the variable to set', async () => {
   for (const kind of ['sglang', 'embedded'] as const) {
     await assert.rejects(commandOf(kind, { host: '10.0.0.7' }), {
       code: 'Config.Invalid',
@@ -58,7 +58,7 @@ test('an address that other machines reach, without a key: refused with the vari
   }
 })
 
-test('vLLM that shares a GPU with training jobs is started so that it can sleep; others, and beside a trainer on the CPU, are not', async () => {
+test('starts vLLM with sleep mode only when it shares a GPU with training jobs', async () => {
   const isSleeper = async (device: 'cpu' | 'cuda', kind: 'vllm' | 'sglang', placement: 'shared' | 'separate') =>
     (await commandOf(kind, { placement }, false, device)).command.includes('--enable-sleep-mode')
   assert.equal(await isSleeper('cuda', 'vllm', 'shared'), true)

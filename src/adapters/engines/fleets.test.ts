@@ -32,7 +32,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     await rm(enginesDir, { recursive: true, force: true })
   })
 
-  test('one of two is killed with SIGKILL: it is started again, the other one goes on, and the end leaves no process', async () => {
+  test('restarts a killed engine while the other one continues, and leaves no process at the end', async () => {
     const plan = await planOf([await tiny(0), await tiny(1)])
     await fleets.want(plan)
     const [first, second] = await untilServing(plan)
@@ -45,7 +45,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     assert.deepEqual(await fleets.list(), [])
   })
 
-  test('the program alone is killed: its children end too before it is started again', async () => {
+  test('ends the children of a killed program before it starts it again', async () => {
     const plan = await planOf([await tiny(0)])
     await fleets.want(plan)
     const [first] = await untilServing(plan)
@@ -58,7 +58,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     await fleets.end(plan.run)
   })
 
-  test('the keeper is killed with SIGKILL: its engines die with it, and the next sign of life brings both back', async () => {
+  test('engines end with their killed keeper, and the next heartbeat brings both back', async () => {
     const plan = await planOf([await tiny(0), await tiny(1, 'hold')])
     await fleets.want(plan)
     const engines = await untilServing(plan)
@@ -73,7 +73,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     assert.deepEqual(processesOf(plan.run), [])
   })
 
-  test('no worker gives a sign of life for the length of the lease: engines and keeper end', async () => {
+  test('engines and keeper end when no worker sends a heartbeat for the length of the lease', async () => {
     const plan = await planOf([await tiny(0)])
     await fleets.want(plan)
     const [engine] = await untilServing(plan)
@@ -86,7 +86,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     await fleets.end(plan.run)
   })
 
-  test('their stack goes down: they end, and the first sign of life after it starts them by the same plan', async () => {
+  test('engines end with their stack, and the first heartbeat after its start starts them by the same plan', async () => {
     const plan = await planOf([await tiny(0)])
     await fleets.want(plan)
     const [engine] = await untilServing(plan)
@@ -100,7 +100,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     assert.equal(await fleets.renew(plan.run), false)
   })
 
-  test('another policy without a new generation: the engine goes on; with one it is started by the new command', async () => {
+  test('another policy keeps the engine unless it has a new generation, which restarts it by the new command', async () => {
     const plan = await planOf([await tiny(0)])
     await fleets.want(plan)
     const [first] = await untilServing(plan)
@@ -114,7 +114,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     await fleets.end(plan.run)
   })
 
-  test('parked: its engines end, one that ignores TERM too, the keeper stays, and they start again', async () => {
+  test('parking ends the engines, also one that ignores TERM, and the keeper can start them again', async () => {
     const plan = await planOf([await tiny(0, 'hold')])
     await fleets.want(plan)
     const [engine] = await untilServing(plan)
@@ -127,20 +127,20 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
   })
 
   describe('one that does not start', () => {
-    test('its program is missing: said once, with where to name it', async () => {
+    test('a missing program is reported once, with the setting that names it', async () => {
       const { problem, starts } = await failing({ ...(await tiny(0)), start: command('/no/such/vllm', 'serve') })
       assert.match(problem ?? '', /The program \/no\/such\/vllm is not installed on .*policyServer\.launch\.program/)
       assert.equal(starts, 1)
     })
 
-    test('it refuses a flag: the explanation of its log', async () => {
+    test('a refused flag is reported with the explanation of its log', async () => {
       const text = 'echo "vllm: error: unrecognized arguments: --no-such-flag" >&2; exit 2'
       const { problem, starts } = await failing({ ...(await tiny(0)), start: command('sh', '-c', text) })
       assert.match(problem ?? '', /does not know --no-such-flag\. Leave it out/)
       assert.equal(starts, 1)
     })
 
-    test('its port is in use: the port, and what names its holder', async (t) => {
+    test('a port in use is reported with what names its holder', async (t) => {
       const engine = await tiny(0)
       const { port, hostname } = new URL(engine.url)
       const other = createServer().listen(Number(port), hostname)
@@ -150,7 +150,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
       assert.match(problem ?? '', new RegExp(`listens on port ${port}: .*policyServer\\.launch\\.port`))
     })
 
-    test('memory runs out: said so, by its log or by the signal that ended it', async () => {
+    test('exhausted memory is reported, by its log or by the signal that ended it', async () => {
       const printing = command('sh', '-c', 'echo "torch.OutOfMemoryError: CUDA out of memory. Tried" >&2; exit 1')
       const killed = command('sh', '-c', 'kill -KILL $$')
       for (const start of [printing, killed]) {
@@ -158,13 +158,13 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
       }
     })
 
-    test('it gives no answer in time: ended, with the key that gives it longer', async () => {
+    test('an engine that gives no answer in time is ended, with the key for a longer time', async () => {
       const { problem, process: left } = await failing(await tiny(0, 'mute'), 1_500)
       assert.match(problem ?? '', /did not answer within 2 s: raise policyServer\.launch\.startTimeoutS/)
       assert.equal(left, null)
     })
 
-    test('nothing is known of the cause: three starts, then its last words', async () => {
+    test('an unknown failure is reported with its last output after three starts', async () => {
       const { problem, starts } = await failing({
         ...(await tiny(0)),
         start: command('sh', '-c', 'echo strange; exit 3'),

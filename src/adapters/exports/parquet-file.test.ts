@@ -55,7 +55,7 @@ const row = fc.tuple(
   fc.option(fc.array(turn, { maxLength: 3 })),
 )
 
-test('any rows, nested and with nulls at every level: Arrow’s Rust code reads what was written, and equal rows are equal bytes', async () => {
+test('Arrow’s Rust code reads any nested rows with nulls as written, and equal rows give equal bytes', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(row, { minLength: 1, maxLength: 12 }), async (rows) => {
       const bytes = await write(rows)
@@ -66,7 +66,7 @@ test('any rows, nested and with nulls at every level: Arrow’s Rust code reads 
   )
 })
 
-test('groups of rows are written while rows still come: by number, and by size where rows are large', async () => {
+test('writes row groups while rows still arrive, by number or by size', async () => {
   const large = 'x'.repeat(1_000_000)
   for (const [text, rows] of [
     ['small', 5_000],

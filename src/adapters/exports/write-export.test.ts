@@ -26,7 +26,7 @@ describe('exported files', () => {
   after(() => rm(root, { recursive: true, force: true }))
   const beside = (): Promise<string[]> => readdir(join(root, String(number)))
 
-  test('text and bytes in turn: in order, counted and hashed', async () => {
+  test('writes text and bytes in order, counted and hashed', async () => {
     const written = await writeExportFile({ path, force: false }, async (sink) => {
       await sink.write('a')
       await sink.write(Buffer.from('b'))
@@ -37,7 +37,7 @@ describe('exported files', () => {
     assert.deepEqual(await beside(), ['out'])
   })
 
-  test('a writer that fails, or is interrupted, leaves nothing behind, and an older file as it was', async () => {
+  test('a failed or interrupted writer leaves nothing behind and keeps an older file', async () => {
     const breaks = async (sink: ExportSink): Promise<void> => {
       await sink.write('half')
       throw new Error('interrupted')
@@ -50,7 +50,7 @@ describe('exported files', () => {
     assert.deepEqual(await beside(), ['out'])
   })
 
-  test('a file that exists is refused before anything is read, and replaced with force', async () => {
+  test('refuses an existing file before it reads anything, and replaces it with force', async () => {
     await writeFile(path, 'old')
     let called = false
     const write = (sink: ExportSink): Promise<void> => {
@@ -63,7 +63,7 @@ describe('exported files', () => {
     assert.equal(await readFile(path, 'utf8'), 'new')
   })
 
-  test('two exports to one path: the one that ends later is refused, and the file is the first one’s', async () => {
+  test('refuses the later of two concurrent exports to one path and keeps the first file', async () => {
     const first = Promise.withResolvers<void>()
     const later = writeExportFile({ path, force: false }, async (sink) => {
       await first.promise
@@ -77,7 +77,7 @@ describe('exported files', () => {
     assert.deepEqual(await beside(), ['out'])
   })
 
-  test('what is no regular file is never replaced, not even with force: links, devices, directories', async () => {
+  test('never replaces links, devices or directories, even with force', async () => {
     await symlink('/dev/null', path)
     for (const taken of [path, '/dev/null', root]) {
       await assert.rejects(writeExportFile({ path: taken, force: true }, say('x')), /not a regular file/)
@@ -85,7 +85,7 @@ describe('exported files', () => {
     assert.deepEqual(await beside(), ['out'])
   })
 
-  test('a directory appears whole, with its mark; one that an export made is replaced as a whole with force', async () => {
+  test('a directory appears complete with its mark, and force replaces one that an export made', async () => {
     const fill = (names: string[]) =>
       writeExportDirectory({ path, force: true }, async (directory) => {
         for (const name of names) await directory.write(name, say(name))
@@ -105,7 +105,7 @@ describe('exported files', () => {
     )
   })
 
-  test('a directory with other things in it is never replaced, not even with force; an empty one may be filled', async () => {
+  test('never replaces a directory with other content, even with force, but fills an empty one', async () => {
     await mkdir(path)
     await writeExportDirectory({ path, force: false }, async () => ({ empty: true }))
     assert.deepEqual((await readdir(path)).toSorted(), ['SHA256SUMS', 'export.json'])

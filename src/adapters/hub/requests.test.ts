@@ -29,7 +29,7 @@ async function readAll(response: Response): Promise<{ bytes: number; error: stri
 
 const range = { headers: { Range: 'bytes=100-199' } }
 
-test('a range as it was asked for, after a redirection: its bytes, and where they came from', async (t) => {
+test('returns a requested range after a redirection with its final address', async (t) => {
   const url = await serve(t, (request, response) => {
     if (request.url === '/first') return response.writeHead(302, { location: '/second' }).end()
     response.writeHead(206, { 'content-range': 'bytes 100-199/1000', etag: '"x"' }).end(Buffer.alloc(100, 'x'))
@@ -39,7 +39,7 @@ test('a range as it was asked for, after a redirection: its bytes, and where the
   assert.deepEqual(await readAll(response), { bytes: 100, error: null })
 })
 
-test('a range that is followed by more, without end: it breaks off at its length, and so does the connection', async (t) => {
+test('stops at the length of a range that continues without end, and closes the connection', async (t) => {
   const closed = Promise.withResolvers<void>()
   const url = await serve(t, (_, response) => {
     response.on('close', () => closed.resolve())
@@ -56,7 +56,7 @@ test('a range that is followed by more, without end: it breaks off at its length
   await closed.promise
 })
 
-test('an answer that unpacks to any length: it breaks off', async (t) => {
+test('stops reading an answer that unpacks without end', async (t) => {
   const packed = gzipSync(Buffer.alloc(MIB))
   const url = await serve(t, (_, response) => {
     response.writeHead(200, { 'content-encoding': 'gzip' })

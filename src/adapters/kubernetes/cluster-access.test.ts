@@ -33,7 +33,7 @@ users:
   return path
 }
 
-test('certificates by file, relative to the kubeconfig, and the namespace of the context', async () => {
+test('reads certificates by file, relative to the kubeconfig, and the namespace of the context', async () => {
   const config = await configOf(
     '{ client-certificate: client.pem, client-key: client.key }',
     'server: https://api.example:6443/, certificate-authority: ca.pem',
@@ -45,7 +45,7 @@ test('certificates by file, relative to the kubeconfig, and the namespace of the
   assert.deepEqual(await access.credentials(), { cert: 'CERT', key: 'KEY' })
 })
 
-test('a file of ours comes before one of the home folder, and the first of several names the context', async () => {
+test('prefers KUBECONFIG to the home folder, and the first of several files sets the context', async () => {
   const config = await configOf('{ token: abc }')
   const second = join(folder, 'second')
   await writeFile(second, 'current-context: other\n')
@@ -54,7 +54,7 @@ test('a file of ours comes before one of the home folder, and the first of sever
   assert.equal(access.namespace, null)
 })
 
-test('a program gives credentials, is told how to answer, and is asked again when they expire', async () => {
+test('a credential program is told how to answer and asked again when its credentials expire', async () => {
   const program = join(folder, 'give')
   const count = join(folder, 'count')
   const script = (expires: string): string => `#!/bin/sh
@@ -102,18 +102,18 @@ async function written(text: string): Promise<string> {
 }
 
 for (const [what, config, says] of WRONG) {
-  test(`${what}: one error that says so`, async () => {
+  test(`${what}: one error says so`, async () => {
     await assert.rejects(readClusterAccess({ KUBECONFIG: await config() }), { code: 'Config.Invalid', message: says })
   })
 }
 
-test('a program that fails is named, with how it failed', async () => {
+test('names a credential program that fails, with how it failed', async () => {
   const config = await configOf('{ exec: { apiVersion: v1, command: /bin/false } }')
   const access = await readClusterAccess({ KUBECONFIG: config })
   await assert.rejects(access.credentials(), { code: 'Config.Invalid', message: /\/bin\/false.*failed/ })
 })
 
-test('a program that is not installed is named, with what the kubeconfig says of it', async () => {
+test('names a credential program that is not installed, with the hint of the kubeconfig', async () => {
   const hint = 'installHint: "the plug-in comes with the package lab-cli"'
   const config = await configOf(`{ exec: { apiVersion: v1, command: no-such-plug-in, ${hint} } }`)
   const access = await readClusterAccess({ KUBECONFIG: config })
@@ -123,6 +123,6 @@ test('a program that is not installed is named, with what the kubeconfig says of
   })
 })
 
-test('no kubeconfig and no pod: what to set', async () => {
+test('without a kubeconfig or a pod it names what to set', async () => {
   await assert.rejects(readClusterAccess({ HOME: '/nowhere' }), { code: 'Config.Invalid', message: /set KUBECONFIG/ })
 })

@@ -51,7 +51,7 @@ function stored(change: (pod: Pod) => void = () => undefined): Pod {
   return pod
 }
 
-test('a pod as it was asked for has no deviation, with what a server adds', () => {
+test('a pod as requested has no deviation, including defaults that a server adds', () => {
   assert.deepEqual(podDeviations(ASKED, stored()), [])
 })
 
@@ -70,12 +70,12 @@ const CHANGES: [field: string, change: (pod: Pod) => void][] = [
 ]
 
 for (const [field, change] of CHANGES) {
-  test(`an admission webhook changes ${field}: found`, () => {
+  test(`reports that an admission webhook changed ${field}`, () => {
     assert.deepEqual(podDeviations(ASKED, stored(change)), [field])
   })
 }
 
-test('requests are at most the limits, which the kubelet enforces, and the deadline is the longest life', () => {
+test('requests do not exceed the limits, and the deadline is the longest life', () => {
   assert.deepEqual(ASKED.spec.containers[0]?.['resources'], {
     requests: { cpu: '1500m', memory: '512Mi', 'ephemeral-storage': '4Gi' },
     limits: { cpu: '1500m', memory: '2Gi', 'ephemeral-storage': '4Gi' },
@@ -83,7 +83,7 @@ test('requests are at most the limits, which the kubelet enforces, and the deadl
   assert.equal(ASKED.spec['activeDeadlineSeconds'], 91)
 })
 
-test('amounts are spelled as servers give them back, also where a recipe has fractions and terabytes', () => {
+test('amounts are spelled as servers return them, also fractions and terabytes', () => {
   for (const [limits, expected] of [
     [
       { cpus: 0.0625, memoryMiB: 1023.7, diskGiB: 0.1 },
@@ -100,7 +100,7 @@ test('amounts are spelled as servers give them back, also where a recipe has fra
   }
 })
 
-test('names are host names, equal for equal ids and different for ids that are spelled alike', () => {
+test('names are valid host names, equal for equal ids and different for similar ids', () => {
   const [one, other] = [podName(['Run_1', 'a/b', 'agent', 1]), podName(['run-1', 'a/b', 'agent', 1])]
   for (const name of [one, other, podName(['x'.repeat(200)])])
     assert.match(name, /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/)

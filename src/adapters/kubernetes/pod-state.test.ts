@@ -40,12 +40,12 @@ for (const [what, found, code] of ENDS) {
   })
 }
 
-test('a runner that ends with 0 under a request has not kept its lease: ended from inside', () => {
+test('a runner that exits with 0 during a request ended from inside and not by its lease', () => {
   const askedMs = Date.parse('2026-11-25T11:59:00Z')
   assert.equal(endOf(pod(terminated(0, 'Completed')), { name: 'p', cause: null, askedMs }).code, 'Sandbox.Ended')
 })
 
-test('a pod that runs is taken away when it is deleted or disrupted, and its node is lost when the cluster says not ready', () => {
+test('a running pod is removed when it is deleted or disrupted, and lost with a node that is not ready', () => {
   const running = { phase: 'Running', containerStatuses: [{ state: { running: {} } }] } as const
   const ready = (status: string): PodStatus => ({
     ...running,
@@ -86,7 +86,7 @@ const BLOCKS: [what: string, found: Pod, kind: string | undefined, code: string 
 ]
 
 for (const [what, found, kind, code] of BLOCKS) {
-  test(`a pod that does not run yet, ${what}: ${kind ?? 'on its way'}`, () => {
+  test(`a pod that does not run yet, ${what}: ${kind ?? 'it may still start'}`, () => {
     const block = blockOf(found, 'image:1')
     assert.deepEqual([block?.kind, block?.error.code], [kind, code])
   })

@@ -6,7 +6,7 @@ import { kubectlRefusal } from '../trainer-job/launchers/kubectl.ts'
 const bySandbox = (error: Error): string => toClusterError(error, { doing: 'opening a pod', details: {} }).message
 const byTrainer = (said: string): string => kubectlRefusal('create a job', said).message
 
-test('a refusal that both workers meet has one remedy, in the words of each', () => {
+test('a refusal that both workers can get has one remedy with the setting of each', () => {
   const body = JSON.stringify({ reason: 'NotFound', message: 'namespaces "x" not found' })
   assert.match(
     bySandbox(new ClusterRefusal(404, body)),
@@ -15,19 +15,19 @@ test('a refusal that both workers meet has one remedy, in the words of each', ()
   assert.match(byTrainer('Error (NotFound): namespaces "x" not found'), /or correct trainer\.kubernetes\.namespace \[/)
 })
 
-test('an address that does not answer is said of the kubeconfig, as Node says it and as kubectl does', () => {
+test('an address that does not answer is attributed to the kubeconfig, in the words of Node and kubectl', () => {
   const failed = new Error('fetch failed', { cause: new Error('connect ECONNREFUSED 10.0.0.1:6443') })
   assert.match(bySandbox(failed), /→ the address in the kubeconfig .* does not answer \[/)
   assert.match(byTrainer('dial tcp 10.0.0.1:6443: connect: connection refused'), /→ the address in the kubeconfig/)
   assert.match(byTrainer('dial tcp: lookup api.example: no such host'), /→ the address in the kubeconfig/)
 })
 
-test('kubectl without a kubeconfig asks localhost: the variable is missing, not the cluster', () => {
+test('a missing kubeconfig is reported when kubectl contacts localhost', () => {
   const said = 'The connection to the server localhost:8080 was refused - did you specify the right host or port?'
   assert.match(byTrainer(said), /→ set KUBECONFIG of the trainer worker/)
 })
 
-test('a pod that a policy of the namespace refuses is told of the policy, not of rights', () => {
+test('a pod that a namespace policy refuses is attributed to the policy, not to rights', () => {
   const message = 'pods "a" is forbidden: violates PodSecurity "restricted:latest"'
   const body = JSON.stringify({ reason: 'Forbidden', message })
   assert.match(bySandbox(new ClusterRefusal(403, body)), /→ let the namespace enforce the pod security standard/)
@@ -83,25 +83,25 @@ const NO_MATTER_OF_RIGHTS: [what: string, said: string, remedy: RegExp][] = [
 ]
 
 for (const [what, message, remedy] of NO_MATTER_OF_RIGHTS) {
-  test(`${what}: what to change is said, and neither rights nor the address are blamed`, () => {
+  test(`${what}: it says what to change and blames neither rights nor the address`, () => {
     const body = JSON.stringify({ reason: 'Forbidden', message })
     assert.match(bySandbox(new ClusterRefusal(403, body)), remedy)
     assert.match(byTrainer(`Error from server (Forbidden): error when creating "STDIN": ${message}`), remedy)
   })
 }
 
-test('an admission rule that is not known here: the words of the server alone', () => {
+test('an unknown admission rule is reported in the words of the server only', () => {
   const body = JSON.stringify({ reason: 'Forbidden', message: 'pods "a" is forbidden: the lab is closed' })
   assert.doesNotMatch(bySandbox(new ClusterRefusal(403, body)), /→/)
 })
 
-test('a right that is missing is named by the server, and where to read of it by us', () => {
+test('a missing right is named by the server, and we add where to read about it', () => {
   const message = 'pods is forbidden: User "u" cannot create resource "pods" in API group "" in the namespace "x"'
   const body = JSON.stringify({ reason: 'Forbidden', message })
   assert.match(bySandbox(new ClusterRefusal(403, body)), /→ give the account of the sandbox worker the rights/)
 })
 
-test('certificates are blamed for what they refuse, and not for a slow network', () => {
+test('certificate errors are attributed to certificates, and a slow network is not', () => {
   assert.match(byTrainer('x509: certificate signed by unknown authority'), /→ the cluster and the kubeconfig/)
   assert.match(bySandbox(new Error('fetch failed', { cause: new Error('tlsv1 alert unknown ca') })), /do not trust/)
   assert.doesNotMatch(byTrainer('net/http: TLS handshake timeout'), /→/)

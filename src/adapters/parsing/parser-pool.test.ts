@@ -18,7 +18,7 @@ const log = (text: string): Uint8Array => Buffer.from(text)
 const request = (text: string) =>
   ({ profile: 'rebench-v2', parser: 'parse_log_pytest', log: log(text), tests: null }) as const
 
-test('a log is read in a thread as it is read here, maps and bytes included', async () => {
+test('a log parsed in a thread gives the same result as here, including maps and bytes', async () => {
   const pool = newPool()
   const text = 'PASSED a\nFAILED __proto__ - x\n'
   const read = await pool.parse('gradeNamedLog', request(text))
@@ -26,7 +26,7 @@ test('a log is read in a thread as it is read here, maps and bytes included', as
   assert.deepEqual(await pool.parse('patchSigns', { patch: log('>>>>> x'), goldPatch: '' }), ['forged-results'])
 })
 
-test('a text that takes longer than the deadline: its thread is ended, the next text gets another', async () => {
+test('a text over the deadline ends its thread, and the next text gets another one', async () => {
   const pool = newPool({ deadlineMs: 1 })
   await assert.rejects(pool.parse('gradeNamedLog', request('PASSED a\n'.repeat(500_000))), ParserOverrun)
   const slow = newPool({ deadlineMs: 600_000 })
@@ -37,21 +37,21 @@ test('a text that takes longer than the deadline: its thread is ended, the next 
   assert.deepEqual([first.kind, second.kind], ['graded', 'graded'])
 })
 
-test('a text that takes more memory than a thread may have: the thread ends, not the process', async () => {
+test('a text over the memory limit ends its thread and not the process', async () => {
   const pool = newPool({ memoryMiB: 24, deadlineMs: 600_000 })
   const many = Array.from({ length: 400_000 }, (_, index) => `PASSED test_${index}`).join('\n')
   await assert.rejects(pool.parse('gradeNamedLog', request(many)), ParserOverrun)
   assert.equal((await pool.parse('gradeNamedLog', request('PASSED a\n'))).kind, 'graded')
 })
 
-test('an error of a parser arrives as it is, and the thread reads on', async () => {
+test('the error of a parser arrives unchanged, and the thread continues', async () => {
   const pool = newPool()
   const task = { failToPass: [], passToPass: [], gradingProfile: 'none' } as never
   await assert.rejects(pool.parse('judgeRun', task, { kind: 'ran', log: log('') }), TypeError)
   assert.deepEqual(await pool.parse('commandSigns', []), [])
 })
 
-test('only the bytes of a log travel, not the memory that they are a part of; they stay with the caller too', async () => {
+test('only the bytes of the log are sent to the thread, and the caller keeps them', async () => {
   const pool = newPool()
   const whole = Buffer.from('PASSED a\nPASSED b\n')
   const part = whole.subarray(0, 9)

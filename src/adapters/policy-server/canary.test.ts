@@ -44,13 +44,13 @@ const serverAt = (score: (at: number) => number) => ({
 const verify = (score: (at: number) => number) =>
   verifyCanary({ client: serverAt(score), policy, tolerance: 0.02, signal })
 
-test('a server with the new weights is verified, engine noise included', async () => {
+test('verifies a server with the new weights, engine noise included', async () => {
   await writeCanary(0.5)
   const verdict = await verify((at) => -at + 0.5 + (at % 2 === 0 ? 0.01 : -0.01))
   assert.equal(verdict.kind, 'verified')
 })
 
-test('a server that still holds the old weights is refused as stale, one with others as wrong', async () => {
+test('refuses a server with the old weights as stale and one with other weights as wrong', async () => {
   await writeCanary(0.5)
   await assert.rejects(
     verify((at) => -at),
@@ -66,7 +66,7 @@ test('a server that still holds the old weights is refused as stale, one with ot
   )
 })
 
-test('weights that moved less than the engine’s noise cannot be told apart, and that is said', async () => {
+test('reports weights that moved less than the engine’s noise as indistinguishable', async () => {
   await writeCanary(0.001)
   assert.equal((await verify((at) => -at)).kind, 'indistinguishable')
   await assert.rejects(
@@ -75,7 +75,7 @@ test('weights that moved less than the engine’s noise cannot be told apart, an
   )
 })
 
-test('no file: nothing to compare; a broken file is corrupt', async () => {
+test('an absent file leaves nothing to compare, and a broken file is corrupt', async () => {
   await rm(join(root, 'canary.safetensors'))
   assert.deepEqual(await verify((at) => -at), { kind: 'no-canary' })
   await writeFile(join(root, 'canary.safetensors'), 'torn')
@@ -85,7 +85,7 @@ test('no file: nothing to compare; a broken file is corrupt', async () => {
   )
 })
 
-test('a server with another tokenizer is refused by a special token, one with the policy’s passes', async () => {
+test('refuses a server with another tokenizer by a special token, and accepts the policy’s', async () => {
   const directory = await mkdtemp(join(root, 'tokenizer-'))
   const other = { ...policy, uri: pathToFileURL(directory).href }
   const answering = (answers: Record<string, number[]>) => ({
@@ -112,7 +112,7 @@ test('a server with another tokenizer is refused by a special token, one with th
   await verify({ ...right, '<e>': [9] })
 })
 
-describe('a server that holds a part of the new weights, inside the engine’s noise at every position', () => {
+describe('a server that holds part of the new weights, within the engine’s noise at every position', () => {
   /** 256 positions that moved by 0.05, up and down, under noise of 0.01. */
   const positions = Array.from({ length: 256 }, (_, at) => ({
     index: at + 1,

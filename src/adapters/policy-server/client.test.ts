@@ -62,7 +62,7 @@ const reply =
     response.writeHead(status, headers).end(typeof body === 'string' ? body : JSON.stringify(body))
 const answer = (changes: object): Script => reply(200, { ...good, choices: [{ ...choice, ...changes }] })
 
-test('a sample sends every decoding field, the version as salt and the episode as affinity', async (t) => {
+test('a sample request has every decoding field, the version as salt and the episode as affinity', async (t) => {
   const { client, seen } = await serve(t, reply(200, good))
   assert.deepEqual(await client.sample(request, never), {
     ids: [8, 2],
@@ -103,7 +103,7 @@ test('a sample sends every decoding field, the version as salt and the episode a
   assert.equal(seen[0]?.headers['x-session-id'], 'run%2Frft%2F0001%2Ftask%2F00')
 })
 
-test('a server that returns no ids is refused at once, and so is one that answers with other weights', async (t) => {
+test('refuses a server that returns no ids, or answers with other weights, at once', async (t) => {
   for (const changes of [{ token_ids: null }, { token_ids: undefined }, { prompt_token_ids: null }]) {
     const { client, seen } = await serve(t, answer(changes))
     await assert.rejects(client.sample(request, never), { code: 'Model.NoTokenIds' })
@@ -115,7 +115,7 @@ test('a server that returns no ids is refused at once, and so is one that answer
   await assert.rejects(stale.client.sample(request, never), { code: 'Model.NotServed' })
 })
 
-test('a reply that the server cut before the tokens that the request allows is refused at once', async (t) => {
+test('refuses a reply that the server cut below the requested number of tokens at once', async (t) => {
   const { client, seen } = await serve(t, answer({ finish_reason: 'length' }))
   await assert.rejects(client.sample(request, never), { code: 'Model.Biased', message: /max_new_tokens/ })
   assert.equal(seen.length, 1)
@@ -124,7 +124,7 @@ test('a reply that the server cut before the tokens that the request allows is r
   assert.equal((await right.client.sample(request, never)).finishReason, 'length')
 })
 
-test('an answer that contradicts itself is tried again, never accepted', async (t) => {
+test('retries an inconsistent answer and never accepts it', async (t) => {
   const faults: Script[] = [
     answer({ logprobs: { token_logprobs: [-0.5] } }),
     answer({ logprobs: { token_logprobs: [-0.5, 3] } }),
@@ -140,7 +140,7 @@ test('an answer that contradicts itself is tried again, never accepted', async (
   }
 })
 
-test('a log-probability that is not finite arrives as NaN, for the batch writer to drop', async (t) => {
+test('a log-probability that is not finite arrives as NaN, which the batch writer drops', async (t) => {
   // JSON has no infinity: it comes as null, or as the number that vLLM writes for it.
   for (const spelled of [null, -9999]) {
     const { client } = await serve(t, answer({ logprobs: { token_logprobs: [spelled, -0.25] } }))
@@ -148,7 +148,7 @@ test('a log-probability that is not finite arrives as NaN, for the batch writer 
   }
 })
 
-test('too many requests, restarts and torn answers are waited out', async (t) => {
+test('retries after too many requests, restarts and torn answers', async (t) => {
   const faults: Script[] = [
     reply(429, { error: { message: 'slow down' } }, { 'retry-after': '0.05' }),
     reply(503, 'reloading', { 'retry-after': '0' }),
@@ -164,7 +164,7 @@ test('too many requests, restarts and torn answers are waited out', async (t) =>
   }
 })
 
-test('an answer that does not come within its time is asked for again', async (t) => {
+test('repeats a request that is not answered in time', async (t) => {
   const { seen, url } = await serve(t, () => undefined, reply(200, good))
   const client = createPolicyClient({ kind: 'embedded', url, timeouts: { ...PATIENCE, requestMs: 300 } })
   assert.equal((await client.sample(request, never)).policy, VERSION)
@@ -172,7 +172,7 @@ test('an answer that does not come within its time is asked for again', async (t
   assert.ok(seen.length >= 2)
 })
 
-test('patience ends: each kind of trouble has its code', async (t) => {
+test('each kind of failure has its code after the timeout', async (t) => {
   const cases: [Script, string, says?: RegExp][] = [
     [reply(429, 'slow down', { 'retry-after': '30' }), 'Model.RateLimited'],
     [reply(503, 'reloading', { 'retry-after': '30' }), 'Model.Unavailable'],
@@ -196,7 +196,7 @@ test('patience ends: each kind of trouble has its code', async (t) => {
   }
 })
 
-test('Retry-After names a moment beyond our patience: asked once and not before it; without one asked again and again', async (t) => {
+test('does not retry before a Retry-After beyond the timeout, and retries repeatedly without one', async (t) => {
   for (const status of [429, 502, 503, 504]) {
     const told = await serve(t, reply(status, 'later', { 'retry-after': '30' }))
     await assert.rejects(told.client.sample(request, never), { retryable: true })
@@ -207,7 +207,7 @@ test('Retry-After names a moment beyond our patience: asked once and not before 
   }
 })
 
-test('a full server names its holders when a policy is loaded', async (t) => {
+test('a full server names the holders of its places when a policy is loaded', async (t) => {
   const busy = { error: { code: 'busy', message: 'All 2 places are leased [holders=train/a, train/b]' } }
   const { client, seen } = await serve(t, reply(409, busy))
   const policy: PolicyRef = {
@@ -233,7 +233,7 @@ test('a full server names its holders when a policy is loaded', async (t) => {
   })
 })
 
-test('a caller that gives up gets its own reason, in the middle of an exchange and in a pause', async (t) => {
+test('a caller that cancels gets its own reason, during an exchange and during a pause', async (t) => {
   const reason = new Error('cancelled by the workflow')
   for (const script of [(() => undefined) satisfies Script, reply(503, 'wait', { 'retry-after': '2' })]) {
     const { client } = await serve(t, script)
@@ -244,18 +244,18 @@ test('a caller that gives up gets its own reason, in the middle of an exchange a
   }
 })
 
-test('nothing listens: unavailable, and retryable', async () => {
+test('a closed port is unavailable and retryable', async () => {
   const timeouts = { requestMs: 100, giveUpAfterMs: 200 }
   const client = createPolicyClient({ kind: 'embedded', url: 'http://127.0.0.1:9', timeouts })
   await assert.rejects(client.served(never), { code: 'Model.Unavailable', retryable: true })
 })
 
-test('kinds that prove no tokens, and addresses that are none, are refused before any request', () => {
+test('refuses kinds without token ids, and invalid addresses, before any request', () => {
   assert.throws(() => createPolicyClient({ kind: 'chat', url: 'http://127.0.0.1:9' }), { code: 'Config.Invalid' })
   assert.throws(() => createPolicyClient({ kind: 'vllm', url: 'localhost:8000' }), { code: 'Config.Invalid' })
 })
 
-test('a vLLM server that serves another version tells the operator how to restart it; the right one is left alone', async (t) => {
+test('a vLLM server with another version names the restart command, and the right one is left alone', async (t) => {
   const { seen, url } = await serve(t, reply(200, { data: [{ id: 'v000009-cccccccc' }] }))
   const client = createPolicyClient({ kind: 'vllm', url })
   const load = (version: string) =>
@@ -294,7 +294,7 @@ const generated = {
   },
 }
 
-test('SGLang: a sample counts when the asked weights made all of it, and each log-probability stands beside its id', async (t) => {
+test('SGLang: a sample counts when the requested weights made all of it, with one log-probability per id', async (t) => {
   const meta = (changes: object): Script =>
     reply(200, { ...generated, meta_info: { ...generated.meta_info, ...changes } })
   const client = async (...scripts: Script[]) => {
@@ -323,7 +323,7 @@ test('SGLang: a sample counts when the asked weights made all of it, and each lo
   }
 })
 
-test('a server that reloads in place is labelled as loading until the new weights are there, also when the reload fails', async (t) => {
+test('a server that reloads in place has the label of loading until the new weights are there, even after a failure', async (t) => {
   let label = 'v000000-bbbbbbbb'
   let isBroken = true
   const { url } = await serve(t, ({ url: path }, response, body) => {
@@ -361,7 +361,7 @@ for (const { kind, first, route, fix } of RELOADS) {
     [405, fix],
     [403, /LONGHAUL_POLICY_API_KEY/],
   ] as const) {
-    test(`${kind} refuses to reload with ${status}: one error names the fix, and it serves what it served`, async (t) => {
+    test(`${kind} refuses to reload with ${status}: one error names the fix, and it serves the same policy as before`, async (t) => {
       const before = 'v000000-bbbbbbbb'
       const engine = { label: before, isPaused: false }
       let refuses: string = route
@@ -434,7 +434,7 @@ interface ReloadableServer {
   device?: object | null
 }
 
-test('answers that name no weights count between two labels of the asked version; answers that name them need none', async (t) => {
+test('answers without weights count between two labels of the requested version; those with weights need none', async (t) => {
   const named = await serveReloadable(t, { labels: [], spans: [[{ version: VERSION, start: 0, end: 2 }]] })
   await named.client.sample(request, never)
   assert.deepEqual(named.paths, ['/v1/completions'])
@@ -446,7 +446,7 @@ test('answers that name no weights count between two labels of the asked version
   assert.deepEqual(silent.paths, ['/v1/completions', ...witnessed, ...witnessed])
 })
 
-test('an answer without a label is refused when the server held other weights before it, or holds them after it', async (t) => {
+test('refuses an unlabelled answer when the server held other weights before or after it', async (t) => {
   const other = 'v000000-bbbbbbbb'
   for (const labels of [[other], [VERSION, other], [VERSION, `loading-${other}`], ['default'], ['']]) {
     const { client } = await serveReloadable(t, { labels })
@@ -464,7 +464,7 @@ test('an answer without a label is refused when the server held other weights be
   await assert.rejects(mixed.client.sample(request, never), { code: 'Model.NotServed' })
 })
 
-test('a server that was started again and has reloaded nothing since serves the policy that it was started with', async (t) => {
+test('a restarted server that has not reloaded serves the policy that it was started with', async (t) => {
   const names = ['policy', `started-with-${VERSION}`]
   for (const span of [[{ version: 'default', start: 0, end: 2 }], null]) {
     const { client } = await serveReloadable(t, { labels: ['default'], names, spans: [span] })
@@ -475,7 +475,7 @@ test('a server that was started again and has reloaded nothing since serves the 
   await assert.rejects(reloaded.client.sample(request, never), { code: 'Model.NotServed' })
 })
 
-test('on a CPU a policy with tied embeddings is not reloaded in place: refused before the server is touched', async (t) => {
+test('refuses to reload a policy with tied embeddings on a CPU before it changes the server', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'tied-'))
   t.after(() => rm(directory, { recursive: true }))
   const load = async ({ tied, device }: { tied: boolean; device: object | null }) => {

@@ -39,11 +39,11 @@ describe('embedded policy server', { skip: withoutPython }, () => {
     session: 'r/s/0001/t/00',
   })
 
-  test('a policy that is not loaded is not served', async () => {
+  test('does not serve a policy that is not loaded', async () => {
     await assert.rejects(client.sample(makeRequest(first().version, [1]), signal), { code: 'Model.NotServed' })
   })
 
-  test('text becomes ids, ids become a sample, and scoring it again gives the same log-probabilities', async () => {
+  test('encodes text, samples ids, and scores them again with the same log-probabilities', async () => {
     const policy = first().version
     await client.load({ policy: first(), holder: 'train/a', leaseMs: 60_000 }, signal)
     await client.load({ policy: first(), holder: 'train/a', leaseMs: 60_000 }, signal)
@@ -61,14 +61,14 @@ describe('embedded policy server', { skip: withoutPython }, () => {
     }
   })
 
-  test('a context that cannot hold the reply is an overflow', async () => {
+  test('reports a context that cannot hold the reply as an overflow', async () => {
     const promptIds = Array.from({ length: 505 }, () => 65)
     await assert.rejects(client.sample(makeRequest(first().version, promptIds), signal), {
       code: 'Model.ContextOverflow',
     })
   })
 
-  test('another run waits while the only place is leased, and gets it after the release', async () => {
+  test('a second run waits for the only leased place and gets it after the release', async () => {
     const load = () => client.load({ policy: second(), holder: 'train/b', leaseMs: 60_000 }, signal)
     await assert.rejects(load(), { code: 'Model.Busy', message: /train\/a/ })
     await client.release({ holder: 'train/a' })
@@ -76,7 +76,7 @@ describe('embedded policy server', { skip: withoutPython }, () => {
     assert.deepEqual(await client.served(signal), [second().version])
   })
 
-  test('a directory that differs from its reference is refused', async () => {
+  test('refuses a directory that differs from its reference', async () => {
     const wrong = { ...first(), manifestSha256: '0'.repeat(64) }
     await client.release({ holder: 'train/b' })
     await assert.rejects(client.load({ policy: wrong, holder: 'train/a', leaseMs: 1000 }, signal), {

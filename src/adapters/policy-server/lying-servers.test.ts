@@ -11,7 +11,7 @@ import { HANG_MS } from '../../../test/support/hang.ts'
 import { type LyingServers, type Server, SERVERS, startLyingServers } from '../../../test/support/lying-servers/lies.ts'
 import { withoutPython } from '../../../test/support/python.ts'
 
-describe('lying servers', { skip: withoutPython }, () => {
+describe('servers that misreport', { skip: withoutPython }, () => {
   let root = ''
   let servers: LyingServers | null = null
 

@@ -31,7 +31,7 @@ function ask(url: string, changes: Partial<HttpAsk> = {}, options: Partial<Trans
   return transport({ path: '/v1/models', headers: {}, timeoutMs: 3_000, signal: never, ...changes })
 }
 
-test('variables that are meant for other programs change neither address nor headers, and nothing is logged', async (t) => {
+test('variables of other programs change neither address nor headers and cause no log', async (t) => {
   useEnvironment(t, {
     OPENAI_API_KEY: 'sk-of-another-program',
     OPENAI_ADMIN_KEY: 'sk-admin',
@@ -55,7 +55,7 @@ test('variables that are meant for other programs change neither address nor hea
   assert.deepEqual(printed, [])
 })
 
-test('OPENAI_CUSTOM_HEADERS is refused where a worker starts and where a server is asked, without its value', (t) => {
+test('refuses OPENAI_CUSTOM_HEADERS when a worker starts and when a server is called, without its value', (t) => {
   useEnvironment(t, { OPENAI_CUSTOM_HEADERS: 'x-secret: 42' })
   for (const start of [
     () => readWorkerEnvironment({ OPENAI_CUSTOM_HEADERS: 'x-secret: 42' }),
@@ -70,7 +70,7 @@ test('OPENAI_CUSTOM_HEADERS is refused where a worker starts and where a server 
   }
 })
 
-test('a redirect is an answer: neither request nor key follow it', async (t) => {
+test('does not follow a redirect with request or key', async (t) => {
   const other = await serve(t, (_request, response) => response.end('{}'))
   const { url } = await serve(t, (_request, response) =>
     response.writeHead(307, { location: `${other.url}/stolen` }).end(),
@@ -81,7 +81,7 @@ test('a redirect is an answer: neither request nor key follow it', async (t) => 
   assert.equal(other.seen.length, 0)
 })
 
-test('no answer is larger than its bound: announced, in chunks, as an error, and unpacked', async (t) => {
+test('bounds every answer: announced, chunked, erroneous or compressed', async (t) => {
   const large = Buffer.alloc(BOUND + 1, ' ')
   const bomb = gzipSync(Buffer.alloc(512 * BOUND, ' '))
   assert.ok(bomb.byteLength < BOUND)
@@ -103,7 +103,7 @@ test('no answer is larger than its bound: announced, in chunks, as an error, and
   }
 })
 
-test('no stream is larger than its bound, in many events or in one that does not end', async (t) => {
+test('bounds every stream: of many events or of one endless event', async (t) => {
   for (const piece of ['data: {"choices": []}\n\n', 'data: '.padEnd(64, 'x')]) {
     const { url } = await serve(t, (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' })
@@ -113,7 +113,7 @@ test('no stream is larger than its bound, in many events or in one that does not
   }
 })
 
-test('compression is not asked for, and read where it comes', async (t) => {
+test('requests no compression but reads a compressed answer', async (t) => {
   const { url, seen } = await serve(t, (_request, response) =>
     response.writeHead(200, { 'content-encoding': 'gzip' }).end(gzipSync('{"a":1}')),
   )
@@ -130,7 +130,7 @@ for (const [title, bytes] of [
   ['a torn chunk', 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n{}'],
   ['nothing', ''],
 ] as const) {
-  test(`${title} instead of an answer is a fault with a short text`, async (t) => {
+  test(`${title} instead of an answer is an error with a short text`, async (t) => {
     const server = createSocketServer((socket) => {
       socket.on('error', () => undefined)
       socket.once('data', () => socket.end(bytes))
@@ -145,14 +145,14 @@ for (const [title, bytes] of [
   })
 }
 
-test('a body that never ends is ended by the exchange’s time, also the body of an error', async (t) => {
+test('ends an endless body at the deadline of the exchange, also of an error', async (t) => {
   for (const status of [200, 503]) {
     const { url } = await serve(t, (_request, response) => response.writeHead(status).write('{"a'))
     await assert.rejects(ask(url, { timeoutMs: 200 }), { name: 'HttpFault', message: 'no answer within 200 ms' })
   }
 })
 
-test('a cancel keeps its reason: before headers, in a body and in the body of an error', async (t) => {
+test('a cancel keeps its reason before headers, in a body and in the body of an error', async (t) => {
   for (const status of [null, 200, 503]) {
     const controller = new AbortController()
     const reason = new Error('cancelled by the workflow')
@@ -164,7 +164,7 @@ test('a cancel keeps its reason: before headers, in a body and in the body of an
   }
 })
 
-test('a key that no header can carry is refused without being quoted; an empty one is none', async (t) => {
+test('refuses a key that no header can hold without quoting it, and takes an empty one as none', async (t) => {
   assert.throws(
     () => createTransport({ base: new URL('http://127.0.0.1:9'), apiKey: 'sk-secret\nx: y' }),
     (error: Error) => {
@@ -177,21 +177,21 @@ test('a key that no header can carry is refused without being quoted; an empty o
   assert.equal(seen[0]?.headers.authorization, undefined)
 })
 
-test('user and password of the address are sent as such, below a base with a path', async (t) => {
+test('sends user and password of the address as such, below a base with a path', async (t) => {
   const { port, seen } = await serve(t, (_request, response) => response.end('{}'))
   await ask(`http://me:p%40ss@127.0.0.1:${port}/base/`)
   assert.equal(seen[0]?.headers.authorization, `Basic ${Buffer.from('me:p@ss').toString('base64')}`)
   assert.equal(seen[0]?.url, '/base/v1/models')
 })
 
-test('a query of the path arrives as it is', async (t) => {
+test('passes a query of the path unchanged', async (t) => {
   const { url, seen } = await serve(t, (_request, response) => response.end('{}'))
   await ask(url, { path: '/pause?mode=abort&clear_cache=true', body: {} })
   assert.equal(seen[0]?.url, '/pause?mode=abort&clear_cache=true')
   assert.equal(seen[0]?.method, 'POST')
 })
 
-test('a proxy of the environment is used for other machines, never for this one', async (t) => {
+test('uses a proxy of the environment for other machines only', async (t) => {
   const proxy = await serve(t, (_request, response) => response.end('"from the proxy"'))
   const { url, port } = await serve(t, (_request, response) => response.end('"from the server"'))
   useEnvironment(t, { HTTP_PROXY: proxy.url, http_proxy: proxy.url, NO_PROXY: '', no_proxy: '' })
@@ -201,7 +201,7 @@ test('a proxy of the environment is used for other machines, never for this one'
   assert.equal(proxy.seen[0]?.url, 'http://policy.example:8000/v1/models')
 })
 
-test('a proxy that is no address is refused without its password', (t) => {
+test('refuses an invalid proxy without its password', (t) => {
   for (const proxy of ['proxy:3128', 'http://', 'me:secret@proxy:3128']) {
     useEnvironment(t, { HTTP_PROXY: proxy, http_proxy: proxy })
     assert.throws(

@@ -24,7 +24,7 @@ function twoServers(faults: Map<string, FailureCode>) {
   return { servers, asked, first, second }
 }
 
-test('a server is silent: the next one answers, and is asked first for half a minute', async () => {
+test('after a silent server the next one answers and is asked first for half a minute', async () => {
   const faults = new Map<string, FailureCode>()
   const { servers, asked, first, second } = twoServers(faults)
   let nowMs = 0
@@ -40,7 +40,7 @@ test('a server is silent: the next one answers, and is asked first for half a mi
   assert.deepEqual(asked.at(-1), first)
 })
 
-test('both are silent: they are asked in turn until the patience is over', async () => {
+test('asks two silent servers in turn until the timeout', async () => {
   const { servers, asked, first, second } = twoServers(new Map(urls.map((url) => [url, 'Model.Unavailable'])))
   let nowMs = 0
   const pool = poolOf(servers, { unavailableTimeoutMs: 40_000, now: () => (nowMs += 5_000) })
@@ -49,7 +49,7 @@ test('both are silent: they are asked in turn until the patience is over', async
   for (const [at, url] of asked.entries()) assert.equal(url, [first, second][at % 2])
 })
 
-test('a refusal is an answer: no other server is asked', async () => {
+test('a refusal is an answer, and no other server is asked', async () => {
   const { servers, asked, first } = twoServers(new Map(urls.map((url) => [url, 'Model.NotServed'])))
   const pool = poolOf(servers, { unavailableTimeoutMs: 40_000 })
   await assert.rejects(pool.tokenize({ policy: 'v', text: 'text' }, signal), { code: 'Model.NotServed' })

@@ -4,7 +4,7 @@ import { delayBefore, parseRetryAfter } from './retry.ts'
 
 const NOW = Date.parse('2026-11-20T12:00:00Z')
 
-test('Retry-After is read as seconds or as a date; nonsense and the past are ignored', () => {
+test('reads Retry-After as seconds or a date, and ignores nonsense and the past', () => {
   assert.equal(parseRetryAfter('2', NOW), 2000)
   assert.equal(parseRetryAfter('0.5', NOW), 500)
   assert.equal(parseRetryAfter('Fri, 20 Nov 2026 12:00:03 GMT', NOW), 3000)
@@ -13,7 +13,7 @@ test('Retry-After is read as seconds or as a date; nonsense and the past are ign
   }
 })
 
-test('delays double up to a ceiling, with jitter above one half', () => {
+test('delays double up to a maximum, with jitter above one half', () => {
   const least = [2, 3, 4, 20].map((tries) => delayBefore(tries, null, () => 0))
   assert.deepEqual(least, [125, 250, 500, 5000])
   assert.equal(
@@ -22,7 +22,7 @@ test('delays double up to a ceiling, with jitter above one half', () => {
   )
 })
 
-test('a named moment is kept as the earliest one, and bounded', () => {
+test('a requested time is kept as the earliest retry, and bounded', () => {
   assert.equal(
     delayBefore(2, 3000, () => 0),
     3000,

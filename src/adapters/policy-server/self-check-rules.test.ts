@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isLevel, judgeReach, judgeSamples, judgeSlopes, REACH_DRAWS } from './self-check-rules.ts'
 
-test('samples that are scored with what was said of them are fine; a constant excess is a filter, even inside the noise', () => {
+test('accepts samples with their own log-probabilities, and detects a filter by a constant excess in the noise', () => {
   const noise = [0.008, -0.008, 0.005, -0.005]
   const pairs = (excess: number) => noise.map((one): [number, number] => [-1 + one + excess, -1])
   assert.equal(judgeSamples({ pairs: pairs(0), tolerance: 0.02 }).problem, null)
@@ -12,13 +12,13 @@ test('samples that are scored with what was said of them are fine; a constant ex
   assert.match(filtered.problem ?? '', /filter/)
 })
 
-test('nothing sampled, or a value that is none, is a problem', () => {
+test('reports missing samples and non-finite values', () => {
   assert.notEqual(judgeSamples({ pairs: [], tolerance: 1 }).problem, null)
   assert.notEqual(judgeSamples({ pairs: [[Number.NaN, -1]], tolerance: 1 }).problem, null)
   assert.notEqual(judgeSamples({ pairs: [[-1, Number.NEGATIVE_INFINITY]], tolerance: 1 }).problem, null)
 })
 
-test('at temperature 0.5 differences between two tokens double; raw ones do not', () => {
+test('differences between two tokens double at temperature 0.5, and an unchanged difference shows raw values', () => {
   // log p = -1 and -3; at T = 0.5: -2 - z and -6 - z.
   const right = [
     { told: -2 - 0.1, scored: -1 },
@@ -30,7 +30,7 @@ test('at temperature 0.5 differences between two tokens double; raw ones do not'
   assert.deepEqual(judged, { kind: 'wrong', draws: 2, slopeError: 2 })
 })
 
-test('one draw, or draws that are about as likely, say nothing about temperatures', () => {
+test('one draw, or equally likely draws, prove nothing about the temperature', () => {
   const one = judgeSlopes({ draws: [{ told: 0, scored: 0 }], temperature: 0.5, tolerance: 1e-3 })
   assert.deepEqual(one, { kind: 'untold', draws: 1, slopeError: null })
   const alike = [
@@ -40,7 +40,7 @@ test('one draw, or draws that are about as likely, say nothing about temperature
   assert.equal(judgeSlopes({ draws: alike, temperature: 0.5, tolerance: 1e-3 }).kind, 'untold')
 })
 
-test('draws that come from half of the vocabulary reach half of it, whatever is said of the other half', () => {
+test('draws from half of the vocabulary reach half of it, whatever is reported for the other half', () => {
   // Four tokens, 40, 40, 10 and 10 %: of ten draws 1/p adds up to 4 · 2.5 + 4 · 2.5 + 10 + 10 = 40, four tokens a draw.
   const whole = [0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.4, 0.1, 0.1].map(Math.log)
   const told = Array.from({ length: REACH_DRAWS }, (_, at) => whole[at % 10] ?? Number.NaN)
@@ -56,7 +56,7 @@ test('draws that come from half of the vocabulary reach half of it, whatever is 
   assert.notEqual(judgeReach({ told: told.with(3, Number.NaN), flat, tolerance: 0.02 }).problem, null)
 })
 
-test('draws that are all but certain, too few or far apart say nothing of the others', () => {
+test('draws that are almost certain, too few or too different prove nothing about the other tokens', () => {
   const flat = [Math.log(1 / 4)]
   const certain = Array.from({ length: REACH_DRAWS }, () => -0.01)
   assert.equal(isLevel(certain), false)

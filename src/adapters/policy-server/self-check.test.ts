@@ -66,7 +66,7 @@ for (const [title, logits] of [
   ['certain where its prompt ends', certainAtFirst],
   ['certain everywhere', certainAlways],
 ] as const) {
-  test(`a right server passes with a policy that is ${title}`, async () => {
+  test(`a correct server passes with a policy that is ${title}`, async () => {
     const { draws, slopeError } = await check(serverOf(logits))
     assert.ok(draws >= 2, `${draws} draws`)
     assert.ok(slopeError !== null && slopeError < 1e-6, String(slopeError))
@@ -79,7 +79,7 @@ for (const [title, logits] of [
   }
 }
 
-test('a policy without any doubt has nothing that a temperature could change', async () => {
+test('a policy that is certain of each token gives only one draw to check', async () => {
   assert.equal((await check(serverOf(() => [500, 0, 0, 0]))).draws, 1)
 })
 
@@ -89,7 +89,7 @@ const ofManyTokens: Logits = (prefix) => {
   return Array.from({ length: 200 }, (_, token) => (token < 3 ? 4 : 0) + random.below(1_000) / 250)
 }
 
-test('samples of a right server reach its whole vocabulary', async () => {
+test('samples of a correct server reach its whole vocabulary', async () => {
   const { reach } = await check(serverOf(ofManyTokens))
   assert.ok(reach !== null && Math.abs(reach - 1) < 0.1, String(reach))
 })
@@ -98,7 +98,7 @@ for (const [title, logits] of [
   ['of many tokens', ofManyTokens],
   ['certain of every token', () => [500, 0, 0, 0]],
 ] as const) {
-  test(`a right server that takes no temperature above 2 passes with a policy that is ${title}: its reach is untold`, async () => {
+  test(`a correct server with temperatures up to 2 passes with a policy that is ${title}, with unknown reach`, async () => {
     const right = serverOf(logits)
     const sample: typeof right.sample = async (request, signal) => {
       const { temperature } = request.sampling
@@ -111,7 +111,7 @@ for (const [title, logits] of [
 }
 
 for (const lies of [{ topK: 20 }, { topK: 120 }, { ignoresTemperature: true }]) {
-  test(`a server with ${JSON.stringify(lies)} whose log-probabilities do not show it is refused`, async () => {
+  test(`a server with ${JSON.stringify(lies)} is refused even when its log-probabilities hide that`, async () => {
     await assert.rejects(check(serverOf(ofManyTokens, { ...lies, hides: true })), {
       code: 'Model.Biased',
       message: /whole vocabulary/,

@@ -13,7 +13,7 @@ const wanted = {
   port: 8000,
 } as const
 
-test('a command is spelled for a shell, with its variables before it', () => {
+test('quotes a command for a shell, with its variables before it', () => {
   const start = startCommand({ kind: 'vllm', ...wanted, publish: 'reload', deterministic: false })
   assert.match(
     spellCommand(start),
@@ -21,7 +21,7 @@ test('a command is spelled for a shell, with its variables before it', () => {
   )
 })
 
-test('a server listens on loopback where nothing else is said; one that is restarted is named by its version', () => {
+test('a server listens on loopback by default, and one that is restarted has its version as name', () => {
   for (const kind of ['vllm', 'sglang'] as const) {
     const reload = startCommand({ kind, ...wanted, publish: 'reload', deterministic: true }).command.join(' ')
     const restart = startCommand({ kind, ...wanted, publish: 'restart', deterministic: true }).command.join(' ')
@@ -34,7 +34,7 @@ test('a server listens on loopback where nothing else is said; one that is resta
 const plain = { ...wanted, publish: 'restart', deterministic: false } as const
 const key = 'LONGHAUL_POLICY_API_KEY'
 
-test('an address that other machines reach is refused without a key', () => {
+test('refuses an address for other machines without a key', () => {
   const reachable = ['0.0.0.0', '::', '10.0.0.7', 'gpu-1', '0', '127.1', '127.0.0.1.example.org', '::ffff:10.0.0.7']
   for (const kind of ['vllm', 'sglang'] as const) {
     for (const host of reachable) {
@@ -53,14 +53,14 @@ test('an address that other machines reach is refused without a key', () => {
   }
 })
 
-test('vLLM asks for no key where weights are changed, so with a key too a server that reloads stays on loopback', () => {
+test('keeps vLLM with reloads on loopback even with a key, because its reload needs no key', () => {
   const asked = { ...plain, publish: 'reload', host: '0.0.0.0', apiKeyVariable: key } as const
   const refused = { code: 'Config.Invalid', message: /loopback address with --publish reload/ }
   assert.throws(() => startCommand({ kind: 'vllm', ...asked }), refused)
   assert.ok(startCommand({ kind: 'sglang', ...asked }).command.includes('0.0.0.0'))
 })
 
-test('a key in place of its variable is refused and not repeated', () => {
+test('refuses a key in place of its variable without repeating it', () => {
   for (const apiKeyVariable of ['sk-secret', 'a b', '', '1A', 'A}"; id; "${B', 'A\n']) {
     assert.throws(
       () => startCommand({ kind: 'vllm', ...plain, apiKeyVariable }),
@@ -69,7 +69,7 @@ test('a key in place of its variable is refused and not repeated', () => {
   }
 })
 
-test('the key reaches the server from the variable, and a server without its key does not start', () => {
+test('the server reads its key from the variable and does not start without it', () => {
   const show = ['env', 'sh', '-c', 'printf "%s/" "$VLLM_API_KEY" "$@"', 'sh']
   const start = (kind: 'vllm' | 'sglang', value: string) => {
     const line = spellCommand(startCommand({ kind, ...plain, host: '::', apiKeyVariable: key }))
@@ -92,7 +92,7 @@ test('the key reaches the server from the variable, and a server without its key
   }
 })
 
-test('a name that no run would ask for is refused', () => {
+test('refuses a name that is no policy version', () => {
   assert.equal(requireVersion('v000012-1a2b3c4d'), 'v000012-1a2b3c4d')
   assert.throws(() => requireVersion('Qwen3-4B', ': name it with --name'), {
     code: 'Config.Invalid',
@@ -102,7 +102,7 @@ test('a name that no run would ask for is refused', () => {
 
 const NATIVE = '{"max_position_embeddings": 32768, "rope_theta": 1000000.0}'
 
-test('the rope of the policy’s config.json goes into the command of either engine, as the directory spells it', () => {
+test('adds the rope of the policy’s config.json to the command of either engine unchanged', () => {
   const configJson = stateRope(NATIVE, { type: 'yarn', factor: 4, originalMax: 32_768 })
   const { overrides } = startPositions({ configJson, directory: '/p', context: 131_072 })
   for (const [kind, flag] of [
@@ -119,7 +119,7 @@ test('the rope of the policy’s config.json goes into the command of either eng
   }
 })
 
-test('a context that the policy’s positions do not reach is refused before a server is started for it', () => {
+test('refuses a context beyond the policy’s positions before a server is started for it', () => {
   const refused = (configJson: string, context: number, message: RegExp) =>
     assert.throws(() => startPositions({ configJson, directory: '/p', context }), { code: 'Config.Invalid', message })
   refused(NATIVE, 65_536, /at most the policy’s 32768 positions, got 65536.*model\.rope/)
@@ -130,7 +130,7 @@ test('a context that the policy’s positions do not reach is refused before a s
   assert.deepEqual(startPositions({ configJson: null, directory: '/p', context: 65_536 }), { overrides: null })
 })
 
-test('a further flag comes last; one that Longhaul sets itself is refused', () => {
+test('appends a further flag, and refuses one that Longhaul sets itself', () => {
   const input = { kind: 'vllm', ...wanted, publish: 'restart', deterministic: false } as const
   const { command } = startCommand({ ...input, program: '/opt/vllm', more: ['--tensor-parallel-size', '2'] })
   assert.deepEqual([command[0], ...command.slice(-2)], ['/opt/vllm', '--tensor-parallel-size', '2'])

@@ -38,13 +38,13 @@ const CASES: readonly [log: string, signal: string | null, said: RegExp][] = [
   ],
 ]
 
-test('what an engine says when it does not start is told with what to do', () => {
+test('explains an engine’s failure to start with what to do', () => {
   for (const [log, signal, said] of CASES) {
     const noise = `INFO 11-23 01:00:00 [utils.py:233] non-default args: {}\n${log}\nERROR see above\n`
     assert.match(explainStart({ log: noise, signal }) ?? '', said, log)
   }
 })
 
-test('a log without a known sign is not explained', () => {
+test('does not explain a log without a known sign', () => {
   assert.equal(explainStart({ log: 'INFO Application startup complete.' }), null)
 })

@@ -25,7 +25,7 @@ import { HANG_MS } from '../../../test/support/hang.ts'
 
 const TOLERANCE = 1e-3
 
-describe('wrong servers', { skip: withoutPython }, () => {
+describe('incorrect servers', { skip: withoutPython }, () => {
   const signal = AbortSignal.timeout(HANG_MS)
   let policies: Awaited<ReturnType<typeof writeTwoPolicies>>
   const warm = createWarmServers()
@@ -64,7 +64,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     assert.equal(answer.status, 200)
   }
 
-  test('a right server passes; a filter that shows, one that hides and a temperature that is ignored are refused', async () => {
+  test('accepts a correct server and refuses visible and hidden filters and an ignored temperature', async () => {
     const { client, url } = first()
     await load(client, older())
     const figures = await check(client)
@@ -81,7 +81,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     await fault(url)
   })
 
-  test('a server that kept its old weights under the new name, or read half of the new ones, fails the canary', async () => {
+  test('the canary refuses old weights under the new name and a half-read policy', async () => {
     const { client, url } = first()
     await load(client, older())
     await load(client, newer())
@@ -101,7 +101,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     assert.equal((await verifyCanaryRows({ client, ...asked })).kind, 'verified')
   })
 
-  test('a server that ignores the rope is told from one that reads it, beyond the positions that the model was trained with', async () => {
+  test('distinguishes a server that ignores the rope beyond the trained positions', async () => {
     const { client, url } = first()
     const store = createDirectoryStore({ root: join(root, 'store') })
     const directory = fileURLToPath(older().uri)
@@ -139,7 +139,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     assert.equal(url, first().url)
   })
 
-  test('alone and among 63 others the same seed gives the same tokens; across a reload the same prompt gives others', async () => {
+  test('one seed gives equal tokens alone and among 63 requests, and other tokens after a reload', async () => {
     const { client } = first()
     await load(client, older())
     const asked = Array.from({ length: 64 }, (_, index) => makeRequest(`s${index}`, 1000 + index))
@@ -160,7 +160,7 @@ describe('wrong servers', { skip: withoutPython }, () => {
     assert.ok(Math.max(...moved) > 10 * TOLERANCE)
   })
 
-  test('two servers of one policy: a session stays with one, new weights go to both, and a dead one’s sessions move on', async () => {
+  test('a session stays with one of two servers, new weights go to both, and sessions of a dead one move', async () => {
     const servers = [await start(), first()]
     const pool = poolOf(servers)
     await load(pool, older())

@@ -34,7 +34,7 @@ for (const [what, path] of [
     file(`${JSON.stringify(one('a', HARD))}\n\n${JSON.stringify(one('b', ''))}\n`, 'jsonl'),
   ],
 ] as const) {
-  test(`predictions come as ${what}: patches are kept byte for byte, null and "" are empty`, async () => {
+  test(`reads predictions as ${what} with patches byte for byte, and null and "" as empty`, async () => {
     assert.deepEqual(await readPredictions({ path }), {
       format: 'swebench',
       predictions: [
@@ -46,7 +46,7 @@ for (const [what, path] of [
   })
 }
 
-test('the list of SWE-rebench-V2 has no model: the caller names it', async () => {
+test('the list of SWE-rebench-V2 has no model, so the caller names it', async () => {
   const path = file(
     JSON.stringify([
       { instance_id: 'a', patch: HARD },
@@ -58,7 +58,7 @@ test('the list of SWE-rebench-V2 has no model: the caller names it', async () =>
   assert.deepEqual(read.predictions[0], { taskId: 'a', model: 'mine', patch: HARD })
 })
 
-test('an id comes twice: the last one counts, in the place of the first, and it is said', async () => {
+test('the last of two entries of one id counts, in the place of the first, and is reported', async () => {
   const path = file(JSON.stringify([one('a', '1'), one('b', '2'), one('a', '3')]))
   const { predictions, duplicates } = await readPredictions({ path })
   assert.deepEqual(
@@ -71,14 +71,14 @@ test('an id comes twice: the last one counts, in the place of the first, and it 
   assert.deepEqual(duplicates, ['a'])
 })
 
-test('NaN and Infinity as Python writes them are read over, and the same words in a patch are kept', async () => {
+test('skips NaN and Infinity as Python writes them, and keeps the same words in a patch', async () => {
   const path = file(
     '[{"instance_id": "a", "model_name_or_path": "m", "model_patch": "+x = NaN \\" NaN", "cost": NaN, "z": -Infinity}]',
   )
   assert.equal((await readPredictions({ path })).predictions[0]?.patch, '+x = NaN " NaN')
 })
 
-test('half a character survives the reading: the grading refuses that patch, not the file', async () => {
+test('keeps half a character of a patch, which the grading refuses later', async () => {
   const path = file('[{"instance_id": "a", "model_name_or_path": "m", "model_patch": "\\ud800"}]')
   assert.equal((await readPredictions({ path })).predictions[0]?.patch, '\ud800')
 })
@@ -118,7 +118,7 @@ for (const [what, path, code, message] of [
     /gold patch is never taken.*item 2/,
   ],
 ] as const) {
-  test(`a predictions file ${what}: one error with the place and the repair`, async () => {
+  test(`a predictions file ${what}: one error names the place and the fix`, async () => {
     await assert.rejects(readPredictions({ path }), (error) => {
       assert.ok(isLonghaulError(error), String(error))
       assert.equal(error.code, code)
@@ -128,7 +128,7 @@ for (const [what, path, code, message] of [
   })
 }
 
-test('what is written is read back alike, in every layout', async () => {
+test('written predictions are read back equal in every layout', async () => {
   const predictions: Prediction[] = [
     { taskId: 'a__a-1', model: 'm', patch: HARD },
     { taskId: 'b__b-2', model: 'm', patch: '' },

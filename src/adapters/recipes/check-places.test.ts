@@ -10,7 +10,7 @@ import { loadRecipe } from './load-recipe.ts'
 
 const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 
-test('everything that is missing is named at once, for what a run of that kind needs', async () => {
+test('names everything that a run of its kind lacks at once', async () => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-places-'))
   try {
     await writeFile(join(root, 'rows.jsonl'), '')

@@ -54,12 +54,12 @@ test('every recipe of the package resolves, is named by its file and points edit
   }
 })
 
-test('the schema for editors is what the zod schema says', async () => {
+test('the editor schema equals the zod schema', async () => {
   const stored = await readFile(new URL('../../../schemas/recipe.schema.json', import.meta.url), 'utf8')
   assert.equal(stored, recipeSchemaText(), 'run: node src/adapters/recipes/write-schema.ts')
 })
 
-test('paper-72b states the configuration of the paper', async () => {
+test('paper-72b has the configuration of the paper', async () => {
   const { recipe } = await loadRecipe({ name: 'paper-72b', dirs })
   const { rft, reinforce, evaluate } = recipe
   assert.deepEqual(recipe.model.rope, { type: 'yarn', factor: 4, originalMax: 32_768 })
@@ -136,7 +136,7 @@ test('paper-72b states the configuration of the paper', async () => {
   assert.deepEqual(smaller.recipe.evaluate.quick, evaluate.quick)
 })
 
-test('keys that would do nothing are refused, and say what does what they promise', async () => {
+test('refuses keys without an effect and names the key that has it', async () => {
   const text = smallest.replace('context: 8000 }', 'context: 8000, quick: [a], quickEvery: 5 }')
   const unknown = await refusal({ name: 'promises', text })
   assert.match(unknown.message, /evaluate\.quickEvery: is not a key.*\n.*\n.*reinforce\.evaluateEvery says how often/)
@@ -144,7 +144,7 @@ test('keys that would do nothing are refused, and say what does what they promis
   assert.match(useless.message, /evaluate\.quick: has no effect without reinforce\.evaluateEvery/)
 })
 
-test('trackers: none by default; a token as a value, another key, a relative directory and the same place twice are refused', async () => {
+test('refuses invalid trackers: a token as value, an unknown key, a relative directory, one place twice', async () => {
   assert.deepEqual((await loadRecipe({ name: 'untracked', text: smallest })).recipe.trackers, [])
   const withTrackers = (...trackers: string[]) =>
     `${smallest}\ntrackers:\n${trackers.map((one) => `  - ${one}\n`).join('')}`
@@ -177,7 +177,7 @@ test('trackers: none by default; a token as a value, another key, a relative dir
   assert.match(twice.message, /trackers\[2\]: is the same place as trackers\[0\]/)
 })
 
-test('further suites are named sources; names that could be taken for something else are refused', async () => {
+test('additional suites are named sources, and ambiguous names are refused', async () => {
   const rows = '{ kind: rows, path: a.jsonl }'
   const withSuites = (suites: string) => smallest.replace('context: 8000 }', `context: 8000, suites: ${suites} }`)
   const { recipe } = await loadRecipe({ name: 'two', text: withSuites(`{ verified: ${rows} }`) })
@@ -192,7 +192,7 @@ test('further suites are named sources; names that could be taken for something 
   assert.match(listed.message, /evaluate\.suites: expected/)
 })
 
-test('a bad file: all problems at once, each with line, column, rule, source line and hint', async () => {
+test('reports all problems of a file at once, with line, column, rule, source line and hint', async () => {
   const text = `${smallest}rft:\n  rolloutsPerTask: 8\n  maxTurns: five\n  context: 8000\n  batch: 0\n  optim: { lr: 1e-5 }\ntrianer: {}\n`
   const { code, message } = await refusal({ name: 'broken', text })
   assert.equal(code, 'Config.Invalid')
@@ -212,7 +212,7 @@ test('a bad file: all problems at once, each with line, column, rule, source lin
   )
 })
 
-test('YAML that cannot be read is located too', async () => {
+test('reports the position of unreadable YAML too', async () => {
   const { code, message } = await refusal({ name: 'torn', text: 'seed: 1\nmodel: [\n' })
   assert.equal(code, 'Config.Invalid')
   assert.match(message, /^torn\.yaml:\d+:\d+ error recipe\/syntax /m)
@@ -252,7 +252,7 @@ const NO_RECIPES: [what: string, text: string, problem: RegExp][] = [
 ]
 
 for (const [what, text, problem] of NO_RECIPES) {
-  test(`YAML that holds ${what} is refused with its place`, async () => {
+  test(`refuses YAML that holds ${what}, with its position`, async () => {
     const { code, message } = await refusal({ name: 'x', text })
     assert.equal(code, 'Config.Invalid')
     assert.match(message, problem)
@@ -260,7 +260,7 @@ for (const [what, text, problem] of NO_RECIPES) {
   })
 }
 
-test('keys that every object inherits are unknown keys, in the file and in overrides', async () => {
+test('inherited object keys are unknown keys, in the file and in overrides', async () => {
   for (const key of ['constructor', 'toString', 'hasOwnProperty']) {
     const { message } = await refusal({ name: 'x', text: `${smallest}${key}: 1\n`, overrides: { [key]: 1 } })
     assert.match(
@@ -275,7 +275,7 @@ test('a number beyond two limits is one problem', async () => {
   assert.match(message, /^The recipe has 1 problem\nx\.yaml:6:7 error recipe\/range seed: expected an integer/)
 })
 
-test('a recipe file that is no text to read: the reason is said, and other folders are not searched for it', async (t) => {
+test('an unreadable recipe file is reported with the reason, and other folders are not searched', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-recipes-'))
   t.after(() => rm(directory, { recursive: true }))
   await writeFile(join(directory, 'demo.yaml'), Buffer.from(`\uFEFF${smallest}`, 'utf16le'))
@@ -284,7 +284,7 @@ test('a recipe file that is no text to read: the reason is said, and other folde
   assert.match(message, /Expected a recipe file at .*demo\.yaml: it is UTF-16; save it as UTF-8/)
 })
 
-test('a key written twice is an error, not the last one wins', async () => {
+test('a repeated key is an error', async () => {
   const { message } = await refusal({ name: 'twice', text: `seed: 1\n${smallest}seed: 2\n` })
   assert.match(message, /^twice\.yaml:7:1 error recipe\/syntax .*unique/m)
 })
@@ -299,14 +299,14 @@ test('a name cannot leave the recipe directories', async () => {
   assert.equal((await refusal({ name: '../package', dirs })).code, 'Config.Invalid')
 })
 
-test('overrides merge deeply, leave siblings alone and are named as the place of their own mistakes', async () => {
+test('overrides merge deeply, keep siblings and are named as the source of their own mistakes', async () => {
   const { recipe } = await loadRecipe({ name: 'demo', dirs, overrides: { seed: 7, rft: { tasks: 12 } } })
   assert.deepEqual([recipe.seed, recipe.rft?.tasks, recipe.rft?.rolloutsPerTask], [7, 12, 8])
   const { message } = await refusal({ name: 'demo', dirs, overrides: { rft: { taks: 12 } } })
   assert.match(message, /^overrides error recipe\/unknown-key rft\.taks: .*\n {5}hint: did you mean tasks\?/m)
 })
 
-test('the hash: comments, order and spelled-out defaults change nothing, a value does', async () => {
+test('comments, order and spelled-out defaults do not change the hash, and a value does', async () => {
   const plain = await loadRecipe({ name: 'x', text: smallest })
   const spelled = await loadRecipe({ name: 'x', text: `# note\nrft: null\nseed: 1\n${smallest}` })
   const other = await loadRecipe({ name: 'x', text: `seed: 2\n${smallest}` })
@@ -314,7 +314,7 @@ test('the hash: comments, order and spelled-out defaults change nothing, a value
   assert.notEqual(other.hash, plain.hash)
 })
 
-test('a recipe that names no algorithm is DAPO’s, in the bytes that it had before there were others', async () => {
+test('a recipe without an algorithm uses DAPO and keeps its earlier bytes', async () => {
   const { recipe, hash } = await loadRecipe({ name: 'mini', dirs })
   // Runs that an earlier version began go on only with the hash that they began with.
   assert.equal(
@@ -328,7 +328,7 @@ test('a recipe that names no algorithm is DAPO’s, in the bytes that it had bef
   assert.equal((await loadRecipe({ name: 'mini', dirs, overrides })).hash, hash)
 })
 
-test('attention outputs are kept from a context of 32,768 tokens on, on a GPU and where a recipe says nothing else', async () => {
+test('attention outputs are kept from a context of 32,768 tokens on a GPU by default', async () => {
   const recomputeOf = async (trainer: object, context: number) => {
     const { rft, reinforce } = (await loadRecipe({ name: 'mini', dirs })).recipe
     const stages = reinforce?.stages.map((stage) => ({ ...stage, context }))
@@ -341,7 +341,7 @@ test('attention outputs are kept from a context of 32,768 tokens on, on a GPU an
   assert.equal(await recomputeOf({ device: 'cuda', recompute: 'full' }, 32_768), 'full')
 })
 
-test('checkpoints after every step are the default, in the bytes that recipes had before they could say so', async () => {
+test('checkpoints after every step are the default, and recipes keep their earlier bytes', async () => {
   const load = (checkpoint: object) => loadRecipe({ name: 'mini', dirs, overrides: { trainer: { checkpoint } } })
   const { recipe, hash } = await loadRecipe({ name: 'mini', dirs })
   assert.equal('checkpoint' in recipe.trainer, false)
@@ -349,7 +349,7 @@ test('checkpoints after every step are the default, in the bytes that recipes ha
   assert.deepEqual((await load({ everyS: 600 })).recipe.trainer.checkpoint, { everySteps: 1, everyS: 600 })
 })
 
-test('level and normalizer follow from the algorithm, and a budget of tokens goes with one', async () => {
+test('level and normalizer follow from the algorithm and from a budget of tokens', async () => {
   const lossOf = async (loss: object, more: object = {}) => {
     const { recipe } = await loadRecipe({ name: 'mini', dirs, overrides: { reinforce: { loss, ...more } } })
     const { algorithm, level, normalizer, kl } = recipe.reinforce?.loss ?? {}
@@ -366,7 +366,7 @@ test('level and normalizer follow from the algorithm, and a budget of tokens goe
   assert.deepEqual(await lossOf({ algorithm: 'drGrpo' }, undivided), ['drGrpo', 'token', 'constantLength', 0])
 })
 
-test('pairs need whole pairs and no clip, and every other algorithm needs its clip', async () => {
+test('pairs need a filter for whole pairs and no clip, and every other algorithm needs its clip', async () => {
   const { recipe } = await loadRecipe({ name: 'mini', dirs })
   const [stage] = recipe.reinforce?.stages ?? []
   assert.ok(stage !== undefined)
@@ -400,7 +400,7 @@ test('pairs need whole pairs and no clip, and every other algorithm needs its cl
   )
 })
 
-test('modelDefault decoding is read from the base model and stored in the resolved recipe', async () => {
+test('modelDefault reads decoding from the base model and stores it in the resolved recipe', async () => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-recipe-'))
   try {
     await writeFile(join(directory, 'generation_config.json'), '{"temperature": 0.6, "top_k": 20, "do_sample": true}')
@@ -634,14 +634,14 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['a container that asks for more than it may use', { sandbox: { request: { cpu: 2 } } }, 'sandbox.request.cpu'],
 ]
 for (const [name, overrides, path] of impossible) {
-  test(`impossible combination: ${name}`, async () => {
+  test(`refuses an impossible combination: ${name}`, async () => {
     const { code, message } = await refusal({ name: 'demo', dirs, overrides })
     assert.equal(code, 'Config.Invalid')
     assert.ok(message.includes(`recipe/combination ${path}: `), message)
   })
 }
 
-test('a text that no command, file or record can hold: refused at its key', async () => {
+test('refuses a text with a NUL or half a character at its key', async () => {
   for (const [launch, path, what] of [
     [{ program: 'vl\0lm' }, 'program', 'a NUL character'],
     [{ arguments: ['a', 'b\0'] }, 'arguments[1]', 'a NUL character'],
@@ -655,7 +655,7 @@ test('a text that no command, file or record can hold: refused at its key', asyn
   }
 })
 
-test('a text of another form: the sentence says the form in words, and shows no key', async () => {
+test('describes the expected form of a text in words and shows no secret', async () => {
   const one = { policyServer: { kind: 'vllm', launch: { host: 'x y' } } }
   assert.match(
     (await refusal({ name: 'demo', dirs, overrides: one })).message,
@@ -677,7 +677,7 @@ test('a text of another form: the sentence says the form in words, and shows no 
   assert.doesNotMatch(keyed, /sk-proj/)
 })
 
-test('a stage cannot take a name that means another part of a run', async () => {
+test('refuses a stage name that means another part of a run', async () => {
   const demo = await readFile(join(recipes, 'demo.yaml'), 'utf8')
   for (const name of ['base', 'rft', 'rl', 'eval-x', 'dapo-0001']) {
     const { message } = await refusal({ name: 'demo', text: demo.replace('name: dapo-1', `name: ${name}`) })
@@ -685,7 +685,7 @@ test('a stage cannot take a name that means another part of a run', async () => 
   }
 })
 
-test('a turn penalty that would start at the turn limit is refused, with the stage named', async () => {
+test('refuses a turn penalty that starts at the turn limit and names the stage', async () => {
   const text = (await readFile(join(recipes, 'demo.yaml'), 'utf8')).replace('penaltyStart: 4', 'penaltyStart: 6')
   const { message } = await refusal({ name: 'demo', text })
   assert.match(
@@ -694,7 +694,7 @@ test('a turn penalty that would start at the turn limit is refused, with the sta
   )
 })
 
-test('a chat endpoint needs kind and url, everything else has a default; the key is refused in the place of its name', async () => {
+test('a chat endpoint needs only kind and url, and a key in place of its variable is refused', async () => {
   const overrides = { policyServer: { kind: 'chat', url: 'https://host/v1' }, model: { base: 'big' } }
   const { recipe } = await loadRecipe({ name: 'nightly', dirs, overrides })
   assert.deepEqual(recipe.policyServer.chat, {

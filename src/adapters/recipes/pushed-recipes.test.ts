@@ -21,7 +21,7 @@ data:
 evaluate: { attempts: 1, maxTurns: 6, context: 8000 }
 `
 
-test('a recipe is pushed: its name resolves where no folder has it, and pushing it again changes nothing', async () => {
+test('a pushed recipe resolves where no folder has it, and pushing it again changes nothing', async () => {
   assert.equal((await pushRecipe(store, { name: 'mine', text, builtIn: ['demo'] })).changed, true)
   assert.equal((await pushRecipe(store, { name: 'mine', text, builtIn: ['demo'] })).changed, false)
   const loaded = await loadRecipe({ name: 'mine', pushed: pushedRecipes(store) })
@@ -30,14 +30,14 @@ test('a recipe is pushed: its name resolves where no folder has it, and pushing 
   assert.equal(loaded.hash, given.hash, 'as if the file had been sent along')
 })
 
-test('another text under a pushed name, or under a built-in one, is refused with the way out', async () => {
+test('refuses another text under a pushed or built-in name with the fix', async () => {
   await pushRecipe(store, { name: 'kept', text, builtIn: [] })
   await assert.rejects(pushRecipe(store, { name: 'kept', text: `${text}seed: 2\n`, builtIn: [] }), /--name kept-2/)
   await assert.rejects(pushRecipe(store, { name: 'demo', text, builtIn: ['demo'] }), /--name my-demo/)
   assert.equal((await loadRecipe({ name: 'kept', pushed: pushedRecipes(store) })).recipe.seed, 1)
 })
 
-test('an unknown name lists pushed recipes beside those of the folders, and the nearest of them', async () => {
+test('an unknown name lists pushed recipes and those of folders, and the nearest one', async () => {
   await pushRecipe(store, { name: 'weekly-long', text, builtIn: [] })
   await assert.rejects(
     loadRecipe({ name: 'weekly-lng', pushed: pushedRecipes(store) }),

@@ -5,7 +5,7 @@ import { crc32c, eventFrames } from './event-file.ts'
 const bytes = (length: number, at: (index: number) => number): Uint8Array =>
   Uint8Array.from({ length }, (_, i) => at(i))
 
-test('CRC-32C is that of RFC 3720, B.4, and of its check value', () => {
+test('CRC-32C equals RFC 3720, B.4, and its check value', () => {
   assert.equal(crc32c(bytes(32, () => 0)), 0x8a9136aa)
   assert.equal(crc32c(bytes(32, () => 0xff)), 0x62a8ab43)
   assert.equal(crc32c(bytes(32, (i) => i)), 0x46dd794e)
@@ -20,7 +20,7 @@ const WRITTEN_BY_TENSORBOARD =
   '175c09000000000000044010ac022a260a120a0b6461706f2d312f6c6f7373150000003f0a100a096461706f2d312f6b3115' +
   '000080be89746919'
 
-test('two values of one step: the same bytes as TensorBoard’s own writer makes, masked CRCs included', () => {
+test('writes the same bytes as TensorBoard’s own writer, masked CRCs included', () => {
   const points = [
     { metric: 'dapo-1/loss', step: 300, value: 0.5, atMs: 2_500 },
     { metric: 'dapo-1/k1', step: 300, value: -0.25, atMs: 2_500 },
@@ -29,7 +29,7 @@ test('two values of one step: the same bytes as TensorBoard’s own writer makes
   assert.equal(bytes.toString('hex'), WRITTEN_BY_TENSORBOARD)
 })
 
-test('points of one record and step are one event, in order; no points give no file', () => {
+test('points of one record and step form one event in order, and no points form no file', () => {
   const point = { metric: 'dapo-1/loss', step: 300, value: 0.5, atMs: 1_000 }
   const frames = eventFrames([
     point,

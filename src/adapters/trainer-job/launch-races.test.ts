@@ -85,7 +85,7 @@ for (const [name, create, submit, look] of [
 ] as const) {
   const isOneCommand: boolean = submit === look
 
-  test(`${name}: the first launcher hangs between claim and job: the second waits for it and starts nothing`, async () => {
+  test(`${name}: a second launcher waits for one that hangs between claim and job, and starts nothing`, async () => {
     // With one command for everything the second call closes the network, right before the submission: nothing is asked before the claim.
     await cluster.hold(submit, isOneCommand ? 2 : 1)
     const first = start(create(), 1)
@@ -102,7 +102,7 @@ for (const [name, create, submit, look] of [
     assert.equal((await cluster.jobs()).length, 1)
   })
 
-  test(`${name}: ten launchers at once: one job`, async () => {
+  test(`${name}: ten concurrent launchers create one job`, async () => {
     const launcher = create()
     const all = Array.from({ length: 10 }, (_, attempt) => start(launcher, attempt + 1))
     await until(async () => (await cluster.jobs()).length > 0)
@@ -116,7 +116,7 @@ for (const [name, create, submit, look] of [
     if (!endings.some(isRefused)) assert.equal(claimed(2), false)
   })
 
-  test(`${name}: a launcher died between claim and job: the next one waits for it once, then launches the next fence`, async () => {
+  test(`${name}: after a launcher died between claim and job the next one waits once and launches the next fence`, async () => {
     await claim(1)
     const next = start(create(50), 2)
     await until(async () => (await cluster.jobs()).length === 1)
@@ -124,7 +124,7 @@ for (const [name, create, submit, look] of [
     await next.leave()
   })
 
-  test(`${name}: a claim was never launched, the attempt before it lives: that one is followed, nothing is started`, async () => {
+  test(`${name}: a launcher follows the live attempt before an unlaunched claim and starts nothing`, async () => {
     await claim(1)
     await create().launch({ job, fence: 1 })
     const id = (await cluster.jobs())[0]?.id ?? ''
@@ -140,7 +140,7 @@ for (const [name, create, submit, look] of [
     assert.equal(claimed(3), false)
   })
 
-  test(`${name}: the scheduler refuses a job outright: the next attempt does not wait for it`, async () => {
+  test(`${name}: the next attempt does not wait for a job that the scheduler refused`, async () => {
     const broken = { ...create(), launch: create().launch }
     await rm(join(root, String(count), 'bin', submit))
     const answer = isOneCommand ? 'case $1 in get) echo "(NotFound)" >&2; exit 1 ;; esac' : ''
@@ -154,7 +154,7 @@ for (const [name, create, submit, look] of [
   })
 }
 
-test('Slurm: two launchers race: the scheduler holds the second job of one name until the first has ended', async () => {
+test('Slurm holds the second job of one name until the first of two racing ones has ended', async () => {
   await claim(1)
   await slurm().launch({ job, fence: 1 })
   await claim(2)
@@ -169,7 +169,7 @@ test('Slurm: two launchers race: the scheduler holds the second job of one name 
   }
 })
 
-test('Kubernetes: a launcher that was asleep finds a newer attempt under the name: it removes nothing and follows it', async () => {
+test('Kubernetes: a launcher that was suspended follows a newer attempt under the name and removes nothing', async () => {
   await claim(1)
   await claim(2)
   await kubernetes().launch({ job, fence: 2 })
@@ -187,7 +187,7 @@ test('Kubernetes: a launcher that was asleep finds a newer attempt under the nam
   assert.equal(claimed(3), false)
 })
 
-test('Kubernetes: an earlier attempt still runs under the name: the next one does not remove it', async () => {
+test('Kubernetes: the next attempt does not remove a running earlier one under the name', async () => {
   await claim(1)
   await kubernetes().launch({ job, fence: 1 })
   await claim(2)
@@ -201,7 +201,7 @@ test('Kubernetes: an earlier attempt still runs under the name: the next one doe
   )
 })
 
-test('Kubernetes: the earlier attempt has ended: it goes, and the next one gets the name', async () => {
+test('Kubernetes: an ended earlier attempt is removed, and the next one gets the name', async () => {
   await claim(1)
   await kubernetes().launch({ job, fence: 1 })
   const id = (await cluster.jobs())[0]?.id ?? ''
@@ -214,7 +214,7 @@ test('Kubernetes: the earlier attempt has ended: it goes, and the next one gets 
   )
 })
 
-test('Kubernetes: pods that cannot start are told with their reason, and the Job is taken back for the next attempt', async () => {
+test('Kubernetes: pods that cannot start are reported with their reason, and the Job is deleted', async () => {
   const waiting = { reason: 'ImagePullBackOff', message: 'Back-off pulling image "registry.example/none"' }
   await cluster.setPods([{ status: { containerStatuses: [{ state: { waiting } }] } }])
   await assert.rejects(
@@ -224,7 +224,7 @@ test('Kubernetes: pods that cannot start are told with their reason, and the Job
   assert.deepEqual(await cluster.jobs(), [])
 })
 
-test('a job waits for its nodes longer than a scheduler may let it: taken back, with a code of its own', async () => {
+test('a job that waits too long for its nodes is withdrawn with a code of its own', async () => {
   const ended = await runJob({
     job,
     launcher: slurm(),

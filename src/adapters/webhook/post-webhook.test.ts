@@ -40,7 +40,7 @@ async function refusal(
   return { code: error.code, message: error.message }
 }
 
-test('a receiver verifies who sent an alarm, when, and that it is whole', async () => {
+test('a receiver can verify sender, time and integrity of an alarm', async () => {
   await using receiver = await startReceiver([204])
   const at = new Date('2026-05-01T02:00:00Z')
   await postWebhook(message(receiver.url), never, { at, inside: [receiver.host] })
@@ -53,7 +53,7 @@ test('a receiver verifies who sent an alarm, when, and that it is whole', async 
   assert.equal(got.headers['webhook-signature'], `v1,${signature}`)
 })
 
-test('a key as receivers’ libraries write it is decoded; without one nothing is signed', async () => {
+test('decodes a key in the spelling of receivers’ libraries, and signs nothing without one', async () => {
   await using receiver = await startReceiver([200, 200])
   const key = Buffer.from(SECRET).toString('base64')
   const at = new Date('2026-05-01T02:00:00Z')
@@ -67,7 +67,7 @@ test('a key as receivers’ libraries write it is decoded; without one nothing i
   )
 })
 
-test('what may pass is unavailable, what a person has to change is refused, and a redirection leads nowhere', async () => {
+test('temporary failures are unavailable, others are refused, and a redirect is not followed', async () => {
   await using elsewhere = await startReceiver([200])
   await using receiver = await startReceiver([
     500,
@@ -87,7 +87,7 @@ test('what may pass is unavailable, what a person has to change is refused, and 
   assert.equal(elsewhere.got.length, 0)
 })
 
-test('a private address is not dialled but where the operator names its host', async () => {
+test('a private address is not dialled unless the operator names its host', async () => {
   await using receiver = await startReceiver([200])
   const { code, message: says } = await refusal(message(receiver.url), {})
   assert.equal(code, 'Alarm.Refused')
@@ -102,7 +102,7 @@ test('a private address is not dialled but where the operator names its host', a
   assert.equal(receiver.connections(), 0)
 })
 
-test('a receiver that is silent, that never ends its headers or its body, or that closes: each ends', {
+test('an exchange ends with a receiver that is silent, never ends its answer, or closes', {
   timeout: HANG_MS,
 }, async () => {
   for (const behaviour of ['silent', 'endless-headers', 'closes'] as const) {
@@ -120,7 +120,7 @@ test('a receiver that is silent, that never ends its headers or its body, or tha
   assert.equal((await refusal(message('http://hooks.example.org'), slow)).code, 'Alarm.Unavailable')
 })
 
-test('an address that is none, or that holds a user: the error names the variable and shows nothing', async () => {
+test('an invalid address, or one with a user, is refused by the name of its variable only', async () => {
   for (const url of [`ftp://inner.example.net/${TOKEN}`, `https://me:${TOKEN}@inner.example.net/`]) {
     const { code, message: says } = await refusal(message('http://x', { url }), {})
     assert.equal(code, 'Config.Invalid')

@@ -4,14 +4,14 @@ import { isLonghaulError } from '../../../contracts/errors.ts'
 import { encodeKey, namesBucket, parseS3Location } from './s3-location.ts'
 import { escapeXml, listedTexts, textsOf, unescapeXml } from './s3-xml.ts'
 
-test('directories are no buckets, whatever they are called; other addresses are refused', () => {
+test('a directory is never taken for a bucket, and other addresses are refused', () => {
   for (const path of ['/data', 'data', './s3:/x', 's3:bucket', 'a:b']) assert.equal(namesBucket(path), false, path)
   assert.equal(namesBucket('s3://bucket'), true)
   for (const text of ['gs://bucket', 'https://s3.test/bucket', 'file:///data', 'S3://bucket'])
     assert.throws(() => namesBucket(text), { code: 'Config.Invalid' }, text)
 })
 
-test('Amazon’s own endpoint has the bucket in the host, others in the path', () => {
+test('Amazon’s own endpoint has the bucket in the host name, others have it in the path', () => {
   const base = (text: string, env: NodeJS.ProcessEnv) => parseS3Location(text, env).base
   assert.equal(base('s3://lab', { AWS_REGION: 'eu-west-1' }), 'https://lab.s3.eu-west-1.amazonaws.com')
   assert.equal(base('s3://lab', { AWS_DEFAULT_REGION: 'cn-north-1' }), 'https://lab.s3.cn-north-1.amazonaws.com.cn')
@@ -30,7 +30,7 @@ test('prefixes end with one slash', () => {
     assert.equal(parseS3Location(text, {}).prefix, prefix)
 })
 
-test('what is no bucket or prefix is refused, and never repeated: it may hold a key', () => {
+test('an invalid bucket or prefix is refused and not repeated, since it may contain a key', () => {
   for (const text of [
     's3://',
     's3://UP',
@@ -49,11 +49,11 @@ test('what is no bucket or prefix is refused, and never repeated: it may hold a 
   assert.throws(() => parseS3Location('s3://lab', { AWS_ENDPOINT_URL: 'ftp://x' }), { code: 'Config.Invalid' })
 })
 
-test('keys are encoded as the signature wants them', () => {
+test('keys are encoded as the signature requires', () => {
   assert.equal(encodeKey("a b/c+d/ü/(1)!*'~"), 'a%20b/c%2Bd/%C3%BC/%281%29%21%2A%27~')
 })
 
-test('XML: elements in order, one that never ends is none, keys come back as they were', () => {
+test('XML: elements keep their order, an unclosed one is ignored, and keys are decoded', () => {
   assert.deepEqual(textsOf('<a><Key>x</Key><Key/><Key>y%2Fz</Key><Key>cut', 'Key'), ['x', 'y%2Fz'])
   assert.equal(listedTexts('<EncodingType>url</EncodingType>')('a+b%2Bc%20d'), 'a b+c d')
   assert.equal(listedTexts('<Name>x</Name>')('a+b%2Bc&amp;lt;&#39;&#x2F;&nope;'), "a+b%2Bc&lt;'/&nope;")

@@ -9,7 +9,7 @@ import { createWeightsCache } from './weights-cache.ts'
 const root = await mkdtemp(join(tmpdir(), 'longhaul-weights-cache-'))
 after(() => rm(root, { recursive: true }))
 
-test('the disk is full: one error says what to set, nothing half is left, and there is room again later', async () => {
+test('a full disk gives one error with the setting, leaves nothing partial, and later puts succeed', async () => {
   const cache = createWeightsCache({ directory: join(root, 'full'), limitBytes: 1_000 })
   let isFull = true
   const bring = () =>
@@ -32,7 +32,7 @@ test('the disk is full: one error says what to set, nothing half is left, and th
   assert.deepEqual(await readdir(cache.path('policies/a')), ['half'])
 })
 
-test('a trainer writes a directory that nothing holds yet: it stays while its files are young', async () => {
+test('a directory that a trainer writes without a lease stays while its files are young', async () => {
   const cache = createWeightsCache({ directory: join(root, 'young'), limitBytes: 0, leaseMs: 1 })
   const bring = (key: string) =>
     cache.bring({ key, bytes: 1, isWhole: exists, fill: (directory) => writeFile(join(directory, 'w'), 'w') })

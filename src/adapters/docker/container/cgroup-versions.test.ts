@@ -87,7 +87,7 @@ function facts(changes: Partial<ReturnType<typeof engineFacts>>): ReturnType<typ
 }
 
 for (const { name, info, facts: expected, countsDisk } of ENGINES) {
-  test(`engine ${name}: what it enforces is read from its own words`, () => {
+  test(`engine ${name}: the limits that it enforces are read from its own info`, () => {
     const found = engineFacts(info)
     assert.deepEqual(found, expected)
     assert.equal(mayLimitDisk({ facts: found } as Engine), countsDisk)
@@ -108,7 +108,7 @@ const KERNELS = [
 ] as const
 
 for (const { name, pids, oom } of KERNELS) {
-  test(`a kernel with ${name}: the runner reads room for processes and kills by the memory limit`, async () => {
+  test(`a kernel with ${name}: the runner reads the process limit and kills by the memory limit`, async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
     const runner = join(folder, 'runner')
     writeFileSync(runner, await compileRunner(), { mode: 0o700 })

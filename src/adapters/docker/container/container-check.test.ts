@@ -89,7 +89,7 @@ function fieldsOf(changes: Changes, other: Partial<typeof facts> = {}): string[]
   return deviationsOf({ spec: SPEC, found: created(changes), facts: { ...facts, ...other } }).map(({ field }) => field)
 }
 
-test('a container as it was asked for has no deviation, however the engine spells it', () => {
+test('a container as requested has no deviation in any spelling of an engine', () => {
   assert.deepEqual(fieldsOf({}), [])
   const spelled = {
     CapDrop: ['CAP_ALL'],
@@ -105,7 +105,7 @@ test('a container as it was asked for has no deviation, however the engine spell
   assert.deepEqual(fieldsOf({ host: spelled }), [])
 })
 
-test('each field that was asked for and is missing or another is found, with what was wanted and got', () => {
+test('each requested field that is missing or different is reported with the expected and actual value', () => {
   const asked = Object.keys(SPEC.HostConfig ?? {}).filter(
     // Asked for as "not": their absence is what was wanted.
     (field) => !['Privileged', 'AutoRemove', 'RestartPolicy'].includes(field),
@@ -143,7 +143,7 @@ test('each field that was asked for and is missing or another is found, with wha
   assert.deepEqual(Object.keys(weaker).toSorted(), Object.keys(SPEC.HostConfig ?? {}).toSorted())
 })
 
-test('nothing that was not asked for may be there, known to us or not', () => {
+test('reports every setting that was not requested, known or unknown', () => {
   const extra: Record<string, unknown> = {
     Binds: ['/var/run/docker.sock:/var/run/docker.sock'],
     VolumesFrom: ['other'],
@@ -170,7 +170,7 @@ test('nothing that was not asked for may be there, known to us or not', () => {
   assert.deepEqual(fieldsOf({ top: { AppArmorProfile: 'unconfined' } }), ['AppArmorProfile'])
 })
 
-test('user, command, image, network switch, volumes of the image and labels are compared too', () => {
+test('compares user, command, image, network switch, volumes of the image and labels too', () => {
   const other = {
     User: 'daemon',
     Tty: true,
@@ -190,7 +190,7 @@ test('user, command, image, network switch, volumes of the image and labels are 
   assert.deepEqual(fieldsOf({ config: { Labels: labels } }), ['Labels.longhaul.owner'])
 })
 
-test("the engine's own guards: masked and read-only paths, a built-in seccomp profile, limits that the kernel enforces", () => {
+test("checks the engine's own protections: masked and read-only paths, seccomp profile and enforced limits", () => {
   assert.deepEqual(fieldsOf({ host: { MaskedPaths: [] } }).length, 4)
   assert.deepEqual(fieldsOf({ host: { ReadonlyPaths: ['/proc/sys'] } }).length, 4)
   for (const seccomp of [null, 'unconfined', '/etc/docker/open.json']) {
@@ -200,12 +200,12 @@ test("the engine's own guards: masked and read-only paths, a built-in seccomp pr
   assert.deepEqual(fieldsOf({}, { unenforced: ['memory', 'pids'] }), ['limit on memory', 'limit on pids'])
 })
 
-test('a kernel that does not count swap: the memory limit alone is accepted, and only there', () => {
+test('accepts the memory limit alone only on a kernel that does not account swap', () => {
   assert.deepEqual(fieldsOf({ host: { MemorySwap: -1 } }, { unenforced: ['swap'] }), [])
   assert.deepEqual(fieldsOf({ host: { MemorySwap: -1 } }), ['MemorySwap'])
 })
 
-test('no runtime asked for: only the default one of the engine will do', () => {
+test('accepts only the default runtime of the engine when none is requested', () => {
   const { Runtime: _, ...host } = SPEC.HostConfig ?? {}
   const spec = { ...SPEC, HostConfig: host }
   const fields = (runtime: string): string[] =>
@@ -238,7 +238,7 @@ const AGENT = containerSpec({
 })
 const MOUNT = { Type: 'volume', Name: 'longhaul-runner-1', Destination: '/.lh-runner', Driver: 'local', RW: false }
 
-test("the runner's volume is the one mount that may be there, read-only and at its place", () => {
+test("accepts the runner's volume as the only mount, read-only and at its path", () => {
   const { HostConfig, name: _, Entrypoint: __, ...rest } = AGENT
   const fieldsWith = (mounts: object[], host: Record<string, unknown> = {}): string[] => {
     const found = created({ config: { ...rest, Entrypoint: null }, top: { Mounts: mounts } })

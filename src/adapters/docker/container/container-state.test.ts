@@ -15,13 +15,13 @@ async function codeFor(SizeRw: number): Promise<unknown> {
   return ((await attributeLoss(engine, 'a', full)) as LonghaulError).code
 }
 
-test("a full disk is the host's where the container wrote little, and its own where it wrote a gibibyte", async () => {
+test('a full disk is blamed on the host after small writes and on the container from a gibibyte on', async () => {
   assert.equal(await codeFor(GIB - 1), 'Sandbox.OutOfDisk')
   assert.equal(await codeFor(GIB), 'Sandbox.Ended')
 })
 
 // The story: folders deeper than a path may name make the engine's measurement fail, and the disk that their agent had filled was
 // counted as the host's: its episode was played again.
-test('a full disk is its own where it made a tree that the engine cannot measure', async () => {
+test('a full disk is blamed on a container whose tree the engine cannot measure', async () => {
   assert.equal(await codeFor(-1), 'Sandbox.Ended')
 })

@@ -3,7 +3,7 @@ import { test } from 'node:test'
 
 import { createCpuPool } from './cpu-pool.ts'
 
-test('containers of one processor each are spread, and a processor that is given back is next', () => {
+test('spreads containers of one processor, and reuses a released one next', () => {
   const pool = createCpuPool({ cpus: 3 })
   assert.deepEqual(
     ['a', 'b', 'c', 'd'].map((name) => pool.take(name, 1)),
@@ -13,14 +13,14 @@ test('containers of one processor each are spread, and a processor that is given
   assert.equal(pool.take('e', 1), '1')
 })
 
-test('a part of a processor is pinned to a whole one; more than the host has is all of it', () => {
+test('rounds a fraction up to a whole processor, and gives all of them to a larger request', () => {
   const pool = createCpuPool({ cpus: 2 })
   assert.equal(pool.take('half', 0.5), '0')
   assert.equal(pool.take('greedy', 64), '0,1')
   assert.equal(pool.take('one and a half', 1.5), '0,1')
 })
 
-test('a name that asks again keeps its processors; an adopted one counts', () => {
+test('a name that asks again keeps its processors, and an adopted one counts', () => {
   const pool = createCpuPool({ cpus: 2 })
   assert.equal(pool.take('a', 1), '0')
   pool.keep('adopted', '1')

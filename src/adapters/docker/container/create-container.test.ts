@@ -29,12 +29,12 @@ async function removing(statuses: number[], play: (engine: Engine) => Promise<vo
   return asked
 }
 
-test('a removal that the engine fails is asked for again', async () => {
+test('repeats a removal that the engine fails', async () => {
   assert.equal(await removing([500, 500, 204], (engine) => removeContainer({ engine, name: 'a' })), 3)
   assert.equal(await removing([500, 404], (engine) => removeContainer({ engine, name: 'a' })), 2)
 })
 
-test('a removal that fails always, or for another reason, fails', async () => {
+test('fails when a removal always fails, or fails for another reason', async () => {
   const fails = (engine: Engine) => assert.rejects(removeContainer({ engine, name: 'a' }), /directory not empty/)
   assert.equal(await removing([], fails), 4)
   assert.equal(await removing([403], fails), 1)

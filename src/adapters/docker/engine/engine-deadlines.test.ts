@@ -7,7 +7,7 @@ import { test } from 'node:test'
 import Docker from 'dockerode'
 import { boundEngineRequests, limitOfRequest } from './engine-deadlines.ts'
 
-test('every request has a limit but those that last as long as a container, a stream or who listens', () => {
+test('every request has a deadline except those that last as long as a container, stream or listener', () => {
   const limit = (path: string, hijack = false) => limitOfRequest({ path, hijack })
   assert.equal(limit('/containers/abc/wait?'), null)
   assert.equal(limit('/exec/abc/start', true), null)
@@ -25,7 +25,7 @@ test('every request has a limit but those that last as long as a container, a st
   assert.equal(limit('/images/create?fromImage=a'), 1_800_000)
 })
 
-test('an engine accepts and never answers: the request fails by its limit and says which it was', async () => {
+test('a request to an engine that never answers fails at its deadline and names the request', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'silent-engine-'))
   const socketPath = join(folder, 'docker.sock')
   const server = createServer((socket) => void socket.on('error', () => socket.destroy()))

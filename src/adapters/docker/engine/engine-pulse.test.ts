@@ -14,7 +14,7 @@ function engineOf(answersFrom: number) {
   return { pulse: createEnginePulse({ ping }), asked: () => asked }
 }
 
-test('an engine that answers is not waited for; one that is restarted is asked until it does, and was silent meanwhile', async () => {
+test('does not wait for a responsive engine, and asks a restarting one until it answers', async () => {
   const beganMs = Date.now()
   const well = engineOf(1)
   assert.equal(await well.pulse.answersBy(beganMs, never), true)
@@ -25,7 +25,7 @@ test('an engine that answers is not waited for; one that is restarted is asked u
   assert.equal(restarted.pulse.wasSilentSince(beganMs), true)
 })
 
-test('an engine that stays away is asked until then; a cancel ends the wait with its own reason', async () => {
+test('asks an absent engine until the deadline, and a cancel ends the wait with its reason', async () => {
   const gone = engineOf(Number.POSITIVE_INFINITY)
   assert.equal(await gone.pulse.answersBy(Date.now() - 1, never), false)
   assert.equal(gone.asked(), 1)

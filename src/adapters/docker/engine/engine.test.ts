@@ -23,7 +23,7 @@ const REFUSED = [
 ]
 
 for (const { name, version, says } of REFUSED) {
-  test(`${name}: refused at once, with the reason`, async () => {
+  test(`${name}: it is refused at once with the reason`, async () => {
     const folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
     const socket = join(folder, 'engine.sock')
     const server = createServer((_, response) => {

@@ -9,7 +9,7 @@ function frame(kind: number, text: string): Buffer {
   return Buffer.concat([header, Buffer.from(text)])
 }
 
-test('frames cut at any place: the same payloads in the same order', () => {
+test('frames that are split anywhere give the same payloads in the same order', () => {
   const stream = Buffer.concat([frame(1, 'one'), frame(2, 'oops'), frame(1, ''), frame(1, 'two')])
   for (let size = 1; size <= stream.length; size += 1) {
     const seen: Record<StreamKind, string> = { stdout: '', stderr: '' }

@@ -8,7 +8,7 @@ import { MAX_INLINE_BYTES } from './grade-input.ts'
 const NOTHING = Buffer.alloc(0)
 const answer = { patch: NOTHING, result: NOTHING, errors: NOTHING, atMs: 3_000 }
 
-test('an audit says its kind and nothing else', () => {
+test('an audit answer consists of its kind only', () => {
   const { kind, wallMs } = toAudit({ words: ['tested'], ...answer }, 1_000)
   assert.deepEqual([kind, wallMs], ['tested', 2_000])
   for (const words of [['tested', '1e18'], ['resolved'], []]) {
@@ -19,11 +19,11 @@ test('an audit says its kind and nothing else', () => {
   }
 })
 
-test('the audit fits into what the shell writes by itself: an upload would cost each grading more than its canaries', async () => {
+test('the audit script fits into the inline limit, which saves an upload for each grading', async () => {
   assert.ok(packed(await readAuditScript()).length <= MAX_INLINE_BYTES)
 })
 
-test('base 85 is that of Python', () => {
+test('base 85 equals that of Python', () => {
   const known = {
     '': '',
     '61': 'VE',

@@ -13,7 +13,7 @@ function answered(words: string[], changes: Partial<GradingAnswer> = {}) {
   return toResult(answer, { startMs: 1_000, timeoutMs: 5_000, imageDigest: 'sha256:0', machine })
 }
 
-test('an answer: its time is between what happened here', () => {
+test('an answer has the time measured on this host', () => {
   const { wallMs, peakMemoryBytes } = answered(['ran', '1', '4096'])
   assert.deepEqual([wallMs, peakMemoryBytes], [5_000, 4_096])
 })
@@ -21,7 +21,7 @@ test('an answer: its time is between what happened here', () => {
 const LIES = ['-1', 'NaN', '1e18', `1${'0'.repeat(18)}`, 'Infinity', '0x10', '256', '']
 
 for (const lie of LIES) {
-  test(`an exit code of ${JSON.stringify(lie)}, and memory of that: no result of ours, and no memory`, () => {
+  test(`an exit code of ${JSON.stringify(lie)} is refused, and such a memory figure is dropped`, () => {
     assert.throws(
       () => answered(['ran', lie]),
       (error) => codeOf(error) === 'Grading.Ended',
@@ -31,7 +31,7 @@ for (const lie of LIES) {
   })
 }
 
-test('tests that are said to be over a limit that has not passed: the container has ended its own grading', () => {
+test('a container that reports a timeout too early has ended its own grading', () => {
   assert.equal(answered(['timed-out', '137']).kind, 'timed-out')
   assert.throws(
     () => answered(['timed-out', '137'], { atMs: 5_900 }),

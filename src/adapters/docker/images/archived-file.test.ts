@@ -50,7 +50,7 @@ async function read(parts: Buffer[], { maxBytes = 1000, chunk = 100 } = {}) {
   return file.kind === 'file' ? [file.bytes.toString(), file.isWhole] : file.reason
 }
 
-test('a regular file of the wanted name is read byte for byte, for any chunk size of the stream', async () => {
+test('reads a regular file byte for byte, for any chunk size of the stream', async () => {
   const body = 'a\0\nb'.repeat(200)
   for (const chunk of [1, 511, 512, 5000]) assert.deepEqual(await read([entry({ body }), END], { chunk }), [body, true])
   assert.deepEqual(await read([entry({ type: '\0', body: 'old kind' }), END]), ['old kind', true])
@@ -58,11 +58,11 @@ test('a regular file of the wanted name is read byte for byte, for any chunk siz
   assert.deepEqual(await read([extended('mtime=1.5', 'SCHILY.xattr.user.x=1'), entry({ body: 'x' }), END]), ['x', true])
 })
 
-test('a file beyond the cap: its beginning, marked; the rest is never read', async () => {
+test('reads only the beginning of a file above the limit and marks it', async () => {
   assert.deepEqual(await read([entry({ body: 'x'.repeat(5000) }), END], { maxBytes: 10 }), ['x'.repeat(10), false])
 })
 
-test('a file that claims a terabyte, sparse or not: no more than the cap is asked of the stream', async () => {
+test('requests no more than the limit for a file that claims a terabyte, sparse or not', async () => {
   let sent = 0
   const stream = (async function* () {
     yield extended(`size=${2 ** 40}`)
@@ -104,7 +104,7 @@ const REFUSED: [what: string, parts: Buffer[], reason: RegExp][] = [
 ]
 
 for (const [what, parts, reason] of REFUSED) {
-  test(`${what} is refused`, async () => {
+  test(`refuses ${what}`, async () => {
     const found = await read([...parts, ...(what === 'an end in the middle' ? [] : [END])])
     assert.match(String(found), reason)
   })

@@ -43,7 +43,7 @@ async function isPending(promise: Promise<unknown>): Promise<boolean> {
   return (await Promise.race([promise, Promise.resolve(pending)])) === pending
 }
 
-test('sandboxes are admitted while the sum of what they ask for fits, and the next one waits until one is given back', async () => {
+test('admits sandboxes while their requests fit, and the next one waits until one is released', async () => {
   const { open, admission, waits } = world()
   for (const key of ['a', 'b', 'c', 'd']) await open(key)
   const fifth = open('e')
@@ -53,14 +53,14 @@ test('sandboxes are admitted while the sum of what they ask for fits, and the ne
   assert.deepEqual(await fifth, { name: 'container of e' })
 })
 
-test('processors are counted like memory: four whole ones are taken, a tenth of one waits', async () => {
+test('counts processors like memory, in whole and in fractions', async () => {
   const { open } = world({ capacity: { cpus: 4, memoryMiB: 1_000_000 } })
   // 40 × 0.1 is 4, although the floating-point sum differs.
   for (let index = 0; index < 40; index++) await open(`e${index}`, { cpus: 0.1, memoryMiB: 1 })
   assert.equal(await isPending(open('one more', { cpus: 0.1, memoryMiB: 1 })), true)
 })
 
-test('a small sandbox does not overtake a large one that waits', async () => {
+test('a small sandbox does not overtake a waiting large one', async () => {
   const { open, admission } = world()
   for (const key of ['a', 'b', 'c']) await open(key)
   const large = open('large', { cpus: 1, memoryMiB: 4096 })
@@ -72,7 +72,7 @@ test('a small sandbox does not overtake a large one that waits', async () => {
   await small
 })
 
-test('a request above the whole host is admitted alone, not never', async () => {
+test('admits a request larger than the host alone', async () => {
   const { open, admission } = world()
   await open('a')
   const huge = open('huge', { cpus: 64, memoryMiB: 1_000_000 })
@@ -82,7 +82,7 @@ test('a request above the whole host is admitted alone, not never', async () => 
   assert.equal(await isPending(open('b')), true)
 })
 
-test('an opening that fails gives its place back; one that is tried again has one place, not two', async () => {
+test('a failed opening releases its place, and a repeated one has one place', async () => {
   const { admission, open } = world({ capacity: PAPER })
   const failing = admission.admit({
     key: 'a',
@@ -100,7 +100,7 @@ test('an opening that fails gives its place back; one that is tried again has on
   await next
 })
 
-test('a cancelled wait leaves the line with its own reason, and what stood behind it moves up', async () => {
+test('a cancelled wait throws its own reason, and the next ones move up', async () => {
   const { open, admission } = world({ capacity: { cpus: 1, memoryMiB: 2048 } })
   await open('a', { cpus: 0.5, memoryMiB: 1024 })
   const cancel = new AbortController()
@@ -114,7 +114,7 @@ test('a cancelled wait leaves the line with its own reason, and what stood behin
   admission.dispose()
 })
 
-test('a worker that starts anew counts what it finds, and an opening that it finds goes on', async () => {
+test('a restarted worker counts running sandboxes and continues an opening that it finds', async () => {
   const alive = ['a', 'b', 'c', 'd'].map((key) => ({ key, request: PAPER, name: `container of ${key}` }))
   const { open, admission } = world({ alive })
   await open('c')
@@ -124,7 +124,7 @@ test('a worker that starts anew counts what it finds, and an opening that it fin
   await fifth
 })
 
-test('a sandbox that ended by its lease is noticed while another waits', async () => {
+test('notices a sandbox that ended by its lease while another one waits', async () => {
   mock.timers.enable({ apis: ['setInterval'] })
   try {
     const alive = [{ key: 'a', request: PAPER, name: 'container of a' }]
@@ -141,7 +141,7 @@ test('a sandbox that ended by its lease is noticed while another waits', async (
   }
 })
 
-test('an engine that does not answer at first fails the opening, and the next one asks it again', async () => {
+test('an engine that fails at first fails the opening, and the next one asks it again', async () => {
   let isDown = true
   const admission = createAdmission({
     capacity: CAPACITY,

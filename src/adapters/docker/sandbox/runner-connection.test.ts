@@ -55,7 +55,7 @@ function frame(payload: Buffer): Buffer {
 const done = (stateBytes: number | '=', head: number, tail = 0): string =>
   `lh1 ID done 0 exit ${head + tail} 20 0 0 0 ${stateBytes} ${head} ${tail} 3.tok\n`
 
-test('an answer in frames and chunks of any size: its lines, its state and its body', async () => {
+test('reads lines, state and body of an answer in frames and chunks of any size', async () => {
   const text = `${done(6, 4)}/a b.py\n#0022\nbody`
   for (const size of [1, 3, 7, 1000]) {
     const parts = text.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? []
@@ -67,7 +67,7 @@ test('an answer in frames and chunks of any size: its lines, its state and its b
   }
 })
 
-test('the longest line, state and body that may be: taken', async () => {
+test('accepts the longest allowed line, state and body', async () => {
   const open = 'o'.repeat(MAX_LINE_BYTES)
   const { reply } = await answer([
     done(MAX_STATE_BYTES, 60, 40),
@@ -101,18 +101,18 @@ const HOSTILE: [string, (Buffer | string)[], RegExp][] = [
 ]
 
 for (const [name, parts, refusal] of HOSTILE) {
-  test(`a runner that sends ${name}: the stream ends and the caller is told`, async () => {
+  test(`ends the stream with an error for a runner that sends ${name}`, async () => {
     await assert.rejects(answer(parts), (error) => error instanceof RunnerStreamBroken && refusal.test(error.message))
   })
 }
 
-test('an answer behind the one that was asked for: the first counts, the stream ends', async () => {
+test('takes the first of two answers and ends the stream', async () => {
   const { reply, isOpen } = await answer([`lh1 ID error first\nlh1 ID error second\n`])
   assert.equal(reply.words[1], 'first')
   assert.equal(isOpen, false)
 })
 
-test('a body for a request that has none: refused', async () => {
+test('refuses a body for a request that has none', async () => {
   await assert.rejects(answer(['lh1 ID tree 1\nx'], { maxBodyBytes: 0 }), RunnerStreamBroken)
 })
 
@@ -126,7 +126,7 @@ const ANOTHERS: [string, string][] = [
 ]
 
 for (const [name, head] of ANOTHERS) {
-  test(`an answer ${name}: not believed, and the stream ends`, async () => {
+  test(`refuses an answer ${name} and ends the stream`, async () => {
     await assert.rejects(answer([head, '\n']), RunnerStreamBroken)
   })
 }

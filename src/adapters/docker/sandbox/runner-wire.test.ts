@@ -25,7 +25,7 @@ const request = {
   maxOutputBytes: 100,
 }
 
-test('a command with every byte but NUL: one line without blanks, restored by printf %b', () => {
+test('encodes a command with every byte but NUL in one line without blanks, which printf %b restores', () => {
   const command = Array.from({ length: 0x7f }, (_, index) => String.fromCodePoint(index + 1)).join('') + 'é\\0101\\n'
   const line = encodeTurn({ ...request, command })
   const fields = line.trimEnd().split(' ')
@@ -35,7 +35,7 @@ test('a command with every byte but NUL: one line without blanks, restored by pr
   assert.equal(execFileSync('sh', ['-c', 'printf %b "$1"', 'sh', fields[8] as string]).toString(), command)
 })
 
-test('an answered turn: output, omitted bytes and state are cut out of the body', () => {
+test('cuts output, omitted bytes and state of an answered turn out of the body', () => {
   const state = '#0022\n#/testbed/a b\nexport A="1\n2"\n'
   const words = ['done', '1', 'exit', '100', '20', '0', '5', '1', String(state.length), '3', '2', '3.tok']
   assert.deepEqual(sizeOfReply(words), { lines: 1, stateBytes: state.length, bodyBytes: 5 })
@@ -55,7 +55,7 @@ test('an answered turn: output, omitted bytes and state are cut out of the body'
   })
 })
 
-test('refusals become the codes that callers act on', () => {
+test('maps refusals to the codes that callers act on', () => {
   const codeFor = (...words: string[]): string | undefined => {
     try {
       parseTurn({ id: '', words, openFile: '', state: Buffer.alloc(0), body: Buffer.alloc(0) }, 1)
@@ -71,7 +71,7 @@ test('refusals become the codes that callers act on', () => {
   assert.equal(codeFor('nonsense'), 'Sandbox.Ended')
 })
 
-test('no patch can be taken: an empty one with the reason', () => {
+test('returns an empty patch with the reason when no patch can be taken', () => {
   const words = ['uncaptured', 'fatal:', 'not', 'a', 'repository']
   const { patch, failure } = parseCapture({
     id: '',
@@ -105,26 +105,26 @@ const UNKNOWN: [string, number, string][] = [
   ['a submission that is half', 7, '0.5'],
 ]
 
-test('an answer as the runner gives it is known', () => {
+test('accepts answers of the runner', () => {
   assert.ok(isKnownReply(DONE))
   assert.ok(isKnownReply(['ready', 'a'.repeat(40), '0', '0', '17']))
   assert.ok(isKnownReply(['lost', 'interrupted']))
 })
 
 for (const [name, index, word] of UNKNOWN) {
-  test(`${name}: no answer of ours`, () => {
+  test(`${name}: it is no valid answer`, () => {
     assert.equal(isKnownReply(DONE.with(index, word)), false)
   })
 }
 
-test('words too few or too many, another start commit, an unknown word: no answer of ours', () => {
+test('refuses an answer with a wrong number of words, another start commit or an unknown word', () => {
   assert.equal(isKnownReply(DONE.slice(0, 11)), false)
   assert.equal(isKnownReply([...DONE, '0']), false)
   assert.equal(isKnownReply(['ready', 'HEAD', '0', '0', '17']), false)
   assert.equal(isKnownReply(['ended']), false)
 })
 
-test('an answer names the turn and the token that were asked for, and only a turn has such an answer', () => {
+test('an answer must name the requested turn and token, and only a turn has such an answer', () => {
   const asked = encodeTurn({ ...request, command: 'true' })
   assert.ok(answersRequest(asked, DONE))
   assert.equal(answersRequest(asked, DONE.with(11, '4.tok')), false)
@@ -143,7 +143,7 @@ function recorded(what: string): RunnerReply {
   return { id: '', words, openFile, state: Buffer.from(state), body: Buffer.from(body) }
 }
 
-test('every recorded answer is one that the runner may give to its request, and says how long it is', () => {
+test('every recorded answer fits its request and states its length', () => {
   assert.ok(exchanges.length >= 11)
   for (const { what, request, words, state, body } of exchanges) {
     assert.ok(isKnownReply(words), what)
@@ -154,7 +154,7 @@ test('every recorded answer is one that the runner may give to its request, and 
   }
 })
 
-test('recorded answers are read field by field', () => {
+test('reads recorded answers field by field', () => {
   const ready = parseReady(recorded('init'))
   assert.deepEqual([ready.startCommit, ready.state.cwd, ready.state.submitted], [startCommit, '/testbed', false])
   const turn = parseTurn(recorded('turn'), 1)

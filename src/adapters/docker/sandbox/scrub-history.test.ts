@@ -32,7 +32,7 @@ function oldRepository(t: { after(undo: () => void): void }) {
   return { folder, git, head }
 }
 
-test('an old history with objects that fsck grumbles at is scrubbed, and what was lost in it is gone', (t) => {
+test('scrubs an old history with fsck warnings together with its lost objects', (t) => {
   const { folder, git, head } = oldRepository(t)
   const lost = git(['hash-object', '-w', '--stdin'], Buffer.from('the repair\n'))
   git(['branch', 'fix', git(['commit-tree', 'HEAD^{tree}', '-p', head, '-m', 'fix'])])
@@ -43,7 +43,7 @@ test('an old history with objects that fsck grumbles at is scrubbed, and what wa
   assert.notEqual(spawnSync('git', ['-C', folder, 'cat-file', '-e', lost]).status, 0)
 })
 
-test('a history that lacks an object of its own is refused', (t) => {
+test('refuses a history that lacks an object of its own', (t) => {
   const { folder, git } = oldRepository(t)
   const blob = git(['rev-parse', 'HEAD:a'])
   rmSync(join(folder, '.git/objects', blob.slice(0, 2), blob.slice(2)))
@@ -51,7 +51,7 @@ test('a history that lacks an object of its own is refused', (t) => {
   assert.equal(status, 4)
 })
 
-test('an image with a partial clone that lacks its commit: neither the scrub nor the check starts its transport', (t) => {
+test('neither the scrub nor the check starts the transport of a partial clone that lacks its commit', (t) => {
   const { folder, git, head } = oldRepository(t)
   const ran = join(folder, 'ran')
   git(['config', 'core.repositoryFormatVersion', '1'])

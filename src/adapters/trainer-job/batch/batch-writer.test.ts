@@ -112,7 +112,7 @@ test('the trainer’s own reader accepts a dapo and an rft batch', { skip: witho
   })
 })
 
-test('the bytes do not depend on the order in which records and groups arrived', async () => {
+test('the bytes do not depend on the order of records and groups', async () => {
   const input = makeInput('order')
   const first = await writeBatch(input)
   const again = await writeBatch({ ...makeInput('order'), groups: [...input.groups].reverse() })
@@ -130,7 +130,7 @@ test('data starts at a multiple of 64 and reads back', async () => {
   )
 })
 
-test('rows that were sampled after another prompt carry no log-probabilities, and cannot enter a dapo batch', async () => {
+test('rows sampled after another prompt have no log-probabilities and cannot enter a dapo batch', async () => {
   const input = makeInput('prompt', { kind: 'rft' })
   const rows = input.rows.map((row) => ({ ...row, trajectory: { ...row.trajectory, hasOtherPrompt: true } }))
   await writeBatch({ ...input, rows })
@@ -143,7 +143,7 @@ test('rows that were sampled after another prompt carry no log-probabilities, an
   await assert.rejects(writeBatch({ ...dapo, rows: wrong }), { code: 'Trainer.BatchRefused' })
 })
 
-test('what cannot train is refused before anything is written', async () => {
+test('refuses rows that cannot train before it writes anything', async () => {
   const input = makeInput('refused')
   const [first] = input.rows
   assert.ok(first !== undefined)

@@ -12,7 +12,7 @@ before(async () => {
 })
 after(() => rm(jobDirectory, { recursive: true, force: true }))
 
-test('twenty launchers claim one fence at once, and one more later: the first has it, and its words stay', async () => {
+test('the first of many launchers wins a fence, and its spec stays', async () => {
   const claim = (launcher: number) => claimFence({ jobDirectory, fence: 1, spec: { launcher } })
   const claims = await Promise.all(Array.from({ length: 20 }, (_, launcher) => claim(launcher)))
   assert.equal(claims.filter((won) => won).length, 1)

@@ -26,7 +26,7 @@ function configOf(kind: 'rft' | 'dapo', changes: Partial<OptimizerRecipe> = {}, 
   return jobConfig({ recipe, kind, stage: kind === 'rft' ? 'rft' : 'dapo-1', optimizerInit: 'fresh', totalSteps })
 }
 
-test('every number of the optimizer reaches the trainer as the recipe says it, in both kinds of jobs', () => {
+test('every optimizer setting of the recipe reaches the trainer, in both kinds of jobs', () => {
   for (const kind of ['rft', 'dapo'] as const) {
     const expected = { name: 'adamw', lr: 3e-6, betas: [0.91, 0.96], eps: 3e-9, weight_decay: 0.13, grad_clip: 0.7 }
     assert.deepEqual(configOf(kind)['optimizer'], expected, kind)
@@ -34,7 +34,7 @@ test('every number of the optimizer reaches the trainer as the recipe says it, i
   }
 })
 
-test('warm-up and decay reach the trainer; a stage shorter than its warm-up cuts the ramp, a constant rate has no end', () => {
+test('warm-up and decay reach the trainer, also in a stage shorter than its warm-up and at a constant rate', () => {
   for (const kind of ['rft', 'dapo'] as const) {
     for (const schedule of ['cosine', 'linear'] as const) {
       const shape = { kind: schedule, end_lr: 2e-7 }

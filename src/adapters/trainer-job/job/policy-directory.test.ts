@@ -22,7 +22,7 @@ async function makeModel(name: string, weights = 'weights'): Promise<string> {
   return directory
 }
 
-test('a model directory becomes an immutable policy named by its content, wherever it lies', async () => {
+test('a model directory becomes an immutable policy named by its content, at any path', async () => {
   const [here, there] = [await makeModel('here'), await makeModel('there')]
   const ref = await importBasePolicy({ store, directory: here })
   assert.equal(ref.version, `v000000-${ref.manifestSha256.slice(0, 8)}`)
@@ -34,7 +34,7 @@ test('a model directory becomes an immutable policy named by its content, wherev
   assert.notEqual(other.version, ref.version)
 })
 
-test('an import that was cut before its marker is finished, not refused', async () => {
+test('an import that was interrupted before its marker is finished later', async () => {
   const directory = await makeModel('cut', 'cut weights')
   const ref = await importBasePolicy({ store, directory })
   const marker = join(store.path(`policies/${ref.version}`), 'COMMITTED')
@@ -43,13 +43,13 @@ test('an import that was cut before its marker is finished, not refused', async 
   assert.equal((await readFile(marker, 'utf8')).trim(), ref.manifestSha256)
 })
 
-test('two importers at once get the same policy', async () => {
+test('two concurrent importers get the same policy', async () => {
   const directory = await makeModel('twice', 'twice weights')
   const [a, b] = await Promise.all([importBasePolicy({ store, directory }), importBasePolicy({ store, directory })])
   assert.deepEqual(a, b)
 })
 
-test('links of a hub cache are followed; hidden files, caches and old seals are not part of the policy', async () => {
+test('follows links of a hub cache and leaves out hidden files, caches and old seals', async () => {
   const directory = await makeModel('linked')
   await writeFile(join(directory, '.gitattributes'), 'x')
   await writeFile(join(directory, 'COMMITTED'), 'stale')
@@ -64,14 +64,14 @@ test('links of a hub cache are followed; hidden files, caches and old seals are 
   )
 })
 
-test('a missing directory and one without a model say what to change', async () => {
+test('a missing directory and one without a model report what to change', async () => {
   await assert.rejects(importBasePolicy({ store, directory: join(root, 'absent') }), { code: 'Config.NotFound' })
   const empty = join(root, 'empty')
   await mkdir(empty)
   await assert.rejects(importBasePolicy({ store, directory: empty }), { code: 'Config.Invalid' })
 })
 
-test('with a rope the policy is another one: its config.json states it, and its version says so', async () => {
+test('a rope makes another policy: its config.json states it, and its version names it', async () => {
   const directory = await makeModel('stretched', 'weights to stretch')
   const plain = await importBasePolicy({ store, directory })
   const rope = { type: 'yarn', factor: 4, originalMax: 512 } as const
@@ -92,7 +92,7 @@ test('with a rope the policy is another one: its config.json states it, and its 
   assert.deepEqual(await importBasePolicy({ store, directory }), plain)
 })
 
-test('a model that cannot have the rope is refused with its directory', async () => {
+test('refuses a model that cannot have the rope, with its directory', async () => {
   const directory = await makeModel('scaled')
   await writeFile(join(directory, 'config.json'), '{"vocab_size": 7, "rope_scaling": {"type": "linear", "factor": 2}}')
   const rope = { type: 'yarn', factor: 4, originalMax: 512 } as const
@@ -102,7 +102,7 @@ test('a model that cannot have the rope is refused with its directory', async ()
   })
 })
 
-test('a base that is described and was not made yet is refused with the command that makes it', async () => {
+test('refuses a described base that was not created yet, with the command that creates it', async () => {
   await mkdir(join(root, 'described'))
   await writeFile(join(root, 'described', 'MAKE'), 'npm run policy:described\n')
   await assert.rejects(importBasePolicy({ store, directory: join(root, 'described', 'model') }), {

@@ -8,7 +8,7 @@ const OLD_FORM = '{"vocab_size": 7, "max_position_embeddings": 32768, "rope_thet
 const NEW_FORM =
   '{"max_position_embeddings": 40960, "rope_parameters": {"rope_theta": 1000000.0, "rope_type": "default"}}'
 
-test('a rope is stated in both forms that engines read, with the positions that it reaches', () => {
+test('states a rope in both forms that engines read, with the positions that it reaches', () => {
   for (const [config, theta] of [
     [OLD_FORM, 1e6],
     [NEW_FORM, 1e6],
@@ -23,14 +23,14 @@ test('a rope is stated in both forms that engines read, with the positions that 
   }
 })
 
-test('numbers keep their spelling: a float that became an integer is another type to Python', () => {
+test('keeps the spelling of numbers, because Python distinguishes floats from integers', () => {
   const text = stateRope(OLD_FORM, rope)
   for (const spelled of ['"rms_norm_eps": 1e-06', '"rope_theta": 1000000.0', '"factor": 4.0', '"vocab_size": 7']) {
     assert.ok(text.includes(spelled), spelled)
   }
 })
 
-test('a config that states the rope already comes back byte for byte; what is read is what was stated', () => {
+test('returns a config that already states the rope byte for byte, and reads back what it states', () => {
   const stated = stateRope(OLD_FORM, rope)
   assert.equal(stateRope(stated, rope), stated)
   assert.deepEqual(readPositions(stated), { rope, window: 131_072 })
@@ -38,7 +38,7 @@ test('a config that states the rope already comes back byte for byte; what is re
   assert.deepEqual(readPositions('{"vocab_size": 7}'), { rope: null, window: null })
 })
 
-test('YaRN in the old spelling is known, and keeps what it says beyond factor and length', () => {
+test('reads YaRN in the old spelling and keeps its further fields', () => {
   const published = `{"max_position_embeddings": 32768, "rope_theta": 5.0,
     "rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768, "beta_fast": 16}}`
   assert.deepEqual(readPositions(published).rope, rope)
@@ -47,7 +47,7 @@ test('YaRN in the old spelling is known, and keeps what it says beyond factor an
   assert.equal(stated['rope_parameters']?.['rope_theta'], 5)
 })
 
-test('a model that states another rope, and one with fewer positions than are stretched, are refused', () => {
+test('refuses a model with another rope, and one with fewer positions than are stretched', () => {
   for (const [scaling, message] of [
     ['{"rope_type": "llama3", "factor": 8.0}', /llama3.*leave out model\.rope/],
     ['{"type": "yarn", "factor": 2.0, "original_max_position_embeddings": 32768}', /yarn × 4 from 32768/],

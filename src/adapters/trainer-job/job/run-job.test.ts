@@ -51,7 +51,7 @@ describe('training job', { skip: withoutPython }, () => {
   const startWarm = (job: PreparedJob, changes: Partial<RunJobInput> = {}) =>
     start(job, { launcher: warm.launcher, ...changes })
 
-  test('rft, then dapo from its checkpoint: each commits a policy that the next starts from', async () => {
+  test('commits a policy after rft, from which dapo starts and commits the next', async () => {
     const events: string[] = []
     const rft = await prepare({ run: 'a' })
     const trained = await start(rft, { onProgress: ({ event }) => events.push(event) })
@@ -85,7 +85,7 @@ describe('training job', { skip: withoutPython }, () => {
     )
   }
 
-  test('the exported canary tells a server with the new weights from one that kept the old ones', async () => {
+  test('the exported canary distinguishes the new weights from the old ones', async () => {
     const job = await prepare({ run: 'a' })
     const { policy } = await startWarm(job)
     const server = await startPolicyServer({ state: join(root, 'server'), maxVersions: 2 })
@@ -103,7 +103,7 @@ describe('training job', { skip: withoutPython }, () => {
     }
   })
 
-  test('two launchers at once and one afterwards: one trainer trains, all get its result', async () => {
+  test('concurrent and later launchers start one trainer and all get its result', async () => {
     const job = await prepare({ run: 'twice' })
     const [a, b] = await Promise.all([start(job), start(job)])
     assert.deepEqual(a, b)
@@ -111,7 +111,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
-  test('a launcher that dies in the middle leaves its trainer at work; the next one follows it', async () => {
+  test('the trainer of a launcher that dies continues, and the next launcher follows it', async () => {
     const job = await prepare({ run: 'orphan', trajectories: LONG_JOB })
     const launcher = launchInOtherProcess(job)
     await untilExists(join(job.jobDirectory, 'leases/1.json'))
@@ -121,7 +121,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
-  test('a trainer killed in the middle of its steps is continued from its last committed step', async () => {
+  test('a trainer killed in the middle of its steps continues from its last committed step', async () => {
     const job = await prepare({ run: 'killed', trajectories: LONG_JOB })
     let killed = false
     const first = start(job, {
@@ -138,7 +138,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.ok(events.includes('resumed'))
   })
 
-  test('a cancelled job stops its trainer and gives the caller its own reason', async () => {
+  test("a cancelled job stops its trainer and throws the caller's own reason", async () => {
     const job = await prepare({ run: 'cancelled', trajectories: LONG_JOB })
     const controller = new AbortController()
     const reason = new Error('cancelled')
@@ -154,7 +154,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.equal((await startWarm(job, { attempt: 2 })).steps, LONG_JOB)
   })
 
-  test('two ranks under torchrun are followed, leave with 75 when they are told to stop, and go on from their shards', async () => {
+  test('two ranks under torchrun are followed, exit with 75 when stopped, and continue from their shards', async () => {
     const two = { launcher: 'torchrun', ranksPerNode: 2 } as const
     const job = await prepare({ run: 'two-ranks', trajectories: 40, trainer: two })
     const controller = new AbortController()
@@ -183,7 +183,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(shards.sort(), ['state-00000-of-00002.safetensors', 'state-00001-of-00002.safetensors'])
   })
 
-  test('ranks that are killed leave no log directory behind', async () => {
+  test('killed ranks leave no log directory behind', async () => {
     const job = await prepare({
       run: 'killed-ranks',
       trajectories: 40,
@@ -221,7 +221,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1'])
   })
 
-  test('a trainer that stands still is stopped after the stall limit; the next attempt goes on from its last step', async () => {
+  test('a stalled trainer is stopped after the stall limit, and the next attempt continues from its last step', async () => {
     const job = await prepare({ run: 'stalled', trajectories: LONG_JOB })
     const limits = { ...job.limits, graceMs: 200 }
     const running = startWarm(
@@ -244,7 +244,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.ok(events.includes('resumed'))
   })
 
-  test('a job that is at work beyond trainer.timeoutS is stopped, and its trainer is gone', async () => {
+  test('stops a job that runs beyond trainer.timeoutS, with its trainer', async () => {
     const job = await prepare({ run: 'late', trainer: { timeoutS: 1 } })
     // A trainer that is still at its imports then, however fast the machine is.
     const imports = join(root, 'imports')
@@ -256,7 +256,7 @@ describe('training job', { skip: withoutPython }, () => {
   })
 
   /** Where a scheduler places it, the time in its queue does not count: what follows the first sign of work does. */
-  test('a job that is at work too long on other machines is stopped too; the next attempt goes on from its last step', async () => {
+  test('a job over its time on other machines is stopped too, and the next attempt continues', async () => {
     const job = await prepare({ run: 'late-elsewhere', trajectories: LONG_JOB })
     const limits = { ...job.limits }
     const late = startWarm(
@@ -277,7 +277,7 @@ describe('training job', { skip: withoutPython }, () => {
   })
 
   /** The story: the worker's host is cut off with its trainer, and the job comes to a worker of another host. */
-  test('a trainer of another host is at work: no second one beside it; only its long silence lets the next one start', async () => {
+  test('starts no trainer beside one of another host until that one has been silent for long', async () => {
     const job = await prepare({ run: 'far-away' })
     const { jobDirectory } = job
     assert.equal(await claimFence({ jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } }), true)
@@ -301,7 +301,7 @@ describe('training job', { skip: withoutPython }, () => {
   })
 
   /** The story: a launcher has claimed the job a moment ago, and its Python is not there yet when the next launcher looks. */
-  test('a claim without a process yet is waited for; only one that stays without is taken over', async () => {
+  test('waits for a claim without a process, and takes it over only after a while', async () => {
     const job = await prepare({ run: 'claimed' })
     const { jobDirectory } = job
     assert.equal(await claimFence({ jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } }), true)
@@ -320,7 +320,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.deepEqual(attemptsOf(job), ['1', '2'])
   })
 
-  test('a trainer that cannot be stopped is said to be there still: the attempt does not end in a failure that starts another', async () => {
+  test('reports a trainer that cannot be stopped instead of failing, which would start another one', async () => {
     const job = await prepare({ run: 'undead', trajectories: LONG_JOB })
     const controller = new AbortController()
     const running = start(job, {
@@ -335,7 +335,7 @@ describe('training job', { skip: withoutPython }, () => {
     }
   })
 
-  test('a job that diverges ends for good, and the policy that it started from is still the last one', async () => {
+  test('a diverging job ends permanently, and its first policy stays the last one', async () => {
     // At this rate the first update sends every weight away; the second gradient is not finite.
     const job = await prepare({ run: 'diverged', learningRate: 1e30 })
     await assert.rejects(startWarm(job), { code: 'Trainer.Diverged', retryable: false })
@@ -343,7 +343,7 @@ describe('training job', { skip: withoutPython }, () => {
     assert.equal((await startWarm(await prepare({ run: 'after' }))).steps, 4)
   })
 
-  test('a torn batch, a bad spec and a missing interpreter each have their code', async () => {
+  test('a torn batch, an invalid spec and a missing interpreter each have their code', async () => {
     const torn = await prepare({ run: 'torn' })
     await writeFile(join(store.path(runKeys.batch('torn', 'rft', 1, 0)), 'batch.safetensors'), 'torn')
     await assert.rejects(startWarm(torn), { code: 'Trainer.BatchRefused', retryable: false })
@@ -356,7 +356,7 @@ describe('training job', { skip: withoutPython }, () => {
     await assert.rejects(startWarm(moved), { code: 'Trainer.InputMissing', retryable: false })
   })
 
-  test('the key does not depend on attempt or layout, and changes with batch and recipe', async () => {
+  test('the key ignores attempt and layout and changes with the batch', async () => {
     const [a, b] = [await prepare({ run: 'key' }), await prepare({ run: 'key' })]
     assert.equal(a.key, b.key)
     const other = await prepare({ run: 'key-2', trajectories: 6 })

@@ -108,7 +108,7 @@ const JOBS: {
   },
 ]
 
-test('jobs are written as the trainer’s models were last held against them', async (t) => {
+test('written jobs equal those that the trainer’s models last accepted', async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-written-jobs-'))
   t.after(() => rm(root, { recursive: true }))
   const written = await Promise.all([...JOBS.map((job) => writeJob(root, job)), writeWindowJob(root)])

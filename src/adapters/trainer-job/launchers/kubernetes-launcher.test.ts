@@ -31,7 +31,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   })
   afterEach(() => api.close())
 
-  test('an attempt is launched, then again by a launcher that knows nothing of it: one Job, alive, under its fence', async () => {
+  test('an attempt that is launched twice, also by a new launcher, is one Job, alive, under its fence', async () => {
     assert.deepEqual(await launcher.look(first), { kind: 'absent', how: 'unknown to Kubernetes' })
     await launcher.launch(first)
     assert.deepEqual(await launcher.look(first), { kind: 'alive' })
@@ -39,7 +39,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.deepEqual(api.changes, ['POST jobs'])
   })
 
-  test('the network of a job is closed before its first pod, once for all attempts, and opened when it is stopped', async () => {
+  test('the network of a job is closed once before its first pod and opened when the job stops', async () => {
     api.refusePolicies = true
     await assert.rejects(launcher.launch(first), {
       code: 'Trainer.Unavailable',
@@ -57,7 +57,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
   })
 
   /** The story: a worker is cut off, its Job trains on; others ask for the fences that they know. */
-  test('a Job of another fence is not the attempt that is asked for, and its own fence still is alive', async () => {
+  test('a Job under another fence is not the requested attempt and stays alive for its own', async () => {
     await launcher.launch(second)
     assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how: 'replaced in Kubernetes' })
     assert.deepEqual(await launcher.look(third), { kind: 'absent', how: 'unknown to Kubernetes' })
@@ -65,7 +65,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.deepEqual(api.changes, ['POST jobs'])
   })
 
-  test('a launch never takes the place of a living attempt, and an older one not that of a newer which has ended', async () => {
+  test('a launch replaces neither a live attempt nor a newer ended one', async () => {
     await launcher.launch(second)
     for (const attempt of [first, third]) await assertRefused(launcher.launch(attempt))
     jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
@@ -75,7 +75,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(jobOf(name).metadata.labels?.['longhaul/fence'], '3')
   })
 
-  test('a condition ends a Job only where it is true: complete, failed, and what it says of why', async () => {
+  test('only a true condition ends a Job as complete or failed, with its reason', async () => {
     await launcher.launch(first)
     const job = jobOf(name)
     for (const type of ['Complete', 'Failed', 'Suspended']) {
@@ -91,7 +91,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal((await launcher.look(first)).kind, 'over')
   })
 
-  test('the next attempt takes the name of the dead one: it is deleted with its pods, then the new fence is there', async () => {
+  test('the next attempt deletes the dead one with its pods and takes its name', async () => {
     await launcher.launch(first)
     jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True' }] }
     api.podsEnd = false
@@ -113,7 +113,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal((await launcher.look(first)).kind, 'over')
   })
 
-  test('stopping ends where the Job is gone; one that may not be deleted is not said to be', async () => {
+  test('a stop ends when the Job is gone, and fails when it may not be deleted', async () => {
     await launcher.launch(first)
     api.refuseDeletion = 403
     await assert.rejects(launcher.stop(first, 0), {
@@ -127,7 +127,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(api.objects.size, 0)
   })
 
-  test('an attempt that was replaced, or never launched, stops nothing: the name is another attempt’s', async () => {
+  test('stopping a replaced or unlaunched attempt changes nothing, because the name belongs to another', async () => {
     await launcher.launch(second)
     for (const other of [first, { ...second, fence: 3 }]) assert.equal(await launcher.stop(other, 0), true)
     assert.deepEqual(api.changes, ['POST jobs'])
@@ -145,7 +145,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(await stopping, true)
   })
 
-  test('what keeps its pods from starting is said of a living Job, a place in a queue is not; how a pod ended is said of a dead one', async () => {
+  test('a live Job reports what keeps its pods from starting, except for a queue, and a dead one how a pod ended', async () => {
     await launcher.launch(first)
     const refused = 'pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=1, limited: cpu='
     const event = (limit: number) => ({ lastTimestamp: '2026-01-01T00:00:00Z', message: `${refused}${limit}` })
@@ -168,7 +168,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how })
   })
 
-  test('stopping asks again until the pods are gone, and needs no right but get and delete for it', async () => {
+  test('stopping repeats until the pods are gone and needs only the rights get and delete', async () => {
     await launcher.launch(first)
     api.podsEnd = false
     const stopping = launcher.stop(first, 0)
@@ -178,7 +178,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(api.lists, 0, 'a wait of kubectl lists and watches, and is silent without the right')
   })
 
-  test('several nodes: a JobSet, found and ended by its own kind and conditions', async () => {
+  test('several nodes use a JobSet, which is found and ended by its own kind and conditions', async () => {
     const attempt = exampleAttempt({ nodes: 16, ranksPerNode: 8 })
     await launcher.launch(attempt)
     assert.deepEqual(api.changes, ['POST jobsets'])
@@ -189,7 +189,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(api.changes.at(-1), `DELETE jobsets/${name} Foreground`)
   })
 
-  test('an API that cannot be asked is unavailable: never a guess that the attempt is over', async () => {
+  test('an unreachable API is unavailable and never means that the attempt is over', async () => {
     await launcher.launch(first)
     const config = JSON.parse(await readFile(api.config, 'utf8')) as { clusters: { cluster: { server: string } }[] }
     for (const { cluster } of config.clusters) cluster.server = `http://127.0.0.1:${await freePort()}`

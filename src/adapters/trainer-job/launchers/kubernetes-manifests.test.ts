@@ -15,14 +15,14 @@ const [alone, together] = [1, 16].map((nodes) =>
 ) as [Manifest, Manifest]
 type Manifest = Record<string, unknown>
 
-test('the examples in infra/kubernetes are what the launcher submits', async () => {
+test('the examples in infra/kubernetes equal what the launcher submits', async () => {
   assert.deepEqual(JSON.parse(await readFile(join(examples, 'job.json'), 'utf8')), one)
   assert.deepEqual(JSON.parse(await readFile(join(examples, 'jobset.json'), 'utf8')), sixteen)
   assert.deepEqual(JSON.parse(await readFile(join(examples, 'network-policy.json'), 'utf8')), alone)
   assert.deepEqual(JSON.parse(await readFile(join(examples, 'network-policy-jobset.json'), 'utf8')), together)
 })
 
-test('Kubernetes and JobSet know every field of a manifest, by their own types', { skip: withoutGo }, async () => {
+test('the types of Kubernetes and JobSet know every field of a manifest', { skip: withoutGo }, async () => {
   const misspelt = { ...one, spec: { ...(one['spec'] as object), backofLimit: 0 } }
   const mistyped = { ...one, spec: { ...(one['spec'] as object), completions: 'one' } }
   const misnamed = { ...alone, spec: { ...(alone['spec'] as object), policyType: ['Ingress'] } }
@@ -34,14 +34,14 @@ test('Kubernetes and JobSet know every field of a manifest, by their own types',
   assert.match(answers[3] ?? '', /cannot unmarshal string/)
 })
 
-test('several nodes meet at the first pod, and each knows its own place', () => {
+test('several nodes meet at the first pod, each with its own rank', () => {
   const spec = JSON.stringify(sixteen)
   assert.match(spec, /--master-addr=longhaul-dapo-0123456789abcdef-node-0-0\.longhaul-dapo-0123456789abcdef"/)
   assert.match(spec, /--node-rank=\$\(JOB_COMPLETION_INDEX\)/)
   assert.match(spec, /"--nnodes=16","--nproc-per-node=8","--max-restarts=0","--log-dir=\/dev\/null"/)
 })
 
-test('a pod is no root, gains nothing, writes to its volumes alone and has the runtime’s filter of system calls', () => {
+test('a pod has no root or new privileges, writes only to its volumes and uses the runtime’s seccomp profile', () => {
   for (const manifest of [one, sixteen]) {
     const { securityContext: pod, containers, automountServiceAccountToken } = podOf(manifest)
     assert.deepEqual(
@@ -59,14 +59,14 @@ test('a pod is no root, gains nothing, writes to its volumes alone and has the r
   }
 })
 
-test('the limit on a job’s time counts from its node on: a wait in the queue is none of it', () => {
+test('the time limit of a job starts on its node and excludes the queue', () => {
   for (const manifest of [one, sixteen]) {
     assert.equal((podOf(manifest) as unknown as Record<string, unknown>)['activeDeadlineSeconds'], 43_230)
     assert.equal(JSON.stringify(manifest).split('activeDeadlineSeconds').length, 2, 'of no Job')
   }
 })
 
-test('ranks of a job are reached by each other alone; those of a single node from nowhere', () => {
+test('only ranks of one job can connect to each other, and a single node has no open port', () => {
   const ofJob = { podSelector: { matchLabels: { 'longhaul/job': 'dapo-0123456789abcdef' } } }
   assert.deepEqual(alone['spec'], { ...ofJob, policyTypes: ['Ingress', 'Egress'], ingress: [], egress: [] })
   const { ingress, egress, podSelector } = together['spec'] as Record<string, unknown>
@@ -100,7 +100,7 @@ function podTemplate(manifest: Manifest): { metadata: { labels: Record<string, s
 const podOf = (manifest: Manifest): Pod => podTemplate(manifest).spec
 const labelsOfPods = (manifest: Manifest) => podTemplate(manifest).metadata.labels
 
-test('a job that is launched within a trace has it in its environment', () => {
+test('a job that is launched within a trace has the trace in its environment', () => {
   const context = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
   const attempt = exampleAttempt({ nodes: 1, ranksPerNode: 8 })
   const traced = runInSpan({ context, note: () => undefined }, () =>

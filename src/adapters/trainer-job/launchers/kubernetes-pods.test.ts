@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mayFitLater } from './kubernetes-pods.ts'
 
-test('a quota that others use up is a queue; one that is smaller than the pod is not, in whatever unit either is written', () => {
+test('a quota that others use up means a queue, and one that is smaller than the pod does not, in any unit', () => {
   const quota = (requested: string, limited: string): string =>
     `pods "x" is forbidden: exceeded quota: small, requested: ${requested}, used: cpu=0, limited: ${limited}`
   for (const [requested, limited, fits] of [

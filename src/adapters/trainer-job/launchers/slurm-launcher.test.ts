@@ -46,7 +46,7 @@ describe('slurm launcher', { skip }, () => {
   })
   useEnvironment({ after })
 
-  test('two launchers at once: one batch job trains, both get its policy', async () => {
+  test('two concurrent launchers train one batch job, and both get its policy', async () => {
     const job = await prepare('twice', 2)
     const [a, b] = await Promise.all([1, 2].map((attempt) => runJob({ job, launcher, attempt, signal: never })))
     assert.deepEqual(a, b)
@@ -55,7 +55,7 @@ describe('slurm launcher', { skip }, () => {
     assert.deepEqual(await launcher.look({ job, fence: 1 }), { kind: 'over', code: null, how: 'COMPLETED for Slurm' })
   })
 
-  test('a cancelled job stops within its grace with 75; the next attempt goes on', async () => {
+  test('a cancelled job exits with 75 within its grace time, and the next attempt continues', async () => {
     const job = await prepare('cancelled', LONG_JOB)
     const controller = new AbortController()
     const onProgress = ({ event }: { event: string }) => event === 'opt_step' && controller.abort(new Error('enough'))
@@ -73,7 +73,7 @@ describe('slurm launcher', { skip }, () => {
     assert.ok(events.includes('resumed'))
   })
 
-  test('a job that a dead submitter left is found by its comment and followed', async () => {
+  test('finds the job of a dead submitter by its comment and follows it', async () => {
     const job = await prepare('orphan', 2)
     await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
     await launcher.launch({ job, fence: 1 })
@@ -83,7 +83,7 @@ describe('slurm launcher', { skip }, () => {
   })
 
   /** A site's own requeue starts the script again, after the pipeline has given the job to a newer attempt. */
-  test('a requeued attempt finds a newer fence and says 76', async () => {
+  test('a requeued attempt that finds a newer fence exits with 76', async () => {
     const job = await prepare('requeued', LONG_JOB)
     await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
     await launcher.launch({ job, fence: 1 })

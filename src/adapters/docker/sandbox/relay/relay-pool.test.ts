@@ -124,7 +124,7 @@ async function until(isTrue: () => boolean, what: string): Promise<void> {
   assert.fail(`Expected ${what}`)
 }
 
-test('an agent ends its relay again and again: limits, counts and lines of the log are those of the sandbox', async (t) => {
+test('limits, counts and log lines belong to the sandbox although its agent restarts the relay repeatedly', async (t) => {
   const world = await newWorld(t, { limits: { totalBytes: 100_000 } })
   const answers: string[] = []
   for (let round = 0; round < 6; round += 1) {
@@ -161,12 +161,12 @@ async function assertOthersGoOn(relay: PlayedRelay | undefined): Promise<void> {
   assert.match(await ask(relay, 2, GET), / 200 /)
 }
 
-test('a program goes on sending on a tunnel that was refused: the other connections of its sandbox go on', async (t) => {
+test('other connections of the sandbox continue when a program sends on a refused tunnel', async (t) => {
   const relay = await withTunnel(t, 'b.example.org')
   await assertOthersGoOn(relay)
 })
 
-test('a program goes on sending on a tunnel whose server has left: the other connections of its sandbox go on', async (t) => {
+test('other connections of the sandbox continue when a program sends on a tunnel whose server has left', async (t) => {
   const relay = await withTunnel(t, 'a.example.org')
   await until(() => relay?.told(1).includes('200') === true, 'a tunnel')
   relay?.say('D', 1, 'GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n')
@@ -174,7 +174,7 @@ test('a program goes on sending on a tunnel whose server has left: the other con
   await assertOthersGoOn(relay)
 })
 
-test('connections that come to nothing end after the time of silence: half a request, a tunnel refused, a tunnel left', async (t) => {
+test('idle connections end after the timeout: half a request, a refused tunnel, an abandoned tunnel', async (t) => {
   const world = await newWorld(t, { limits: { idleMs: 200, connections: 2 } })
   await world.pool.ensure(REQUEST)
   const [relay] = world.relays
@@ -209,7 +209,7 @@ async function endRelay({ relays }: World): Promise<void> {
 
 const turn = (world: World) => Promise.race([world.pool.ensure(REQUEST).then(() => 'began'), soon()])
 
-test('the agent breaks its relay, which is never ready again: one turn waits, the others begin at once, one relay at a time is tried', async (t) => {
+test('one turn waits for a relay that the agent broke for good, and the next turns begin at once', async (t) => {
   const world = await newWorld(t, { readyMs: 50, readyRelays: 1 })
   await world.pool.open(REQUEST)
   await endRelay(world)
@@ -231,7 +231,7 @@ test('a relay that is ready after its turn has begun serves the rest of it', asy
   assert.equal(world.relays.at(-1), late, 'no further relay was tried')
 })
 
-test('relays that are ready late each time: their turns wait for as long as one relay may take, all together', async (t) => {
+test('turns wait for repeatedly late relays only as long as one relay may take in total', async (t) => {
   const world = await newWorld(t, { readyMs: 300, readyRelays: 1 })
   await world.pool.open(REQUEST)
   let began = ''
@@ -248,13 +248,13 @@ test('relays that are ready late each time: their turns wait for as long as one 
   assert.equal(began, 'at once')
 })
 
-test('a worker that was restarted finds the relay broken: its first turn waits, and no other', async (t) => {
+test('a restarted worker waits for a broken relay in its first turn only', async (t) => {
   const world = await newWorld(t, { readyMs: 50, readyRelays: 0 })
   await assert.rejects(world.pool.ensure(REQUEST))
   assert.equal(await turn(world), 'began')
 })
 
-test('a sandbox whose first relay is not ready is no sandbox: each try to open it waits', async (t) => {
+test('opening a sandbox waits for its first relay and fails each time without one', async (t) => {
   const world = await newWorld(t, { readyMs: 50, readyRelays: 0 })
   await assert.rejects(world.pool.open(REQUEST), { code: 'Sandbox.EngineUnavailable' })
   await assert.rejects(world.pool.open(REQUEST), { code: 'Sandbox.EngineUnavailable' })

@@ -45,7 +45,7 @@ function frame(kind: string, id: number, payload: Buffer | string = ''): Buffer 
   return Buffer.concat([header, body])
 }
 
-test('data as long as the relay reads at once is taken, in pieces of any size', () => {
+test('accepts data of the maximum length in pieces of any size', () => {
   const world = newWorld()
   const whole = Buffer.concat([frame('R', 0), frame('O', 1), frame('D', 1, Buffer.alloc(32 * 1024, 'x'))])
   for (let at = 0; at < whole.length; at += 1000) world.send(whole.subarray(at, at + 1000))
@@ -65,7 +65,7 @@ for (const [what, frames] of [
   ],
   ['opens connections without end', Array.from({ length: 2000 }, (_, id) => frame('O', id))],
 ] as const) {
-  test(`a relay that ${what}: its stream ends, with all its connections`, () => {
+  test(`ends the stream with all its connections for a relay that ${what}`, () => {
     const world = newWorld()
     world.send(...frames)
     assert.equal(world.isOpen(), false)
@@ -74,7 +74,7 @@ for (const [what, frames] of [
   })
 }
 
-test('a relay that reads nothing: what is kept for it has an end', () => {
+test('bounds the data that is kept for a relay that reads nothing', () => {
   const world = newWorld(false)
   const ids = Array.from({ length: 200 }, (_, id) => id)
   world.send(...ids.map((id) => frame('O', id)))
@@ -89,7 +89,7 @@ for (const [what, one] of [
   ['for a connection that there never was', frame('D', 7)],
   ['without content for an open connection', frame('D', 1)],
 ] as const) {
-  test(`frames ${what}: the relay is read no faster than an honest one sends, and is read on`, async () => {
+  test(`frames ${what}: the relay is throttled to an honest rate and then read on`, async () => {
     const world = newWorld()
     world.send(frame('O', 1))
     const piece = Buffer.concat(Array.from({ length: 1000 }, () => one))
