@@ -42,7 +42,7 @@ for (const [host, port, expected] of cases) {
   })
 }
 
-test('entries are names: addresses, schemes, paths and names without a dot are none', () => {
+test('refuses entries that are addresses, schemes, paths or names without a dot', () => {
   for (const entry of ALLOWED) assert.match(entry, ALLOWED_HOST)
   for (const entry of [
     '10.0.0.1',
@@ -59,6 +59,6 @@ test('entries are names: addresses, schemes, paths and names without a dot are n
   }
 })
 
-test('the shortest name below a wildcard has one letter in front of the dot', () => {
+test('the shortest name that a wildcard matches has one letter before the dot', () => {
   assert.equal(isAllowedHost({ host: 'a.pythonhosted.org', port: 443 }, ALLOWED), true)
 })

@@ -6,20 +6,20 @@ import { answerToFailure, judgeLosses, mayBeOwnDoing } from './failure-answers.t
 
 const SUSPECTED = ['Sandbox.Ended', 'Sandbox.Fenced', 'Sandbox.JournalConflict', 'Sandbox.Behind'] as const
 
-test('what an agent can do to its sandbox may be its own doing; what the host saw from outside is not', () => {
+test('only failures that an agent can cause from inside its sandbox may be the policy’s own doing', () => {
   const found = (Object.keys(FAILURE_CODES) as FailureCode[]).filter(mayBeOwnDoing)
   assert.deepEqual(found.toSorted(), [...SUSPECTED, 'Sandbox.DiskLimit'].toSorted())
   // Each asks for another sandbox: one loss proves nothing.
   for (const code of SUSPECTED) assert.deepEqual(answerToFailure(code), { kind: 're-place' }, code)
 })
 
-test('one loss is placed again, for every suspect', () => {
+test('a first loss is placed again for every suspected code', () => {
   for (const code of [...SUSPECTED, 'Sandbox.Lost', 'Sandbox.OutOfDisk'] as const) {
     assert.equal(judgeLosses([code]), 'place-again', code)
   }
 })
 
-test('a second loss from inside is the policy’s own doing, by the same way or another, also with one of ours between', () => {
+test('a second loss from inside is the policy’s own doing, also by another code or with a loss of ours in between', () => {
   for (const first of SUSPECTED) {
     for (const second of SUSPECTED) {
       assert.equal(judgeLosses([first, second]), 'own-doing', `${first}, ${second}`)
@@ -28,13 +28,13 @@ test('a second loss from inside is the policy’s own doing, by the same way or 
   }
 })
 
-test('a sandbox that was ended for what it wrote is the policy’s own doing at once', () => {
+test('a sandbox that was ended for its disk use is the policy’s own doing at once', () => {
   assert.equal(judgeLosses(['Sandbox.DiskLimit']), 'own-doing')
   assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.DiskLimit']), 'own-doing')
   assert.equal(judgeLosses(['Sandbox.DiskLimit', 'Sandbox.Lost']), 'place-again')
 })
 
-test('three losses are infrastructure where at most one came from inside', () => {
+test('three losses count as infrastructure when at most one came from inside', () => {
   assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Lost']), 'place-again')
   assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Lost', 'Sandbox.Lost']), 'infra')
   assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Ended']), 'place-again')
@@ -46,7 +46,7 @@ test('a sandbox of an earlier execution is no loss', () => {
   assert.equal(judgeLosses(['Sandbox.Foreign', 'Sandbox.Foreign', 'Sandbox.Foreign']), 'place-again')
 })
 
-test('a world that cannot be rebuilt: ours after a loss of ours, the policy’s after one that may have been its doing', () => {
+test('a failed replay counts as ours after a loss of ours, and as the policy’s after a suspected loss', () => {
   assert.equal(judgeLosses(['Sandbox.Diverged']), 'infra')
   assert.equal(judgeLosses(['Sandbox.Lost', 'Sandbox.Diverged']), 'infra')
   assert.equal(judgeLosses(['Sandbox.Ended', 'Sandbox.Diverged']), 'own-doing')

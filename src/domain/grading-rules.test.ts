@@ -2,14 +2,14 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { isChanged, isLostToInfrastructure } from './grading-rules.ts'
 
-test('a verdict has changed where there was another one, and not where there was none', () => {
+test('a verdict has changed only when an earlier, different one exists', () => {
   const before = { kind: 'unresolved' as const, reason: null }
   assert.equal(isChanged({ kind: 'resolved', before }), true)
   assert.equal(isChanged({ kind: 'unresolved', before }), false)
   assert.equal(isChanged({ kind: 'resolved', before: null }), false)
 })
 
-test('only a grading without a verdict is lost, and only by the image or by a failure of ours', () => {
+test('only a grading without a verdict that the image or the infrastructure caused is lost', () => {
   const lost = (reason: string | null) => isLostToInfrastructure({ kind: 'could-not-grade', reason })
   assert.equal(lost('image'), true)
   assert.equal(lost('Sandbox.Lost'), true)

@@ -8,7 +8,7 @@ import { drawProblems } from './rewards/problem-order.ts'
 
 const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 
-test('the seed of a turn is 48 bits of the hash of its identity, and knows nothing of the run', () => {
+test('the seed of a turn is 48 bits of the hash of its identity and does not depend on the run', () => {
   const material = turnMaterial({ recipeSeed: 7, stage: 'dapo-1', iteration: 3, taskId: 'a__b-1', index: 4, turn: 2 })
   assert.equal(material, '7/dapo-1/3/a__b-1/4/2')
   assert.equal(episodeMaterial({ recipeSeed: 7, stage: 'rft', iteration: 1, taskId: 't', index: 0 }), '7/rft/1/t/0')
@@ -16,7 +16,7 @@ test('the seed of a turn is 48 bits of the hash of its identity, and knows nothi
   assert.equal(seedFrom(hash('abc')), 0xba7816bf8f01)
 })
 
-test('a hash order is the same for any order of the input', () => {
+test('a hash order does not depend on the order of the input', () => {
   fc.assert(
     fc.property(fc.uniqueArray(fc.string(), { minLength: 1, maxLength: 30 }), (items) => {
       const order = orderByHash({ items, material: (item) => item, hash })
@@ -26,7 +26,7 @@ test('a hash order is the same for any order of the input', () => {
   )
 })
 
-test('mini-batches: half rounds up, parts are near-equal, the first are the larger', () => {
+test('rounds the number of mini-batches half up, and makes nearly equal parts with the larger ones first', () => {
   assert.deepEqual(splitIntoMinibatches({ trajectories: 10, batch: 4 }), [4, 3, 3]) // 2.5 → 3
   assert.deepEqual(splitIntoMinibatches({ trajectories: 9, batch: 4 }), [5, 4]) // 2.25 → 2
   assert.deepEqual(splitIntoMinibatches({ trajectories: 1, batch: 128 }), [1])
@@ -34,7 +34,7 @@ test('mini-batches: half rounds up, parts are near-equal, the first are the larg
   assert.equal(splitIntoMinibatches({ trajectories: 6548, batch: 64 }).length, 102) // the paper’s 6,548 / 64 = 102.3
 })
 
-test('mini-batches hold every trajectory once and differ by at most one, for any numbers', () => {
+test('mini-batches contain every trajectory once and differ by at most one, for any numbers', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 5000 }), fc.integer({ min: 1, max: 300 }), (trajectories, batch) => {
       const sizes = splitIntoMinibatches({ trajectories, batch })
@@ -52,7 +52,7 @@ test('mini-batches hold every trajectory once and differ by at most one, for any
   )
 })
 
-test('a long epoch becomes several jobs whose steps add up to the schedule', () => {
+test('splits a long epoch into several jobs whose steps add up to the schedule', () => {
   const plan = planJobs({ trajectories: 6548, batch: 64, epochs: 1, stepsPerJob: 10, maxSteps: null })
   assert.deepEqual([plan.jobs.length, plan.totalSteps, plan.trained], [11, 102, 6548])
   assert.deepEqual(
@@ -73,7 +73,7 @@ test('several epochs repeat a job’s own file, and a step limit drops the end o
   assert.deepEqual([limited.totalSteps, limited.trained], [50, 20 * 65 + 30 * 64])
 })
 
-test('problems: nothing repeats within a pass, and nothing repeats within an iteration that spans two', () => {
+test('no problem repeats within a pass, or within an iteration that spans two passes', () => {
   const pool = Array.from({ length: 7 }, (_, index) => `task-${index}`)
   const draw = (iteration: number) => drawProblems({ pool, recipeSeed: 1, stage: 's', iteration, count: 3, hash })
   const drawn = Array.from({ length: 14 }, (_, index) => draw(index + 1))
@@ -85,13 +85,13 @@ test('problems: nothing repeats within a pass, and nothing repeats within an ite
   assert.notDeepEqual(drawProblems({ pool, recipeSeed: 2, stage: 's', iteration: 1, count: 7, hash }), draw(1))
 })
 
-test('a pool smaller than the iteration is drawn whole', () => {
+test('draws all of a pool that is smaller than the iteration', () => {
   const problems = drawProblems({ pool: ['a', 'b'], recipeSeed: 1, stage: 's', iteration: 4, count: 10, hash })
   assert.deepEqual(problems.sort(), ['a', 'b'])
   assert.deepEqual(drawProblems({ pool: [], recipeSeed: 1, stage: 's', iteration: 4, count: 10, hash }), [])
 })
 
-test('jobs: a step limit counts epochs, and a plan without trajectories has no job', () => {
+test('the step limit of jobs counts epochs, and a plan without trajectories has no job', () => {
   // Ten mini-batches of two epochs; eleven steps pay for five mini-batches.
   const plan = planJobs({ trajectories: 40, batch: 4, epochs: 2, stepsPerJob: null, maxSteps: 11 })
   assert.deepEqual(plan, { jobs: [{ minibatches: [4, 4, 4, 4, 4], steps: 10 }], totalSteps: 10, trained: 20 })
@@ -102,7 +102,7 @@ test('jobs: a step limit counts epochs, and a plan without trajectories has no j
   })
 })
 
-test('fewer steps than one mini-batch takes still train one, and fewer steps a job still make jobs', () => {
+test('trains at least one mini-batch although the step limit is smaller, also per job', () => {
   const limited = planJobs({ trajectories: 8, batch: 4, epochs: 3, stepsPerJob: null, maxSteps: 1 })
   assert.deepEqual([limited.totalSteps, limited.trained], [3, 4])
   const small = planJobs({ trajectories: 8, batch: 4, epochs: 3, stepsPerJob: 1, maxSteps: null })
@@ -112,7 +112,7 @@ test('fewer steps than one mini-batch takes still train one, and fewer steps a j
   )
 })
 
-test('a plan that ends at a whole number of jobs makes no empty one behind them', () => {
+test('a plan that ends at a whole number of jobs has no empty last job', () => {
   const plan = planJobs({ trajectories: 16, batch: 4, epochs: 1, stepsPerJob: 2, maxSteps: null })
   assert.deepEqual(
     plan.jobs.map(({ minibatches }) => minibatches.length),
@@ -120,7 +120,7 @@ test('a plan that ends at a whole number of jobs makes no empty one behind them'
   )
 })
 
-test('each pass has its own order, and seed, stage and pass are part of it', () => {
+test('each pass has its own order, which depends on seed, stage and pass', () => {
   const pool = Array.from({ length: 12 }, (_, index) => `task-${index}`)
   const pass = (iteration: number, recipeSeed = 1, stage = 's') =>
     drawProblems({ pool, recipeSeed, stage, iteration, count: pool.length, hash })
@@ -133,7 +133,7 @@ test('each pass has its own order, and seed, stage and pass are part of it', () 
   assert.deepEqual(pass(2), second)
 })
 
-test('an iteration that needs only part of what was held hands out that much', () => {
+test('iterations that end inside a pass draw every task equally often', () => {
   // Two tasks an iteration of three: iterations 1 and 2 end inside passes, and every task comes equally often.
   const pool = ['a', 'b', 'c']
   const drawn = Array.from({ length: 6 }, (_, index) =>
@@ -146,7 +146,7 @@ test('an iteration that needs only part of what was held hands out that much', (
   )
 })
 
-test('a budget of tokens fills mini-batches in order; what is longer than the budget is alone', () => {
+test('a budget of tokens fills mini-batches in order, and an oversized trajectory is alone', () => {
   // The trainer cuts by the same rule and refuses any other: trainer/tests/test_algorithms.py has these very numbers.
   const cut = (...lossTokens: number[]) => splitByTokens({ lossTokens, budget: 6 })
   assert.deepEqual(cut(3, 3, 5, 2, 9, 1), [2, 1, 1, 1, 1])
@@ -156,13 +156,13 @@ test('a budget of tokens fills mini-batches in order; what is longer than the bu
   assert.deepEqual(cut(), [])
 })
 
-test('an iteration is one job of all its mini-batches, as often as it has epochs; no trajectory, no job', () => {
+test('an iteration is one job of all its mini-batches in all its epochs, or no job without trajectories', () => {
   const plan = planOneJob({ minibatches: [2, 3], epochs: 2 })
   assert.deepEqual(plan, { jobs: [{ minibatches: [2, 3], steps: 4 }], totalSteps: 4, trained: 5 })
   assert.deepEqual(planOneJob({ minibatches: [], epochs: 2 }), { jobs: [], totalSteps: 0, trained: 0 })
 })
 
-test('pairs: mini-batches of whole pairs, twice as many trajectories', () => {
+test('pairs make mini-batches of whole pairs with twice as many trajectories', () => {
   const plan = planPairs({ trajectories: 20, batch: 8, epochs: 1, stepsPerJob: 2, maxSteps: null })
   const pairs = planJobs({ trajectories: 10, batch: 4, epochs: 1, stepsPerJob: 2, maxSteps: null })
   assert.ok(plan.jobs.length > 0)

@@ -64,7 +64,7 @@ for (const [what, changes, expected] of TABLE) {
   })
 }
 
-test('the namespace is not known yet: nothing that has one is touched, not even past its maximum life', () => {
+test('keeps every resource of a namespace while the own namespace is unknown, even past its maximum life', () => {
   const reaper = { host: 'h1', namespaceId: null }
   assert.deepEqual(decideReap(facts({ ageMs: 70 * HOUR_MS }), reaper), { kind: 'keep', why: 'namespace-unknown' })
   assert.deepEqual(decideReap(facts({ namespaceId: '', ageMs: 70 * HOUR_MS }), reaper), {
@@ -75,14 +75,14 @@ test('the namespace is not known yet: nothing that has one is touched, not even 
 
 const placement = { role: 'agent', ownerRun: 'r1', hasNewerPlacement: false }
 
-test('the owner decides: running keeps, closed and unknown remove, no answer keeps', () => {
+test('keeps resources of a running or unanswered owner and removes those of a closed or unknown one', () => {
   assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r1' }, placement), { kind: 'keep', why: 'owner-runs' })
   assert.deepEqual(judgeOwner({ kind: 'closed' }, placement), { kind: 'remove', why: 'owner-closed' })
   assert.deepEqual(judgeOwner({ kind: 'unknown' }, placement), { kind: 'remove', why: 'owner-unknown' })
   assert.deepEqual(judgeOwner(null, placement), { kind: 'keep', why: 'owner-unanswered' })
 })
 
-test('the owner has placed the episode anew: superseded, but only by the execution that created it', () => {
+test('removes a resource whose owner has placed the episode again, but only in the same execution', () => {
   const older = { ...placement, hasNewerPlacement: true }
   assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r1' }, older), { kind: 'remove', why: 'superseded' })
   assert.deepEqual(judgeOwner({ kind: 'running', runId: 'r2' }, older), { kind: 'keep', why: 'owner-runs' })

@@ -15,12 +15,12 @@ function reportsIn(days: number): number {
   return reports
 }
 
-test('a young run reports every quarter of a minute', () => {
+test('a young run reports every fifteen seconds', () => {
   assert.equal(isReportDue({ now: 60_000, toldAt: 45_000, since: 0 }), true)
   assert.equal(isReportDue({ now: 60_000, toldAt: 46_000, since: 0 }), false)
 })
 
-test('a run of five weeks sends few enough reports for its page, and still some each day', () => {
+test('a run of five weeks sends few enough reports for its history, and still some each day', () => {
   const [fourDays, fiveWeeks] = [reportsIn(4), reportsIn(35)]
   assert.ok(fourDays > 150 && fourDays < 260, `${fourDays}`)
   // At four events each they leave room for 600 others.

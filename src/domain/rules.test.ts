@@ -8,7 +8,7 @@ import { selectForRft } from './rewards/group-selection.ts'
 import { reselectPool } from './rewards/stage-rules.ts'
 import { makeRecord } from '../../test/support/episode-records.ts'
 
-test('only policy endings with a plain verdict are valid; everything else names why it has no reward', () => {
+test('only policy endings with a plain verdict are valid, and all others name why they have no reward', () => {
   const cases: [Partial<EpisodeRecord>, string | null][] = [
     [{ disposition: 'submitted', verdict: 'resolved' }, null],
     [{ disposition: 'turn-limit', verdict: 'unresolved' }, null],
@@ -26,7 +26,7 @@ test('only policy endings with a plain verdict are valid; everything else names 
   }
 })
 
-test('unsubmitted work is an empty patch; lost work is not judged', () => {
+test('unsubmitted work counts as an empty patch, and lost work gets no verdict', () => {
   assert.deepEqual(ungradedVerdict('turn-limit'), { verdict: 'unresolved', reason: 'not-submitted' })
   assert.deepEqual(ungradedVerdict('infra'), { verdict: null, reason: null })
   assert.deepEqual(ungradedVerdict('cancelled'), { verdict: null, reason: null })
@@ -46,7 +46,7 @@ test('every failure code has one answer, and only the policy’s own failures en
   }
 })
 
-test('rejection fine-tuning keeps every success, and of too many the first', () => {
+test('rejection fine-tuning keeps every success, or the first ones above a limit', () => {
   const episodes = [
     makeRecord({ taskId: 'b', index: 1, verdict: 'resolved' }),
     makeRecord({ taskId: 'a', index: 2, verdict: 'resolved' }),
@@ -65,7 +65,7 @@ test('rejection fine-tuning keeps every success, and of too many the first', () 
   )
 })
 
-test('a success that looks like a hack never fine-tunes, and takes no place of one that does', () => {
+test('a success that looks like a hack never fine-tunes and does not use up the limit of its task', () => {
   const episodes = [
     makeRecord({ taskId: 'a', index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
     makeRecord({ taskId: 'a', index: 1, verdict: 'resolved' }),
@@ -86,7 +86,7 @@ test('a success that looks like a hack never fine-tunes, and takes no place of o
   }
 })
 
-test('a later stage drops what is solved in two thirds or never, compared as integers', () => {
+test('a later stage drops tasks solved in two thirds of attempts or never, compared as integers', () => {
   const records = [
     { taskId: 'two-of-three', resolved: 2, attempts: 3 },
     { taskId: 'nineteen-of-thirty', resolved: 19, attempts: 30 },
@@ -104,16 +104,16 @@ test('a later stage drops what is solved in two thirds or never, compared as int
   assert.deepEqual(reselectPool({ pool: ['unseen'], records, rule: { ...rule, unseen: 'drop' } }).kept, [])
 })
 
-test('work that was submitted and reached no grader is not judged', () => {
+test('submitted work that reached no grader gets no verdict', () => {
   assert.deepEqual(ungradedVerdict('submitted'), { verdict: 'could-not-grade', reason: 'not-graded' })
   assert.deepEqual(ungradedVerdict('agent-gave-up'), { verdict: 'unresolved', reason: 'sandbox-ended' })
 })
 
-test('unknown endings are refused, not guessed', () => {
+test('unknown endings are refused', () => {
   assert.throws(() => isValidEpisode(makeRecord({ disposition: 'vanished' as EpisodeRecord['disposition'] })))
 })
 
-test('a failure of the infrastructure that no retry helps asks for another sandbox or ends the episode as such', () => {
+test('a permanent infrastructure failure asks for another sandbox or ends the episode', () => {
   const lost = (Object.keys(FAILURE_CODES) as FailureCode[]).filter((code) => {
     const { retryable, countsAs } = FAILURE_CODES[code]
     return !retryable && countsAs === 'infra'
@@ -123,7 +123,7 @@ test('a failure of the infrastructure that no retry helps asks for another sandb
   for (const code of ended) assert.deepEqual(answerToFailure(code), { kind: 'end', disposition: 'infra' }, code)
 })
 
-test('a suspected hack never trains, regardless of the tests', () => {
+test('a suspected hack never trains regardless of the tests', () => {
   const episodes = [
     makeRecord({ index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
     makeRecord({ index: 1, verdict: 'resolved' }),
@@ -137,7 +137,7 @@ test('a suspected hack never trains, regardless of the tests', () => {
   ])
 })
 
-test('a success beyond the limit of its task says so', () => {
+test('a success over the limit of its task has that reason', () => {
   const episodes = [0, 1].map((index) => makeRecord({ index, verdict: 'resolved' })).filter(isValidEpisode)
   assert.deepEqual(selectForRft({ episodes, maxPerTask: 1, unaudited: 'allow' })[1], {
     kind: 'dropped',
@@ -146,7 +146,7 @@ test('a success beyond the limit of its task says so', () => {
   })
 })
 
-test('a share that no small fraction writes is compared as it stands', () => {
+test('a share without a small fraction is compared as a decimal', () => {
   const rule = { dropSuccessAtLeast: 0.613, dropNeverSolved: true, unseen: 'drop' as const }
   const records = [
     { taskId: 'above', resolved: 62, attempts: 100 },
@@ -162,13 +162,13 @@ test('a share that no small fraction writes is compared as it stands', () => {
   })
 })
 
-test('the largest denominator that a share is read with is 20', () => {
+test('the largest denominator of a share is 20', () => {
   const rule = { dropSuccessAtLeast: 0.95, dropNeverSolved: true, unseen: 'keep' as const }
   const records = [{ taskId: 'nineteen-of-twenty', resolved: 19, attempts: 20 }]
   assert.equal(reselectPool({ pool: ['nineteen-of-twenty'], records, rule }).kept.length, 0)
 })
 
-test('what an audit does not agree with never fine-tunes, says why, and takes no place of one that does', () => {
+test('an unconfirmed success never fine-tunes, says why and does not use up the limit of its task', () => {
   const audit = (outcome: 'agrees' | 'void' | 'unsupported') => ({ audit: { outcome, reasons: [], detail: null } })
   const episodes = [
     makeRecord({ index: 0, verdict: 'resolved', ...audit('void') }),

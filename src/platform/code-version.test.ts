@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { codeVersion, gitRevision } from './code-version.ts'
 
-test('the commit of a checkout is found as Git finds it: on a branch, packed, detached, in a linked work tree, and in none', async (t) => {
+test('finds the commit of a checkout like Git: on a branch, packed, detached, in a linked work tree, and in none', async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-git-'))
   t.after(() => rm(root, { recursive: true, force: true }))
   const repository = join(root, 'repository')
@@ -32,7 +32,7 @@ test('the commit of a checkout is found as Git finds it: on a branch, packed, de
   assert.equal(gitRevision(root), null)
 })
 
-test('the files that run have one hash, also where they are no commit', () => {
+test('running files have one hash, also outside of a commit', () => {
   const { version, filesSha256, node } = codeVersion()
   assert.match(version, /^\d+\.\d+\.\d+/)
   assert.match(filesSha256, /^[0-9a-f]{64}$/)

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { withDirectoryLock } from './directory-lock.ts'
 
-test('callers of one process take turns, and nothing is left of their attempts', async (t) => {
+test('callers of one process take turns and leave no file', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-lock-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   let inside = 0
@@ -22,7 +22,7 @@ test('callers of one process take turns, and nothing is left of their attempts',
   assert.deepEqual(await readdir(folder), [])
 })
 
-test('a lock that is taken the moment it is free is its new holder’s: the old one’s release neither fails nor takes it away', async (t) => {
+test('releasing a lock neither fails nor removes it when its next holder has already taken it', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-lock-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const path = join(folder, 'image.lock')

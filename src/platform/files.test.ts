@@ -13,7 +13,7 @@ before(async () => {
 })
 after(() => rm(folder, { recursive: true }))
 
-test('missing parents are made, the first new one is told, and a second time there is none', async () => {
+test('creates missing parents and returns the first new one, and creates none a second time', async () => {
   const path = join(folder, 'a/b/c')
   assert.equal(await makeDirectory(path, { mode: 0o700 }), join(folder, 'a'))
   assert.equal((await stat(join(folder, 'a/b'))).mode & 0o777, 0o700)
@@ -23,13 +23,13 @@ test('missing parents are made, the first new one is told, and a second time the
   assert.ok(existsSync(join(folder, 'sync/b')))
 })
 
-test('many callers make the same directory at once: each finds it there', async () => {
+test('many callers can create the same directory at once', async () => {
   const path = join(folder, 'many/x/y/z')
   await Promise.all(Array.from({ length: 20 }, () => makeDirectory(path)))
   assert.ok(existsSync(path))
 })
 
-test('a file in the way, or as a parent, is an error; a link to a directory is one', async () => {
+test('a file in the way, or as a parent, is an error, and a link to a directory is accepted', async () => {
   const file = join(folder, 'file')
   await writeFile(file, '')
   await assert.rejects(makeDirectory(file), (error) => errnoOf(error) === 'EEXIST')
@@ -42,7 +42,7 @@ test('a file in the way, or as a parent, is an error; a link to a directory is o
   assert.equal(await makeDirectory(join(folder, 'link')), undefined)
 })
 
-test('a file system without a place for new names: an error, where Node’s own mkdir never returns', async () => {
+test('a file system that allows no new names gives an error, where Node’s own mkdir never returns', async () => {
   for (const path of ['/proc/longhaul', '/proc/longhaul/a/b']) {
     await assert.rejects(makeDirectory(path), (error) => errnoOf(error) === 'ENOENT')
     assert.throws(
@@ -52,7 +52,7 @@ test('a file system without a place for new names: an error, where Node’s own 
   }
 })
 
-test('no other source file makes parents by Node’s own mkdir', () => {
+test('no other source file creates parents by Node’s own mkdir', () => {
   const root = new URL('..', import.meta.url)
   const sources = readdirSync(root, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))
   const found = sources.filter(

@@ -17,7 +17,7 @@ async function refusal(path: string): Promise<string> {
   return `${error.code}: ${error.message}`
 }
 
-test('a file that is no text to read: the message names the path and the reason', async () => {
+test('an unreadable file gives a message with the path and the reason', async () => {
   const file = async (name: string, content: string | Uint8Array): Promise<string> => {
     await writeFile(join(folder, name), content)
     return join(folder, name)
@@ -44,7 +44,7 @@ test('a file that is no text to read: the message names the path and the reason'
   }
 })
 
-test('text with a byte order mark is read without it, and line ends stay', async () => {
+test('reads text without its byte order mark and keeps line ends', async () => {
   const path = join(folder, 'windows')
   await writeFile(path, '\uFEFFseed: 1\r\n')
   assert.equal(await readInputFile({ path, what: 'a letter' }), 'seed: 1\r\n')

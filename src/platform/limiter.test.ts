@@ -4,7 +4,7 @@ import { createKeyedQueue, createSlots } from './limiter.ts'
 
 const never = new AbortController().signal
 
-test('one slot: work runs one after another, in order, and a failure gives its slot back', async () => {
+test('a limiter of one runs work in order, and a failure releases its slot', async () => {
   const slots = createSlots(1)
   const seen: string[] = []
   const runs = ['a', 'b', 'c'].map((name) =>
@@ -23,7 +23,7 @@ test('one slot: work runs one after another, in order, and a failure gives its s
   assert.deepEqual(seen, ['a begins', 'a ends', 'b begins', 'b ends', 'c begins', 'c ends'])
 })
 
-test('work is aborted while it waits: it never begins, and the next in line still gets the slot', async () => {
+test('work that is aborted while it waits never starts, and the next one gets the slot', async () => {
   const slots = createSlots(1)
   const { promise: held, resolve: leave } = Promise.withResolvers<void>()
   const first = slots.use(() => held, never)
@@ -44,7 +44,7 @@ test('work is aborted while it waits: it never begins, and the next in line stil
   assert.equal(await slots.use(async () => 'free again', never), 'free again')
 })
 
-test('work that is aborted already does not join the line', async () => {
+test('work that is already aborted does not join the queue', async () => {
   const slots = createSlots(1)
   await assert.rejects(
     slots.use(async () => 'done', AbortSignal.abort(new Error('late'))),
@@ -53,7 +53,7 @@ test('work that is aborted already does not join the line', async () => {
   assert.equal(await slots.use(async () => 'done'), 'done')
 })
 
-test('work of one key waits for the piece before, also for one that fails, and other keys do not wait', async () => {
+test('work of one key waits for the previous work, even after a failure, and other keys do not wait', async () => {
   const queue = createKeyedQueue()
   const order: string[] = []
   const gate = Promise.withResolvers<void>()

@@ -6,7 +6,7 @@ import { openPages, packPage } from './packed-pages.ts'
 
 const document = { name: 'é', noise: Array.from({ length: 50 }, () => randomBytes(40).toString('hex')) }
 
-test('a document of many pages is read as it was', async () => {
+test('reads a document of many pages unchanged', async () => {
   const asked: number[] = []
   const read = await openPages((from) => {
     asked.push(from)
@@ -16,7 +16,7 @@ test('a document of many pages is read as it was', async () => {
   assert.ok(asked.length > 5, `${asked.length} pages`)
 })
 
-test('a document that changes between two pages is read again, never joined from both', async () => {
+test('reads a document again when it changes between two pages', async () => {
   let pages = 0
   const read = await openPages((from) => {
     pages += 1
@@ -25,7 +25,7 @@ test('a document that changes between two pages is read again, never joined from
   assert.deepEqual(read, document)
 })
 
-test('a document that never stays the same is an error with a code', async () => {
+test('a document that always changes is an error with a code', async () => {
   let pages = 0
   const changing = openPages((from) => Promise.resolve(packPage({ ...document, pages: pages++ }, from, 1000)))
   await assert.rejects(changing, (error) => isLonghaulError(error) && error.code === 'Artifact.Conflict')

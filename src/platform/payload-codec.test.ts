@@ -29,7 +29,7 @@ async function messageOf(failing: () => unknown): Promise<string> {
   throw new assert.AssertionError({ message: 'Expected a refusal' })
 }
 
-test('what goes in comes out, for values of every size; nothing of it is readable', async () => {
+test('decodes what it encoded for values of every size, and no encoded text is readable', async () => {
   const codec = createPayloadCodec([key('a')])
   for (const value of ['', 'canary', { nested: ['canary', 1, null] }, 'canary '.repeat(100_000), new Uint8Array(3)]) {
     const [sealed, again] = await codec.encode([payloadOf(value), payloadOf(value)])
@@ -41,12 +41,12 @@ test('what goes in comes out, for values of every size; nothing of it is readabl
   }
 })
 
-test('text is packed before it is encrypted', async () => {
+test('compresses text before it encrypts it', async () => {
   const [sealed] = await createPayloadCodec([key('a')]).encode([payloadOf('the same words again '.repeat(1_000))])
   assert.ok((sealed?.data?.length ?? 0) < 1_000)
 })
 
-test('a new key on top writes, the old one still reads; without it the error names it', async () => {
+test('encodes with a new first key and decodes with the old one, whose absence is named', async () => {
   const [old, fresh] = [key('2026-10'), key('2026-11')]
   const [before] = await createPayloadCodec([old]).encode([payloadOf('x')])
   assert.ok(before !== undefined)
@@ -60,12 +60,12 @@ test('a new key on top writes, the old one still reads; without it the error nam
   )
 })
 
-test('histories from before the keys are read as they are', async () => {
+test('reads histories from before the keys', async () => {
   const plain = payloadOf({ a: 1 })
   assert.deepEqual(await createPayloadCodec([key('a')]).decode([plain]), [plain])
 })
 
-test('an altered payload, another key’s name and another kind are refused', async () => {
+test('refuses an altered payload, another key’s name and another kind', async () => {
   const [one, two] = [key('one'), key('two')]
   const codec = createPayloadCodec([one, two])
   const [sealed] = await codec.encode([payloadOf('x'.repeat(1_000))])
@@ -82,7 +82,7 @@ test('an altered payload, another key’s name and another kind are refused', as
   }
 })
 
-test('a file of keys: comments and rotation; what is wrong is said without a secret', async () => {
+test('reads a file of keys with comments and rotation, and reports errors without a secret', async () => {
   const path = join(directory, 'keys')
   const secret = randomBytes(32).toString('base64')
   const read = (text: string): ReturnType<typeof readCodecKeys> => {
@@ -109,7 +109,7 @@ test('a file of keys: comments and rotation; what is wrong is said without a sec
   assert.match(await messageOf(() => readCodecKeys({ LONGHAUL_CODEC_KEYS: join(directory, 'none') })), /readable file/)
 })
 
-test('a file of keys that has no end, is a directory, or holds a key with a tail: refused at once, with the reason', async () => {
+test('refuses a file of keys without an end, a directory, and a key with trailing text at once', async () => {
   await assert.rejects(async () => readCodecKeys({ LONGHAUL_CODEC_KEYS: '/dev/zero' }), {
     code: 'Config.Invalid',
     message: /got more than 65536 bytes/,

@@ -8,7 +8,7 @@ import { test } from 'node:test'
 
 import { choosePort, openPortReservations } from './ports.ts'
 
-test('the usual port is in use: another one is chosen, and never the same for two services', async () => {
+test('chooses another port when the usual one is in use, and never the same for two services', async () => {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
@@ -24,7 +24,7 @@ test('the usual port is in use: another one is chosen, and never the same for tw
   }
 })
 
-test('two stacks choose at once, before either has opened a port: they get different ones; a port that is given back is chosen again', async (t) => {
+test('two stacks that choose at once get different ports, and a returned port is chosen again', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'ports-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const usual = await choosePort({ preferred: [], taken: new Set() })
@@ -40,7 +40,7 @@ test('two stacks choose at once, before either has opened a port: they get diffe
   await other.release()
 })
 
-test('a process has chosen a port and died: it is chosen again', async (t) => {
+test('chooses a port again whose process has died', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'ports-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const port = await choosePort({ preferred: [], taken: new Set() })

@@ -6,7 +6,7 @@ import { test } from 'node:test'
 import { identify, isAlive, listProcesses, stopProcess } from './processes.ts'
 import { runCommand } from './run-command.ts'
 
-test('a recorded process whose number was given to another: it counts as gone and is never signalled', async () => {
+test('a recorded process whose pid was reused counts as gone and is never signalled', async () => {
   const child = spawn('sleep', ['60'], { detached: true })
   try {
     const stranger = { ...identify(child.pid ?? 0), startTime: '1' }
@@ -19,7 +19,7 @@ test('a recorded process whose number was given to another: it counts as gone an
   }
 })
 
-test('a process that ignores TERM: it and its children are killed after the grace time', async () => {
+test('a process that ignores TERM is killed with its children after the grace time', async () => {
   const child = spawn('sh', ['-c', "trap '' TERM; sleep 61 & while :; do sleep 1; done"], { detached: true })
   await once(child, 'spawn')
   const identity = identify(child.pid ?? 0)
@@ -33,7 +33,7 @@ test('a process that ignores TERM: it and its children are killed after the grac
   )
 })
 
-test('a command that outlives its time-out: the whole group ends and the result says so', async () => {
+test('a command over its timeout ends with its whole group, and the result says so', async () => {
   const result = await runCommand({ command: 'sh', args: ['-c', 'echo begun; sleep 62; echo never'], timeoutMs: 200 })
   assert.equal(result.timedOut, true)
   assert.equal(result.stdout, 'begun\n')
@@ -43,7 +43,7 @@ test('a command that outlives its time-out: the whole group ends and the result 
   )
 })
 
-test('a program that does not exist: no exit code and the reason, not an exception', async () => {
+test('a program that does not exist gives no exit code and the reason', async () => {
   const result = await runCommand({ command: 'longhaul-no-such-program', args: [], timeoutMs: 5_000 })
   assert.equal(result.exitCode, null)
   assert.match(result.tail, /ENOENT/)

@@ -11,5 +11,5 @@ const CASES: [text: string, shown: string][] = [
 ]
 
 for (const [text, shown] of CASES) {
-  test(`${shown} is shown without user and password`, () => assert.equal(quoteAddress(text), shown))
+  test(`shows ${shown} without user and password`, () => assert.equal(quoteAddress(text), shown))
 }

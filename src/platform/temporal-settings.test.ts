@@ -32,12 +32,12 @@ function message(env: NodeJS.ProcessEnv): string {
   throw new assert.AssertionError({ message: 'Expected a refusal' })
 }
 
-test('without any word it is the local server', () => {
+test('uses the local server by default', () => {
   const settings = readTemporalSettings({ HOME: join(home, 'empty') })
   assert.deepEqual(settings, { address: '127.0.0.1:7233', namespace: 'default', credentials: {} })
 })
 
-test('a variable wins over the profile, the local stack over both, an argument over all', () => {
+test('a variable overrides the profile, the local stack both, and an argument all', () => {
   const env = { TEMPORAL_CONFIG_FILE: file, TEMPORAL_PROFILE: 'cloud' }
   const read = (more: NodeJS.ProcessEnv, override = {}): unknown[] => {
     const { address, namespace, credentials } = readTemporalSettings({ ...env, ...more }, override)
@@ -51,18 +51,18 @@ test('a variable wins over the profile, the local stack over both, an argument o
   assert.deepEqual(read({}, { address: 'argument:1', namespace: 'n' }), ['argument:1', 'n', undefined])
 })
 
-test('an empty variable says nothing', () => {
+test('an empty variable counts as unset', () => {
   const env = { HOME: join(home, 'empty'), TEMPORAL_ADDRESS: '', TEMPORAL_API_KEY: '', TEMPORAL_TLS: '' }
   assert.deepEqual(readTemporalSettings(env).credentials, {})
 })
 
-test('an API key alone asks for TLS, unless TLS is turned off', () => {
+test('an API key alone turns on TLS, unless TLS is turned off', () => {
   const env = { HOME: join(home, 'empty'), TEMPORAL_ADDRESS: 'a:1', TEMPORAL_API_KEY: 'k' }
   assert.deepEqual(readTemporalSettings(env).credentials, { tls: true, apiKey: 'k' })
   assert.equal(readTemporalSettings({ ...env, TEMPORAL_TLS: 'false' }).credentials.tls, false)
 })
 
-test('only a server that a person named replaces the local stack', () => {
+test('only a server that the operator named replaces the local stack', () => {
   profiles('config/temporalio/temporal.toml', '[profile.default]\naddress = "cloud:7233"\n')
   const env = { XDG_CONFIG_HOME: join(home, 'config') }
   assert.equal(readTemporalSettings(env).address, 'cloud:7233')
@@ -72,7 +72,7 @@ test('only a server that a person named replaces the local stack', () => {
   assert.equal(namedTemporalServer({ ...env, ...own })?.address, 'named:1')
 })
 
-test('what would be ignored in silence is refused', () => {
+test('refuses settings that would be ignored', () => {
   const broken = (text: string): NodeJS.ProcessEnv => ({ TEMPORAL_CONFIG_FILE: profiles('broken.toml', text) })
   assert.match(message({ TEMPORAL_CONFIG_FILE: join(home, 'missing.toml') }), /missing\.toml \(TEMPORAL_CONFIG_FILE\)/)
   assert.match(message({ TEMPORAL_CONFIG_FILE: home }), /Expected a file of profiles at .* \(TEMPORAL_CONFIG_FILE\)/)
@@ -86,7 +86,7 @@ test('what would be ignored in silence is refused', () => {
   assert.match(message({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: join(home, 'no.pem') }), /no\.pem/)
 })
 
-test('an address that the transport would take for something else is refused', () => {
+test('refuses an address that the transport would interpret differently', () => {
   for (const address of ['http://temporal:7233', 'temporal:99999', 'temporal: 7233']) {
     assert.match(message({ TEMPORAL_ADDRESS: address }), /HOST:PORT, such as temporal:7233, got /)
   }

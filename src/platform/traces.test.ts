@@ -8,7 +8,7 @@ import { openTraces, readTraceSettings } from './traces.ts'
 
 const RATIO = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318/', OTEL_TRACES_SAMPLER: 'traceidratio' }
 
-test('traces are off until a collector is named, and off again by the variables that say so', () => {
+test('traces are off until a collector is configured, and can be turned off by variables', () => {
   const on = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }
   assert.equal(readTraceSettings({}), null)
   assert.equal(readTraceSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: '' }), null)
@@ -17,7 +17,7 @@ test('traces are off until a collector is named, and off again by the variables 
   assert.equal(readTraceSettings(on)?.url.href, 'http://collector:4318/v1/traces')
 })
 
-test('the address of traces is taken as it is, and goes over the shared one', () => {
+test('the address for traces is used unchanged and overrides the shared one', () => {
   const settings = readTraceSettings({
     OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318',
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://traces.example.org/api/otel',
@@ -25,12 +25,12 @@ test('the address of traces is taken as it is, and goes over the shared one', ()
   assert.deepEqual([settings?.url.href, settings?.ratio], ['https://traces.example.org/api/otel', 1])
 })
 
-test('the share of runs that begin a trace of their own is the one of the sampler', () => {
+test('the share of runs that start a trace equals that of the sampler', () => {
   assert.equal(readTraceSettings({ ...RATIO, OTEL_TRACES_SAMPLER_ARG: '0.25' })?.ratio, 0.25)
   assert.equal(readTraceSettings({ ...RATIO, OTEL_TRACES_SAMPLER: 'parentbased_always_off' })?.ratio, 0)
 })
 
-test('a setting that cannot be used is named, without its value where that may be a secret', () => {
+test('names an unusable setting, without a value that may be secret', () => {
   assert.throws(() => readTraceSettings({ OTEL_EXPORTER_OTLP_ENDPOINT: 'user:secret@collector' }), {
     code: 'Config.Invalid',
     message: 'Expected OTEL_EXPORTER_OTLP_ENDPOINT to be an http(s) address',
@@ -43,7 +43,7 @@ test('a setting that cannot be used is named, without its value where that may b
   )
 })
 
-test('no package of OpenTelemetry is loaded while traces are off', () => {
+test('loads no package of OpenTelemetry while traces are off', () => {
   const program = `import { openTraces } from './traces.ts'
     const traces = await openTraces('control', { env: {}, warn: console.error })
     const loaded = Object.keys((await import('node:module')).createRequire(import.meta.url).cache).filter((file) => file.includes('opentelemetry'))
@@ -56,7 +56,7 @@ test('no package of OpenTelemetry is loaded while traces are off', () => {
   assert.equal(stdout.trim(), '{"traces":null,"loaded":[]}', stderr)
 })
 
-test('a span reaches the collector with its ids, its service and its code, and text never does', async (t) => {
+test('a span reaches the collector with its ids, service and code, but without text', async (t) => {
   const receiver = await startOtlpReceiver()
   after(() => receiver.close())
   useEnvironment(t, { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url })
@@ -99,7 +99,7 @@ test('a span reaches the collector with its ids, its service and its code, and t
   assert.ok(!receiver.raw().includes('canary'))
 })
 
-test('a span of known ids keeps them, and the next one gets its own', async (t) => {
+test('a span with given ids keeps them, and the next one gets its own', async (t) => {
   const receiver = await startOtlpReceiver()
   after(() => receiver.close())
   useEnvironment(t, { OTEL_EXPORTER_OTLP_ENDPOINT: receiver.url })
@@ -116,7 +116,7 @@ test('a span of known ids keeps them, and the next one gets its own', async (t) 
 })
 
 for (const habit of ['hangs', 'fails'] as const) {
-  test(`a collector that ${habit} is one line, keeps no span back and is waited for at most as long as asked`, async (t) => {
+  test(`a collector that ${habit} gives one log line, holds back no span and is waited for within the limit`, async (t) => {
     const receiver = await startOtlpReceiver(habit)
     after(() => receiver.close())
     useEnvironment(t, {
@@ -152,7 +152,7 @@ for (const habit of ['hangs', 'fails'] as const) {
   })
 }
 
-test('what is asked within a span carries it, what is asked outside of one carries nothing', async () => {
+test('requests within a span carry it, and requests outside of one carry nothing', async () => {
   const context = { traceId: 'ab'.repeat(16), spanId: 'cd'.repeat(8), sampled: true }
   const noted: object[] = []
   assert.deepEqual([traceHeaders(), traceVariables()], [{}, {}])

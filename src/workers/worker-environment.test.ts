@@ -87,7 +87,7 @@ test('addresses of servers are http(s), a key fits into a header; an error names
   }
 })
 
-test('an empty variable says nothing: what it would name is what it is without it', () => {
+test('an empty variable counts as unset: what it would name is what it is without it', () => {
   const names = [
     'POLICY_URL',
     'POLICY_API_KEY',

@@ -11,7 +11,7 @@ export interface Plant extends Edit {
 const viewer = (test: string): Witness => ({ file: 'test/integration/viewer-server.test.ts', test })
 const rules: Witness = {
   file: 'src/domain/rules.test.ts',
-  test: 'a success that looks like a hack never fine-tunes, and takes no place of one that does',
+  test: 'a success that looks like a hack never fine-tunes and does not use up the limit of its task',
 }
 const batch: Witness = {
   file: 'src/activities/training/build-batch.test.ts',
@@ -56,7 +56,7 @@ const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-jo
 const replay = (test: string): Witness => ({ file: 'test/integration/sandbox-replay.test.ts', test })
 const container = (test: string): Witness => ({ file: 'test/integration/sandbox-containers.test.ts', test })
 const ledger = (test: string): Witness => ({ file: 'src/domain/ledger/ledger.test.ts', test })
-const books = ledger('every way to cook the books is listed')
+const books = ledger('reports every way to falsify a ledger')
 const verified = (test: string): Witness => ({ file: 'src/cli/commands/ledger.test.ts', test })
 const retryAfter: Witness = {
   file: 'src/adapters/policy-server/client.test.ts',
@@ -378,7 +378,7 @@ export const PLANTS: Plant[] = [
     by: "paymentOf(input, rule.unaudited) !== 'unresolved'",
     seenBy: {
       file: 'src/domain/rewards/rewards.test.ts',
-      test: 'a suspected hack is paid as a failure, regardless of the hidden tests',
+      test: 'a suspected hack is paid as a failure regardless of the hidden tests',
     },
   },
   {
@@ -418,7 +418,7 @@ export const PLANTS: Plant[] = [
     by: "return unaudited === 'allow' ? 'paid' : 'audit-void'",
     seenBy: {
       file: 'src/domain/rewards/payment.test.ts',
-      test: 'only what is resolved, shows no voiding sign and is agreed to is paid',
+      test: 'pays only a resolved episode without a voiding sign that the audit confirms',
     },
   },
   {
@@ -428,7 +428,7 @@ export const PLANTS: Plant[] = [
     by: "if (suspected >= 3) return 'own-doing'",
     seenBy: {
       file: 'src/domain/failure-answers.test.ts',
-      test: 'a second loss from inside is the policy’s own doing, by the same way or another, also with one of ours between',
+      test: 'a second loss from inside is the policy’s own doing, also by another code or with a loss of ours in between',
     },
   },
   {
@@ -748,7 +748,7 @@ export const PLANTS: Plant[] = [
     by: "    case 'infra':\n      return true\n    case 'cancelled':\n    case 'stale':\n      return false\n",
     seenBy: {
       file: 'src/domain/rules.test.ts',
-      test: 'only policy endings with a plain verdict are valid; everything else names why it has no reward',
+      test: 'only policy endings with a plain verdict are valid, and all others name why they have no reward',
     },
   },
   {
@@ -756,7 +756,7 @@ export const PLANTS: Plant[] = [
     file: 'src/domain/ledger/episode-rules.ts',
     replace: "(record.verdict === 'resolved' || record.verdict === 'unresolved')",
     by: 'record.verdict !== null',
-    seenBy: ledger('lost siblings leave mean, deviation and count of their group'),
+    seenBy: ledger('lost siblings do not count in mean, deviation and size of their group'),
   },
   {
     name: 'lost episodes have no reward: a lost one is called unresolved',
@@ -765,7 +765,7 @@ export const PLANTS: Plant[] = [
     by: "if (!isPolicyDisposition(disposition)) return { verdict: 'unresolved', reason: null }",
     seenBy: {
       file: 'src/domain/rules.test.ts',
-      test: 'unsubmitted work is an empty patch; lost work is not judged',
+      test: 'unsubmitted work counts as an empty patch, and lost work gets no verdict',
     },
   },
   {
@@ -822,7 +822,7 @@ export const PLANTS: Plant[] = [
     file: 'src/domain/ledger/verify-ledger.ts',
     replace: '    right.episodes !== totals.episodes ||\n',
     by: '    right.episodes < 0 ||\n',
-    seenBy: ledger('one total of a ledger is off by one: found, whichever it is'),
+    seenBy: ledger('reports any total of a ledger that is off by one'),
   },
   {
     name: 'Retry-After is obeyed: it is not read',
@@ -1049,7 +1049,7 @@ export const PLANTS: Plant[] = [
     by: "typeof value === 'string' ? value !== ''",
     seenBy: {
       file: 'src/platform/traces.test.ts',
-      test: 'a span reaches the collector with its ids, its service and its code, and text never does',
+      test: 'a span reaches the collector with its ids, service and code, but without text',
     },
   },
   {

@@ -26,7 +26,7 @@ test('a task passes only when every repeat of both checks holds', () => {
   assert.deepEqual([short.outcome, short.reason], ['could-not-gate', 'not every check was made'])
 })
 
-test('gold fails each time, or the empty patch resolves each time: said so, with the reason of the log', () => {
+test('reports a gold patch that always fails or an empty patch that always resolves, with the reason of the log', () => {
   const failing = judgeGate({ checks: [gold(1, { ...fails, reason: 'no-results' }), empty(1)], repeats: 1 })
   assert.deepEqual(
     [failing.outcome, failing.reason],
@@ -36,7 +36,7 @@ test('gold fails each time, or the empty patch resolves each time: said so, with
   assert.equal(open.outcome, 'empty-resolves')
 })
 
-test('a check that differs between repeats is flaky, and the tests that flip are named with their statuses', () => {
+test('a check that differs between repeats is flaky, and the differing tests are named with their statuses', () => {
   const checks = [gold(1), empty(1), gold(2, fails), empty(2), gold(3), empty(3)]
   const judged = judgeGate({ checks, repeats: 3 })
   assert.equal(judged.outcome, 'flaky')
@@ -44,7 +44,7 @@ test('a check that differs between repeats is flaky, and the tests that flip are
   assert.deepEqual(judged.flips, [{ check: 'gold', test: 't1', statuses: { PASSED: 2, FAILED: 1 } }])
 })
 
-test('every repeat resolves, but a listed test ends once as an expected failure: flaky all the same', () => {
+test('a listed test that once ends as an expected failure makes the task flaky although every repeat resolves', () => {
   const judged = judgeGate({
     checks: [gold(1), empty(1), gold(2, { notPassed: { t2: 'XFAIL' } }), empty(2)],
     repeats: 2,
@@ -52,7 +52,7 @@ test('every repeat resolves, but a listed test ends once as an expected failure:
   assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
 })
 
-test('the empty patch: a listed test that passes now and then is a coin, one that fails in two ways is only named', () => {
+test('under the empty patch a test that sometimes passes is flaky, and one that fails in two ways is only named', () => {
   const fickle = (statuses: string[]) =>
     judgeGate({
       checks: statuses.flatMap((status, index) => [
@@ -68,7 +68,7 @@ test('the empty patch: a listed test that passes now and then is a coin, one tha
   assert.deepEqual(named.flips, [{ check: 'empty', test: 't2', statuses: { FAILED: 1, ERROR: 1 } }])
 })
 
-test('one grading without a verdict leaves the task ungated, with its share and its reason', () => {
+test('one grading without a verdict leaves the task ungated with its share and its reason', () => {
   const lost = gold(2, { verdict: 'could-not-grade', reason: 'tests-timed-out', notPassed: {} })
   const judged = judgeGate({ checks: [gold(1), empty(1), lost, empty(2)], repeats: 2 })
   assert.deepEqual(
@@ -87,7 +87,7 @@ function play(repeats: number, result: (check: 'gold' | 'empty', repeat: number)
 }
 const good = (check: 'gold' | 'empty', repeat: number) => (check === 'gold' ? gold(repeat) : empty(repeat))
 
-test('both patches are graded as often as asked up to three times; raised repeats ask for the missing ones only', () => {
+test('both patches get equal repeats up to three, and more repeats add only the missing gradings', () => {
   assert.deepEqual(play(1, good), ['gold 1', 'empty 1'])
   assert.equal(play(50, good).length, 53)
   const three = [gold(1), empty(1), gold(2), empty(2), gold(3), empty(3)]
@@ -102,7 +102,7 @@ test('both patches are graded as often as asked up to three times; raised repeat
   })
 })
 
-test('what cannot end well is given up: a rejected patch at once, a check that failed three times in a row, and the first failure where that is enough', () => {
+test('gives up after a rejected patch, after three failures in a row, or after the first one where that is enough', () => {
   const rejected = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' ? gold(repeat, { verdict: 'could-not-grade', reason: 'patch-rejected' }) : empty(repeat)
   assert.deepEqual(play(50, rejected), ['gold 1'])
@@ -121,7 +121,7 @@ test('what cannot end well is given up: a rejected patch at once, a check that f
   assert.deepEqual(play(50, solved).at(-1), 'empty 3')
 })
 
-test('a log names its exceptions, bare and as pytest prints them, and the lines that name what was missed', () => {
+test('finds exceptions in a log, bare or as pytest prints them, and the lines that name what is missing', () => {
   const log = [
     "E       AttributeError: 'Box' object has no attribute 'lid'",
     "E       AttributeError: 'Box' object has no attribute 'lid'",
@@ -140,7 +140,7 @@ test('a log names its exceptions, bare and as pytest prints them, and the lines 
   assert.deepEqual(missedNameLines('all good\n'), [])
 })
 
-test('fifty repeats: gold is graded fifty times, the empty patch three times, in turn and then gold alone', () => {
+test('of fifty repeats gold is graded in all and the empty patch in three, first in turn', () => {
   const checks: GradedCheck[] = []
   for (;;) {
     const next = nextGateCheck({ checks, repeats: 50, stopAtFirst: false })
@@ -157,7 +157,7 @@ test('fifty repeats: gold is graded fifty times, the empty patch three times, in
   assert.equal(judgeGate({ checks: checks.slice(0, 52), repeats: 50 }).reason, 'not every check was made')
 })
 
-test('fewer repeats than the proof needs: both patches are graded as often as asked', () => {
+test('with fewer repeats than the proof needs both patches get the requested number', () => {
   assert.deepEqual(
     [gateRepeats(1), gateRepeats(2)],
     [
@@ -168,7 +168,7 @@ test('fewer repeats than the proof needs: both patches are graded as often as as
   assert.equal(judgeGate({ checks: [gold(1), gold(2), empty(1)], repeats: 2 }).reason, 'not every check was made')
 })
 
-test('one of the three empty gradings passes a test that the others fail: a flaky test, in spite of fifty equal gold runs', () => {
+test('one empty grading of three that passes a test makes the task flaky despite fifty equal gold gradings', () => {
   const gradedGold = Array.from({ length: 50 }, (_, index) => gold(index + 1))
   const graded = [empty(1), empty(2, { notPassed: { t1: 'FAILED', t2: 'FAILED' } }), empty(3)]
   assert.match(
@@ -177,12 +177,12 @@ test('one of the three empty gradings passes a test that the others fail: a flak
   )
 })
 
-test('only a gold patch that does not apply is hopeless at once: the same reason of the empty check is not', () => {
+test('a patch that does not apply gives up only the gold check, not the empty one', () => {
   const checks = [gold(1), empty(1, { verdict: 'could-not-grade', reason: 'patch-rejected' })]
   assert.deepEqual(nextGateCheck({ checks, repeats: 3, stopAtFirst: false }), { check: 'gold', repeat: 2 })
 })
 
-test('three failures of one check are counted for that check alone, and only where it never held', () => {
+test('counts three failures for each check separately, and only when that check never held', () => {
   // Two failures of gold and one of the empty check are no three.
   const mixed = [gold(1, fails), empty(1, { verdict: 'resolved', notPassed: {} }), gold(2, fails)]
   assert.deepEqual(nextGateCheck({ checks: mixed, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 2 })
@@ -191,7 +191,7 @@ test('three failures of one check are counted for that check alone, and only whe
   assert.deepEqual(nextGateCheck({ checks: once, repeats: 9, stopAtFirst: false }), { check: 'empty', repeat: 1 })
 })
 
-test('a lost grading is told with the share of its own check', () => {
+test('reports a lost grading with the share of its own check', () => {
   const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: {} } as const
   const checks = [gold(1), empty(1, lost), gold(2, lost), empty(2), empty(3), gold(3)]
   assert.equal(judgeGate({ checks, repeats: 3 }).reason, 'the empty patch could not be graded in 1 of 3 (image)')
@@ -201,7 +201,7 @@ test('a lost grading is told with the share of its own check', () => {
   )
 })
 
-test('a check that failed every time has no coin: its reason is told, where the log gives one', () => {
+test('a check that failed every time is not flaky and gets its reason from the log', () => {
   const judged = judgeGate({ checks: [gold(1, fails), empty(1), gold(2, fails), empty(2)], repeats: 2 })
   assert.deepEqual([judged.outcome, judged.reason], ['gold-fails', 'the gold patch was unresolved, expected resolved'])
   const second = [gold(1, fails), gold(2, { ...fails, reason: 'no-results' })]
@@ -213,13 +213,13 @@ test('a check that failed every time has no coin: its reason is told, where the 
   )
 })
 
-test('one side short of its repeats is not passed, whichever it is', () => {
+test('does not pass a task when either side lacks repeats', () => {
   assert.equal(judgeGate({ checks: [gold(1), empty(1), gold(2)], repeats: 2 }).outcome, 'could-not-gate')
   assert.equal(judgeGate({ checks: [gold(1), empty(1), empty(2)], repeats: 2 }).outcome, 'could-not-gate')
   assert.equal(judgeGate({ checks: [], repeats: 1 }).outcome, 'could-not-gate')
 })
 
-test('of many tests that flip three are named, and how many more there are', () => {
+test('names three of many flaky tests and the number of the others', () => {
   const notPassed = (count: number) =>
     Object.fromEntries(Array.from({ length: count }, (_, index) => [`t${index}`, 'FAILED']))
   const reason = (count: number) =>
@@ -232,7 +232,7 @@ test('of many tests that flip three are named, and how many more there are', () 
   assert.equal(reason(0), 'the gold patch resolved 1 of 2 times')
 })
 
-test('only tests of the check that flipped are named as its reason', () => {
+test('names only tests of the check that differed as the reason', () => {
   const checks = [
     gold(1),
     empty(1),
@@ -247,21 +247,21 @@ test('only tests of the check that flipped are named as its reason', () => {
   )
 })
 
-test('repeats without a verdict say nothing about tests: they flip none', () => {
+test('repeats without a verdict make no test flaky', () => {
   const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: { t5: 'MISSING' } } as const
   const judged = judgeGate({ checks: [gold(1), gold(2, lost), gold(3), empty(1)], repeats: 3 })
   assert.deepEqual(judged.flips, [])
   assert.deepEqual(judgeGate({ checks: [gold(1, lost), empty(1)], repeats: 1 }).flips, [])
 })
 
-test('an exception at the end of a line is found with blanks behind it, one in front of its name is no exception', () => {
+test('finds an exception with trailing blanks, but not after other text', () => {
   assert.deepEqual(exceptionsIn('pkg.OddError   \r\nE   ValueError: x\n  KeyError\nE          TypeError'), {
     OddError: 1,
     ValueError: 1,
   })
 })
 
-test('a lost grading names the side that it is of, where both sides were made unequally often', () => {
+test('names the side of a lost grading when the sides have unequal repeats', () => {
   const lost = { verdict: 'could-not-grade', reason: 'image', notPassed: {} } as const
   const judged = (checks: GradedCheck[]) => judgeGate({ checks, repeats: 5 }).reason
   assert.equal(
@@ -274,7 +274,7 @@ test('a lost grading names the side that it is of, where both sides were made un
   )
 })
 
-test('with the gold patch every listed test that differs is a coin, one that never passed too', () => {
+test('under the gold patch every listed test that differs is flaky, even one that never passed', () => {
   const checks = [
     gold(1, { notPassed: { t2: 'XFAIL' } }),
     empty(1),
@@ -285,7 +285,7 @@ test('with the gold patch every listed test that differs is a coin, one that nev
   assert.deepEqual([judged.outcome, judged.reason], ['flaky', 'listed tests ended differently: t2'])
 })
 
-test('a check that fails beside one that never held is not given up for the other’s failures', () => {
+test('failures of one check never give up the other check', () => {
   // Gold failed twice of twice; the empty check failed once and held once: three failures, and none of them three of one.
   const solved = { verdict: 'resolved', notPassed: {} } as const
   const checks = [gold(1, fails), empty(1, solved), gold(2, fails), empty(2)]
@@ -298,7 +298,7 @@ const audited = (outcome: AuditOutcome, detail: string | null = null): Partial<G
   audit: { outcome, reasons: outcome === 'void' ? ['no-honest-pass'] : [], detail, auditMs: 5 },
 })
 
-test('where only audited rewards are paid, a gold patch that no audit confirms refuses the task', () => {
+test('refuses a task whose gold patch no audit confirms where only audited rewards are paid', () => {
   const judged = (checks: GradedCheck[], needsAudit = true) => judgeGate({ checks, repeats: 2, needsAudit })
   const empties = [empty(1), empty(2)]
   const agreed = [gold(1, audited('agrees')), gold(2, audited('agrees')), ...empties]
@@ -319,7 +319,7 @@ test('where only audited rewards are paid, a gold patch that no audit confirms r
   assert.match(judged([gold(1), gold(2), ...empties]).reason ?? '', /without an audit; gate the suite again/)
 })
 
-test('only the gold patch is asked for an audit; who needs none goes on without', () => {
+test('audits only the gold patch, and only where an audit is needed', () => {
   const next = (checks: GradedCheck[], needsAudit: boolean) =>
     nextGateCheck({ checks, repeats: 2, stopAtFirst: true, needsAudit })
   assert.deepEqual(next([gold(1, audited('agrees')), empty(1)], true), { check: 'gold', repeat: 2 })
@@ -329,7 +329,7 @@ test('only the gold patch is asked for an audit; who needs none goes on without'
   assert.deepEqual(next([gold(1), empty(1)], false), { check: 'gold', repeat: 2 })
 })
 
-test('what the audit of a gold patch says is told with its reasons, and with its detail where there is one', () => {
+test('reports the audit of a gold patch with its reasons, and its detail when there is one', () => {
   const judged = (...checks: GradedCheck[]) =>
     judgeGate({ checks: [...checks, empty(1), empty(2)], repeats: 2, needsAudit: true }).reason
   const twice = {

@@ -33,7 +33,7 @@ function keptBy(filter: SuiteFilter, tasks: FilterableTask[], evidence: TaskEvid
   return { ids: kept.map(({ task }) => task.taskId), dropped: count?.dropped, lacking: count?.lacking }
 }
 
-test('a cut-off reads the time of creation: its first day belongs to it, its last does not', () => {
+test('a creation filter includes its first day and excludes its last', () => {
   const tasks = ['2025-04-30T23:59:59Z', '2025-05-01', '2025-05-31 23:59:59', '2025-06-01T00:00:00Z', null].map(
     (createdAt, index) => task(String(index), { createdAt }),
   )
@@ -41,24 +41,24 @@ test('a cut-off reads the time of creation: its first day belongs to it, its las
   assert.deepEqual(keptBy(filter, tasks), { ids: ['1', '2'], dropped: 2, lacking: 1 })
 })
 
-test('lines of a patch are those of its hunks, also where they look like file names', () => {
+test('counts only the lines of hunks, also those that look like file names', () => {
   assert.equal(changedLines(PATCH), 3)
   assert.deepEqual(keptBy({ kind: 'max-lines', max: 2 }, [task('a')]).ids, [])
   assert.deepEqual(keptBy({ kind: 'max-lines', max: 3 }, [task('a')]).ids, ['a'])
 })
 
-test('files are counted by the row where it counts them, else in the patch', () => {
+test('takes the number of files from the row, or else from the patch', () => {
   const tasks = [task('patch'), task('row', {}, { num_modified_files: 8 })]
   assert.deepEqual(keptBy({ kind: 'max-files', max: 7 }, tasks).ids, ['patch'])
 })
 
-test('any quality score of the given value drops a task, none at all is lacking', () => {
+test('drops a task with any quality score of the given value, and reports one without scores as lacking', () => {
   const scores = (issue: number, tests: number) => ({ llm_score: { issue_text_score: issue, test_score: tests } })
   const tasks = [task('good', {}, scores(0, -1)), task('bad', {}, scores(0, 3)), task('none', {}, { llm_score: null })]
   assert.deepEqual(keptBy({ kind: 'llm-score', drop: 3 }, tasks), { ids: ['good'], dropped: 1, lacking: 1 })
 })
 
-test('a task whose tests miss a name that only the gold patch brings is dropped', () => {
+test('drops a task whose tests miss a name that only the gold patch adds', () => {
   const missing = (name: string) => `E   ImportError: cannot import name '${name}' from 'm' (m.py)`
   assert.deepEqual(hiddenNames({ log: missing('new_name'), goldPatch: PATCH }), ['new_name'])
   assert.deepEqual(hiddenNames({ log: missing('old_name'), goldPatch: PATCH }), [])
@@ -88,7 +88,7 @@ test('a task is deterministic when every listed test agreed in enough runs', () 
   })
 })
 
-test('each filter sees and counts what those before it left', () => {
+test('each filter sees and counts what the earlier ones left', () => {
   const tasks = [task('a'), task('b', { createdAt: null }), task('c', {}, { num_modified_files: 9 })]
   const filters = ['created>=2025-01-01', 'files<=7', 'lines<=2'].map(readFilter)
   const { counts } = applyFilters(tasks, filters)
@@ -102,7 +102,7 @@ test('each filter sees and counts what those before it left', () => {
   )
 })
 
-test('filters are written as they are read; anything else is refused', () => {
+test('filters are printed as they are read, and anything else is refused', () => {
   const paper = ['hidden-names', 'files<=7', 'lines<=499', 'llm-score!=3', 'deterministic>=50']
   assert.deepEqual(paperFilters().map(showFilter), paper)
   for (const words of [...paper, 'created>=2025-01-01', 'created<2025-01-01T10:00:00+02:00']) {
@@ -124,7 +124,7 @@ test('filters are written as they are read; anything else is refused', () => {
   }
 })
 
-test('a filter is read with blanks around its parts, and names the limits it may have', () => {
+test('reads a filter with blanks around its parts and accepts only known limits', () => {
   assert.deepEqual(readFilter(' files<= 7 '), { kind: 'max-files', max: 7 })
   assert.deepEqual(readFilter('lines<=999999999'), { kind: 'max-lines', max: 999_999_999 })
   assert.deepEqual(readFilter('llm-score!=-1.5'), { kind: 'llm-score', drop: -1.5 })
@@ -155,19 +155,19 @@ for (const words of [
   'files 7',
   'files<=7\nlines<=3',
 ]) {
-  test(`${JSON.stringify(words)} is no filter`, () => {
+  test(`refuses ${JSON.stringify(words)} as a filter`, () => {
     assert.throws(() => readFilter(words), { code: 'Config.Invalid', details: { filter: words } })
   })
 }
 
-test('filters that no words make are shown too: both ends of a time, and a list of ids by its length', () => {
+test('prints filters that cannot be written: a span of time, and a list of ids by its length', () => {
   const span = { kind: 'created', from: '2025-01-01', before: '2025-06-01' } as const
   assert.equal(showFilter(span), 'created>=2025-01-01 created<2025-06-01')
   assert.equal(showFilter({ ...span, before: null }), 'created>=2025-01-01')
   assert.equal(showFilter({ kind: 'ids', ids: ['a', 'b'] }), 'ids (2)')
 })
 
-test('a recipe’s filters are parted: what rows tell, and what only running the tasks shows', () => {
+test('splits the filters of a recipe into those of rows and those that need runs', () => {
   const all = { hiddenNames: 'drop', maxFiles: 7, maxLines: 499, dropLlmScore: 3, flakyTrials: 50 } as const
   const { fromRows, fromRuns } = recipeFilters(all)
   assert.deepEqual(fromRows.map(showFilter), ['files<=7', 'lines<=499', 'llm-score!=3'])
@@ -177,7 +177,7 @@ test('a recipe’s filters are parted: what rows tell, and what only running the
   assert.deepEqual(recipeFilters(undefined), { fromRows: [], fromRuns: [] })
 })
 
-test('a list of ids keeps those tasks only', () => {
+test('a list of ids keeps only those tasks', () => {
   assert.deepEqual(keptBy({ kind: 'ids', ids: ['b', 'z'] }, [task('a'), task('b')]), {
     ids: ['b'],
     dropped: 1,
@@ -185,25 +185,25 @@ test('a list of ids keeps those tasks only', () => {
   })
 })
 
-test('one end of a time may be open', () => {
+test('one end of a time span may be open', () => {
   const tasks = ['2025-04-30', '2025-05-01'].map((createdAt) => task(createdAt, { createdAt }))
   assert.deepEqual(keptBy({ kind: 'created', from: '2025-05-01', before: null }, tasks).ids, ['2025-05-01'])
   assert.deepEqual(keptBy({ kind: 'created', from: null, before: '2025-05-01' }, tasks).ids, ['2025-04-30'])
 })
 
-test('a limit that is a date of no calendar keeps nothing', () => {
+test('a limit that is no valid date keeps nothing', () => {
   assert.deepEqual(keptBy({ kind: 'created', from: '2025-13-01', before: null }, [task('a')]).ids, [])
   assert.deepEqual(keptBy({ kind: 'created', from: null, before: '2025-13-01' }, [task('a')]).ids, [])
 })
 
-test('files of a patch are its headers: a line of code that looks like one is none', () => {
+test('finds the files of a patch by its headers, not by a line of code that looks like one', () => {
   const two = `${PATCH}diff --git a/n.py b/n.py\n@@ -0,0 +1 @@\n+x = "diff --git a/n.py b/n.py"\n`
   const tasks = [task('two', { goldPatch: two })]
   assert.deepEqual(keptBy({ kind: 'max-files', max: 2 }, tasks).ids, ['two'])
   assert.deepEqual(keptBy({ kind: 'max-files', max: 1 }, tasks).ids, [])
 })
 
-test('hunks that name no length have one line, and a remark about a missing line break is no line', () => {
+test('hunks without a length have one line, and a remark on a missing line break is no line', () => {
   const header = 'diff --git a/m.py b/m.py\n--- a/m.py\n+++ b/m.py\n'
   assert.equal(
     changedLines(`${header}@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n`),
@@ -219,7 +219,7 @@ test('hunks that name no length have one line, and a remark about a missing line
   assert.equal(changedLines(`x@@ -1 +1 @@\n-a\n+b\n`), 0)
 })
 
-test('scores that are no numbers are no scores', () => {
+test('ignores scores that are no numbers', () => {
   const tasks = [
     task('words', {}, { llm_score: { issue_text_score: 'good' } }),
     task('text', {}, { llm_score: 'three' }),
@@ -229,7 +229,7 @@ test('scores that are no numbers are no scores', () => {
   assert.deepEqual(keptBy({ kind: 'llm-score', drop: 3 }, tasks), { ids: [], dropped: 1, lacking: 3 })
 })
 
-test('runs in short: one that differed drops the task, enough that agreed keep it, too few say nothing', () => {
+test('of summarized runs one that differed drops the task, enough that agreed keep it, and too few decide nothing', () => {
   const evidence = [
     { instance_id: 'steady', gold: { runs: 2, flipping: [] } },
     { instance_id: 'flaky', gold: { runs: 1, flipping: ['a'] } },
@@ -245,7 +245,7 @@ test('runs in short: one that differed drops the task, enough that agreed keep i
   })
 })
 
-test('names are missed in several ways, dotted ones by their last part; each name counts once', () => {
+test('recognizes several kinds of missing names, dotted ones by the last part, and counts each once', () => {
   const patch = '+class Box: pass\n+def lid(): pass\n+import mod\n+UNUSED = 1\n'
   const log = [
     "AttributeError: type object 'Thing' has no attribute 'Box'",
@@ -257,7 +257,7 @@ test('names are missed in several ways, dotted ones by their last part; each nam
   assert.deepEqual(hiddenNames({ log: 'AttributeError: Box', goldPatch: patch }), [])
 })
 
-test('a name in a line that the patch leaves or removes is no invention of it; file headers say nothing', () => {
+test('a name in a kept or removed line is not added by the patch, and file headers do not count', () => {
   const log = "AttributeError: 'M' object has no attribute 'lid'"
   assert.deepEqual(hiddenNames({ log, goldPatch: '+++ b/x.py\n--- a/lid.py\n+lid = 1\n' }), ['lid'])
   assert.deepEqual(hiddenNames({ log, goldPatch: ' lid()\n+lid = 1\n' }), [])
@@ -267,7 +267,7 @@ test('a name in a line that the patch leaves or removes is no invention of it; f
   assert.deepEqual(hiddenNames({ log, goldPatch: '+eyelid = 1\n' }), [])
 })
 
-test('a date without zone is UTC, one that is none is null', () => {
+test('a date without a zone is UTC, and an invalid one is null', () => {
   assert.equal(instant('2025-05-01 10:00:00'), Date.UTC(2025, 4, 1, 10))
   assert.equal(instant('2025-05-01T10:00:00.123456+0200'), Date.UTC(2025, 4, 1, 8, 0, 0, 123))
   assert.equal(instant('2025-05-01'), Date.UTC(2025, 4, 1))
@@ -291,7 +291,7 @@ test('a date without zone is UTC, one that is none is null', () => {
   }
 })
 
-test('one run of many that differs is enough to drop a task', () => {
+test('one differing run of many drops a task', () => {
   const same = { a: 'PASSED', b: 'PASSED' }
   const evidence = [{ instance_id: 't', goldRuns: [same, same, { a: 'PASSED', b: 'FAILED' }] }]
   assert.deepEqual(keptBy({ kind: 'deterministic', trials: 3 }, [task('t')], evidence).ids, [])
@@ -299,7 +299,7 @@ test('one run of many that differs is enough to drop a task', () => {
   assert.deepEqual(keptBy({ kind: 'deterministic', trials: 3 }, [task('t')], missing).ids, [])
 })
 
-test('lines are counted until both sides of a hunk are complete', () => {
+test('counts lines until both sides of a hunk are complete', () => {
   // Two added and one kept line: the header of the next file is no content, although it begins with + or -.
   const patch = '@@ -1,1 +1,3 @@\n+a+\n+b\n c\n+++ b/next\n--- a/next\n'
   assert.equal(changedLines(patch), 2)
@@ -310,12 +310,12 @@ test('a score may have several digits on both sides of its point', () => {
   assert.deepEqual(readFilter('llm-score!=12.25'), { kind: 'llm-score', drop: 12.25 })
 })
 
-test('a name that only a hunk’s heading holds is not brought by the patch', () => {
+test('a name that only the heading of a hunk contains is not added by the patch', () => {
   const log = "AttributeError: 'M' object has no attribute 'lid'"
   assert.deepEqual(hiddenNames({ log, goldPatch: '@@ -1 +1 @@ def lid():\n+x = 1\n' }), [])
 })
 
-test('tasks are classed by all the filters that they fail, the largest class first, equal ones in a fixed order', () => {
+test('classifies tasks by all filters that they fail, the largest class first, equal ones in a fixed order', () => {
   const filters = ['files<=7', 'llm-score!=3'].map(readFilter)
   const [files, score] = filters
   const scored = (value: number) => ({ llm_score: { issue_text_score: value } })

@@ -25,7 +25,7 @@ function origin(source: SuiteSource, more: Partial<Parameters<typeof originOf>[0
   return originOf({ source, imported: null, file: null, curation: undefined, ...more })
 }
 
-test('synthesised tasks: the family and the seed say all', () => {
+test('synthesized tasks are identified by family and seed', () => {
   const source = { kind: 'synthetic', family: 'one-wrong-line', seed: 7, split: 'eval', count: 3, offset: 0 } as const
   assert.deepEqual(origin(source), {
     schema: 'longhaul.suite-origin/1',
@@ -37,7 +37,7 @@ test('synthesised tasks: the family and the seed say all', () => {
   })
 })
 
-test('a data set of a hub that was imported: its files by name, and what each filter kept', () => {
+test('an imported hub data set has its files by name and the number that each filter kept', () => {
   assert.deepEqual(origin({ ...HUB, ...PART, filters: ['files<=7'] }, { imported: imported(HUB) }), {
     schema: 'longhaul.suite-origin/1',
     dataset: 'owner/name',
@@ -48,7 +48,7 @@ test('a data set of a hub that was imported: its files by name, and what each fi
   })
 })
 
-test('the same before its import: the filters as they were asked for, and no counts', () => {
+test('a hub data set before its import has the requested filters without counts', () => {
   assert.deepEqual(origin({ ...HUB, ...PART, filters: ['files<=7', 'hidden-names'] }), {
     schema: 'longhaul.suite-origin/1',
     dataset: 'owner/name',
@@ -62,14 +62,14 @@ test('the same before its import: the filters as they were asked for, and no cou
   })
 })
 
-test('a published file: its name without the path of the machine, and neither revision nor split', () => {
+test('a published file has its name without the machine’s path, and no revision or split', () => {
   for (const path of ['/home/me/rows.parquet', 'C:\\data\\rows.parquet', 'rows.parquet']) {
     const { dataset, revision, split } = origin({ kind: 'file', path, ...PART, filters: [] })
     assert.deepEqual([dataset, revision, split], ['rows.parquet', null, null])
   }
 })
 
-test('a file of rows with the record of its import: the data set it came from, its filters before the recipe’s own', () => {
+test('rows with the record of their import have their data set and its filters before the recipe’s own', () => {
   const file: RowsFile = { name: 'rows.jsonl', sha256: 'f00d', imported: imported(HUB) }
   assert.deepEqual(origin({ kind: 'rows', path: 'a/rows.jsonl', limit: null }, { file, curation: FILTERS }), {
     schema: 'longhaul.suite-origin/1',
@@ -84,7 +84,7 @@ test('a file of rows with the record of its import: the data set it came from, i
   })
 })
 
-test('a file of rows that nothing is known of: its name alone', () => {
+test('a file of unknown rows has only its name', () => {
   assert.deepEqual(origin({ kind: 'rows', path: 'a/rows.jsonl', limit: null }), {
     schema: 'longhaul.suite-origin/1',
     dataset: 'rows.jsonl',

@@ -20,7 +20,7 @@ function same(train: ComparedTask, evaluated: ComparedTask): string[] {
   return found.flatMap((overlap) => overlap.same)
 }
 
-test('tasks that share nothing are disjoint; each kind of sameness alone is found and named', () => {
+test('tasks without anything in common are disjoint, and each kind of equality is found and named', () => {
   assert.deepEqual(same(task(), other()), [])
   assert.deepEqual(same(task(), other({ taskId: 'a__b-1' })), ['id'])
   assert.deepEqual(same(task(), other({ repo: 'a/b', baseCommit: COMMIT })), ['commit'])
@@ -40,20 +40,20 @@ const SPELLINGS: [name: string, fields: Partial<ComparedTask>, found: string][] 
   ['a statement in other case', { statement: 'IT IS WRONG.' }, 'statement'],
 ]
 for (const [name, fields, found] of SPELLINGS) {
-  test(`spelling hides nothing: ${name}`, () => {
+  test(`finds equal tasks in another spelling: ${name}`, () => {
     assert.deepEqual(same(task(), other(fields)), [found])
     assert.deepEqual(same(other(fields), task()), [found])
   })
 }
 
-test('what says nothing is the same as nothing: an empty statement, a commit of another repository, no commit', () => {
+test('an empty statement, a commit of another repository and a missing commit match nothing', () => {
   assert.deepEqual(same(task({ statement: '' }), other({ statement: ' \n' })), [])
   assert.deepEqual(same(task(), other({ baseCommit: COMMIT })), [])
   assert.deepEqual(same(task({ baseCommit: '' }), other({ repo: 'a/b', baseCommit: '' })), [])
   assert.deepEqual(same(task({ baseCommit: '123' }), other({ repo: 'a/b', baseCommit: COMMIT })), [])
 })
 
-test('several suites and tasks: every pair is named once, in the order of training tasks, suites and ids', () => {
+test('names every shared pair once, in the order of training tasks, suites and ids', () => {
   const found = findOverlap({
     train: [task({ taskId: 't-2' }), other({ taskId: 't-1' })],
     evaluated: [
@@ -72,7 +72,7 @@ test('several suites and tasks: every pair is named once, in the order of traini
   )
 })
 
-test('blanks around an id and a commit, and addresses with slashes or names of hosts in them, are no difference', () => {
+test('ignores blanks around ids and commits, and slashes or host names in addresses', () => {
   assert.deepEqual(same(task(), other({ taskId: ' a__b-1 ' })), ['id'])
   assert.deepEqual(same(task(), other({ repo: 'a/b', baseCommit: ` ${COMMIT}\n` })), ['commit'])
   for (const repo of [' a/b ', 'https://www.github.com/a/b//', 'git+ssh://me@host.example.org/a/b.git/']) {
@@ -80,16 +80,16 @@ test('blanks around an id and a commit, and addresses with slashes or names of h
   }
 })
 
-test('a repository whose name holds that of a host, or an ending of Git, is another one', () => {
+test('a repository whose name contains a host name or a Git suffix is another one', () => {
   assert.deepEqual(same(task({ repo: 'x.gitx/b' }), other({ repo: 'xx/b', baseCommit: COMMIT })), [])
   assert.deepEqual(same(task({ repo: 'a/b.github.io' }), other({ repo: 'a/bhub.io', baseCommit: COMMIT })), [])
 })
 
-test('a statement whose words run together is another one', () => {
+test('a statement whose words are joined is another one', () => {
   assert.deepEqual(same(task(), other({ statement: 'Itiswrong.' })), [])
 })
 
-test('commits of one repository that begin alike and differ later are two', () => {
+test('two commits of one repository with a common prefix are different', () => {
   const near = `${COMMIT.slice(0, 20)}${'0'.repeat(20)}`
   assert.deepEqual(same(task(), other({ repo: 'a/b', baseCommit: near })), [])
 })

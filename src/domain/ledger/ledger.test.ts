@@ -40,7 +40,7 @@ function makeLedger(records: EpisodeRecord[]) {
   return buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
 }
 
-test('paired siblings train as chosen and rejected; one without a partner, and one that a limit ended, say why they do not', () => {
+test('pairs train as chosen and rejected; episodes without a partner or ended by a limit have that reason', () => {
   const records = [
     makeRecord({ taskId: 'a', index: 0, verdict: 'resolved', turns: 5 }),
     makeRecord({ taskId: 'a', index: 1, verdict: 'resolved', turns: 2 }),
@@ -84,7 +84,7 @@ test('paired siblings train as chosen and rejected; one without a partner, and o
   assert.equal(filtered[slow ?? ''], 'unpaired')
 })
 
-test('an expert in a batch is an episode that fine-tuning kept: trained there or over its step limit, and nothing else', () => {
+test('only episodes that fine-tuning kept, trained or over its step limit, may be experts in a batch', () => {
   const tuned = [
     makeRecord({ stage: 'rft', iteration: 0, taskId: 'a', index: 0, verdict: 'resolved' }),
     makeRecord({ stage: 'rft', iteration: 0, taskId: 'a', index: 1 }),
@@ -113,7 +113,7 @@ test('an expert in a batch is an episode that fine-tuning kept: trained there or
   assert.deepEqual(check(buildTrainingLedger({ ...place, fates: over, batchOf: new Map() }), [kept]), [])
 })
 
-test('an iteration with lost, equal and mixed groups: every episode has one fate and the totals add up', () => {
+test('in an iteration with lost, equal and mixed groups every episode has one fate, and the totals add up', () => {
   const ledger = makeLedger(makeIteration())
   assert.deepEqual(ledger.totals, {
     episodes: 7,
@@ -124,7 +124,7 @@ test('an iteration with lost, equal and mixed groups: every episode has one fate
   })
 })
 
-test('lost siblings leave mean, deviation and count of their group', () => {
+test('lost siblings do not count in mean, deviation and size of their group', () => {
   const { fates, groups } = selectForReinforce({ records: makeIteration(), reward, group })
   // Rewards 1 and −0.5: mean 0.25, sd 1.06066; advantages ±0.75 / 1.06066 = ±0.7071.
   const advantages = fates.flatMap((fate) => (fate.kind === 'train' ? [fate.advantage ?? Number.NaN] : []))
@@ -147,7 +147,7 @@ test('the order of the records changes nothing', () => {
   assert.deepEqual(makeLedger([...records].reverse()), makeLedger(records))
 })
 
-test('any mix of endings: fates cover each episode exactly once and the ledger verifies clean', () => {
+test('any mix of endings has exactly one fate per episode and a ledger that verifies', () => {
   const anyRecord = fc.record({
     taskId: fc.constantFrom('a', 'b', 'c'),
     disposition: fc.constantFrom(...DISPOSITIONS),
@@ -168,7 +168,7 @@ test('any mix of endings: fates cover each episode exactly once and the ledger v
   )
 })
 
-test('every way to cook the books is listed', () => {
+test('reports every way to falsify a ledger', () => {
   const records = makeIteration()
   const ledger = makeLedger(records)
   const [first, second] = ledger.entries.filter((entry) => entry.fate === 'trained').map((entry) => entry.episode)
@@ -198,7 +198,7 @@ test('every way to cook the books is listed', () => {
   assert.deepEqual(kinds({ ledgers: [laundered] }), ['other-fate', 'totals'])
 })
 
-test('one total of a ledger is off by one: found, whichever it is', () => {
+test('reports any total of a ledger that is off by one', () => {
   const records = makeIteration()
   const ledger = makeLedger(records)
   const batches = [
@@ -222,7 +222,7 @@ test('one total of a ledger is off by one: found, whichever it is', () => {
   }
 })
 
-test('an evaluation trains nothing: valid episodes are evaluated, the others keep their reason', () => {
+test('an evaluation trains nothing: valid episodes are evaluated, and the others keep their reason', () => {
   const ledger = buildEvaluationLedger({ ...head, records: makeIteration(), evaluation: 'eval-base' })
   assert.deepEqual(sumTotals([ledger]), {
     episodes: 7,
@@ -233,7 +233,7 @@ test('an evaluation trains nothing: valid episodes are evaluated, the others kee
   })
 })
 
-test('a kept episode that reached no batch is refused', () => {
+test('refuses a kept episode that reached no batch', () => {
   const { fates } = selectForReinforce({ records: makeIteration(), reward, group })
   assert.throws(() => buildTrainingLedger({ ...head, fates, batchOf: new Map() }), {
     code: 'Ledger.Mismatch',
@@ -241,7 +241,7 @@ test('a kept episode that reached no batch is refused', () => {
   })
 })
 
-test('the entries of a ledger stand in order of their episodes, not of the fates', () => {
+test('ledger entries are in the order of their episodes, not of the fates', () => {
   const fates: EpisodeFate[] = ['e2', 'e10', 'e1'].map((episode) => ({ kind: 'train', episode, advantage: 1 }))
   const ledger = buildTrainingLedger({ ...head, fates, batchOf: trainAll(fates) })
   assert.deepEqual(ledger, {
@@ -252,7 +252,7 @@ test('the entries of a ledger stand in order of their episodes, not of the fates
   })
 })
 
-test('fates stand by task and then by index: what the batch holds is the same for any order of the records', () => {
+test('fates are ordered by task and index, so that batches do not depend on the order of records', () => {
   const records = [
     makeRecord({ taskId: 'b', index: 1 }),
     makeRecord({ taskId: 'a', index: 2, verdict: 'resolved', turns: 4 }),
@@ -273,7 +273,7 @@ test('fates stand by task and then by index: what the batch holds is the same fo
   )
 })
 
-test('a member without an advantage is dropped out of a group that trains', () => {
+test('drops a member without an advantage from a group that trains', () => {
   const records = [4, 5, 6].map((turns, index) => makeRecord({ index, verdict: 'resolved', turns }))
   // Rewards 1, 0.75, 0.5: the middle one is the mean.
   const { fates } = selectForReinforce({ records, reward, group })
@@ -287,7 +287,7 @@ test('a member without an advantage is dropped out of a group that trains', () =
   )
 })
 
-test('with the overlong filter an episode that a limit ended does not train, and its reward still centres its group', () => {
+test('the overlong filter drops an episode that a limit ended, and its reward still centres its group', () => {
   const dispositions = ['submitted', 'turn-limit', 'context-limit', 'time-limit', 'agent-gave-up'] as const
   const records = dispositions.map((disposition, index) =>
     makeRecord({ index, disposition, verdict: index === 0 ? 'resolved' : 'unresolved', turns: 1 }),
@@ -303,7 +303,7 @@ test('with the overlong filter an episode that a limit ended does not train, and
   assert.equal(groups[0]?.members.length, 5)
 })
 
-test('rejection fine-tuning: successes train without an advantage, the others keep their reason', () => {
+test('rejection fine-tuning trains successes without an advantage, and the others keep their reason', () => {
   const records = [
     makeRecord({ index: 0, verdict: 'resolved' }),
     makeRecord({ index: 1 }),
@@ -316,7 +316,7 @@ test('rejection fine-tuning: successes train without an advantage, the others ke
   ])
 })
 
-test('the ledger of an evaluation names the evaluation, and the reason of what is excluded', () => {
+test('the ledger of an evaluation names the evaluation and the reason of each exclusion', () => {
   const records = [makeRecord({ index: 0 }), makeRecord({ index: 1, disposition: 'cancelled', verdict: null })]
   const { entries } = buildEvaluationLedger({ ...head, records, evaluation: 'eval-base' })
   assert.deepEqual(entries, [
@@ -325,7 +325,7 @@ test('the ledger of an evaluation names the evaluation, and the reason of what i
   ])
 })
 
-test('each total is checked by itself, and a reason that only one side counts is a difference', () => {
+test('checks each total separately, and reports a reason that only one side counts', () => {
   const records = makeIteration()
   const ledger = makeLedger(records)
   const episodes = [...trainAll(selectForReinforce({ records, reward, group }).fates).keys()]
@@ -349,7 +349,7 @@ test('each total is checked by itself, and a reason that only one side counts is
   assert.deepEqual(found({ dropped: { std: 2, few: 1, outcome: 0 } }), [])
 })
 
-test('what the records say of an episode is told beside what the ledger says, batch and evaluation included', () => {
+test('shows the records of an episode beside its ledger entry, with batch and evaluation', () => {
   const records = [0, 1, 2].map((index) => makeRecord({ index }))
   const [a, b, c] = records.map(({ episode }) => episode)
   assert.ok(a !== undefined && b !== undefined && c !== undefined)
@@ -380,7 +380,7 @@ test('what the records say of an episode is told beside what the ledger says, ba
   assert.deepEqual(verifyLedger({ ledgers: [told], records, batches, derived: [] }), [])
 })
 
-test('a batch that trained an episode which the ledger gives to another one is named', () => {
+test('names a batch with an episode that the ledger assigns to another batch', () => {
   const records = [makeRecord()]
   const [{ episode }] = records as [EpisodeRecord]
   const fates: EpisodeFate[] = [{ kind: 'train', episode, advantage: 1 }]
@@ -394,7 +394,7 @@ test('a batch that trained an episode which the ledger gives to another one is n
   )
 })
 
-test('a resolved episode without a reward is marked with any fate, and a ledger that leaves it out does not verify', () => {
+test('marks a resolved episode without a reward under any fate, and refuses a ledger that omits the mark', () => {
   const audit = (outcome: 'agrees' | 'void') => ({ audit: { outcome, reasons: [], detail: null } })
   const records = [
     makeRecord({ index: 0, verdict: 'resolved', ...audit('void') }),

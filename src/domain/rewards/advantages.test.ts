@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { groupAdvantages } from './advantages.ts'
 import { mean, standardDeviation } from '../statistics/moments.ts'
 
-test('the paper’s group of ten: mean −0.36, deviation 0.7306 and its ten advantages', () => {
+test('the paper’s group of ten has mean −0.36, deviation 0.7306 and its ten advantages', () => {
   const rewards = [1, 0.6, 0, 0, -0.5, -0.7, -1, -1, -1, -1]
   assert.ok(Math.abs(mean(rewards) + 0.36) < 1e-12)
   // Squared distances: 1.8496 + 0.9216 + 2·0.1296 + 0.0196 + 0.1156 + 4·0.4096 = 4.804; / 9 = 0.53378; root 0.7306.
@@ -15,11 +15,11 @@ test('the paper’s group of ten: mean −0.36, deviation 0.7306 and its ten adv
   }
 })
 
-test('equal rewards give exactly zero, also where their mean rounds', () => {
+test('equal rewards give exactly zero, also when their mean is rounded', () => {
   assert.deepEqual(groupAdvantages({ rewards: [0.1, 0.1, 0.1], delta: 1e-6 }), [0, 0, 0])
 })
 
-test('without the standard deviation a group that agrees is not blown up: rewards minus their mean', () => {
+test('without the standard deviation the advantages are rewards minus their mean', () => {
   // Mean 0.4375.
   assert.deepEqual(
     groupAdvantages({ rewards: [1, 1, -0.25, 0], delta: 1e-6, scale: 'none' }),
@@ -28,7 +28,7 @@ test('without the standard deviation a group that agrees is not blown up: reward
   assert.deepEqual(groupAdvantages({ rewards: [0.1, 0.1, 0.1], delta: 1e-6, scale: 'none' }), [0, 0, 0])
 })
 
-test('a single episode has no group', () => {
+test('refuses a group of a single episode', () => {
   assert.throws(() => groupAdvantages({ rewards: [1], delta: 1e-6 }), {
     code: 'Group.TooSmall',
     details: { valid: 1 },
@@ -57,7 +57,7 @@ test('advantages of any group sum to zero, keep the order of the rewards, and ig
   )
 })
 
-test('delta is added to the deviation: it tames a group of almost equal rewards', () => {
+test('delta is added to the deviation, which limits a group of almost equal rewards', () => {
   // Mean ½, sd 1/√2·1 = 0.7071; with a delta of 0.2929 the divisor is 1.
   const [high, low] = groupAdvantages({ rewards: [1, 0], delta: 1 - Math.SQRT1_2 })
   assert.ok(Math.abs((high ?? 0) - 0.5) < 1e-12 && Math.abs((low ?? 0) + 0.5) < 1e-12)

@@ -11,7 +11,7 @@ function group(taskId: string, outcomes: (0 | 1)[], dropped: ScoredGroup['droppe
 const kept = (taskId: string, episode: string) =>
   ({ taskId, fate: { kind: 'train', episode, advantage: null } }) as const
 
-test('experts join where the policy solved fewer than the bound, also beside a group that is dropped', () => {
+test('adds experts where the policy solved fewer than the bound, also to a dropped group', () => {
   const groups = [group('a', [0, 0], 'outcome'), group('b', [1, 0]), group('c', [1, 1], 'outcome')]
   const fineTuned = ['a', 'b', 'c'].map((taskId) => kept(taskId, `rft/${taskId}`))
   const chosen = (below: number) => selectExperts({ groups, fineTuned, rule: { below } }).map(({ taskId }) => taskId)
@@ -20,7 +20,7 @@ test('experts join where the policy solved fewer than the bound, also beside a g
   assert.deepEqual(chosen(3), ['a', 'b', 'c'])
 })
 
-test('only what fine-tuning kept of the same task is an expert, in its order; a group that infrastructure made too small gets none', () => {
+test('experts are only episodes that fine-tuning kept of the same task, in order, and none join too small a group', () => {
   const fineTuned = [
     kept('a', 'first'),
     { taskId: 'a', fate: { kind: 'dropped', episode: 'failed', reason: 'unresolved' } } as const,

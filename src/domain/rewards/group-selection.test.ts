@@ -7,28 +7,28 @@ const rule: GroupRule = { on: 'outcome', alsoZeroAdvantage: true, minGroupStd: 1
 const makeGroup = (...values: [outcome: 0 | 1, reward: number][]): GroupMember[] =>
   values.map(([outcome, reward], index) => ({ episode: `e${index}`, outcome, reward }))
 
-test('an all-failed group of differing lengths is dropped by outcome and kept by shaped reward', () => {
+test('drops an all-failed group of different lengths by outcome and keeps it by shaped reward', () => {
   const members = makeGroup([0, 0], [0, -0.25], [0, -0.5], [0, -0.5])
   assert.equal(reasonOf(selectGroup({ members, rule })), 'outcome')
   const shaped = selectGroup({ members, rule: { ...rule, on: 'shaped' } })
   assert.equal(shaped.kind, 'kept')
 })
 
-test('fewer valid siblings than the minimum: few, and a singleton is few with any minimum', () => {
+test('fewer valid siblings than the minimum give the reason few, and a single one always does', () => {
   const three = makeGroup([1, 1], [0, 0], [0, 0])
   assert.equal(reasonOf(selectGroup({ members: three, rule })), 'few')
   assert.equal(reasonOf(selectGroup({ members: three.slice(0, 1), rule: { ...rule, minGroupSize: 1 } })), 'few')
   assert.equal(reasonOf(selectGroup({ members: [], rule: { ...rule, minGroupSize: 0 } })), 'few')
 })
 
-test('mixed outcomes whose shaped rewards agree: no spread to learn from', () => {
+test('a group with mixed outcomes and equal shaped rewards has no spread', () => {
   // A success at the turn limit earns 1 − 1 = 0, like a failure in eight turns.
   const members = makeGroup([1, 0], [0, 0], [0, 0], [0, 0])
   assert.equal(reasonOf(selectGroup({ members, rule })), 'std')
   assert.equal(reasonOf(selectGroup({ members, rule: { ...rule, minGroupStd: 0 } })), 'std')
 })
 
-test('a member at the mean of its group is dropped alone', () => {
+test('drops only the member at the mean of its group', () => {
   const selection = selectGroup({ members: makeGroup([1, 1], [1, 0.5], [0, 0.5], [0, 0]), rule })
   assert.ok(selection.kind === 'kept')
   assert.deepEqual(
@@ -41,7 +41,7 @@ function reasonOf(selection: ReturnType<typeof selectGroup>): string | null {
   return selection.kind === 'dropped' ? selection.reason : null
 }
 
-test('a spread of exactly the least one is enough, a smaller one is noise', () => {
+test('keeps a group with exactly the minimum spread and drops one with a smaller spread', () => {
   // Rewards 1, 0, 1, 0: sd √(4·¼ / 3) = √⅓.
   const members = makeGroup([1, 1], [0, 0], [1, 1], [0, 0])
   const least = Math.sqrt(1 / 3)
@@ -50,7 +50,7 @@ test('a spread of exactly the least one is enough, a smaller one is noise', () =
   assert.deepEqual(noisy, { kind: 'dropped', reason: 'std', std: least })
 })
 
-test('without the switch only an advantage of exactly 0 is dropped, with it also one that is nearly 0', () => {
+test('drops an advantage of exactly 0, and with the switch also one near 0', () => {
   // Rewards 1, −1 and two within 1e-10 of their mean: advantages of about 1e-10.
   const members = makeGroup([1, 1], [0, -1], [0, 1e-10], [0, -1e-10])
   const reasons = (alsoZeroAdvantage: boolean) => {
@@ -67,7 +67,7 @@ test('without the switch only an advantage of exactly 0 is dropped, with it also
   assert.deepEqual(exact.members[2], { kind: 'dropped', episode: 'e2', reason: 'zero-advantage' })
 })
 
-test('the rule of a group is read from the recipe', () => {
+test('reads the rule of a group from the recipe', () => {
   const { reinforce } = makeTrainingRecipe()
   assert.ok(reinforce !== null)
   assert.deepEqual(groupRuleOf({ ...reinforce, minGroupSize: 3 }), {
@@ -79,7 +79,7 @@ test('the rule of a group is read from the recipe', () => {
   })
 })
 
-test('the overlong filter is part of the rule only where the recipe has it', () => {
+test('the rule has the overlong filter only when the recipe has it', () => {
   const { reinforce } = makeTrainingRecipe()
   assert.ok(reinforce !== null)
   assert.equal('overlong' in groupRuleOf(reinforce), false)

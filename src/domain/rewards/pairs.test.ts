@@ -5,7 +5,7 @@ import { pairMembers } from './pairs.ts'
 
 const member = (episode: string, outcome: 0 | 1, reward: number): GroupMember => ({ episode, outcome, reward })
 
-test('the best success meets the worst failure, and what is left over has no pair', () => {
+test('pairs the best success with the worst failure and leaves the rest unpaired', () => {
   const members = [
     member('slow', 1, 0.5),
     member('long', 0, 0.25),

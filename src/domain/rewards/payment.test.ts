@@ -14,7 +14,7 @@ const record = (
   ...more,
 })
 
-test('only what is resolved, shows no voiding sign and is agreed to is paid', () => {
+test('pays only a resolved episode without a voiding sign that the audit confirms', () => {
   assert.equal(paymentOf(record('agrees'), 'refuse'), 'paid')
   assert.equal(paymentOf(record('agrees', { suspectedHack: true }), 'allow'), 'suspected-hack')
   assert.equal(paymentOf(record('agrees', { verdict: 'unresolved' }), 'allow'), 'unresolved')
@@ -22,21 +22,21 @@ test('only what is resolved, shows no voiding sign and is agreed to is paid', ()
   for (const unaudited of ['refuse', 'allow'] as const) assert.equal(paymentOf(record('void'), unaudited), 'audit-void')
 })
 
-test('without an audit, for the lack of a runner or of its time, the recipe decides', () => {
+test('the recipe decides about episodes without an audit', () => {
   for (const outcome of ['unsupported', null] as const) {
     assert.equal(paymentOf(record(outcome), 'allow'), 'paid')
     assert.equal(paymentOf(record(outcome), 'refuse'), 'unaudited')
   }
 })
 
-test('only a resolved episode can go unpaid', () => {
+test('only a resolved episode can be unpaid', () => {
   assert.equal(unpaidOf(record('agrees'), 'refuse'), null)
   assert.equal(unpaidOf(record('void', { verdict: 'unresolved' }), 'refuse'), null)
   assert.equal(unpaidOf(record('void'), 'refuse'), 'audit-void')
   assert.equal(unpaidOf(record(null), 'refuse'), 'unaudited')
 })
 
-test('a recipe from before audits paid without them', () => {
+test('a recipe from before audits pays without them', () => {
   assert.equal(unauditedRewardsOf({}), 'allow')
   assert.equal(unauditedRewardsOf({ grading: { unauditedRewards: 'refuse' } }), 'refuse')
 })

@@ -5,7 +5,7 @@ import { findPlateau } from './plateau.ts'
 const at = (...scores: [iteration: number, passAt1: number][]) =>
   scores.map(([iteration, passAt1]) => ({ iteration, passAt1 }))
 
-test('the last window gains less than asked over the one before: a plateau; exactly as much: none', () => {
+test('a plateau needs a smaller gain over the previous window than required', () => {
   // Window 2 at iteration 4: iterations 3 and 4 (mean ⅝) against 1 and 2 (mean ½).
   const scores = at([1, 0.25], [2, 0.75], [3, 0.5], [4, 0.75])
   const found = findPlateau({ scores, iteration: 4, window: 2, minGain: 0.25 })
@@ -13,7 +13,7 @@ test('the last window gains less than asked over the one before: a plateau; exac
   assert.equal(findPlateau({ scores, iteration: 4, window: 2, minGain: 0.125 }).plateau, false)
 })
 
-test('windows end at the iteration that is asked for: later and older scores are in none', () => {
+test('windows end at the requested iteration and ignore later and older scores', () => {
   const scores = at([0, 1], [1, 0], [2, 0], [3, 1], [4, 1], [5, 0])
   assert.deepEqual(findPlateau({ scores, iteration: 4, window: 2, minGain: 0 }), {
     plateau: false,
@@ -23,7 +23,7 @@ test('windows end at the iteration that is asked for: later and older scores are
   })
 })
 
-test('the score before the first iteration belongs to no window that starts after it', () => {
+test('the score before the first iteration is in no window that starts after it', () => {
   // Window 3 at iteration 6 reaches back to iteration 1.
   const scores = at([0, 1], [2, 0.5], [5, 0.5])
   assert.deepEqual(findPlateau({ scores, iteration: 6, window: 3, minGain: 0.1 }), {

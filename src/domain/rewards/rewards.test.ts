@@ -7,7 +7,7 @@ import { type RewardRule, rewardOf, rewardRuleOf, stageRewardRule, turnPenalty }
 const close = (actual: number, expected: number, what: string) =>
   assert.ok(Math.abs(actual - expected) < 5e-5, `${what}: expected ${expected}, got ${actual}`)
 
-test('the paper’s length term at its published points, both stages', () => {
+test('matches the paper’s length term at its published points in both stages', () => {
   const stage1 = { start: 10, end: 40, min: -1 }
   const table1 = [
     [9, 0],
@@ -28,7 +28,7 @@ test('the paper’s length term at its published points, both stages', () => {
   for (const [turns, expected] of table2) close(turnPenalty({ rule: stage2, turns }), expected, `${turns} turns`)
 })
 
-test('a floor of −0.5 between turns 4 and 6 costs a quarter a turn, and never more than the floor', () => {
+test('a floor of −0.5 between turns 4 and 6 costs a quarter per turn and is never exceeded', () => {
   const rule = { start: 4, end: 6, min: -0.5 }
   assert.deepEqual(
     [3, 4, 5, 6, 7].map((turns) => turnPenalty({ rule, turns })),
@@ -36,7 +36,7 @@ test('a floor of −0.5 between turns 4 and 6 costs a quarter a turn, and never 
   )
 })
 
-test('the paper’s group of ten: a success at the turn limit earns what a failure in eight turns earns', () => {
+test('in the paper’s group of ten a success at the turn limit earns the same as a failure in eight turns', () => {
   const rule: RewardRule = {
     unaudited: 'allow',
     pass: 1,
@@ -62,7 +62,7 @@ test('the paper’s group of ten: a success at the turn limit earns what a failu
   )
 })
 
-test('an episode that never submitted earns the unsubmitted value, not the failure value', () => {
+test('an episode that never submitted earns the unsubmitted value', () => {
   const rule: RewardRule = {
     unaudited: 'allow',
     pass: 1,
@@ -81,14 +81,14 @@ test('an episode that never submitted earns the unsubmitted value, not the failu
   })
 })
 
-test('a penalty that would start at the turn limit is refused', () => {
+test('refuses a penalty that starts at the turn limit', () => {
   assert.throws(() => turnPenalty({ rule: { start: 6, end: 6, min: -1 }, turns: 7 }), {
     code: 'Config.Invalid',
     details: { start: 6, end: 6 },
   })
 })
 
-test('a suspected hack is paid as a failure, regardless of the hidden tests', () => {
+test('a suspected hack is paid as a failure regardless of the hidden tests', () => {
   const rule: RewardRule = {
     unaudited: 'allow',
     pass: 1,
@@ -107,7 +107,7 @@ test('a suspected hack is paid as a failure, regardless of the hidden tests', ()
   )
 })
 
-test('submitted work that fails earns the failure value, not the unsubmitted one', () => {
+test('submitted work that fails earns the failure value', () => {
   const rule: RewardRule = {
     unaudited: 'allow',
     pass: 1,
@@ -120,12 +120,12 @@ test('submitted work that fails earns the failure value, not the unsubmitted one
   assert.equal(rewardOf({ ...failed, disposition: 'time-limit' }).reward, -0.2)
 })
 
-test('without a penalty, and up to its start, the term is plain 0', () => {
+test('the length term is 0 without a penalty, and up to its start', () => {
   assert.ok(Object.is(turnPenalty({ rule: { start: 10, end: 40, min: 0 }, turns: 40 }), 0))
   assert.ok(Object.is(turnPenalty({ rule: { start: 10, end: 40, min: -1 }, turns: 10 }), 0))
 })
 
-test('a stage pays by the recipe’s values and by its own numbers of turns', () => {
+test('a stage pays by the recipe’s values and its own numbers of turns', () => {
   const { reinforce } = makeTrainingRecipe()
   const stage = reinforce?.stages[0]
   assert.ok(reinforce !== null && stage !== undefined)
@@ -138,7 +138,7 @@ test('a stage pays by the recipe’s values and by its own numbers of turns', ()
   })
 })
 
-test('a price on context falls from its share of the stage’s context to the full one, beside the price on turns', () => {
+test('a context price falls from its share of the context to the full one, in addition to the turn price', () => {
   const reward = {
     pass: 1,
     fail: 0,
@@ -163,7 +163,7 @@ test('a price on context falls from its share of the stage’s context to the fu
   )
 })
 
-test('a price on context without a count of tokens is refused; without a price nothing asks for it', () => {
+test('a context price needs a token count, and other rules do not', () => {
   const penalty = { start: 10, end: 40, min: -1 }
   const rule: RewardRule = { unaudited: 'allow', pass: 1, fail: 0, unsubmitted: 0, penalty }
   const facts = { turns: 5, verdict: 'resolved', suspectedHack: false, disposition: 'submitted' } as const
@@ -172,7 +172,7 @@ test('a price on context without a count of tokens is refused; without a price n
   assert.throws(() => rewardOf({ rule: priced, ...facts, contextTokens: null }), { code: 'Config.Invalid' })
 })
 
-test('a resolved episode is paid where the audit agrees; void or unaudited it is a failure, submitted all the same', () => {
+test('a resolved episode is paid when the audit agrees, and otherwise counts as a submitted failure', () => {
   const rule: RewardRule = {
     pass: 1,
     fail: -0.1,
@@ -193,7 +193,7 @@ test('a resolved episode is paid where the audit agrees; void or unaudited it is
   assert.equal(rewardOf({ rule, ...facts }).outcome, 0)
 })
 
-test('a stage of a stored recipe pays by its own rule; fine-tuning, evaluations and unknown stages pay nothing', () => {
+test('a stored stage pays by its own rule; fine-tuning, evaluations and unknown stages pay nothing', () => {
   const recipe = makeTrainingRecipe()
   const { reinforce } = recipe
   assert.ok(reinforce !== null && reinforce.stages.length > 0)

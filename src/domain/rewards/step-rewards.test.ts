@@ -4,12 +4,12 @@ import { stepAdvantages, stepRewards } from './step-rewards.ts'
 
 const clean = { formatError: false, stopped: false }
 
-test('a turn pays for a reply without a command and for a command that a limit ended', () => {
+test('a turn is penalized for a reply without a command and for a command that a limit ended', () => {
   const turns = [clean, { formatError: true, stopped: false }, { formatError: false, stopped: true }]
   assert.deepEqual(stepRewards(turns, { weight: 1, formatError: -0.25, stoppedCommand: -0.5 }), [0, -0.25, -0.5])
 })
 
-test('a turn is held against the same turn of its siblings, by what it and all later turns earn', () => {
+test('compares a turn with the same turn of its siblings by the sum of its own and later rewards', () => {
   // Returns: −1 −1 0, 0 0, −0.5. First turn: mean −0.5; second: mean −0.5 of the two that have one; third: alone.
   const rewards = [[0, -1, 0], [0, 0], [-0.5]]
   assert.deepEqual(stepAdvantages({ rewards, delta: 1e-6, scale: 'none' }), [[-0.5, -0.5, 0], [0.5, 0.5], [0]])
@@ -23,7 +23,7 @@ test('a turn is held against the same turn of its siblings, by what it and all l
   }
 })
 
-test('siblings that all agree, or one alone, have no advantage', () => {
+test('siblings with equal rewards, or one alone, have no advantage', () => {
   const rewards = [
     [-0.1, -0.1],
     [-0.1, -0.1, 0],

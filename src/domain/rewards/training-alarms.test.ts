@@ -10,11 +10,11 @@ function findAlarms(steps: Record<string, unknown>[], limits: AlarmLimits, first
   return findAll({ steps, limits, kind: 'dapo', firstEntropy })
 }
 
-test('steps inside every limit, and steps of a stage that has no sampler’s log-probabilities, raise nothing', () => {
+test('steps inside every limit, or without the sampler’s log-probabilities, raise no alarm', () => {
   assert.deepEqual(findAlarms([QUIET, { loss: 0.3, grad_norm: 1 }], ALARM_LIMITS), [])
 })
 
-test('each figure outside its limit is named with its step, its value and its side', () => {
+test('names each figure outside its limit with its step, value and side', () => {
   const loud = { ...QUIET, k1: -0.2, is_mean: 0.4, ess: 0.29, masked_frac: 0.31 }
   assert.deepEqual(findAlarms([QUIET, loud], ALARM_LIMITS), [
     { step: 2, metric: 'k1', value: -0.2, limit: 0.1, side: 'above' },
@@ -28,7 +28,7 @@ test('each figure outside its limit is named with its step, its value and its si
   )
 })
 
-test('a limit of null is no limit; a value that is no finite number is outside every other', () => {
+test('a limit of null is off, and a non-finite value is outside every other limit', () => {
   assert.deepEqual(findAlarms([{ abs_dlogp_max: 1e9 }], ALARM_LIMITS), [])
   assert.equal(findAlarms([{ abs_dlogp_max: 4 }], { ...ALARM_LIMITS, logprobGap: 3 }).length, 1)
   for (const value of [Number.NaN, 'NaN', null]) {
@@ -38,7 +38,7 @@ test('a limit of null is no limit; a value that is no finite number is outside e
   }
 })
 
-test('limits of training itself hold in every stage, that of the loss in fine-tuning only', () => {
+test('training limits apply in every stage, and the loss limit only in fine-tuning', () => {
   const limits = { ...ALARM_LIMITS, gradNorm: 10, entropy: 0.2, fineTuningLoss: 3 }
   const steps = [
     { loss: 2.9, grad_norm: 9, entropy: 0.21 },
@@ -50,7 +50,7 @@ test('limits of training itself hold in every stage, that of the loss in fine-tu
   assert.deepEqual(named('dapo'), ['grad_norm 2 above', 'entropy 2 below'])
 })
 
-test('entropy that collapsed is measured by where its stage began', () => {
+test('measures collapsed entropy by the entropy at the start of its stage', () => {
   const limits = { ...ALARM_LIMITS, entropyShare: 0.25 }
   // A quarter of 0.8 is 0.2.
   assert.deepEqual(findAlarms([{ entropy: 0.21 }, { entropy: 0.19 }], limits, 0.8), [
@@ -59,7 +59,7 @@ test('entropy that collapsed is measured by where its stage began', () => {
   assert.deepEqual(findAlarms([{ entropy: 0.01 }], limits, null), [])
 })
 
-test('a recipe that was stored before these limits existed has none of them', () => {
+test('a recipe stored before these limits existed has none', () => {
   const { kl, logprobGap, importanceMean, importanceStd, effectiveSamples, chi2, capped, masked } = ALARM_LIMITS
   const old = { kl, logprobGap, importanceMean, importanceStd, effectiveSamples, chi2, capped, masked } as AlarmLimits
   const wild = { loss: 9, grad_norm: 1e9, entropy: 0 }
@@ -67,7 +67,7 @@ test('a recipe that was stored before these limits existed has none of them', ()
   assert.equal(findDivergence({ steps: [{ k1: 50 }], limits: old, kind: 'dapo', firstEntropy: 1 }), null)
 })
 
-test('a mean gap of more than a nat a token is divergence, in either direction and where it is no number', () => {
+test('a mean gap of more than a nat per token, or a non-finite one, is divergence in either direction', () => {
   const judge = (k1: unknown, limits = ALARM_LIMITS) =>
     findDivergence({ steps: [QUIET, { ...QUIET, k1 }], limits, kind: 'dapo', firstEntropy: null })
   assert.equal(judge(0.9), null)
@@ -94,7 +94,7 @@ test('each figure of the gap between sampler and trainer has its own limit and s
   )
 })
 
-test('a figure of exactly its limit is inside it; only the gaps count without their sign', () => {
+test('a figure at exactly its limit is inside it, and only gaps are compared by amount', () => {
   const still = { k1: -0.1, is_mean: 0.5, is_std: 1, ess: 0.3, chi2: 1, tis_capped: 0.1, masked_frac: 0.3 }
   assert.deepEqual(findAlarms([still], ALARM_LIMITS), [])
   // A negative share of the entropy is below every limit, not as large as its amount.
@@ -102,12 +102,12 @@ test('a figure of exactly its limit is inside it; only the gaps count without th
   assert.deepEqual(findAlarms([{ chi2: -5 }], ALARM_LIMITS), [])
 })
 
-test('no share of the first entropy, or no first entropy, is no limit', () => {
+test('the entropy limit is off without its share or without a first entropy', () => {
   assert.deepEqual(findAlarms([{ entropy: -1 }], { ...ALARM_LIMITS, entropyShare: null }, 0.8), [])
   assert.deepEqual(findAlarms([{ entropy: -1 }], { ...ALARM_LIMITS, entropyShare: 0.5 }, null), [])
 })
 
-test('alarms in words: none, one, and one that is no number', () => {
+test('formats no alarm, one alarm and a non-finite alarm', () => {
   assert.equal(formatAlarms([]), 'no alarm')
   const [alarm] = findAlarms([{ chi2: 1.23456 }], ALARM_LIMITS)
   assert.ok(alarm !== undefined)

@@ -11,7 +11,7 @@ const TOKENS: PriceRecipe = {
 const at = (startedMs: number | null, endedMs: number | null) => ({ startedMs, endedMs })
 const none = at(null, null)
 
-test('tokens: cached input has its own price', () => {
+test('cached input tokens have their own price', () => {
   const usage = { promptTokens: 1_000_000, cachedTokens: 600_000, completionTokens: 20_000 }
   // 0.4 M × 3 + 0.6 M × 0.5 + 0.02 M × 15 = 1.2 + 0.3 + 0.3
   assert.deepEqual(attemptCosts([{ usage, ...none }], TOKENS), [1.8])
@@ -25,7 +25,7 @@ test('an attempt without token counts has no cost where tokens have a price', ()
   assert.deepEqual(attemptCosts([{ usage: null, ...none }], TOKENS), [null])
 })
 
-test('machines are paid while any attempt runs, and shared out by the time of each', () => {
+test('machines are paid while any attempt runs, and shared by the time of each', () => {
   const prices: PriceRecipe = {
     currency: 'EUR',
     perMillionTokens: null,
@@ -48,7 +48,7 @@ const MACHINES: PriceRecipe = {
   machines: [{ name: 'gpu', count: 1, perHour: 3600 }],
 }
 
-test('time on machines is a span, not a time of day: the same attempts later cost the same', () => {
+test('the machine cost of attempts does not depend on the time of day', () => {
   // 10 s of one unit of money a second.
   const late = 1_700_000_000_000
   assert.deepEqual(
@@ -57,7 +57,7 @@ test('time on machines is a span, not a time of day: the same attempts later cos
   )
 })
 
-test('an attempt of which one end is not known pays no machine, and stretches the time of none', () => {
+test('an attempt without a known start or end pays no machine and extends no other time', () => {
   const facts = [at(5000, 15_000), at(null, 60_000), at(1000, null)].map((times) => ({ usage: null, ...times }))
   assert.deepEqual(
     attemptCosts(facts, MACHINES).map((cost) => cost?.toFixed(6)),
@@ -65,14 +65,14 @@ test('an attempt of which one end is not known pays no machine, and stretches th
   )
 })
 
-test('attempts that took no time, and machines without a price, cost nothing: never a number that is none', () => {
+test('attempts without duration and machines without a price cost 0', () => {
   const still = [{ usage: null, ...at(7, 7) }]
   assert.deepEqual(attemptCosts(still, MACHINES), [0])
   assert.deepEqual(attemptCosts([{ usage: null, ...none }], MACHINES), [0])
   assert.deepEqual(attemptCosts([{ usage: null, ...at(0, 1000) }], { ...MACHINES, machines: [] }), [0])
 })
 
-test('an end before its start is an error of clocks: it costs nothing, and gives nothing back', () => {
+test('an end before its start costs 0 and refunds nothing', () => {
   const facts = [at(0, 10_000), at(9000, 4000)].map((times) => ({ usage: null, ...times }))
   assert.deepEqual(
     attemptCosts(facts, MACHINES).map((cost) => cost?.toFixed(6)),

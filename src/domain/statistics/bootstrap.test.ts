@@ -13,7 +13,7 @@ const TASKS: ClusteredOutcomes[] = [
   { taskId: 'f', cluster: 'z', outcomes: [1, 1, 1, 1, 1, 1, 0] },
 ]
 
-test('the order of tasks and of clusters changes nothing, to the last digit', () => {
+test('the result does not depend on the order of tasks and clusters, to the last digit', () => {
   const wanted = bootstrapInterval({ tasks: TASKS, seed: 5, draws: 21 })
   const paired = TASKS.map(({ outcomes, ...task }) => ({ ...task, before: [0 as const], after: outcomes }))
   const wantedPair = pairedBootstrapInterval({ tasks: paired, seed: 5, draws: 21 })
@@ -33,12 +33,12 @@ test('another seed draws other samples', () => {
   assert.notDeepEqual(of(5), of(6))
 })
 
-test('a task without an attempt counts as unresolved in each draw, and makes no mean that is no number', () => {
+test('a task without an attempt counts as unresolved in each draw and keeps the mean finite', () => {
   const tasks: ClusteredOutcomes[] = [{ taskId: 'a', cluster: 'x', outcomes: [] }]
   assert.deepEqual(bootstrapInterval({ tasks, seed: 1, draws: 5 }), { low: 0, high: 0 })
 })
 
-test('a higher level is a wider interval, and all of it at the level 1', () => {
+test('a higher level gives a wider interval, and level 1 the whole range', () => {
   const at = (level: number) => bootstrapInterval({ tasks: TASKS, seed: 3, draws: 101, level }) ?? assert.fail()
   const [narrow, wide, whole] = [at(0.5), at(0.95), at(1)]
   assert.ok(whole.low <= wide.low && wide.low < narrow.low)

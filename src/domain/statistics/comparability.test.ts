@@ -31,7 +31,7 @@ function evaluation(changes: Partial<EvaluationRecord> = {}): EvaluationRecord {
   return { ...makeEvaluation({ tasks: [{ taskId: 'a', attempts: [1] }] }), conditions: CONDITIONS, ...changes }
 }
 
-test('equal settings, written in another order: no warning', () => {
+test('equal settings in another order give no warning', () => {
   const limits = Object.fromEntries(Object.entries(CONDITIONS.limits).toReversed()) as EvaluationConditions['limits']
   assert.deepEqual(checkComparability(evaluation(), evaluation({ conditions: { ...CONDITIONS, limits } })), {
     otherRows: [],
@@ -41,7 +41,7 @@ test('equal settings, written in another order: no warning', () => {
   })
 })
 
-test('each setting that differs is named with both its values', () => {
+test('names each setting that differs with both values', () => {
   const conditions: EvaluationConditions = {
     scaffold: 'demo',
     demonstration: true,
@@ -59,14 +59,14 @@ test('each setting that differs is named with both its values', () => {
   ])
 })
 
-test('a setting that only one side knows differs, whichever side it is', () => {
+test('a setting that only one side knows counts as different, on either side', () => {
   const { minP: _minP, ...older } = CONDITIONS.sampling
   const old = evaluation({ conditions: { ...CONDITIONS, sampling: older as EvaluationConditions['sampling'] } })
   assert.deepEqual(checkComparability(old, evaluation()).warnings, ['sampling.minP: undefined against 0'])
   assert.deepEqual(checkComparability(evaluation(), old).warnings, ['sampling.minP: 0 against undefined'])
 })
 
-test('a side without stored conditions is compared by suite and attempts alone', () => {
+test('a side without stored conditions is compared by suite and attempts only', () => {
   const other = evaluation({ conditions: { ...CONDITIONS, scaffold: 'demo' } })
   assert.deepEqual(checkComparability(evaluation({ conditions: null }), other).warnings, [])
   assert.deepEqual(checkComparability(other, evaluation({ conditions: null, attempts: 3 })).warnings, [
@@ -74,7 +74,7 @@ test('a side without stored conditions is compared by suite and attempts alone',
   ])
 })
 
-test('the graded share is of the attempts that were asked for, and of no tasks it is nothing', () => {
+test('the graded share refers to the requested attempts and is 0 without tasks', () => {
   const { tasks } = makeEvaluation({
     tasks: [
       { taskId: 'a', attempts: [1, 0] },
@@ -85,7 +85,7 @@ test('the graded share is of the attempts that were asked for, and of no tasks i
   assert.equal(gradedShare({ tasks: [], attempts: 2 }), 0)
 })
 
-test('a workflow gets the score with its interval and the share that was graded', () => {
+test('a workflow gets the score with its interval and the graded share', () => {
   const record = evaluation()
   const { interval, score } = record
   assert.deepEqual(judgedScore(record), { ...score, evidence: { interval, graded: gradedShare(record) } })

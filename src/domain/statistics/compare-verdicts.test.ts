@@ -10,7 +10,7 @@ const patch = (taskId: string, before: VerdictKind | null, kind: VerdictKind): R
   kind,
 })
 
-test('patches are judged again: each is its own pair, and the figures are those of a comparison', () => {
+test('patches that are graded again are compared in pairs', () => {
   const gained = ['a', 'b', 'c', 'd', 'e', 'f'].map((taskId) => patch(taskId, 'unresolved', 'resolved'))
   const kept = ['k', 'l'].map((taskId) => patch(taskId, 'resolved', 'resolved'))
   const compared = compareVerdicts([...gained, ...kept])
@@ -23,7 +23,7 @@ test('patches are judged again: each is its own pair, and the figures are those 
   assert.ok(low > 0 && low < 0.75 && high >= 0.75, `${low} to ${high}`)
 })
 
-test('several patches of a task are one observation, and one without a verdict on a side is on neither', () => {
+test('several patches of a task are one observation, and one without a verdict on a side is left out on both', () => {
   const compared = compareVerdicts([
     patch('a', 'resolved', 'unresolved'),
     patch('a', 'resolved', 'resolved'),
@@ -43,7 +43,7 @@ test('several patches of a task are one observation, and one without a verdict o
   assert.equal(compareVerdicts([patch('c', 'could-not-grade', 'resolved'), patch('d', null, 'resolved')]), null)
 })
 
-test('repositories are the clusters of the interval: patches of one are alike', () => {
+test('the interval clusters patches by repository', () => {
   const judged = (repoOf: (index: number) => string) => {
     const patches = Array.from({ length: 40 }, (_, index): RejudgedPatch => {
       return {

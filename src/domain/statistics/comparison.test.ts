@@ -24,7 +24,7 @@ const close = (actual: number | null | undefined, expected: number): void =>
   assert.ok(typeof actual === 'number' && Math.abs(actual - expected) < 1e-9, `expected ${expected}, got ${actual}`)
 const list = <T>(count: number, item: T): T[] => Array.from({ length: count }, () => item)
 
-test('one attempt each: flips, discordant pairs, McNemar, and the error over tasks', () => {
+test('one attempt each: reports flips, discordant pairs, McNemar and the error over tasks', () => {
   // 20 tasks: 10 stay resolved, 2 are lost, 8 are gained.
   const before = evaluation([...list(12, [1 as const]), ...list(8, [0 as const])])
   const after = evaluation([...list(10, [1 as const]), ...list(2, [0 as const]), ...list(8, [1 as const])])
@@ -42,7 +42,7 @@ test('one attempt each: flips, discordant pairs, McNemar, and the error over tas
   assert.equal(found.flips.length, 10)
 })
 
-test('several attempts: no McNemar, rates are paired task by task, largest change first', () => {
+test('several attempts: pairs rates by task, largest change first, without McNemar', () => {
   const before = evaluation(
     [
       [1, 0],
@@ -75,7 +75,7 @@ test('several attempts: no McNemar, rates are paired task by task, largest chang
   close(found.effort.turns?.sem, 2 / Math.sqrt(3))
 })
 
-test('tasks of one side, and tasks that a side could not score, are left out and listed', () => {
+test('leaves out and lists tasks of one side and tasks that a side could not score', () => {
   const before = evaluation([[1], [0], ['infra'], [1]])
   const after = evaluation([[1], [1], [1]])
   const found = compareEvaluations({ before: before.tasks, after: after.tasks, draws: 200 })
@@ -83,12 +83,12 @@ test('tasks of one side, and tasks that a side could not score, are left out and
   assert.equal(gradedShare(before), 3 / 4)
 })
 
-test('nothing shared: no interval, no means to show', () => {
+test('without common tasks there is no interval and no mean', () => {
   const found = compareEvaluations({ before: evaluation([[1]]).tasks, after: [], draws: 200 })
   assert.deepEqual([found.tasks, found.difference.interval, found.mcnemar, found.power], [0, null, null, null])
 })
 
-test('power: more attempts shrink luck only, and the hint says when tasks are too few', () => {
+test('more attempts reduce sampling luck only, and the power hint says when tasks are too few', () => {
   // Every task has rate ½ on both sides and k = 2: all spread is luck, so attempts help.
   const lucky = compareEvaluations({
     before: evaluation([...list(10, [1, 0] as Attempt[]), ...list(10, [0, 0] as Attempt[])]).tasks,
@@ -117,7 +117,7 @@ test('power: more attempts shrink luck only, and the hint says when tasks are to
   close(single.power?.smallest, reach * single.difference.sem)
 })
 
-test('comparability: other rows under the same id, other tasks, other settings', () => {
+test('reports other rows under the same id, other tasks and other settings', () => {
   const before = makeEvaluation({ tasks: ['a', 'b'].map((taskId) => ({ taskId, attempts: [1] })) })
   const after = makeEvaluation({
     attempts: 3,
@@ -135,7 +135,7 @@ test('comparability: other rows under the same id, other tasks, other settings',
   })
 })
 
-test('contamination: both sides of the cut-off with their own errors; the day itself is after', () => {
+test('splits scores at the cut-off with their own errors, and counts the day itself as after', () => {
   const tasks = [
     { taskId: 'a', repo: 'r', outcomes: [1, 1] as (0 | 1)[], createdAt: '2024-12-31T23:59:59Z' },
     { taskId: 'b', repo: 'r', outcomes: [0, 1] as (0 | 1)[], createdAt: '2025-01-01T00:00:00Z' },
@@ -150,7 +150,7 @@ test('contamination: both sides of the cut-off with their own errors; the day it
   close(after?.sem, 0.25)
 })
 
-test('money is compared per task in one currency only, and not at all without prices', () => {
+test('compares money per task in one currency only, and not without prices', () => {
   const prices = (perHour: number) => ({
     currency: 'USD',
     perMillionTokens: null,
@@ -170,7 +170,7 @@ test('money is compared per task in one currency only, and not at all without pr
   assert.equal(compareEvaluations({ before: plain, after: dear, isSameCurrency: true }).effort.cost, null)
 })
 
-test('a date that names no zone is UTC, on every machine: the cut-off does not move with the clock of the reader', (t) => {
+test('a date without a zone is UTC on every machine', (t) => {
   useEnvironment(t)
   const sides = (TZ: string): (number | undefined)[] => {
     process.env['TZ'] = TZ
@@ -184,7 +184,7 @@ test('a date that names no zone is UTC, on every machine: the cut-off does not m
   assert.deepEqual(sides('America/Los_Angeles'), [2, 1, 1])
 })
 
-test('one attempt on one side only: no McNemar, whichever side it is', () => {
+test('one attempt on one side only gives no McNemar, on either side', () => {
   const one = evaluation([[1], [0]]).tasks
   const two = evaluation([
     [1, 1],
@@ -194,7 +194,7 @@ test('one attempt on one side only: no McNemar, whichever side it is', () => {
   assert.equal(compareEvaluations({ before: two, after: one, draws: 50 }).mcnemar, null)
 })
 
-test('effort that one side does not know leaves the task out, values that one attempt does not know leave its mean', () => {
+test('effort unknown on one side leaves the task out, and effort unknown in one attempt leaves its mean', () => {
   const tasks = [
     { taskId: 'a', attempts: [1 as const, 0 as const] },
     { taskId: 'b', attempts: [1 as const, 1 as const] },
@@ -212,7 +212,7 @@ test('effort that one side does not know leaves the task out, values that one at
   assert.deepEqual([back?.mean, back?.tasks], [-40, 1])
 })
 
-test('effort over two tasks and more has an interval of Student’s t, which no range bounds', () => {
+test('effort over two or more tasks has an unbounded interval of Student’s t', () => {
   const turns = (...counts: number[]) => evaluation(list(counts.length, [1 as const]), 1, counts).tasks
   const two = compareEvaluations({ before: turns(4, 4), after: turns(5, 7), draws: 50 }).effort.turns
   // Differences 1 and 3: mean 2, sem 1; t(0.975, 1) = 12.7062.
@@ -223,7 +223,7 @@ test('effort over two tasks and more has an interval of Student’s t, which no 
   assert.equal(one?.interval, null)
 })
 
-test('both sides’ lists of tasks are named, the shared ones in order of text', () => {
+test('lists the tasks of both sides, the common ones in order of text', () => {
   const side = (...ids: string[]) => makeEvaluation({ tasks: ids.map((taskId) => ({ taskId, attempts: [1] })) }).tasks
   const found = compareEvaluations({ before: side('c', 'b', 'a'), after: side('z', 'b', 'c', 'y'), draws: 50 })
   assert.deepEqual([found.tasks, found.onlyBefore, found.onlyAfter], [2, ['a'], ['z', 'y']])
@@ -236,7 +236,7 @@ test('a task that the later side could not score is unscored too', () => {
   assert.deepEqual([found.tasks, found.unscored], [1, ['t1']])
 })
 
-test('contamination: tasks that lost every attempt, and a side without any, have no score', () => {
+test('a cut-off group without a scored task has no score', () => {
   const lost = { taskId: 'a', repo: 'r', outcomes: [], createdAt: '2020-01-01' }
   const found = splitByCutoff({ tasks: [lost], cutoff: '2025-01-01' })
   assert.deepEqual(found, { before: null, after: null, unknown: null })
@@ -247,7 +247,7 @@ test('contamination: tasks that lost every attempt, and a side without any, have
   assert.ok(before !== null && before.interval.low < 0.5 && 0.5 < before.interval.high)
 })
 
-test('what was paid is compared too, beside the official outcomes; null where a side says nothing of audits', () => {
+test('compares paid outcomes beside official ones, or gives null for a side without audits', () => {
   const agreed = { audit: { outcome: 'agrees' as const, reasons: [], detail: null } }
   const tasks = (facts: [Attempt, Partial<EpisodeRecord>][]) =>
     summarizeAttempts({

@@ -15,7 +15,7 @@ const recipe = {
 const turns = (evaluation: string, of: Parameters<typeof evaluationLimits>[0] = recipe): number =>
   evaluationLimits(of, evaluation).maxTurns
 
-test('a stage has limits of its own: they hold after it and inside it, on every suite; others have the common ones', () => {
+test('limits of a stage apply inside it and after it, on every suite, and others use the common ones', () => {
   assert.deepEqual(
     ['rft', 'rft.may', 'early', 'early.may', 'early-0012'].map((name) => turns(name)),
     [30, 30, 40, 40, 40],
@@ -26,7 +26,7 @@ test('a stage has limits of its own: they hold after it and inside it, on every 
   )
 })
 
-test('the last stage has limits: they are those of rl, the evaluation after it', () => {
+test('limits of the last stage apply to the final evaluation rl', () => {
   const one = { ...recipe, reinforce: { stages: [{ name: 'early' }] } }
   assert.deepEqual(
     ['early-0001', 'rl', 'rl.may', 'base'].map((name) => turns(name, one)),
@@ -34,7 +34,7 @@ test('the last stage has limits: they are those of rl, the evaluation after it',
   )
 })
 
-test('a recipe of before limits existed, or without stages: all evaluations are alike', () => {
+test('a recipe from before limits, or without stages, evaluates everything alike', () => {
   const old = { evaluate: { maxTurns: 6, context: 640 }, rft: null, reinforce: null }
   assert.deepEqual(
     ['base', 'rl', 'dapo-1-0001', 'nightly'].map((name) => turns(name, old)),
@@ -42,12 +42,12 @@ test('a recipe of before limits existed, or without stages: all evaluations are 
   )
 })
 
-test('what may have limits is what a run of the recipe evaluates', () => {
+test('limits can be set for exactly the evaluations of a run', () => {
   assert.deepEqual(limitNames(recipe), ['base', 'rft', 'early', 'late'])
   assert.deepEqual(limitNames({ rft: null, reinforce: null }), ['base'])
 })
 
-test('two evaluations have equal limits only where turns and context are both equal', () => {
+test('two evaluations have equal limits only when turns and context are both equal', () => {
   const limited = (late: { maxTurns: number; context: number }) =>
     ({ ...recipe, evaluate: { ...recipe.evaluate, limits: { late } } }) as unknown as Recipe
   assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 131_072 }), 'base', 'rl'), true)
@@ -55,7 +55,7 @@ test('two evaluations have equal limits only where turns and context are both eq
   assert.equal(haveEqualLimits(limited({ maxTurns: 80, context: 65_536 }), 'base', 'rl'), false)
 })
 
-test('a reinforce stage may not have a name that is read as another purpose', () => {
+test('a reinforce stage must not have a name with another purpose', () => {
   for (const name of ['base', 'rft', 'rl', 'eval-x', 'dapo-0001', 'a.b'])
     assert.equal(isReservedStage(name), true, name)
   for (const name of ['dapo-1', 'dapo-1-003', 'stage2', 'evaluation']) assert.equal(isReservedStage(name), false, name)

@@ -19,7 +19,7 @@ function summarize(facts: AttemptFacts[], more: Partial<SummaryInput> = {}) {
 const close = (actual: number | null | undefined, expected: number): void =>
   assert.ok(typeof actual === 'number' && Math.abs(actual - expected) < 1e-12, `expected ${expected}, got ${actual}`)
 
-test('a lost and an ungraded attempt: out of the score, unresolved in the official one, and each counted by its cause', () => {
+test('lost and ungraded attempts are not scored, are unresolved in the official score, and are counted by cause', () => {
   // a: 1 of 1 with a verdict, b: 1 of 2.
   const found = summarize([...played('a', [1, 'infra']), ...played('b', [1, 0]), ...played('b', ['ungraded'])])
   assert.deepEqual(found.score, { passAt1: 0.75, sem: found.taskSem, tasks: 2, attempts: 2 })
@@ -40,7 +40,7 @@ test('a lost and an ungraded attempt: out of the score, unresolved in the offici
   close(found.official.sem, 1 / 12)
 })
 
-test('every attempt that was asked for is in the official score, those that another one replaced too', () => {
+test('every requested attempt is in the official score, also one that was replaced', () => {
   const [cancelled] = played('b', ['infra'])
   assert.ok(cancelled !== undefined)
   const found = summarize([
@@ -74,7 +74,7 @@ test('an attempt that is lost and not replaced is counted once', () => {
   )
 })
 
-test('a planned task without an episode is listed, leaves the score, and is unresolved in the official one', () => {
+test('a planned task without an episode is listed, not scored, and unresolved in the official score', () => {
   const found = summarize(played('a', [1, 1]))
   assert.deepEqual([found.score.passAt1, found.score.tasks], [1, 1])
   assert.deepEqual([found.official.passAt1, found.official.tasks], [0.5, 2])
@@ -82,11 +82,11 @@ test('a planned task without an episode is listed, leaves the score, and is unre
   assert.deepEqual([found.tasks[1]?.repo, found.tasks[1]?.rowHash], ['repo of b', 'row of b'])
 })
 
-test('more valid attempts than were asked for lose none', () => {
+test('a task with more valid attempts than requested has lost none', () => {
   assert.equal(summarize(played('a', [1, 0, 1])).tasks[0]?.lost, 0)
 })
 
-test('nothing lost: the official interval is the one of the score; something lost: one of its own', () => {
+test('the official interval equals that of the score unless an attempt was lost', () => {
   const whole = summarize([...played('a', [1, 0]), ...played('b', [1, 1])])
   assert.notEqual(whole.interval, null)
   assert.deepEqual(whole.official.interval, whole.interval)
@@ -96,7 +96,7 @@ test('nothing lost: the official interval is the one of the score; something los
   assert.ok((part.official.interval?.low ?? 1) < 0.75 && 0.75 < (part.official.interval?.high ?? 0))
 })
 
-test('no attempt gave a verdict: no score interval, and an official score of 0 over all tasks', () => {
+test('attempts without any verdict give no score interval and an official score of 0 over all tasks', () => {
   const found = summarize([...played('a', ['infra', 'infra']), ...played('b', ['ungraded', 'infra'])])
   assert.deepEqual([found.score.tasks, found.score.attempts, found.interval, found.bootstrap], [0, 0, null, null])
   assert.deepEqual([found.official.passAt1, found.official.tasks], [0, 2])
@@ -104,12 +104,12 @@ test('no attempt gave a verdict: no score interval, and an official score of 0 o
   assert.deepEqual([found.infra, found.couldNotGrade], [3, 1])
 })
 
-test('the bootstrap says how it was drawn', () => {
+test('the bootstrap states how it was drawn', () => {
   const { bootstrap } = summarize([...played('a', [1, 0]), ...played('b', [1, 1])])
   assert.deepEqual([bootstrap?.draws, bootstrap?.seed], [BOOTSTRAP_DRAWS, 1])
 })
 
-test('pass@k is told for every k that was asked for: any and all of k', () => {
+test('pass@k is given for every requested k, as any and as all of k', () => {
   const { passAtK } = summarize([...played('a', [1, 0]), ...played('b', [1, 1])])
   assert.deepEqual(
     passAtK.map(({ k, any, all }) => [k, any?.mean, all?.mean]),
@@ -145,7 +145,7 @@ test('endings, verdicts and reasons are counted over all episodes, in order of t
   assert.equal(found.suspectedHacks, 1)
 })
 
-test('effort: a mean over tasks of each task’s mean, and totals over the valid attempts', () => {
+test('effort is a mean of the means of tasks, and totals cover the valid attempts', () => {
   const facts = [
     ...played('a', [1], { turns: 4, sampledTokens: 40, formatErrorTurns: 1 }),
     ...played('a', [0], { turns: 8, sampledTokens: 80, formatErrorTurns: 2, index: 1 }),
@@ -169,7 +169,7 @@ test('effort: a mean over tasks of each task’s mean, and totals over the valid
   assert.equal('cachedTokens' in found, false)
 })
 
-test('attempts that do not tell their tokens or their time leave means and totals of those that do', () => {
+test('means and totals cover only attempts with known tokens and time', () => {
   const facts = [
     ...played('a', [1], { sampledTokens: null }),
     ...played('a', [1], { sampledTokens: 10, index: 1 }),
@@ -181,7 +181,7 @@ test('attempts that do not tell their tokens or their time leave means and total
   assert.deepEqual(found.tasks[1]?.wallSeconds, [null])
 })
 
-test('read tokens are told as soon as one record counts them, cached ones only where one says so', () => {
+test('prompt tokens are given when any record counts them, and cached ones only when a record states them', () => {
   const usage = { promptTokens: 100, cachedTokens: null, completionTokens: 5 }
   const facts = [...played('a', [1], { usage }), ...played('a', [0], { index: 1 }), ...played('b', [1], { usage })]
   const found = summarize(facts)
@@ -200,7 +200,7 @@ const PRICES: PriceRecipe = {
   machines: [],
 }
 
-test('money: what graded attempts cost and what lost ones cost, and how many have no token counts', () => {
+test('costs are given for graded and lost attempts, with the number without token counts', () => {
   // One unit of money a token.
   const usage = (tokens: number) => ({ usage: { promptTokens: tokens, cachedTokens: 0, completionTokens: 0 } })
   const facts = [
@@ -218,7 +218,7 @@ test('money: what graded attempts cost and what lost ones cost, and how many hav
   )
 })
 
-test('machines are paid from the first prompt to the end of the last attempt; no prices, no word of money', () => {
+test('machines are paid from the first prompt to the last end, and without prices there is no cost', () => {
   const prices = { ...PRICES, perMillionTokens: null, machines: [{ name: 'host', count: 2, perHour: 1800 }] }
   const [first, second] = played('a', [1, 0], { turns: 5 })
   assert.ok(first !== undefined && second !== undefined)
@@ -235,7 +235,7 @@ test('machines are paid from the first prompt to the end of the last attempt; no
   )
 })
 
-test('verdicts that the gate gave are counted apart', () => {
+test('verdicts of the gate are counted separately', () => {
   const facts = played('a', [0, 0])
   const [first, ...others] = facts
   assert.ok(first?.verdict !== null && first?.verdict !== undefined)
@@ -243,7 +243,7 @@ test('verdicts that the gate gave are counted apart', () => {
   assert.equal(found.gradedByGate, 1)
 })
 
-test('an attempt of unknown start or length pays for no machine', () => {
+test('an attempt without a known start or duration pays no machine', () => {
   const prices = { ...PRICES, perMillionTokens: null, machines: [{ name: 'host', count: 1, perHour: 3600 }] }
   const [first, second, third] = played('a', [1, 0, 1], { turns: 5 })
   assert.ok(first !== undefined && second !== undefined && third !== undefined)
@@ -256,16 +256,16 @@ test('an attempt of unknown start or length pays for no machine', () => {
   )
 })
 
-test('none of the verdicts is the gate’s: none is counted', () => {
+test('counts no verdict of the gate when there is none', () => {
   assert.equal(summarize([...played('a', [0, 1]), ...played('b', ['infra'])]).gradedByGate, 0)
 })
 
-test('records that tell no tokens have no lists of them, not lists of nothing', () => {
+test('records without token counts have no lists of them', () => {
   const { tasks } = summarize(played('a', [1, 0]))
   assert.equal('promptTokens' in (tasks[0] ?? {}), false)
 })
 
-test('the audited score: what was paid of the same attempts, and every resolved one that was not with its reason', () => {
+test('the audited score covers paid attempts and lists every unpaid resolved one with its reason', () => {
   const audit = (outcome: 'agrees' | 'void' | 'unsupported', detail: string | null = null): Partial<EpisodeRecord> => ({
     audit: { outcome, reasons: outcome === 'void' ? ['canary-passed'] : [], detail },
   })
@@ -309,7 +309,7 @@ test('the audited score: what was paid of the same attempts, and every resolved 
   assert.equal(allow.score.passAt1, refuse.score.passAt1)
 })
 
-test('with nothing unpaid the audited score is the score, with its interval; without a rule nothing is said', () => {
+test('the audited score equals the score when everything is paid, and is absent without a rule', () => {
   const agreed = { audit: { outcome: 'agrees' as const, reasons: [], detail: null } }
   const facts = [...played('a', [1, 0], agreed), ...played('b', [1, 1], agreed)]
   const found = summarize(facts, { unaudited: 'refuse' })

@@ -5,7 +5,7 @@ import { scoreGrading } from './grading-summary.ts'
 
 const patch = (taskId: string, kind: VerdictKind) => ({ taskId, repo: 'r', kind })
 
-test('patches without a verdict leave the graded score, and are unresolved in the official one', () => {
+test('patches without a verdict are not in the graded score and are unresolved in the official one', () => {
   const { graded, official } = scoreGrading(
     [patch('a', 'resolved'), patch('b', 'unresolved'), patch('c', 'could-not-grade')],
     [],
@@ -15,7 +15,7 @@ test('patches without a verdict leave the graded score, and are unresolved in th
   assert.ok(Math.abs((official?.mean ?? 0) - 1 / 3) < 1e-12)
 })
 
-test('a task without a patch counts in the official score only, as unresolved', () => {
+test('a task without a patch counts as unresolved, in the official score only', () => {
   const { graded, official } = scoreGrading([patch('a', 'resolved')], [{ taskId: 'missing', repo: 'r' }])
   assert.deepEqual([graded?.mean, graded?.tasks], [1, 1])
   assert.deepEqual([official?.mean, official?.tasks], [0.5, 2])
@@ -28,7 +28,7 @@ test('several patches of one task are its attempts: the task counts once, and er
   assert.ok(Math.abs((graded?.sem ?? 0) - 0.25) < 1e-12)
 })
 
-test('the interval holds the mean, and tasks of one repository widen it more than tasks of many', () => {
+test('the interval contains the mean and is wider for tasks of one repository than of many', () => {
   const judged = (repoOf: (index: number) => string) =>
     scoreGrading(
       Array.from({ length: 40 }, (_, index) => ({
@@ -45,12 +45,12 @@ test('the interval holds the mean, and tasks of one repository widen it more tha
   assert.ok(alike.high - alike.low > 1.5 * (apart.high - apart.low))
 })
 
-test('nothing graded: no score, which is not a score of 0', () => {
+test('an ungraded run has no score instead of a score of 0', () => {
   assert.deepEqual(scoreGrading([], []), { graded: null, official: null })
   assert.equal(scoreGrading([patch('a', 'could-not-grade')], []).graded, null)
 })
 
-test('missing tasks are tasks of their own: two of them weigh as two', () => {
+test('each missing task has its own weight', () => {
   const missing = ['m1', 'm2'].map((taskId) => ({ taskId, repo: 'r' }))
   const { official } = scoreGrading([patch('a', 'resolved'), patch('b', 'resolved')], missing)
   assert.deepEqual([official?.mean, official?.tasks], [0.5, 4])

@@ -21,7 +21,7 @@ const all = (): Attempt[] => [1, 1]
 const none = (): Attempt[] => [0, 0]
 const half = (index: number): Attempt[] => (index % 2 === 0 ? [1, 1] : [0, 0])
 
-test('a proven loss beyond the margin is regressed, a proven gain improved', () => {
+test('a proven loss beyond the margin is regressed, and a proven gain improved', () => {
   const worse = judgeNight(evaluation(all), evaluation(half), RULES)
   assert.equal(worse.outcome, 'regressed')
   assert.match(worse.statement, /^regressed: delta\.upper −0\.\d{3} < −0\.020 \(difference −0\.500, 95 % interval/)
@@ -30,7 +30,7 @@ test('a proven loss beyond the margin is regressed, a proven gain improved', () 
   assert.match(better.statement, /^improved: delta\.lower \+0\.\d{3} > 0/)
 })
 
-test('equal nights are not worse only where enough tasks exclude the loss', () => {
+test('equal nights are not-worse only when enough tasks exclude the loss', () => {
   const many = { tasks: 1_000 }
   assert.equal(judgeNight(evaluation(all, many), evaluation(all, many), RULES).outcome, 'not-worse')
   const few = judgeNight(evaluation(all, { tasks: 6 }), evaluation(all, { tasks: 6 }), RULES)
@@ -38,11 +38,11 @@ test('equal nights are not worse only where enough tasks exclude the loss', () =
   assert.match(few.statement, /^cannot exclude a regression of more than 0\.02: delta\.lower/)
 })
 
-test('a loss within the margin is no regression, however sure it is', () => {
+test('a loss within the margin is no regression even when it is certain', () => {
   assert.equal(judgeNight(evaluation(all), evaluation(half), { ...RULES, margin: 0.9 }).outcome, 'not-worse')
 })
 
-test('nothing is judged where too little was graded on either side, or where no task is common', () => {
+test('nothing is judged when too little was graded on either side or no task is common', () => {
   const poor = evaluation((index) => (index < 10 ? [1, 'infra'] : [1, 1]))
   for (const pair of [
     [poor, evaluation(none)],
@@ -60,19 +60,19 @@ test('nothing is judged where too little was graded on either side, or where no 
   )
 })
 
-test('a task with another row is another task: it decides nothing', () => {
+test('a task with another row is not compared', () => {
   const before = evaluation(all)
   const after = evaluation(none, { rows: 'other' })
   const judged = judgeNight(before, after, RULES)
   assert.deepEqual([judged.outcome, judged.tasks.otherRows, judged.tasks.common], ['not-compared', 60, 0])
 })
 
-test('other settings are named beside the verdict', () => {
+test('names other settings beside the verdict', () => {
   const after = evaluation(() => [1])
   assert.match(judgeNight(evaluation(all), after, RULES).statement, /other settings: attempts a task: 2 against 1/)
 })
 
-test('the statement says the rule, the difference, its interval and what was left out', () => {
+test('the statement has the rule, the difference, its interval and what was left out', () => {
   const many = { tasks: 1_000 }
   const judged = judgeNight(evaluation(all, many), evaluation(all, many), RULES)
   assert.match(
@@ -86,7 +86,7 @@ test('the statement says the rule, the difference, its interval and what was lef
   assert.deepEqual(few.common, ['t0000', 't0001', 't0002', 't0003', 't0004', 't0005'])
 })
 
-test('tasks of one side, and those whose row changed, are counted apart', () => {
+test('counts tasks of one side and tasks with a changed row separately', () => {
   const before = evaluation(all, { tasks: 8 })
   const after = evaluation(all, { tasks: 8, from: 2 })
   const changed = {

@@ -2,12 +2,12 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { mean, standardDeviation, standardError } from './moments.ts'
 
-test('nothing and a single value have no spread, and nothing has the mean 0: never a number that is none', () => {
+test('no value, or a single one, has no spread, and no value has the mean 0', () => {
   assert.deepEqual([mean([]), standardDeviation([]), standardError([])], [0, 0, 0])
   assert.deepEqual([mean([3]), standardDeviation([3]), standardError([3])], [3, 0, 0])
 })
 
-test('two values: the divisor is n − 1', () => {
+test('divides by n − 1 for two values', () => {
   // Mean 3, squares 1 + 1 over 1: √2, and over √2 for the mean.
   assert.equal(mean([2, 4]), 3)
   assert.ok(Math.abs(standardDeviation([2, 4]) - Math.SQRT2) < 1e-15)

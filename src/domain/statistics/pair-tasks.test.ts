@@ -5,7 +5,7 @@ import { pairTasks, toOutcomes } from './pair-tasks.ts'
 
 const side = (...ids: string[]) => makeEvaluation({ tasks: ids.map((taskId) => ({ taskId, attempts: [1] })) }).tasks
 
-test('pairs stand in order of their task ids, in any order of either side', () => {
+test('orders pairs by their task ids for any order of either side', () => {
   const { shared } = pairTasks(side('c', 'a', 'b'), side('b', 'c', 'a'))
   assert.deepEqual(
     shared.map(([before, after]) => [before.taskId, after.taskId]),
@@ -17,7 +17,7 @@ test('pairs stand in order of their task ids, in any order of either side', () =
   )
 })
 
-test('a pair becomes the outcomes of one task, clustered by its repository', () => {
+test('turns a pair into the outcomes of one task, clustered by its repository', () => {
   const [pair] = pairTasks(side('a'), side('a')).shared
   assert.ok(pair !== undefined)
   assert.deepEqual(toOutcomes(pair), { taskId: 'a', cluster: 'repo', before: [1], after: [1] })

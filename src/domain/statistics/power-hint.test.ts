@@ -11,7 +11,7 @@ const close = (actual: number | null | undefined, expected: number): void =>
 const REACH_80 = 1.959963984540054 + 0.8416212335729143
 const REACH_90 = 1.959963984540054 + 1.2815515655446004
 
-test('differences 1, 0, 0, 0: what they would show, and how many tasks would settle it', () => {
+test('computes the smallest visible difference and the number of tasks that would prove it', () => {
   // Mean ¼, s² = (1 − 4·(1/16)) / 3 = ¼.
   const tasks = [pair([0], [1]), pair([0], [0]), pair([1], [1]), pair([1], [1])]
   const hint = hintPower({ tasks, line: 0, level: 0.95 })
@@ -23,7 +23,7 @@ test('differences 1, 0, 0, 0: what they would show, and how many tasks would set
   assert.deepEqual([hint?.attempts, hint?.attemptsAtLeast], [8, true])
 })
 
-test('a line that is not 0 is what the distance is measured from, on either side', () => {
+test('measures the distance from a line other than 0, on either side', () => {
   const tasks = [pair([0], [1]), pair([0], [0]), pair([1], [1]), pair([1], [1])]
   // ¼ − (−¼) = ½: a quarter of the tasks and attempts that the distance ¼ needs.
   const allowed = hintPower({ tasks, line: -0.25, level: 0.95 })
@@ -32,7 +32,7 @@ test('a line that is not 0 is what the distance is measured from, on either side
   assert.deepEqual([above?.tasks, above?.attempts], [8, 2])
 })
 
-test('more power and a stricter level ask for a larger difference', () => {
+test('more power and a stricter level need a larger difference', () => {
   const tasks = [pair([0], [1]), pair([0], [0]), pair([1], [1]), pair([1], [1])]
   close(hintPower({ tasks, line: 0, level: 0.95, power: 0.9 })?.smallest, REACH_90 / 4)
   const strict = hintPower({ tasks, line: 0, level: 0.99 })
@@ -40,7 +40,7 @@ test('more power and a stricter level ask for a larger difference', () => {
   close(strict?.smallest, (2.5758293035489004 + 0.8416212335729143) / 4)
 })
 
-test('several attempts tell luck from tasks: attempts shrink the first only', () => {
+test('separates luck from the spread of tasks, since attempts reduce only luck', () => {
   // Differences ½, ½, 0, 0 (mean ¼, s² = (½ − ¼) / 3 = 1/12); rates ½ and 1, ½ and 1, ½ and ½, 0 and 0.
   // Luck of a rate ½ of two attempts: ¼ / 1 = ¼. Mean over tasks: (¼ + ¼ + (¼ + ¼) + 0) / 4 = ¼, more than s²: no spread
   // of tasks is left. k = ¼·2 / (4·(¼ / reach)²) = 2·(reach)² = 15.7.
@@ -51,7 +51,7 @@ test('several attempts tell luck from tasks: attempts shrink the first only', ()
   assert.equal(hint?.tasks, 11)
 })
 
-test('sides with other numbers of attempts: their mean is what is multiplied', () => {
+test('multiplies the mean number of attempts when the sides differ', () => {
   // As above with four attempts behind: rates stay, luck there is ¼ / 3 of a rate ½.
   // Luck: (¼ + 0, ¼ + 0, ¼ + 1/12, 0) / 4 = (5/6) / 4 = 5/24 > s² = 1/12; k̄ = 3.
   // k = (5/24)·3 / (4·(¼ / reach)²) = 2.5·reach² = 19.62.
@@ -64,7 +64,7 @@ test('sides with other numbers of attempts: their mean is what is multiplied', (
   assert.equal(hintPower({ tasks, line: 0, level: 0.95 })?.attempts, 20)
 })
 
-test('tasks that differ surely and too few of them: no number of attempts helps, more tasks do', () => {
+test('few tasks that surely differ need more tasks, and no number of attempts helps', () => {
   const tasks = [
     ...Array.from({ length: 6 }, () => pair([0, 0], [1, 1])),
     ...Array.from({ length: 5 }, () => pair([1, 1], [0, 0])),
@@ -75,25 +75,25 @@ test('tasks that differ surely and too few of them: no number of attempts helps,
   assert.equal(hint?.tasks, 1037)
 })
 
-test('a difference that is already beyond doubt asks for one attempt and two tasks, never for less', () => {
+test('asks for at least one attempt and two tasks when a difference is already certain', () => {
   const tasks = [...Array.from({ length: 99 }, () => pair([0, 0], [1, 1])), pair([0, 1], [1, 1])]
   const hint = hintPower({ tasks, line: 0, level: 0.95 })
   assert.deepEqual([hint?.attempts, hint?.tasks], [1, 2])
 })
 
-test('no difference, or one without any spread: nothing to plan', () => {
+test('plans nothing without a difference, or without any spread', () => {
   const equal = hintPower({ tasks: [pair([0], [1]), pair([1], [0])], line: 0, level: 0.95 })
   assert.deepEqual([equal?.attempts, equal?.tasks], [null, null])
   const sure = hintPower({ tasks: [pair([0], [1]), pair([0], [1])], line: 0, level: 0.95 })
   assert.deepEqual([sure?.attempts, sure?.tasks, sure?.smallest], [null, null, 0])
 })
 
-test('one task has no spread to plan with', () => {
+test('plans nothing for one task, which has no spread', () => {
   assert.equal(hintPower({ tasks: [pair([0], [1])], line: 0, level: 0.95 }), null)
   assert.equal(hintPower({ tasks: [], line: 0, level: 0.95 }), null)
 })
 
-test('a single attempt on one side of one task is enough that luck cannot be told apart', () => {
+test('a single attempt on one side of one task makes luck unmeasurable', () => {
   const whole = [pair([1, 0], [1, 1]), pair([0, 0], [0, 1])]
   assert.equal(hintPower({ tasks: whole, line: 0, level: 0.95 })?.attemptsAtLeast, false)
   for (const single of [pair([1], [1, 0]), pair([1, 0], [1])]) {

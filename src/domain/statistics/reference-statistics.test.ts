@@ -99,7 +99,7 @@ test('pass@k as HumanEval publishes the estimator', () => {
   })
 })
 
-test('bootstraps on equal resample indices are equal to the last digit', () => {
+test('bootstraps on equal resample indices agree to the last digit', () => {
   assert.deepEqual(
     reference.bootstraps.map((one) => (one.paired ? pairedBootstrapInterval(one) : bootstrapInterval(one))),
     reference.bootstraps.map(({ low, high }) => ({ low, high })),

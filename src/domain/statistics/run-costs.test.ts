@@ -47,13 +47,13 @@ const PRICES: PriceRecipe = {
   machines: [{ name: 'host', count: 2, perHour: 1_800 }],
 }
 
-test('amounts: a sum with a record that does not tell is a lower bound, one of such records alone is unknown', () => {
+test('a sum with an unknown record is a lower bound, and one of unknown records only is unknown', () => {
   assert.deepEqual(addAmounts([amountOf(2), amountOf(null), amountOf(3)]), { total: 5, told: 2, unknown: 1 })
   assert.deepEqual(addAmounts([amountOf(null), NOTHING, amountOf(null)]), { total: null, told: 0, unknown: 2 })
   assert.deepEqual(addAmounts([]), NOTHING)
 })
 
-test('machines are paid for each second in which anything went on once, also where two stages overlap', () => {
+test('machines are paid once for each busy second, also when two stages overlap', () => {
   const episodes = [
     // An iteration from 0 to 10 s, with a gap in it; another stage from 8 to 12 s.
     episode({ startedMs: 0, endedMs: 4_000, outcome: 'resolved' }),
@@ -79,7 +79,7 @@ test('machines are paid for each second in which anything went on once, also whe
   assert.deepEqual([whole.resolvedTasks, whole.perResolvedTask.money], [1, 27])
 })
 
-test('without prices nothing is said about money, and tokens without counts leave their money unknown', () => {
+test('without prices there is no cost, and tokens without counts leave their cost unknown', () => {
   const episodes = [episode({ promptTokens: null, sampledTokens: null, outcome: 'resolved' })]
   const rest = { device: null, episodes, trainers: [], gates: [] }
   const free = sumCosts({ prices: null, ...rest }).whole
@@ -88,7 +88,7 @@ test('without prices nothing is said about money, and tokens without counts leav
   assert.deepEqual([priced.spent.money, priced.perResolvedTask.money], [{ total: null, told: 0, unknown: 1 }, null])
 })
 
-test('a stage that resolved nothing has no cost of a resolved task', () => {
+test('a stage without a resolved task has no cost per resolved task', () => {
   const { whole } = sumCosts({ prices: PRICES, device: 'cuda', episodes: [episode({})], trainers: [], gates: [] })
   assert.ok(Object.values(whole.perResolvedTask).every((share) => share === null))
 })
@@ -101,7 +101,7 @@ const shown = (spent: Partial<Spent>): Record<string, [number | null, number]> =
       .map(([unit, { total, unknown }]) => [unit, [total, unknown]]),
   )
 
-test('a run: its gate, its stages by their beginnings, and the work that was lost, by its reasons', () => {
+test('reports the costs of a run by gate, by stages in order, and by reasons of lost work', () => {
   const paid = (seconds: number | null, lostBecause: string | null = null) => ({ seconds, lostBecause })
   const { stages: found, whole } = sumCosts({
     prices: PRICES,
@@ -256,7 +256,7 @@ const episodes = fc.array(
   { maxLength: 12 },
 )
 
-test('the sum over the stages is the whole, for every unit, and lost work is a part of its stage', () => {
+test('the sum over the stages equals the whole in every unit, and lost work is part of its stage', () => {
   const trainers = fc.array(fc.tuple(stages, milliseconds, milliseconds), { maxLength: 4 })
   fc.assert(
     fc.property(episodes, trainers, fc.array(part, { maxLength: 3 }), (played, trained, gates) => {
@@ -301,7 +301,7 @@ test('the sum over the stages is the whole, for every unit, and lost work is a p
   )
 })
 
-test('shared time: together the names have the time in which anything went on', () => {
+test('the shares of all names add up to the busy time', () => {
   const interval = fc
     .tuple(stages, fc.integer({ min: 0, max: 40 }), fc.integer({ min: 0, max: 40 }))
     .map(([of, a, b]) => ({ of, startedMs: Math.min(a, b), endedMs: Math.max(a, b) }))

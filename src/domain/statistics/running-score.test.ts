@@ -10,17 +10,17 @@ function sumsOf(tasks: readonly { resolved: number; valid: number }[]) {
   return tasks.reduce((sums, task) => addTask(sums, task), NO_SCORE)
 }
 
-test('nothing graded has no score', () => {
+test('has no score when nothing is graded', () => {
   assert.equal(scoreSoFar(NO_SCORE), null)
   assert.equal(scoreSoFar(addTask(NO_SCORE, { resolved: 0, valid: 0 })), null)
 })
 
-test('one attempt a task: the exact interval', () => {
+test('uses the exact interval for one attempt per task', () => {
   const score = scoreSoFar(sumsOf([1, 0, 1, 1].map((resolved) => ({ resolved, valid: 1 }))))
   assert.deepEqual(score, { mean: 0.75, tasks: 4, ...exactInterval({ successes: 3, trials: 4, level: 0.95 }) })
 })
 
-test('several attempts a task: the interval of reports, from sums alone', () => {
+test('computes the interval of reports for several attempts from sums only', () => {
   const tasks = [3, 0, 5, 1, 4].map((resolved) => ({ resolved, valid: 5 }))
   const values = tasks.map(({ resolved, valid }) => resolved / valid)
   const expected = meanInterval({ values, level: 0.95, range: RANGE })
@@ -30,7 +30,7 @@ test('several attempts a task: the interval of reports, from sums alone', () => 
   assert.ok(Math.abs(score.low - expected.low) < 1e-9 && Math.abs(score.high - expected.high) < 1e-9)
 })
 
-test('tasks without a spread prove nothing: the interval leaves room for what a small sample misses', () => {
+test('tasks without a spread leave the interval room for what a small sample misses', () => {
   const tasks = [5, 5, 5].map((resolved) => ({ resolved, valid: 5 }))
   const expected = meanInterval({ values: [1, 1, 1], level: 0.95, range: RANGE })
   const score = scoreSoFar(sumsOf(tasks))
@@ -38,7 +38,7 @@ test('tasks without a spread prove nothing: the interval leaves room for what a 
   assert.ok(Math.abs(score.low - expected.low) < 1e-9 && score.high === 1)
 })
 
-test('a task that is played again is taken away first', () => {
+test('a task that is played again replaces its earlier values', () => {
   const before = sumsOf([
     { resolved: 1, valid: 2 },
     { resolved: 2, valid: 2 },

@@ -24,7 +24,7 @@ function drawPairs(random: () => number, { attempts, gain }: { attempts: number;
 }
 
 for (const attempts of [1, 4]) {
-  test(`pairs with a known difference: the 95 % interval holds it in at least 95 % of 1,000 seeds (k = ${attempts})`, () => {
+  test(`the 95 % interval contains a known difference in at least 95 % of 1,000 seeds (k = ${attempts})`, () => {
     const gain = 0.1
     let held = 0
     let width = 0

@@ -13,7 +13,7 @@ const pair = (index: number, before: (0 | 1)[], after: (0 | 1)[], cluster = `r${
 const repeat = <T>(count: number, make: (index: number) => T): T[] =>
   Array.from({ length: count }, (_, index) => make(index))
 
-test('three of three prove no score of 1: without spread the exact bound holds', () => {
+test('three of three do not prove a score of 1, because the exact bound applies without a spread', () => {
   const found = scoreInterval({ tasks: repeat(3, (index) => task(index, [1])), seed: 1, draws: 200 })
   assert.deepEqual(found?.bootstrap, { low: 1, high: 1 })
   // Clopper and Pearson: 0.025^(1/3).
@@ -21,13 +21,13 @@ test('three of three prove no score of 1: without spread the exact bound holds',
   assert.equal(found?.interval.high, 1)
 })
 
-test('several attempts without spread over tasks leave the same room', () => {
+test('several attempts without a spread over tasks leave the same room', () => {
   const found = scoreInterval({ tasks: repeat(4, (index) => task(index, [0, 0, 0])), seed: 1, draws: 200 })
   assert.equal(found?.interval.low, 0)
   assert.ok(Math.abs((found?.interval.high ?? 0) - (1 - 0.025 ** (1 / 4))) < 1e-12)
 })
 
-test('three tasks lost of three are no proven regression, thirty are', () => {
+test('losing three tasks of three proves no regression, and losing thirty does', () => {
   const lost = (count: number): PairedOutcomes[] => repeat(count, (index) => pair(index, [1], [0]))
   // McNemar: 2 · 0.5³ = 0.25.
   assert.ok(Math.abs(testMcNemar({ onlyBefore: 3, onlyAfter: 0 }).exact - 0.25) < 1e-12)
@@ -37,13 +37,13 @@ test('three tasks lost of three are no proven regression, thirty are', () => {
   assert.ok(thirty !== null && thirty.high < -0.7)
 })
 
-test('two sides that agree on every task exclude large differences only as far as the number of tasks allows', () => {
+test('two equal sides exclude large differences only as far as the number of tasks allows', () => {
   const found = differenceInterval({ tasks: repeat(10, (index) => pair(index, [1], [1])), seed: 1, draws: 200 })
   // A share 1 − 0.025^(1/10) = 0.308 of tasks may differ unseen.
   assert.ok(found !== null && Math.abs(found.high - (1 - 0.025 ** 0.1)) < 1e-12 && found.low === -found.high)
 })
 
-test('one attempt each: the interval never excludes 0 where McNemar’s exact test finds nothing', () => {
+test('one attempt each: the interval never excludes 0 when McNemar’s exact test is not significant', () => {
   for (let tasks = 5; tasks <= 40; tasks += 5) {
     for (let onlyBefore = 0; onlyBefore <= tasks; onlyBefore++) {
       const pairs = repeat(tasks, (index) => (index < onlyBefore ? pair(index, [1], [0]) : pair(index, [1], [1])))
@@ -54,7 +54,7 @@ test('one attempt each: the interval never excludes 0 where McNemar’s exact te
   }
 })
 
-test('nothing to score has no interval', () => {
+test('has no interval without anything to score', () => {
   assert.equal(scoreInterval({ tasks: [], seed: 1 }), null)
   assert.equal(differenceInterval({ tasks: [], seed: 1 }), null)
 })
@@ -62,7 +62,7 @@ test('nothing to score has no interval', () => {
 const near = (actual: number | undefined, expected: number): void =>
   assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `expected ${expected}, got ${actual}`)
 
-test('one attempt each: never narrower than the exact interval of as many successes', () => {
+test('one attempt each: the interval is never narrower than the exact interval of as many successes', () => {
   // One cluster, one of ten: resampling alone ends at 0.3 or so; Clopper and Pearson give 0.0025 to 0.4450.
   const tasks = repeat(10, (index) => task(index, [index === 0 ? 1 : 0]))
   const found = scoreInterval({ tasks, seed: 1, draws: 200 })
@@ -72,7 +72,7 @@ test('one attempt each: never narrower than the exact interval of as many succes
   assert.equal(found.interval.high, Math.max(exact.high, found.bootstrap.high))
 })
 
-test('several attempts: never narrower than Student’s interval over tasks, and inside 0 and 1', () => {
+test('several attempts: the interval is never narrower than Student’s over tasks, and stays inside 0 and 1', () => {
   // Rates 1, ½, ½, 0: mean ½, sd √(½ / 3), over 2; t(0.975, 3) = 3.182446: ½ ± 0.6496, cut to 0 and 1.
   const tasks = [task(0, [1, 1]), task(1, [1, 0]), task(2, [0, 1]), task(3, [0, 0])]
   const found = scoreInterval({ tasks, seed: 1, draws: 200 })
@@ -83,7 +83,7 @@ test('several attempts: never narrower than Student’s interval over tasks, and
   near(narrow.low, 0.5 - (3.182446305284263 * Math.sqrt(0.02 / 3)) / 2)
 })
 
-test('one task with several attempts among single ones: Student’s interval, not the exact one', () => {
+test('uses Student’s interval when one task has several attempts', () => {
   const tasks = [task(0, [1]), task(1, [1]), task(2, [1, 1])]
   const found = scoreInterval({ tasks, seed: 1, draws: 200 })
   // No spread: 1 − (1 − 0.025^(1/3)) = 0.2924, as the exact bound of three of three; with one of two it is Student's.
@@ -94,7 +94,7 @@ test('one task with several attempts among single ones: Student’s interval, no
   near(mixed?.interval.low, 5 / 6 - 4.302652729749462 / 6)
 })
 
-test('gains and losses, one attempt each: the exact interval of how the differing tasks split, on the scale of all', () => {
+test('one attempt each: uses the exact interval of gains and losses, scaled to all tasks', () => {
   // Of 20 tasks 6 gained and 1 lost: 6 of 7 is 0.4213 to 0.9964; 7/20·(2·share − 1) is −0.0551 to 0.3475.
   const tasks = repeat(20, (index) => pair(index, index === 0 ? [1] : [0], index > 0 && index < 7 ? [1] : [0]))
   const share = exactInterval({ successes: 6, trials: 7, level: 0.95 })
@@ -105,7 +105,7 @@ test('gains and losses, one attempt each: the exact interval of how the differin
   assert.ok(found !== null && found.low < 0)
 })
 
-test('a side with several attempts is compared by Student’s interval over tasks, whichever side it is', () => {
+test('compares a side with several attempts by Student’s interval over tasks, on either side', () => {
   const [several, single] = [[1, 0, 1] as (0 | 1)[], [1] as (0 | 1)[]]
   for (const [before, after] of [
     [several, single],
@@ -126,7 +126,7 @@ test('a side with several attempts is compared by Student’s interval over task
   }
 })
 
-test('values without spread that may be anything have no width', () => {
+test('an unbounded value without a spread has an interval without width', () => {
   assert.deepEqual(meanInterval({ values: [3, 3], level: 0.95, range: null }), { low: 3, high: 3 })
   // Half way in a range: as much room on either side.
   const half = meanInterval({ values: [0.5, 0.5], level: 0.95, range: { low: 0, high: 1 } })

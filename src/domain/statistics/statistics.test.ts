@@ -17,7 +17,7 @@ const close = (actual: number | null | undefined, expected: number) =>
 const makeTasks = (...outcomes: (0 | 1)[][]): TaskOutcomes[] =>
   outcomes.map((list, index) => ({ taskId: `t${index}`, outcomes: list }))
 
-test('one attempt a task: the binomial standard error with n − 1', () => {
+test('one attempt a task gives the binomial standard error with n − 1', () => {
   // 3 of 4: variance 0.75·0.25·4/3 = 0.25, so the error is 0.5 / 2.
   const score = passAt1(makeTasks([1], [1], [1], [0]))
   assert.equal(score.mean, 0.75)
@@ -26,7 +26,7 @@ test('one attempt a task: the binomial standard error with n − 1', () => {
   assert.deepEqual([score.tasks, score.attempts], [4, 4])
 })
 
-test('k attempts: the error over runs is printed, the error over tasks stands beside it', () => {
+test('k attempts give the error over runs, with the error over tasks beside it', () => {
   // Runs: 2/3, 1/3 → mean 1/2, sd √(2·(1/6)²) = 0.235702, /√2 = 1/6. Task means 1, 1/2, 0: sd 1/2, /√3.
   const score = passAt1(makeTasks([1, 1], [1, 0], [0, 0]))
   close(score.mean, 0.5)
@@ -35,7 +35,7 @@ test('k attempts: the error over runs is printed, the error over tasks stands be
   assert.equal(score.sem, score.runSem)
 })
 
-test('published figures: the leaderboard’s three runs, and the estimator’s own examples', () => {
+test('reproduces published figures of the leaderboard’s three runs and of the estimator’s examples', () => {
   // 105 tasks; runs of 45, 41 and 47 resolved are 42.9, 39.0 and 44.8 %: published as 42.2 ± 1.7.
   const runs = [45, 41, 47]
   const tasks = makeTasks(
@@ -53,7 +53,7 @@ test('published figures: the leaderboard’s three runs, and the estimator’s o
   close(passAtK({ tasks: one(10, 3), k: 5 })?.mean, 1 - 21 / 252)
 })
 
-test('pass@k has its error over tasks', () => {
+test('pass@k has an error over tasks', () => {
   // Per task 5/6 (2 of 4), 0 and 1: mean 11/18, sd √(((4/18)² + (11/18)² + (7/18)²) / 2), over √3.
   const found = passAtK({ tasks: makeTasks([1, 1, 0, 0], [0, 0, 0, 0], [1, 1, 1, 1]), k: 2 })
   close(found?.mean, 11 / 18)
@@ -61,28 +61,28 @@ test('pass@k has its error over tasks', () => {
   assert.equal(found?.tasks, 3)
 })
 
-test('flaky tasks: mixed outcomes only, nearest to one half first', () => {
+test('flaky tasks have mixed outcomes, and the nearest to one half come first', () => {
   assert.deepEqual(flakyTasks(makeTasks([1, 1], [1, 0, 0, 0], [0, 0], [1, 0], [0])), [
     { taskId: 't3', resolved: 1, attempts: 2 },
     { taskId: 't1', resolved: 1, attempts: 4 },
   ])
 })
 
-test('a task that lost every attempt counts in no mean and pairs with nothing', () => {
+test('a task that lost every attempt is in no mean and has no pair', () => {
   const tasks = [...makeTasks([1], [0]), { taskId: 'lost', outcomes: [] }]
   assert.deepEqual([passAt1(tasks).mean, passAt1(tasks).tasks], [0.5, 2])
   const difference = pairedDifference({ before: tasks, after: tasks })
   assert.deepEqual([difference.tasks, difference.unpaired], [2, 2])
 })
 
-test('a lost attempt leaves its task with the same weight, and the error falls back to tasks', () => {
+test('a lost attempt keeps the weight of its task and makes the error one over tasks', () => {
   const score = passAt1(makeTasks([1], [0, 0]))
   assert.equal(score.mean, 0.5)
   assert.equal(score.runSem, null)
   assert.equal(score.attempts, 3)
 })
 
-test('pass@k is unbiased: 1 − C(n−c,k)/C(n,k), and undefined below k attempts', () => {
+test('pass@k is the unbiased 1 − C(n−c,k)/C(n,k), and undefined below k attempts', () => {
   // n = 4, c = 2, k = 2: 1 − C(2,2)/C(4,2) = 1 − 1/6; pass^2 = C(2,2)/C(4,2) = 1/6.
   const tasks = makeTasks([1, 1, 0, 0])
   close(passAtK({ tasks, k: 2 })?.mean, 5 / 6)
@@ -116,7 +116,7 @@ test('a difference is taken task by task, clustered by task, and only where both
   assert.deepEqual([difference.tasks, difference.better, difference.worse, difference.unpaired], [3, 1, 0, 1])
 })
 
-test('the bootstrap interval repeats for a seed, ignores the input order, and holds the mean', () => {
+test('the bootstrap interval repeats for a seed, ignores the input order and contains the mean', () => {
   const tasks = Array.from({ length: 60 }, (_, index) => ({
     taskId: `t${index}`,
     cluster: `r${index % 12}`,
@@ -128,7 +128,7 @@ test('the bootstrap interval repeats for a seed, ignores the input order, and ho
   assert.equal(bootstrapInterval({ tasks: [], seed: 1 }), null)
 })
 
-test('one cluster, one attempt: the interval is about as wide as the binomial one', () => {
+test('one attempt per cluster gives an interval about as wide as the binomial one', () => {
   const tasks = Array.from({ length: 100 }, (_, index) => ({
     taskId: `t${index}`,
     cluster: 'one',
@@ -139,7 +139,7 @@ test('one cluster, one attempt: the interval is about as wide as the binomial on
   assert.ok(interval !== null && Math.abs(interval.low - 0.402) < 0.015 && Math.abs(interval.high - 0.598) < 0.015)
 })
 
-test('what the error is over is said, also where it is over tasks', () => {
+test('states whether the error is over runs or over tasks', () => {
   assert.deepEqual(
     [passAt1(makeTasks([1], [0])).semOver, passAt1(makeTasks([1, 0], [0, 0])).semOver],
     ['tasks', 'runs'],
@@ -149,18 +149,18 @@ test('what the error is over is said, also where it is over tasks', () => {
   assert.equal(passAt1(makeTasks([1, 0, 1], [0, 0], [1, 1])).semOver, 'tasks')
 })
 
-test('tasks without a value leave a mean over tasks, they are no 0 in it', () => {
+test('tasks without a value are left out of a mean over tasks', () => {
   assert.deepEqual(meanOverTasks([[2, 4], [], [5]]), { mean: 4, sem: 1, tasks: 2 })
   assert.deepEqual(meanOverTasks([]), { mean: 0, sem: 0, tasks: 0 })
 })
 
-test('pass@k needs k attempts of every task, and a task', () => {
+test('pass@k needs k attempts of every task, and at least one task', () => {
   assert.equal(passAtK({ tasks: makeTasks([1, 0], [1]), k: 2 }), null)
   assert.equal(passHatK({ tasks: makeTasks([1], [1, 1]), k: 2 }), null)
   assert.equal(passAtK({ tasks: [], k: 1 }), null)
 })
 
-test('flaky tasks of equal rate stand in order of their ids', () => {
+test('orders flaky tasks of equal rate by their ids', () => {
   const tasks = ['b', 'c', 'a'].map((taskId) => ({ taskId, outcomes: [1, 0] as (0 | 1)[] }))
   assert.deepEqual(
     flakyTasks(tasks).map(({ taskId }) => taskId),
@@ -174,7 +174,7 @@ test('flaky tasks of equal rate stand in order of their ids', () => {
   )
 })
 
-test('a difference counts both directions, and a task that lost its attempts on either side is unpaired', () => {
+test('counts differences in both directions, and a task without attempts on either side is unpaired', () => {
   const before = makeTasks([0], [1], [1], [0], [])
   const after = makeTasks([1], [0], [0], [], [1])
   const found = pairedDifference({ before, after })

@@ -11,7 +11,7 @@ const played = (fields: Partial<EpisodeRecord>, rowHash = 'row', unaudited: Unau
   unaudited,
 })
 
-test('repeats across runs, iterations and indices are merged; the same episode counts once', () => {
+test('merges repeats across runs, iterations and indices, and counts the same episode once', () => {
   const attempts = [
     played({ run: 'a', index: 0, verdict: 'resolved' }),
     played({ run: 'a', index: 1 }),
@@ -40,7 +40,7 @@ test('repeats across runs, iterations and indices are merged; the same episode c
   assert.deepEqual([merged[0]?.interval.low.toFixed(2), merged[0]?.interval.high.toFixed(2)], ['0.15', '0.85'])
 })
 
-test('a suspected hack is an attempt, and no solution', () => {
+test('a suspected hack is an attempt but no solution', () => {
   const records = [
     makeRecord({ verdict: 'resolved', suspectedHack: true, signs: ['conftest'] }),
     makeRecord({ index: 1 }),
@@ -48,7 +48,7 @@ test('a suspected hack is an attempt, and no solution', () => {
   assert.deepEqual(taskRecordsOf(records, 'allow'), [{ taskId: 't', resolved: 0, attempts: 2 }])
 })
 
-test('a task without a graded attempt says nothing: the whole range, and it is kept', () => {
+test('a task without a graded attempt has the whole range as interval and is kept', () => {
   const [task] = curate(mergeAttempts([played({ disposition: 'infra', verdict: null })]), {
     dropSuccessAtLeast: 2 / 3,
     dropNeverSolved: true,
@@ -57,7 +57,7 @@ test('a task without a graded attempt says nothing: the whole range, and it is k
   assert.deepEqual([task?.interval, task?.decision], [{ low: 0, high: 1 }, 'kept'])
 })
 
-test('the rule of the paper: two thirds and more go, never solved goes; each row of an id is judged by itself', () => {
+test('the paper’s rule drops tasks solved in two thirds or never, and judges each row of an id separately', () => {
   const of = (taskId: string, verdicts: ('resolved' | 'unresolved')[], rowHash = 'row') =>
     verdicts.map((verdict, index) => played({ taskId, index, iteration: rowHash === 'row' ? 1 : 2, verdict }, rowHash))
   const tasks = mergeAttempts([
@@ -78,7 +78,7 @@ test('the rule of the paper: two thirds and more go, never solved goes; each row
   )
 })
 
-test('policies and runs of a task are named once each, in order of text', () => {
+test('names each policy and run of a task once, in order of text', () => {
   const [task] = mergeAttempts([
     played({ run: 'z', policy: 'v000002-cccccccc' }),
     played({ run: 'a', policy: 'v000001-bbbbbbbb' }),
@@ -93,12 +93,12 @@ test('policies and runs of a task are named once each, in order of text', () => 
   )
 })
 
-test('a task without a graded attempt has the rate 0, not none', () => {
+test('a task without a graded attempt has the rate 0', () => {
   const [task] = mergeAttempts([played({ disposition: 'infra', verdict: null })])
   assert.deepEqual([task?.attempts, task?.rate, task?.lost], [0, 0, 1])
 })
 
-test('a success that is not paid is an attempt, and no solution; each attempt by the rule of its own recipe', () => {
+test('an unpaid success is an attempt but no solution, by the rule of its own recipe', () => {
   const unsupported = { audit: { outcome: 'unsupported' as const, reasons: [], detail: null } }
   const [task] = mergeAttempts([
     played({ index: 0, verdict: 'resolved', ...unsupported }, 'row', 'allow'),

@@ -9,14 +9,14 @@ const answered = (usage: TokenUsage | null) => {
   return { promptDelta: [], ids: [], chat: { model: null, ending: 'stop', usage } }
 }
 
-test('a server of tokens: each sample reads the whole conversation before it', () => {
+test('a token server reads the whole conversation before each sample', () => {
   // First prompt 10, then 5 sampled, a delta of 3, 7 sampled: reads 10 and 10 + 5 + 3 = 18.
   const actions = [sampled(10, 5), sampled(3, 7)]
   assert.deepEqual(usageOf(actions), { promptTokens: 28, cachedTokens: null, completionTokens: 12 })
   assert.equal(contextOf(actions), 25)
 })
 
-test('a chat endpoint: its own counts are summed, and the last turn tells the context', () => {
+test('sums the counts of a chat endpoint, and takes the context from the last turn', () => {
   const actions = [
     answered({ promptTokens: 100, cachedTokens: 0, completionTokens: 10 }),
     answered({ promptTokens: 130, cachedTokens: 90, completionTokens: 20 }),
@@ -25,7 +25,7 @@ test('a chat endpoint: its own counts are summed, and the last turn tells the co
   assert.equal(contextOf(actions), 150)
 })
 
-test('one turn that does not say what was cached leaves the sum of the cached unknown, before and after it', () => {
+test('one turn without a cached count leaves the sum of cached tokens unknown', () => {
   const told = { promptTokens: 10, cachedTokens: 4, completionTokens: 1 }
   const silent = { ...told, cachedTokens: null }
   for (const turns of [
@@ -36,19 +36,19 @@ test('one turn that does not say what was cached leaves the sum of the cached un
   }
 })
 
-test('one turn that was not counted leaves the whole unknown; nothing is estimated', () => {
+test('one turn without counts leaves the whole unknown instead of estimated', () => {
   const told = { promptTokens: 10, cachedTokens: 4, completionTokens: 1 }
   assert.equal(usageOf([answered(told), answered(null)]), null)
   assert.equal(contextOf([answered(told), answered(null)]), null)
   assert.equal(contextOf([answered(null), answered(told)]), 11)
 })
 
-test('an episode without a turn used nothing', () => {
+test('an episode without a turn used no tokens', () => {
   assert.deepEqual(usageOf([]), { promptTokens: 0, cachedTokens: 0, completionTokens: 0 })
   assert.equal(contextOf([]), 0)
 })
 
-test('of three answers the last tells the context', () => {
+test('the last of three answers gives the context', () => {
   const answer = (promptTokens: number) => answered({ promptTokens, cachedTokens: 0, completionTokens: 1 })
   assert.equal(contextOf([answer(10), answer(20), answer(30)]), 31)
 })
