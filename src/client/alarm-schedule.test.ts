@@ -5,7 +5,7 @@ import { type AlarmsRequest, alarmSettings } from './alarm-schedule.ts'
 
 const REQUEST: AlarmsRequest = { urlVariable: 'LONGHAUL_ALARM_URL', secretVariable: 'LONGHAUL_ALARM_SECRET' }
 
-test('two names are enough', () => {
+test('a request with only its two required names gets defaults for the rest', () => {
   assert.deepEqual(alarmSettings(REQUEST), {
     ...REQUEST,
     template: 'json',
@@ -24,7 +24,7 @@ const REFUSED: [string, Partial<AlarmsRequest>, RegExp][] = [
   ['parts of minutes', { everyMinutes: 0.5 }, /alarms\.everyMinutes/],
 ]
 for (const [title, change, says] of REFUSED) {
-  test(`${title}: refused, and no value of a secret is said`, () => {
+  test(`refuses ${title} and prints no secret`, () => {
     assert.throws(
       () => alarmSettings({ ...REQUEST, ...change }),
       (error: unknown) => {
@@ -38,7 +38,7 @@ for (const [title, change, says] of REFUSED) {
   })
 }
 
-test('the alarm itself is signed, a message to a chat service need not be', () => {
+test('the alarm itself is signed, and a message to a chat service need not be', () => {
   assert.throws(() => alarmSettings({ urlVariable: 'A' }), /alarms\.secretVariable/)
   assert.equal(alarmSettings({ urlVariable: 'A', template: 'slack' }).secretVariable, null)
   assert.equal(alarmSettings({ urlVariable: 'A', template: { text: '{{title}} {{link}}' } }).secretVariable, null)

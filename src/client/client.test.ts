@@ -54,7 +54,7 @@ async function codeOf(failing: Promise<unknown>): Promise<string> {
   throw new assert.AssertionError({ message: 'Expected a LonghaulError' })
 }
 
-test('nothing listens at the address: Temporal.Unreachable with the fix', async () => {
+test('a closed port fails as Temporal.Unreachable with the fix', async () => {
   const server = createServer().listen(0, '127.0.0.1')
   await new Promise((resolve) => server.once('listening', resolve))
   const { port } = server.address() as { port: number }
@@ -67,16 +67,16 @@ test('nothing listens at the address: Temporal.Unreachable with the fix', async 
   })
 })
 
-test('half a client certificate is refused before anything is sent', async () => {
+test('refuses half a client certificate before it sends anything', async () => {
   const env = { TEMPORAL_TLS_CLIENT_CERT_PATH: '/nowhere.pem' }
   assert.equal(await codeOf(connect({ env })), 'Config.Invalid')
 })
 
-test('an unknown namespace is named', { skip: needsServer }, async () => {
+test('reports an unknown namespace as Config.NotFound', { skip: needsServer }, async () => {
   assert.equal(await codeOf(connect({ namespace: 'no-such-namespace' })), 'Config.NotFound')
 })
 
-test('runs without a name take letters; the same request joins the one under way', { skip: needsServer }, async () => {
+test('unnamed runs get letters, and the same request joins the running one', { skip: needsServer }, async () => {
   const first = await startTraining({ connection, recipe: 'letters' })
   assert.deepEqual([first.workflowId, first.attached], [`train/letters-${today}-a`, false])
   const again = await startTraining({ connection, recipe: 'letters' })
@@ -87,13 +87,13 @@ test('runs without a name take letters; the same request joins the one under way
   assert.deepEqual([fresh.workflowId, fresh.attached], [`train/letters-${today}-c`, false])
 })
 
-test('two starts in the same moment give one run', { skip: needsServer }, async () => {
+test('concurrent equal starts give one run', { skip: needsServer }, async () => {
   const started = await Promise.all([1, 2, 3].map(() => startTraining({ connection, recipe: 'racing' })))
   assert.deepEqual([...new Set(started.map(({ workflowId }) => workflowId))], [`train/racing-${today}-a`])
   assert.equal(started.filter(({ attached }) => !attached).length, 1)
 })
 
-test('a named run: the same request joins it, another one is refused', { skip: needsServer }, async () => {
+test('the same request joins a named run, and another one is refused', { skip: needsServer }, async () => {
   const first = await startTraining({ connection, recipe: 'named', run: 'mine' })
   assert.equal(first.workflowId, 'train/mine')
   assert.equal((await startTraining({ connection, recipe: 'named', run: 'mine' })).attached, true)
@@ -106,7 +106,7 @@ test('a named run: the same request joins it, another one is refused', { skip: n
   }
 })
 
-test('a run that the Temporal UI started under the name: the same request joins it, another one is refused', {
+test('the same request joins a run that the Temporal UI started, and another one is refused', {
   skip: needsServer,
 }, async () => {
   const fromUi = (workflowId: string, input: object) =>
@@ -138,7 +138,7 @@ test('a run that the Temporal UI started under the name: the same request joins 
 })
 
 /** The story: a click in the UI starts a root under a random id; the run then has a name, and a terminal asks for that name. */
-test('a run that the Temporal UI started under another id is joined by its name, not started a second time', {
+test('a run that the Temporal UI started under another id is joined by its name', {
   skip: needsServer,
 }, async () => {
   const { client, address, namespace } = connection
@@ -160,17 +160,17 @@ test('a run that the Temporal UI started under another id is joined by its name,
   assert.equal(await codeOf(startTraining({ connection, recipe: 'demo', run: 'clicked-a' })), 'Run.RecipeConflict')
 })
 
-test('an evaluation has ids of its own', { skip: needsServer }, async () => {
+test('an evaluation has an id with the prefix eval', { skip: needsServer }, async () => {
   const { workflowId } = await startEvaluation({ connection, recipe: 'nightly', policy: 'base' })
   assert.equal(workflowId, `eval/nightly-${today}-a`)
 })
 
-test('a run that does not exist cannot be steered', { skip: needsServer }, async () => {
+test('refuses to steer a run that does not exist', { skip: needsServer }, async () => {
   assert.equal(await codeOf(pauseRun({ connection, workflowId: 'train/none' })), 'Config.NotFound')
   assert.equal(await codeOf(cancelRun({ connection, workflowId: 'train/none' })), 'Config.NotFound')
 })
 
-test('a worker serves the run: progress, pause, resume, stop, cancel and the events of watching', {
+test('supports progress, pause, resume, stop, cancel and watching of a running run', {
   skip: needsServer,
 }, async () => {
   const native = await NativeConnection.connect({ address: connection.address })
@@ -254,7 +254,7 @@ test('a schedule is created, updated with its difference, listed, triggered and 
   assert.equal(await codeOf(createSchedule({ connection, id: 'x', recipe: 'y', timezone: 'Mars' })), 'Config.Invalid')
 })
 
-test('a schedule that trains, made so or changed to it: what it starts is a training run of its recipe', {
+test('a schedule that is created or changed for training starts a training run of its recipe', {
   skip: needsServer,
 }, async () => {
   const asked = { connection, id: 'weekly', recipe: 'demo' } as const
@@ -279,7 +279,7 @@ test('a schedule that trains, made so or changed to it: what it starts is a trai
   await deleteSchedule({ connection, id: 'weekly' })
 })
 
-test('a request that the server would refuse for its size is refused with the reason', async () => {
+test('refuses a request that exceeds the server’s size limit, with the reason', async () => {
   for (const bytes of [3_000_000, 5_000_000]) {
     await assert.rejects(startTraining({ connection, recipe: 'demo', recipeText: `# ${'x'.repeat(bytes)}` }), {
       code: 'Config.Invalid',

@@ -31,7 +31,7 @@ describe('orders for a host', { skip: needsServer }, () => {
     return (events ?? []).filter(({ workflowExecutionSignaledEventAttributes: signal }) => Boolean(signal)).length
   }
 
-  test('a job drains a host with the same grace time every minute: the time goes on, and another time is a new order', async () => {
+  test('a repeated drain with the same grace time keeps its deadline, and another grace time is a new order', async () => {
     const since = new Date().toISOString()
     const moveAt = new Date(Date.now() + 10 * MINUTE).toISOString()
     await startHost('a', { since, moving: false, moveAt, graceMs: 10 * MINUTE })
@@ -43,7 +43,7 @@ describe('orders for a host', { skip: needsServer }, () => {
     assert.deepEqual([sent.changed, sent.pending, await signalsTo('a')], [true, true, 1])
   })
 
-  test('the grace time is over and episodes move: the same order again does not stop them', async () => {
+  test('a repeated drain after the grace time does not stop moving episodes', async () => {
     const since = new Date(Date.now() - 20 * MINUTE).toISOString()
     const moveAt = new Date(Date.now() - 10 * MINUTE).toISOString()
     await startHost('b', { since, moving: true, moveAt, graceMs: 10 * MINUTE })

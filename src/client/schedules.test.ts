@@ -54,7 +54,7 @@ async function inputOf(workflowId: string): Promise<unknown> {
   return JSON.parse(Buffer.from(payload?.data ?? []).toString('utf8')) as unknown
 }
 
-test('a file of schedules: shown, made, left alone, changed with its difference, pruned', {
+test('a file of schedules is shown, created, left alone, changed with its difference and pruned', {
   skip: needsServer,
 }, async () => {
   const file = await write(
@@ -123,7 +123,7 @@ for (const [what, text, says] of FAULTY) {
   })
 }
 
-test('a recipe that is a file is pushed, and its name stored, with overrides and policy; another text is another name', {
+test('pushes a recipe file and stores its name with overrides and policy; another text has another name', {
   skip: needsServer,
 }, async (t) => {
   const mini = parse(await readFile(new URL('../../recipes/mini.yaml', import.meta.url), 'utf8')) as object
@@ -160,7 +160,7 @@ test('a recipe that is a file is pushed, and its name stored, with overrides and
   await deleteSchedule({ connection, id: 'mine' })
 })
 
-test('a schedule is paused and resumed: it stays what it was made from, and a second time changes nothing', {
+test('pausing and resuming a schedule keeps its definition, and repeating either changes nothing', {
   skip: needsServer,
 }, async () => {
   await createSchedule({ connection, id: 'held', recipe: 'nightly' })
@@ -175,21 +175,21 @@ test('a schedule is paused and resumed: it stays what it was made from, and a se
   await deleteSchedule({ connection, id: 'held' })
 })
 
-test('a cron field that the server refuses is the user’s mistake', { skip: needsServer }, async () => {
+test('a cron field that the server refuses is a user error', { skip: needsServer }, async () => {
   await assert.rejects(
     createSchedule({ connection, id: 'x', recipe: 'mini', cron: '0 25 * * *' }),
     (error) => isLonghaulError(error) && error.code === 'Config.Invalid',
   )
 })
 
-test('a schedule that does not exist: its name, and where the names are', { skip: needsServer }, async () => {
+test('an unknown schedule is reported with its name and where to find the names', { skip: needsServer }, async () => {
   await assert.rejects(triggerSchedule({ connection, id: 'nihgtly' }), {
     code: 'Config.NotFound',
     message: 'No schedule is called "nihgtly"; longhaul schedule list shows the existing schedules',
   })
 })
 
-test('two nights are missed: a backfill starts both, one after the other, and names them', {
+test('a backfill starts two missed nights in order and names them', {
   skip: needsServer,
 }, async () => {
   await createSchedule({ connection, id: 'missed', recipe: 'nightly', paused: true })
@@ -218,7 +218,7 @@ test('two nights are missed: a backfill starts both, one after the other, and na
   await deleteSchedule({ connection, id: 'missed' })
 })
 
-test('nights are due while a run is open: one waits for it, the others are left out', {
+test('of the nights that are due during an open run one waits for it, and the others are skipped', {
   skip: needsServer,
 }, async () => {
   await createSchedule({ connection, id: 'slow', recipe: 'nightly' })
@@ -243,7 +243,7 @@ test('nights are due while a run is open: one waits for it, the others are left 
   await deleteSchedule({ connection, id: 'slow' })
 })
 
-test('a run hangs: its limit ends it, and the next one starts', { skip: needsServer }, async () => {
+test('the time limit of a hanging run ends it, and the next one starts', { skip: needsServer }, async () => {
   await createSchedule({ connection, id: 'stuck', recipe: 'nightly', executionTimeout: '3s' })
   const first = await triggerSchedule({ connection, id: 'stuck' })
   assert.ok(first)
@@ -255,7 +255,7 @@ test('a run hangs: its limit ends it, and the next one starts', { skip: needsSer
 })
 
 /** Local clocks of Berlin skip 2:00–3:00 on 2027-03-28 and show it twice on 2027-10-31. */
-test('the clocks change: a schedule outside of the hour that changes starts once a day at the same local time', {
+test('a schedule outside of the hour of a clock change starts once a day at the same local time', {
   skip: needsServer,
 }, async () => {
   await createSchedule({

@@ -40,7 +40,7 @@ describe('the end of a run', { skip: needsServer }, () => {
     return outcomeOf(handle)
   }
 
-  test('input is refused before any child, after one, or after a grading of the root’s own: only the first has used no machine', async () => {
+  test('only input that is refused before any child or grading has used no machine', async () => {
     const child: Command = {
       commandType: CommandType.COMMAND_TYPE_START_CHILD_WORKFLOW_EXECUTION,
       startChildWorkflowExecutionCommandAttributes: {

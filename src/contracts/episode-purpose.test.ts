@@ -23,14 +23,14 @@ const STORED: readonly [string, EpisodePurpose][] = [
   ['eval-nightly.may', evaluation('nightly', null, 'may')],
 ]
 
-test('each purpose has the text that earlier versions stored, and is read back from it', () => {
+test('each purpose is written as the text of earlier versions and read back from it', () => {
   for (const [stage, purpose] of STORED) {
     assert.equal(stageOf(purpose), stage)
     assert.deepEqual(purposeOf(stage), purpose, stage)
   }
 })
 
-test('four digits at the end of an evaluation’s name are an iteration; of a suite’s name they are not', () => {
+test('four digits at the end of an evaluation’s name are an iteration, but not at the end of a suite’s name', () => {
   for (const name of ['base', 'dapo-1', 'dapo-1-003', 'dapo0003', 'rl.may-2026']) {
     assert.equal(evaluationOf(name).iteration, null, name)
     assert.equal(evaluationName(evaluationOf(name)), name)

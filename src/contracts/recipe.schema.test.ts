@@ -9,7 +9,7 @@ const smallest = {
   evaluate: { attempts: 1, maxTurns: 6, context: 640 },
 }
 
-test('the smallest recipe: every other key gets a default, and decoding is neutral', () => {
+test('the smallest recipe gets defaults for every other key and neutral decoding', () => {
   const recipe = recipeFileSchema.parse(smallest)
   assert.equal(recipe.rft, null)
   assert.equal(recipe.reinforce, null)
@@ -26,7 +26,7 @@ test('the smallest recipe: every other key gets a default, and decoding is neutr
   assert.equal(recipe.scaffold.submit.capture, 'unstaged')
 })
 
-test('rules of the paper cannot be changed by a recipe', () => {
+test('a recipe cannot change rules of the paper', () => {
   const stage = {
     name: 'dapo-1',
     context: 640,
@@ -44,12 +44,12 @@ test('rules of the paper cannot be changed by a recipe', () => {
   }
 })
 
-test('an unknown key anywhere is refused', () => {
+test('refuses an unknown key anywhere', () => {
   assert.equal(recipeFileSchema.safeParse({ ...smallest, extra: 1 }).success, false)
   assert.equal(recipeFileSchema.safeParse({ ...smallest, trainer: { gpus: 1 } }).success, false)
 })
 
-test('a synthetic suite names a family that there is; the first is the default', () => {
+test('a synthetic suite names an existing family, and the first one is the default', () => {
   const withFamily = (family?: string) => ({ ...smallest, data: { train: { ...suite, family }, heldOut: suite } })
   assert.equal(recipeFileSchema.safeParse(withFamily('half-renamed')).success, true)
   const parsed = recipeFileSchema.safeParse(withFamily())

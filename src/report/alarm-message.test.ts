@@ -16,14 +16,14 @@ const ALARM: Alarm = {
   at: '2026-05-02T03:00:00.000Z',
 }
 
-test('json is the alarm itself; chat services get one text with its link', () => {
+test('json is the alarm itself, and chat services get one text with its link', () => {
   assert.deepEqual(JSON.parse(alarmMessage(ALARM, 'json')), ALARM)
   const words = 'nightly regressed\npass@1 0.5 → 0.3\nhttps://viewer.example.org/#/run/night-2'
   assert.deepEqual(JSON.parse(alarmMessage(ALARM, 'slack')), { text: words })
   assert.deepEqual(JSON.parse(alarmMessage(ALARM, 'discord')), { content: words, allowed_mentions: { parse: [] } })
 })
 
-test('an own template is filled inside of its texts, however deep, and unknown names stay', () => {
+test('fills a custom template inside of its texts at any depth and keeps unknown names', () => {
   const template = {
     type: 'message',
     parts: [{ text: '{{kind}}: {{message}}' }, 7, null],
@@ -36,7 +36,7 @@ test('an own template is filled inside of its texts, however deep, and unknown n
   })
 })
 
-test('a text that would call people, close a string or name another fact stays a text', () => {
+test('escapes a text that would mention people, close a string or name another field', () => {
   const hostile = { ...ALARM, text: '<!channel> <https://x|y> & "}],{{id}} @everyone', link: null }
   assert.equal(
     (JSON.parse(alarmMessage(hostile, 'slack')) as { text: string }).text,

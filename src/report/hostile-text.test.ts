@@ -54,6 +54,6 @@ for (const [what, make, text, expected] of CASES) {
   test(`${make.name} of ${what}`, () => assert.equal(make(text), expected))
 }
 
-test('a text of ten megabytes is cut, quickly and between characters', () => {
+test('cuts a text of ten megabytes quickly and between characters', () => {
   assert.equal(oneLine('😀'.repeat(5_000_000), 10), '😀😀😀😀…')
 })

@@ -59,7 +59,7 @@ function documentOf(
 const cases = (xml: XmlElement): XmlElement[] =>
   xml.children.flatMap(({ children }) => children.filter(({ tag }) => tag === 'testcase'))
 
-test('a task is a case: resolved, partly, never graded, refused; a rule is a case too', async () => {
+test('a task is one case, resolved, partly resolved, never graded or refused, and so is a rule', async () => {
   const document = documentOf(
     [
       { taskId: 'a', attempts: [1, 1] },
@@ -96,7 +96,7 @@ test('a task is a case: resolved, partly, never graded, refused; a rule is a cas
   )
 })
 
-test('hostile names, reasons and verdicts are text, and the file stays a JUnit file', async () => {
+test('hostile names, reasons and verdicts are text in a valid JUnit file', async () => {
   const document = documentOf(
     HOSTILE.map((taskId) => ({ taskId, attempts: [0 as const] })),
     {
@@ -116,7 +116,7 @@ test('hostile names, reasons and verdicts are text, and the file stays a JUnit f
   )
 })
 
-test('the output of a case is cut at 64 KiB', async () => {
+test('cuts the output of a case at 64 KiB', async () => {
   const attempts = Array.from({ length: 5_000 }, (_, index) => attempt('a', { index, reason: 'tests-failed' }))
   const xml = await read(
     renderJUnit(documentOf([{ taskId: 'a', attempts: [0] }], { attempts }), { workflowId: 'eval/r', verdicts: [] }),
@@ -124,7 +124,7 @@ test('the output of a case is cut at 64 KiB', async () => {
   assert.equal(cases(xml)[0]?.children[1]?.text.length, 64 * 1024)
 })
 
-test('the check of the schema finds what is wrong', async () => {
+test('the schema check reports every fault', async () => {
   const faulty = `<testsuites><testsuite name="a" tests="2" failures="0" errors="0" skipped="0">
     <testcase classname="b"><properties/><failure/></testcase>text</testsuite></testsuites>`
   assert.deepEqual(faultsOfJUnit(await read(faulty)), [
@@ -157,7 +157,7 @@ function summaryOf(more: Partial<CiSummary> = {}): CiSummary {
   }
 }
 
-test('a page holds no markup of others, and no line that begins a command', () => {
+test('a page contains no foreign markup and no line that starts a command', () => {
   const document = documentOf(
     HOSTILE.map((taskId) => ({ taskId, attempts: [0 as const] })),
     { attempts: HOSTILE.map((taskId) => attempt(taskId, { reason: taskId })) },
@@ -174,14 +174,14 @@ test('a page holds no markup of others, and no line that begins a command', () =
   }
 })
 
-test('an address that is none is shown without a link', () => {
+test('shows an invalid address without a link', () => {
   for (const ui of ['javascript:alert(1)', 'https://a) [x](https://evil.test', null]) {
     assert.match(renderCiSummary(summaryOf({ ui })), /^Run eval\/r$/m)
   }
   assert.match(renderCiSummary(summaryOf()), /^Run \[eval\/r\]\(https:\/\/temporal\.test\/.*%2Fr\)$/m)
 })
 
-test('a page of thousands of tasks shows fifty of each list, and never more than 256 KiB', () => {
+test('a page of thousands of tasks shows fifty of each list and at most 256 KiB', () => {
   const many = Array.from({ length: 3_000 }, (_, index) => `task-${index}-${'|'.repeat(280)}`)
   const document = documentOf(many.map((taskId) => ({ taskId, attempts: [0 as const] })))
   const page = renderCiSummary(summaryOf({ document, flips: many.map(flip) }))
@@ -189,7 +189,7 @@ test('a page of thousands of tasks shows fifty of each list, and never more than
   assert.match(page, /2950 more in the JUnit file|The page is cut here/)
 })
 
-test('at most eight annotations, the last one counts the rest; hostile text ends none and begins none', () => {
+test('prints at most eight annotations, the last with the count of the rest, and escapes hostile text', () => {
   const lines = renderAnnotations(summaryOf({ flips: [...HOSTILE, ...HOSTILE].map(flip) }))
   assert.equal(lines.length, 8)
   assert.equal(lines[0], '::error title=Longhaul%3A exit 4::regression proven')

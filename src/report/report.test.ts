@@ -81,7 +81,7 @@ test('the table shows each score with n, k, SEM and interval, and the ledger', (
   assert.match(text, /^all +976$/m)
 })
 
-test('a gain whose interval holds 0 is called not proven, in words', () => {
+test('calls a gain whose interval contains 0 not proven', () => {
   // 3 of 128 tasks more: +0.023 ± 0.013.
   const text = renderTextReport(report())
   assert.match(text, /^rl − rft +\+0\.023 ± 0\.013 .* not proven/m)
@@ -89,19 +89,19 @@ test('a gain whose interval holds 0 is called not proven, in words', () => {
   assert.doesNotMatch(text, /A gain of rft over base is not proven/)
 })
 
-test('a loss is said plainly', () => {
+test('states a loss plainly', () => {
   const text = renderTextReport(report({ evaluations: [evaluation('base', 60, 128), evaluation('rft', 20, 128)] }))
   assert.match(text, /rft is worse than base \(−0\.313\): this run did not learn there\./)
 })
 
-test('a ledger that does not add up is shouted in table and page', () => {
+test('marks a ledger that does not add up in the table and on the page', () => {
   const { ledger } = report()
   const broken = report({ ledger: { ...ledger, mismatches: 2 } })
   assert.match(renderTextReport(broken), /DOES NOT ADD UP: 2 mismatches/)
   assert.match(renderHtmlReport(broken), /does not add up \(2\)/)
 })
 
-test('JSON has the promised keys, with stages in order', () => {
+test('JSON has the documented keys, with stages in order', () => {
   const json = JSON.parse(renderJsonReport(report())) as JsonReport
   assert.deepEqual(
     json.stages.map(({ name, tasks, attempts }) => [name, tasks, attempts]),
@@ -120,7 +120,7 @@ test('JSON has the promised keys, with stages in order', () => {
   )
 })
 
-test('evaluations had other limits: every row says which, the comparisons say so, and JSON has the numbers', () => {
+test('evaluations under other limits are marked in rows, comparisons and JSON', () => {
   const limited = (name: string, solved: number, maxTurns: number): EvaluationRecord => {
     const limits = {
       maxTurns,
@@ -152,7 +152,7 @@ test('evaluations had other limits: every row says which, the comparisons say so
   )
 })
 
-test('the page: no script, nothing fetched, the same bytes again', () => {
+test('the page contains no script, fetches nothing and has reproducible bytes', () => {
   const html = renderHtmlReport(report())
   assert.equal(html, renderHtmlReport(report()))
   assert.doesNotMatch(html, /<script|javascript:|src=|href=|url\(|@import|https?:/i)
@@ -162,7 +162,7 @@ test('the page: no script, nothing fetched, the same bytes again', () => {
 
 const RENDERERS = [renderTextReport, renderHtmlReport, renderJsonReport]
 
-test('property: no renderer shows a mean that lacks n, k or SEM', () => {
+test('property: no renderer shows a mean without n, k or SEM', () => {
   const notANumber = fc.constantFrom(undefined, null, Number.NaN, Number.POSITIVE_INFINITY)
   const broken = fc.oneof(
     fc.record({ field: fc.constantFrom('passAt1', 'sem', 'tasks', 'attempts'), value: notANumber }),
@@ -230,7 +230,7 @@ test('a page of several attempts shows pass@k, flaky tasks and both sides of the
   assert.match(cells, /\|base\|1\.000 \(one task: no SEM\) \([^|]*\|1\|0\.333 \(one task/)
 })
 
-test('property: for any text the page has no markup of it and the table no control characters', () => {
+test('property: any text adds no markup to the page and no control characters to the table', () => {
   const plain = renderHtmlReport(report({ refused: [{ taskId: 'x', reason: 'x' }] }))
   const tags = (html: string): string[] => html.match(/<[^>]*>/g) ?? []
   const hostile = fc.oneof(
@@ -257,7 +257,7 @@ test('property: for any text the page has no markup of it and the table no contr
   )
 })
 
-test('durations are read by people', () => {
+test('shows durations in readable units', () => {
   assert.deepEqual([0.25, 59.9, 60, 725.4, 12_000].map(showDuration), [
     '0.3 s',
     '59.9 s',
@@ -267,7 +267,7 @@ test('durations are read by people', () => {
   ])
 })
 
-test('suspected hacks are named beside their disposition in text, page and JSON, with the reward that they lost', () => {
+test('names suspected hacks beside their disposition in text, page and JSON, with the lost reward', () => {
   const records = [
     makeRecord({ index: 0, verdict: 'resolved', suspectedHack: true, signs: ['conftest', 'network-attempt'] }),
     makeRecord({ index: 1, signs: ['network-attempt'] }),
@@ -289,12 +289,12 @@ test('suspected hacks are named beside their disposition in text, page and JSON,
   assert.doesNotMatch(renderHtmlReport(report()), /suspected-hack/)
 })
 
-test('more suspected hacks than a report names: the rest are counted', () => {
+test('counts suspected hacks beyond the named ones', () => {
   const records = [0, 1, 2].map((index) => makeRecord({ index, suspectedHack: true, signs: ['conftest'] }))
   assert.match(renderTextReport(report({ flagged: gatherFlagged(records, 2) })), /The first 2 of 3\./)
 })
 
-test('nothing is said about money where the recipe gives no price', () => {
+test('states no cost without prices in the recipe', () => {
   const page = renderHtmlReport(report())
   assert.doesNotMatch(page, /cost|USD/i)
   const prices = { currency: 'USD', perMillionTokens: null, machines: [{ name: 'host', count: 1, perHour: 3600 }] }
@@ -307,7 +307,7 @@ test('nothing is said about money where the recipe gives no price', () => {
   assert.match(priced, /3\.0000 ± 0\.0000.*6\.0000.*0\.0000.*6\.0000 \/ 1.*USD/)
 })
 
-test('cost by stage and for the whole run, of a resolved task, and what was lost; an unknown is said, and is no 0', () => {
+test('shows costs by stage, for the run, per resolved task and of lost work, and marks unknown ones', () => {
   const spent = {
     stage: 'rft',
     iteration: 0,
@@ -347,7 +347,7 @@ test('cost by stage and for the whole run, of a resolved task, and what was lost
   assert.match(html, /EUR: a million tokens 2 read, 2 cached, 0 sampled/)
 })
 
-test('training jobs are listed with the worst of their steps, and an alarm with its value and limit', () => {
+test('lists training jobs with their worst steps and each alarm with its value and limit', () => {
   const quiet = { loss: 0.2, grad_norm: 0.5, k3: 0.001, ess: 0.99, is_mean: 1, clip_low: 0.01, clip_high: 0.02 }
   const job = { schema: 'longhaul.training/1', stage: 'dapo-1', slice: 0, policy: 'v000001-1a2b3c4d' } as const
   const { training, ...rest } = report()
@@ -368,7 +368,7 @@ test('training jobs are listed with the worst of their steps, and an alarm with 
   assert.match(html, /dapo-1 2<.*?k3 is 0\.23, above 0\.1, at optimizer step 1/s)
 })
 
-test('audited scores stand beside the official ones in text, page and JSON, with each difference; older runs say nothing', () => {
+test('shows audited scores beside official ones with each difference, and none for older runs', () => {
   const audited = makeEvaluation({
     tasks: [
       { taskId: 'paid', attempts: [1] },

@@ -46,7 +46,7 @@ const observe = (change: Partial<ObservationInput['result']>, profile = demo): s
 
 const PROMPT = '\n\n(Current directory: /testbed, current file: none) bash-$'
 
-test('the prompt line shows the open file absolute in one profile and relative in the other', () => {
+test('the prompt line shows the open file as an absolute path in one profile and a relative one in the other', () => {
   const open = state({ openFile: '/testbed/a/b.py', cwd: '/testbed/a' })
   const line = (profile: typeof demo): string => promptLine({ profile, state: open, repoDir })
   assert.equal(line(paper), '(Current directory: /testbed/a, current file: /testbed/a/b.py) bash-$')
@@ -58,7 +58,7 @@ test('a file outside the repository keeps its absolute path, also beside a direc
   assert.ok(promptLine({ profile: demo, state: open, repoDir }).includes('current file: /testbed2/b.py'))
 })
 
-test('the first message is the statement alone or with advice, the prompt line last', () => {
+test('the first message is the statement, with or without advice, and ends with the prompt line', () => {
   const input = { state: state(), repoDir, statement: 'It breaks.\n' }
   assert.equal(firstMessage({ ...input, profile: demo }), `It breaks.${PROMPT}`)
   const full = firstMessage({ ...input, profile: paper })
@@ -77,14 +77,14 @@ test('an empty output says so, and a failing one names the exit code', () => {
   assert.equal(observe({ exitCode: 1 }), `The command failed with exit code 1 and printed nothing.${PROMPT}`)
 })
 
-test('a command stopped at its limit says so after what it printed', () => {
+test('a command stopped at its limit says so after its output', () => {
   assert.equal(
     observe({ head: bytes('partial'), exitCode: null, reason: 'timeout' }),
     `partial\nThe command was stopped because it ran longer than 30 seconds.${PROMPT}`,
   )
 })
 
-test('memory death and endless output are named', () => {
+test('names the memory limit and the output limit', () => {
   assert.match(observe({ exitCode: 137, reason: 'signal', oomKilled: true }), /memory ran out/)
   assert.match(observe({ exitCode: null, reason: 'output-limit' }), /too much output/)
 })
@@ -101,7 +101,7 @@ test('each format error names its own fault and shows the form', () => {
   }
 })
 
-test('output over the cap keeps head and tail and counts what is missing', () => {
+test('an output above the limit keeps head and tail and counts what is missing', () => {
   const text = shortenOutput({
     head: bytes('a'.repeat(60) + 'b'.repeat(60)),
     tail: NONE,
@@ -113,7 +113,7 @@ test('output over the cap keeps head and tail and counts what is missing', () =>
   assert.match(text, /about 100 characters/)
 })
 
-test('bytes left out by the runner are marked even below the cap', () => {
+test('marks bytes that the runner left out, also below the limit', () => {
   const text = shortenOutput({ head: bytes('first'), tail: bytes('last\n'), omittedBytes: 500, maxChars: 100 })
   assert.match(text, /^first\n\[.*about 500 characters.*\]\nlast$/)
 })
@@ -130,7 +130,7 @@ test('a character split by the cut does not become a replacement character', () 
   assert.ok(text.startsWith('x\n') && text.endsWith('\ny'))
 })
 
-test('invalid bytes are shown, and a cut never leaves half a surrogate pair', () => {
+test('shows invalid bytes, and a cut never leaves half a surrogate pair', () => {
   assert.equal(
     shortenOutput({ head: new Uint8Array([0x61, 0xff]), tail: NONE, omittedBytes: 0, maxChars: 9 }),
     'a\uFFFD',
@@ -139,20 +139,20 @@ test('invalid bytes are shown, and a cut never leaves half a surrogate pair', ()
   assert.ok(smile.isWellFormed())
 })
 
-test('the repository’s root may be written with a slash at its end', () => {
+test('accepts the repository’s root with a trailing slash', () => {
   const open = state({ openFile: '/testbed/a/b.py' })
   const line = promptLine({ profile: demo, state: open, repoDir: '/testbed/' })
   assert.ok(line.includes('current file: a/b.py)'))
 })
 
-test('the full first message: statement, advice on Git, checklist, place, each a blank line apart', () => {
+test('the full first message is statement, advice on Git, checklist and directory, separated by blank lines', () => {
   const text = firstMessage({ profile: paper, state: state(), repoDir, statement: '  It breaks.\n\n' })
   assert.ok(text.startsWith('The issue to resolve:\n\nIt breaks.\n\nAbout Git:\n'))
   assert.ok(text.includes('prints at that moment.\n\nBefore you submit, answer each of these'))
   assert.ok(text.endsWith(`the changed code pass?\n\nYour shell stands at the root of the repository.${PROMPT}`))
 })
 
-test('each way to be stopped has its own sentence, several stand one below the other', () => {
+test('each way of being stopped has its own sentence, on its own line', () => {
   const [stopped, memory] = observe({ exitCode: null, reason: 'process-limit', oomKilled: true }).split('\n')
   assert.match(stopped ?? '', /started more processes than the sandbox may hold/)
   assert.match(memory ?? '', /memory ran out/)
@@ -162,11 +162,11 @@ test('each way to be stopped has its own sentence, several stand one below the o
   )
 })
 
-test('a silent command that a signal killed has no exit code to name', () => {
+test('a silent command that a signal killed names no exit code', () => {
   assert.equal(observe({ exitCode: null, reason: 'signal' }), `The command was killed and printed nothing.${PROMPT}`)
 })
 
-test('a limit that is no whole second is shown as it is', () => {
+test('shows a limit that is no whole second with its fraction', () => {
   const text = observationText({
     profile: demo,
     repoDir,
@@ -184,13 +184,13 @@ test('a limit that is no whole second is shown as it is', () => {
   assert.equal(text, `The command was stopped because it ran longer than 1.5 seconds.${PROMPT}`)
 })
 
-test('the cap of the profile is where an observation is shortened', () => {
+test('shortens an observation at the limit of the profile', () => {
   const cap = demo.observationChars
   assert.equal(observe({ head: bytes('x'.repeat(cap)) }), `${'x'.repeat(cap)}${PROMPT}`)
   assert.ok(observe({ head: bytes('x'.repeat(cap + 1)) }).includes('characters left out here'))
 })
 
-test('what is shown of a long output has the length of the cap: the larger half in front', () => {
+test('a shortened output has the length of the limit, with the larger half in front', () => {
   const text = shortenOutput({ head: bytes('abcdefgh'), tail: NONE, omittedBytes: 0, maxChars: 5 })
   assert.equal(text, 'abc\n[... about 3 characters left out here: write to a file or filter to see less ...]\ngh')
   // Nothing of the tail: the cap is 1, and the head takes it.
@@ -198,7 +198,7 @@ test('what is shown of a long output has the length of the cap: the larger half 
   assert.ok(one.startsWith('a\n[') && one.endsWith(']\n'))
 })
 
-test('left-out bytes and cut characters are added up, line breaks at the cut are not doubled', () => {
+test('adds up omitted bytes and cut characters, and does not double line breaks at the cut', () => {
   const text = shortenOutput({
     head: bytes('ab\n\ncdef'),
     tail: bytes('ghijkl\n\n'),
@@ -209,13 +209,13 @@ test('left-out bytes and cut characters are added up, line breaks at the cut are
   assert.equal(text, 'ab\n[... about 106 characters left out here: write to a file or filter to see less ...]\nijkl')
 })
 
-test('head and tail without anything between are one text, also where a character lies across', () => {
+test('joins head and tail without a gap, also within a character', () => {
   const euro = bytes('€')
   const text = shortenOutput({ head: euro.subarray(0, 1), tail: euro.subarray(1), omittedBytes: 0, maxChars: 9 })
   assert.equal(text, '€')
 })
 
-test('a tail that begins inside a character loses what is left of it, at most three bytes', () => {
+test('a tail that begins inside a character loses the rest of it, at most three bytes', () => {
   const smile = bytes('😀')
   const shown = (tail: Uint8Array) =>
     shortenOutput({ head: bytes('a'), tail, omittedBytes: 1, maxChars: 99 })
@@ -229,12 +229,12 @@ test('a tail that begins inside a character loses what is left of it, at most th
   assert.equal(shown(new Uint8Array([0x80])), '')
 })
 
-test('a mark of the byte order is shown as it came', () => {
+test('keeps a byte order mark in the output', () => {
   assert.equal(shortenOutput({ head: bytes('\uFEFFa'), tail: NONE, omittedBytes: 0, maxChars: 9 }), '\uFEFFa')
   const cut = shortenOutput({ head: bytes('\uFEFFa'), tail: bytes('\uFEFFb'), omittedBytes: 1, maxChars: 9 })
   assert.ok(cut.startsWith('\uFEFFa\n') && cut.endsWith('\n\uFEFFb'))
 })
 
-test('only line breaks at the end go, and all of them', () => {
+test('removes only line breaks at the end, and all of them', () => {
   assert.equal(shortenOutput({ head: bytes('a\n\nb \n\n'), tail: NONE, omittedBytes: 0, maxChars: 99 }), 'a\n\nb ')
 })

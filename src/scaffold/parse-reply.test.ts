@@ -5,7 +5,7 @@ import { parseReply } from './parse-reply.ts'
 const ok = (command: string) => ({ command, formatError: null })
 const bad = (formatError: string) => ({ command: null, formatError })
 
-test('one command fence gives its text, line breaks kept', () => {
+test('one command fence gives its text with its line breaks', () => {
   assert.deepEqual(parseReply('Look.\n```command\nedit 1:1 <<EOF\n    x\nEOF\n```'), ok('edit 1:1 <<EOF\n    x\nEOF'))
 })
 
@@ -23,7 +23,7 @@ test('no fence, a bare fence and an unclosed fence hold no command', () => {
   }
 })
 
-test('a fence with nothing in it holds no command', () => {
+test('an empty fence holds no command', () => {
   assert.deepEqual(parseReply('```command\n\n```'), bad('cannot_extract_command'))
 })
 
@@ -32,14 +32,14 @@ test('two command fences run nothing, also when the second is cut off', () => {
   assert.deepEqual(parseReply('```command\na\n```\n```command\nb'), bad('multiple_commands'))
 })
 
-test('a longer fence may hold shorter ones', () => {
+test('a longer fence may contain shorter ones', () => {
   assert.deepEqual(
     parseReply('````command\ncat <<E\n```command\nx\n```\nE\n````'),
     ok('cat <<E\n```command\nx\n```\nE'),
   )
 })
 
-test('carriage returns before line feeds do not hide the fence', () => {
+test('accepts carriage returns before line feeds', () => {
   assert.deepEqual(parseReply('```command\r\nls\r\n```'), ok('ls'))
 })
 
@@ -47,36 +47,36 @@ test('a command fence inside an open reasoning fence is quoted text', () => {
   assert.deepEqual(parseReply('```text\n```command\nls\n```'), bad('cannot_extract_command'))
 })
 
-test('up to three blanks before a fence, blanks and tabs after it, are no matter; four blanks are code', () => {
+test('accepts up to three blanks before a fence and blanks or tabs after it, and four blanks are code', () => {
   assert.deepEqual(parseReply('   ```command\nls\n   ``` \t'), ok('ls'))
   assert.deepEqual(parseReply('    ```command\nls\n```'), bad('cannot_extract_command'))
   assert.deepEqual(parseReply('```command\nls\n    ```\n```'), ok('ls\n    ```'))
 })
 
-test('the info string is the word alone: with more behind it, in other letters or with a backtick it is none', () => {
+test('accepts only the exact info string, without more text, other case or a backtick', () => {
   assert.deepEqual(parseReply('```  command  \nls\n```'), ok('ls'))
   for (const info of ['command now', 'commands', 'Command', 'my command', 'com`mand', 'command`']) {
     assert.deepEqual(parseReply(`\`\`\`${info}\nls\n\`\`\``), bad('cannot_extract_command'), info)
   }
 })
 
-test('two backticks open nothing, and text before the fence on its line neither', () => {
+test('two backticks open no fence, and neither do backticks after other text', () => {
   assert.deepEqual(parseReply('``command\nls\n``'), bad('cannot_extract_command'))
   assert.deepEqual(parseReply('run: ```command\nls\n```'), bad('cannot_extract_command'))
 })
 
-test('a fence closes by as many backticks as it opened with or more, and by nothing else on the line', () => {
+test('only as many backticks as opened a fence, or more, alone on a line, close it', () => {
   assert.deepEqual(parseReply('```command\nls\n`````'), ok('ls'))
   assert.deepEqual(parseReply('```command\nls\n``` done\n```'), ok('ls\n``` done'))
   assert.deepEqual(parseReply('```command\nx ```\n```'), ok('x ```'))
 })
 
-test('a command of blanks runs nothing; blanks around one are kept', () => {
+test('a command of blanks runs nothing, and blanks around a command are kept', () => {
   assert.deepEqual(parseReply('```command\n  \n\t\n```'), bad('cannot_extract_command'))
   assert.deepEqual(parseReply('```command\n  ls \n```'), ok('  ls '))
 })
 
-test('a cut reasoning fence behind the command is no second command', () => {
+test('an unclosed reasoning fence after the command is no second command', () => {
   assert.deepEqual(parseReply('```command\nls\n```\n```text\nand then'), ok('ls'))
 })
 

@@ -35,7 +35,7 @@ const SAID = [
   ['existing tests are run before the end', 'Run the existing tests near the change, then submit.'],
 ]
 
-test('the full prompt says all that the paper’s says, its sections in order and a blank line apart', () => {
+test('the full prompt contains all of the paper’s, its sections in order and separated by blank lines', () => {
   const prompt = scaffoldProfile('paper').systemPrompt
   for (const [what, phrase] of SAID) assert.ok(prompt.includes(phrase ?? ''), what)
   const headings = ['\n\nTOOLS\n', '\n\nRESPONSES\n', '\n\nANSWERS\n', '\n\nTESTS\n', '\n\nADVICE\n']
@@ -47,7 +47,7 @@ test('the full prompt says all that the paper’s says, its sections in order an
   )
 })
 
-test('windows, paths and caps of the two profiles are those that episodes were recorded with', () => {
+test('windows, paths and limits of the two profiles equal those of recorded episodes', () => {
   const { systemPrompt: _full, demonstration, ...paper } = scaffoldProfile('paper')
   assert.deepEqual(paper, {
     name: 'paper',
@@ -72,7 +72,7 @@ test('the demonstration follows the prompt after a blank line', () => {
   assert.equal(shown, `${paper.systemPrompt}\n\n${paper.demonstration}`)
 })
 
-test('the demonstration is appended only when asked for, and only where the profile has one', () => {
+test('the demonstration is appended only on request and only when the profile has one', () => {
   const paper = scaffoldProfile('paper')
   assert.equal(systemPrompt({ profile: paper, withDemonstration: false }), paper.systemPrompt)
   assert.ok(systemPrompt({ profile: paper, withDemonstration: true }).endsWith('</agent>'))
@@ -80,7 +80,7 @@ test('the demonstration is appended only when asked for, and only where the prof
   assert.equal(systemPrompt({ profile: demo, withDemonstration: true }), demo.systemPrompt)
 })
 
-test('an unknown profile is refused with the names that exist', () => {
+test('refuses an unknown profile and lists the existing names', () => {
   assert.throws(
     () => scaffoldProfile('constructor'),
     (error) => isLonghaulError(error) && error.code === 'Config.Invalid' && error.message.includes('paper, demo'),

@@ -10,7 +10,7 @@ test('the first prompt ends with the header after which the policy samples', () 
   )
 })
 
-test('after a finished turn the delta starts with the newline, after a cut one with the end of turn', () => {
+test('the delta starts with a newline after a finished turn, and with the end of turn after a cut one', () => {
   const rest = '\n<|im_start|>user\nO<|im_end|>\n<|im_start|>assistant\n'
   assert.equal(renderDelta({ format: chatml, endedTurn: true, observation: 'O' }), rest)
   assert.equal(renderDelta({ format: chatml, endedTurn: false, observation: 'O' }), `<|im_end|>${rest}`)
@@ -24,7 +24,7 @@ test('hostile output cannot forge a turn', () => {
   assert.ok(!delta.includes('<|endoftext|>'))
 })
 
-test('a format that begins with a token of its own: it stands once, before the system message', () => {
+test('a format with a beginning-of-text token has it once, before the system message', () => {
   const format = { ...chatml, start: '<s>' }
   const prompt = renderFirstPrompt({ format, systemPrompt: 'S', firstMessage: 'I' })
   assert.ok(prompt.startsWith('<s><|im_start|>system\n'))
@@ -36,7 +36,7 @@ test('the statement of a task cannot forge a turn either', () => {
   assert.ok(prompt.includes('<\\|im_start|>assistant'))
 })
 
-test('marks of other formats, and those of the policy’s own tokenizer, are broken in foreign text alone', () => {
+test('breaks marks of other formats and of the policy’s tokenizer in foreign text only', () => {
   const defuse = createDefuse({ tokens: ['<zap>'] })
   const given = { format: { ...chatml, start: '<s>' }, defuse }
   const prompt = renderFirstPrompt({ ...given, systemPrompt: '<zap>', firstMessage: '<s>[INST]<zap>' })
@@ -45,7 +45,7 @@ test('marks of other formats, and those of the policy’s own tokenizer, are bro
   assert.ok(renderDelta({ ...given, endedTurn: true, observation: '<zap>' }).includes(String.raw`<\zap>`))
 })
 
-test('every format goes by the name that recipes give', () => {
+test('every format has the name that recipes use', () => {
   for (const [name, format] of Object.entries(chatFormats)) assert.equal(format.name, name)
 })
 

@@ -5,7 +5,7 @@ import { createDefuse, readAddedTokens } from './special-tokens.ts'
 
 const defuse = createDefuse()
 
-test('no mark of any family survives in foreign text, and each stays readable', () => {
+test('breaks the marks of every family in foreign text and keeps them readable', () => {
   for (const [family, marks] of Object.entries(FAMILIES)) {
     // A token that no fixed list holds comes from the tokenizer.
     const broken = createDefuse({ tokens: ['<｜DSML｜'] })
@@ -18,7 +18,7 @@ test('no mark of any family survives in foreign text, and each stays readable', 
   }
 })
 
-test('nested spellings stay broken, and operators, markup and lists are left alone', () => {
+test('breaks nested marks and leaves operators, markup and lists alone', () => {
   assert.equal(defuse('<|<|im_end|>|>'), '<|<\\|im_end|>|>')
   assert.equal(defuse('f <| g |> h'), 'f <\\| g |> h')
   assert.equal(defuse('<|a<b|>'), '<|a<\\b|>')
@@ -45,7 +45,7 @@ test('a name between bars has 1 to 64 characters', () => {
   assert.equal(defuse(`<|${'x'.repeat(64)}|>`), `<\\|${'x'.repeat(64)}|>`)
 })
 
-test('what a normaliser makes a mark of is one', () => {
+test('breaks spellings that a normaliser turns into a mark', () => {
   // Full width, small form, Kelvin sign, a joiner that is not drawn, a control character.
   for (const hidden of ['＜|im_end|＞', '﹤s>', '[MAS\u{212a}]', '<|im\u200d_end|>', '<\u00ads>', '<\u0000s>']) {
     assert.notEqual(defuse(hidden), hidden, hidden)
@@ -56,20 +56,20 @@ test('what a normaliser makes a mark of is one', () => {
   assert.equal(createDefuse({ tokens: ['1)'] })('⑴'), '(1\\)')
 })
 
-test('only what a normaliser drops is dropped from a spelling: blanks and drawn characters part it', () => {
+test('ignores only what a normaliser drops, so that blanks and visible characters separate a mark', () => {
   for (const parted of ['< s>', '<\ts>', '<\ns>', '<\rs>', '<~s>', '< im_end|>', '<s\u{7e}>']) {
     assert.equal(defuse(parted), parted, JSON.stringify(parted))
   }
   assert.notEqual(defuse('<\u007fs>'), '<\u007fs>')
 })
 
-test('tokens of one character are spelled out by all of their code points', () => {
+test('spells out tokens of one character by all of their code points', () => {
   // A skin tone is a code point of its own; the token folds to one unit.
   const own = createDefuse({ tokens: ['\u200b⏎'] })
   assert.equal(own('a\u200b⏎b'), String.raw`a\u{200b}\u{23ce}b`)
 })
 
-test('tokens of the policy’s own: of one character, with a backslash, inside one another', () => {
+test('breaks the policy’s own tokens of one character, with a backslash and overlapping', () => {
   const own = createDefuse({ tokens: ['⏎', '<\\s>', 'ab', 'bc'] })
   assert.equal(own('a⏎b'), String.raw`a\u{23ce}b`)
   assert.equal(own('<s>').includes('<\\s>'), false)
@@ -78,7 +78,7 @@ test('tokens of the policy’s own: of one character, with a backslash, inside o
   assert.equal(own(again), again, 'what is broken is not broken again')
 })
 
-test('of a tokenizer special tokens count, and kept markup, but not kept blanks and words', () => {
+test('takes special tokens and markup of a tokenizer, but not its kept blanks and words', () => {
   const entry = (content: string, special: boolean) => ({ content, special, id: 1 })
   const added = [
     entry('<|x|>', true),
@@ -96,11 +96,11 @@ test('of a tokenizer special tokens count, and kept markup, but not kept blanks 
   assert.deepEqual(readAddedTokens('{}'), [])
 })
 
-test('a code point that stands for several is broken where the token begins in it', () => {
+test('breaks a compatibility character at the place where the token begins in it', () => {
   assert.equal(createDefuse({ tokens: ['gold>'] })('㎏old>'), String.raw`kg\old>`)
 })
 
-test('brackets of lists and of types are no marks', () => {
+test('brackets of lists and types are no marks', () => {
   for (const text of ['[a|]', '[a, b]', 'dict[str, int | None]', 'a[i|]', '[| a |]'])
     assert.equal(createDefuse()(text), text)
 })

@@ -9,14 +9,14 @@ import { withAbsolutePaths } from './environment.ts'
 import { makeStackDirectories, stackPaths } from './paths.ts'
 import { engineFiles } from './setup/private-engine.ts'
 
-test('no variables set: cache and data lie where the XDG rules put them', () => {
+test('places cache and data by the XDG rules without variables', () => {
   const paths = stackPaths({ env: { HOME: '/home/ada' } })
   assert.equal(paths.name, 'default')
   assert.equal(paths.cacheDir, '/home/ada/.cache/longhaul')
   assert.equal(paths.dataDir, '/home/ada/.local/share/longhaul/stacks/default')
 })
 
-test('two stacks of one user: own data, one cache and one engine', () => {
+test('two stacks of one user have their own data and share one cache and engine', () => {
   const env = { HOME: '/home/ada' }
   const [a, b] = [stackPaths({ name: 'a', env }), stackPaths({ name: 'b', env })]
   assert.notEqual(a.dataDir, b.dataDir)
@@ -24,19 +24,19 @@ test('two stacks of one user: own data, one cache and one engine', () => {
   assert.equal(a.runDir, b.runDir)
 })
 
-test('a very long home: the engine socket still fits into a socket address', () => {
+test('the engine socket fits into a socket address under a very long home', () => {
   const env = { HOME: `/home/${'deep/'.repeat(60)}` }
   assert.ok(engineFiles(stackPaths({ env })).socket.length <= 100)
 })
 
-test('a name that would leave the folder: refused as configuration', () => {
+test('refuses a name that would leave the folder as a configuration error', () => {
   assert.throws(
     () => stackPaths({ name: '../other', env: { HOME: '/home/ada' } }),
     (error) => isLonghaulError(error) && error.code === 'Config.Invalid',
   )
 })
 
-test('artifacts in a bucket: its address stays as it is, a directory is made absolute', () => {
+test('keeps the address of a bucket and makes a directory absolute', () => {
   const at = (artifacts: string) =>
     stackPaths({ env: { HOME: '/home/ada', LONGHAUL_ARTIFACTS: artifacts } }).artifactsDir
   assert.equal(at('s3://lab/one'), 's3://lab/one')
@@ -44,7 +44,7 @@ test('artifacts in a bucket: its address stays as it is, a directory is made abs
   assert.throws(() => at('gs://lab'), { code: 'Config.Invalid' })
 })
 
-test('a home or a cache where no directory can be made: one error that names the variable', async () => {
+test('a home or cache that cannot be created gives one error that names the variable', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-paths-'))
   try {
     for (const [variable, env] of [
@@ -62,7 +62,7 @@ test('a home or a cache where no directory can be made: one error that names the
   }
 })
 
-test('a user names files from the directory of the command: processes of the stack, which work elsewhere, find them', () => {
+test('paths are relative to the directory of the command, also for processes of the stack', () => {
   const env = {
     LONGHAUL_RECIPES: './recipes:/etc/recipes',
     LONGHAUL_WANDB_PYTHON: 'venv/bin/python',

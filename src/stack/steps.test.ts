@@ -10,7 +10,7 @@ function runner(): { steps: StepRunner; lines: string[] } {
   return { steps: new StepRunner({ log: (line) => lines.push(line) }), lines }
 }
 
-test('two independent steps: both are running before either ends', async () => {
+test('two independent steps run concurrently', async () => {
   const { steps } = runner()
   const met = [Promise.withResolvers<void>(), Promise.withResolvers<void>()] as const
   const meet = (mine: 0 | 1, other: 0 | 1) => async (): Promise<{ value: number; did: string }> => {
@@ -28,7 +28,7 @@ test('two independent steps: both are running before either ends', async () => {
   )
 })
 
-test('a step after another: it starts when the other has ended', async () => {
+test('a dependent step starts after the other has ended', async () => {
   const { steps } = runner()
   const order: string[] = []
   const action = (name: string) => async (): Promise<{ value: null; did: string }> => {
@@ -43,7 +43,7 @@ test('a step after another: it starts when the other has ended', async () => {
   assert.deepEqual(order, ['install starts', 'install ends', 'start starts', 'start ends'])
 })
 
-test('one step fails: the other is aborted and awaited, dependants never start, the first error is thrown', async () => {
+test('a failing step aborts the others and awaits them, starts no dependants, and its error is thrown', async () => {
   const { steps } = runner()
   let cleanedUp = false
   let dependantRan = false
@@ -79,7 +79,7 @@ test('one step fails: the other is aborted and awaited, dependants never start, 
   assert.equal(dependantRan, false)
 })
 
-test('a step that does not end: it is stopped at its time-out with a message that names it', async () => {
+test('stops a step at its timeout with a message that names it', async () => {
   const { steps } = runner()
   void steps.step({
     name: 'stuck',
@@ -113,7 +113,7 @@ function held(steps: StepRunner, name: string) {
   return { begun: begun.promise, end: () => end.resolve(), ended }
 }
 
-test('a step that takes minutes: the log says every 30 seconds that it is at it, with what its program printed last', async () => {
+test('logs a long step every 30 seconds with the last output of its program', async () => {
   const clock = createFakeClock()
   const lines: string[] = []
   const steps = new StepRunner({ log: (line) => lines.push(line), clock })
@@ -135,7 +135,7 @@ test('a step that takes minutes: the log says every 30 seconds that it is at it,
   assert.equal(lines.length, 5)
 })
 
-test('a display that shows the steps under way: it has all of them, the log repeats none, and one that ended is gone', async () => {
+test('a display shows all running steps, the log repeats none of them, and an ended one disappears', async () => {
   const clock = createFakeClock()
   const lines: string[] = []
   const board = emptyBoard()

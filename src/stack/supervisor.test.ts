@@ -56,7 +56,7 @@ async function until(
   }
 }
 
-test('a service is killed: it comes back ready, the others keep their processes, stop leaves none', async () => {
+test('restarts a killed service while the others keep their processes, and stops all of them', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
   const taken = new Set<number>()
   const port = (): Promise<number> => choosePort({ preferred: [], taken })
@@ -83,7 +83,7 @@ test('a service is killed: it comes back ready, the others keep their processes,
   }
 })
 
-test('a database and Temporal are among the services: each is ready before the next starts, and they end in the other order, by their own signals', async () => {
+test('starts database and Temporal in order when each is ready, and stops them in reverse by their own signals', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'supervisor-'))
   const taken = new Set<number>()
   const story = join(folder, 'story')

@@ -26,7 +26,7 @@ beforeEach(async () => {
 
 after(() => rm(home, { recursive: true, force: true }))
 
-test('--temporal is one of three words', () => {
+test('--temporal accepts three values', () => {
   assert.deepEqual(parseTemporalStore('development'), DEVELOPMENT)
   assert.deepEqual(parseTemporalStore('postgres'), OWN)
   assert.deepEqual(parseTemporalStore('postgres://lab@h/runs'), lab('postgres://lab@h/runs'))
@@ -34,7 +34,7 @@ test('--temporal is one of three words', () => {
   assert.throws(() => parseTemporalStore('postgres://h/runs'), /it names no user/)
 })
 
-test('a new stack has what was asked for, else the development server; later it goes on with that', async () => {
+test('a new stack gets the requested store, or the development server, and keeps it', async () => {
   assert.deepEqual(await chooseStore(paths, null), DEVELOPMENT)
   assert.deepEqual(await chooseStore(paths, OWN), OWN)
   await keepStore(paths, OWN, null)
@@ -42,7 +42,7 @@ test('a new stack has what was asked for, else the development server; later it 
   assert.deepEqual(await chooseStore(paths, OWN), OWN)
 })
 
-test('an address is remembered where only its owner can read it, and may come with a new password', async () => {
+test('remembers an address in a file for its owner only, and accepts a new password', async () => {
   const [old, renewed] = [lab('postgres://lab:old@h/runs'), lab('postgres://lab:new@h/runs')]
   await keepStore(paths, old, '1.31.2')
   assert.equal((await stat(join(paths.dataDir, 'temporal-store.json'))).mode & 0o077, 0)
@@ -54,7 +54,7 @@ test('an address is remembered where only its owner can read it, and may come wi
 const refuses = (pattern: RegExp) => (error: unknown) =>
   isLonghaulError(error) && error.code === 'Config.Invalid' && pattern.test(error.message)
 
-test('a stack of an earlier version has a file of the development server: PostgreSQL is refused, the file named', async () => {
+test("refuses PostgreSQL for an earlier stack with a development server's file, and names the file", async () => {
   await writeFile(join(paths.dataDir, 'temporal-1.31.2.db'), '')
   await assert.rejects(
     chooseStore(paths, OWN),

@@ -49,7 +49,7 @@ async function turnsOf(episode: string, part = 0): Promise<TurnView[]> {
   return ((await pages.read(`turns/${part}/${episode}`)) as TurnsPage).turns
 }
 
-test('a finished episode: statement, turns with times, patch, tests before and after, parts of its reward', async () => {
+test('a finished episode has statement, turns with times, patch, tests before and after, and reward parts', async () => {
   const log = [
     "+ : '>>>>> Start Test Output'",
     '=== short test summary info ===',
@@ -98,7 +98,7 @@ test('a finished episode: statement, turns with times, patch, tests before and a
   ])
 })
 
-test('an episode that is played: its turns so far, the last one without an answer', async () => {
+test('a running episode has its turns so far, the last one without an answer', async () => {
   const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-2', turns: 2, hasEnded: false })
   const page = await episodePage(episode)
   assert.equal(page.row.state, 'running')
@@ -109,7 +109,7 @@ test('an episode that is played: its turns so far, the last one without an answe
   assert.equal(page.reward, null)
 })
 
-test('a result that does not pass its own hash: the row says so, and the others are still there', async () => {
+test('a result with a wrong hash is marked in its row, and the others are still there', async () => {
   const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-3', turns: 1, hasEnded: false })
   await writeFile(store.path(episodeKeys.result(episode)), '{"schema":"longhaul.episode-result/1","sha256":"00"}')
   const { rows } = (await pages.read('episodes/r')) as EpisodesPage
@@ -118,7 +118,7 @@ test('a result that does not pass its own hash: the row says so, and the others 
   assert.equal((await episodePage(episode)).turns.length, 1)
 })
 
-test('a text of ten million characters: the page has its beginning, the turn’s page all of it', async () => {
+test('the page has the beginning of a text of ten million characters, and the turn’s page all of it', async () => {
   const output = 'x'.repeat(10_000_000)
   const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-4', turns: 1, output })
   const shown = (await turnsOf(episode))[0]?.observation?.text
@@ -127,7 +127,7 @@ test('a text of ten million characters: the page has its beginning, the turn’s
   assert.equal(((await pages.read(`turn/0/${episode}`)) as TurnPage).observation, output)
 })
 
-test('an episode’s page holds the texts of no turn, and each part those of its own turns', async () => {
+test('the page of an episode has no texts of turns, and each part those of its own', async () => {
   const [reply, output] = ['what the agent said', 'what the world answered']
   const command = `${'x'.repeat(500)} the end of the command`
   const episode = await storeEpisode(store, { run: 'r', taskId: 'owner__name-5', turns: 45, reply, command, output })
@@ -143,14 +143,14 @@ test('an episode’s page holds the texts of no turn, and each part those of its
   }
 })
 
-test('a run without evaluations: facts at once, and the report says why there is none', async () => {
+test('a run without evaluations shows facts at once and why there is no report', async () => {
   const run = (await pages.read('run/r')) as RunPage
   assert.deepEqual([run.runKind, run.recipe?.name, run.evaluations], ['train', 'test', []])
   const report = (await pages.read('report/r')) as ReportPage
   assert.equal(report.kind, 'report')
 })
 
-test('a run that is played, before it has a report: what it cost so far, and what of it is lost', async () => {
+test('a running run without a report shows its cost so far and the lost part of it', async () => {
   await storeViewedRun(store, 'played')
   const usage = { promptTokens: 700, cachedTokens: null, completionTokens: 30 }
   const lost = { disposition: 'infra' as const, verdict: null, failure: 'Sandbox.Lost' }
@@ -169,7 +169,7 @@ test('a run that is played, before it has a report: what it cost so far, and wha
   )
 })
 
-test('names that lead out of the run’s episodes are no pages', async () => {
+test('names outside of the run’s episodes are no pages', async () => {
   const names = [
     '',
     'runs/x',
@@ -196,7 +196,7 @@ test('names that lead out of the run’s episodes are no pages', async () => {
   for (const name of names) assert.equal(await pages.read(name), null, name)
 })
 
-test('tokens are the row of the batch file, in its order', async () => {
+test('tokens equal the row of the batch file, in its order', async () => {
   const trajectories = await storeTokens(store, { run: 'r', iteration: 7, taskId: 't-1' })
   assert.ok((trajectories[1]?.maskedTokens ?? 0) > 0)
   for (const [at, trajectory] of trajectories.entries()) {
@@ -226,7 +226,7 @@ test('tokens are the row of the batch file, in its order', async () => {
   }
 })
 
-test('an index of a million turns: the run’s page is bounded by its episodes, and no turn is read for it', async () => {
+test('the page of a run with a million turns is bounded by its episodes and reads no turn', async () => {
   await storeViewedRun(store, 'million')
   const episodes = 1_000
   await storeRecords(store, { run: 'million', episodes, turns: 1_000 })

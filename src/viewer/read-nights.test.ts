@@ -65,7 +65,7 @@ after(() => close())
 
 const trend = async (series: string): Promise<TrendPage> => (await pages.read(`trend/${series}`)) as TrendPage
 
-test('the nights of a series, the oldest first, with score, interval, loss, effort, cost and what they were compared with', async () => {
+test('lists the nights of a series, oldest first, with score, interval, loss, effort, cost and comparison', async () => {
   const { nights, earlier, unreadable } = await trend('nightly')
   assert.deepEqual([earlier, unreadable], [0, 0])
   assert.deepEqual(
@@ -86,7 +86,7 @@ test('the nights of a series, the oldest first, with score, interval, loss, effo
   assert.match(second?.verdicts[0]?.statement ?? '', /0\.75/)
 })
 
-test('lines by policy and split: a policy that plays on is one line, another month is another', async () => {
+test('draws one line per policy and split', async () => {
   const { nights } = await trend('nightly')
   const seconds = (at: string): number => Date.parse(at) / 1000
   const may = { low: 0.4, high: 0.6 }
@@ -117,7 +117,7 @@ test('lines by policy and split: a policy that plays on is one line, another mon
   assert.equal(trendLines(nights, 'tokens', 'role').length, 2)
 })
 
-test('the index of series, a run’s own series, and no page for a name that is none', async () => {
+test('has an index of series and the series of a run, and no page for an unknown name', async () => {
   const { series } = (await pages.read('nights')) as NightsPage
   assert.deepEqual(
     series.map(({ series, evaluations, last }) => [series, evaluations, last?.run]),
@@ -139,7 +139,7 @@ test('the index of series, a run’s own series, and no page for a name that is 
     assert.equal(await pages.read(name), null, name)
 })
 
-test('a record that does not pass its own hash: the page counts it, and shows the others', async () => {
+test('counts a record with a wrong hash and shows the others', async () => {
   const key = await keep(
     nightRecord({ series: 'torn', run: 'torn-2', at: '2026-05-02T02:00:00.000Z', policy: 'v000001-aaaaaaaa' }),
   )

@@ -20,7 +20,7 @@ const batch: Witness = {
 const tracking = (test: string): Witness => ({ file: 'src/activities/trackers/send-metrics.test.ts', test })
 const schedule: Witness = {
   file: 'src/client/client.test.ts',
-  test: 'a schedule that trains, made so or changed to it: what it starts is a training run of its recipe',
+  test: 'a schedule that is created or changed for training starts a training run of its recipe',
 }
 const egress: Witness = {
   file: 'src/adapters/egress/egress-proxy.test.ts',
@@ -887,7 +887,7 @@ export const PLANTS: Plant[] = [
     by: '\\p{Cc}\\p{Zl}',
     seenBy: {
       file: 'src/viewer/shared/shared.test.ts',
-      test: 'what a terminal or a browser would obey is spelled out',
+      test: 'escapes characters that a terminal or a browser would interpret',
     },
   },
   {
@@ -909,7 +909,7 @@ export const PLANTS: Plant[] = [
     file: 'src/viewer/read-tokens.ts',
     replace: "numbersIn(tensors, 'row_trajectory', key).indexOf(table)",
     by: 'table',
-    seenBy: { file: 'src/viewer/pages.test.ts', test: 'tokens are the row of the batch file, in its order' },
+    seenBy: { file: 'src/viewer/pages.test.ts', test: 'tokens equal the row of the batch file, in its order' },
   },
   {
     name: 'no second is paid twice: a grading that left two records is two',

@@ -17,7 +17,7 @@ function finding(changes: Partial<Finding>): Finding {
   }
 }
 
-test('episodes wait for one server and one for another thing: two blockers, the older first, the oldest episode stands for all', () => {
+test('groups waits by what they wait for, the oldest group first, with its oldest episode', () => {
   const engine = { kind: 'engine', name: 'unix:///run/docker.sock on a' } as const
   const [server, other, ...more] = groupFindings([
     finding({ sinceMs: 5_000, workflowId: 'train/demo-a/dapo-1/0003/task/y/ep/00' }),
@@ -33,19 +33,19 @@ test('episodes wait for one server and one for another thing: two blockers, the 
   assert.deepEqual(other?.on, engine)
 })
 
-test('the queue of a role and that of a host are waited for: each says which worker to start', () => {
+test('a wait for the queue of a role or a host names the worker to start', () => {
   const toDo = (queue: string) => groupFindings([finding({ on: { kind: 'worker', name: queue } })])[0]?.toDo
   assert.match(toDo('trainer') ?? '', /longhaul worker --role trainer/)
   assert.match(toDo('sandbox.host-1.abc') ?? '', /--role sandbox on host-1/)
   assert.match(toDo('placement') ?? '', /longhaul worker --role sandbox$/)
 })
 
-test('sandboxes wait for a place on a full host: the engine is not suspected', () => {
+test('a wait for a place on a full host does not blame the engine', () => {
   const [full] = groupFindings([finding({ on: { kind: 'host', name: 'host-1' } })])
   assert.match(full?.toDo ?? '', /another sandbox ends.*sandbox\.request/)
 })
 
-test('a server is held by another run: the advice is about the run, not about the server', () => {
+test('a wait for a server that another run holds gives advice about that run', () => {
   const [held] = groupFindings([finding({ error: { code: 'Model.Busy', message: 'held by b' } })])
   assert.match(held?.toDo ?? '', /another run holds the server/)
 })

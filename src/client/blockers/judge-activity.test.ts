@@ -41,11 +41,11 @@ function judge(changes: Partial<PendingActivity>, queue: Partial<QueueState> | n
   return judgeActivity(activity(changes), state, clock)
 }
 
-test('an activity waits for two seconds: nothing is said', () => {
+test('reports nothing for a wait of two seconds', () => {
   assert.equal(judge({}), null)
 })
 
-test('an activity waits for a server for longer than the patience: it is a blocker, since the wait began', () => {
+test('a wait for a server beyond the reporting delay is a blocker since it began', () => {
   const finding = judge({ heartbeat: beat({ sinceMs: before(45) }) })
   assert.deepEqual(
     [finding?.on, finding?.doing, finding?.sinceMs, finding?.isBlocker],
@@ -53,14 +53,14 @@ test('an activity waits for a server for longer than the patience: it is a block
   )
 })
 
-test('tests run within their own deadline: a wait, no blocker; past it, a blocker', () => {
+test('tests are a wait within their own deadline and a blocker past it', () => {
   const tests = (untilS: number) =>
     judge({ heartbeat: beat({ doing: 'running the tests', sinceMs: before(300), expectedUntilMs: before(untilS) }) })
   assert.equal(tests(-60)?.isBlocker, false)
   assert.equal(tests(60)?.isBlocker, true)
 })
 
-test('a command is within its deadline, and the engine has been silent for 40 s: the engine is the blocker, with its code', () => {
+test('an engine that is silent for 40 s during a command is a blocker with its code', () => {
   const trouble = { code: 'Sandbox.EngineUnavailable', message: 'silent', sinceMs: before(40), tries: 1 } as const
   const finding = judge({ heartbeat: beat({ sinceMs: before(50), expectedUntilMs: before(-60), trouble }) })
   assert.deepEqual(
@@ -69,14 +69,14 @@ test('a command is within its deadline, and the engine has been silent for 40 s:
   )
 })
 
-test('a worker has not beaten for three quarters of the timeout and the patience is over: the worker is named', () => {
+test('names a worker whose heartbeat is missing for three quarters of its timeout', () => {
   const silent = { lastHeartbeatMs: before(50), heartbeatTimeoutMs: 60_000 }
   const finding = judge(silent)
   assert.equal(finding?.on.kind, 'worker')
   assert.match(finding?.error?.message ?? '', /12@host-1 has sent no heartbeat since 2026-11-21T11:59:10/)
 })
 
-test('an activity waits on a queue without a poller: the queue is named, with the last worker', () => {
+test('names a queue without a poller, with its last worker', () => {
   const queued = { state: 'queued', startedMs: null, lastHeartbeatMs: null, heartbeat: null, worker: null } as const
   const unserved = judge(queued, {})
   assert.deepEqual([unserved?.on, unserved?.isBlocker], [{ kind: 'worker', name: 'sandbox.host-1.abc' }, true])
@@ -85,18 +85,18 @@ test('an activity waits on a queue without a poller: the queue is named, with th
   assert.match(gone?.error?.message ?? '', /since 2026-11-21T11:58:30.*12@host-1/)
 })
 
-test('an activity waits on a queue whose workers poll or are at work: a wait, no blocker', () => {
+test('a queue with polling or busy workers is a wait and no blocker', () => {
   const queued = { state: 'queued', startedMs: null, lastHeartbeatMs: null, heartbeat: null } as const
   assert.equal(judge(queued, { lastPollMs: before(3) })?.isBlocker, false)
   assert.equal(judge(queued, { lastPollMs: before(300), isBusy: true })?.isBlocker, false)
 })
 
-test('a host died and its queue has no worker: the wait dates from the last sign of life', () => {
+test('the wait for a dead host’s queue counts from its last heartbeat', () => {
   const retried = { state: 'queued', attempt: 2, scheduledMs: before(5), lastHeartbeatMs: before(40) } as const
   assert.equal(judge(retried, { lastPollMs: before(41) })?.sinceMs, before(40))
 })
 
-test('attempts fail alike: a blocker since the first of them, with the last error and what it was waiting for', () => {
+test('equal failures are a blocker since the first, with the last error and what it was waiting for', () => {
   const failing = {
     code: 'Model.Busy',
     message: 'held by b',
@@ -113,7 +113,7 @@ test('attempts fail alike: a blocker since the first of them, with the last erro
   )
 })
 
-test('an attempt after failures has run for longer than the patience and waits for nothing: it is over them', () => {
+test('an attempt that runs beyond the reporting delay without a wait is over its earlier failures', () => {
   const failing = {
     code: 'Model.Busy',
     message: 'm',
@@ -127,15 +127,15 @@ test('an attempt after failures has run for longer than the patience and waits f
   assert.equal(judge({ attempt: 4, startedMs: before(45), heartbeat: beat({}, failing), lastFailure }), null)
 })
 
-test('an activity works by itself for long: a wait, no blocker', () => {
+test('long work without a wait is no blocker', () => {
   assert.equal(judge({ heartbeat: beat(null), startedMs: before(120) })?.isBlocker, false)
 })
 
-test('an operator paused an activity in Temporal: a person is waited for', () => {
+test('an activity that an operator paused in Temporal waits for a person', () => {
   assert.deepEqual(judge({ state: 'paused' })?.on.kind, 'person')
 })
 
-test('no worker takes a workflow task: no control worker; taken again and again: the code is broken', () => {
+test('an untaken workflow task means no control worker, and one taken repeatedly means broken code', () => {
   const task = { workflowId: 'train/demo-a', queue: 'control', sinceMs: before(60), attempt: 1 }
   const untaken = judgeWorkflowTask(task, { lastPollMs: null, lastWorker: null, isBusy: false }, clock)
   assert.deepEqual(untaken?.on, { kind: 'worker', name: 'control' })
@@ -148,7 +148,7 @@ test('no worker takes a workflow task: no control worker; taken again and again:
   assert.match(broken?.error?.message ?? '', /tried 9 times/)
 })
 
-test('a run does not answer: no control worker polls, or one that polls is only slow', () => {
+test('a silent run means that no control worker polls, or that a polling one is slow', () => {
   const polled = (seconds: number) => ({ lastPollMs: before(seconds), lastWorker: '7@a', isBusy: false })
   assert.equal(judgeSilence('train/demo-a', polled(5), clock), null)
   assert.match(
@@ -159,7 +159,7 @@ test('a run does not answer: no control worker polls, or one that polls is only 
   assert.equal(unpolled?.on.name, 'control')
 })
 
-test('every sandbox host is drained: that is the blocker, also where workers have polled since, and says what to do', () => {
+test('drained sandbox hosts are the blocker when all are drained, with the fix, even when workers have polled since', () => {
   const drain = { since: '2026-11-21T11:50:00.000Z', moving: false, moveAt: null }
   const host = { queue: 'q', state: 'drained', drain, lastSign: null, facts: null } as const
   const drained = [

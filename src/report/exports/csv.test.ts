@@ -3,14 +3,14 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { csvCell, csvHeader, csvRow } from './csv.ts'
 
-test('a text that a spreadsheet would run begins with an apostrophe; numbers, which it would not, stay numbers', () => {
+test('prefixes a text that a spreadsheet would execute with an apostrophe, and keeps numbers', () => {
   const formulas = ['=cmd|/c calc!A0', '+1', '-1', '@SUM(A1)', ' =1+1', '＝1+1', '\t=1', '\n=1', "'quoted"]
   for (const text of formulas) assert.match(csvCell(text, 'text'), /^"?'/, JSON.stringify(text))
   assert.equal(csvCell(-1.5, 'number'), '-1.5')
   assert.equal(csvCell(-3, 'integer'), '-3')
 })
 
-test('characters that are not seen, or are no text, are written out; nothing else of the text changes', () => {
+test('escapes invisible and invalid characters and changes nothing else', () => {
   assert.equal(csvCell('a\0b', 'text'), 'a\\u{0}b')
   assert.equal(csvCell('\ud800', 'text'), '\\u{d800}')
   assert.equal(csvCell('x\u202eelif.exe', 'text'), 'x\\u{202e}elif.exe')
@@ -19,7 +19,7 @@ test('characters that are not seen, or are no text, are written out; nothing els
   assert.equal(csvCell('Zürich 東京 🙂', 'text'), '"Zürich 東京 🙂"')
 })
 
-test('quotes, commas, semicolons and line feeds stand inside of quotes; an empty text is not an absent one', () => {
+test('quotes texts with quotes, commas, semicolons and line feeds, and distinguishes empty from absent', () => {
   assert.equal(csvCell('a "b", c', 'text'), '"a ""b"", c"')
   assert.equal(csvCell('a\nb', 'text'), '"a\nb"')
   assert.equal(csvCell('a;=1', 'text'), '"a;=1"')
@@ -27,7 +27,7 @@ test('quotes, commas, semicolons and line feeds stand inside of quotes; an empty
   assert.equal(csvCell(null, 'text'), '')
 })
 
-test('times are ISO in UTC, lines end with CRLF', () => {
+test('writes times as ISO in UTC and ends lines with CRLF', () => {
   const columns = [
     { name: 'a', type: 'time' },
     { name: 'b', type: 'boolean' },
@@ -35,7 +35,7 @@ test('times are ISO in UTC, lines end with CRLF', () => {
   assert.equal(csvHeader(columns) + csvRow(columns, [1000, false]), 'a,b\r\n1970-01-01T00:00:01.000Z,false\r\n')
 })
 
-test('no text, whatever it holds, ends its line, its cell or begins a formula', () => {
+test('no text ends its line or cell, or starts a formula', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', maxLength: 40 }), (text) => {
       const cell = csvCell(text, 'text')

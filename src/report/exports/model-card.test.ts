@@ -35,7 +35,7 @@ function card(facts: ModelFacts): { header: Record<string, unknown>; body: strin
   return { header: parse(front) as Record<string, unknown>, body }
 }
 
-test('a base policy without records: what is not known is said, and nothing is claimed', () => {
+test('the card of a base policy without records states what is unknown and claims nothing', () => {
   const { header, body } = card(BASE)
   assert.deepEqual(header, {
     license: 'unknown',
@@ -49,7 +49,7 @@ test('a base policy without records: what is not known is said, and nothing is c
   assert.match(body, /longhaul policy-server command repair/)
 })
 
-test('a trained policy is a fine-tune of the base that was imported from the hub', () => {
+test('a trained policy is a fine-tune of its base on the hub', () => {
   const policy = { ...BASE.policy, globalStep: 3 }
   const base = { version: 'v000000-00000000', manifestSha256: 'cd'.repeat(32), origin: ORIGIN }
   const training = [{ stage: 'rft', jobs: 1, steps: 3 }]

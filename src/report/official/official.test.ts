@@ -22,7 +22,7 @@ const MIXED = [
 ]
 const IDS = ['a__a-1', 'b__b-2', 'c__c-3', 'd__d-4', 'e__e-5']
 
-test('run report of 4.1: counts, then lists, sorted, schema version last, a final newline', () => {
+test('run report of 4.1: counts, then sorted lists, the schema version last, and a final newline', () => {
   const text = officialRunReport({ profile: 'swebench-4.1', taskIds: IDS, predictions: MIXED })
   assert.equal(
     text,
@@ -51,7 +51,7 @@ test('run report of 4.1: counts, then lists, sorted, schema version last, a fina
   assert.equal(text, officialRunReport({ profile: 'fork-4.0.3', taskIds: IDS, predictions: MIXED }))
 })
 
-test('run report of 5: guesses beside the counts, what is left running at the end', () => {
+test('run report of 5: guesses beside the counts, and unfinished instances at the end', () => {
   const report = JSON.parse(officialRunReport({ profile: 'swebench-5', taskIds: IDS, predictions: MIXED })) as Record<
     string,
     unknown
@@ -78,11 +78,11 @@ test('run report of 5: guesses beside the counts, what is left running at the en
   assert.deepEqual([report['infra_failure_ids'], report['ambiguous_failure_ids']], [[], ['c__c-3']])
 })
 
-test('the run report is named after the first model, slashes and all', () => {
+test('names the run report after the first model, including slashes', () => {
   assert.equal(runReportName({ model: 'org/sub/m', runId: 'r1' }), 'org__sub__m.r1.json')
 })
 
-test('report.json: lists where results were found, neither lists nor success where none were, no final newline', () => {
+test('report.json has lists only where results were found, and no final newline', () => {
   const tests = { failToPass: { success: ['t::ü'], failure: [] }, passToPass: { success: [], failure: ['t::b'] } }
   const found = officialInstanceReport({ profile: 'swebench-4.1', taskId: 'x__y-1', resolved: false, tests, log: '' })
   assert.match(found, /^\{\n {4}"x__y-1": \{\n {8}"patch_is_None": false,\n {8}"patch_exists": true,/)
@@ -104,7 +104,7 @@ test('report.json: lists where results were found, neither lists nor success whe
   })
 })
 
-test('guesses: environment before the ambiguous, a whole line for Killed, any line end', () => {
+test('guesses: prefers environment causes, needs a whole line for Killed, and accepts any line end', () => {
   assert.deepEqual(guessFailure(['ModuleNotFoundError', 'Could not resolve host']), {
     reason: 'network_unreachable',
     tier: 'environment',
@@ -115,7 +115,7 @@ test('guesses: environment before the ambiguous, a whole line for Killed, any li
   assert.equal(guessFailure([]), null)
 })
 
-test('SWE-rebench-V2: sets on both sides, an error has the two lists alone, all_ok only without one', () => {
+test('SWE-rebench-V2: sets on both sides, only the two lists for an error, and all_ok only without an error', () => {
   const done = {
     taskId: 'a',
     failToPass: ['f2', 'f1', 'f1'],
@@ -151,7 +151,7 @@ test('SWE-rebench-V2: sets on both sides, an error has the two lists alone, all_
   )
 })
 
-test('text is ordered and escaped as Python does it', () => {
+test('orders and escapes text like Python', () => {
   assert.deepEqual(sortByCodePoint(['\u{1F600}', '\uFF5E', 'ab', 'a']), ['a', 'ab', '\uFF5E', '\u{1F600}'])
   assert.equal(pythonJson(['\u007F\u{1F600}'], { indent: 4 }), '[\n    "\\u007f\\ud83d\\ude00"\n]')
 })

@@ -18,7 +18,7 @@ async function check(name: string, env: NodeJS.ProcessEnv): Promise<Finding> {
   return run(stackPaths({ env }))
 }
 
-test('the cache is not there yet: its disk is measured, and nothing is made', async (t) => {
+test('measures the disk of an absent cache without creating it', async (t) => {
   const home = await emptyMachine(t)
   const cache = join(home, 'cache/longhaul')
   const before = await check('free disk', { LONGHAUL_CACHE: cache })
@@ -30,7 +30,7 @@ test('the cache is not there yet: its disk is measured, and nothing is made', as
 })
 
 /** The path is a valid one, and every name below it is too long for the kernel, so the probe fails before it makes a folder. */
-test('an absent store that takes no records: the check fails, and leaves no directory behind', async (t) => {
+test('an absent store that accepts no records fails the check and leaves no directory behind', async (t) => {
   const home = await emptyMachine(t)
   let artifacts = home
   while (artifacts.length < 4_090) artifacts = join(artifacts, 'x'.repeat(Math.min(200, 4_092 - artifacts.length)))

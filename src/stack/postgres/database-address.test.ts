@@ -3,7 +3,7 @@ import { test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { isSameDatabase, parseDatabaseUrl } from './database-address.ts'
 
-test('an address of PostgreSQL: what it leaves out is filled in, and its title holds no password', () => {
+test('fills in what an address omits, and shows it without the password', () => {
   assert.deepEqual(parseDatabaseUrl('postgres://lab:s%40ft@db.example/runs?sslmode=verify-full', {}), {
     host: 'db.example',
     port: 5432,
@@ -16,7 +16,7 @@ test('an address of PostgreSQL: what it leaves out is filled in, and its title h
   })
 })
 
-test('without a database it is temporal; a socket is named by host; the password may lie in PGPASSWORD', () => {
+test('defaults to the database temporal, takes a socket from host and the password from PGPASSWORD', () => {
   const { host, database, visibility, attributes, title, password } = parseDatabaseUrl(
     'postgresql://lab@localhost/?host=/run/postgresql',
     { PGPASSWORD: 'other' },
@@ -35,7 +35,7 @@ for (const [what, text, why] of [
   ['nothing but a path', 'postgres:/x', /it names no user/],
   ['a database with a quote', 'postgres://lab:geheim@h/x%22y', /its database is/],
 ] as const) {
-  test(`an address with ${what} is refused, and its password not repeated`, () => {
+  test(`refuses an address with ${what} without repeating its password`, () => {
     assert.throws(
       () => parseDatabaseUrl(text, {}),
       (error) =>
@@ -47,7 +47,7 @@ for (const [what, text, why] of [
   })
 }
 
-test('two addresses name one database whatever user and password they have', () => {
+test('two addresses name one database regardless of user and password', () => {
   assert.ok(isSameDatabase('postgres://a:1@h/runs', 'postgresql://b@h:5432/runs?sslmode=require'))
   assert.ok(!isSameDatabase('postgres://a@h/runs', 'postgres://a@h/other'))
   assert.ok(!isSameDatabase('postgres://a@h/runs', 'postgres://a@h:5433/runs'))

@@ -8,7 +8,7 @@ import { test } from 'node:test'
 import { clearEngineRemains, mountsBelow } from './engine-remains.ts'
 import { engineFiles } from './private-engine.ts'
 
-test('a mount table: only mounts at and below the folders, deepest first, spaces decoded', async () => {
+test('finds only mounts at and below the folders, deepest first, with decoded spaces', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'mounts-'))
   try {
     const table = join(folder, 'mountinfo')
@@ -31,7 +31,7 @@ test('a mount table: only mounts at and below the folders, deepest first, spaces
   }
 })
 
-test('no shell that an engine left sees its command end before it is killed itself', async () => {
+test('kills a shell that an engine left before the shell sees its command end', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'remains-'))
   try {
     const files = engineFiles({ cacheDir: folder, runDir: folder })

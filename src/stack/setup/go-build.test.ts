@@ -22,7 +22,7 @@ case $target in */) for command; do echo "$CGO_ENABLED" >"$target\${command##*/}
   return path
 }
 
-test('several programs appear in one folder, with what completes it', async () => {
+test('builds several programs into one folder, together with its completion', async () => {
   const go = await compiler('go', '')
   const target = join(folder, 'several')
   const complete = (at: string) => symlink('one', join(at, 'other'))
@@ -32,7 +32,7 @@ test('several programs appear in one folder, with what completes it', async () =
   await buildGoPrograms({ ...common, go: '/nowhere/go', target, commands: ['./one', 'a.b/two'] })
 })
 
-test('a build that fails leaves nothing under the name, and says how it ended', async () => {
+test('a failed build leaves nothing under the name and reports how it ended', async () => {
   const go = await compiler('failing-go', 'echo half-way >&2; exit 1')
   const target = join(folder, 'failed')
   const build = buildGoPrograms({ ...common, go, target, commands: ['./one'] })
@@ -43,7 +43,7 @@ test('a build that fails leaves nothing under the name, and says how it ended', 
   assert.deepEqual([existsSync(target), existsSync(`${target}.new`)], [false, false])
 })
 
-test('programs that cannot be completed are not there', async () => {
+test('leaves no folder when the completion of the programs fails', async () => {
   const go = await compiler('go', '')
   const target = join(folder, 'incomplete')
   const complete = () => Promise.reject(new Error('no room'))
@@ -51,7 +51,7 @@ test('programs that cannot be completed are not there', async () => {
   assert.equal(existsSync(target), false)
 })
 
-test('Go versions: compared as numbers, with or without a prefix', () => {
+test('compares Go versions as numbers, with or without a prefix', () => {
   assert.equal(isOlder('go1.26.4', '1.26.4'), false)
   assert.equal(isOlder('go1.26.10', '1.26.4'), false)
   assert.equal(isOlder('go1.27', '1.26.4'), false)

@@ -39,7 +39,7 @@ function install({
   })
 }
 
-test('an installation: services are forbidden while apt runs, and afterwards the file is gone', async () => {
+test('forbids services while apt runs, and removes the policy file afterwards', async () => {
   await program('apt-get', `case "$*" in *install*) "${folder}/policy-rc.d"; echo "$?" > ${folder}/answer ;; esac`)
   const { exitCode } = await install({ lists: 'stale' })
   assert.equal(exitCode, 0)
@@ -47,7 +47,7 @@ test('an installation: services are forbidden while apt runs, and afterwards the
   assert.equal(await exists(policy), false)
 })
 
-test('the machine has a policy of its own: it is back after a failed installation', async () => {
+test("restores the machine's own policy after a failed installation", async () => {
   await writeFile(policy, 'theirs')
   await program('apt-get', 'case "$*" in *install*) exit 100 ;; esac')
   const { exitCode } = await install({ lists: 'stale' })
@@ -55,7 +55,7 @@ test('the machine has a policy of its own: it is back after a failed installatio
   assert.equal(await readFile(policy, 'utf8'), 'theirs')
 })
 
-test('interrupted in the middle: the policy is restored', async () => {
+test('restores the policy when it is interrupted', async () => {
   await writeFile(policy, 'theirs')
   await program('apt-get', 'case "$*" in *install*) sleep 63 ;; esac')
   const { timedOut } = await install({ lists: 'stale', timeoutMs: 1_000 })
@@ -63,7 +63,7 @@ test('interrupted in the middle: the policy is restored', async () => {
   assert.equal(await readFile(policy, 'utf8'), 'theirs')
 })
 
-test('an earlier installation was killed: its policy goes, the one of the machine comes back', async () => {
+test("removes the policy of a killed installation and restores the machine's own", async () => {
   await writeFile(`${policy}.before-longhaul`, 'theirs')
   await writeFile(policy, '#!/bin/sh\n# longhaul: no services are started during this installation\nexit 101\n')
   await program('apt-get', 'exit 0')
@@ -72,7 +72,7 @@ test('an earlier installation was killed: its policy goes, the one of the machin
   assert.equal(await exists(`${policy}.before-longhaul`), false)
 })
 
-test('fresh lists, but the mirror has replaced the version: lists are fetched and the installation repeated', async () => {
+test('fetches lists and repeats an installation when the mirror has replaced the version', async () => {
   await program(
     'apt-get',
     `case "$*" in *update*) touch ${folder}/updated ;; *install*) [ -e ${folder}/updated ] || exit 100 ;; esac`,

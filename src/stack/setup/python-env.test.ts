@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { ensurePythonEnv, findPython, preparedPython } from './python-env.ts'
 
-test('an environment that says it is whole and has no interpreter any more is made again; looking makes none', async (t) => {
+test('an environment whose interpreter is gone is created again, but not by a check', async (t) => {
   const cacheDir = await mkdtemp(join(tmpdir(), 'longhaul-python-'))
   t.after(() => rm(cacheDir, { recursive: true, force: true }))
   const lockFile = join(cacheDir, 'empty.lock')
@@ -39,7 +39,7 @@ test('an environment that says it is whole and has no interpreter any more is ma
   assert.equal(await preparedPython(cacheDir), null)
 })
 
-test('interpreters of several versions, some without venv: the locked version, else one that can make an environment', async (t) => {
+test('chooses the locked Python version, or else one that can create an environment', async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'longhaul-pythons-'))
   t.after(() => rm(folder, { recursive: true, force: true }))
   const make = async (version: string, hasVenv: boolean): Promise<string> => {

@@ -15,7 +15,7 @@ function visibleText(text: string): string {
     .join('')
 }
 
-test('what a terminal or a browser would obey is spelled out', () => {
+test('escapes characters that a terminal or a browser would interpret', () => {
   assert.equal(visibleText('\x1b[31mred\x1b[0m'), '␛[31mred␛[0m')
   assert.equal(visibleText('\x1b]0;title\x07x'), '␛]0;title␇x')
   assert.equal(visibleText('a\u202eb\u2066c\u200bd'), 'a\\u{202e}b\\u{2066}c\\u{200b}d')
@@ -28,18 +28,18 @@ test('what a terminal or a browser would obey is spelled out', () => {
   )
 })
 
-test('a sequence that never ends is found in linear time', () => {
+test('finds an unterminated sequence in linear time', () => {
   const text = '\x1b]'.repeat(200_000)
   assert.equal(visibleText(text).length, text.length)
 })
 
-test('long lines and many lines are cut, and what is left out is counted', () => {
+test('cuts long lines and many lines and counts what is left out', () => {
   const cut = clipText(`${'x'.repeat(50)}\nshort\nthird`, { lines: 2, chars: 10 })
   assert.deepEqual(cut, { text: `${'x'.repeat(10)}…\nshort`, hidden: 40 + 'third'.length })
   assert.deepEqual(clipText('a\n'), { text: 'a\n', hidden: 0 })
 })
 
-test('lines of a patch have their numbers, and a removed line that begins like a header is a removed line', () => {
+test('numbers the lines of a patch, and treats a removed line that resembles a header as removed', () => {
   const lines = diffLines('--- a/f\n+++ b/f\n@@ -3,2 +3,2 @@\n x\n--- y\n+++ z\n')
   assert.deepEqual(
     lines.map(({ kind, before, after }) => [kind, before, after]),
@@ -76,7 +76,7 @@ function makeRow(fields: Partial<EpisodeRow>): EpisodeRow {
   }
 }
 
-test('a filter finds rows by any of its words, by flips within a group, and comes back from its address', () => {
+test('a filter finds rows by any of its words and by flips within a group, and is restored from its address', () => {
   const rows = [
     makeRow({ taskId: 'o__n-1', index: 0, verdict: 'resolved' }),
     makeRow({ taskId: 'o__n-1', index: 1, verdict: 'unresolved', hack: true, signs: ['conftest'] }),
@@ -98,13 +98,13 @@ test('a filter finds rows by any of its words, by flips within a group, and come
   assert.equal(repositoryOf('django__django-11400'), 'django/django')
 })
 
-test('no name of a page leads out of its folder, and no two meet', () => {
+test('no name of a page leaves its folder, and no two names collide', () => {
   assert.equal(dataFile('episode/r/../x'), 'data/episode/r/~2E~2E/x.js')
   assert.equal(dataFile('a%2Fb'), 'data/a~252Fb.js')
   assert.notEqual(dataFile('a~2E'), dataFile('a.'))
 })
 
-test('a ratio on the edge of the clip is inside', () => {
+test('a ratio at the edge of the clip is inside', () => {
   const clip = { low: 0.2, high: 0.28 }
   assert.deepEqual(
     [0.8, 0.79, 1.28, 1.29].map((ratio) => isOutsideClip(ratio, clip)),
@@ -113,7 +113,7 @@ test('a ratio on the edge of the clip is inside', () => {
   assert.equal(isOutsideClip(5, null), false)
 })
 
-test('an address names the data of its first picture', () => {
+test('an address names the data that its first view needs', () => {
   const ids = ['r/dapo-1/0001/o__n-1/00', 'r/dapo-1/0001/o__n-1/01'] as const
   assert.deepEqual(firstData(''), ['runs'])
   assert.deepEqual(firstData('#/nights'), ['nights'])
@@ -129,7 +129,7 @@ test('an address names the data of its first picture', () => {
   assert.deepEqual(firstData('#/elsewhere/x'), [])
 })
 
-test('a link leads to what it was made of, whatever characters that has; a broken one is read as it stands', () => {
+test('a link returns what it was made from, with any characters, and a broken one is read literally', () => {
   const of = 'r/ä %/?#&=/x'
   assert.deepEqual(readRoute(linkTo('run', of, 'only=hack')), { kind: 'run', of, query: 'only=hack' })
   assert.deepEqual(readRoute('#/run/%E0%A4%A'), { kind: 'run', of: '%E0%A4%A', query: '' })

@@ -41,7 +41,7 @@ function join(activities: Activity[], { bars = [], ...more }: { bars?: TimelineB
 
 const spans = ({ bars }: ReturnType<typeof joinHistory>) => bars.map(({ what, fromMs, toMs }) => [what, fromMs, toMs])
 
-test('an activity of one attempt: its queue, then its work', () => {
+test('an activity of one attempt has its queue time and then its work', () => {
   const joined = join([activity({ activity: 'openSandbox' })])
   assert.deepEqual(spans(joined), [
     ['queue', 1_000, 1_100],
@@ -50,7 +50,7 @@ test('an activity of one attempt: its queue, then its work', () => {
   assert.deepEqual([joined.rows[0]?.queuedMs, joined.rows[0]?.ranMs, joined.rows[0]?.isFault], [100, 900, false])
 })
 
-test('a third attempt: what the first two took is one span, and no queue of theirs is made up', () => {
+test('the first two of three attempts are one span of retries, without an invented queue time', () => {
   const failure = { code: 'Sandbox.EngineUnavailable', message: 'silent' }
   const joined = join([activity({ attempt: 3, startedMs: 1_700, failure })])
   assert.deepEqual(spans(joined), [
@@ -62,7 +62,7 @@ test('a third attempt: what the first two took is one span, and no queue of thei
   assert.equal(row?.note, 'attempt before: Sandbox.EngineUnavailable: silent · on 1@h')
 })
 
-test('an activity that is open lasts until the look; one that never began has a queue alone', () => {
+test('an open activity lasts until now, and one that never started has only queue time', () => {
   assert.deepEqual(spans(join([activity({ state: 'started', closedMs: null })])).at(-1), ['playing', 1_100, 10_000])
   const queued = activity({ state: 'queued', startedMs: null, closedMs: null, attempt: 1, worker: null })
   const joined = join([queued])
@@ -82,7 +82,7 @@ function turns(from: number): TimelineBar[] {
   ]
 }
 
-test('the first step in a second sandbox goes on with replays until its first new sample', () => {
+test('the first step in a second sandbox continues with replays until its first new sample', () => {
   const open = (at: number) => activity({ activity: 'openSandbox', scheduledMs: at, startedMs: at, closedMs: at + 50 })
   const steps = [
     open(1_000),
@@ -101,7 +101,7 @@ test('the first step in a second sandbox goes on with replays until its first ne
   assert.deepEqual(resumed([]), [])
 })
 
-test('a step on a second attempt asks the sandbox first; one that follows in the same sandbox does not', () => {
+test('a second attempt starts with resuming, and a following step in the same sandbox does not', () => {
   const again = join([activity({ attempt: 2, scheduledMs: 2_000, startedMs: 3_000, closedMs: 5_000 })], {
     bars: turns(3_300),
   })
@@ -116,7 +116,7 @@ test('a step on a second attempt asks the sandbox first; one that follows in the
   )
 })
 
-test('what happened to the workflow stands among its activities; unread events are counted', () => {
+test('workflow events appear among the activities, and unread events are counted', () => {
   const joined = join([activity({ scheduledMs: 3_000, startedMs: 3_000, closedMs: 3_500 })], {
     marks: [{ what: 'workflow-task-failed', atMs: 2_000, note: 'TMPRL1100' }],
     events: 70,

@@ -19,7 +19,7 @@ const nights = costs.map(({ day, cost }) => ({
   cost,
 })) as unknown as TrendNight[]
 
-test('a policy whose costs change their currency: a line for each currency, and a night without costs splits none', () => {
+test("draws a line per currency of a policy's costs, and a night without costs splits none", () => {
   const day = 86_400
   assert.deepEqual(trendLines(nights, 'cost', 'policy'), [
     {
@@ -33,7 +33,7 @@ test('a policy whose costs change their currency: a line for each currency, and 
   ])
 })
 
-test('every other metric: one line, whatever the costs are paid in', () => {
+test('draws one line for every other metric regardless of the currency', () => {
   const lines = trendLines(nights, 'score', 'role')
   assert.deepEqual(
     lines.map(({ label, points }) => [label, points.length]),
