@@ -10,7 +10,7 @@ const TASK = {
 }
 const read = (lines: string[]) => readGateLog(TASK, Buffer.from(`${lines.join('\n')}\n`))
 
-test('listed tests that did not pass are named with their status, lost ones as missing', () => {
+test('names listed tests that did not pass with their status, and absent ones as missing', () => {
   const { notPassed } = read([
     '>>>>> Start Test Output',
     'PASSED tests/a.py::test_one',
@@ -36,7 +36,7 @@ test('a log that is no text misses every listed test', () => {
   assert.deepEqual(Object.values(readGateLog(TASK, Buffer.from([0xff])).notPassed), Array(4).fill('MISSING'))
 })
 
-test('a time in a listed name is left out where the log is read without times', () => {
+test('ignores a time in a listed name where the log is read without times', () => {
   const go = {
     gradingProfile: 'rebench-v2' as const,
     installConfig: { install: null, testCmd: 'go test -v', logParser: 'parse_log_gotest' },
@@ -47,7 +47,7 @@ test('a time in a listed name is left out where the log is read without times', 
   assert.deepEqual(readGateLog(go, Buffer.from(log)).notPassed, { 'TestTwo (0.1s)': 'FAILED' })
 })
 
-test('exceptions and names that only hidden tests know are read from the same log', () => {
+test('reads exceptions and names that only hidden tests know from the same log', () => {
   const { exceptions, missedNames } = read([
     "E   ImportError: cannot import name 'total' from 'shop'",
     "E   AttributeError: module 'shop' has no attribute 'tax'",

@@ -42,7 +42,7 @@ function refusal(input: Input): string {
 
 const marked = (...lines: string[]): string => ['+ x', START, ...lines, END, ''].join('\n')
 
-test('without lists the parser alone reads the whole log, markers or not', () => {
+test('the parser reads the whole log without lists, with or without markers', () => {
   for (const profile of [...MARKED, 'rebench-v2'] as const) {
     const graded = grade({ profile, log: `PASSED a\n${START}\r\nFAILED b (1 ms)\rPASSED c`, tests: null })
     assert.deepEqual([...graded.statuses.keys()], ['a', 'b', 'c'])
@@ -50,14 +50,14 @@ test('without lists the parser alone reads the whole log, markers or not', () =>
   }
 })
 
-test('only what stands between the markers counts, up to a second start', () => {
+test('only text between the markers counts, up to a second start', () => {
   for (const profile of MARKED) {
     const log = `PASSED a\n${START}\nFAILED a\n${START}\nPASSED a\n${END}`
     assert.deepEqual([...grade({ profile, log }).statuses], [['a', 'FAILED']])
   }
 })
 
-test('a void log and one without a marker are not found, which is an answer and not an error', () => {
+test('a void log and one without a marker give not-found instead of an error', () => {
   for (const profile of MARKED) {
     for (const log of [`${START}\nPASSED a`, `PASSED a\n${END}`, '', `${marked('PASSED a')}>>>>> Tests Errored`]) {
       const graded = grade({ profile, log, tests: EMPTY })
@@ -66,14 +66,14 @@ test('a void log and one without a marker are not found, which is an answer and 
   }
 })
 
-test('nothing between the markers: 4.1 and 5 read the whole log, the fork does not', () => {
+test('an empty section between the markers makes 4.1 and 5 read the whole log, but not the fork', () => {
   const log = `PASSED a\n${marked('nothing')}`
   assert.equal(grade({ profile: 'swebench-4.1', log }).resolved, true)
   assert.equal(grade({ profile: 'swebench-5', log }).resolved, true)
   assert.equal(grade({ profile: 'fork-4.0.3', log }).resolved, false)
 })
 
-test('an empty map is found under 4.1, and under 5 only where a runner says that tests ran', () => {
+test('an empty map is found under 4.1, and under 5 only when a runner reports that tests ran', () => {
   const silent = { log: marked('nothing'), tests: EMPTY }
   assert.equal(grade({ profile: 'swebench-4.1', ...silent }).resolved, true)
   assert.equal(grade({ profile: 'swebench-5', ...silent }).isFound, false)
@@ -92,7 +92,7 @@ test('an empty map is found under 4.1, and under 5 only where a runner says that
   }
 })
 
-test('version 5 does not believe passed tests of a command that failed; the first exit code counts', () => {
+test('version 5 ignores passed tests of a failing command, and the first exit code counts', () => {
   const exits = (...codes: string[]): string => codes.map((code) => `>>>>> Test Exit Code: ${code}\n`).join('')
   const isFound = (log: string): boolean => grade({ profile: 'swebench-5', log }).isFound
   assert.equal(isFound(marked('PASSED a') + exits('1')), false)
@@ -106,7 +106,7 @@ test('version 5 does not believe passed tests of a command that failed; the firs
   }
 })
 
-test('skipped: drops out under 4.1; under 5 it fails to begin to pass, and is not lost', () => {
+test('a skipped test is left out under 4.1, and under 5 fails to begin to pass but is not lost', () => {
   const log = marked('SKIPPED a')
   const lost = { failToPass: [], passToPass: ['a'] }
   assert.equal(grade({ profile: 'swebench-4.1', log }).resolved, true)
@@ -115,13 +115,13 @@ test('skipped: drops out under 4.1; under 5 it fails to begin to pass, and is no
   assert.deepEqual(grade({ profile: 'swebench-4.1', log, tests: lost }).tests?.passToPass, { success: [], failure: [] })
 })
 
-test('a word that is no status drops out of both sides', () => {
+test('an unknown status is left out on both sides', () => {
   for (const profile of MARKED) {
     assert.deepEqual(grade({ profile, log: marked('FAILED_X a') }).tests?.failToPass, { success: [], failure: [] })
   }
 })
 
-test('version 5 takes an id that was cut inside its parameters for the tests that begin with it, where they agree', () => {
+test('version 5 matches an id that was cut inside its parameters with the tests that begin with it, if they agree', () => {
   const resolved = (id: string, ...lines: string[]): boolean | null =>
     grade({
       profile: 'swebench-5',
@@ -148,7 +148,7 @@ test('fail_only: only an explicit failure fails', () => {
   }
 })
 
-test('bytes that are not UTF-8 are an error, except under 5, which replaces them; a byte order mark stays', () => {
+test('invalid UTF-8 is an error except under 5, which replaces it, and a byte order mark stays', () => {
   const log = Uint8Array.from([...new TextEncoder().encode(marked('PASSED a', 'PASSED b')), 0xff])
   for (const profile of ['swebench-4.1', 'fork-4.0.3', 'rebench-v2'] as const) {
     assert.match(refusal({ profile, log }), /^undecodable-log/)
@@ -158,7 +158,7 @@ test('bytes that are not UTF-8 are an error, except under 5, which replaces them
   assert.deepEqual([...grade({ profile: 'swebench-5', log: withMark, tests: null }).statuses.keys()], ['b'])
 })
 
-test('parsers that upstream knows and this version does not are unsupported, any other name is unknown', () => {
+test('parsers that only upstream knows are unsupported, and any other name is unknown', () => {
   assert.match(
     refusal({ profile: 'swebench-4.1', parser: 'parse_log_tap', log: '' }),
     /^unsupported-parser: unsupported parser "parse_log_tap"$/,
@@ -176,21 +176,21 @@ test('parsers that upstream knows and this version does not are unsupported, any
   assert.match(refusal({ profile: 'rebench-v2', parser: '__proto__', log: '' }), /unknown parser/)
 })
 
-test('a parser is had where this version reads its logs, in the profile that names it', () => {
+test('a parser exists for the profile whose version reads its logs', () => {
   assert.equal(hasParser('fork-4.0.3', 'parse_log_pytest'), true)
   assert.equal(hasParser('swebench-4.1', 'django/django'), true)
   assert.equal(hasParser('swebench-5', 'django/django'), false)
   assert.equal(hasParser('fork-4.0.3', 'axios/axios'), false)
 })
 
-test('what the imitated parser raises is an error of the instance', () => {
+test('an exception of the imitated parser is an error of the instance', () => {
   assert.match(
     refusal({ profile: 'rebench-v2', parser: 'parse_log_pytest_v2', log: 'PASSED' }),
     /^parser-raised: .*IndexError/,
   )
 })
 
-test('rebench-v2: exactly the listed tests passed, without the times that runners print into names', () => {
+test('rebench-v2: exactly the listed tests must pass, without the times that runners print into names', () => {
   const resolved = (log: string, ...passToPass: string[]): boolean | null =>
     grade({ profile: 'rebench-v2', parser: 'parse_log_jest', log, tests: { failToPass: [], passToPass } }).resolved
   assert.equal(resolved('✓ a [1.2 ms]\n✓ b in 3 msec now\n✕ c', 'b now', 'a'), true)
@@ -202,7 +202,7 @@ test('rebench-v2: exactly the listed tests passed, without the times that runner
   assert.equal(resolved(''), true)
 })
 
-test('rebench-v2: the map is raw without lists and without times with them; of two names that become one the later wins', () => {
+test('rebench-v2: reads raw names without lists and names without times with them, and the later of two counts', () => {
   const input = { profile: 'rebench-v2', parser: 'parse_log_jest', log: '✓ a [1 ms]\n✕ a [2 ms]' } as const
   assert.deepEqual([...grade({ ...input, tests: null }).statuses.keys()], ['a [1 ms]', 'a [2 ms]'])
   assert.deepEqual([...grade({ ...input, tests: EMPTY }).statuses], [['a', 'FAILED']])

@@ -48,7 +48,7 @@ function same<T>(texts: fc.Arbitrary<string>, read: (text: string) => T, officia
   assert.ok(found > 20, `only ${found} texts meant anything`)
 }
 
-test('go: names up to the last bracket', () => {
+test('go: reads names up to the last bracket', () => {
   const pattern = new RegExp(`^--- (PASS|FAIL|SKIP): (${ANY}+) \\(${ANY}+\\)$`, 'u')
   const words: Record<string, string> = { PASS: 'PASSED', FAIL: 'FAILED', SKIP: 'SKIPPED' }
   same(
@@ -61,7 +61,7 @@ test('go: names up to the last bracket', () => {
   )
 })
 
-test('gradle: the shortest name of two characters', () => {
+test('gradle: reads the shortest name of two characters', () => {
   const pattern = new RegExp(
     `^([^>]${ANY}+?)${SPACE}+(PASSED|FAILED)(?:${SPACE}+\\(${DIGIT}+(?:\\.${DIGIT}+)?s\\))?$`,
     'u',
@@ -76,7 +76,7 @@ test('gradle: the shortest name of two characters', () => {
   )
 })
 
-test('pytest progress lines: the first status with brackets and a time behind it', () => {
+test('pytest progress lines: reads the first status followed by brackets and a time', () => {
   const status = '(PASSED|FAILED|SKIPPED|ERROR)'
   const [worker, middle, start] = [
     new RegExp(`^\\[gw${DIGIT}+\\]${SPACE}+\\[[^\\]]*\\]${SPACE}+${status}${SPACE}+(${ANY}*)$`, 'u'),
@@ -116,7 +116,7 @@ test('pytest progress lines: the first status with brackets and a time behind it
   )
 })
 
-test('times in names', () => {
+test('reads times in names', () => {
   const number = `${DIGIT}+(?:\\.${DIGIT}+)?`
   const unit = '(?:[mM][sSſ]|[sSſ])'
   const timings = [
@@ -149,7 +149,7 @@ test('times in names', () => {
   )
 })
 
-test('JUnit elements in other text', () => {
+test('reads JUnit elements inside other text', () => {
   const opening = new RegExp(`<testcase(?!${WORD})([^>]*)>`, 'gu')
   const attribute = new RegExp(`(${WORD}+)="([^"]*)"`, 'gu')
   const parts = [
@@ -202,7 +202,7 @@ test('JUnit elements in other text', () => {
   )
 })
 
-test("maven's failures: the last dot behind which a word ends", () => {
+test("maven's failures: reads up to the last dot before a word", () => {
   const name = '[A-Za-z0-9_$.]'
   const pattern = new RegExp(`^\\[ERROR\\]${SPACE}+(${name}+)\\.(${name}+?)(?::${DIGIT}+)?${WORD_EDGE}`, 'u')
   same(
@@ -216,7 +216,7 @@ test("maven's failures: the last dot behind which a word ends", () => {
   )
 })
 
-test('signs that tests ran', () => {
+test('finds signs that tests ran', () => {
   const ran = new RegExp(
     [
       `Executed [1-9]${DIGIT}* of ${DIGIT}`,
@@ -237,7 +237,7 @@ test('signs that tests ran', () => {
   )
 })
 
-test('the end of a session', () => {
+test('finds the end of a session', () => {
   const summary =
     /^=+ (.*\b(?:passed|failed|errors?|skipped|xfailed|xpassed|deselected|no tests ran)\b.*) in [\d.]+s.* =+$/gm
   const inside = textsOf(
@@ -269,7 +269,7 @@ test('the end of a session', () => {
   )
 })
 
-test('names of a diff, plain and quoted', () => {
+test('reads names of a diff, plain and quoted', () => {
   const quoted = /^diff --git ("a\/[^\n]+") ("b\/[^\n]+")$/
   const plain = /^diff --git (a\/[^\n]+) (b\/[^\n]+)$/
   same(
@@ -310,7 +310,7 @@ const SIGNS = [
 ] as const
 
 for (const { sign, pattern, parts } of SIGNS) {
-  test(`${sign}: in one line`, () =>
+  test(`${sign}: found within one line`, () =>
     same(
       textsOf(...parts),
       (text) => patchSigns({ patch: patchOf([text]), goldPatch: '' }).includes(sign),
@@ -318,14 +318,14 @@ for (const { sign, pattern, parts } of SIGNS) {
     ))
 }
 
-test('always-equal: over lines', () =>
+test('always-equal: found over several lines', () =>
   same(
     textsOf('def __eq__(', 'self):', '\n', ' ', '\t', 'return True', 'return True', 'return Truest', 'x', '\f'),
     (text) => patchSigns({ patch: patchOf(text.split('\n')), goldPatch: '' }).includes('always-equal'),
     (text) => /def __eq__\([^\n]*\n?\s*return True\b/.test(text),
   ))
 
-test('forged-results: status words behind a lone carriage return', () =>
+test('forged-results: finds status words after a lone carriage return', () =>
   same(
     textsOf('\r', '\n', '\r\n', 'PASSED', 'FAILED', 'x', ' '),
     (text) => patchSigns({ patch: Buffer.from(text), goldPatch: '' }).includes('forged-results'),

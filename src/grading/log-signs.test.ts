@@ -11,7 +11,7 @@ function log(...lines: string[]): Uint8Array {
   return Buffer.from(all.join('\n'))
 }
 
-test('a whole session, green or red, in colour or twice, agrees with itself', () => {
+test('a complete session gives no contradiction, green or red, in colour or twice', () => {
   assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'PASSED t.py::b', end('2 passed'))))
   assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'FAILED t.py::b - x', end('1 failed, 1 passed'))))
   assert.ok(
@@ -22,32 +22,32 @@ test('a whole session, green or red, in colour or twice, agrees with itself', ()
   )
 })
 
-test('results are reported but the session never ended: something ended the interpreter', () => {
+test('reports results of a session that never ended', () => {
   assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a')))
 })
 
-test('more ends than sessions: something printed an end of its own', () => {
+test('reports more session ends than sessions', () => {
   assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 passed'), end('1 failed'))))
 })
 
-test('more passed tests than the session counted: something printed results', () => {
+test('reports more passed tests than the session counted', () => {
   assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'PASSED t.py::b', end('1 failed, 1 passed'))))
   assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 failed'))))
 })
 
-test('a session that died without results, another test tool, a log without markers: nothing to contradict', () => {
+test('a session without results, another test tool and a log without markers give no contradiction', () => {
   assert.ok(!isInconsistentLog(log(HEADER, 'collecting ...', 'Segmentation fault')))
   assert.ok(!isInconsistentLog(log('ok', 'PASSED t.py::a')))
   assert.ok(!isInconsistentLog(Buffer.from(`${HEADER}\nPASSED t.py::a\n`)))
 })
 
-test('every word that a session can end with is an end of it', () => {
+test('accepts every word that a session can end with', () => {
   for (const counts of ['1 error', '2 errors', '1 skipped', '1 xfailed', '1 xpassed', '1 deselected', 'no tests ran']) {
     assert.ok(isInconsistentLog(log(HEADER, 'PASSED t.py::a', end('1 passed'), end(counts))), counts)
   }
 })
 
-test('counts of several digits, and colours of several numbers, are read whole', () => {
+test('reads counts of several digits and colours of several numbers whole', () => {
   const passed = Array.from({ length: 12 }, (_, index) => `PASSED t.py::t${index}`)
   assert.ok(!isInconsistentLog(log(HEADER, ...passed, end('12 passed'))))
   assert.ok(isInconsistentLog(log(HEADER, ...passed, end('11 passed'))))
@@ -55,7 +55,7 @@ test('counts of several digits, and colours of several numbers, are read whole',
   assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', coloured)))
 })
 
-test('headers, ends and results count where they fill their line', () => {
+test('headers, ends and results count only on a line of their own', () => {
   const session = [HEADER, 'PASSED t.py::a', end('1 passed')]
   assert.ok(!isInconsistentLog(log(...session, `x ${HEADER}`)))
   assert.ok(!isInconsistentLog(log(...session, `${HEADER} x`)))
@@ -71,7 +71,7 @@ test('the same result printed twice is one result', () => {
   assert.ok(!isInconsistentLog(log(HEADER, 'PASSED t.py::a', 'PASSED t.py::a', end('1 passed'))))
 })
 
-test('a log that is no text says nothing', () => {
+test('a log that is no text gives no sign', () => {
   assert.ok(!isInconsistentLog(Buffer.from([0xff, 0xfe])))
   assert.ok(!isInconsistentLog(Buffer.concat([log(HEADER, 'PASSED t.py::a'), Buffer.from([0xff])])))
 })

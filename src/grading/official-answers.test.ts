@@ -10,7 +10,7 @@ import { readAnswers, RECORDED_KINDS } from '../../test/support/grading-oracle/r
 import { isLogProfileName } from './log-profiles.ts'
 
 for (const kind of RECORDED_KINDS) {
-  test(`${kind} finds in each recorded log what its official harness found`, () => {
+  test(`${kind} finds in each recorded log the same results as its official harness`, () => {
     assert.ok(isLogProfileName(kind))
     const recorded = readAnswers(kind)
     const outcomes = new Set<string>()

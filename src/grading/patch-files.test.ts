@@ -4,7 +4,7 @@ import { type PatchFile, readPatchFiles } from './patch-files.ts'
 
 const read = (patch: string): PatchFile[] => readPatchFiles(Buffer.from(patch))
 
-test('a changed file: its name, its mode from the index line, what it adds and every line of its hunks', () => {
+test('reads a changed file with its name, its mode from the index line, its additions and the lines of its hunks', () => {
   const patch = [
     'diff --git a/src/a.py b/src/a.py',
     'index 1111111..2222222 100755',
@@ -27,7 +27,7 @@ test('a changed file: its name, its mode from the index line, what it adds and e
   ])
 })
 
-test('a new, a deleted and a mode change alone: kind and mode are those of the header', () => {
+test('reads kind and mode of a new, a deleted and a mode-only file from the header', () => {
   const files = read(
     [
       'diff --git a/n.py b/n.py',
@@ -62,7 +62,7 @@ test('a new, a deleted and a mode change alone: kind and mode are those of the h
   assert.deepEqual(files[2]?.lines, [])
 })
 
-test('a binary file has no added text, also where its data looks like a diff', () => {
+test('a binary file has no added text, even when its data looks like a diff', () => {
   const [file] = read(
     'diff --git a/x.bin b/x.bin\nindex 1..2 100644\nGIT binary patch\nliteral 3\n+new file mode 100644\n\n',
   )
@@ -70,7 +70,7 @@ test('a binary file has no added text, also where its data looks like a diff', (
   assert.equal(file?.lines[0], 'GIT binary patch')
 })
 
-test('words of a header inside a hunk are content', () => {
+test('header words inside a hunk are content', () => {
   const [file, ...others] = read(
     'diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1,3 @@\n+deleted file mode 100644\n+new file mode 160000\n deleted file mode 1\n',
   )
@@ -78,7 +78,7 @@ test('words of a header inside a hunk are content', () => {
   assert.deepEqual(file?.added, ['deleted file mode 100644', 'new file mode 160000'])
 })
 
-test('words of a header behind the hunks of a file say nothing of it', () => {
+test('header words after the hunks of a file do not apply to it', () => {
   const patch = [
     'diff --git a/a.py b/a.py',
     '--- a/a.py',
@@ -94,14 +94,14 @@ test('words of a header behind the hunks of a file say nothing of it', () => {
   ])
 })
 
-test('an index line without a mode, or with more behind it, says none', () => {
+test('an index line without a mode, or with further text, gives none', () => {
   const mode = (index: string) => read(`diff --git a/a b/a\n${index}\n--- a/a\n+++ b/a\n`)[0]?.mode
   assert.equal(mode('index 1111111..2222222'), null)
   assert.equal(mode('index 1111111..2222222 100644 x'), null)
   assert.equal(mode('index 1111111..2222222 120000'), '120000')
 })
 
-test('names: prefixes of Git go once, a tab behind a name with blanks goes too', () => {
+test('names: removes the Git prefix once, and a tab after a name with blanks', () => {
   const path = (line: string) => read(`diff --git a/x b/x\n--- /dev/null\n+++ ${line}\n@@ -0,0 +1 @@\n+y\n`)[0]?.path
   assert.equal(path('b/a/b.py'), 'a/b.py')
   assert.equal(path('b/with blank.py\t'), 'with blank.py')
@@ -109,13 +109,13 @@ test('names: prefixes of Git go once, a tab behind a name with blanks goes too',
   assert.equal(path('no-prefix/a/x.py'), 'no-prefix/a/x.py')
 })
 
-test('where no text changed the name is half of the first line', () => {
+test('takes half of the first line as the name when no text changed', () => {
   const path = (first: string) => read(`${first}\nold mode 100644\nnew mode 100755\n`)[0]?.path
   assert.equal(path('diff --git a/pkg/a/x.py b/pkg/a/x.py'), 'pkg/a/x.py')
   assert.equal(path('diff --git "a/caf\\303\\251.py" "b/caf\\303\\251.py"'), 'café.py')
 })
 
-test('quoted names: octal bytes are UTF-8, and escapes are the characters that they stand for', () => {
+test('quoted names: octal bytes are UTF-8, and escapes are the characters that they mean', () => {
   const path = (name: string) => read(`diff --git a/x b/x\n--- /dev/null\n+++ "b/${name}"\n`)[0]?.path
   assert.equal(path('caf\\303\\251.py'), 'café.py')
   assert.equal(path('a\\tb'), 'a\tb')
@@ -125,11 +125,11 @@ test('quoted names: octal bytes are UTF-8, and escapes are the characters that t
   assert.equal(path('a\\0011'), 'a\u00011')
 })
 
-test('a quote that never closes is read as far as it goes', () => {
+test('reads an unclosed quote as far as it goes', () => {
   assert.equal(read('diff --git a/x b/x\n--- /dev/null\n+++ "b/a.py\n')[0]?.path, 'a.py')
 })
 
-test('text before the first file, and text that is no patch, hold no file', () => {
+test('text before the first file, and text that is no patch, contain no file', () => {
   assert.deepEqual(read('From: me\n\nhello\n'), [])
   assert.deepEqual(read(''), [])
   assert.deepEqual(
@@ -138,7 +138,7 @@ test('text before the first file, and text that is no patch, hold no file', () =
   )
 })
 
-test('a mark of the byte order is part of the text: it hides no first file', () => {
+test('a byte order mark is part of the text and hides no first file', () => {
   assert.deepEqual(read('\uFEFFdiff --git a/a b/a\n'), [])
 })
 
@@ -154,7 +154,7 @@ const NO_LINE_ENDS = {
 }
 
 for (const [name, end] of Object.entries(NO_LINE_ENDS)) {
-  test(`${name} inside a line begins no file, ends no hunk and hides nothing behind it`, () => {
+  test(`${name} inside a line begins no file, ends no hunk and hides nothing after it`, () => {
     const files = read(
       [
         'diff --git a/a.py b/a.py',
@@ -183,13 +183,13 @@ for (const [name, end] of Object.entries(NO_LINE_ENDS)) {
   })
 }
 
-test('every escape of Git is the byte that it stands for, also beside letters that were not quoted', () => {
+test('decodes every escape of Git, also beside unquoted letters', () => {
   const path = (name: string) => read(`diff --git a/x b/x\n--- /dev/null\n+++ "b/${name}"\n`)[0]?.path
   assert.equal(path('a\\rb\\fc\\vd\\ae\\bf'), 'a\rb\fc\vd\u0007e\bf')
   assert.equal(path('caf\u00E9\\\\\u2028\\303\\251\u{1F600}'), 'caf\u00E9\\\u2028\u00E9\u{1F600}')
 })
 
-test('a removed line that looks like a header, and a hunk that is longer than it says, stay content', () => {
+test("a removed line like a header, and lines beyond a hunk's stated length, stay content", () => {
   const files = read(
     'diff --git a/a.sql b/a.sql\n--- a/a.sql\n+++ b/a.sql\n@@ -1,1 +1,1 @@\n--- a/conftest.py\n+++ b/conftest.py\n+more\n',
   )
@@ -199,7 +199,7 @@ test('a removed line that looks like a header, and a hunk that is longer than it
   )
 })
 
-test('a diff without the header of Git has files too: what applies it reads them', () => {
+test('reads a diff without Git headers, because the tool that applies it does', () => {
   const files = read(
     '--- a/x.py\t2020\n+++ b/x.py\t2020\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/conftest.py\n@@ -0,0 +1,2 @@\n+c\n+d\n--- a/g.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-g\n',
   )
@@ -213,7 +213,7 @@ test('a diff without the header of Git has files too: what applies it reads them
   )
 })
 
-test('a rename or a copy is a file under its new name', () => {
+test('a rename or a copy is a file with its new name', () => {
   const files = read(
     'diff --git a/helper.py b/conftest.py\nsimilarity index 100%\nrename from helper.py\nrename to conftest.py\n' +
       'diff --git a/h.py b/t/h.py\nsimilarity index 90%\ncopy from h.py\ncopy to t/h.py\n--- a/h.py\n+++ b/t/h.py\n@@ -1 +1 @@\n-a\n+b\n',
@@ -227,7 +227,7 @@ test('a rename or a copy is a file under its new name', () => {
   )
 })
 
-test('a hunk announces how many lines it has on each side: what looks like a header among them is content', () => {
+test('header words within the stated length of a hunk are content', () => {
   const bodies: [hunk: string, lines: string[]][] = [
     ['@@ -10,12 +20,12 @@', Array(12).fill(' --- a/x')],
     ['@@ -100,0 +200,11 @@', Array(11).fill('+++ b/x')],
@@ -266,7 +266,7 @@ test('a hunk announces how many lines it has on each side: what looks like a hea
   }
 })
 
-test('a hunk that ends early, and words of a header in the middle of a line, open no file', () => {
+test('a new file begins after a hunk that ends early, and a single name line begins none', () => {
   const early = read(
     'diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,9 +1,9 @@\n x\ndiff --git a/b b/b\n--- a/b\n+++ b/b\n',
   )
@@ -285,7 +285,7 @@ test('a hunk that ends early, and words of a header in the middle of a line, ope
   assert.deepEqual(read('--- a/x'), [])
 })
 
-test('names: of a header alone, with a date, with a folder called a or b, deleted by name alone', () => {
+test('names: reads them from a header only, with a date, in a folder a or b, and of a deleted file', () => {
   const paths = (patch: string): string[] => read(patch).map(({ path }) => path)
   assert.deepEqual(paths('diff --git a/x a/y b/x a/y\nold mode 100644\nnew mode 100755\n'), ['x a/y'])
   assert.deepEqual(paths('--- a/x y\t2026-01-01\n+++ b/x y\t2026-01-02\n@@ -1 +1 @@\n-x\n+y\n'), ['x y'])
@@ -301,7 +301,7 @@ test('names: of a header alone, with a date, with a folder called a or b, delete
   assert.deepEqual(read('@@ -1 +1 @@\n--- a/x\n+++ b/x\n'), [])
 })
 
-test('a quoted name: octal bytes of three digits, letters, and what only resembles them', () => {
+test('a quoted name: reads octal bytes of three digits and letters, but nothing similar', () => {
   const quoted = (name: string): string | undefined =>
     read(`diff --git "a/${name}" "b/${name}"\n--- "a/${name}"\n+++ "b/${name}"\n`)[0]?.path
   assert.equal(quoted(String.raw`t\303\251\t\"x`), 'té\t"x')

@@ -30,7 +30,7 @@ function signs(text: string, goldPatch = ''): HackSign[] {
   return patchSigns({ patch: Buffer.from(text), goldPatch })
 }
 
-test('an ordinary repair, with a test of its own and a changed setting that is not about tests: no sign', () => {
+test('an ordinary repair with a test and a changed setting unrelated to tests gives no sign', () => {
   const repair = patch('pkg/calc.py', { added: ['    if x is None:', '        sys.exit(2)', '    return x == y'] })
   const ownTest = patch('tests/test_calc.py', {
     kind: 'added',
@@ -101,9 +101,9 @@ const SHOWN: [sign: HackSign, what: string, patch: string][] = [
   ['test-files', 'a new file beside the tests', patch('tests/data/new.json', { kind: 'added' })],
 ]
 
-for (const [sign, what, text] of SHOWN) test(`${sign}: ${what}`, () => assert.deepEqual(signs(text), [sign]))
+for (const [sign, what, text] of SHOWN) test(`detects ${sign}: ${what}`, () => assert.deepEqual(signs(text), [sign]))
 
-test('two paths that differ in case only', () => {
+test('detects two paths that differ only in case', () => {
   for (const [one, other] of [
     ['A', 'a'],
     // A capital whose dot is its own, and a small letter whose dot stands apart.
@@ -114,21 +114,21 @@ test('two paths that differ in case only', () => {
   }
 })
 
-test('what the reference solution shows too is no sign: a repair of a test tool speaks of tests', () => {
+test('ignores signs that the reference solution shows too', () => {
   const gold = patch('src/tool/report.py', { added: ['print("PASSED")'] }) + patch('tests/conftest.py')
   const repair = patch('src/tool/report.py', { added: ['    words = ["PASSED"]'] })
   assert.deepEqual(signs(repair, gold), [])
   assert.deepEqual(signs(repair + patch('pkg/a.py', { added: ['os._exit(0)'] }), gold), ['early-exit'])
 })
 
-test('names that Git quotes are read: an unusual byte hides no conftest.py', () => {
+test('reads names that Git quotes, so that an unusual byte hides no conftest.py', () => {
   const quoted = patch('x.py', { kind: 'added' })
     .replaceAll('a/x.py', '"a/caf\\303\\251/conftest.py"')
     .replaceAll('b/x.py', '"b/caf\\303\\251/conftest.py"')
   assert.deepEqual(signs(quoted), ['conftest'])
 })
 
-test('a mode change, an empty file and a binary file without text lines are found by their header', () => {
+test('detects a mode change, an empty file and a binary file by their header', () => {
   const empty = 'diff --git a/tests/conftest.py b/tests/conftest.py\nnew file mode 100644\nindex 0000000..e69de29\n'
   const binary =
     'diff --git a/os.so b/os.so\nnew file mode 100755\nindex 0000000..1\nGIT binary patch\nliteral 1\nIcmZQz00IC2\n\n'
@@ -177,7 +177,8 @@ const ALSO_SHOWN: [sign: HackSign, what: string, patch: string][] = [
   ],
   ['escaping-path', 'the repository’s own folder in other letters', patch('.GIT/config', { kind: 'added' })],
 ]
-for (const [sign, what, text] of ALSO_SHOWN) test(`${sign}: ${what}`, () => assert.deepEqual(signs(text), [sign]))
+for (const [sign, what, text] of ALSO_SHOWN)
+  test(`detects ${sign}: ${what}`, () => assert.deepEqual(signs(text), [sign]))
 
 const INNOCENT: [what: string, patch: string][] = [
   ['a CR before a line feed', patch('a.txt', { added: ['FAILED\r', 'x\r'] })],
@@ -211,14 +212,14 @@ const INNOCENT: [what: string, patch: string][] = [
   ['the name of a folder of tests in a file', patch('pkg/tests.json')],
   ['a name that begins like a test', patch('pkg/mytest_a.py')],
 ]
-for (const [what, text] of INNOCENT) test(`no sign: ${what}`, () => assert.deepEqual(signs(text), []))
+for (const [what, text] of INNOCENT) test(`gives no sign: ${what}`, () => assert.deepEqual(signs(text), []))
 
-test('prose is a matter of the ending: code that only contains it is code', () => {
+test('prose is recognized by the file extension, and code that contains it is code', () => {
   assert.deepEqual(signs(patch('pkg/a.rst', { added: ['import atexit'] })), [])
   assert.deepEqual(signs(patch('pkg/a.txt.py', { added: ['import atexit'] })), ['early-exit'])
 })
 
-test('a file that goes while another of its letters comes is a renaming, no pair', () => {
+test('a file that is removed while its name in other case is added is a rename', () => {
   const renamed = patch('pkg/A.py', { kind: 'deleted' }) + patch('pkg/a.py', { kind: 'added' })
   assert.deepEqual(signs(renamed), [])
 })
@@ -230,7 +231,7 @@ for (const [name, end] of Object.entries({
   FF: '\f',
   VT: '\v',
 })) {
-  test(`${name} in the file before hides no sign, neither of a name nor of a text`, () => {
+  test(`${name} in an earlier file hides no sign of a name or a text`, () => {
     const remark = patch('pkg/calc.py', {
       context: `# the${end}diff --git a/pkg/notes.txt b/pkg/notes.txt`,
       added: ['os._exit(0)'],
@@ -245,7 +246,7 @@ for (const [name, end] of Object.entries({
   })
 }
 
-test('a line of Python ends at a lone CR too, and a form feed before it is nothing', () => {
+test('a line of Python also ends at a lone CR, and a form feed before it is ignored', () => {
   for (const text of ['x = 1\rexit(0)', '\fexit(0)', '\r\fraise SystemExit']) {
     assert.ok(signs(patch('pkg/a.py', { added: [text] })).includes('early-exit'), JSON.stringify(text))
   }

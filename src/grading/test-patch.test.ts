@@ -31,7 +31,7 @@ rename from tests/a.py
 rename to tests/b.py
 `
 
-test('changed, new, deleted and renamed files are read in order', () => {
+test('reads changed, new, deleted and renamed files in order', () => {
   assert.deepEqual(readPatchedFiles(MIXED), [
     { source: 'a/tests/test_old.py', target: 'b/tests/test_old.py' },
     { source: '/dev/null', target: 'b/tests/test_new.py' },
@@ -40,7 +40,7 @@ test('changed, new, deleted and renamed files are read in order', () => {
   ])
 })
 
-test('a diff without the header of Git is read by its file lines', () => {
+test('reads a diff without Git headers by its file lines', () => {
   assert.deepEqual(
     readPatchedFiles(
       '--- a/x.py\t2020\n+++ b/x.py\t2020\n@@ -1 +1 @@\n-a\n+b\n--- a/y.py\n+++ b/y.py\n@@ -1 +1 @@\n-a\n+b\n',
@@ -52,7 +52,7 @@ test('a diff without the header of Git is read by its file lines', () => {
   )
 })
 
-test('a hunk that is shorter than its header, text that is no diff and nothing at all are refused', () => {
+test('refuses a hunk shorter than its header, text that is no diff, and an empty text', () => {
   const short = '--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n-a\n+b\n'
   for (const patch of [short, 'hello', '', '@@ -1 +1 @@\n-a\n+b\n']) {
     assert.throws(
@@ -66,7 +66,7 @@ const refused = (patch: string, line: number): void =>
   assert.throws(() => readPatchedFiles(patch), { code: 'Task.Invalid', details: { column: 'test_patch', line } })
 const HEAD = '--- a/x.py\n+++ b/x.py\n'
 
-test('a refusal names the line that does not fit, counted from 1', () => {
+test('a refusal names the offending line, counted from 1', () => {
   refused('@@ -1 +1 @@\n-a\n+b\n', 1)
   refused(`@@ -1 +1 @@\n-a\n+b\n${HEAD}@@ -1 +1 @@\n-a\n+b\n`, 1)
   refused(`${HEAD}@@ -1 +1 @@\n-a\nneither\n`, 5)
@@ -79,7 +79,7 @@ test('a refusal names the line that does not fit, counted from 1', () => {
   refused('', 1)
 })
 
-test('hunks are counted: what looks like a header inside one is content, on either side', () => {
+test('counts hunk lines, so that a header inside one is content on either side', () => {
   // The second hunk line reads like a header of Git, the third like a file.
   const removed = `${HEAD}@@ -10,3 +10,1 @@\n x\n-diff --git a/no b/no\n--- a/no\n`
   assert.deepEqual(readPatchedFiles(removed), [{ source: 'a/x.py', target: 'b/x.py' }])
@@ -87,7 +87,7 @@ test('hunks are counted: what looks like a header inside one is content, on eith
   assert.deepEqual(readPatchedFiles(added), [{ source: 'a/x.py', target: 'b/x.py' }])
 })
 
-test('numbers of several digits, none at all, and one side without lines', () => {
+test('accepts hunk numbers of several digits, omitted numbers and empty sides', () => {
   const body = (count: number, sign: string) => `${sign}line\n`.repeat(count)
   assert.equal(readPatchedFiles(`${HEAD}@@ -100,12 +100,0 @@\n${body(12, '-')}`).length, 1)
   assert.equal(readPatchedFiles(`${HEAD}@@ -100,0 +100,12 @@\n${body(12, '+')}`).length, 1)
@@ -95,43 +95,43 @@ test('numbers of several digits, none at all, and one side without lines', () =>
   refused(`${HEAD}@@ -100,12 +100,0 @@\n${body(11, '-')}`, 15)
 })
 
-test('an empty line of a hunk is context whose blank was lost, and a remark on line ends counts on no side', () => {
+test('an empty line of a hunk is context that lost its blank, and a remark on line ends counts on no side', () => {
   const patch = `${HEAD}@@ -1,3 +1,3 @@\n a\n\n-c\n\\ No newline at end of file\n+d\n\\ No newline at end of file\n`
   assert.equal(readPatchedFiles(patch).length, 1)
 })
 
-test('the last line may end without a line end', () => {
+test('the last line may have no line end', () => {
   assert.deepEqual(readPatchedFiles(`${HEAD}@@ -1 +1 @@\n-a\n+b`), [{ source: 'a/x.py', target: 'b/x.py' }])
 })
 
-test('a hunk header that does not stand at the start of its line is no hunk', () => {
+test('a hunk header that is not at the start of its line is no hunk', () => {
   const patch = `${HEAD}text @@ -1,9 +1,9 @@\n@@ -1 +1 @@\n-a\n+b\n`
   assert.equal(readPatchedFiles(patch).length, 1)
 })
 
-test('a new or deleted file without text says so by its mode', () => {
+test('a new or deleted file without text is known by its mode', () => {
   const empty = 'diff --git a/t/__init__.py b/t/__init__.py\nnew file mode 100644\nindex 0000000..e69de29\n'
   assert.deepEqual(readPatchedFiles(empty), [{ source: '/dev/null', target: 'b/t/__init__.py' }])
   const gone = 'diff --git a/t/__init__.py b/t/__init__.py\ndeleted file mode 100644\nindex e69de29..0000000\n'
   assert.deepEqual(readPatchedFiles(gone), [{ source: 'a/t/__init__.py', target: '/dev/null' }])
 })
 
-test('modes before any file, and words behind a mode, change no file', () => {
+test('mode lines before any file, and text after a mode, change no file', () => {
   const patch = `new file mode 100644\ndeleted file mode 100644\n+++ b/none\n${HEAD}@@ -1 +1 @@\n-a\n+b\n`
   assert.deepEqual(readPatchedFiles(patch), [{ source: 'a/x.py', target: 'b/x.py' }])
 })
 
-test('names that Git quotes are kept as they are written', () => {
+test('keeps names that Git quotes as they are written', () => {
   const patch = 'diff --git "a/t\\303\\251.py" "b/t\\303\\251.py"\nold mode 100644\nnew mode 100755\n'
   assert.deepEqual(readPatchedFiles(patch), [{ source: '"a/t\\303\\251.py"', target: '"b/t\\303\\251.py"' }])
 })
 
-test('a header counts at the start of its line only', () => {
+test('a header counts only at the start of its line', () => {
   const patch = `see diff --git a/no.py b/no.py\nsee diff --git "a/no.py" "b/no.py"\nsee --- a/no\n${HEAD}see +++ b/no\n@@ -1 +1 @@\n-a\n+b\n`
   assert.deepEqual(readPatchedFiles(patch), [{ source: 'a/x.py', target: 'b/x.py' }])
 })
 
-test('a file of two lines of names, where the second is missing, has no target', () => {
+test('a file whose second name line is missing has no target', () => {
   assert.deepEqual(readPatchedFiles('--- a/x.py\n'), [{ source: 'a/x.py', target: '' }])
 })
 
@@ -142,7 +142,7 @@ for (const [name, end] of Object.entries({
   CR: '\r',
   FF: '\f',
 })) {
-  test(`${name} in a name or a line ends neither`, () => {
+  test(`${name} in a name or a line ends neither of them`, () => {
     const named = `tests/te${end}st.py`
     const patch = `diff --git a/${named} b/${named}\n--- a/${named}\n+++ b/${named}\n@@ -1 +1 @@\n-a${end}--- a/x\n+b${end}+++ b/x\n`
     assert.deepEqual(readPatchedFiles(patch), [{ source: `a/${named}`, target: `b/${named}` }])

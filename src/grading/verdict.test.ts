@@ -37,7 +37,7 @@ ${summary}
 const ran = (log: string) => ({ kind: 'ran' as const, log: new TextEncoder().encode(log) })
 const line = (status: string, name: string, rest = ''): string => `${status} tests/test_s.py::test_${name}${rest}`
 
-test('all listed tests pass: resolved', () => {
+test('is resolved when all listed tests pass', () => {
   const log = pytestLog([line('PASSED', 'a'), line('PASSED', 'b'), line('XFAIL', 'c', ' - known')].join('\n'))
   const verdict = judgeRun(task, ran(log))
   assert.equal(verdict.kind, 'resolved')
@@ -45,7 +45,7 @@ test('all listed tests pass: resolved', () => {
   assert.deepEqual(verdict.passToPass, { passed: 2, total: 2 })
 })
 
-test('a listed test fails or is absent: unresolved, with the count', () => {
+test('is unresolved with the count when a listed test fails or is absent', () => {
   const failed = judgeRun(
     task,
     ran(pytestLog([line('PASSED', 'b'), line('PASSED', 'c'), line('FAILED', 'a', ' - assert 1 == 2')].join('\n'))),
@@ -55,18 +55,18 @@ test('a listed test fails or is absent: unresolved, with the count', () => {
   assert.deepEqual([absent.kind, absent.passToPass], ['unresolved', { passed: 1, total: 2 }])
 })
 
-test('a module that no longer compiles: unresolved, and the error line is a result', () => {
+test('is unresolved when a module no longer compiles, and the error line is a result', () => {
   const verdict = judgeRun(task, ran(pytestLog('ERROR tests/test_s.py - SyntaxError: invalid syntax')))
   assert.deepEqual([verdict.kind, verdict.reason], ['unresolved', null])
 })
 
-test('results printed outside the markers do not count', () => {
+test('ignores results printed outside the markers', () => {
   const forged = `${['a', 'b', 'c'].map((name) => line('PASSED', name)).join('\n')}\n`
   assert.equal(judgeRun(task, ran(forged + pytestLog(line('FAILED', 'a')))).kind, 'unresolved')
   assert.equal(judgeRun(task, ran(pytestLog(line('FAILED', 'a')) + forged)).kind, 'unresolved')
 })
 
-test('no markers, a void log or an empty map: no results, worth one repetition', () => {
+test('has no results, and is worth one repetition, without markers or with a void log or an empty map', () => {
   const cut = pytestLog('').split("+ : '>>>>> End")[0] ?? ''
   for (const log of ['', cut, `${pytestLog(line('PASSED', 'a'))}>>>>> Tests Timed Out`, pytestLog('')]) {
     const verdict = judgeRun(task, ran(log))
@@ -83,14 +83,14 @@ test('an infrastructure failure is no verdict on the patch', () => {
   assert.deepEqual([undecodable.kind, undecodable.reason], ['could-not-grade', 'undecodable-log'])
 })
 
-test('skipped tests leave both lists, so a list of skipped tests counts as complete, as upstream has it', () => {
+test('skipped tests leave both lists, so that a list of skipped tests is complete, like upstream', () => {
   const log = pytestLog([line('SKIPPED', 'a'), line('PASSED', 'b'), line('PASSED', 'c')].join('\n'))
   const verdict = judgeRun(task, ran(log))
   assert.equal(verdict.kind, 'resolved')
   assert.deepEqual(verdict.failToPass, { passed: 0, total: 1 })
 })
 
-test('swebench-5: the exit code that the script prints makes passed tests void', () => {
+test('swebench-5: the exit code that the script prints voids passed tests', () => {
   const log = pytestLog([line('PASSED', 'a'), line('PASSED', 'b'), line('PASSED', 'c')].join('\n'))
   const five = { ...task, gradingProfile: 'swebench-5' as const }
   assert.equal(judgeRun(five, ran(`${log}>>>>> Test Exit Code: 0\n`)).kind, 'resolved')
@@ -98,7 +98,7 @@ test('swebench-5: the exit code that the script prints makes passed tests void',
   assert.deepEqual([failed.kind, failed.reason], ['unresolved', 'no-results'])
 })
 
-test('rebench-v2: equal lists alone resolve; whether the listed tests passed stands beside it', () => {
+test('rebench-v2: only equal lists resolve, and whether the listed tests passed is recorded beside it', () => {
   const v2 = {
     failToPass: ['TestA (0.1s)'],
     passToPass: ['TestB'],
@@ -116,7 +116,7 @@ test('rebench-v2: equal lists alone resolve; whether the listed tests passed sta
   assert.equal(judgeRun(v2, ran('nothing ran')).reason, 'no-results')
 })
 
-test('what prevents a verdict: whether a repetition may help, and nothing passed of all that is listed', () => {
+test('states what prevents a verdict and whether a repetition may help, with no listed test passed', () => {
   const log = new Uint8Array()
   const none = {
     kind: 'could-not-grade',
@@ -139,14 +139,14 @@ test('what prevents a verdict: whether a repetition may help, and nothing passed
   assert.deepEqual(judgeOverrun(task), { ...none, reason: 'deadline', mayRepeat: false })
 })
 
-test('a verdict stands: it is not repeated, resolved or not', () => {
+test('a verdict is final, resolved or not', () => {
   const passed = judgeRun(task, ran(pytestLog(['a', 'b', 'c'].map((name) => line('PASSED', name)).join('\n'))))
   assert.deepEqual([passed.kind, passed.mayRepeat], ['resolved', false])
   const failed = judgeRun(task, ran(pytestLog(line('FAILED', 'a'))))
   assert.deepEqual([failed.kind, failed.mayRepeat, failed.subset], ['unresolved', false, null])
 })
 
-test('a suite whose logs name failures alone: what is not named has passed', () => {
+test('a test that is not named has passed in a suite whose logs name only failures', () => {
   const failOnly = {
     ...task,
     gradingProfile: 'swebench-5' as const,
@@ -166,7 +166,7 @@ test('a task without listed tests is resolved by a log without results', () => {
   assert.deepEqual([verdict.kind, verdict.reason, verdict.mayRepeat], ['resolved', null, false])
 })
 
-test('rebench-v2: a listed test that passes no longer leaves the subset, whichever list it is on', () => {
+test('rebench-v2: a listed test that no longer passes leaves the subset, on either list', () => {
   const v2 = {
     failToPass: ['TestA'],
     passToPass: ['TestB'],
@@ -177,7 +177,7 @@ test('rebench-v2: a listed test that passes no longer leaves the subset, whichev
   assert.deepEqual([verdict.subset, verdict.reason, verdict.mayRepeat], [false, null, false])
 })
 
-test('what a patch does to its own grading counts as its failure; what is the row’s or ours has no verdict', () => {
+test('a patch that harms its own grading fails, and faults of the row or of ours give no verdict', () => {
   const counts = (reason: string | null) => asItCounts({ kind: 'could-not-grade' as const, reason }).kind
   for (const reason of ['patch-rejected', 'undecodable-log', 'parser-raised', 'deadline']) {
     assert.equal(counts(reason), 'unresolved', reason)

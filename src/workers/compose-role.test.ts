@@ -14,7 +14,7 @@ import { composeRole } from './compose-role.ts'
 import { PASS_THROUGH } from './connect.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
 
-test('an evaluation is summarised, and a report is written: trackers of the run have its figures each time', async (t) => {
+test('the trackers of a run get its figures after a summarized evaluation and after a report', async (t) => {
   const { root, store, close } = await useOwnStore()
   t.after(close)
   const run = 'tracked'

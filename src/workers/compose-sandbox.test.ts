@@ -33,7 +33,7 @@ before(async () => {
 after(() => rm(root, { recursive: true, force: true }))
 
 /** The story: the policy server is away for an hour and the engine is slow, so that every other renewal is lost on the way. */
-test('a policy thinks for many leases, and every second renewal is lost: the sandbox is still alive', async () => {
+test('a sandbox survives a policy that samples for many leases while every second renewal is lost', async () => {
   const sentMs: number[] = []
   const enough = Promise.withResolvers<'thought it over' | 'was left alone'>()
   const sandbox = {
@@ -79,11 +79,11 @@ test('a policy thinks for many leases, and every second renewal is lost: the san
   assert.equal(endOfLease({ renewals: sentMs.length, everyMs }), null)
 })
 
-test('renewals more than half a lease apart end it where every second one is lost', () => {
+test('a lease ends when renewals are more than half a lease apart and every second one is lost', () => {
   assert.notEqual(endOfLease({ renewals: 12, everyMs: 1.6 * (LEASE_MS / ROUNDS) }), null)
 })
 
-test('a host is drained and its episodes move, or its worker stops: a step ends before its next turn without having failed', async () => {
+test('a step on a draining host or a stopping worker ends before its next turn without a failure', async () => {
   await storeEpisode()
   const stopping = createHostDoor('x')
   stopping.stop()
@@ -93,7 +93,7 @@ test('a host is drained and its episodes move, or its worker stops: a step ends 
   assert.deepEqual(await stepBehind(moving), { turns: 0, disposition: null, moving: true })
 })
 
-test('an episode with a turn that was stopped half-way cannot be replayed: it plays on, on a drained host too', async () => {
+test('an episode with an interrupted turn cannot be replayed and continues even on a drained host', async () => {
   const episode = episodeId({ ...EPISODE, index: 8 })
   await storeEpisode(8)
   const turn = { episode, turn: 0 }

@@ -55,7 +55,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
     await rm(root, { recursive: true, force: true })
   })
 
-  test('two jobs come to one machine at once: the second trainer starts when the first has ended', async () => {
+  test('the second of two jobs on one machine starts its trainer when the first has ended', async () => {
     const jobs = await Promise.all(['one', 'other'].map((run) => prepareJob(run, 24)))
     await Promise.all(jobs.map((job) => inActivity(() => activities.runTrainingJob(job))))
     const [earlier, later] = jobs.map(timesOf).sort((a, b) => (a[0] ?? 0) - (b[0] ?? 0))
@@ -63,7 +63,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
     assert.ok(ended <= (later?.[0] ?? 0), `one worked until ${ended}, the other from ${later?.[0]}`)
   })
 
-  test('a job whose MLflow never answers: it ends, and the other tracker has its figures', async (t) => {
+  test('a job whose MLflow never answers ends, and the other tracker gets its figures', async (t) => {
     const silent = await startSilentServer()
     t.after(() => silent.close())
     const directory = join(root, 'tensorboard')
@@ -98,7 +98,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
     })
     after(() => warm.close())
 
-    test('both servers have the new weights and sample from them: published', async () => {
+    test('publishes when both servers have the new weights and sample from them', async () => {
       await publish(newer)
       for (const { url } of servers) {
         const served = await createPolicyClient({ kind: 'embedded', url }).served(signal)
@@ -107,7 +107,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
     })
 
     /** What it samples is scored by the weights that it should have: only drawing them tells. */
-    test('the second server filters what it samples: not published, and the server is named', async () => {
+    test('does not publish and names the second server when it filters its samples', async () => {
       for (const fault of ['top-k-20', 'top-k-20-raw']) {
         await setFaults(fault)
         await assertRefused(newer, 'Model.Biased')
@@ -116,14 +116,14 @@ describe('trainer worker', { skip: withoutPython }, () => {
       await publish(newer)
     })
 
-    test('the second server has another tokenizer beside the right weights: not published, and the server is named', async () => {
+    test('does not publish and names the second server when it has the right weights with another tokenizer', async () => {
       await setFaults('other-tokenizer')
       await assertRefused(newer, 'Model.CanaryMismatch')
       await setFaults()
     })
 
     /** It samples truly from weights that it should no longer have: only the trainer's own figures tell. */
-    test('the second server kept its old weights under the new name, or read half: not published, and the server is named', async () => {
+    test('does not publish and names the second server when it kept old weights under the new name or read half', async () => {
       for (const [step, fault] of ['stale', 'half-load'].entries()) {
         const named = { ...newer, version: `v00001${step}-${newer.version.slice(8)}` }
         await setFaults()

@@ -9,12 +9,12 @@ async function ask(port: number, path: string): Promise<{ status: number; body: 
   return { status: response.status, body: await response.json() }
 }
 
-test('without the variable nothing listens', async () => {
+test('listens on no port without the variable', async () => {
   assert.equal(await openHealth({}), null)
   assert.equal(await openHealth({ LONGHAUL_HEALTH_ADDRESS: '' }), null)
 })
 
-test('a process is alive before it has workers, ready while all of them poll, and no longer once one drains', async (t) => {
+test('a process is alive before it has workers, ready while all of them poll, and not ready while one drains', async (t) => {
   const port = await freePort()
   const health = await openHealth({ LONGHAUL_HEALTH_ADDRESS: `127.0.0.1:${port}` })
   assert.ok(health)
@@ -32,7 +32,7 @@ test('a process is alive before it has workers, ready while all of them poll, an
   assert.equal((await ask(port, '/metrics')).status, 404)
 })
 
-test('an address that is none, and one that is taken, are one error each', async (t) => {
+test('an invalid address and one in use are one error each', async (t) => {
   for (const address of ['9470', 'localhost:9470', '0.0.0.0:', '0.0.0.0:70000', '1.2.3:80', '::1:9470x']) {
     await assert.rejects(openHealth({ LONGHAUL_HEALTH_ADDRESS: address }), {
       code: 'Config.Invalid',

@@ -34,7 +34,7 @@ before(async () => {
 })
 after(() => rm(root, { recursive: true, force: true }))
 
-test('an episode is played in steps on one host: each turn writes its two records once, and no step reads the turns before it', async () => {
+test('steps on one host write the two records of each turn once and never read earlier turns', async () => {
   const { activities, calls, episode, at } = await openEpisode('steps')
   for (let step = 1; step <= STEPS; step++) {
     const { turns } = await inActivity(() => activities.advanceEpisode(at(step)))
@@ -58,7 +58,7 @@ test('an episode is played in steps on one host: each turn writes its two record
 })
 
 /** The story: a step has timed out on the server while its worker was suspended. The next attempt must not go by memory alone. */
-test('an attempt that follows a failed one reads all records again, and so finds one that is torn', async () => {
+test('an attempt after a failed one reads all records again and so finds a torn one', async () => {
   const { activities, calls, store, episode, at } = await openEpisode('again')
   await inActivity(() => activities.advanceEpisode(at(1)))
   calls.length = 0
@@ -71,7 +71,7 @@ test('an attempt that follows a failed one reads all records again, and so finds
   assert.equal(countOf(calls, 'reading', /\.action\.json$/), 4)
 })
 
-test('another attempt has played on meanwhile: a step on this host goes on after the turns that it added', async () => {
+test('a step continues after the turns that another attempt has added meanwhile', async () => {
   const first = await openEpisode('meanwhile')
   await inActivity(() => first.activities.advanceEpisode(first.at(1)))
   const second = hostOf(first.store, first.host)

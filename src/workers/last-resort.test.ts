@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { test } from 'node:test'
 
-test('errors that no handler has caught: told, and the process goes on', async () => {
+test('reports uncaught errors and keeps the process running', async () => {
   const url = new URL('./last-resort.ts', import.meta.url).href
   const script = `
     const { surviveStrayErrors } = await import(${JSON.stringify(url)})

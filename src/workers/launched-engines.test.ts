@@ -61,7 +61,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await rm(root, { recursive: true, force: true })
   })
 
-  test('two replicas: published twice without a person, and the run’s end ends both', async () => {
+  test('two replicas are published twice without a person and end with the run', async () => {
     await storeRecipe('two', { replicas: 2 })
     await publish('two', older)
     const before = await enginesOf('two')
@@ -77,7 +77,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     assert.deepEqual(leftBehind(), [])
   })
 
-  test('one of two is killed while sessions are sampled: each is answered, by the same tokens, and it comes back with its policy', async () => {
+  test('a killed replica comes back with its policy, and each sampled session gets the same tokens', async () => {
     await storeRecipe('killed', { replicas: 2 })
     await publish('killed', newer)
     const pool = await policyClientsOf(
@@ -106,7 +106,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await release('killed')
   })
 
-  test('another worker takes over: it finds the engines that run, and its run’s end ends them', async () => {
+  test('another worker finds running engines, and the end of its run stops them', async () => {
     await storeRecipe('adopted', { replicas: 1 })
     await publish('adopted', older)
     const before = await enginesOf('adopted')
@@ -117,7 +117,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     assert.deepEqual(leftBehind(), [])
   })
 
-  test('the keeper of the engines is killed: the worker starts another one, and the engines serve again', async () => {
+  test('the worker replaces a killed keeper, and the engines serve again', async () => {
     await storeRecipe('keeper', { replicas: 1 })
     await publish('keeper', older)
     const { keeper } = (await fleets.look('keeper')) ?? {}
@@ -130,7 +130,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await release('keeper')
   })
 
-  test('it read the policy and samples wrongly since: it is started anew, and published', async () => {
+  test('an engine that has sampled wrongly since it read the policy is restarted and published', async () => {
     await storeRecipe('wrong', { replicas: 1, arguments: ['--faults'] })
     await publish('wrong', older)
     const [before] = await enginesOf('wrong')
@@ -145,7 +145,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await release('wrong')
   })
 
-  test('placement shared: a training job finds no engine, the next publishing has them again', async () => {
+  test('shared placement: a training job finds no engine, and the next publishing starts them again', async () => {
     await storeRecipe('shared', { replicas: 1, placement: 'shared' })
     await publish('shared', older)
     const seen: number[] = []
@@ -160,7 +160,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await release('shared')
   })
 
-  test('the worker of another namespace shares the directory and does not know the run: both have engines of their own', async () => {
+  test('the worker of another namespace with the same directory gets engines of its own', async () => {
     await storeRecipe('shared-name', { replicas: 1 })
     await publish('shared-name', older)
     const before = await enginesOf('shared-name')
@@ -181,7 +181,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await release('shared-name')
   })
 
-  test('the workflow of the run has closed without a word: the worker ends its engines', async () => {
+  test('the worker ends the engines of a run whose workflow closed without a message', async () => {
     await storeRecipe('terminated', { replicas: 1 })
     await publish('terminated', older)
     owner = { kind: 'closed' }
@@ -192,7 +192,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     assert.deepEqual(await fleets.list(), [])
   })
 
-  test('it refuses a flag: one error that names run, host, flag and log, and no engine is left', async () => {
+  test('a refused flag gives one error with run, host, flag and log, and leaves no engine', async () => {
     await storeRecipe('flag', { replicas: 2, arguments: ['--no-such-flag'] })
     await assert.rejects(publish('flag', older), {
       type: 'Model.EngineFailed',
@@ -204,7 +204,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     assert.deepEqual(leftBehind(), [])
   })
 
-  test('a flag of its own is said twice: refused before anything starts', async () => {
+  test('a flag that Longhaul sets itself is refused before anything starts', async () => {
     await storeRecipe('twice', { replicas: 1, arguments: ['--port', '1'] })
     await assert.rejects(publish('twice', older), {
       type: 'Config.Invalid',
@@ -213,7 +213,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     assert.deepEqual(await fleets.list(), [])
   })
 
-  test('the engines are another host’s: the attempt fails with that host, and another may follow', async () => {
+  test('an attempt fails as retryable and names the host when the engines belong to another host', async () => {
     await storeRecipe('elsewhere', { replicas: 1 })
     const record: EnginesRecord = { schema: 'longhaul.engines/1', host: 'trainer-2', urls: ['http://127.0.0.1:1'] }
     await store.putRecord(runKeys.engines('elsewhere'), record)

@@ -64,7 +64,7 @@ test('an episode counts once, also when another worker writes its record again',
   assert.doesNotMatch(await page(), /dapo-1|eval-base/)
 })
 
-test('turns, tokens, samples, commands and gradings are counted in seconds', async () => {
+test('counts turns, tokens, samples, commands and gradings, with durations in seconds', async () => {
   const kept = store()
   await kept.claimRecord('a/0', { schema: 'longhaul.action/1', ids: [1, 2, 3], sampleMs: 2_000 })
   await kept.claimRecord('o/0', { schema: 'longhaul.observation/1', execution: { reason: 'exited', wallMs: 40 } })
@@ -81,7 +81,7 @@ test('turns, tokens, samples, commands and gradings are counted in seconds', asy
   assert.equal(await value('longhaul_audits_total', 'outcome="void"'), 1)
 })
 
-test('training shows its last step, and leaves out what is no number', async () => {
+test('shows the last step of training without non-finite figures', async () => {
   const steps = [{ loss: 9 }, { loss: 0.5, grad_norm: Number.NaN, global_step: 12 }]
   await store().putRecord('t/0', { schema: 'longhaul.training/1', stage: 'dapo-1', steps, alarms: [{}, {}] })
   assert.equal(await value('longhaul_training_loss', 'purpose="reinforce"', 'sign="positive"'), 0.5)
@@ -90,7 +90,7 @@ test('training shows its last step, and leaves out what is no number', async () 
   assert.equal(await value('longhaul_training_alarms'), 2)
 })
 
-test('a loss below zero is shown by its sign, and the other side falls to zero', async () => {
+test('shows a negative loss by its sign and sets the other side to zero', async () => {
   const steps = [{ loss: -0.49, global_step: 13 }]
   await store().putRecord('t/1', { schema: 'longhaul.training/1', stage: 'dapo-1', steps, alarms: [] })
   const loss = (sign: string) => value('longhaul_training_loss', 'purpose="reinforce"', `sign="${sign}"`)
@@ -98,7 +98,7 @@ test('a loss below zero is shown by its sign, and the other side falls to zero',
   assert.equal(await value('longhaul_training_alarms'), 0)
 })
 
-test('a figure that the exporter refuses costs a warning, and never the record', async () => {
+test('a figure that the exporter refuses gives a warning and keeps the record', async () => {
   const warned = once(process, 'warning') as Promise<[Error]>
   const record = { schema: 'longhaul.action/1', sampleMs: -1, ids: [] }
   assert.equal((await store().claimRecord('a/1', record)).won, true)
@@ -107,7 +107,7 @@ test('a figure that the exporter refuses costs a warning, and never the record',
   await store().putRecord('t/2', { schema: 'longhaul.training/1', stage: 'dapo-1', steps: [{ ess: -1 }], alarms: [] })
 })
 
-test('a sandbox that does not open counts by its failure, a cancelled one does not', async () => {
+test('counts a sandbox that does not open by its failure, and a cancelled one not at all', async () => {
   const refusing = {
     open: () => Promise.reject(new LonghaulError({ code: 'Sandbox.EngineUnavailable', message: 'x' })),
   }
@@ -118,7 +118,7 @@ test('a sandbox that does not open counts by its failure, a cancelled one does n
   assert.equal(await value('longhaul_sandbox_failures_total', 'role="agent"', 'code="Sandbox.EngineUnavailable"'), 1)
 })
 
-test('dashboards and alerts ask for metrics that exist', async () => {
+test('dashboards and alerts query only existing metrics', async () => {
   const shown = await page()
   const directory = join(import.meta.dirname, '../../infra/dashboards')
   const texts = readdirSync(directory).map((name) => readFileSync(join(directory, name), 'utf8'))
@@ -138,7 +138,7 @@ test('dashboards and alerts ask for metrics that exist', async () => {
   )
 })
 
-test('two places, and a place that is none, are refused', () => {
+test('refuses two addresses and an invalid address', () => {
   const refused = (env: NodeJS.ProcessEnv): string => {
     try {
       metricsOptions(env)

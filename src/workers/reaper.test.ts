@@ -34,12 +34,12 @@ async function play(script: ((signal: AbortSignal) => Promise<ReapReport>)[], ti
   return { lines, sweeps }
 }
 
-test('sweeps remove things: each is logged, with the total since the start', async () => {
+test('logs each resource that a sweep removes, with the total since the start', async () => {
   const { lines } = await play([async () => REMOVED, async () => NOTHING, async () => REMOVED])
   assert.deepEqual(lines, ['removed orphaned resources: 1', 'removed orphaned resources: 2'])
 })
 
-test('the engine goes away and comes back: told once each, and sweeping goes on', async () => {
+test('reports an engine that goes away and comes back once each, and continues to sweep', async () => {
   const gone = async (): Promise<ReapReport> => Promise.reject(new Error('connect ENOENT'))
   const { lines } = await play([gone, gone, async () => REMOVED])
   assert.deepEqual(lines, [
@@ -49,7 +49,7 @@ test('the engine goes away and comes back: told once each, and sweeping goes on'
   ])
 })
 
-test('a sweep hangs, deaf to its signal: it is given up and the next one begins', async () => {
+test('abandons a sweep that ignores its signal and starts the next one', async () => {
   const { lines } = await play([() => new Promise(() => undefined), async () => REMOVED], 20)
   assert.deepEqual(lines, [
     'orphaned resources could not be removed: not finished within 20 ms',
@@ -58,7 +58,7 @@ test('a sweep hangs, deaf to its signal: it is given up and the next one begins'
   ])
 })
 
-test('something overdue that the engine keeps: told, not counted as removed', async () => {
+test('reports an overdue resource that the engine keeps and does not count it as removed', async () => {
   const [thing] = REMOVED.removed
   const failed = { ...NOTHING, failed: [{ ...thing!, error: 'device is busy' }] }
   const { lines } = await play([async () => failed, async () => failed, async () => NOTHING])
@@ -68,7 +68,7 @@ test('something overdue that the engine keeps: told, not counted as removed', as
   ])
 })
 
-test('stopped amid a sweep: its signal is aborted and no other sweep begins', async () => {
+test('a stop amid a sweep aborts its signal and starts no other sweep', async () => {
   let sweeps = 0
   let aborted = false
   const { promise: begun, resolve } = Promise.withResolvers<void>()

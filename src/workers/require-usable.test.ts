@@ -7,7 +7,7 @@ import { requireUsable } from './require-usable.ts'
 import { ROLES, type Role } from './run-worker.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
 
-describe('what an environment names', () => {
+describe('settings of an environment', () => {
   let root: string
   before(async () => {
     root = await mkdtemp(join(tmpdir(), 'require-usable-'))
@@ -37,7 +37,7 @@ describe('what an environment names', () => {
   ]
 
   for (const [name, value, roles, reason] of UNUSABLE) {
-    test(`${name}=${value}: refused by ${roles.join(' and ')}, of no concern to the others`, async () => {
+    test(`${name}=${value}: it is refused by ${roles.join(' and ')} and ignored by the others`, async () => {
       for (const role of ROLES) {
         const required = requireOf(role, { [name]: value })
         if (!roles.includes(role)) await required
@@ -47,7 +47,7 @@ describe('what an environment names', () => {
     })
   }
 
-  test('weights of a bucket have a place of their own: one that cannot be made is refused', async () => {
+  test('refuses a directory for weights of a bucket that cannot be created', async () => {
     const bucket = { LONGHAUL_ARTIFACTS: 's3://bucket/prefix' }
     await assert.rejects(requireOf('trainer', { ...bucket, LONGHAUL_WEIGHTS: '/proc/x' }), {
       message: /LONGHAUL_WEIGHTS/,
@@ -55,7 +55,7 @@ describe('what an environment names', () => {
     await requireOf('trainer', { LONGHAUL_WEIGHTS: '/proc/x' })
   })
 
-  test('all that is named is there: every role starts, and directories are made', async () => {
+  test('starts every role when everything named exists, and creates directories', async () => {
     const env = {
       LONGHAUL_PYTHON: join(root, 'program'),
       LONGHAUL_WANDB_PYTHON: 'node',

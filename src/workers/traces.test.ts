@@ -53,7 +53,7 @@ async function play(...attempts: Attempt[]) {
   return receiver.spans
 }
 
-test('each attempt is a span below the workflow, with the episode, its turns and how it ended', async () => {
+test('each attempt is a span below the workflow with the episode, its turns and its end', async () => {
   const spans = await play(
     { body: () => Promise.reject(ApplicationFailure.retryable('a canary of a message', 'Model.Unavailable')) },
     {
@@ -94,19 +94,19 @@ test('each attempt is a span below the workflow, with the episode, its turns and
   assert.ok(!receiver.raw().includes('canary'))
 })
 
-test('an attempt that is cancelled has not failed', async () => {
+test('a cancelled attempt does not count as failed', async () => {
   const [span] = await play({ body: () => Promise.reject(new CancelledFailure('a canary')) })
   assert.deepEqual([span?.status, span?.attributes['longhaul.outcome']], [0, 'cancelled'])
 })
 
-test('what an attempt asks of others belongs to its own span', async () => {
+test('requests of an attempt belong to its own span', async () => {
   const asked: string[] = []
   const body = async () => void asked.push(traceHeaders().traceparent ?? 'none')
   const [span] = await play({ body })
   assert.deepEqual(asked, [`00-${PARENT.traceId}-${span?.spanId}-01`])
 })
 
-test('an activity without a trace, or with another header of that name, runs as ever and is no span', async () => {
+test('an activity without a trace, or with an invalid header, runs without a span', async () => {
   let ran = 0
   const body = async () => void ran++
   const odd = { [TRACE_HEADER]: { metadata: {}, data: new Uint8Array([1]) } }
@@ -114,7 +114,7 @@ test('an activity without a trace, or with another header of that name, runs as 
   assert.equal(ran, 2)
 })
 
-test('a worker without traces takes what a traced workflow says, and adds nothing to activities', () => {
+test('a worker without traces accepts a traced workflow and adds nothing to activities', () => {
   const { sinks, interceptors } = tracedOptions(null)
   assert.equal(interceptors, undefined)
   assert.equal(sinks?.['longhaulTraces']?.['workflowClosed']?.callDuringReplay, false)

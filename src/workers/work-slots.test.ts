@@ -20,7 +20,7 @@ async function isPending(promise: Promise<unknown>): Promise<boolean> {
   return !isOver
 }
 
-test('all slots are taken: the next one is handed out when one comes back, used or not', async () => {
+test('when all slots are taken the next one is given out as soon as one is returned, used or not', async () => {
   const supplier = createWorkSlots({ slots: 2, door: createHostDoor('x') })
   const [first, second] = [await reserve(supplier), await reserve(supplier)]
   supplier.markSlotUsed({ slotInfo, permit: first })
@@ -35,7 +35,7 @@ test('all slots are taken: the next one is handed out when one comes back, used 
   assert.equal(supplier.tryReserveSlot({} as never), null)
 })
 
-test('a drained host hands out no slot; one taken back does; a worker that stops lets go of its poller with the signal of the SDK', async () => {
+test('a drained host gives out no slot, a taken-back one does, and a stopping worker releases its poller', async () => {
   const door = createHostDoor('x')
   const supplier = createWorkSlots({ slots: 8, door })
   door.obey(DRAIN)
@@ -53,7 +53,7 @@ test('a drained host hands out no slot; one taken back does; a worker that stops
   await assert.rejects(never, (error) => error === reason)
 })
 
-test('a host is drained while it holds back: it hands out nothing', async () => {
+test('a host that is drained during its pause gives out no slot', async () => {
   const door = createHostDoor('x')
   const pause = Promise.withResolvers<void>()
   const supplier = createWorkSlots({
@@ -70,7 +70,7 @@ test('a host is drained while it holds back: it hands out nothing', async () => 
   assert.equal(await isPending(waiting), true)
 })
 
-test('a full host asks for nothing until it has room', async () => {
+test('a full host requests no work until it has room', async () => {
   let isFull = true
   const supplier = createWorkSlots({ slots: 8, door: createHostDoor('x'), isFull: () => isFull })
   const waiting = reserve(supplier)
@@ -79,7 +79,7 @@ test('a full host asks for nothing until it has room', async () => {
   await waiting
 })
 
-test('the fuller a host is and the more it opens, the longer it holds back, within bounds', () => {
+test('the pause before new work grows with the load and the recent openings, within bounds', () => {
   assert.equal(placementPauseMs(0, 0), 0)
   assert.equal(placementPauseMs(0.5, 1), 125)
   assert.equal(placementPauseMs(3, 0), placementPauseMs(1, 0), 'overbooked is full')

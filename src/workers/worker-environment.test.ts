@@ -10,7 +10,7 @@ const REQUIRED = {
   LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:7233',
 }
 
-test('the viewer’s address becomes a link: it ends with a slash, and what is no plain address is refused', () => {
+test('the viewer’s address gets a final slash, and an address with more than host and path is refused', () => {
   const read = (url: string) => readWorkerEnvironment({ ...REQUIRED, LONGHAUL_VIEWER_URL: url }).viewerUrl
   assert.deepEqual(
     [read(''), read('http://127.0.0.1:8433'), read('https://host/runs'), read('https://host/runs/')],
@@ -32,7 +32,7 @@ test('a worker whose recipes launch their engines needs no policy server', () =>
   })
 })
 
-test('a build has a name that a person can type and Temporal can join to others; an empty one is none', () => {
+test('a build needs a name that can be typed and joined to others, and an empty one counts as none', () => {
   const read = (build: string) => readWorkerEnvironment({ ...REQUIRED, LONGHAUL_BUILD_ID: build }).buildId
   assert.deepEqual([read(''), read('2026-11-23-1a2b3c4'), read('v1.2+x_y')], [null, '2026-11-23-1a2b3c4', 'v1.2+x_y'])
   for (const build of ['a b', 'a:b', 'a/b', 'x'.repeat(101)]) {
@@ -40,7 +40,7 @@ test('a build has a name that a person can type and Temporal can join to others;
   }
 })
 
-test('sandboxes are containers unless pods are asked for, whose room must be said; anything else is refused', () => {
+test('sandboxes are containers by default, pods need a stated capacity, and other values are refused', () => {
   const pods = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env }).pods
   assert.equal(pods({}), null)
   assert.equal(pods({ LONGHAUL_SANDBOXES: 'containers', LONGHAUL_SANDBOX_CPUS: '4' }), null)
@@ -53,7 +53,7 @@ test('sandboxes are containers unless pods are asked for, whose room must be sai
   assert.throws(() => pods({ LONGHAUL_SANDBOXES: 'vms' }), { code: 'Config.Invalid', message: /containers or pods/ })
 })
 
-test('a store that is away or full is waited for an hour, or for as many seconds as are said', () => {
+test('waits an hour, or the given number of seconds, for a store that is away or full', () => {
   const patience = (value?: string) =>
     readWorkerEnvironment({ ...REQUIRED, LONGHAUL_STORE_PATIENCE_S: value }).storePatienceMs
   assert.equal(patience(), 3_600_000)
@@ -64,7 +64,7 @@ test('a store that is away or full is waited for an hour, or for as many seconds
   }
 })
 
-test('addresses of servers are http(s), a key fits into a header; an error names the variable and keeps the value to itself', () => {
+test('addresses must be http(s) and a key must fit into a header, and errors name only the variable', () => {
   const read = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env })
   assert.equal(read({ LONGHAUL_HUB_URL: 'https://hub.example.org' }).hubUrl, 'https://hub.example.org')
   assert.equal(read({ LONGHAUL_POLICY_API_KEY: 'sk-1' }).policyApiKey, 'sk-1')
@@ -87,7 +87,7 @@ test('addresses of servers are http(s), a key fits into a header; an error names
   }
 })
 
-test('an empty variable counts as unset: what it would name is what it is without it', () => {
+test('an empty variable counts as unset', () => {
   const names = [
     'POLICY_URL',
     'POLICY_API_KEY',
@@ -105,7 +105,7 @@ test('an empty variable counts as unset: what it would name is what it is withou
   assert.deepEqual(readWorkerEnvironment({ ...others, ...empty }), readWorkerEnvironment(others))
 })
 
-test('paths are named from the directory of the worker, whose jobs and engines have directories of their own', () => {
+test('paths are relative to the directory of the worker, since jobs and engines run elsewhere', () => {
   const read = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env })
   const { python, enginesDir, cacheDir } = read({
     LONGHAUL_PYTHON: 'venv/bin/python',
@@ -117,7 +117,7 @@ test('paths are named from the directory of the worker, whose jobs and engines h
   assert.equal(read({ LONGHAUL_PYTHON: 'python3.11' }).python, 'python3.11')
 })
 
-test('hosts of private networks are hosts: an address, which would be equal to none, is refused', () => {
+test('accepts hosts of private networks by name and refuses addresses with a scheme or a path', () => {
   const read = (env: NodeJS.ProcessEnv) => readWorkerEnvironment({ ...REQUIRED, ...env })
   for (const name of ['LONGHAUL_ALARM_HOSTS', 'LONGHAUL_ASSET_HOSTS']) {
     for (const right of ['', 'hooks.internal', ' hooks.internal:8443, [::1]:80 ']) read({ [name]: right })
@@ -127,7 +127,7 @@ test('hosts of private networks are hosts: an address, which would be equal to n
   }
 })
 
-test('a number is written in digits and within its limits: blanks, other bases and what no timer reaches are refused', () => {
+test('numbers must be decimal and within limits', () => {
   for (const [name, values] of [
     ['LONGHAUL_LEASE_S', [' ', '0x10', '1e999', '99999999999999999999', '2000001']],
     ['LONGHAUL_STORE_PATIENCE_S', [' ', '0x10', '99999999999999999999']],
@@ -148,7 +148,7 @@ test('a number is written in digits and within its limits: blanks, other bases a
   assert.equal(readWorkerEnvironment({ ...REQUIRED, LONGHAUL_SANDBOX_CPUS: ' 1.5 ' }).sandboxCpus, 1.5)
 })
 
-test('an address that no request can be sent to, and a namespace that leaves its place in an address, are refused', () => {
+test('refuses an address that cannot be requested and a namespace that is no path segment', () => {
   for (const name of ['LONGHAUL_POLICY_URL', 'LONGHAUL_HUB_URL']) {
     for (const address of ['http://me:secret@gpu-1:8000', 'http://gpu-1:8000/?key=secret', 'http://gpu-1#secret']) {
       assert.throws(

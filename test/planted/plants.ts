@@ -32,9 +32,9 @@ const kubernetes = (test: string): Witness => ({
 })
 const otherFence = kubernetes('a Job under another fence is not the requested attempt and stays alive for its own')
 const publishing = (test: string): Witness => ({ file: 'src/workers/compose-trainer.test.ts', test })
-const filtering = publishing('the second server filters what it samples: not published, and the server is named')
+const filtering = publishing('does not publish and names the second server when it filters its samples')
 const stale = publishing(
-  'the second server kept its old weights under the new name, or read half: not published, and the server is named',
+  'does not publish and names the second server when it kept old weights under the new name or read half',
 )
 const job = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job/run-job.test.ts', test })
 const late = job('stops a job that runs beyond trainer.timeoutS, with its trainer')
@@ -42,7 +42,7 @@ const farAway = job('starts no trainer beside one of another host until that one
 const orphan = job('the trainer of a launcher that dies continues, and the next launcher follows it')
 const lease: Witness = {
   file: 'src/workers/compose-sandbox.test.ts',
-  test: 'a policy thinks for many leases, and every second renewal is lost: the sandbox is still alive',
+  test: 'a sandbox survives a policy that samples for many leases while every second renewal is lost',
 }
 const bucket = (test: string): Witness => ({ file: 'test/integration/object-store.test.ts', test })
 const store = (test: string): Witness => ({ file: 'src/adapters/artifacts/directory-store.test.ts', test })
@@ -231,7 +231,7 @@ export const PLANTS: Plant[] = [
     by: 'const known = kept',
     seenBy: {
       file: 'src/workers/host-activities.test.ts',
-      test: 'an attempt that follows a failed one reads all records again, and so finds one that is torn',
+      test: 'an attempt after a failed one reads all records again and so finds a torn one',
     },
   },
   {
@@ -247,7 +247,7 @@ export const PLANTS: Plant[] = [
     replace: '      await verifyTokenizer({ client, policy: ref, signal })\n',
     by: '      void verifyTokenizer\n',
     seenBy: publishing(
-      'the second server has another tokenizer beside the right weights: not published, and the server is named',
+      'does not publish and names the second server when it has the right weights with another tokenizer',
     ),
   },
   {
@@ -324,7 +324,7 @@ export const PLANTS: Plant[] = [
     file: 'src/workers/compose-trainer.ts',
     replace: '      return launcher.isElsewhere ? run() : oneAtATime(run)\n    }),',
     by: '      return run()\n    }),',
-    seenBy: publishing('two jobs come to one machine at once: the second trainer starts when the first has ended'),
+    seenBy: publishing('the second of two jobs on one machine starts its trainer when the first has ended'),
   },
   {
     name: 'one trainer at a time: one that was not stopped is given up as if it had been',
@@ -408,7 +408,7 @@ export const PLANTS: Plant[] = [
     by: '!testPatch.includes(`${module}.py`)',
     seenBy: {
       file: 'src/grading/audit/hidden-tests.test.ts',
-      test: 'new modules that are named like tests may be a part of a repair where nothing of the tests can name them',
+      test: 'new modules named like tests may be part of a repair if the hidden tests cannot name them',
     },
   },
   {

@@ -20,7 +20,7 @@ const ANSWER = {
 const read = (changes: Record<string, unknown>) =>
   readAuditAnswer(Buffer.from(JSON.stringify({ ...ANSWER, ...changes })))
 
-test('an answer as the script writes it is taken as it is', () => {
+test('accepts an answer as the script writes it', () => {
   const { schema: _schema, ...rest } = ANSWER
   assert.deepEqual(read({}), rest)
   for (const ended of ['complete', 'early', 'timeout', 'noise']) assert.equal(read({ ended })?.ended, ended)
@@ -52,10 +52,10 @@ for (const [title, changes] of [
   ['a canary that is neither right nor wrong', { canaries: [ANY_CANARY, { ...OTHER_CANARY, ok: 'true' }] }],
   ['a change that is no name', { changed: ['a', 1] }],
 ] as const) {
-  test(`${title}: no answer`, () => assert.equal(read(changes), null))
+  test(`${title}: it is refused`, () => assert.equal(read(changes), null))
 }
 
-test('bytes that are no JSON, no object or no UTF-8: no answer', () => {
+test('refuses bytes that are no JSON, no object or no UTF-8', () => {
   for (const text of ['', '{', 'null', '[]', '7', '"x"']) assert.equal(readAuditAnswer(Buffer.from(text)), null, text)
   const bytes = Buffer.from(JSON.stringify({ ...ANSWER, detail: 'DETAIL' }))
   bytes[bytes.indexOf('DETAIL')] = 0xff

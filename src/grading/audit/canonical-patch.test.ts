@@ -6,12 +6,12 @@ const HEAD = 'diff --git a/a b/a\nindex 1234567..89abcde 100644\n--- a/a\n+++ b/
 const compare = (captured: string, canonical: string) =>
   compareWithCanonical(Buffer.from(captured), Buffer.from(canonical))
 
-test('equal bytes are canonical, binary ones too', () => {
+test('a patch with equal bytes is canonical, also with binary files', () => {
   const binary = `${HEAD}GIT binary patch\nliteral 1\nIcmZPo000310RR91\n\n`
   assert.equal(compare(binary, binary), null)
 })
 
-test('hashes of an index line may be of any length, and the mode behind them counts', () => {
+test('hashes of an index line may have any length, and the mode after them counts', () => {
   const patch = `${HEAD}@@ -1 +1 @@\n-x\n+y\n`
   const full = `${'1'.repeat(40)}..${'2'.repeat(40)}`
   assert.equal(compare(patch, patch.replace('1234567..89abcde', full)), null)
@@ -22,12 +22,12 @@ test('hashes of an index line may be of any length, and the mode behind them cou
   assert.equal(compare(`x index 1..2\n${patch}`, `x index 1..3\n${patch}`), 'patch-not-canonical')
 })
 
-describe('words behind @@ may differ where a hunk begins, and nowhere else', () => {
+describe('text after @@ may differ at the start of a hunk and nowhere else', () => {
   const WORDS = '@@ -10,2 +20,3 @@ def x():'
   const BARE = '@@ -10,2 +20,3 @@'
   const body = ' a\n+@@ -1 +1 @@ one\n+index 1..2\n b\n'
 
-  test('behind several digits, and behind a hunk of one line on either side', () => {
+  test('text after @@ may differ after several digits, and for a hunk of one line on either side', () => {
     assert.equal(compare(`${HEAD}${WORDS}\n${body}`, `${HEAD}${BARE}\n${body}`), null)
     for (const [hunk, lines] of [
       ['@@ -10 +20,12 @@', `-x\n${'+y\n'.repeat(12)}`],
@@ -54,7 +54,7 @@ describe('words behind @@ may differ where a hunk begins, and nowhere else', () 
     assert.equal(compare(context, context.replace('index 3..4', 'index 3..9')), 'patch-not-canonical')
   })
 
-  test('a hunk ends where both of its sides are complete', () => {
+  test('a hunk ends when both of its sides are complete', () => {
     // Of one removed and one added line: the next line is a header again, whichever side came last.
     for (const lines of ['-x\n+y\n', '+y\n-x\n', ' x\n']) {
       const one = `${HEAD}@@ -1 +1 @@\n${lines}index 1..2\n`
@@ -70,25 +70,25 @@ describe('words behind @@ may differ where a hunk begins, and nowhere else', () 
     }
   })
 
-  test('what follows a line that only ends like one of a hunk is part of it', () => {
+  test('text after a line that only ends like the header of a hunk is part of that line', () => {
     const patch = `${HEAD}@@ -1,2 +1,2 @@\n-x +\n-z -\n+y -\n+w \nindex 1..2\n`
     assert.equal(compare(patch, patch.replace('index 1..2', 'index 3..4')), null)
   })
 
-  test('a hunk header in the middle of a line is none', () => {
+  test('a hunk header in the middle of a line is no header', () => {
     const patch = `${HEAD}x @@ -1 +1 @@ one\n`
     assert.equal(compare(patch, patch.replace('one', 'two')), 'patch-not-canonical')
   })
 })
 
-test('a line more or less is another patch', () => {
+test('a patch with a line more or less is another patch', () => {
   const patch = `${HEAD}@@ -1 +1 @@\n-x\n+y\n`
   assert.equal(compare(`${patch}\n`, patch), 'patch-not-canonical')
   assert.equal(compare(patch, `${patch}\n`), 'patch-not-canonical')
   assert.equal(compare('', patch), 'patch-not-canonical')
 })
 
-test('more binary files than Git makes of it: text was given as binary data', () => {
+test('a patch with more binary files than Git makes of it contains text given as binary data', () => {
   const text = `${HEAD}@@ -1 +1 @@\n-x\n+y\n`
   const binary = `${HEAD}GIT binary patch\nliteral 1\nIcmZPo000310RR91\n\n`
   assert.equal(compare(binary, text), 'binary-for-text')

@@ -37,10 +37,11 @@ for (const [what, patch] of [
   ['tests of its own beside them', added('tests/test_mine.py')],
   ['a name that only begins alike', added('tests/test_new.pyi')],
 ] as const) {
-  test(`${what} does not collide: it is put back, or left out`, () => assert.equal(collision(patch, HIDDEN), null))
+  test(`${what} does not collide, because it is restored or left out`, () =>
+    assert.equal(collision(patch, HIDDEN), null))
 }
 
-test('what loads itself is found, unless the reference solution has it too', () => {
+test('finds files that load themselves, unless the reference solution has them too', () => {
   const hook = (patch: string, gold = ''): string | null => findStartupHook(readPatchFiles(Buffer.from(patch)), gold)
   for (const path of ['x.pth', 'src/sitecustomize.py', 'usercustomize/__init__.py', 'sitecustomize.so']) {
     assert.equal(hook(added(path)), path)
@@ -64,7 +65,7 @@ test('what loads itself is found, unless the reference solution has it too', () 
   assert.equal(hook(added('src/mysitecustomize.py')), null)
 })
 
-test('the tested tree leaves out the folder of tests, and beside code the tests alone', () => {
+test('the tested tree leaves out the tests folder, and only the tests beside code', () => {
   const limits = (testPatch: string, goldPatch = '') => treeLimits({ hidden: hiddenFiles(testPatch), goldPatch })
   const deep = limits(added('pkg/tests/unit/test_a.py'))
   assert.ok(deep.includes('--exclude=pkg/tests/*'))
@@ -79,7 +80,7 @@ test('the tested tree leaves out the folder of tests, and beside code the tests 
   assert.ok(limits(added('tests/a[1]*.py')).includes(String.raw`--exclude=tests/a\[1\]\*.py`))
 })
 
-test('the tested tree leaves out helpers of tests wherever they lie, and compiled code, unless the reference solution changes them', () => {
+test('the tested tree leaves out helpers and compiled code unless the reference solution changes them', () => {
   const left = (path: string, goldPatch = ''): boolean => {
     const limits = treeLimits({ hidden: hiddenFiles(added('tests/test_a.py')), goldPatch })
     const word = limits.find((limit) =>
@@ -128,7 +129,7 @@ test('the old name of a moved test is hidden too', () => {
   ])
 })
 
-test('what the test patch leaves, brings and removes is told of each file', () => {
+test('states for each file what the test patch leaves, adds and removes', () => {
   const patch = added('tests/new.py') + changed('tests/kept.py') + deleted('tests/gone.py')
   assert.deepEqual(hiddenFiles(patch), [
     { path: 'tests/new.py', isNew: true, isLeft: true },
@@ -137,7 +138,7 @@ test('what the test patch leaves, brings and removes is told of each file', () =
   ])
 })
 
-test('a row adds its hidden files and their folders of tests to the limits of every row, and what its solution changes', () => {
+test('a row adds hidden files, test folders and the files of its solution to the limits of every row', () => {
   const own = (testPatch: string, goldPatch = ''): string[] => {
     const ofAll = new Set(treeLimits({ hidden: [], goldPatch: '' }))
     return treeLimits({ hidden: hiddenFiles(testPatch), goldPatch }).filter((limit) => !ofAll.has(limit))
@@ -152,7 +153,7 @@ test('a row adds its hidden files and their folders of tests to the limits of ev
   assert.deepEqual(own(changed('spec/a_test.py'), changed('spec/a_test.py')), own(changed('spec/a_test.py')))
 })
 
-test('the parts of a pattern stand in their order, beside each other and not in each other', () => {
+test('the parts of a pattern must occur in order, beside each other and not overlapping', () => {
   const isLeftOut = (path: string, pattern: string): boolean =>
     findLeftOut(readPatchFiles(Buffer.from(added(path))), [`--exclude=${pattern}`, '--include=*']).length === 1
   for (const [path, pattern, expected] of [
@@ -168,7 +169,7 @@ test('the parts of a pattern stand in their order, beside each other and not in 
   }
 })
 
-test('files that steer an interpreter or a runner are left out in every folder, and no other file of their kind', () => {
+test('leaves out files that configure an interpreter or a runner in every folder, and no other file of their kind', () => {
   const limits = treeLimits({ hidden: hiddenFiles(added('tests/test_a.py')), goldPatch: '' })
   const left = (path: string): boolean => {
     const byGlob =
@@ -193,7 +194,7 @@ test('files that steer an interpreter or a runner are left out in every folder, 
   }
 })
 
-test('new modules that are named like tests may be a part of a repair where nothing of the tests can name them', () => {
+test('new modules named like tests may be part of a repair if the hidden tests cannot name them', () => {
   const hidden = added('tests/test_new.py').replace('+x', '+from lenient_test import check')
   const found = (patch: string): string[] =>
     findAdditions(readPatchFiles(Buffer.from(patch)), { hidden: hiddenFiles(hidden), testPatch: hidden })
@@ -221,7 +222,7 @@ test('new modules that are named like tests may be a part of a repair where noth
   }
 })
 
-test('a new module beside the hidden tests is none of a repair, whatever their folder is called', () => {
+test('a new module beside the hidden tests is never part of a repair', () => {
   const hidden = added('spec/test_new.py') + added('pkg/unit_tests/test_more.py')
   const found = (patch: string): string[] =>
     findAdditions(readPatchFiles(Buffer.from(patch)), { hidden: hiddenFiles(hidden), testPatch: hidden })
@@ -229,7 +230,7 @@ test('a new module beside the hidden tests is none of a repair, whatever their f
   assert.deepEqual(found(patch), ['pkg/ef_test.py'])
 })
 
-test('twenty new modules are looked for, no more', () => {
+test('looks for at most twenty new modules', () => {
   const paths = Array.from({ length: 21 }, (_, at) => `pkg/means${at}_test.py`)
   const found = findAdditions(readPatchFiles(Buffer.from(paths.map((path) => added(path)).join(''))), {
     hidden: [],
@@ -238,7 +239,7 @@ test('twenty new modules are looked for, no more', () => {
   assert.deepEqual(found, paths.slice(0, 20))
 })
 
-test('a folder of tests is told by its whole name', () => {
+test('recognizes a folder of tests by its whole name', () => {
   const folder = (path: string): boolean =>
     treeLimits({ hidden: hiddenFiles(changed(path)), goldPatch: '' }).some(
       (limit) => limit === `--exclude=${path.slice(0, path.lastIndexOf('/'))}/*`,

@@ -56,12 +56,12 @@ function judged(
   })
 }
 
-test('every listed test passed, under the names that the parser of the row cuts: the audit agrees', () => {
+test('agrees when every listed test passed under the name that the row’s parser reports', () => {
   assert.deepEqual(judged({}), { outcome: 'agrees', reasons: [], detail: null, auditMs: 7 })
 })
 
 for (const outcome of ['failed', 'error', 'skipped', 'xfailed', 'xpassed'] as const) {
-  test(`a listed test that ${outcome}: void, also where another of the same cut name passed`, () => {
+  test(`a listed test that ${outcome} voids, even when another test with the same cut name passed`, () => {
     for (const index of PASSED.keys()) {
       const tests = PASSED.map((one, at) => (at === index ? { ...one, outcome } : one))
       assert.deepEqual(judged({ tests }).reasons, ['no-honest-pass'])
@@ -69,12 +69,12 @@ for (const outcome of ['failed', 'error', 'skipped', 'xfailed', 'xpassed'] as co
   })
 }
 
-test('a listed test without a result: void, and named', () => {
+test('a listed test without a result voids and is named', () => {
   const { reasons, detail } = judged({ tests: PASSED.slice(1) })
   assert.deepEqual([reasons, detail], [['no-honest-pass'], 'tests/test_a.py::test_b'])
 })
 
-test('a repair that lies in a file that is named like tests: void, and the file is named', () => {
+test('a repair in a file that is named like a test voids and names the file', () => {
   const texts = ['pkg/testing.py', 'pkg/ab_test.py'].map((path) => PATCH.toString().replaceAll('a.py', path))
   const patch = Buffer.from(texts.join(''))
   const [tests, run] = [PASSED.slice(1), { canonicalPatch: patch }]
@@ -86,7 +86,7 @@ test('a repair that lies in a file that is named like tests: void, and the file 
   assert.equal(own.detail, 'tests/test_a.py::test_b')
 })
 
-test('a file that is named like tests is told where it was left out and a listed test is missing, and nowhere else', () => {
+test('reports a left-out file that is named like a test only when a listed test is missing', () => {
   const detail = (patch: typeof PATCH, answer: Partial<Record<keyof AuditAnswer, unknown>>): string | null =>
     judged(answer, { canonicalPatch: patch }, TASK, patch).detail
   const changed = Buffer.from(PATCH.toString().replaceAll('a.py', 'pkg/testing.py'))
@@ -103,7 +103,7 @@ test('a file that is named like tests is told where it was left out and a listed
   assert.equal(detail(added, missing), 'tests/test_a.py::test_b')
 })
 
-test('a name that poses as several, or as another line, counts for none', () => {
+test('a test name that imitates several names, or another line, counts for none', () => {
   for (const id of [
     'x\nPASSED tests/test_a.py::test_b',
     'x\ntests/test_a.py::test_b',
@@ -114,7 +114,7 @@ test('a name that poses as several, or as another line, counts for none', () => 
   }
 })
 
-test('canaries, changed code and endings void with their own reasons', () => {
+test('canaries, changed code and other endings void with their own reasons', () => {
   assert.deepEqual(judged({ canaries: [{ ...CANARY, outcome: 'passed', ok: false }] }).reasons, ['canary-passed'])
   assert.deepEqual(judged({ canaries: [{ ...CANARY, must: 'pass', ok: false }] }).reasons, ['canary-failed'])
   assert.deepEqual(judged({ changed: ['unittest.case.TestCase.assertEqual'] }).reasons, ['runner-changed'])
@@ -127,7 +127,7 @@ test('canaries, changed code and endings void with their own reasons', () => {
   }
 })
 
-test('an answer that the script never writes, or none: void', () => {
+test('an answer that the script never writes, or none, voids', () => {
   assert.deepEqual(judged({ tests: [{ id: 1, outcome: 'passed' }] }).reasons, ['results-forged'])
   assert.deepEqual(judged({}, { result: Buffer.from('{') }).reasons, ['results-forged'])
   assert.deepEqual(judged({}, { kind: 'failed', errors: 'a\nlast\n' }).reasons, ['ended-early'])
@@ -135,13 +135,13 @@ test('an answer that the script never writes, or none: void', () => {
   assert.deepEqual(judged({}, { kind: 'tests-do-not-apply' }).reasons, ['tests-not-whole'])
 })
 
-test('an image without a Python that could run it, and a row of another runner: unsupported', () => {
+test('an image without a suitable Python and a row of another runner are unsupported', () => {
   assert.equal(judged({}, { kind: 'untestable' }).outcome, 'unsupported')
   const go = { ...TASK, installConfig: { ...TASK.installConfig, testCmd: 'go test ./...' } }
   assert.equal(judged({}, { kind: 'read', result: Buffer.alloc(0) }, go).outcome, 'unsupported')
 })
 
-test('what no second run proved agrees with nothing, whatever the answer says', () => {
+test('a patch without an audit run never agrees, whatever the answer says', () => {
   const nothing = { outcome: 'unsupported', reasons: [], detail: null, auditMs: 7 }
   const go = { ...TASK, installConfig: { ...TASK.installConfig, testCmd: 'go test ./...' } }
   assert.deepEqual(judged({}, {}, go), nothing)
@@ -156,13 +156,13 @@ test('what no second run proved agrees with nothing, whatever the answer says', 
   })
 })
 
-test('a row whose parser this version does not have: no name of it passed', () => {
+test('no test name counts for a row whose parser this version lacks', () => {
   const task = { ...TASK, installConfig: { ...TASK.installConfig, logParser: 'parse_log_unknown' } }
   const { outcome, reasons } = judged({}, {}, task)
   assert.deepEqual([outcome, reasons], ['void', ['no-honest-pass']])
 })
 
-test('a time in a name is a part of it, and may be left out', () => {
+test('a time in a name is part of it and may be left out', () => {
   const listed = (name: string) => ({ ...TASK, failToPass: [`tests/test_a.py::${name}`], passToPass: [] })
   const tests = [
     { id: 'tests/test_a.py::test_wait[5s]', outcome: 'passed' },
@@ -175,7 +175,7 @@ test('a time in a name is a part of it, and may be left out', () => {
   assert.equal(judged({ tests }, {}, listed('test_wait[7s]')).outcome, 'void')
 })
 
-test('a repository that is the test runner itself: unsupported, with what says so; what the patch alone shows still voids', () => {
+test('a repository that is the test runner itself is unsupported, but the patch alone may still void', () => {
   const own = { ended: 'own-runner', detail: 'the repository is the test runner itself', tests: [], canaries: [] }
   const unsupported = { outcome: 'unsupported', reasons: [], detail: own.detail, auditMs: 7 }
   assert.deepEqual(judged(own), unsupported)
@@ -184,7 +184,7 @@ test('a repository that is the test runner itself: unsupported, with what says s
   assert.deepEqual(judged(own, { canonicalPatch: Buffer.alloc(0) }).reasons, ['patch-not-canonical'])
 })
 
-test('hashes and words behind @@ may differ; lines of hunks, places and modes may not', () => {
+test('hashes and text after @@ may differ, but lines of hunks, positions and modes may not', () => {
   const patch = (text: string): Buffer => Buffer.from(text)
   const base =
     'diff --git a/a b/a\nindex 1234567..89abcde 100644\n--- a/a\n+++ b/a\n@@ -1 +1 @@ def x():\n-index 1..2\n+index 3..4\n'
@@ -200,13 +200,13 @@ test('hashes and words behind @@ may differ; lines of hunks, places and modes ma
   assert.equal(compareWithCanonical(patch(binary), patch(base)), 'binary-for-text')
 })
 
-test('the listed tests are read only where no finding voids the patch already', () => {
+test('reads the listed tests only when no finding voids the patch already', () => {
   const other = Buffer.from(PATCH.toString().replace('+y', '+z'))
   const { reasons, detail } = judged({ tests: [] }, { canonicalPatch: other })
   assert.deepEqual([reasons, detail], [['patch-not-canonical'], null])
 })
 
-test('a patch that came from elsewhere may be written in another way', () => {
+test('a patch from elsewhere may be written differently', () => {
   const run: AuditRun = {
     kind: 'read',
     canonicalPatch: Buffer.from('other'),
@@ -220,14 +220,14 @@ test('a patch that came from elsewhere may be written in another way', () => {
   assert.deepEqual(judgeAudit({ ...input, isCaptured: true }).reasons, ['patch-not-canonical'])
 })
 
-test('what could not be done is told by the last line of its errors', () => {
+test('reports a failed step by the last line of its errors', () => {
   assert.equal(judged({}, { kind: 'does-not-fit', errors: 'one\n  two  \n\n' }).detail, 'two')
   assert.deepEqual(judged({}, { kind: 'does-not-fit' }).reasons, ['patch-not-canonical'])
   assert.equal(judged({}, { kind: 'does-not-apply', errors: ' \n' }).detail, null)
   assert.equal(judged({}, { kind: 'failed', errors: 'a\nlast\n' }).detail, 'last')
 })
 
-test('details are cut, and name what they are about', () => {
+test('shortens details and names their subject', () => {
   assert.equal(judged({}, { kind: 'failed', errors: 'x'.repeat(1000) }).detail?.length, 300)
   assert.equal(judged({}, { result: Buffer.from('{') }).detail, 'the answer of the audit cannot be read')
   assert.equal(judged({ changed: ['a', 'b', 'c', 'd', 'e', 'f'] }).detail, 'a, b, c, d, e')
@@ -238,7 +238,7 @@ test('details are cut, and name what they are about', () => {
   assert.equal(judged({ tests: [] }).detail, 'tests/test_a.py::test_b and 1 more')
 })
 
-describe('a name that the published list cut at a blank', () => {
+describe('a test name that the published list cut at a blank', () => {
   const cut = {
     ...TASK,
     gradingProfile: 'swebench-5' as const,
@@ -246,17 +246,17 @@ describe('a name that the published list cut at a blank', () => {
     installConfig: { ...TASK.installConfig, logParser: 'parse_log_pytest_v2' },
   }
 
-  test('stands for every test that begins with it, where version 5 reads whole names', () => {
+  test('matches every test that begins with it in version 5, which otherwise reads whole names', () => {
     assert.equal(judged({}, {}, cut).outcome, 'agrees')
   })
 
-  test('is void where one of them did not pass, or none is there', () => {
+  test('voids when one of the matching tests did not pass or none exists', () => {
     const failed = PASSED.map((one, at) => (at === 2 ? { ...one, outcome: 'failed' } : one))
     assert.deepEqual(judged({ tests: failed }, {}, cut).reasons, ['no-honest-pass'])
     assert.deepEqual(judged({ tests: PASSED.slice(0, 1) }, {}, cut).reasons, ['no-honest-pass'])
   })
 
-  test('is the beginning of a name, not its end, and only where its bracket is open', () => {
+  test('matches only the beginning of a name with an open bracket', () => {
     const tests = [...PASSED.slice(0, 1), { id: 'x/tests/test_a.py::test_c[x', outcome: 'passed' }]
     assert.deepEqual(judged({ tests }, {}, cut).reasons, ['no-honest-pass'])
     for (const name of ['test_c', 'test_c[x]']) {
@@ -265,14 +265,14 @@ describe('a name that the published list cut at a blank', () => {
     }
   })
 
-  test('is no other test where an older version grades', () => {
+  test('matches no other test in an older version', () => {
     const tests = [...PASSED.slice(0, 1), { id: 'tests/test_a.py::test_c[xy]', outcome: 'passed' }]
     assert.deepEqual(judged({ tests }).reasons, ['no-honest-pass'])
     assert.equal(judged({ tests }, {}, cut).outcome, 'agrees')
   })
 })
 
-test('unittest prints a described test on two lines: its name for the parser is the second', () => {
+test('unittest prints a described test on two lines, and the parser reports the second', () => {
   const task = {
     ...TASK,
     gradingProfile: 'swebench-5' as const,

@@ -34,7 +34,7 @@ const plan = (changes: Partial<AuditedTask> = {}, patch = changed('calc.py')) =>
 const withCommand = (testCmd: string): Partial<AuditedTask> => ({ installConfig: { ...TASK.installConfig, testCmd } })
 
 describe('for pytest', () => {
-  test('modules are files with listed tests: those of the test patch in its order, then the others', () => {
+  test('modules are the files with listed tests, first those of the test patch in order', () => {
     const { plan: found, voids, isSupported } = plan()
     assert.deepEqual(found.tests?.modules, [
       'tests/test_new.py',
@@ -46,7 +46,7 @@ describe('for pytest', () => {
     assert.deepEqual(found.tests?.labels, [])
   })
 
-  test('interpreter, options, roots, limits of the tree and time come from row and caller', () => {
+  test('interpreter, options, roots and limits come from row and caller', () => {
     const { tests } = plan().plan
     assert.deepEqual(
       [tests?.runner, tests?.interpreter, tests?.arguments, tests?.roots, tests?.timeoutMs],
@@ -57,14 +57,14 @@ describe('for pytest', () => {
     assert.ok(tests?.limits.includes('--exclude=tests/test_new.py'))
   })
 
-  test('two hundred of the failing tests are in focus, no more', () => {
+  test('at most two hundred of the failing tests are in focus', () => {
     const failToPass = Array.from({ length: 201 }, (_, at) => `tests/test_new.py::test_${at}`)
     assert.deepEqual(plan({ failToPass }).plan.tests?.focus, failToPass.slice(0, 200))
     assert.deepEqual(plan().plan.tests?.focus, TASK.failToPass)
   })
 })
 
-test('unittest: modules are the Python files of the test patch, labels the names that the command gives', () => {
+test('unittest: modules are the Python files of the test patch, and labels come from the command', () => {
   const testPatch = `${TASK.testPatch}${changed('tests/page.html')}`
   const { tests } = plan({ ...withCommand('python -m unittest -v tests.test_a tests/test_b.py'), testPatch }).plan
   assert.deepEqual(tests?.modules, ['tests/test_new.py', 'tests/test_b.py', 'tests/test_a.py'])
@@ -81,21 +81,21 @@ describe('for Django', () => {
     ].join(''),
   }
 
-  test("labels are those of the row's own command, else those that the test patch leads to", () => {
+  test("labels come from the row's own command, or else from the test patch", () => {
     const named = plan({ ...django, ...withCommand('./tests/runtests.py --settings=a basic.tests') }).plan.tests
     assert.deepEqual([named?.runner, named?.labels], ['django', ['basic.tests']])
     const bare = plan({ ...django, ...withCommand('./tests/runtests.py --settings=a') }).plan.tests
     assert.deepEqual(bare?.labels, ['basic.tests', 'admin_views.tests'])
   })
 
-  test('modules are files all the same', () => {
+  test('modules are files here too', () => {
     const { tests } = plan({ ...django, ...withCommand('./tests/runtests.py') }).plan
     assert.deepEqual(tests?.modules, ['tests/basic/tests.py', 'tests/admin_views/tests.py'])
   })
 })
 
-describe('a patch that voids by what it is', () => {
-  test('at a path of the hidden tests: its tests are not run', () => {
+describe('a patch that is void by its content', () => {
+  test('tests are not run for a patch at a path of the hidden tests', () => {
     const found = plan({}, added('tests/test_new.py'))
     assert.deepEqual(found, {
       plan: { tests: null },
@@ -104,7 +104,7 @@ describe('a patch that voids by what it is', () => {
     })
   })
 
-  test('with a file that an interpreter loads by itself; both are told', () => {
+  test('names both a file that an interpreter loads by itself and a hidden path', () => {
     const found = plan({}, added('x.pth') + added('tests/test_new.py'))
     assert.deepEqual(found.voids, [
       { reason: 'collides-with-tests', detail: 'tests/test_new.py' },
@@ -113,6 +113,6 @@ describe('a patch that voids by what it is', () => {
   })
 })
 
-test('a row whose runner has no audit: no tests, and it says so', () => {
+test('a row whose runner has no audit plans no tests and says so', () => {
   assert.deepEqual(plan(withCommand('go test ./...')), { plan: { tests: null }, voids: [], isSupported: false })
 })

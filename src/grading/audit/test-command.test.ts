@@ -41,7 +41,7 @@ for (const [command, interpreter] of [
   ['xvfb-run /opt/my-venv/bin/pytest tests', '/opt/my-venv/bin/pytest'],
   ['timeout 600 /opt/my-venv/bin/pytest tests', '/opt/my-venv/bin/pytest'],
 ] as const) {
-  test(`${command}: pytest, by the Python of ${interpreter}`, () => {
+  test(`${command} is pytest with the Python of ${interpreter}`, () => {
     const found = of(command)
     assert.deepEqual([found?.runner, found?.interpreter], ['pytest', interpreter])
   })
@@ -75,10 +75,10 @@ for (const command of [
   'a=b.c+=1',
   '',
 ]) {
-  test(`${command}: no audit`, () => assert.equal(of(command), null))
+  test(`${command} has no audit`, () => assert.equal(of(command), null))
 }
 
-test('options are kept that neither choose nor judge a test, and load nothing', () => {
+test('keeps only options that neither select nor judge a test, and load nothing', () => {
   const found = of(
     `pytest -rA -W "ignore::UserWarning" -Werror -p no:cacheprovider -p evil -pevil -c evil.ini --rootdir=/x -n 4 -k "not slow" --tb=no --import-mode importlib -o addopts=x -o asyncio_mode=auto --maxfail=1 tests`,
   )
@@ -97,7 +97,7 @@ test('options are kept that neither choose nor judge a test, and load nothing', 
   assert.deepEqual(found?.names, ['tests'])
 })
 
-test('long forms of options are the short ones; an option whose value is missing is left out', () => {
+test('long options equal the short ones, and an option without its value is left out', () => {
   const found = of('pytest --pythonwarnings=error --override-ini=asyncio_mode=auto --asyncio-mode strict --color yes')
   assert.deepEqual(found?.arguments, ['-W', 'error', '-o', 'asyncio_mode=auto', '--asyncio-mode=strict'])
   for (const bare of ['-W', '-p', '--tb', '-o', '--pythonwarnings', '--import-mode']) {
@@ -105,12 +105,12 @@ test('long forms of options are the short ones; an option whose value is missing
   }
 })
 
-test('where streams go is no test, and what looks like it is one', () => {
+test('a redirection is no test, and a word that resembles one is', () => {
   assert.deepEqual(of('pytest tests >log 2>&1 <in a>b tests/x1>')?.names, ['tests', 'a>b', 'tests/x1>'])
   assert.deepEqual(of('pytest tests >&2 tests/x1')?.names, ['tests', 'tests/x1'])
 })
 
-test('words are those of a shell: quotes, escapes, operators', () => {
+test('splits words like a shell, with quotes, escapes and operators', () => {
   const names = (words: string): string[] | undefined => of(`pytest ${words}`)?.names
   assert.deepEqual(names(`'a b' "c d" e\\ f 'it is'"so"`), ['a b', 'c d', 'e f', 'it isso'])
   assert.deepEqual(names(`"say \\"x\\" \\n" ''x`), ['say "x" \\n', 'x'])
@@ -120,7 +120,7 @@ test('words are those of a shell: quotes, escapes, operators', () => {
   assert.deepEqual(of('pytest a\npytest b && pytest c', 'rebench-v2')?.names, ['a', 'b', 'c'])
 })
 
-describe("a row of the harness's fifth version has a script of its own", () => {
+describe("a row of the harness's fifth version has its own script", () => {
   const rowWith = (evalScript: string | null) => ({
     repo: 'lane/shop',
     gradingProfile: 'swebench-5' as const,
@@ -131,18 +131,18 @@ describe("a row of the harness's fifth version has a script of its own", () => {
   const START = ": '>>>>> Start Test Output'"
   const END = ": '>>>>> End Test Output'"
 
-  test('the command between its markers counts, and nothing outside of them', () => {
+  test('takes only the command between its markers', () => {
     const found = read(['pytest before', START, 'pytest -rA tests/test_a.py', 'pytest more', END, 'pytest behind'])
     assert.deepEqual(found?.names, ['tests/test_a.py', 'more'])
   })
 
-  test('an end marker before the start is none; without one all lines behind the start count', () => {
+  test('an end marker before the start is ignored, and without one all lines after the start count', () => {
     assert.deepEqual(read([END, START, 'pytest a', 'pytest b'])?.names, ['a', 'b'])
     assert.deepEqual(read([START, 'pytest a'])?.names, ['a'])
     assert.deepEqual(read([`${START} # up to ${END}`, 'pytest a', END, 'pytest b'])?.names, ['a'])
   })
 
-  test('no start, no command between the markers, or no script: no audit', () => {
+  test('a script without a start, without a command between its markers, or a missing script has no audit', () => {
     assert.equal(read(['pytest a', END]), null)
     assert.equal(read(['pytest a', START, END, 'pytest b']), null)
     assert.equal(read(null), null)
@@ -151,7 +151,7 @@ describe("a row of the harness's fifth version has a script of its own", () => {
   })
 })
 
-test("a row of the classic harness without a known command has no audit, also with a command in the row's own column", () => {
+test('a classic row without a known command has no audit, even with a command in its own column', () => {
   const found = testCommandOf({
     repo: 'lane/unknown',
     gradingProfile: 'swebench-4.1',
@@ -160,7 +160,7 @@ test("a row of the classic harness without a known command has no audit, also wi
   assert.equal(found, null)
 })
 
-test("Django's script takes labels and options with values; another file of that name is none", () => {
+test("Django's script takes labels and options with values, and another file of that name does not count", () => {
   const read = (command: string) => {
     const found = of(command)
     return found === null ? null : [found.runner, found.interpreter, found.arguments, found.names]
@@ -189,23 +189,23 @@ test("Django's script takes labels and options with values; another file of that
   assert.equal(read('myruntests.py basic'), null)
 })
 
-test('unittest that discovers names no tests, and its options are none', () => {
+test('discovery of unittest names no tests, and its options are not taken', () => {
   assert.deepEqual(of('python -m unittest discover -s tests')?.names, [])
   assert.deepEqual(of('python -m unittest -v a.b tests/test_c.py')?.names, ['a.b', 'tests/test_c.py'])
   assert.deepEqual(of('python -m unittest a')?.arguments, [])
 })
 
-test('variables before the command are no part of it, and one of them names roots', () => {
+test('variables before the command are not part of it, and one of them names roots', () => {
   assert.deepEqual(of('A=src B= PYTHONPATH=lib _C=x pytest a=b')?.roots, ['lib'])
   assert.deepEqual(of('PYTHONPATH=::.:./ pytest')?.roots, ['.'])
   assert.deepEqual(of('PYTHONPATH pytest'), null)
 })
 
-test('roots of imports are those inside the repository', () => {
+test('import roots are those inside the repository', () => {
   assert.deepEqual(of('PYTHONPATH=src:./lib/:$PWD:/etc:../x pytest')?.roots, ['src', 'lib'])
 })
 
-test("Django's script, unittest, and tox that was set up for pytest", () => {
+test("supports Django's script, unittest, and tox that was set up for pytest", () => {
   const django = classic('django/django', '4.2')
   assert.deepEqual([django?.runner, django?.arguments], ['django', ['--settings=test_sqlite']])
   const unittest = of('python -m unittest -v tests.test_a tests.test_b')
@@ -220,7 +220,7 @@ test("Django's script, unittest, and tox that was set up for pytest", () => {
   assert.equal(classic('sympy/sympy', '1.12'), null)
 })
 
-test('lines that prepare are passed over; two runners in one row have no audit', () => {
+test('skips preparing lines, and a row with two runners has no audit', () => {
   assert.equal(of('echo ready\nexport X=1\npython3 -m pytest -rA tests', 'rebench-v2')?.runner, 'pytest')
   assert.equal(of('pytest\npython -m unittest tests.test_a', 'rebench-v2'), null)
 })

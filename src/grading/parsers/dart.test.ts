@@ -9,7 +9,7 @@ const [PASSED, FAILED, SKIPPED, ERROR] = ['PASSED', 'FAILED', 'SKIPPED', 'ERROR'
 const start = (id: string, name: string): string => `{"test":{"id":${id},"name":${name}},"type":"testStart"}`
 const done = (id: string, fields = '"result":"success"'): string => `{"testID":${id},${fields},"type":"testDone"}`
 
-test('events: a name, then the result of its number; nothing of loading and of hidden ones', () => {
+test('events: takes a name and the result of its number, but no loading or hidden ones', () => {
   expectStatuses(parseDart, [
     [
       [
@@ -37,7 +37,7 @@ test('events: a name, then the result of its number; nothing of loading and of h
   ])
 })
 
-test('events: what lacks a test, a number, a name or a result that is known leaves no trace', () => {
+test('events: ignores a test without a number, name or known result', () => {
   expectStatuses(parseDart, [
     [['{"type":"testStart"}', '{"test":null,"type":"testStart"}', '{"test":5,"type":"testStart"}', done('1')], {}],
     [
@@ -79,7 +79,7 @@ test('events: what lacks a test, a number, a name or a result that is known leav
   }
 })
 
-test('flags are what Python takes for true', () => {
+test('flags are true for what Python takes as true', () => {
   const hidden = (value: string): string[] => [start('1', '"a"'), done('1', `"result":"success","hidden":${value}`)]
   for (const value of ['1', '-0.5', '"x"', '[0]', '{"x":0}', 'true', 'NaN', 'Infinity']) {
     expectStatuses(parseDart, [[hidden(value), {}]])
@@ -89,7 +89,7 @@ test('flags are what Python takes for true', () => {
   }
 })
 
-test('numbers of tests are one where Python has them equal: by value, true as 1, texts apart', () => {
+test('numbers of tests are equal when Python finds them equal: by value, true as 1, texts apart', () => {
   const [big, bigger] = ['9007199254740992', '9007199254740993']
   const pair = (first: string, second: string): string[] => [start(first, '"first"'), start(second, '"second"')]
   expectStatuses(parseDart, [
@@ -111,7 +111,7 @@ test('numbers of tests are one where Python has them equal: by value, true as 1,
   ])
 })
 
-test("words that only Python's JSON has are none within texts", () => {
+test("words that only Python's JSON has are ignored within texts", () => {
   for (const name of ['NaN', 'say \\"NaN\\" or', '\\\\', 'a\\\\\\"b NaN', '-Infinity \\"', 'x\\ty\\nz\\"Infinity']) {
     const text = JSON.parse(`"${name}"`) as string
     expectStatuses(parseDart, [[[start('NaN', `"${name}"`), done('NaN')], { [text]: PASSED }]])
@@ -129,7 +129,7 @@ test("words that only Python's JSON has are none within texts", () => {
   ])
 })
 
-test('an integer of more than 4300 digits raises where Python comes to it, and only there', () => {
+test('an integer of more than 4300 digits raises only where Python reads it', () => {
   const [most, long] = ['7'.repeat(4300), '7'.repeat(9000)]
   expectRaised('ValueError', parseDart, `${most}7`)
   for (const before of [
@@ -168,7 +168,7 @@ test('an integer of more than 4300 digits raises where Python comes to it, and o
   }
 })
 
-test('lines of packages: the second of the same name says that it passed', () => {
+test('lines of packages: a second line of the same name means that it passed', () => {
   const line = (counter: string, path: string, name: string): string => `[pkg_1]: 00:01 +${counter}: ${path}: ${name}`
   expectStatuses(parseDartV2, [
     [

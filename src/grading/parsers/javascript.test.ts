@@ -5,7 +5,7 @@ import { parseCalypso, parseChartJs, parseJs3, parseJs4, parseKarma, parseNpx, p
 
 const [PASSED, FAILED, SKIPPED] = ['PASSED', 'FAILED', 'SKIPPED'] as const
 
-test("calypso: the tree of each of Jest's calls; a time may be all that a result has", () => {
+test("calypso: reads the tree of each of Jest's calls, where a result may consist of a time", () => {
   const call = '+ ./node_modules/.bin/jest -c x.json'
   expectStatuses(parseCalypso, [
     [
@@ -27,7 +27,7 @@ test("calypso: the tree of each of Jest's calls; a time may be all that a result
   expectRaised('ValueError', parseCalypso, call, '  a', '    ✓ b (3ms) late')
 })
 
-test('chart.js: failures of a browser whose brackets hold something, up to the end of the line', () => {
+test('chart.js: reads failures of a browser with text in brackets, up to the end of the line', () => {
   expectStatuses(parseChartJs, [
     [['Chrome 1.2 (Linux) adds FAILED'], { 'adds ': FAILED }],
     [['Chrome 1.2 (Linux) FAILED', 'Chrome 1.2 (Linux) FAILED later'], { '': FAILED }],
@@ -41,7 +41,7 @@ test('chart.js: failures of a browser whose brackets hold something, up to the e
   ])
 })
 
-test('karma: a suite is indented by two blanks at least', () => {
+test('karma: a suite is indented by at least two blanks', () => {
   expectStatuses(parseKarma, [
     [['Starting browser Chrome', ' title', '  ✔ a'], { a: PASSED }],
     [
@@ -56,7 +56,7 @@ test('karma: a suite is indented by two blanks at least', () => {
   ])
 })
 
-test('p5.js: a failure reaches over deeper lines to its colon, within a thousand characters', () => {
+test('p5.js: a failure spans deeper lines to its colon, within a thousand characters', () => {
   const after = (count: number, character: string): string[] => [`1) ${character.repeat(count)}:`]
   expectStatuses(parseP5js, [
     [
@@ -75,7 +75,7 @@ test('p5.js: a failure reaches over deeper lines to its colon, within a thousand
   ])
 })
 
-test('p5.js: JSON is no part of a failure, where its lines begin and end as JSON does', () => {
+test('p5.js: JSON is not part of a failure when its lines begin and end like JSON', () => {
   const inside = (...lines: string[]): string[] => ['  1) suite', ...lines, '       adds:']
   const taken = { 'suite:adds': FAILED }
   expectStatuses(parseP5js, [
@@ -102,7 +102,7 @@ test('p5.js: JSON is no part of a failure, where its lines begin and end as JSON
   ])
 })
 
-test('p5.js: what stands between tags is taken out; a tag that stays open comes back', () => {
+test('p5.js: removes text between tags and keeps text of an unclosed tag', () => {
   const long = 'b'.repeat(250)
   expectStatuses(parseP5js, [
     [['  1) s<a>x</a>t<b></b>u:'], { stu: FAILED }],
@@ -124,7 +124,7 @@ test('p5.js: what stands between tags is taken out; a tag that stays open comes 
   ])
 })
 
-test('p5.js: a log may have fifty tags that come together, and any number of others', () => {
+test('p5.js: accepts up to fifty adjacent tags and any number of others', () => {
   const failure = ['', '  1) s:']
   const log = (count: number, make: (at: number) => string): string[] => [
     Array.from({ length: count }, (_, at) => make(at)).join(''),
@@ -144,7 +144,7 @@ test('p5.js: a log may have fifty tags that come together, and any number of oth
   expectRaised('MemoryError', parseP5js, ...log(51, () => '<<a></a>b>'))
 })
 
-test('TAP with blocks: a line of brackets alone ends as many, and a failure stays', () => {
+test('TAP with blocks: a line of brackets ends as many blocks, and a failure stays', () => {
   expectStatuses(parseJs3, [
     [
       ['ok 1 - s {', '  ok 1 - t {', '    not ok 1 - a', '  }', '  ok 2 - b # TODO later', '}', 'ok 2 - c (3ms)'],
@@ -157,7 +157,7 @@ test('TAP with blocks: a line of brackets alone ends as many, and a failure stay
   ])
 })
 
-test('marks: a result counts once it failed, and words in brackets skip', () => {
+test('marks: a failed result stays failed, and words in brackets skip', () => {
   expectStatuses(parseJs4, [
     [['✖ a', '✓ a', '✓ b', '✘ b', '○ c', '✔ c', '✔ d', '⚪ d'], { a: FAILED, b: FAILED, c: SKIPPED, d: SKIPPED }],
     [
@@ -173,7 +173,7 @@ test('marks: a result counts once it failed, and words in brackets skip', () => 
   ])
 })
 
-test('npx: a last bracket is no part of a failure', () => {
+test('npx: a last bracket is not part of a failure', () => {
   expectStatuses(parseNpx, [
     [
       ['  ✔ a (12ms)', '✔ b (12)', '  1) c (mod)', '2) (mod)', '3) d(mod)', '4)   (x)  (y)'],

@@ -19,7 +19,7 @@ const raises = (type: string, name: string, ...lines: string[]): void =>
 
 const [PASSED, FAILED, SKIPPED, ERROR] = ['PASSED', 'FAILED', 'SKIPPED', 'ERROR'] as const
 
-test('every name of SWE-rebench-V2 has a parser, and no other name', () => {
+test('exactly the parser names of SWE-rebench-V2 have a parser', () => {
   assert.equal(PARSERS_V2.size, 96)
   assert.equal(LOG_PROFILES['rebench-v2'].unported.size, 0)
   for (const name of ['ansi_escape', 'parse_log_', 'parse_log_java', 'parse_log_constructor', '__proto__']) {
@@ -317,7 +317,7 @@ for (const [title, parser, lines, expected] of CORNERS) {
   test(`${parser}: ${title}`, () => assert.deepEqual(read(parser, ...lines), expected))
 }
 
-test('C and C++: redis, jq, micropython, Google Test, doctest and the four of cpp', () => {
+test('C and C++: reads redis, jq, micropython, Google Test, doctest and the four of cpp', () => {
   assert.deepEqual(read('parse_log_redis', '[ok]: GET (12 ms)', '[err]: SET in tests/x.tcl', ' [ignore]: in a in b'), {
     GET: PASSED,
     SET: FAILED,
@@ -371,7 +371,7 @@ test('C and C++: redis, jq, micropython, Google Test, doctest and the four of cp
   })
 })
 
-test('Ruby: minitest, cucumber, test-unit, rspec and the two of ruby', () => {
+test('Ruby: reads minitest, cucumber, test-unit, rspec and the two of ruby', () => {
   assert.deepEqual(read('parse_log_minitest', 'A#b. = 0.1 s = .', 'A#c. = 0.2 s = F'), { 'A#b': PASSED, 'A#c': FAILED })
   assert.deepEqual(read('parse_log_cucumber', 'a ....', 'b ..F', 'c .'), { a: PASSED, b: FAILED })
   assert.deepEqual(read('parse_log_ruby_unit', 'test: a:  .: (0.1)', 'b: F: x', 'c: O'), {
@@ -390,7 +390,7 @@ test('Ruby: minitest, cucumber, test-unit, rspec and the two of ruby', () => {
   assert.deepEqual(read('parse_log_ruby_v2', 'A#b = 5.30 s = .', 'A#c = 1 s = E'), { 'A#b': PASSED, 'A#c': FAILED })
 })
 
-test('PHP: PHPUnit with its suites, and marks with times', () => {
+test('PHP: reads PHPUnit with its suites, and marks with times', () => {
   assert.deepEqual(read('parse_log_phpunit', ' ✔ before', 'Calc (Tests\\Calc)', ' ✔ adds [1.2 ms]', ' ↩ later'), {
     'None > before': PASSED,
     'Calc > adds': PASSED,
@@ -411,7 +411,7 @@ test('PHP: PHPUnit with its suites, and marks with times', () => {
   )
 })
 
-test('JavaScript: runners with trees, marks, TAP and failures alone', () => {
+test('JavaScript: reads runners with trees, marks, TAP and failures only', () => {
   const jest = '+ ./node_modules/.bin/jest x'
   assert.deepEqual(
     read(
@@ -494,7 +494,7 @@ test('JavaScript: runners with trees, marks, TAP and failures alone', () => {
   assert.deepEqual(read('parse_log_npx', '  ✔ a (12ms)', '  1) b (mod)'), { a: PASSED, b: FAILED })
 })
 
-test('the JVM: Ant, Maven by modules, JUnit in text, Gradle reports, Scala and Clojure', () => {
+test('the JVM: reads Ant, Maven by modules, JUnit in text, Gradle reports, Scala and Clojure', () => {
   assert.deepEqual(read('parse_log_ant', '[junit] [PASS] a', '[junit] [ERR] b'), { a: PASSED, b: FAILED })
   assert.deepEqual(
     read(
@@ -556,7 +556,7 @@ const REPORT = [
   '</testsuite></testsuites>',
 ]
 
-test('whole reports: what is not well-formed has no results, and the order of the signs is each parser of its own', () => {
+test('a malformed report has no results, and each parser has its own order of signs', () => {
   const named = { 'C::a < b': PASSED, 'None::b': FAILED, 'C::c': SKIPPED }
   assert.deepEqual(read('parse_test_report', ...REPORT), named)
   assert.deepEqual(read('parse_test_report', ...REPORT, 'x'), {})
@@ -574,7 +574,7 @@ test('whole reports: what is not well-formed has no results, and the order of th
   })
 })
 
-test('XML is read as strictly as Python reads it', () => {
+test('reads XML as strictly as Python', () => {
   const isRead = (text: string): boolean => read('parse_test_report', text)['None::t'] !== undefined
   const t = '<testcase name="t"/>'
   for (const good of [
@@ -611,7 +611,7 @@ test('XML is read as strictly as Python reads it', () => {
   }
 })
 
-test('Haskell, OCaml and Elixir', () => {
+test('reads Haskell, OCaml and Elixir', () => {
   assert.deepEqual(
     read('parse_log_haskell', '  a.b: OK (0.1s)', ' : FAIL', '  ✓ c (1 ms)', '  d [✗]', '### Error in: e', '1) f'),
     {
@@ -665,7 +665,7 @@ test('Haskell, OCaml and Elixir', () => {
   )
 })
 
-test('Dart: events, and lines that come twice', () => {
+test('Dart: reads events, and lines that occur twice', () => {
   const start = (id: string, name: string): string => `{"type":"testStart","test":{"id":${id},"name":${name}}}`
   const done = (id: string, result: string): string => `{"type":"testDone","testID":${id},"result":"${result}"}`
   assert.deepEqual(
@@ -719,7 +719,7 @@ test('Dart: events, and lines that come twice', () => {
   )
 })
 
-test('Lua, R, Julia, Swift and C#', () => {
+test('reads Lua, R, Julia, Swift and C#', () => {
   assert.deepEqual(
     read('parse_lue_nvim', 'Success\t||\ta', '\u001B[31mFail\u001B[0m || a', 'SKIPPED || b', 'Success: 1'),
     { a: FAILED, b: SKIPPED },
@@ -781,7 +781,7 @@ test('Lua, R, Julia, Swift and C#', () => {
   )
 })
 
-test('names that would fill the memory are refused: a long suite before each of many tests', () => {
+test('refuses names that would fill the memory: a long suite before each of many tests', () => {
   const suite = `S${'x'.repeat(10_000)} (C)`
   raises('MemoryError', 'parse_log_phpunit', suite, ...Array.from({ length: 500 }, (_, at) => `✔ t${at}`))
   raises('MemoryError', 'parse_log_p5js', '<<a></a>b>'.repeat(100))

@@ -43,13 +43,13 @@ const VECTORS: [string, [string, string] | null, [string, string] | null][] = [
 ]
 
 for (const [line, plain, second] of VECTORS) {
-  test(`summary line ${JSON.stringify(line)} reads as upstream reads it`, () => {
+  test(`reads the summary line ${JSON.stringify(line)} like upstream`, () => {
     assert.deepEqual(one(parsePytest, line), plain === null ? [] : [plain], 'parse_log_pytest')
     assert.deepEqual(one(parsePytestV2, line), second === null ? [] : [second], 'parse_log_pytest_v2')
   })
 }
 
-test('parameters that are paths keep their last part only', () => {
+test('parameters that are paths keep only their last part', () => {
   const id = (text: string): string | undefined => one(parsePytestOptions, `PASSED ${text}`)[0]?.[0]
   assert.equal(id('t[/x/y]'), 't[/y]')
   assert.equal(id('t[//x/y]'), 't[//x/y]')
@@ -59,7 +59,7 @@ test('parameters that are paths keep their last part only', () => {
   assert.equal(id('t[x]tail'), 't[x]')
 })
 
-test('a later line about the same test wins, and odd ids are ordinary keys', () => {
+test('a later line about the same test overrides, and unusual ids are ordinary keys', () => {
   assert.equal(parsePytest('PASSED a\nERROR a - teardown').get('a'), 'ERROR')
   assert.deepEqual([...parsePytest('PASSED __proto__\nFAILED constructor').keys()], ['__proto__', 'constructor'])
 })

@@ -39,20 +39,20 @@ const VECTORS: [string, [string, string] | null, [string, string] | null][] = [
 ]
 
 for (const [line, five, rebench] of VECTORS) {
-  test(`summary line ${JSON.stringify(line)} reads as swebench 5 and SWE-rebench-V2 read it`, () => {
+  test(`reads the summary line ${JSON.stringify(line)} like swebench 5 and SWE-rebench-V2`, () => {
     assert.deepEqual(parse('swebench-5', 'parse_log_pytest_v2', line), five === null ? [] : [five])
     assert.deepEqual(parse('rebench-v2', 'parse_log_pytest', line), rebench === null ? [] : [rebench])
   })
 }
 
-test('a count of skipped tests is no test under swebench 5, also in digits of another script, and is one under 4.1', () => {
+test('a count of skipped tests is no test under swebench 5, in any script, and one under 4.1', () => {
   for (const parser of ['parse_log_pytest', 'parse_log_pytest_options', 'parse_log_matplotlib']) {
     assert.deepEqual(parse('swebench-5', parser, 'SKIPPED [3] a.py:1: r\nSKIPPED [٣] a.py:1: r'), [])
     assert.equal(parse('swebench-4.1', parser, 'SKIPPED [3] a.py:1: r').length, 1)
   }
 })
 
-test('a line of one word raises in the pytest_v2 of SWE-rebench-V2 and in seaborn, and is left out by swebench 5', () => {
+test('a line of one word raises in pytest_v2 and in seaborn, and swebench 5 ignores it', () => {
   const raises = (profile: LogProfileName, parser: string, log: string): void =>
     assert.throws(() => parse(profile, parser, log), PythonError)
   raises('rebench-v2', 'parse_log_pytest_v2', 'PASSED')
@@ -71,12 +71,12 @@ test('seaborn reads summary lines and the verbose report', () => {
   ])
 })
 
-test('mouse buttons of matplotlib print as numbers', () => {
+test('mouse buttons of matplotlib are printed as numbers', () => {
   const log = 'PASSED a.py::t[MouseButton.LEFT-MouseButton.RIGHT]'
   assert.deepEqual(parse('swebench-4.1', 'matplotlib/matplotlib', log), [['a.py::t[1-3]', 'PASSED']])
 })
 
-test('django: results, the test that ok credits, an interrupted line, and a failure without a name', () => {
+test('django: reads results, the test that ok credits, an interrupted line, and a failure without a name', () => {
   const log = [
     'test_a (x.T) ... ok',
     "test_b (x.T) ... skipped 'why'",
@@ -107,7 +107,7 @@ test('django: results, the test that ok credits, an interrupted line, and a fail
   assert.throws(() => parse('swebench-4.1', 'django/django', 'ERROR:'), PythonError)
 })
 
-test('django: each message that stands in a line credits the test before it, the last one only with its end', () => {
+test('django: each message inside a line credits the test before it, the last one only with its end', () => {
   const message = (name: string): string => `${name} ... Testing against Django installed in /x\nCreating ... x`
   const end = 'with 2 processes (0 silenced).\nok'
   const log = [message('test_a'), end, message('test_b'), end, message('test_c')].join('\n')
@@ -118,7 +118,7 @@ test('django: each message that stands in a line credits the test before it, the
   })
 })
 
-test('sympy: headings and last words; SWE-rebench-V2 takes the mark of the file off', () => {
+test('sympy: reads headings and last words, and SWE-rebench-V2 removes the mark of the file', () => {
   const log = '____ sympy/a.py:test_x ____\ntest_a ok\ntest_b F\ntest_c E\ntest_d ok [OK]\nx y.py:z\n.py:z\n.py: z'
   const both: [string, string][] = [
     ['sympy/a.py:test_x', 'FAILED'],
@@ -130,13 +130,13 @@ test('sympy: headings and last words; SWE-rebench-V2 takes the mark of the file 
   assert.deepEqual(parse('rebench-v2', 'parse_log_sympy', log), [...both, ['test_d', 'PASSED']])
 })
 
-test('a line of a million blanks and file names costs no squared time', { timeout: HANG_MS }, () => {
+test('a line of a million blanks and file names takes linear time', { timeout: HANG_MS }, () => {
   assert.equal(parse('swebench-4.1', 'sympy/sympy', `${' .py:x'.repeat(200_000)} y`).length, 1)
   const beginnings = 'x ... Testing against Django installed in y\n'.repeat(20_000)
   assert.deepEqual(parse('swebench-4.1', 'django/django', beginnings), [])
 })
 
-test('a report of many elements that are never closed costs no squared time', { timeout: HANG_MS }, () => {
+test('a report of many unclosed elements takes linear time', { timeout: HANG_MS }, () => {
   const open = '<testcase name="a">'.repeat(100_000)
   assert.deepEqual(
     parse('rebench-v2', 'parse_log_junit', `${open}${'.'.repeat(5000)}<failure<testcase name="b"><failure`),
@@ -161,7 +161,7 @@ test('nebo reads workers, percentages and ids with blanks', () => {
   ])
 })
 
-test('go, cargo, jest, vitest and gradle: one result a line', () => {
+test('go, cargo, jest, vitest and gradle: reads one result per line', () => {
   const read = (parser: string, ...lines: string[]): object =>
     Object.fromEntries(parse('rebench-v2', parser, lines.join('\n')))
   assert.deepEqual(read('parse_log_gotest', '    --- PASS: T/a (b) (0.00s)', '--- SKIP: U (0s)', '--- FAIL: V'), {
@@ -188,7 +188,7 @@ test('go, cargo, jest, vitest and gradle: one result a line', () => {
   })
 })
 
-test('maven: the name from the command; java_mvn also classes, failures and JUnit reports, and the placeholder', () => {
+test('maven: takes the name from the command; java_mvn also reads classes, failures, JUnit and the placeholder', () => {
   const log = [
     '+ mvn test -Dtest=A#b',
     '[INFO] Running com.x.FooTest',

@@ -17,7 +17,7 @@ const CASES = [
   '<testcase name="alone"/>',
 ]
 
-test('one report: failures before skips before errors, and None for what has no name', () => {
+test('one report: failures win over skips and skips over errors, and a missing name is None', () => {
   expectStatuses(parseTestReport, [
     [
       [XML, '<testsuites><testsuite>', ...CASES, '</testsuite></testsuites>'],
@@ -36,7 +36,7 @@ test('one report: failures before skips before errors, and None for what has no 
   ])
 })
 
-test('every report of a log: a broken one hides the whole ones up to its end, and no other', () => {
+test('a broken report hides complete ones up to its end, and no other', () => {
   const report = (name: string): string => `${XML}<testsuites><testcase name="${name}"/></testsuites>`
   expectStatuses(parseCombinedReports, [
     [[report('a'), 'noise', report('b')], { 'None::a': PASSED, 'None::b': PASSED }],
@@ -46,7 +46,7 @@ test('every report of a log: a broken one hides the whole ones up to its end, an
   ])
 })
 
-test('testthat: the first report, from its declaration to the end of its suites or of the log', () => {
+test('testthat: reads the first report from its declaration to the end of its suites or of the log', () => {
   const expected = {
     'C::passes': PASSED,
     'C::fails': FAILED,
@@ -67,7 +67,7 @@ test('testthat: the first report, from its declaration to the end of its suites 
   ])
 })
 
-test('gradle: reports from line to line, each with its declaration', () => {
+test('gradle: reads reports line by line, each with its declaration', () => {
   const expected = {
     'passes (C)': PASSED,
     'fails (C)': FAILED,
@@ -98,7 +98,7 @@ test('gradle: reports from line to line, each with its declaration', () => {
   ])
 })
 
-test('doctest: a case fails with any of its expressions, other elements do not count', () => {
+test('doctest: a case fails with any of its expressions, and other elements do not count', () => {
   const subcase = (name: string, inside: string): string => `<SubCase name="${name}">${inside}</SubCase>`
   const [good, bad] = [
     '<Expression success="true"/>',
@@ -129,7 +129,7 @@ test('doctest: a case fails with any of its expressions, other elements do not c
   expectRaised('ParseError', parseDoctest, `<doctest><TestCase>${subcase('b', good)}</doctest>`)
 })
 
-test('doctest: cases in cases are read up to sixteen times the elements of the report', () => {
+test('doctest: reads nested cases up to sixteen times the elements of the report', () => {
   const depth = 63
   // All 126 elements of the first: the root, the cases, what lies in them, and 61 beside them. The cases see 63 * 64 / 2 of them.
   const report = (others: number): string =>

@@ -31,7 +31,7 @@ const expectRefused = (texts: readonly string[]): void => expectAll(texts.map((t
 
 const A: Shape = ['a', {}, []]
 
-test('declarations: blanks of any kind and number between their parts, either quote, no other order', () => {
+test('declarations: accepts any blanks between their parts and either quote, in one order', () => {
   const taken = [
     '<?xml version="1.0"?>',
     "<?xml version='1.0' ?>",
@@ -66,7 +66,7 @@ test('declarations: blanks of any kind and number between their parts, either qu
   expectAll([['<abcd e="1"/>', ['abcd', { e: '1' }, []]]])
 })
 
-test('document types: a name and where the rest lies, without declarations of their own', () => {
+test('document types: accepts a name and an external identifier, without declarations', () => {
   const taken = [
     '<!DOCTYPE a>',
     '<!DOCTYPE abc >\n<!-- c -->\n',
@@ -127,7 +127,7 @@ test('document types: a name and where the rest lies, without declarations of th
   expectRefused(refused.map((text) => `${text}<a/>`))
 })
 
-test('references: five names, and characters that XML can hold by either number', () => {
+test('references: accepts five names, and numbers of valid XML characters', () => {
   const taken: [string, string][] = [
     ['&lt;&gt;&amp;&quot;&apos;', `<>&"'`],
     ['x&#65;y&#x42;z', 'xAyBz'],
@@ -145,7 +145,7 @@ test('references: five names, and characters that XML can hold by either number'
   }
 })
 
-test('entities of a DTD that is not read: nothing in attributes, refused in content and where the document stands alone', () => {
+test('entities of an unread DTD are empty in attributes, and refused in content and in standalone documents', () => {
   const attribute = '<a b="x&e;y&é.1;z"/>'
   const dtds = ['<!DOCTYPE a SYSTEM "a.dtd">', '<!DOCTYPE a PUBLIC "" "a.dtd">', '<!DOCTYPE a [%p;]>']
   for (const dtd of dtds) {
@@ -162,7 +162,7 @@ test('entities of a DTD that is not read: nothing in attributes, refused in cont
   expectRefused(['constructor', '__proto__', 'toString'].map((name) => `<a b="&${name};"/>`))
 })
 
-test('names: letters begin them, digits and signs may follow, the colon parts a prefix', () => {
+test('names: begin with letters, may contain digits and signs, and the colon separates a prefix', () => {
   const names = ['a', 'A.b-c_1', '_', 'é', 'Ж9', '漢字', 'a\u00B7', 'e\u0301', 'ก\u0E31', 'x٣']
   expectAll(names.map((name) => [`<${name} ${name}="1"/>`, [name, { [name]: '1' }, []]]))
   const refused = [
@@ -186,7 +186,7 @@ test('names: letters begin them, digits and signs may follow, the colon parts a 
   expectRefused(refused.map((name) => `<${name}/>`))
 })
 
-test('attributes: each once, with a quote, blanks around the sign and before the next', () => {
+test('attributes: each occurs once, in quotes, with optional blanks around the sign', () => {
   expectAll([
     ['<a b="1"/>', ['a', { b: '1' }, []]],
     ['<a\tb\n=\r"1"\n/>', ['a', { b: '1' }, []]],
@@ -209,7 +209,7 @@ test('attributes: each once, with a quote, blanks around the sign and before the
   ])
 })
 
-test('namespaces: of the element and below it, the innermost of each prefix, none for a plain attribute', () => {
+test('namespaces: apply to the element and below, the innermost of each prefix, and not to plain attributes', () => {
   expectAll([
     ['<a xmlns="u"/>', ['{u}a', {}, []]],
     ['<a xmlns="u" b="1"><c/></a>', ['{u}a', { b: '1' }, [['{u}c', {}, []]]]],
@@ -269,7 +269,7 @@ test('namespaces: of the element and below it, the innermost of each prefix, non
   ])
 })
 
-test('content: elements among text, comments, instructions and sections, each of them closed', () => {
+test('content: accepts elements among text, comments, instructions and sections, each of them closed', () => {
   const nested: Shape = [
     'a',
     {},
@@ -325,7 +325,7 @@ test('content: elements among text, comments, instructions and sections, each of
   ])
 })
 
-test('descendants come in the order of the document, without the element itself', () => {
+test('descendants are in document order without the element itself', () => {
   const root = parseXml('<a><b><c/><d/></b><e/><f><g><h/></g></f></a>')
   assert.deepEqual(
     Array.from(descendants(root), ({ tag }) => tag),

@@ -14,7 +14,7 @@ const task = (testPatch: string, install: string | null = null) => ({
   installConfig: { install, testCmd: 'pytest -rA', logParser: 'parse_log_pytest' },
 })
 
-test('a patch that only adds tests gives the whole script, with the bare checkout of the commit', () => {
+test('a patch that only adds tests gives the whole script with a plain checkout of the commit', () => {
   const patch = newFile('tests/test_x.py')
   assert.equal(
     evalScript(task(patch)),
@@ -42,14 +42,14 @@ git checkout abc123
   )
 })
 
-test('changed files are reset before and after, and data files are no tests', () => {
+test('resets changed files before and after, and does not treat data files as tests', () => {
   const script = evalScript(task(changed('tests/test_a.py') + changed('tests/data.json'), 'pip install -e .'))
   assert.equal(script.split('\ngit checkout abc123 tests/test_a.py tests/data.json\n').length, 3)
   assert.ok(script.includes('\nLANG=C.UTF-8 LC_ALL=C.UTF-8 pip install -e .\n'))
   assert.ok(script.includes('\nLANG=C.UTF-8 LC_ALL=C.UTF-8 pytest -rA tests/test_a.py\n'))
 })
 
-test('a deleted test is no directive, a renamed one counts by its new name, django wants labels', () => {
+test('a deleted test is no directive, a renamed one has its new name, and django needs labels', () => {
   const files = [
     { source: 'a/tests/gone.py', target: '/dev/null' },
     { source: 'a/tests/old.py', target: 'b/tests/app/new.py' },
@@ -58,20 +58,20 @@ test('a deleted test is no directive, a renamed one counts by its new name, djan
   assert.deepEqual(testDirectives('django/django', files), ['app.new'])
 })
 
-test('a header without a second name is a test by its first, and only Git’s prefix goes', () => {
+test('a header without a second name is a test by its first, and only the Git prefix is removed', () => {
   assert.deepEqual(testDirectives('o/r', [{ source: 'a/tests/x.py', target: '' }]), ['tests/x.py'])
   assert.deepEqual(testDirectives('o/r', [{ source: 'x', target: 'b/lib/a/x.py' }]), ['lib/a/x.py'])
   assert.deepEqual(testDirectives('o/r', [{ source: 'x', target: 'tests/b/x.py' }]), ['tests/b/x.py'])
 })
 
-test('django labels: the folder of tests and the ending go, only where they stand at the ends', () => {
+test('django labels lose the tests folder and the extension only at their ends', () => {
   const label = (path: string) => testDirectives('django/django', [{ source: 'x', target: `b/${path}` }])
   assert.deepEqual(label('tests/app/test_x.py'), ['app.test_x'])
   assert.deepEqual(label('app/tests/test_x.py'), ['app.tests.test_x'])
   assert.deepEqual(label('tests/app/data.html'), ['app.data.html'])
 })
 
-test('data files of every ending are no tests', () => {
+test('data files with any extension are no tests', () => {
   for (const ending of [
     '.json',
     '.png',

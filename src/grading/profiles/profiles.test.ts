@@ -18,7 +18,7 @@ const task = (changes: Partial<RunTask>): RunTask => ({
   ...changes,
 })
 
-test('swebench-4.1: commands of repository and version, those of the evaluation first', () => {
+test('swebench-4.1: commands come from repository and version, with the evaluation first', () => {
   const { evalScript: script } = RUN_PROFILES['swebench-4.1'].plan(task({}), { hasPatch: true })
   const lines = script.split('\n')
   assert.deepEqual(lines.slice(4, 10), [
@@ -33,7 +33,7 @@ test('swebench-4.1: commands of repository and version, those of the evaluation 
   assert.ok(lines.includes('./tests/runtests.py --verbosity 2 --settings=test_sqlite --parallel 1 t'))
 })
 
-test('swebench-4.1: every header in the text is a directive, deleted files too, headers in hunks too, quoted ones not', () => {
+test('swebench-4.1: every unquoted header in the text is a directive, also of deleted files and in hunks', () => {
   const header = (path: string): string => `diff --git a/${path} b/${path}\n`
   const patch = `${header('t/gone.py')}deleted file mode 100644\n+${header('t/inside.py')}${header('d.json')}diff --git "a/t/\\303.py" "b/t/\\303.py"\n`
   assert.deepEqual(testDirectives('psf/requests', patch), ['t/gone.py', 't/inside.py'])
@@ -49,7 +49,7 @@ test('swebench-4.1: every header in the text is a directive, deleted files too, 
   }
 })
 
-test('swebench-4.1: a version that upstream does not know is refused with both', () => {
+test('swebench-4.1: refuses a version that upstream does not know, with repository and version', () => {
   const unknown = task({ harness: { version: '99', evalScript: null, evalType: null, language: null } })
   assert.throws(() => RUN_PROFILES['swebench-4.1'].plan(unknown, { hasPatch: true }), {
     code: 'Task.Invalid',
@@ -57,7 +57,7 @@ test('swebench-4.1: a version that upstream does not know is refused with both',
   })
 })
 
-test('swebench-5: the head is made anew, the exit code is taken at the first end marker', () => {
+test('swebench-5: rewrites the head and takes the exit code at the first end marker', () => {
   const marker = ": '>>>>> End Test Output'"
   const script = `\n#!/bin/bash\nset -uxo pipefail\ncd /testbed\nset -uxo pipefail\n${marker}\n${marker}\n\n`
   assert.equal(
@@ -76,7 +76,7 @@ test('swebench-5: the head is made anew, the exit code is taken at the first end
   assert.equal(evalScript('pytest'), '#!/bin/bash\nset -uxo pipefail\npytest\n')
 })
 
-test('swebench-5: files that no patch carries are laid just before the tests', () => {
+test('swebench-5: adds binary files just before the tests', () => {
   const script = "git apply -\n: '>>>>> Start Test Output'\ntest"
   const lines = evalScript(script, [{ path: 'a/b c.png' }, { path: 'd.png' }]).split('\n')
   assert.deepEqual(lines.slice(2), [
@@ -89,7 +89,7 @@ test('swebench-5: files that no patch carries are laid just before the tests', (
   ])
 })
 
-test('swebench-5: the tree is cleaned between attempts, and a patch that lies in the tree already counts', () => {
+test('swebench-5: cleans the tree between attempts, and an already applied patch counts', () => {
   const five = task({ harness: { version: '3.0', evalScript: 'pytest', evalType: null, language: null } })
   const plan = RUN_PROFILES['swebench-5'].plan(five, { hasPatch: true })
   assert.equal(plan.applyCommands.length, 4)
@@ -98,7 +98,7 @@ test('swebench-5: the tree is cleaned between attempts, and a patch that lies in
   assert.equal(RUN_PROFILES['swebench-5'].plan(five, { hasPatch: false }).applyCommands.length, 0)
 })
 
-test('rebench-v2: reset, patch, test patch and commands under set -e; without a patch the reset alone comes first', () => {
+test('rebench-v2: resets, applies both patches and runs under set -e, and only resets without a patch', () => {
   const installConfig = { install: null, testCmd: 'go build\ngo test -v', logParser: 'parse_log_gotest' }
   const plan = RUN_PROFILES['rebench-v2'].plan(task({ installConfig, repoDir: '/r' }), { hasPatch: true })
   const apply = 'git apply -v --3way --recount --ignore-space-change --whitespace=nowarn /patches'
@@ -115,7 +115,7 @@ const GIT_4 = [
   ['patch', '--batch', '--fuzz=5', '-p1', '-i', '/tmp/patch.diff'],
 ]
 
-test('the fork and swebench 4.1 try three ways to apply a patch, without a clean-up between', () => {
+test('the fork and swebench 4.1 try three ways to apply a patch without a clean-up between them', () => {
   const installConfig = { install: null, testCmd: 'pytest', logParser: 'parse_log_pytest' }
   for (const name of ['fork-4.0.3', 'swebench-4.1'] as const) {
     const { evalScript: script, ...plan } = RUN_PROFILES[name].plan(task({ installConfig }), { hasPatch: true })
@@ -163,7 +163,7 @@ function withoutHarness(): RunTask {
   return rest
 }
 
-test('swebench-5: a row without a script is refused with its column', () => {
+test('swebench-5: refuses a row without a script, with its column', () => {
   for (const one of [task({}), withoutHarness()]) {
     assert.throws(() => RUN_PROFILES['swebench-5'].plan(one, { hasPatch: true }), {
       code: 'Task.Invalid',
@@ -172,7 +172,7 @@ test('swebench-5: a row without a script is refused with its column', () => {
   }
 })
 
-test('swebench-5: a script that begins with its end marker, or has no start marker, is completed all the same', () => {
+test('swebench-5: completes a script that begins with its end marker or has no start marker', () => {
   const marker = ": '>>>>> End Test Output'"
   assert.equal(
     evalScript(marker),
@@ -184,7 +184,7 @@ test('swebench-5: a script that begins with its end marker, or has no start mark
   )
 })
 
-test('swebench-4.1: a repository that upstream does not know, and a row without a version, are refused', () => {
+test('swebench-4.1: refuses an unknown repository and a row without a version', () => {
   const refusal = (one: RunTask, details: object) =>
     assert.throws(() => RUN_PROFILES['swebench-4.1'].plan(one, { hasPatch: true }), {
       code: 'Task.Invalid',
@@ -196,7 +196,7 @@ test('swebench-4.1: a repository that upstream does not know, and a row without 
   refusal(withoutHarness(), { repo: 'django/django', version: null })
 })
 
-test('rebench-v2: both streams apart, and Java on IPv4', () => {
+test('rebench-v2: keeps the two streams separate, and Java uses IPv4', () => {
   const plan = RUN_PROFILES['rebench-v2'].plan(task({}), { hasPatch: true })
   assert.deepEqual(
     [plan.patchPath, plan.output, plan.environment],
@@ -204,7 +204,7 @@ test('rebench-v2: both streams apart, and Java on IPv4', () => {
   )
 })
 
-test('each profile goes by its name and names the upstream that it imitates', () => {
+test('each profile has its name and names the upstream that it imitates', () => {
   for (const [name, profile] of Object.entries(RUN_PROFILES)) assert.equal(profile.name, name)
   assert.deepEqual(
     Object.values(RUN_PROFILES).map(({ upstream }) => upstream),
