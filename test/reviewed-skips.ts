@@ -119,7 +119,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'trainer/tests/test_adapter.py',
-    tests: ['test_peft_on_the_base_computes_what_the_policy_computes'],
+    tests: ['test_peft_on_the_base_computes_the_same_as_the_policy'],
     reason: /LONGHAUL_PEFT_PACKAGE names no folder with the package peft$/,
     why: FETCHED_ONCE,
   },
@@ -344,13 +344,13 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'trainer/tests/test_first_forward.py',
-    tests: ['test_ranks_that_share_rows_or_batch_agree_to_the_bit'],
+    tests: ['test_ranks_that_share_rows_or_batch_give_the_same_bits'],
     reason: /^deselected, marked slow$/,
     why: LONG,
   },
   {
     file: 'trainer/tests/test_kills.py',
-    tests: ['test_full_disk_is_73_and_leaves_no_torso'],
+    tests: ['test_full_disk_is_73_and_leaves_no_partial_output'],
     reason: /^mounting a small disk needs root$/,
     why: NEEDS_ROOT,
   },
@@ -368,13 +368,16 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'trainer/tests/test_plan.py',
-    tests: ['test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linearly'],
+    tests: ['test_chunked_head_peaks_below_the_plain_one_and_grows_linearly_with_tokens'],
     reason: /^deselected, marked slow$/,
     why: LONG,
   },
   {
     file: 'trainer/tests/test_rank_jobs.py',
-    tests: ['test_two_ranks_killed_anywhere_resume_to_the_same_bytes', 'test_signal_to_one_rank_stops_both_with_75'],
+    tests: [
+      'test_two_ranks_killed_at_any_point_resume_to_the_same_bytes',
+      'test_signal_to_one_rank_stops_both_with_75',
+    ],
     reason: /^deselected, marked slow$/,
     why: LONG,
   },
@@ -382,14 +385,14 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     file: 'trainer/tests/test_rank_kills.py',
     tests: [
       'test_killed_ranks_lose_at_most_one_step_and_no_bit',
-      'test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late',
+      'test_a_stalled_rank_is_detected_and_named_and_cannot_commit_later',
     ],
     reason: /^deselected, marked slow$/,
     why: LONG,
   },
   {
     file: 'trainer/tests/test_step_process.py',
-    tests: ['test_two_attempts_at_once_commit_once'],
+    tests: ['test_two_concurrent_attempts_commit_once'],
     reason: /^deselected, marked slow$/,
     why: LONG,
   },

@@ -52,9 +52,9 @@ TESTS = {
         "test_step_reading",
         "test_training_step",
         "test_job_records",
-        "test_step::test_manifest_counts_the_updates_and_names_the_state_they_made",
+        "test_step::test_manifest_counts_the_updates_and_names_the_resulting_state",
         "test_step::test_an_update_that_is_applied_twice_ends_the_job",
-        "test_window::test_a_policy_gets_log_probabilities_with_its_rope_and_without",
+        "test_window::test_a_policy_gets_log_probabilities_with_and_without_its_rope",
     ),
 }
 # mutmut derives the time limit of a mutant from the time of its tests and these two. They are generous, because it counts wall time,

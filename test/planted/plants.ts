@@ -76,9 +76,9 @@ const fenced = trainerTest('test_step', 'test_higher_fence_stops_the_older_attem
 
 const clipped = trainerTest(
   'test_training_step',
-  'test_a_gradient_beyond_the_limit_is_scaled_down_to_it_and_reported_as_it_was',
+  'test_a_gradient_above_the_limit_is_scaled_down_and_reported_unscaled',
 )
-const scheduled = trainerTest('test_training_step', 'test_each_update_moves_the_weights_by_the_rate_of_its_global_step')
+const scheduled = trainerTest('test_training_step', 'test_each_update_uses_the_learning_rate_of_its_global_step')
 const rates = trainerTest('test_objectives', 'test_learning_rate_is_a_function_of_the_global_step')
 const config = (test: string): Witness => ({ file: 'src/adapters/trainer-job/job/job-config.test.ts', test })
 const optimizer = config('every optimizer setting of the recipe reaches the trainer, in both kinds of jobs')

@@ -37,7 +37,7 @@ def logits(model: Any) -> torch.Tensor:
         return model.eval()(input_ids=IDS).logits
 
 
-def test_peft_on_the_base_computes_what_the_policy_computes(tmp_path: Path, adapted: JobFiles, policy: Path) -> None:
+def test_peft_on_the_base_computes_the_same_as_the_policy(tmp_path: Path, adapted: JobFiles, policy: Path) -> None:
     # `test/support/runner/trainer-test-packages.ts` installs peft separately: the trainer itself does not need it.
     if folder := os.environ.get("LONGHAUL_PEFT_PACKAGE"):
         sys.path.append(folder)
@@ -71,7 +71,7 @@ def test_layout_names_the_base_and_every_target(tmp_path: Path, adapted: JobFile
     assert not any(str(tmp_path) in path.read_text(errors="ignore") for path in target.iterdir())
 
 
-def test_refused_without_adapters_or_on_another_base(
+def test_an_adapter_export_without_adapters_or_on_another_base_is_refused(
     tmp_path: Path, adapted: JobFiles, policy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "never"

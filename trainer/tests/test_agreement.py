@@ -43,7 +43,7 @@ def run(model: Path, capsys: pytest.CaptureFixture[str], **changes: Any) -> dict
     return json.loads(capsys.readouterr().out)
 
 
-def test_rows_alone_and_layers_computed_again_agree_and_bf16_differs_by_rounding(
+def test_single_rows_and_recomputation_agree_and_bf16_differs_by_rounding(
     model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "scores"
@@ -71,7 +71,9 @@ def test_other_weights_do_not_agree(model: Path, tmp_path: Path, capsys: pytest.
     assert found["gradient"] > 1e-4
 
 
-def test_what_cannot_be_compared_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inputs_that_cannot_be_compared_are_refused(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(JobError, match="--against to be a file"):
         run(model, capsys, against=tmp_path / "absent")
     run(model, capsys, store=tmp_path / "scores")

@@ -67,7 +67,7 @@ def loss_of(
         ("cispo", 0.0, [-0.5, 0.25, 0.25, 0.25]),
     ],
 )
-def test_each_algorithm_weighs_tokens_of_short_and_long_trajectories_its_own_way(
+def test_each_algorithm_has_its_own_token_weights_for_short_and_long_trajectories(
     name: str, loss: float, slopes: list[float]
 ) -> None:
     found, gradient = loss_of(
@@ -160,7 +160,7 @@ def test_entropy_and_divergence_are_averaged_as_the_algorithm_averages() -> None
         assert gradient == pytest.approx([-2 * first, 0.0], abs=1e-12), name
 
 
-def test_corrections_of_whole_rows_take_the_product_or_the_geometric_mean() -> None:
+def test_row_corrections_use_the_product_or_the_geometric_mean() -> None:
     # Row 0: ratios 2 and 4, product 8, mean √8 = 2.83; row 1: ½ and ¼.
     v, rows = vector(LOG2, 2 * LOG2, -LOG2, -2 * LOG2), torch.tensor([0, 0, 1, 1])
     product = correct(v, rows, objective(correction="sequence_tis"))
@@ -202,7 +202,7 @@ def stated(**changes: Any) -> bytes:
         ({"prox": "behaviour", "correction": "sequence_tis"}, "to be none with prox behaviour"),
     ],
 )
-def test_a_switch_that_the_algorithm_ignores_or_lacks_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_an_option_that_the_algorithm_ignores_or_lacks_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(JobError, match=message) as caught:
         parse_config(stated(**changes))
     assert caught.value.code == 64
@@ -251,7 +251,7 @@ def step_on(ranks: Ranks, case: Case) -> tuple[dict[str, torch.Tensor], dict[str
 
 # Context parallel ranks hold parts of a row; GSPO needs the ratio of the full row.
 @pytest.mark.parametrize(("name", "world", "cp"), [("gspo_both", 2, 2), ("grpo", 2, 1)])
-def test_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path, name: str, world: int, cp: int) -> None:
+def test_two_ranks_take_the_same_step_as_one(tmp_path: Path, policy: Path, name: str, world: int, cp: int) -> None:
     case = Case(tmp_path, policy, name, max_tokens=60)
     write_case(case)
     expected = expect_case(case)
@@ -260,7 +260,7 @@ def test_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path, name: str,
         assert worst_error(found, expected.gradients) < 1e-6
 
 
-def test_a_constant_budget_divides_in_the_place_of_the_count(tmp_path: Path, policy: Path) -> None:
+def test_a_constant_token_budget_replaces_the_token_count_as_divisor(tmp_path: Path, policy: Path) -> None:
     case = Case(tmp_path, policy, "paper", token_budget=1000)
     write_case(case)
     found, metrics = run_case(case)
@@ -303,7 +303,7 @@ def test_experts_are_imitated_beside_the_policys_own_tokens(
     assert metrics["n_tokens"] == expected.n_tokens > imitated
 
 
-def test_experts_on_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path) -> None:
+def test_experts_on_two_ranks_give_the_same_step_as_on_one(tmp_path: Path, policy: Path) -> None:
     case = Case(tmp_path, policy, "gspo_both", max_tokens=60, expert_weight=0.6)
     write_case(case)
     expected = expect_case(case)
@@ -354,7 +354,7 @@ def test_pairs_give_the_loss_and_gradient_of_dpo_in_one_micro_batch_or_eight(
 
 
 @pytest.mark.parametrize("cp", [1, 2])
-def test_pairs_that_lie_on_two_ranks_take_the_step_of_one(tmp_path: Path, policy: Path, cp: int) -> None:
+def test_pairs_on_two_ranks_give_the_same_step_as_on_one(tmp_path: Path, policy: Path, cp: int) -> None:
     case = Case(tmp_path, policy, beta=0.3, max_tokens=60)
     write_case(case)
     expected = expect_case(case)
@@ -400,7 +400,7 @@ def test_a_job_of_pairs_that_is_killed_ends_in_the_same_bits(tmp_path: Path, pol
         ({"stage": "rft", "max_policy_lag": None}, "`dpo` in config to be left out with stage rft"),
     ],
 )
-def test_a_config_of_pairs_with_what_they_have_not_is_refused(change: dict[str, Any], message: str) -> None:
+def test_a_config_of_pairs_with_an_unsupported_option_is_refused(change: dict[str, Any], message: str) -> None:
     config = make_config("dapo", dpo={"coef": 0.1, "reference_sha256": DRAWN})
     del config["objective"]
     assert parse_config(json.dumps(config).encode()).pull is not None
@@ -455,7 +455,7 @@ def test_a_killed_job_with_a_reference_ends_in_the_same_bits(
     assert outputs(job) == outputs(pulled)
 
 
-def test_two_ranks_train_towards_the_reference_as_one_does(
+def test_two_ranks_train_towards_the_reference_like_one(
     tmp_path: Path, policy: Path, other_policy: Path, pulled: JobFiles
 ) -> None:
     job = pulled_job(tmp_path, policy, other_policy, execution={"ranks_per_node": 2})
@@ -464,7 +464,7 @@ def test_two_ranks_train_towards_the_reference_as_one_does(
 
 
 @pytest.mark.parametrize("wrong", ["missing", "another", "unasked", "torn"])
-def test_a_reference_that_is_not_the_configs_is_refused(
+def test_a_reference_other_than_the_one_of_the_config_is_refused(
     tmp_path: Path, policy: Path, other_policy: Path, wrong: str
 ) -> None:
     job = pulled_job(tmp_path / "job", policy, other_policy)

@@ -21,7 +21,7 @@ def of_torch_2_13(
 ): ...
 
 
-def test_a_kernel_is_used_where_it_takes_the_keywords_that_we_call_it_with() -> None:
+def test_a_kernel_is_used_only_when_it_accepts_our_keywords() -> None:
     assert attention.takes_our_keywords(of_torch_2_13)
     # torch 2.10 has the function, but not all keywords that we pass.
     assert not attention.takes_our_keywords(of_torch_2_10)
@@ -30,7 +30,7 @@ def test_a_kernel_is_used_where_it_takes_the_keywords_that_we_call_it_with() -> 
     assert attention.HAS_VARLEN
 
 
-def test_rows_reach_the_kernel_as_the_micro_batch_brought_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_row_ends_reach_the_kernel_without_a_new_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     """A layer creates no tensor on the device: a copy from the host would synchronise with it."""
     calls: list[tuple[Any, ...]] = []
 
@@ -61,7 +61,7 @@ def test_rows_reach_the_kernel_as_the_micro_batch_brought_them(monkeypatch: pyte
         ((9,), None, [(False, 0, 1)]),
     ],
 )
-def test_long_rows_go_alone_and_short_neighbours_together(
+def test_long_rows_are_called_alone_and_short_neighbours_together(
     lengths: tuple[int, ...], least: int | None, expected: list[tuple[bool, int, int]]
 ) -> None:
     assert attention.runs_by_length(lengths, least=least) == expected
@@ -81,7 +81,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
         (GPU, (9, 0), torch.bfloat16, "the package flash_attn_interface .*No module named 'flash_attn_interface'"),
     ],
 )
-def test_flash_attention_3_is_refused_where_it_is_not_to_be_had(
+def test_flash_attention_3_is_refused_when_it_is_not_available(
     monkeypatch: pytest.MonkeyPatch,
     device: torch.device,
     capability: tuple[int, int] | None,
@@ -120,13 +120,13 @@ def test_flash_attention_3_takes_every_row_and_cudnn_none(monkeypatch: pytest.Mo
     assert asked == [[SDPBackend.FLASH_ATTENTION], [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]]
 
 
-def test_the_command_line_names_what_the_modules_have() -> None:
+def test_the_command_line_lists_the_options_of_the_modules() -> None:
     assert set(ATTENTION) == set(attention.BACKENDS)
     assert OFFLOADS == recompute.OFFLOADS
 
 
 @pytest.mark.parametrize("backend", ["auto", "varlen"])
-def test_cut_by_length_each_row_still_sees_itself_alone(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
+def test_each_row_attends_only_to_itself_after_a_split_by_length(monkeypatch: pytest.MonkeyPatch, backend: str) -> None:
     """The GPU path with a replacement of its kernel, against one call per row: outputs and gradients are equal."""
     lengths, calls = (6, 3, 12, 2, 5), []
 

@@ -133,7 +133,7 @@ CASES: list[tuple[str, Edit, str]] = [
 
 
 @pytest.mark.parametrize(("edit", "message"), [case[1:] for case in CASES], ids=[case[0] for case in CASES])
-def test_broken_batch_is_refused_with_its_place(tmp_path: Path, policy: Path, edit: Edit, message: str) -> None:
+def test_broken_batch_is_refused_with_its_position(tmp_path: Path, policy: Path, edit: Edit, message: str) -> None:
     draft = make_draft(policy, stage="dapo")
     edit(draft)
     job = make_job(tmp_path, policy, draft, make_config("dapo"))
@@ -152,7 +152,7 @@ def test_batch_edited_after_the_spec_was_written_is_refused(tmp_path: Path, poli
     assert "hash" in job.exit_report()["message"]
 
 
-def test_advantages_without_the_deviation_pass_where_the_manifest_says_so(tmp_path: Path, policy: Path) -> None:
+def test_advantages_without_the_deviation_pass_when_the_manifest_declares_them(tmp_path: Path, policy: Path) -> None:
     draft = make_draft(policy, stage="dapo")
     draft.manifest["adv"] = {"std": "none", "filter": "shaped"}
     rewards = {group["id"]: np.array(group["rewards"]) for group in draft.manifest["groups"]}

@@ -98,7 +98,7 @@ def test_a_batch_for_imitation_may_leave_out_what_it_does_not_use(tmp_path: Path
     assert load_small(draft, tmp_path, stage="rft", max_policy_lag=None).rows == 4
 
 
-def test_everything_on_its_bound_is_accepted(tmp_path: Path) -> None:
+def test_values_at_their_bounds_are_accepted(tmp_path: Path) -> None:
     draft = make_small()
     draft.tensors["behaviour_logprobs"][1] = 1e-3
     draft.manifest["sampling"] |= {"top_k": 0, "logprobs_mode": "raw_logprobs"}
@@ -367,7 +367,9 @@ CASES: list[tuple[Edit, str]] = [
 
 
 @pytest.mark.parametrize(("edit", "message"), CASES)
-def test_a_broken_rule_is_named_with_place_expectation_and_finding(tmp_path: Path, edit: Edit, message: str) -> None:
+def test_a_broken_rule_is_reported_with_position_expected_and_actual_value(
+    tmp_path: Path, edit: Edit, message: str
+) -> None:
     draft = make_small()
     edit(draft)
     assert refusal(tmp_path, draft) == message
@@ -384,7 +386,7 @@ def with_two_rows_of_a() -> Draft:
     return draft
 
 
-def test_a_trajectory_lies_in_one_mini_batch(tmp_path: Path) -> None:
+def test_a_trajectory_belongs_to_one_mini_batch(tmp_path: Path) -> None:
     draft = with_two_rows_of_a()
     assert load_small(draft, tmp_path).minibatches[0].rows == 3
     draft.manifest["minibatches"][0] |= {"rows": 2, "loss_tokens": 3}
@@ -418,7 +420,7 @@ def test_masked_tokens_of_all_trajectories_bound_the_dropped_ones(tmp_path: Path
     assert load_small(draft, tmp_path).dropped_nonfinite == 0
 
 
-def test_a_version_is_a_policys_name_whatever_its_files_hash_to(tmp_path: Path) -> None:
+def test_a_policy_is_known_by_its_version_regardless_of_its_hash(tmp_path: Path) -> None:
     draft = make_small()
     draft.manifest["policies"] = [{"version": POLICY.version, "manifest_sha256": "b" * 64}]
     assert load_small(draft, tmp_path).rows == 4
@@ -599,7 +601,7 @@ def test_an_expert_may_stand_beside_a_group_that_is_dropped(tmp_path: Path) -> N
         ),
     ],
 )
-def test_an_expert_that_is_half_a_sibling_is_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+def test_an_expert_with_fields_of_a_sibling_is_refused(tmp_path: Path, edit: Edit, message: str) -> None:
     draft = with_expert()
     edit(draft)
     assert refusal(tmp_path, draft) == message
@@ -670,7 +672,7 @@ def test_a_batch_of_pairs_is_read_where_the_job_wants_one(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_pairs_that_are_none_are_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+def test_invalid_pairs_are_refused(tmp_path: Path, edit: Edit, message: str) -> None:
     draft = with_pairs()
     edit(draft)
     assert refusal(tmp_path, draft, pairs=True) == message
@@ -682,7 +684,7 @@ def test_advantages_in_an_imitation_batch_are_refused(tmp_path: Path) -> None:
     assert refusal(tmp_path, draft, stage="rft") == "Expected adv to be null in an rft batch, found {'std': 'n-1'}"
 
 
-def test_files_that_are_not_the_announced_ones_are_refused(tmp_path: Path) -> None:
+def test_files_other_than_the_announced_ones_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "batch.json"
     with pytest.raises(JobError) as caught:
         load_nothing(tmp_path / "nowhere")
@@ -722,7 +724,7 @@ def refused_as_it_is(root: Path, manifest_sha256: str) -> str:
     return caught.value.message
 
 
-def test_size_hash_and_description_of_the_tensor_file_are_held_against_it(tmp_path: Path) -> None:
+def test_size_hash_and_description_are_compared_with_the_tensor_file(tmp_path: Path) -> None:
     make_small().write(tmp_path)
     entry = json.loads((tmp_path / "batch.json").read_text())["file"]
     size, digest = entry["bytes"], entry["sha256"]
@@ -768,7 +770,7 @@ NAME = "batch.safetensors"
 ALL = ["row_offsets", "row_trajectory", "input_ids", "behaviour_logprobs", "advantages", "policy_version", "loss_mask"]
 
 
-def test_headers_that_the_safetensors_reader_would_take_are_refused(tmp_path: Path) -> None:
+def test_malformed_headers_are_refused_even_if_safetensors_accepts_them(tmp_path: Path) -> None:
     def found(edit: Callable[[str], str], **named: int) -> str:
         return refusal(tmp_path, with_header(make_small(), edit, **named))
 
@@ -839,7 +841,7 @@ def test_each_stage_has_its_tensors_and_their_order(tmp_path: Path) -> None:
     assert found("rft", swapped) == order.format("rft", needed, swapped)
 
 
-def test_the_hand_counted_numbers_are_what_the_rule_gives() -> None:
+def test_the_constants_of_these_tests_equal_the_rule() -> None:
     # n - 1 in the deviation: of 1 and 0 it is √(0.25 + 0.25); of 2, 0 and 1 it is √((1 + 1 + 0) / 2).
     assert pytest.approx(0.5 / (math.sqrt(0.5) + 1e-3)) == A
     assert pytest.approx(1 / 1.001) == C

@@ -12,7 +12,7 @@ VOCABULARY = 500
 SHAPE = Shape(hidden=160, layers=2, heads=4, mlp=32)
 
 
-def test_heads_find_what_followed_the_same_token_and_the_same_two_tokens_a_thousand_positions_ago() -> None:
+def test_heads_find_the_token_after_an_earlier_occurrence_of_one_or_two_tokens() -> None:
     model = new_model(VOCABULARY, 2, SHAPE, context=4_096, seed=0)
     model.set_attn_implementation("eager")
     generator = torch.Generator().manual_seed(1)
@@ -39,7 +39,7 @@ def test_a_shape_without_room_for_the_circuit_is_refused() -> None:
             Shape(**({"hidden": 160, "layers": 2, "heads": 4, "mlp": 32} | wrong))
 
 
-def test_rows_that_move_together_keep_their_differences() -> None:
+def test_rows_that_are_updated_together_keep_their_differences() -> None:
     embeddings = torch.nn.Parameter(torch.randn(6, 4, generator=torch.Generator().manual_seed(0)))
     before = embeddings.detach().clone()
     together = torch.tensor([1, 3, 4])

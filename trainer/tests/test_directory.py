@@ -26,7 +26,7 @@ def make_directory(path: Path) -> Path:
     return path
 
 
-def test_hashes_that_are_known_are_taken_and_the_manifest_is_the_same(tmp_path: Path) -> None:
+def test_known_hashes_are_reused_and_the_manifest_is_the_same(tmp_path: Path) -> None:
     alone, given = make_directory(tmp_path / "alone"), make_directory(tmp_path / "given")
     expected = seal(alone, kind="inner", facts={"key": "k"})
     known = {name: sha256_bytes(name.encode() * 1000) for name in NAMES[:3]}
@@ -40,7 +40,7 @@ def test_hashes_that_are_known_are_taken_and_the_manifest_is_the_same(tmp_path: 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_of_all_parts_exactly_one_finds_a_changed_file(tmp_path: Path, name: str) -> None:
+def test_exactly_one_of_all_parts_finds_a_changed_file(tmp_path: Path, name: str) -> None:
     path = make_directory(tmp_path / "sealed")
     seal(path, kind="checkpoint", facts={})
     manifest = open_sealed(path).manifest

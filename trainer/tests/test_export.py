@@ -95,7 +95,7 @@ def test_exported_policy_is_a_plain_directory_with_its_logits(
     assert {**json.loads((target / "longhaul.json").read_text()), "directory": str(target)} == record
 
 
-def test_engines_that_load_every_safetensors_file_leave_the_canary_alone(finished: JobFiles) -> None:
+def test_engines_that_load_every_safetensors_file_do_not_load_the_canary(finished: JobFiles) -> None:
     assert (finished.policy / "canary.safetensors").is_file()
     assert loaded_by_engines(finished.policy) == {"model.safetensors"}
 
@@ -111,7 +111,7 @@ def test_exported_checkpoint_is_the_policy_that_was_published_from_it(tmp_path: 
         assert (target / name).read_bytes() == (finished.policy / name).read_bytes()
 
 
-def test_adapters_are_merged_and_the_rope_is_written_as_the_policy_has_it(tmp_path: Path, adapted: JobFiles) -> None:
+def test_adapters_are_merged_and_the_rope_is_written_like_the_policys(tmp_path: Path, adapted: JobFiles) -> None:
     target = tmp_path / "plain"
     assert run_export(adapted.checkpoint, target) == 0
     assert json.loads((target / "longhaul.json").read_text())["merged_adapters"] is True
@@ -121,7 +121,7 @@ def test_adapters_are_merged_and_the_rope_is_written_as_the_policy_has_it(tmp_pa
     assert not torch.equal(logits(target), logits(Path(adapted.spec["input"]["uri"].removeprefix("file://"))))
 
 
-def test_large_model_is_cut_into_shards_that_load_to_the_same(
+def test_large_model_is_split_into_shards_that_load_to_the_same_weights(
     tmp_path: Path, finished: JobFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weight_files, "SHARD_BYTES", 200_000)
@@ -138,7 +138,7 @@ def test_large_model_is_cut_into_shards_that_load_to_the_same(
     assert loaded_by_engines(tmp_path / "again") == names
 
 
-def test_sampling_defaults_of_a_base_policy_stay_behind(tmp_path: Path, policy: Path) -> None:
+def test_sampling_defaults_of_a_base_policy_are_not_exported(tmp_path: Path, policy: Path) -> None:
     base = tmp_path / "base"
     shutil.copytree(policy, base)
     (base / "generation_config.json").write_text(json.dumps({"eos_token_id": 258, "top_k": 20, "temperature": 0.6}))
@@ -203,7 +203,7 @@ def test_torn_or_foreign_directory_is_refused_with_one_sentence(
     assert os.listdir(tmp_path) == ["source"]
 
 
-def test_wrong_hash_taken_target_and_a_second_rounding_are_refused(
+def test_wrong_hash_existing_target_and_second_rounding_are_refused(
     tmp_path: Path, finished: JobFiles, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "plain"
@@ -217,7 +217,9 @@ def test_wrong_hash_taken_target_and_a_second_rounding_are_refused(
     assert os.listdir(tmp_path) == ["plain"]
 
 
-def test_what_a_killed_export_left_is_cleared_and_one_at_work_is_left_alone(tmp_path: Path, finished: JobFiles) -> None:
+def test_files_of_a_killed_export_are_removed_and_those_of_a_running_one_stay(
+    tmp_path: Path, finished: JobFiles
+) -> None:
     left = tmp_path / ".plain.export"
     left.mkdir()
     (left / "model.safetensors").write_bytes(b"half")

@@ -75,7 +75,7 @@ def expect_equal(reused: Found, separate: Found) -> None:
 
 @pytest.mark.parametrize("max_tokens", [100_000, 60])
 @pytest.mark.parametrize("name", SWITCHES)
-def test_the_first_step_is_to_the_bit_that_of_a_separate_pass(
+def test_the_first_step_has_the_same_bits_as_with_a_separate_pass(
     tmp_path: Path, policy: Path, name: str, max_tokens: int
 ) -> None:
     case = Case(tmp_path, policy, name, 0.8, max_tokens=max_tokens)
@@ -88,7 +88,7 @@ def test_the_first_step_is_to_the_bit_that_of_a_separate_pass(
 
 
 @pytest.mark.parametrize("ac", ["full", "save_attention"])
-def test_a_pass_that_computes_its_layers_again_gives_the_same_bits(tmp_path: Path, policy: Path, ac: str) -> None:
+def test_a_pass_with_recomputation_gives_the_same_bits(tmp_path: Path, policy: Path, ac: str) -> None:
     case = Case(tmp_path, policy, "safe", max_tokens=60, making={"ac": ac})
     write_case(case)
     expect_equal(*(first_step(ONE, case, is_reused=is_reused) for is_reused in (True, False)))
@@ -116,7 +116,7 @@ def both_ways(ranks: Ranks, case: Case) -> tuple[Found, Found]:
         pytest.param("sequence", 2, 2, marks=pytest.mark.slow),
     ],
 )
-def test_ranks_that_share_rows_or_batch_agree_to_the_bit(
+def test_ranks_that_share_rows_or_batch_give_the_same_bits(
     tmp_path: Path, policy: Path, name: str, world: int, cp: int
 ) -> None:
     case = Case(tmp_path, policy, name, max_tokens=60)

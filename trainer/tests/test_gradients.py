@@ -48,7 +48,7 @@ def limits(case: Case) -> dict[str, int]:
 
 @pytest.mark.parametrize("shape", ["1x8", "2x4", "8x1"])
 @pytest.mark.parametrize("chunks", ["chunked", "plain"])
-def test_gradient_equals_the_reference_however_rows_are_packed(
+def test_gradient_equals_the_reference_for_any_packing_of_rows(
     case: Case, expected: ReferenceStep, shape: str, chunks: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if chunks == "chunked":
@@ -77,7 +77,7 @@ def plain_head(
     return logprobs.gather(1, targets[:, None])[:, 0], entropy
 
 
-def test_every_switch_binds_somewhere_in_these_cases(case: Case) -> None:
+def test_every_correction_binds_in_at_least_one_of_these_cases(case: Case) -> None:
     """Without it the comparison above would prove nothing about the switch."""
     _, metrics = run_case(case)
     names = {
@@ -105,7 +105,7 @@ def test_untied_model_with_biases_gives_the_reference_gradient(tmp_path: Path) -
     assert worst_error(found, expected.gradients) < TOLERANCE
 
 
-def test_numbers_planted_at_masked_places_change_nothing(tmp_path: Path, policy: Path) -> None:
+def test_values_at_masked_positions_change_nothing(tmp_path: Path, policy: Path) -> None:
     """0 · NaN is NaN, so masked values must be left out before any exp, not multiplied by 0 afterwards."""
     case = Case(tmp_path, policy)
     write_case(case)
@@ -151,7 +151,7 @@ def test_edit_of_one_row_leaves_every_bit_of_the_others(policy: Path) -> None:
     assert all(12 <= at < 30 for at in changed)
 
 
-def test_truncated_turn_trains_its_tokens_and_nothing_behind_them(policy: Path) -> None:
+def test_truncated_turn_trains_its_tokens_and_nothing_after_them(policy: Path) -> None:
     """A turn truncated at its token limit has no end token. The row ends with its last sampled token, which counts as a label."""
     mask = np.array([0, 0, 1, 1, 0, 0, 0, 1, 1], dtype=np.uint8)
     micro = gather_rows(

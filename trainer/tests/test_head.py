@@ -31,7 +31,7 @@ def head_inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     return hidden, weight, torch.randint(WORDS, (TOKENS,), generator=draw)
 
 
-def test_bf16_logprobs_are_those_of_the_same_values_in_float64() -> None:
+def test_bf16_logprobs_equal_those_of_the_same_values_in_float64() -> None:
     hidden, weight, targets = head_inputs()
     found, _, _ = scored(hidden, weight, targets)
     expected, _, _ = scored(hidden.double(), weight.double(), targets)

@@ -94,7 +94,7 @@ def test_a_model_directory_becomes_a_sealed_policy_with_the_same_logits(made: Ma
     assert not [entry for entry in tmp_path.iterdir() if entry.name not in ("model", "made")]
 
 
-def test_an_import_says_how_far_it_is(untouched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_import_reports_its_progress(untouched: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     options = ImportOptions(untouched, tmp_path / "made")
     assert import_model(options) == 0
     out, err = capfd.readouterr()
@@ -116,7 +116,7 @@ def test_the_same_source_gives_the_same_policy(untouched: Path, tmp_path: Path) 
     assert first["manifest_sha256"] == second["manifest_sha256"]
 
 
-def test_a_config_of_before_transformers_5_says_the_same_rope(tmp_path: Path) -> None:
+def test_a_config_from_before_transformers_5_gives_the_same_rope(tmp_path: Path) -> None:
     source = make_directory(tmp_path / "model", Made(rope="yarn"))
     expected = logits(source, IDS)
 
@@ -145,7 +145,7 @@ def test_a_head_that_repeats_the_embedding_of_a_tied_model_is_left_out(tmp_path:
     assert torch.equal(expected, logits(tmp_path / "made", IDS))
 
 
-def test_what_a_killed_import_left_is_cleared_and_a_taken_target_is_kept(untouched: Path, tmp_path: Path) -> None:
+def test_files_of_a_killed_import_are_removed_and_an_existing_target_is_kept(untouched: Path, tmp_path: Path) -> None:
     (tmp_path / ".made.import").mkdir()
     (tmp_path / ".made.import" / "model.safetensors").write_text("half")
     run_import(ImportOptions(untouched, tmp_path / "made"))
@@ -376,7 +376,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
 
 
 @pytest.mark.parametrize("what", BROKEN)
-def test_a_source_that_is_not_whole_is_refused_with_what_to_do(what: str, model: Path) -> None:
+def test_an_incomplete_source_is_refused_with_the_fix(what: str, model: Path) -> None:
     damage, message = BROKEN[what]
     damage(model)
     found = refusal(model)
@@ -389,7 +389,7 @@ def test_an_untied_config_without_a_head_is_refused(tmp_path: Path) -> None:
     assert "write true there" in refusal(source)
 
 
-def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
+def test_non_finite_weights_are_refused(model: Path) -> None:
     file = sorted(model.glob("model-*"))[-1]
     tensors = load_file(file)
     name = next(iter(tensors))
@@ -399,16 +399,16 @@ def test_weights_that_are_no_numbers_are_refused(model: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "weights.pt", "weights.safetensors", "notes.txt"])
-def test_a_file_that_is_no_model_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_file_without_a_model_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
     assert "Expected" in refusal(tmp_path / name)
 
 
-def test_a_source_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_a_missing_source_is_refused(tmp_path: Path) -> None:
     assert "there is nothing" in refusal(tmp_path / "absent")
 
 
-def test_the_tokenizer_of_another_directory_takes_the_place_of_a_missing_one(model: Path, untouched: Path) -> None:
+def test_the_tokenizer_of_another_directory_replaces_a_missing_one(model: Path, untouched: Path) -> None:
     for file in model.glob("*token*"):
         file.unlink()
     run_import(ImportOptions(model, model.parent / "made", tokenizer=untouched, chat_format="chatml"))
@@ -422,7 +422,7 @@ def refusal_of_tokenizer(model: Path) -> str:
     return caught.value.message
 
 
-def test_a_date_before_the_system_prompt_is_no_other_format(tmp_path: Path) -> None:
+def test_a_date_before_the_system_prompt_keeps_the_chat_format(tmp_path: Path) -> None:
     source = make_directory(tmp_path / "model", Made(family="llama", chat="llama3"))
     (source / "chat_template.jinja").write_text(LLAMA31_TEMPLATE)
     record = run_import(ImportOptions(source, tmp_path / "made"))
@@ -459,7 +459,7 @@ def test_a_tokenizer_that_adds_to_the_beginning_of_a_text_is_refused(model: Path
     assert "adds a space or a token at the beginning" in refusal(model)
 
 
-def test_the_proof_sees_a_tensor_that_was_changed_on_its_way(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_check_detects_a_tensor_that_was_changed_in_between(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference reads the source, the policy reads the written files."""
     opened = hf_source.open_directory
 

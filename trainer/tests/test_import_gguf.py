@@ -57,7 +57,7 @@ MATRIX = [
     MATRIX,
     ids=lambda value: value if isinstance(value, str) else f"{value.family}-{'tied' if value.tied else 'untied'}",
 )
-def test_a_gguf_file_becomes_the_policy_that_it_was_made_of(made: Made, kind: str, tmp_path: Path) -> None:
+def test_a_gguf_file_becomes_the_policy_that_it_was_made_from(made: Made, kind: str, tmp_path: Path) -> None:
     source = make_directory(tmp_path / "model", made)
     record = run_import(ImportOptions(make_gguf(tmp_path / "model.gguf", source, kind=kind), tmp_path / "made"))
     assert torch.equal(logits(source, IDS), logits(tmp_path / "made", IDS))
@@ -90,7 +90,7 @@ def test_quantised_weights_are_kept_to_the_last_bit(kind: str, shape: Made, tmp_
 
 
 @pytest.mark.parametrize("number", TYPES)
-def test_blocks_of_every_type_are_decoded_as_the_package_decodes_them(number: int) -> None:
+def test_blocks_of_every_type_are_decoded_like_the_package_does(number: int) -> None:
     import numpy as np
 
     kind = TYPES[number]
@@ -146,7 +146,7 @@ def test_a_type_that_is_not_decoded_is_refused_by_its_name(model: Path, tmp_path
     assert "Q8_0" in message
 
 
-def test_a_file_that_is_cut_anywhere_is_refused(model: Path, tmp_path: Path) -> None:
+def test_a_truncated_file_is_refused_at_any_length(model: Path, tmp_path: Path) -> None:
     whole = make_gguf(tmp_path / "model.gguf", model).read_bytes()
     file = tmp_path / "cut.gguf"
     for share in (0.0, 1e-5, 5e-5, 1e-3, 0.01, 0.05, 0.2, 0.9):
@@ -156,7 +156,7 @@ def test_a_file_that_is_cut_anywhere_is_refused(model: Path, tmp_path: Path) -> 
     assert "the file is cut, get it again" in refusal(file)
 
 
-def test_numbers_that_promise_more_than_the_file_holds_are_refused(model: Path, tmp_path: Path) -> None:
+def test_counts_larger_than_the_file_are_refused(model: Path, tmp_path: Path) -> None:
     whole = bytearray(make_gguf(tmp_path / "model.gguf", model).read_bytes())
     file = tmp_path / "odd.gguf"
     for begin, end, value in (
@@ -182,14 +182,14 @@ def test_a_tokenizer_of_another_kind_needs_the_models_own(
     assert (tmp_path / "made" / "tokenizer.json").read_bytes() == (model / "tokenizer.json").read_bytes()
 
 
-def test_an_unknown_table_of_the_rope_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_rope_table_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ROPES, "llama3", {**ROPES["llama3"], "factor": 5.0})
     source = make_directory(tmp_path / "model", Made(family="llama", rope="llama3"))
     assert "import the model's Hugging Face directory" in refusal(make_gguf(tmp_path / "model.gguf", source))
 
 
 @pytest.mark.parametrize("fault", ["heads not turned back", "a wrong rope"])
-def test_the_proof_sees_what_the_shapes_do_not_show(
+def test_the_check_detects_errors_that_keep_the_shapes(
     fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = make_directory(tmp_path / "model", Made(family="llama", chat="llama3", rope="llama3"))

@@ -9,7 +9,7 @@ import pytest
 from longhaul_trainer.imports import heavy_imports
 
 
-def test_nothing_is_collected_inside_and_the_modules_are_set_apart() -> None:
+def test_garbage_collection_is_off_during_heavy_imports_and_modules_are_frozen() -> None:
     frozen = gc.get_freeze_count()
     try:
         with heavy_imports():
@@ -20,7 +20,7 @@ def test_nothing_is_collected_inside_and_the_modules_are_set_apart() -> None:
         gc.unfreeze()
 
 
-def test_a_module_that_is_missing_leaves_the_collection_on() -> None:
+def test_a_missing_module_turns_garbage_collection_on_again() -> None:
     with pytest.raises(ModuleNotFoundError), heavy_imports():
         import longhaul_trainer.no_such_module  # noqa: F401  # pyright: ignore[reportMissingImports]
     gc.unfreeze()

@@ -160,7 +160,7 @@ def micros_of(job: JobFiles) -> list[list[int]]:
     return found
 
 
-def test_dapo_job_tells_every_step_and_commits_what_it_says(tmp_path: Path, policy: Path, still: None) -> None:
+def test_dapo_job_reports_every_step_and_commits_the_same_figures(tmp_path: Path, policy: Path, still: None) -> None:
     job = small_job(tmp_path, policy)
     assert step(job.write(), dry_run=False) == 0
     first, second = metrics_of(job)
@@ -265,7 +265,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("stage", ["rft", "dapo"])
-def test_resumed_job_says_where_it_went_on_and_what_that_cost(
+def test_resumed_job_reports_its_start_and_the_repeated_work(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     whole = small_job(tmp_path / "whole", policy, stage, epochs=3)
@@ -316,7 +316,7 @@ def test_resumed_job_says_where_it_went_on_and_what_that_cost(
     assert not (job.job_dir / "inner").exists()
 
 
-def test_inner_checkpoints_come_as_often_as_they_are_asked_for(
+def test_inner_checkpoints_are_written_as_often_as_requested(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = small_job(tmp_path, policy, "rft", epochs=4)
@@ -337,7 +337,7 @@ def test_inner_checkpoints_come_as_often_as_they_are_asked_for(
 @pytest.mark.parametrize(
     ("every", "seconds", "expected"), [(1, 2.5, ["3", "6"]), (2, 2.5, ["4"]), (1, 0, ["6", "7"]), (1, 100, [])]
 )
-def test_inner_checkpoints_lie_as_many_steps_and_seconds_apart_as_they_are_asked_for(
+def test_inner_checkpoints_keep_the_requested_steps_and_seconds_apart(
     tmp_path: Path,
     policy: Path,
     still: None,
@@ -369,7 +369,7 @@ def test_inner_checkpoints_lie_as_many_steps_and_seconds_apart_as_they_are_asked
     assert seen == [expected]
 
 
-def test_frozen_weights_are_written_at_the_end_alone_and_a_resumed_job_has_them(
+def test_frozen_weights_are_written_only_at_the_end_and_a_resumed_job_has_them(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, job = (small_job(tmp_path / name, policy, lora={"rank": 2, "alpha": 4.0}) for name in ("whole", "cut"))
@@ -416,7 +416,7 @@ def test_a_resumed_attempt_hashes_and_loads_each_byte_of_input_and_state_once(
     assert list(loaded.values()) == sizes
 
 
-def test_export_alone_is_made_up_for_also_without_the_job_folder(
+def test_a_missing_export_is_made_later_even_without_the_job_folder(
     tmp_path: Path, policy: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = small_job(tmp_path / "whole", policy)
@@ -454,7 +454,7 @@ def tail_of(report: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("strike", "saved", "phase"), [("TERM@after-update:3", "3", "train"), ("TERM@prox:1", None, "prox")]
 )
-def test_sigterm_saves_the_last_step_and_is_told(
+def test_sigterm_saves_the_last_step_and_is_reported(
     tmp_path: Path,
     policy: Path,
     still: None,
@@ -590,7 +590,7 @@ def test_a_loss_that_is_not_finite_halts_the_job_before_the_weights_move(
     assert failed == failed_event("train", 77, "diverged", message)
 
 
-def test_an_alarm_is_told_and_kept_and_ends_nothing(tmp_path: Path, policy: Path, still: None) -> None:
+def test_an_alarm_is_reported_and_stored_and_does_not_end_the_job(tmp_path: Path, policy: Path, still: None) -> None:
     draft = make_draft(policy, stage="dapo", groups=2, size=4, batch_size=4, longest=100)
     logprobs, mask = draft.tensors["behaviour_logprobs"], draft.tensors["loss_mask"] == 1
     # The sampler's log-probabilities are a third of a nat below the trainer's: k1 = -1/3, k3 = e^(1/3) - 1/3 - 1 = 0.062.
@@ -611,7 +611,7 @@ def test_an_alarm_is_told_and_kept_and_ends_nothing(tmp_path: Path, policy: Path
     assert job.exit_report(2)["alarms"] == kept
 
 
-def test_window_job_tells_what_it_does_and_commits_it(
+def test_window_job_reports_its_work_and_commits_it(
     tmp_path: Path, still: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[None] = []
@@ -644,7 +644,7 @@ def test_window_job_tells_what_it_does_and_commits_it(
     assert (found["position_index"].tolist(), found["row_offsets"].tolist()) == (list(range(32, 63)), [0, 63])
 
 
-def test_window_job_of_a_policy_that_has_none_or_is_not_the_announced_one_is_refused(
+def test_window_job_is_refused_for_a_policy_without_a_rope_or_another_policy(
     tmp_path: Path, policy: Path, still: None
 ) -> None:
     plain = make_window_job(tmp_path / "plain", policy)
@@ -692,7 +692,7 @@ def test_each_of_several_ranks_writes_its_shard_and_its_hash_beside_the_others(t
     assert job._written_shards() == {}
 
 
-def test_ranks_share_out_the_hashing_of_a_state_that_they_take_up(
+def test_ranks_divide_the_hashing_of_the_state_that_they_resume_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The view of each of two ranks; the other one finds no damage."""

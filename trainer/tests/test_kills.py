@@ -94,7 +94,7 @@ def test_a_job_killed_at_each_of_its_attempts_still_ends_in_the_same_bits(
     assert outputs(job) == outputs(undisturbed)
 
 
-def test_two_attempts_at_once_commit_once(tmp_path: Path, policy: Path, undisturbed: JobFiles) -> None:
+def test_two_concurrent_attempts_commit_once(tmp_path: Path, policy: Path, undisturbed: JobFiles) -> None:
     """The older attempt stops just before its rename, the newer one commits, then the older one continues."""
     job = dapo_job(tmp_path, policy)
     older = start(job.write(), strike="STOP@checkpoint.sealed")
@@ -183,7 +183,7 @@ def mount_small_disk(at: Path, size: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
 @pytest.mark.parametrize("size", ["16k", "400k", "1200k"])
-def test_full_disk_is_73_and_leaves_no_torso(tmp_path: Path, policy: Path, size: str) -> None:
+def test_full_disk_is_73_and_leaves_no_partial_output(tmp_path: Path, policy: Path, size: str) -> None:
     """Disks of the three sizes fill up in the first save, between inner checkpoints, and in the final checkpoint."""
     job = dapo_job(tmp_path, policy)
     disk = tmp_path / "disk"
@@ -204,7 +204,7 @@ def test_full_disk_is_73_and_leaves_no_torso(tmp_path: Path, policy: Path, size:
     assert not [name for name in names if ".staging-" in name]
 
 
-def test_memory_that_cannot_be_had_is_78(tmp_path: Path, policy: Path) -> None:
+def test_out_of_memory_is_78(tmp_path: Path, policy: Path) -> None:
     draft = make_draft(policy, stage="dapo", groups=16, longest=500, batch_size=64)
     config = make_config("dapo", batch_size=64, epochs=1)
     job = make_job(tmp_path, policy, draft, config, execution={"max_tokens_per_micro": 100_000})

@@ -67,7 +67,7 @@ def test_ranks_of_one_machine_and_their_launcher_listen_on_loopback(tmp_path: Pa
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the kernel's tables of Linux")
-def test_the_reader_of_listeners_sees_those_of_torchruns_own_meeting_point(tmp_path: Path) -> None:
+def test_the_listener_check_sees_those_of_torchruns_own_rendezvous(tmp_path: Path) -> None:
     found = launch(["torch.distributed.run", "--standalone"], LISTENERS, tmp_path, GLOO_SOCKET_IFNAME="lo")
     assert set(found["0"]) - {LOOPBACK} == {"0" * 32}
 
@@ -85,7 +85,7 @@ def test_whole_job_of_two_ranks_reads_no_pickle(tmp_path: Path, policy: Path) ->
     assert {path.name: path.read_text() for path in notes.glob("*-read.txt")} == {}
 
 
-def test_a_pickle_between_ranks_is_noted(tmp_path: Path) -> None:
+def test_a_pickle_between_ranks_is_recorded(tmp_path: Path) -> None:
     script = LISTENERS.replace("OBJECTS = None", "dist.all_gather_object([None, None], {})")
     notes = tmp_path / "notes"
     launch(["longhaul_trainer.parallel.launch"], script, tmp_path, **watched(notes))

@@ -94,7 +94,7 @@ def test_a_checkpoint_of_other_settings_is_refused(work: Path) -> None:
         main(options(work, "one", "--lr", "0.1"))
 
 
-def test_the_directory_is_what_transformers_reads_and_its_template_is_chatml(work: Path) -> None:
+def test_transformers_reads_the_directory_and_its_template_is_chatml(work: Path) -> None:
     assert main(options(work, "model")) == 0
     model = AutoModelForCausalLM.from_pretrained(work / "model")
     tokenizer = AutoTokenizer.from_pretrained(work / "model")
@@ -109,7 +109,7 @@ def windows(tokens: list[str], size: int = 6) -> list[list[str]]:
     return [tokens[start : start + size] for start in range(len(tokens))]
 
 
-def test_fixed_texts_and_roots_are_one_token_each_whether_a_split_has_them_or_not(work: Path) -> None:
+def test_fixed_texts_and_roots_are_one_token_each_in_every_split(work: Path) -> None:
     demonstrations = read_demonstrations(work / "train.jsonl")
     # A name that occurs a hundred times in one episode must not become a token.
     documents = [[segment.text for segment in one.segments] * 100 for one in demonstrations]
@@ -123,7 +123,7 @@ def test_fixed_texts_and_roots_are_one_token_each_whether_a_split_has_them_or_no
     assert [tokenizer.token_to_id(name) for name in ("<|endoftext|>", "<|im_start|>", "<|im_end|>")] == [0, 1, 2]
 
 
-def test_other_stems_stand_at_every_place_of_the_old_ones_and_package_and_words_stay(work: Path) -> None:
+def test_renaming_replaces_every_stem_and_keeps_package_and_words(work: Path) -> None:
     demonstration = read_demonstrations(work / "train.jsonl")[0]
     other = renamed(demonstration, TRAIN, random.Random(1))
     (old, new), (old_other, new_other) = demonstration.roots, other.roots
@@ -136,7 +136,7 @@ def test_other_stems_stand_at_every_place_of_the_old_ones_and_package_and_words_
     assert not {old_other, new_other} & {old, new, package}
 
 
-def test_wrong_turns_are_read_and_not_learned(work: Path) -> None:
+def test_wrong_turns_have_no_weight(work: Path) -> None:
     demonstration = read_demonstrations(work / "train.jsonl")[0]
     tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
     row = to_row(demonstration, tokenizer)
@@ -147,13 +147,13 @@ def test_wrong_turns_are_read_and_not_learned(work: Path) -> None:
     assert tokenizer.decode(row.ids[argument:end], skip_special_tokens=False).startswith(f" {demonstration.roots[0]}")
 
 
-def test_stems_are_cut_into_root_and_letter_words_of_syllables_into_them_and_others_stay_whole() -> None:
+def test_stems_are_split_into_root_and_letter_and_words_into_syllables() -> None:
     tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
     pieces = [piece for piece, _ in tokenizer.pre_tokenizer.pre_tokenize_str("nunir_Sosu(listen, zel12:")]
     assert pieces == ["nuni", "r_", "So", "su", "(", "listen", ",", "Ġ", "ze", "l", "12:"]
 
 
-def test_what_is_to_be_copied_stands_in_the_first_list_which_has_no_weight() -> None:
+def test_the_first_list_holds_the_names_to_copy_and_has_no_weight() -> None:
     tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
     row = copies(TRAIN, random.Random(1), tokenizer, names=5, lists=3)
     lists = [tokenizer.decode(row.ids).split("\n")[start : start + 5] for start in (0, 5, 10)]
@@ -166,7 +166,7 @@ def test_what_is_to_be_copied_stands_in_the_first_list_which_has_no_weight() -> 
     assert set(row.weights[new:]) == {1.0}
 
 
-def test_copying_comes_before_demonstrations_and_stays_beside_them(work: Path) -> None:
+def test_copying_starts_before_demonstrations_and_continues_with_them(work: Path) -> None:
     demonstrations = read_demonstrations(work / "train.jsonl")
     tokenizer = train_tokenizer([["a"]], FIXED, vocab_size=512)
     batches = Batches(demonstrations, TRAIN, tokenizer, size=4, seed=0, copying=3)

@@ -28,7 +28,7 @@ def test_rows_are_packed_first_fit_longest_first(lengths: list[int], max_tokens:
     assert cut_micro_batches(lengths, max_tokens=max_tokens) == micros
 
 
-def test_a_row_costs_its_length_and_its_square_over_the_balance() -> None:
+def test_a_row_costs_its_length_plus_its_square_divided_by_the_balance() -> None:
     assert BALANCE == 100_000
     # One row of 200,000 costs 200,000 + 400,000; two of 150,000 cost 2·(150,000 + 225,000) = 750,000; one of 250,000: 875,000.
     lengths = [200_000, 150_000, 150_000, 250_000]
@@ -39,7 +39,7 @@ def test_a_row_costs_its_length_and_its_square_over_the_balance() -> None:
     assert share_out([[0], [1], [2]], [100, 100, 101], ranks=1) == [[[2], [0], [1]]]
 
 
-def test_ranks_are_balanced_by_what_rows_cost_in_this_model() -> None:
+def test_ranks_are_balanced_by_the_cost_of_rows_in_this_model() -> None:
     lengths = [100, 80, 40, 40, 40]
     micros = [[0], [1], [2], [3], [4]]
     # Attention is cheap: 100 and 80, then 40 → 1 (120), 40 → 0 (140), 40 → 1.
@@ -50,7 +50,7 @@ def test_ranks_are_balanced_by_what_rows_cost_in_this_model() -> None:
     assert share_out([[0], [1, 2]], [150, 80, 80], ranks=1, balance=10) == [[[1, 2], [0]]]
 
 
-def test_every_rank_gets_the_same_number_the_costliest_first_to_the_least_busy() -> None:
+def test_every_rank_gets_as_many_rows_and_the_least_busy_the_costliest_first() -> None:
     lengths = [8, 7, 6, 5, 4]
     micros = [[0], [1], [2], [3], [4]]
     # Two ranks, three each: 8 → 0, 7 → 1, 6 → 1 (7 < 8), 5 → 0. Now both have 13, but the squares are 89 and 85 hundred-thousandths: 4 → 1.

@@ -70,7 +70,7 @@ def test_dapo_loss_and_gradient_equal_hand_values(
     assert found_slope == pytest.approx(slope, abs=1e-12)
 
 
-def test_dapo_counts_where_a_clip_binds_by_ratio_and_sign() -> None:
+def test_dapo_counts_binding_clips_by_ratio_and_sign() -> None:
     ratios = torch.tensor([0.5, 0.5, 2.0, 2.0, 9.0, 1.0])
     advantages = torch.tensor([1.0, -1.0, 1.0, -1.0, -1.0, 1.0])
     _, stats = dapo(
@@ -98,14 +98,14 @@ def stats_of(ratios: list[float], advantages: list[float], **changes: object) ->
     return stats.clip_low, stats.clip_high, stats.dual_clip
 
 
-def test_a_token_without_advantage_or_on_a_bound_counts_as_clipped_nowhere() -> None:
+def test_a_token_without_advantage_or_at_a_bound_is_not_counted_as_clipped() -> None:
     assert stats_of([0.5, 2.0, 9.0], [0.0, 0.0, 0.0], dual_clip=3.0) == (0, 0, 0)
     # Both bounds and the dual clip equal the ratio: 1 is not below 1 - 0, not above 1 + 0 and not above 1.
     assert stats_of([1.0, 1.0], [1.0, -1.0], clip_low=0.0, clip_high=0.0, dual_clip=1.0) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("gap", "ratio"), [(30.0, math.exp(20.0)), (-30.0, math.exp(-20.0))])
-def test_a_log_ratio_beyond_twenty_counts_as_twenty_and_moves_nothing(gap: float, ratio: float) -> None:
+def test_a_log_ratio_above_twenty_is_clamped_and_has_no_gradient(gap: float, ratio: float) -> None:
     logp = torch.tensor([gap], dtype=torch.float64, requires_grad=True)
     # A < 0 above, A > 0 below: on these sides the clip does not act.
     advantage = torch.tensor([-1.0 if gap > 0 else 1.0], dtype=torch.float64)
@@ -161,7 +161,7 @@ def test_bounds_of_both_masks_are_inclusive_and_shares_are_of_the_tokens() -> No
     assert correct(v, rows, objective(correction="tis", tis_cap=0.5)).capped == 1.0
 
 
-def test_geo_mask_looks_at_the_mean_and_not_at_the_sum() -> None:
+def test_geo_mask_uses_the_mean_and_not_the_sum() -> None:
     # Mean 0.006 < ln 1.01 = 0.00995; the sum 0.012 exceeds it.
     found = correct(torch.tensor([0.006, 0.006]), torch.tensor([0, 0]), objective(seq_mask="geo"))
     assert (found.weights.tolist(), found.masked) == ([1.0, 1.0], 0.0)
@@ -204,7 +204,7 @@ def test_the_largest_difference_may_be_to_either_side() -> None:
     assert found["k1"] == 0.25
 
 
-def test_figures_on_a_limit_raise_no_alarm_and_those_beyond_it_say_how_far() -> None:
+def test_figures_at_a_limit_raise_no_alarm_and_those_beyond_it_do() -> None:
     # From verl's guide: mean within a factor of two, effective sample size 30 %, deviation and χ² 1, KL 0.1. The others are our own.
     assert LIMITS == {
         "k1": (-0.1, 0.1),

@@ -38,7 +38,7 @@ def case(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> Case:
     # Two layers, one micro-batch of eight rows: 16 attention calls forward; recomputing them doubles that.
     [("none", False, 16, 0), ("full", False, 32, 0), ("save_attention", False, 16, 0), ("full", True, 32, 2)],
 )
-def test_recomputation_changes_the_work_and_not_the_gradient(
+def test_recomputation_changes_the_kernel_calls_and_not_the_gradient(
     case: Case, monkeypatch: pytest.MonkeyPatch, mode: str, offload: bool, attentions: int, moves: int
 ) -> None:
     plain, _ = run_case(case)
@@ -73,7 +73,7 @@ def adapters_on(ranks: Ranks, case: Case) -> dict[str, torch.Tensor]:
     return run_case(case, ranks)[0]
 
 
-def test_adapters_alone_get_gradients_and_alike_on_two_ranks(case: Case) -> None:
+def test_only_adapters_get_gradients_and_equal_ones_on_two_ranks(case: Case) -> None:
     adapted = replace(case, making={"lora": Lora(rank=2, alpha=4.0), "seed": 3})
     alone, _ = run_case(adapted)
     assert len(alone) == 2 * 7 * 2
@@ -158,7 +158,7 @@ def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Pa
 
 
 @pytest.mark.parametrize("stated", [None, Yarn(factor=2.0, original_max=512)])
-def test_a_rope_that_the_input_does_not_state_is_refused(tmp_path: Path, stated: Yarn | None) -> None:
+def test_a_rope_that_is_missing_in_the_input_is_refused(tmp_path: Path, stated: Yarn | None) -> None:
     """The trainer would otherwise train another model than the one that a server of the directory samples from."""
     policy = tmp_path / "base"
     write_tiny_policy(policy, rope=stated)
@@ -175,7 +175,7 @@ def lean(parameter: torch.nn.Parameter, states: torch.dtype) -> LeanAdamW:
     return LeanAdamW([group], lr=1e-2, betas=(0.9, 0.999), eps=1e-8, states=states, host=True, seed=1)
 
 
-def test_lean_states_in_fp32_are_torchs_own_adamw() -> None:
+def test_lean_states_in_fp32_equal_torchs_own_adamw() -> None:
     dice = torch.Generator().manual_seed(0)
     ours, theirs = (torch.nn.Parameter(torch.linspace(-1, 1, 40)) for _ in range(2))
     group = {"params": [theirs], "weight_decay": 0.1}
@@ -212,7 +212,7 @@ def test_bf16_states_follow_a_small_second_moment_that_nearest_rounding_would_fr
     assert float(frozen) == 1.0
 
 
-def test_rounding_by_chance_keeps_the_mean_and_exact_values() -> None:
+def test_stochastic_rounding_keeps_the_mean_and_exact_values() -> None:
     dice = torch.Generator().manual_seed(0)
     value = 1.0 + 2**-10
     found = round_by_chance(torch.full((50_000,), value), dice).double()
@@ -247,7 +247,7 @@ def test_job_with_bf16_states_resumes_to_the_same_bytes(tmp_path: Path, policy: 
         assert (cut.checkpoint / name).read_bytes() == (whole.checkpoint / name).read_bytes()
 
 
-def test_float16_export_is_what_the_config_says(tmp_path: Path, policy: Path) -> None:
+def test_float16_export_has_the_dtype_of_the_config(tmp_path: Path, policy: Path) -> None:
     config = make_config("rft", export={"dtype": "float16"}, epochs=1)
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), config)
     assert step(job.write(), dry_run=False) == 0

@@ -103,7 +103,7 @@ def run_layers(monkeypatch: pytest.MonkeyPatch, offload: str, passes: int = 1) -
     return [grad for grad in (*found, start.grad) if grad is not None], copies
 
 
-def test_gradients_are_to_the_bit_those_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_have_the_same_bits_as_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     plain, none = run_layers(monkeypatch, "none", passes=3)
     found, copies = run_layers(monkeypatch, "overlapped", passes=3)
     assert none.hosts == []
@@ -163,7 +163,7 @@ def test_two_inputs_at_most_stay_on_the_device() -> None:
     assert torch.equal(offload._unpack(kept[3]), torch.full((4,), 3.0))
 
 
-def test_what_is_on_no_gpu_is_left_where_it_is() -> None:
+def test_tensors_outside_of_a_gpu_are_not_moved() -> None:
     offload = OverlappedOffload()
     tensor = torch.ones(3)
     assert offload._pack(tensor) is tensor
@@ -185,7 +185,7 @@ def test_a_step_of_the_trainer_gets_the_same_gradient(
     assert worst_error(found, plain) == 0
 
 
-def test_nothing_but_kept_inputs_can_be_copied_beside_the_layers() -> None:
+def test_only_kept_inputs_can_be_copied_during_the_layers() -> None:
     with pytest.raises(JobError, match="--offload activations with --overlapped") as caught:
         run(model="qwen3-0.6b", layout=Layout(tokens=64), overlaps=True)
     assert caught.value.code == INVALID_SPEC

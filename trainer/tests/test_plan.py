@@ -41,7 +41,7 @@ def test_shapes_have_their_published_size(model: str, parameters: float) -> None
 
 
 @pytest.mark.parametrize("name", ["policy", "untied"])
-def test_parameters_are_counted_as_the_model_has_them(name: str, tmp_path: Path, policy: Path) -> None:
+def test_parameter_counts_equal_those_of_the_model(name: str, tmp_path: Path, policy: Path) -> None:
     directory = policy
     if name == "untied":
         from tiny_policy import write_tiny_policy
@@ -76,11 +76,11 @@ def test_prediction_is_within_15_percent_of_published_peaks(model: str, layout: 
         ("qwen2.5-32b", Layout(tokens=K128, ranks=8, cp=8), 87),
     ],
 )
-def test_prediction_equals_the_table_worked_out_by_hand(model: str, layout: Layout, gib: float) -> None:
+def test_prediction_equals_the_table_computed_by_hand(model: str, layout: Layout, gib: float) -> None:
     assert predict(PUBLISHED[model], layout).peak / GIB == pytest.approx(gib, abs=1.6)
 
 
-def test_every_switch_moves_the_term_that_it_is_about() -> None:
+def test_every_option_changes_its_own_term() -> None:
     shape, base = PUBLISHED["qwen3-4b"], Layout(tokens=K64)
     peak = predict(shape, base).peak
     boundary = 2 * shape.hidden * K64
@@ -101,7 +101,7 @@ def test_every_switch_moves_the_term_that_it_is_about() -> None:
     assert predict(shape, Layout(tokens=K64, ranks=16, cp=4)).tokens_in_flight == 4 * K64
 
 
-def test_the_copy_that_a_checkpoint_is_written_from_counts_on_the_host() -> None:
+def test_the_copy_for_a_checkpoint_counts_as_host_memory() -> None:
     shape = PUBLISHED["qwen3-4b"]
     # fp32 weights and both moments of one rank; with adapters, all frozen weights as well.
     for layout, expected in (
@@ -116,7 +116,7 @@ def test_the_copy_that_a_checkpoint_is_written_from_counts_on_the_host() -> None
     assert hosted.host == pytest.approx((8 + 12) * shape.parameters)
 
 
-def test_an_update_counts_where_it_needs_more_than_the_passes() -> None:
+def test_an_update_counts_when_it_needs_more_memory_than_the_passes() -> None:
     shape = PUBLISHED["qwen2.5-7b"]
     largest = 152064 * 3584
     # Stochastic rounding and moments on the host: six fp32 numbers per element, for one parameter at a time.
@@ -134,7 +134,7 @@ def test_an_update_counts_where_it_needs_more_than_the_passes() -> None:
 @pytest.mark.parametrize(
     ("recipe", "model", "gib"), [("qwen3-4b-one-gpu", "qwen3-4b", 79.6), ("qwen2.5-7b-one-gpu", "qwen2.5-7b", 139)]
 )
-def test_recipe_for_one_gpu_fits_with_the_planners_error_on_top(recipe: str, model: str, gib: float) -> None:
+def test_recipe_for_one_gpu_fits_including_the_planners_error(recipe: str, model: str, gib: float) -> None:
     """The driver leaves 79.6 GiB of an 80 GB card, 139 of an H200."""
     told = yaml.safe_load((TRAINER.parent / "recipes" / f"{recipe}.yaml").read_text())
     trainer, stages = told["trainer"], [told["rft"], told["reinforce"]]
@@ -152,7 +152,9 @@ def test_recipe_for_one_gpu_fits_with_the_planners_error_on_top(recipe: str, mod
 @pytest.mark.parametrize(
     ("model", "balance"), [("qwen2.5-72b", 109_000), ("qwen2.5-32b", 97_000), ("qwen3-0.6b", 10_400)]
 )
-def test_rows_whose_attention_costs_as_much_as_their_linear_layers(model: str, balance: float) -> None:
+def test_the_balance_is_the_row_length_with_equal_cost_of_attention_and_linear_layers(
+    model: str, balance: float
+) -> None:
     """By hand for 0.6B: (28 layers · 15.73M + head 155.6M) / (28·16·128) = 10,400."""
     assert PUBLISHED[model].balance == pytest.approx(balance, rel=0.01)
 
@@ -173,12 +175,12 @@ def test_plan_says_whether_it_fits_and_shows_its_sums(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("model", "layout"), [("qwen2.5-7b", Layout(tokens=8, ranks=8, cp=8)), ("unknown-1b", Layout(tokens=8))]
 )
-def test_layout_that_cannot_be_is_refused(model: str, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
+def test_impossible_layout_is_refused(model: str, layout: Layout, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan(model=model, layout=layout, memory_gib=139, as_json=False) == 64
     assert "Expected" in capsys.readouterr().err
 
 
-def test_dry_run_tells_packing_and_memory_without_weights(tmp_path: Path, policy: Path) -> None:
+def test_dry_run_reports_packing_and_memory_without_weights(tmp_path: Path, policy: Path) -> None:
     draft = make_draft(policy, stage="dapo")
     job = make_job(tmp_path, policy, draft, make_config("dapo"), execution={"ranks_per_node": 2, "cp": 2})
     assert step(job.write(), dry_run=True) == 0
@@ -211,9 +213,7 @@ def test_bench_without_a_gpu_says_so(policy: Path) -> None:
     assert "Expected a CUDA device" in found.stderr
 
 
-def test_bench_measures_each_phase_and_a_state_that_it_takes_away_again(
-    tmp_path: Path, policy: Path, forked_command: Command
-) -> None:
+def test_bench_measures_each_phase_and_removes_its_state(tmp_path: Path, policy: Path, forked_command: Command) -> None:
     flags = ("--device", "cpu", "--context", "64", "--ac", "none", "--state-in", str(tmp_path))
     found = forked_command(*bench_flags(policy, *flags))
     assert found.returncode == 0, found.stderr
@@ -255,7 +255,7 @@ def test_bench_without_the_directory_for_states_says_so(tmp_path: Path, policy: 
         bench(short_bench(policy, state_in=str(tmp_path / "absent")))
 
 
-def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bench_accepts_every_trainable_family(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shape = {"hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64, "vocab_size": 100, "head_dim": 16}
     shape |= {"num_attention_heads": 4, "num_key_value_heads": 2, "tie_word_embeddings": False}
     for family in FAMILIES:
@@ -278,7 +278,7 @@ def test_bench_takes_every_family_that_is_trained(tmp_path: Path, capsys: pytest
         ("--offload-activations", "overlapped"),
     ],
 )
-def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, ...], forked_command: Command) -> None:
+def test_bench_runs_with_its_options(policy: Path, switches: tuple[str, ...], forked_command: Command) -> None:
     found = forked_command(*bench_flags(policy, "--device", "cpu", "--context", "32", *switches))
     assert found.returncode == 0, found.stderr[-2000:]
     report = json.loads(found.stdout)
@@ -287,7 +287,7 @@ def test_bench_runs_with_its_switches_turned(policy: Path, switches: tuple[str, 
     assert report["tokens_per_s_with_prox"] < report["tokens_per_s"]
 
 
-def test_bench_without_a_pass_for_prox_counts_none(policy: Path, forked_command: Command) -> None:
+def test_bench_without_a_pass_for_prox_reports_none(policy: Path, forked_command: Command) -> None:
     found = forked_command(*bench_flags(policy, "--device", "cpu", "--context", "32", "--prox", "first"))
     assert found.returncode == 0, found.stderr[-2000:]
     report = json.loads(found.stdout)
@@ -306,7 +306,7 @@ def test_bench_without_a_pass_for_prox_counts_none(policy: Path, forked_command:
         ),
     ],
 )
-def test_bench_refuses_a_switch_that_could_not_act(
+def test_bench_refuses_an_option_without_an_effect(
     policy: Path, changes: dict[str, str], code: int, message: str
 ) -> None:
     with pytest.raises(JobError, match=message) as caught:
@@ -315,7 +315,7 @@ def test_bench_refuses_a_switch_that_could_not_act(
 
 
 @pytest.mark.slow
-def test_chunked_head_peaks_below_the_plain_one_and_grows_with_tokens_only_linearly(tmp_path: Path) -> None:
+def test_chunked_head_peaks_below_the_plain_one_and_grows_linearly_with_tokens(tmp_path: Path) -> None:
     """A vocabulary of 32,768 × 8,192 tokens gives 1 GiB of logits per copy; a chunk of the head is 32 MiB."""
     config = {"model_type": "qwen3", "hidden_size": 64, "num_hidden_layers": 1, "intermediate_size": 128}
     config |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 32_768}

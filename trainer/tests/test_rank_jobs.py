@@ -48,7 +48,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, policy: Path) -> JobFiles:
     return job
 
 
-def test_two_ranks_end_where_one_ends_and_one_goes_on_from_their_shards(
+def test_two_ranks_end_like_one_and_one_rank_resumes_from_their_shards(
     tmp_path: Path, policy: Path, alone: JobFiles
 ) -> None:
     job = make_job(tmp_path / "two", policy, make_draft(policy, stage="dapo"), make_config("dapo"), execution=TWO)
@@ -75,7 +75,7 @@ def test_two_ranks_end_where_one_ends_and_one_goes_on_from_their_shards(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("strike", ["KILL@after-update:2/1", "KILL@inner.staged:2", "KILL@checkpoint.renamed"])
-def test_two_ranks_killed_anywhere_resume_to_the_same_bytes(tmp_path: Path, policy: Path, strike: str) -> None:
+def test_two_ranks_killed_at_any_point_resume_to_the_same_bytes(tmp_path: Path, policy: Path, strike: str) -> None:
     undisturbed, killed = (
         make_job(tmp_path / name, policy, make_draft(policy, stage="dapo"), make_config("dapo"), execution=TWO)
         for name in ("undisturbed", "killed")

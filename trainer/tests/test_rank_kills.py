@@ -92,7 +92,7 @@ def test_killed_ranks_lose_at_most_one_step_and_no_bit(
 
 
 @pytest.mark.parametrize(("place", "rank"), STOPS)
-def test_a_rank_that_stands_still_is_missed_and_named_and_wakes_up_too_late(
+def test_a_stalled_rank_is_detected_and_named_and_cannot_commit_later(
     tmp_path: Path, policy: Path, undisturbed: JobFiles, place: str, rank: int
 ) -> None:
     """After SIGSTOP its sockets stay open, so only a timeout ends the other rank's wait. It continues after another attempt has finished."""
@@ -178,7 +178,7 @@ def test_term_to_one_rank_stops_all_of_them(tmp_path: Path, policy: Path, undist
     assert outputs(job) == outputs(undisturbed)
 
 
-def test_another_layout_goes_on_within_rounding_and_says_so(
+def test_another_layout_resumes_within_rounding_and_reports_it(
     tmp_path: Path, policy: Path, undisturbed: JobFiles
 ) -> None:
     job = two_rank_job(tmp_path, policy)

@@ -120,7 +120,7 @@ def lonely_stop(ranks: Ranks) -> list[Any]:
     ]
 
 
-def test_what_one_rank_knows_all_ranks_agree_on() -> None:
+def test_a_value_known_to_one_rank_reaches_all_ranks() -> None:
     assert run_ranks(lonely_stop, world=2) == [[True, [1.0, 1.0], [0.0], ["a", "b"]]] * 2
 
 

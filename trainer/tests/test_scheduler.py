@@ -41,7 +41,7 @@ class OneStep:
         self.released.set()
 
 
-def test_a_request_that_comes_alone_is_served_whatever_the_gathering_meets(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_request_is_served_even_if_gathering_ends_late(monkeypatch: pytest.MonkeyPatch) -> None:
     # Simulates a delayed thread: a timed get from the queue starts after its deadline.
     monkeypatch.setattr(scheduler, "GATHER_S", 1e-6)
     monkeypatch.setattr(scheduler.time, "monotonic", lambda: 0.0)
@@ -52,7 +52,7 @@ def test_a_request_that_comes_alone_is_served_whatever_the_gathering_meets(monke
         assert done.wait(timeout=1200)
 
 
-def test_an_engine_that_is_idle_for_long_gives_its_memory_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_engine_releases_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "IDLE_S", 0.05)
     running, engine = Scheduler(), OneStep()
     for _ in range(3):
@@ -63,7 +63,7 @@ def test_an_engine_that_is_idle_for_long_gives_its_memory_back(monkeypatch: pyte
         assert engine.released.wait(timeout=1200)
 
 
-def test_it_does_so_while_another_engine_is_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_engine_releases_its_memory_while_another_one_works(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "IDLE_S", 0.05)
     idle = OneStep()
 
@@ -79,7 +79,7 @@ def test_it_does_so_while_another_engine_is_at_work(monkeypatch: pytest.MonkeyPa
         assert done.wait(timeout=1200)
 
 
-def test_an_engine_that_is_evicted_while_idle_is_not_kept() -> None:
+def test_an_idle_engine_that_is_evicted_is_garbage_collected() -> None:
     running, engine = Scheduler(), OneStep()
     done: Any = threading.Event()
     running.submit(engine, done)  # type: ignore[arg-type]
@@ -90,7 +90,7 @@ def test_an_engine_that_is_evicted_while_idle_is_not_kept() -> None:
     assert gone.wait(timeout=1200)
 
 
-def test_a_session_goes_on_alike_in_an_engine_that_gave_its_memory_back(tmp_path: Path) -> None:
+def test_a_session_continues_unchanged_in_an_engine_that_released_its_memory(tmp_path: Path) -> None:
     registry = Registry(state_dir=tmp_path, max_versions=1, device=torch.device("cpu"))
     write_tiny_policy(tmp_path / "policy")
     registry.load(path=str(tmp_path / "policy"), version="v", manifest_sha256=None, holder=None, lease_s=60)

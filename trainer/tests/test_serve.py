@@ -281,7 +281,7 @@ def test_reload_is_idempotent_and_refuses_another_manifest(server: Server, polic
     assert [entry["id"] for entry in server.get("/v1/models")[1]["data"]] == ["v0"]
 
 
-def test_leases_hold_places_and_a_killed_server_serves_the_same_again(
+def test_leases_hold_places_and_a_restarted_server_serves_the_same(
     tmp_path: Path, policy: Path, other_policy: Path
 ) -> None:
     server = Server(tmp_path / "state")
@@ -312,7 +312,7 @@ def test_leases_hold_places_and_a_killed_server_serves_the_same_again(
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.0.0.7", "gpu-1", "127.0.0.1.example.org"])
-def test_address_that_other_machines_reach_is_refused_without_a_key(
+def test_address_for_other_machines_is_refused_without_a_key(
     host: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NO_SUCH_KEY", raising=False)
@@ -324,7 +324,7 @@ def test_address_that_other_machines_reach_is_refused_without_a_key(
     assert "Expected a key in the variable NO_SUCH_KEY" in capsys.readouterr().err
 
 
-def test_server_with_a_key_answers_health_alone_without_it(
+def test_server_with_a_key_answers_only_health_without_it(
     tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SERVER_KEY", "correct horse")
@@ -344,7 +344,7 @@ def test_server_with_a_key_answers_health_alone_without_it(
         server.stop()
 
 
-def test_draws_follow_the_distribution_and_the_seed_alone() -> None:
+def test_draws_depend_only_on_the_distribution_and_the_seed() -> None:
     logits = torch.log(torch.tensor([[0.5, 0.0, 0.25, 0.25]])).repeat(4000, 1)
     draws = [uniform(seed, 3) for seed in range(4000)]
     ids, logprobs = sample_rows(logits, [1.0] * 4000, draws)

@@ -29,7 +29,7 @@ def simulated(forked_command: Command) -> Simulate:
     return simulate
 
 
-def test_the_command_says_the_same_in_a_process_of_its_own(simulated: Simulate) -> None:
+def test_the_command_reports_the_same_in_its_own_process(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "1", "--context", "1024")
     command = [sys.executable, "-m", "longhaul_trainer", "simulate", *options]
     environment = {**os.environ, "PYTHONPATH": str(TRAINER), "OMP_NUM_THREADS": "1"}
@@ -39,7 +39,7 @@ def test_the_command_says_the_same_in_a_process_of_its_own(simulated: Simulate) 
     assert {**found, "seconds": 0} == {**simulated(*options), "seconds": 0}
 
 
-def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says(simulated: Simulate) -> None:
+def test_sixteen_ranks_gather_scatter_and_hold_as_much_as_planned(simulated: Simulate) -> None:
     # Two layers of Qwen2.5-7B; four ranks share a row of 16,384 tokens.
     options = ("--model", "qwen2.5-7b", "--layers", "2", "--context", "16384", "--nodes", "2", "--ranks-per-node", "8")
     found = simulated(*options, "--cp", "4")
@@ -58,7 +58,7 @@ def test_sixteen_ranks_gather_scatter_and_hold_what_the_planner_says(simulated: 
     assert 12 * parameters <= found["checkpoint_bytes"] < 12.01 * parameters
 
 
-def test_kept_attention_is_what_the_planner_adds(simulated: Simulate) -> None:
+def test_kept_attention_uses_as_much_as_the_planner_adds(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "65536")
     plain, kept = simulated(*options), simulated(*options, "--ac", "save_attention")
     assert abs(kept["predicted_share"] - 1) < 0.10
@@ -67,7 +67,7 @@ def test_kept_attention_is_what_the_planner_adds(simulated: Simulate) -> None:
     assert 0.7 < (kept["peak_bytes"] - plain["peak_bytes"]) / (4 * 2 * 16 * 128 * 65536) < 1.5
 
 
-def test_inputs_that_wait_on_the_host_are_counted_there(simulated: Simulate) -> None:
+def test_inputs_offloaded_to_the_host_are_counted_there(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "4", "--context", "8192")
     here, there = simulated(*options), simulated(*options, "--offload", "activations")
     boundary = 2 * 1024 * 8192
@@ -76,7 +76,7 @@ def test_inputs_that_wait_on_the_host_are_counted_there(simulated: Simulate) -> 
     assert there["peak_bytes"] <= here["peak_bytes"]
 
 
-def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says(simulated: Simulate) -> None:
+def test_inputs_copied_during_the_layers_use_as_much_as_planned(simulated: Simulate) -> None:
     options = ("--model", "qwen3-0.6b", "--layers", "2", "--context", "4096", "--offload", "activations")
     serial, overlapped = simulated(*options), simulated(*options, "--overlapped")
     assert overlapped["host_bytes"] == serial["host_bytes"] == 2 * 2 * 1024 * 4096
@@ -87,7 +87,7 @@ def test_inputs_that_are_copied_beside_the_layers_take_what_the_planner_says(sim
 
 @pytest.mark.parametrize("context", ["8192", "32768"])
 @pytest.mark.parametrize("ranks", ["1", "4"])
-def test_frozen_weights_take_no_gradients_and_adapters_hardly_any(
+def test_frozen_weights_need_no_gradient_memory_and_adapters_little(
     simulated: Simulate, ranks: str, context: str
 ) -> None:
     options = ("--model", "qwen3-4b", "--layers", "2", "--lora-rank", "16")

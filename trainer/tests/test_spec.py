@@ -105,7 +105,7 @@ def test_config_edited_after_the_spec_was_written_is_refused(tmp_path: Path, pol
     assert step(job.write(), dry_run=True) == 64
 
 
-def test_profiles_fill_what_is_not_spelled_out() -> None:
+def test_profiles_fill_in_missing_options() -> None:
     bounds = {"clip_low": 0.2, "clip_high": 0.3}
     paper = parse_config(json.dumps(make_config("dapo", objective={"profile": "paper", **bounds})).encode()).objective
     assert paper is not None

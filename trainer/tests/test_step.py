@@ -50,7 +50,7 @@ def test_committed_job_leaves_sealed_outputs_and_a_report(finished: JobFiles, po
     assert [event["event"] for event in finished.events()].count("opt_step") == 4
 
 
-def test_manifest_counts_the_updates_and_names_the_state_they_made(
+def test_manifest_counts_the_updates_and_names_the_resulting_state(
     tmp_path: Path, policy: Path, finished: JobFiles
 ) -> None:
     """The hash covers weights and moments only, so that jobs of other runs with other keys can be compared."""
@@ -104,7 +104,7 @@ def test_same_key_twice_trains_once(finished: JobFiles) -> None:
     assert "opt_step" not in [event["event"] for event in finished.events(2)]
 
 
-def test_export_holds_the_trained_weights_and_a_canary_that_proves_them(finished: JobFiles, policy: Path) -> None:
+def test_export_contains_the_trained_weights_and_their_canary(finished: JobFiles, policy: Path) -> None:
     canary = load_file(finished.policy / "canary.safetensors")
     offsets, at = canary["row_offsets"], canary["position_index"] + canary["row_offsets"][canary["position_row"]]
     rows = [canary["input_ids"][a:b].tolist() for a, b in pairwise(offsets)]
@@ -179,7 +179,7 @@ def test_rft_loss_of_the_first_step_equals_the_reference(tmp_path: Path, policy:
     assert metrics(job)[-1]["loss"] < metrics(job)[0]["loss"]
 
 
-def test_next_job_carries_the_optimizer_and_counts_on(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
+def test_next_job_continues_the_optimizer_and_the_step_count(tmp_path: Path, policy: Path, finished: JobFiles) -> None:
     draft = make_draft(finished.policy, stage="dapo", seed=3)
     version = finished.spec["output"]["policy_version"]
     sealed = open_sealed(finished.policy)
@@ -195,7 +195,7 @@ def test_next_job_carries_the_optimizer_and_counts_on(tmp_path: Path, policy: Pa
     assert step(stale.write(), dry_run=False) == 65
 
 
-def test_stale_proximal_file_is_caught_at_the_first_step(tmp_path: Path, policy: Path) -> None:
+def test_stale_proximal_file_is_detected_at_the_first_step(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
     real = job_module.write_prox
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -260,7 +260,7 @@ def test_non_finite_gradient_ends_the_job_before_the_weights_move(tmp_path: Path
     assert not (job.job_dir / "inner").exists()
 
 
-def test_pad_id_in_the_config_takes_no_gradient_away(tmp_path: Path, policy: Path) -> None:
+def test_pad_id_in_the_config_removes_no_gradient(tmp_path: Path, policy: Path) -> None:
     """transformers zeroes the gradient of the pad token's embedding row, although a policy may sample the token."""
     results = []
     for pad in (None, 5):
@@ -277,7 +277,7 @@ def test_pad_id_in_the_config_takes_no_gradient_away(tmp_path: Path, policy: Pat
     assert results[0] == results[1]
 
 
-def test_bfloat16_export_scores_as_its_canary_says(tmp_path: Path, policy: Path) -> None:
+def test_bfloat16_export_scores_like_its_canary(tmp_path: Path, policy: Path) -> None:
     config = make_config("rft", export={"dtype": "bfloat16"}, epochs=1)
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), config)
     assert step(job.write(), dry_run=False) == 0

@@ -71,7 +71,7 @@ def test_lease_belongs_to_the_highest_fence(tmp_path: Path) -> None:
     assert not (path.parent / "7.json").exists()
 
 
-def test_same_fence_is_taken_over_from_a_dead_process_only(tmp_path: Path) -> None:
+def test_same_fence_is_taken_over_only_from_a_dead_process(tmp_path: Path) -> None:
     path = tmp_path / "leases" / "3.json"
     mine = lease.Lease(tmp_path, 3)
     # A live process of this host and boot: the parent of this test.
@@ -101,7 +101,7 @@ def test_same_fence_is_taken_over_from_a_dead_process_only(tmp_path: Path) -> No
     mine.acquire()
 
 
-def test_a_process_is_named_by_its_start_and_a_dead_one_by_nothing() -> None:
+def test_a_process_has_a_start_time_and_a_dead_one_has_none() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)
@@ -116,7 +116,7 @@ def test_a_process_is_named_by_its_start_and_a_dead_one_by_nothing() -> None:
 # Place, stop, failpoints.
 
 
-def test_one_of_many_is_what_the_launcher_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_world_size_of_the_launcher_decides_whether_a_rank_is_one_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     assert not place.is_one_of_many()
     for world, many in (("1", False), ("2", True)):
@@ -147,7 +147,7 @@ def test_a_rank_of_torchrun_dies_with_it(
     assert seen == [(1, signal.SIGKILL)] * calls
 
 
-def test_stop_keeps_the_first_signal_until_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_keeps_the_first_signal_until_it_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     before = signal.getsignal(signal.SIGTERM)
     flag = stop.StopFlag()
     flag.check()
@@ -188,7 +188,7 @@ def signals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
         (None, None, []),
     ],
 )
-def test_a_strike_hits_its_place_count_and_rank_once(
+def test_a_failpoint_fires_once_at_its_place_count_and_rank(
     monkeypatch: pytest.MonkeyPatch,
     signals: list[tuple[int, int]],
     wish: str | None,
@@ -210,7 +210,7 @@ def test_a_strike_hits_its_place_count_and_rank_once(
     assert signals == [(os.getpid(), number)] * len(hits)
 
 
-def test_a_strike_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_failpoint_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(failpoints.VARIABLE, "KILL here")
     message = "Expected LONGHAUL_TRAINER_STRIKE to look like KILL@after-update:2/1, got 'KILL here'"
     with pytest.raises(ValueError, match="^" + message + "$"):
@@ -304,7 +304,7 @@ def test_heartbeats_carry_the_time_of_the_last_other_event(tmp_path: Path, monke
     assert all(thread.daemon for thread in threading.enumerate() if thread.name == "heartbeat")
 
 
-def test_silent_remembers_where_it_is_and_tells_nobody() -> None:
+def test_silent_keeps_its_position_and_writes_nothing() -> None:
     quiet = progress.Silent()
     assert (quiet.phase, quiet.last_event) == ("start", "")
     quiet.emit("loaded", seconds=1)
@@ -312,7 +312,7 @@ def test_silent_remembers_where_it_is_and_tells_nobody() -> None:
     assert progress.place_of(quiet) == "in phase start after loaded"
 
 
-def test_last_event_is_of_the_newest_earlier_attempt(tmp_path: Path) -> None:
+def test_last_event_comes_from_the_newest_earlier_attempt(tmp_path: Path) -> None:
     assert progress.last_event_ms(tmp_path / "absent", before=9) is None
     for fence, text in ((2, '{"t": 20}\n'), (10, '{"t": 1}\n{"t": 100}\n'), (11, '{"t": 110}\n')):
         (tmp_path / str(fence)).mkdir()
@@ -408,7 +408,7 @@ def test_commit_publishes_once_under_the_final_name(tmp_path: Path, monkeypatch:
     assert open_sealed(final) == sealed
 
 
-def test_commit_clears_what_older_attempts_left_and_its_own_torso(tmp_path: Path) -> None:
+def test_commit_removes_files_of_older_attempts_and_its_own_partial_output(tmp_path: Path) -> None:
     final = tmp_path / "prox"
     for name in (".staging-4-prox", ".staging-5-prox", ".staging-6-prox", ".staging-x-prox", ".staging-4-other"):
         (tmp_path / name).mkdir()
@@ -436,7 +436,7 @@ def test_commit_clears_what_older_attempts_left_and_its_own_torso(tmp_path: Path
 
 
 @pytest.mark.parametrize("torn", [False, True])
-def test_the_second_of_two_racers_takes_the_winners_output(tmp_path: Path, torn: bool) -> None:
+def test_the_second_of_two_concurrent_attempts_takes_the_first_ones_output(tmp_path: Path, torn: bool) -> None:
     final = tmp_path / "prox"
 
     def lose() -> None:
@@ -454,7 +454,7 @@ def test_the_second_of_two_racers_takes_the_winners_output(tmp_path: Path, torn:
     assert not (tmp_path / ".staging-5-prox").exists()
 
 
-def test_adopting_finishes_a_whole_directory_and_moves_a_torn_one_aside(
+def test_adopting_completes_an_intact_directory_and_moves_a_torn_one_aside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(commit.time, "time_ns", lambda: 42)
@@ -511,7 +511,7 @@ def parts_of(micro: Any) -> dict[str, Any]:
     }
 
 
-def test_the_running_sum_of_rows_is_made_once_with_the_micro_batch() -> None:
+def test_the_micro_batch_has_the_running_sum_of_its_rows() -> None:
     ends = gather([2, 0]).row_ends
     assert (ends.tolist(), ends.dtype) == ([0, 2, 6], torch.int32)
     # The padding segment counts, also in a dummy.
@@ -519,7 +519,7 @@ def test_the_running_sum_of_rows_is_made_once_with_the_micro_batch() -> None:
     assert gather([], cp=2).row_ends.tolist() == [0, 2]
 
 
-def test_rows_lie_behind_each_other_and_labels_behind_their_predictors() -> None:
+def test_rows_are_concatenated_and_labels_follow_their_predictors() -> None:
     # The first token of a row is never a label, even if the mask includes it, as in row 0.
     assert parts_of(gather([2, 0])) == {
         "tokens": [107, 108, 100, 101, 102, 103],
@@ -592,7 +592,7 @@ def batch_of(lengths: list[int]) -> Batch:
     return Batch(offsets, ids, np.ones(len(ids), dtype=np.uint8), None, None, [], 1.0, 0)
 
 
-def test_canary_looks_at_the_first_rows_with_four_times_the_wanted_positions() -> None:
+def test_canary_reads_the_first_rows_with_four_times_the_wanted_positions() -> None:
     batch = batch_of([3, 5, 4, 4])
     assert [canary.canary_rows(batch, positions) for positions in (1, 2, 3, 4, 99)] == [
         [0, 1],
@@ -678,7 +678,7 @@ def test_tokenizer_files_are_copied_byte_for_byte_and_only_end_ids_of_generation
     assert json.loads((target / "generation_config.json").read_text()) == {"eos_token_id": 2}
 
 
-def test_rope_is_written_in_both_forms_where_it_is_not_plain() -> None:
+def test_rope_is_written_in_both_forms_unless_it_is_plain() -> None:
     assert export.with_both_rope_forms({"a": 1}) == {"a": 1}
     for odd in (None, [1], {"rope_type": "yarn"}):
         assert export.with_both_rope_forms({"rope_parameters": odd}) == {"rope_parameters": odd}
@@ -728,7 +728,7 @@ def test_only_the_first_rank_copies_whole_tensors_to_its_host(monkeypatch: pytes
     assert copied == ["tensor"] * 2
 
 
-def test_ranks_that_share_rows_wait_for_each_other_as_long_as_the_job_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_share_rows_use_the_timeout_of_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[Any] = []
 
     def new_group(members: list[int], **named: Any) -> str:
@@ -741,7 +741,7 @@ def test_ranks_that_share_rows_wait_for_each_other_as_long_as_the_job_says(monke
     assert ranks_module._context_group(rank=3, world=4, cp=1, timeout_s=96.0) is None
 
 
-def test_libraries_are_set_before_they_are_used_and_an_operator_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_libraries_are_configured_before_use_and_an_operators_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     for given, expected in (
         ({}, "expandable_segments:True"),
         ({"PYTORCH_CUDA_ALLOC_CONF": "x"}, "x"),

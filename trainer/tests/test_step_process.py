@@ -48,7 +48,7 @@ def test_killed_job_resumes_to_byte_identical_weights(tmp_path: Path, policy: Pa
     assert (killed.policy / "MANIFEST.json").read_bytes() == (whole.policy / "MANIFEST.json").read_bytes()
 
 
-def test_sigterm_ends_a_job_with_75_and_the_next_attempt_goes_on(tmp_path: Path, policy: Path) -> None:
+def test_sigterm_ends_a_job_with_75_and_the_next_attempt_continues(tmp_path: Path, policy: Path) -> None:
     job = long_job(tmp_path, policy)
     process = launch(job.write())
     wait_for(job, process, "opt_step", 1)
@@ -65,7 +65,7 @@ def test_sigterm_ends_a_job_with_75_and_the_next_attempt_goes_on(tmp_path: Path,
 
 
 @pytest.mark.slow
-def test_two_attempts_at_once_commit_once(tmp_path: Path, policy: Path) -> None:
+def test_two_concurrent_attempts_commit_once(tmp_path: Path, policy: Path) -> None:
     """The older attempt sees a higher fence and exits. Whichever attempt commits, the output is the same."""
     job = long_job(tmp_path, policy)
     processes = [launch(job.write(fence=fence)) for fence in (1, 2)]

@@ -110,7 +110,7 @@ def test_spec_is_read_field_by_field() -> None:
     assert spec.parents == {"input_manifest_sha256": A, "batch_manifest_sha256": B, "config_sha256": C}
 
 
-def test_reference_is_a_directory_that_its_hash_names() -> None:
+def test_reference_is_a_directory_identified_by_its_hash() -> None:
     reference = {"uri": "file:///reference", "manifest_sha256": C}
     spec = parse_spec({**full_spec(), "reference": reference})
     assert spec.reference is not None
@@ -174,7 +174,7 @@ def test_unknown_field_is_named(place: str | None) -> None:
     assert refused(parse_spec, value) == f"Unknown or unused field(s) in {where}: more (allowed are {allowed})"
 
 
-def test_all_that_is_wrong_is_said_in_one_line() -> None:
+def test_all_errors_are_reported_in_one_line() -> None:
     value = full_spec()
     value["run"] = {"id": 7, "itration": 2, "global_step": 3}
     value["execution"]["threads"] = True
@@ -270,7 +270,7 @@ def test_all_that_is_wrong_is_said_in_one_line() -> None:
         ),
     ],
 )
-def test_value_that_does_not_fit_is_named(place: str | None, name: str, value: object, message: str) -> None:
+def test_invalid_value_is_named(place: str | None, name: str, value: object, message: str) -> None:
     spec = full_spec()
     (spec if place is None else spec[place])[name] = value
     assert refused(parse_spec, spec) == message
@@ -291,7 +291,7 @@ def window_spec() -> dict[str, Any]:
     }
 
 
-def test_window_spec_is_told_apart_by_its_schema(tmp_path: Path) -> None:
+def test_window_spec_is_recognized_by_its_schema(tmp_path: Path) -> None:
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(window_spec()))
     spec = read_spec(path)
@@ -335,7 +335,7 @@ def test_window_spec_is_told_apart_by_its_schema(tmp_path: Path) -> None:
     assert refused(read_spec, tmp_path / "none") == f"Cannot read spec {tmp_path / 'none'}: No such file or directory"
 
 
-def test_layout_holds_what_may_change_a_bit() -> None:
+def test_layout_records_every_setting_that_may_change_a_bit() -> None:
     assert FULL.layout() == {
         "device": "cuda",
         "ranks": 12,
@@ -388,7 +388,7 @@ def test_input_that_does_not_fit_the_spec_is_refused(tmp_path: Path, policy: Pat
     assert open_input(*given(tmp_path / "h", late, global_step=5)).policy.version == "v000005-00000000"
 
 
-def test_input_that_is_not_whole_is_refused(tmp_path: Path, policy: Path) -> None:
+def test_incomplete_input_is_refused(tmp_path: Path, policy: Path) -> None:
     path = copy_with(tmp_path, policy)
     spec, config = given(tmp_path, path)
     # Ranks share the hashing of files; a single process checks all of them.
@@ -470,7 +470,7 @@ def test_updates_on_a_gpu_are_fused_and_others_are_not(policy: Path) -> None:
     assert state.build_optimizer(small_model(), config).defaults["fused"] is False
 
 
-def test_moments_that_rest_on_the_host_beside_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moments_on_the_host_of_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[torch.dtype] = []
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self: (pinned.append(self.dtype), self)[1])
     weight = torch.nn.Parameter(torch.zeros(2))
@@ -537,7 +537,7 @@ def test_state_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     assert torch.equal(torch.rand(2), dice)
 
 
-def test_a_snapshot_takes_the_places_of_the_one_before_and_leaves_frozen_weights_out_where_it_may() -> None:
+def test_a_snapshot_reuses_the_buffers_of_the_last_one_and_may_omit_frozen_weights() -> None:
     model = small_model()
     frozen, trained = (list(dict(model.named_parameters()))[at] for at in (0, 1))
     model.get_parameter(frozen).requires_grad_(False)
@@ -561,7 +561,7 @@ def test_a_snapshot_takes_the_places_of_the_one_before_and_leaves_frozen_weights
     assert torch.equal(second[f"weight.{trained}"], model.get_parameter(trained))
 
 
-def test_snapshots_beside_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_snapshots_of_a_gpu_are_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     pinned: list[bool] = []
     empty = torch.empty
     monkeypatch.setattr(
@@ -703,7 +703,7 @@ def write_spec(root: Path) -> tuple[Path, Path]:
     return path, root / "job" / "attempts" / "12" / "exit.json"
 
 
-def test_first_rank_reports_its_end_and_says_it_on_stderr(
+def test_first_rank_reports_its_end_in_a_file_and_on_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, report = write_spec(tmp_path)
@@ -736,7 +736,7 @@ def test_first_rank_reports_its_end_and_says_it_on_stderr(
         ("0", 65, 78, 65, 65),
     ],
 )
-def test_of_several_ranks_the_first_to_fail_says_why(
+def test_the_first_rank_to_fail_reports_the_reason(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     rank: str,
@@ -765,7 +765,7 @@ def test_of_several_ranks_the_first_to_fail_says_why(
         assert found.get("rank") == (int(rank) or None)
 
 
-def test_a_report_from_before_this_attempt_is_not_taken_for_another_ranks(
+def test_a_report_of_an_earlier_attempt_is_not_taken_for_another_ranks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path, report = write_spec(tmp_path)
@@ -780,7 +780,7 @@ def test_a_report_from_before_this_attempt_is_not_taken_for_another_ranks(
     assert not command._has_report_since(report.parent, 0)
 
 
-def test_beside_other_ranks_a_rank_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_ranks_reports_its_position(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, report = write_spec(tmp_path)
     stub_attempt(monkeypatch, 0, outcome="done")
     beats: list[Any] = []
@@ -810,7 +810,7 @@ def test_beside_other_ranks_a_rank_says_where_it_is(tmp_path: Path, monkeypatch:
     assert (len(beats), len(installed)) == (2, 1)
 
 
-def test_a_place_that_takes_no_bytes_is_73_by_the_process_status(
+def test_an_unwritable_report_folder_is_exit_status_73(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, report = write_spec(tmp_path)
@@ -832,7 +832,7 @@ def test_a_place_that_takes_no_bytes_is_73_by_the_process_status(
         assert "Cannot write exit.json: [Errno 28] No space left" in capsys.readouterr().err
 
 
-def test_a_config_that_is_not_the_announced_one_is_refused(tmp_path: Path) -> None:
+def test_a_config_other_than_the_announced_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
 
     def spec(sha256: str, stage: str = "rft") -> Any:
@@ -847,7 +847,7 @@ def test_a_config_that_is_not_the_announced_one_is_refused(tmp_path: Path) -> No
     assert command._read_config(spec(digest)) == parse_config(data)
 
 
-def test_dry_run_says_what_the_job_would_do(
+def test_dry_run_reports_the_work_of_the_job(
     tmp_path: Path, policy: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     draft = make_draft(policy, stage="rft", groups=2, size=4, batch_size=4)

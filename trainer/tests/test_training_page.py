@@ -29,13 +29,13 @@ def numbers(cell: str) -> list[int]:
     return [int(found) for found in re.findall(r"\d+", cell)]
 
 
-def test_the_example_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_example_equals_the_output_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     layout = Layout(tokens=K64, states="bfloat16")
     assert plan(model="qwen2.5-7b", layout=layout, memory_gib=139, as_json=False) == 0
     assert f"```\n{capsys.readouterr().out}```" in PAGE
 
 
-def test_memory_of_a_7b_on_one_device_is_the_planners() -> None:
+def test_memory_of_a_7b_on_one_device_equals_the_planners() -> None:
     layouts = [
         {},
         {"states": "bfloat16"},
@@ -51,7 +51,7 @@ def test_memory_of_a_7b_on_one_device_is_the_planners() -> None:
         assert numbers(cells[3]) == sorted({round(memory.host / GIB) for memory in both})
 
 
-def test_memory_of_clusters_is_the_planners() -> None:
+def test_memory_of_clusters_equals_the_planners() -> None:
     shape: Shape | None = None
     ranks = 1
     seen = 0
@@ -74,7 +74,7 @@ def test_memory_of_clusters_is_the_planners() -> None:
     assert seen == 8
 
 
-def test_other_sentences_with_figures() -> None:
+def test_figures_in_other_sentences_equal_the_planners() -> None:
     four = PUBLISHED["qwen3-4b"]
     more = predict(four, Layout(tokens=K64, ac="save_attention")).peak - predict(four, Layout(tokens=K64)).peak
     assert f"(of all heads: {round(more / GIB)} GiB more for a 4B at 65,536 tokens)" in PAGE
@@ -94,7 +94,7 @@ def test_other_sentences_with_figures() -> None:
 
 
 @pytest.mark.parametrize("recipe", MODELS)
-def test_recipes_of_long_contexts_keep_attention_wherever_that_fits(recipe: str) -> None:
+def test_recipes_of_long_contexts_keep_attention_when_it_fits(recipe: str) -> None:
     """If a recipe also states a peak, it is the planner's."""
     assert layout_of(recipe).tokens >= K32
 
@@ -110,7 +110,7 @@ def test_recipes_of_long_contexts_keep_attention_wherever_that_fits(recipe: str)
         assert f"full takes {round(peak('full'))} " in line
 
 
-def test_every_path_of_the_page_is_there() -> None:
+def test_every_path_on_the_page_exists() -> None:
     names = set(re.findall(r"`((?:recipes|bench|trainer)/[\w./-]+)`", PAGE))
     assert len(names) > 3
     for name in names:

@@ -90,7 +90,7 @@ def descend(case: Case, grad_clip: object) -> tuple[float, float]:
     return float(movement.norm()), metrics["grad_norm"]
 
 
-def test_a_gradient_beyond_the_limit_is_scaled_down_to_it_and_reported_as_it_was(case: Case) -> None:
+def test_a_gradient_above_the_limit_is_scaled_down_and_reported_unscaled(case: Case) -> None:
     applied, whole = descend(case, "none")
     # The norm must be far above the limits below; otherwise the comparison would prove nothing.
     assert whole > 1.0
@@ -134,7 +134,7 @@ RATES = {
 
 @pytest.mark.parametrize("kind", RATES)
 @pytest.mark.parametrize("first", [0, 2, 5])
-def test_each_update_moves_the_weights_by_the_rate_of_its_global_step(case: Case, kind: str, first: int) -> None:
+def test_each_update_uses_the_learning_rate_of_its_global_step(case: Case, kind: str, first: int) -> None:
     """With both betas 0 and no weight decay Adam moves a weight by the rate times the sign of its gradient, so the largest movement
     of a step equals its rate. The test reads warm-up and decay from the weights, not only from the metrics."""
     schedule: dict[str, Any] = {"kind": kind, "warmup_steps": 3}

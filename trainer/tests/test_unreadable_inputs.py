@@ -45,7 +45,7 @@ def own(tmp_path: Path, policy: Path) -> Path:
     ("closed", "code", "kind"),
     [("policy/model.safetensors", 66, "input-unusable"), ("batch/batch.safetensors", 65, "batch-refused")],
 )
-def test_a_job_whose_input_may_not_be_read_is_refused_by_its_name(
+def test_an_unreadable_input_of_a_job_is_refused_by_its_name(
     tmp_path: Path, own: Path, closed: str, code: int, kind: str
 ) -> None:
     job = make_job(tmp_path, own, make_draft(own, stage="rft"), make_config("rft"))
@@ -58,7 +58,7 @@ def test_a_job_whose_input_may_not_be_read_is_refused_by_its_name(
     assert str(tmp_path / closed) in told
 
 
-def test_a_job_that_may_not_write_still_says_so(tmp_path: Path, own: Path) -> None:
+def test_a_job_that_cannot_write_still_reports_it(tmp_path: Path, own: Path) -> None:
     job = make_job(tmp_path, own, make_draft(own, stage="rft"), make_config("rft"))
     job.job_dir.mkdir()
     job.job_dir.chmod(0o500)
@@ -67,7 +67,7 @@ def test_a_job_that_may_not_write_still_says_so(tmp_path: Path, own: Path) -> No
     assert str(job.job_dir) in told
 
 
-def test_an_export_tells_a_closed_source_from_a_closed_target(tmp_path: Path, own: Path) -> None:
+def test_an_export_distinguishes_an_unreadable_source_from_an_unwritable_target(tmp_path: Path, own: Path) -> None:
     shelf = tmp_path / "shelf"
     shelf.mkdir(0o500)
     found, told = run("export", own, shelf / "plain")
@@ -79,7 +79,7 @@ def test_an_export_tells_a_closed_source_from_a_closed_target(tmp_path: Path, ow
     assert not (tmp_path / "plain").exists()
 
 
-def test_an_import_names_the_file_that_may_not_be_read(tmp_path: Path, own: Path) -> None:
+def test_an_import_names_the_unreadable_file(tmp_path: Path, own: Path) -> None:
     (own / "model.safetensors").chmod(0)
     found, told = run("import", own, tmp_path / "made")
     assert (found, told.splitlines()[-1].split(":")[0]) == (INPUT_UNUSABLE, "input-unusable")
@@ -97,12 +97,14 @@ def test_an_import_names_the_file_that_may_not_be_read(tmp_path: Path, own: Path
         (errno.EIO, "/in/weights", IO_ERROR),
     ],
 )
-def test_the_place_decides_whose_fault_a_refusal_of_the_kernel_is(number: int, path: str | None, code: int) -> None:
+def test_the_path_of_an_os_error_decides_between_input_and_output_fault(
+    number: int, path: str | None, code: int
+) -> None:
     error = OSError(number, os.strerror(number), path)
     assert io_code(error, [Path("/other"), Path("/in")]) == code
 
 
-def test_inputs_of_a_job_are_what_its_spec_names(tmp_path: Path, policy: Path) -> None:
+def test_the_inputs_of_a_job_are_those_of_its_spec(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft"), make_config("rft"))
     reference = {"uri": "file:///reference", "manifest_sha256": open_sealed(policy).sha256}
     assert parse_spec(job.spec).input_paths == [policy]

@@ -45,7 +45,7 @@ def assert_expected(window: dict[str, torch.Tensor], expected: dict[str, torch.T
         assert torch.allclose(window[name].double(), values.double(), atol=1e-4), name
 
 
-def test_a_policy_gets_log_probabilities_with_its_rope_and_without(
+def test_a_policy_gets_log_probabilities_with_and_without_its_rope(
     tmp_path: Path, stretched: Path, expected: dict[str, torch.Tensor]
 ) -> None:
     job = make_window_job(tmp_path, stretched)
@@ -58,7 +58,7 @@ def test_a_policy_gets_log_probabilities_with_its_rope_and_without(
     assert job.exit_report(2)["outcome"] == "found"
 
 
-def test_two_ranks_that_share_a_row_find_the_same(
+def test_two_ranks_that_share_a_row_compute_the_same(
     tmp_path: Path, stretched: Path, expected: dict[str, torch.Tensor]
 ) -> None:
     job = make_window_job(tmp_path, stretched, execution={"ranks_per_node": 2, "cp": 2})
@@ -66,7 +66,7 @@ def test_two_ranks_that_share_a_row_find_the_same(
     assert_expected(load_file(tmp_path / "window" / "window.safetensors"), expected)
 
 
-def test_two_ranks_with_one_row_between_them_find_the_same(
+def test_two_data_parallel_ranks_with_one_row_compute_the_same(
     tmp_path: Path, stretched: Path, expected: dict[str, torch.Tensor]
 ) -> None:
     job = make_window_job(tmp_path, stretched, execution={"ranks_per_node": 2})
@@ -74,7 +74,7 @@ def test_two_ranks_with_one_row_between_them_find_the_same(
     assert_expected(load_file(tmp_path / "window" / "window.safetensors"), expected)
 
 
-def test_an_export_holds_them_of_the_trained_weights(tmp_path: Path, stretched: Path) -> None:
+def test_an_export_holds_window_log_probabilities_of_the_trained_weights(tmp_path: Path, stretched: Path) -> None:
     job = make_job(tmp_path / "job", stretched, make_draft(stretched, stage="rft"), make_config("rft", epochs=1))
     assert step(job.write(), dry_run=False) == 0
     window = load_file(job.policy / "window.safetensors")
@@ -82,7 +82,7 @@ def test_an_export_holds_them_of_the_trained_weights(tmp_path: Path, stretched: 
     assert torch.allclose(window["new_logprobs"].double(), scored.double(), atol=1e-4)
 
 
-def test_an_export_of_a_policy_without_a_rope_holds_none(tmp_path: Path, policy: Path) -> None:
+def test_an_export_of_a_policy_without_a_rope_has_no_window(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path / "job", policy, make_draft(policy, stage="rft"), make_config("rft", epochs=1))
     assert step(job.write(), dry_run=False) == 0
     assert not (job.policy / "window.safetensors").exists()

@@ -48,7 +48,7 @@ def test_defaults_of_a_completion() -> None:
         ("user", ["me", None]),
     ],
 )
-def test_what_a_completion_may_say(name: str, values: list[Any]) -> None:
+def test_valid_completion_requests_are_accepted(name: str, values: list[Any]) -> None:
     for value in values:
         assert getattr(parse(CompletionRequest, {**LEAST, name: value}), name) == value
 
@@ -81,11 +81,11 @@ def test_what_a_completion_may_say(name: str, values: list[Any]) -> None:
         ("return_weight_versions", 1, "`return_weight_versions` to be a valid boolean, got 1"),
     ],
 )
-def test_what_a_completion_may_not_say(name: str, value: Any, expected: str) -> None:
+def test_invalid_completion_requests_are_refused(name: str, value: Any, expected: str) -> None:
     assert refused(CompletionRequest, {**LEAST, name: value}) == f"Expected {expected}"
 
 
-def test_every_field_of_every_request_is_known_and_nothing_is_ignored() -> None:
+def test_every_field_of_every_request_is_known_and_none_is_ignored() -> None:
     for model in vars(wire).values():
         if isinstance(model, type) and issubclass(model, wire.Strict) and model is not wire.Strict:
             assert "Unknown or unused field(s): beam_width (allowed are " in refused(model, {"beam_width": 4})
@@ -94,7 +94,7 @@ def test_every_field_of_every_request_is_known_and_nothing_is_ignored() -> None:
 
 
 @pytest.mark.parametrize("value", [0, -1, 7 * 24 * 3600 + 1, True, "9", float("inf")])
-def test_a_lease_has_an_end(value: Any) -> None:
+def test_a_lease_has_a_maximum_duration(value: Any) -> None:
     body = {"path": "/p", "version": "v0", "lease_s": value}
     assert refused(ReloadRequest, body).startswith("Expected `lease_s` to be a number of seconds in (0, 604800], got ")
     assert parse(ReloadRequest, {**body, "lease_s": 604800}).lease_s == 604800
