@@ -53,7 +53,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/postgres-temporal.test.ts',
-    tests: ['Temporal on PostgreSQL', 'Temporal on a PostgreSQL of others'],
+    tests: ['Temporal on PostgreSQL', 'Temporal on an external PostgreSQL'],
     reason: NO_TEMPORAL_SERVER,
     why: 'the server is built from Go modules and runs on a PostgreSQL of the system, which one machine needs neither of; CI has both',
   },
@@ -165,8 +165,8 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   {
     file: 'test/integration/grading-containers.test.ts',
     tests: [
-      'swebench-4.1: kinds of patches to tasks are reported as the harness reports them',
-      'swebench-5: kinds of patches to tasks are reported as the harness reports them',
+      'swebench-4.1: every kind of patch is reported like the harness reports it',
+      'swebench-5: every kind of patch is reported like the harness reports it',
     ],
     reason: NO_HARNESS,
     why: FETCHED_ONCE,
@@ -258,7 +258,7 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
   },
   {
     file: 'test/integration/kubernetes-trainer.test.ts',
-    tests: ['training jobs on a Kubernetes'],
+    tests: ['training jobs on Kubernetes'],
     reason: NO_CLUSTER,
     why: 'its programs are a long build from Go modules that is asked for by hand: node test/support/kubernetes/programs.ts; it also needs root and containerd',
   },

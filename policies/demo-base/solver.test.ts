@@ -42,7 +42,7 @@ test('without noise the solver searches, opens, edits the wrong line and submits
   assert.ok(isRightEdit(composed, moves[2]?.reply ?? ''))
 })
 
-test('in another file the solver searches again, and out of sight it opens the definition', () => {
+test('searches again in another file, and opens a definition outside of the window', () => {
   const wrongFile = nextMove(view({ stage: 'opened', state: { openFile: '/testbed/other.py', windowTop: 1 } }))
   assert.match(parseReply(wrongFile.reply).command ?? '', /^git grep -n "def /)
   const state = { openFile: `/testbed/${path}`, windowTop: wrongLine + 1 }
@@ -50,7 +50,7 @@ test('in another file the solver searches again, and out of sight it opens the d
   assert.equal(parseReply(outOfSight.reply).command, `open ${path} ${definitionLine}`)
 })
 
-test('a malformed reply is a format error and leaves the solver where it was', () => {
+test("a malformed reply is a format error and does not change the solver's state", () => {
   const noise = { ...noiseOf(0), format: 1 }
   for (let draw = 0; draw < 40; draw += 1) {
     const move = nextMove(view({ stage: 'found', noise, random: randomFrom(`draw ${draw}`) }))
@@ -68,7 +68,7 @@ test('operator noise always writes a wrong line of the same family', () => {
   }
 })
 
-test('endings are told apart by what the patch did', () => {
+test('distinguishes endings by the effect of the patch', () => {
   const of = (patch: string, submitted = true): string =>
     classify({ task: composed, patch, submitted, resolved: false })
   const wrong = row.patch.replace(`+${rightText}`, `+${rightText.replace(/\S+ (\S+)$/, '* $1')}`)

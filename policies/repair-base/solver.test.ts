@@ -28,7 +28,7 @@ function apply(folder: string, open: string, command: string): void {
   if (/^(sed|git checkout) /.test(command)) execFileSync('sh', ['-c', command], { cwd: folder, stdio: 'ignore' })
 }
 
-test('every way ends with the gold patch and a submission, wrong turns included, in at most 20 turns', async () => {
+test('every path ends with the gold patch and a submission within 20 turns, including wrong turns', async () => {
   const ways = new Set<string>()
   let mistakes = 0
   for (let index = 0; index < 24; index += 1) {
@@ -70,7 +70,7 @@ test('without detours no turn is a mistake, and the same random numbers give the
   assert.ok(play().every(({ isMistake }) => !isMistake))
 })
 
-test('neighbouring lines are one block', () => {
+test('adjacent lines form one block', () => {
   assert.deepEqual(blocksOf([1, 4, 5, 9]), [
     [1, 1],
     [4, 5],

@@ -24,19 +24,24 @@ interface Case {
 }
 
 const CASES: Record<string, Case> = {
-  'one SIGTERM that a group and two starters pass on': {
+  'one SIGTERM that the group and two parents repeat takes the program down once': {
     signals: ['SIGTERM', 'SIGTERM', 'SIGTERM'],
     apartMs: 150,
     ends: [130, null],
     said: 'ready\ntaken down after SIGTERM\n',
   },
-  'one Ctrl-C that the terminal sends and npm passes on': {
+  'one Ctrl-C from the terminal and from npm takes the program down once': {
     signals: ['SIGINT', 'SIGINT'],
     apartMs: 20,
     ends: [130, null],
     said: 'ready\ntaken down after SIGINT\n',
   },
-  'a second Ctrl-C of a user': { signals: ['SIGINT', 'SIGINT'], apartMs: 400, ends: [null, 'SIGINT'], said: 'ready\n' },
+  'a second Ctrl-C of the user ends the program at once': {
+    signals: ['SIGINT', 'SIGINT'],
+    apartMs: 400,
+    ends: [null, 'SIGINT'],
+    said: 'ready\n',
+  },
 }
 
 for (const [title, { signals, apartMs, ends, said }] of Object.entries(CASES)) {

@@ -89,7 +89,7 @@ test('names the memory limit and the output limit', () => {
   assert.match(observe({ exitCode: null, reason: 'output-limit' }), /too much output/)
 })
 
-test('each format error names its own fault and shows the form', () => {
+test('each format error names the mistake and shows the required form', () => {
   const input = { profile: demo, state: state(), repoDir }
   const none = formatErrorText({ ...input, error: 'cannot_extract_command' })
   const many = formatErrorText({ ...input, error: 'multiple_commands' })

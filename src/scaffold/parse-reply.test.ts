@@ -80,7 +80,7 @@ test('an unclosed reasoning fence after the command is no second command', () =>
   assert.deepEqual(parseReply('```command\nls\n```\n```text\nand then'), ok('ls'))
 })
 
-test('three commands are as wrong as two', () => {
+test('refuses three commands like two', () => {
   const one = '```command\na\n```\n'
   assert.deepEqual(parseReply(one.repeat(3)), bad('multiple_commands'))
 })

@@ -101,7 +101,7 @@ function callsOf(callee: RegExp, { file, text }: { file: string; text: string })
 }
 
 for (const { callee, bound, why } of NEEDS_A_WORD) {
-  test(`${why}; so says every call in src`, () => {
+  test(`every call in src has a limit: ${why}`, () => {
     const calls = sources().flatMap((source) => callsOf(callee, source))
     assert.ok(calls.length > 1, 'found no call at all: the search is broken')
     assert.deepEqual(
@@ -112,7 +112,7 @@ for (const { callee, bound, why } of NEEDS_A_WORD) {
 }
 
 for (const { pattern, doors, why } of FEW_DOORS) {
-  test(`${doors.join(' and ')} ${why}: nothing else in src goes out that way`, () => {
+  test(`such connections are opened only in ${doors.join(' and ')}, which ${why}`, () => {
     const users = sources()
       .filter(({ text }) => pattern.test(text))
       .map(({ file }) => file)

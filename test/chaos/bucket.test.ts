@@ -20,11 +20,11 @@ after(() => stack?.close())
 
 const RUNS: readonly [story: string, cells: Cell[]][] = [
   [
-    'answers to its writes are lost after an action is recorded, then it is away when a turn was executed',
+    'the bucket loses answers to writes after an action is recorded, then is away after a turn was executed',
     [cell('store-lost-answer', 'recorded'), cell('store-gone', 'executed')],
   ],
   [
-    'its listings are of a moment before when a world is placed, then its answers are cut while a patch is captured',
+    'the bucket returns stale listings during a placement, then truncated answers during a capture',
     [cell('store-stale-listing', 'placing'), cell('store-half-body', 'capturing')],
   ],
 ]

@@ -20,30 +20,30 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
     [cell('kill-sandbox', 'executed'), cell('kill-two', 'recorded')],
   ],
   [
-    'the server goes away with an action recorded and not executed, then the artifact disk is full',
+    'the server restarts between record and execution of an action, then the artifact disk is full',
     [cell('temporal-restart', 'recorded'), cell('disk-full', 'executed')],
   ],
   [
-    'the container dies while its command runs, then one of two policy servers answers with half a body, then it is gone',
+    'the container dies during a command, then one of two policy servers sends half a body, then it is killed',
     [cell('container-kill', 'executing'), cell('policy-half-body', 'sampling'), cell('kill-engine', 'sampled')],
   ],
   [
-    'a worker stands still until another has taken its turn, and wakes up in the middle of it',
+    'a worker stalls until another one has taken over its turn, and continues during that turn',
     [cell('late-waker', 'executed')],
   ],
-  ['a host with its engine and containers vanishes for good', [cell('host-loss', 'executed')]],
-  ['a record is torn: its episode is lost without a reward and replaced', [cell('torn-record', 'executed')]],
+  ['a host disappears permanently with its engine and containers', [cell('host-loss', 'executed')]],
+  ['a torn record makes its episode lost without a reward and replaced', [cell('torn-record', 'executed')]],
   ['the run is cancelled twice while a command runs', [cell('cancel-twice', 'executing')]],
   [
-    'all workflows of a run are terminated and it is started again, then it is cancelled and started again',
+    'a run is restarted after a termination of all workflows, and again after a cancel',
     [cell('terminate-all', 'executed'), cell('cancel-restart:root', 'executing')],
   ],
   [
-    'all workflows of a run are terminated as a rollout hands its groups over to a part, and in the run that is started again a part is reset',
+    'all workflows are terminated during a hand-over to a rollout part, and a part of the restarted run is reset',
     [cell('terminate-all', 'parting'), cell('reset:part', 'parting')],
   ],
   [
-    "the server's database is lost with a turn executed and not recorded, and in the run that is started again a group is reset",
+    "the server's database is lost between execution and record of a turn, and a group of the restarted run is reset",
     [cell('database-lost', 'executed'), cell('reset:group', 'capturing')],
   ],
 ]

@@ -83,7 +83,7 @@ async function carry(command: string, mode: 'all' | 'unstaged') {
   return { captured, worked, graded: { kind: graded.kind, text: Buffer.from(graded.log).toString() } }
 }
 
-test('all: new, changed, deleted, binary, CRLF, Latin-1, no final newline, modes and symlinks arrive as they were', async () => {
+test('all: new, changed, deleted and binary files, CRLF, Latin-1, modes and symlinks arrive unchanged', async () => {
   const { captured, worked, graded } = await carry(`${CHANGES}\n${NEW}`, 'all')
   assert.deepEqual(graded, { kind: 'ran', text: worked })
   assert.match(worked, /^\.\/new\/run\.sh x /m)
@@ -98,7 +98,7 @@ test('all: staged and committed work arrives too, also on another branch', async
   assert.deepEqual(graded, { kind: 'ran', text: worked })
 })
 
-test('unstaged: what plain git diff shows arrives as it was, new files are counted as lost', async () => {
+test('unstaged: only what plain git diff shows arrives, and new files are counted as lost', async () => {
   const { captured, worked, graded } = await carry(`${CHANGES}\n${NEW}`, 'unstaged')
   const isNew = (line: string): boolean => /^\.\/(new\/|link )/.test(line)
   const expected = worked.split('\n').filter((line) => !isNew(line))
@@ -107,13 +107,13 @@ test('unstaged: what plain git diff shows arrives as it was, new files are count
 })
 
 for (const mode of ['all', 'unstaged'] as const) {
-  test(`${mode}: only a mode changed, only a link was turned elsewhere: both arrive`, async () => {
+  test(`${mode}: a file with only a changed mode and a link with another target arrive`, async () => {
     const { worked, graded } = await carry('chmod +x keep.py; chmod +x tool.sh', mode)
     assert.deepEqual(graded, { kind: 'ran', text: worked })
   })
 }
 
-test('all: a repository inside the repository loses its content, which the patch shows and the signs tell', async () => {
+test('all: a nested repository loses its content, which patch and signs show', async () => {
   const init = 'git init -q inner && cd inner && echo lost > a && git add a'
   const command = `${init} && git -c user.name=a -c user.email=a@b commit -q -m x; cd /testbed; echo "y = 2" >> keep.py`
   const { captured, graded } = await carry(command, 'all')
@@ -123,7 +123,7 @@ test('all: a repository inside the repository loses its content, which the patch
   assert.doesNotMatch(graded.text, /inner\/a/)
 })
 
-test('all: an empty repository inside the repository does not cost the rest of the work', async () => {
+test('all: an empty nested repository does not affect the rest of the work', async () => {
   const { captured, graded } = await carry('git init -q inner; echo "y = 2" >> keep.py; echo z > z.txt', 'all')
   assert.equal(captured.failure, undefined)
   assert.match(graded.text, new RegExp(`^\\./keep\\.py - ${await digestOf('x = 1\ny = 2\n')}`, 'm'))

@@ -97,7 +97,7 @@ function episodeOf(place: number): EpisodeRecord {
   return found
 }
 
-test('a repair by text is graded in a container and counts, also after failures of the endpoint', {
+test('a repair by text replies is graded in a container, also after failures of the endpoint', {
   skip: needsStack,
 }, async () => {
   const { episode, disposition, verdict, turns, sampledTokens, usage, policy } = episodeOf(0)

@@ -67,7 +67,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
   const ours = (): [string, Service][] =>
     Object.entries(services).filter(([name]) => [...ROLES, 'policy-server'].includes(name))
 
-  test('all roles and the policy server run beside the server, its database and its UI', () => {
+  test('defines all roles, the policy server, Temporal, its database and its UI', () => {
     assert.deepEqual(
       Object.keys(services).toSorted(),
       [...ROLES, 'policy-server', 'postgres', 'schema', 'temporal', 'namespace', 'ui'].toSorted(),
@@ -156,7 +156,7 @@ describe('the Compose file', { skip: withoutPython }, () => {
   })
 
   for (const name of Object.keys(ENV)) {
-    test(`without ${name} nothing starts, and the error names it`, async () => {
+    test(`refuses to start without ${name} and names it`, async () => {
       const { [name as keyof typeof ENV]: _, ...others } = ENV
       const { exitCode, tail } = await load(others)
       assert.notEqual(exitCode, 0)

@@ -164,7 +164,7 @@ describe('exports and their readers', { skip: 'skip' in readers ? readers.skip :
     assert.match(String(first['patch']), /^diff --git/)
   })
 
-  test('trajectories of hostile texts: read back exactly, and no text ends a message of a chat template', async () => {
+  test('trajectories of hostile texts are read back exactly, and no text ends a message of a chat template', async () => {
     await write('said', 'trajectories', 'said-set')
     const { evaluation } = await readWith<Record<string, Split>>(python, 'datasets', out('said-set'))
     const rows = new Map(evaluation?.rows.map((row) => [row['task_id'], row]))
@@ -177,7 +177,7 @@ describe('exports and their readers', { skip: 'skip' in readers ? readers.skip :
     assert.deepEqual(rows.get('lost')?.['trajectory'], [])
   })
 
-  test('Parquet as pyarrow reads it: types, nulls, hostile texts and the footer', async () => {
+  test('pyarrow reads types, nulls, hostile texts and the footer of our Parquet', async () => {
     await write('run', 'parquet', 'run.parquet')
     const { types, metadata, rows } = await readWith<{
       types: Record<string, string>

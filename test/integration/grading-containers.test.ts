@@ -46,7 +46,7 @@ after(async () => {
 const KINDS: PatchKind[] = ['gold', 'empty', 'half-fuzzy', 'no-final-newline', 'collision']
 
 for (const { profile, tasks: chosen } of picked) {
-  test(`${profile}: kinds of patches to tasks are reported as the harness reports them`, {
+  test(`${profile}: every kind of patch is reported like the harness reports it`, {
     skip: hasHostPrograms() ? missing : 'this machine has no /usr/bin/patch to put into the images',
   }, async () => {
     const { differences, predictions, outcomes } = await compareContainers({

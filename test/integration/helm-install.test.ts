@@ -78,7 +78,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
     await rm(root, { recursive: true, force: true })
   })
 
-  test('two releases install, and every pod comes up under its namespace’s policy', async () => {
+  test('two releases install, and every pod starts under its namespace’s policy', async () => {
     await release('install', 'longhaul', WORKERS, ['--set', 'sandbox.enabled=false'])
     await release('install', 'hosts', HOSTS, [
       '--set',

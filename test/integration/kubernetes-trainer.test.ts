@@ -37,7 +37,7 @@ const POOR = 'poor'
  * The real trainer on a real cluster, from the API server to the container. The namespace enforces the policy `restricted`; the worker's
  * account has the rights that docs/training-jobs.md lists, and no other.
  */
-describe('training jobs on a Kubernetes', { skip: 'reason' in found ? found.reason : false }, () => {
+describe('training jobs on Kubernetes', { skip: 'reason' in found ? found.reason : false }, () => {
   const never = new AbortController().signal
   useEnvironment({ after })
   const umask = process.umask()

@@ -54,7 +54,7 @@ describe('a running vLLM', { skip: 'skip' in found ? found.skip : false }, () =>
     await rm(root, { recursive: true, force: true })
   })
 
-  describe('started again for each policy', () => {
+  describe('restarted for each policy', () => {
     let client: PolicyClient
     let first: PolicyRef
     let second: PolicyRef

@@ -22,14 +22,14 @@ describe('the shipped rules', { skip: typeof found === 'string' ? found : false 
     return execFileSync(found.promtool, args, { cwd: dashboards, encoding: 'utf8', timeout: 60_000 })
   }
 
-  test('promtool accepts the configuration and the alerts, and plays their tests', () => {
+  test('promtool accepts the configuration and the alerts, and runs their tests', () => {
     assert.match(promtool('check', 'config', 'prometheus.yaml'), /SUCCESS/)
     assert.match(promtool('check', 'rules', 'alerts.yaml'), /6 rules found/)
     assert.match(promtool('test', 'rules', 'alerts.test.yaml'), /SUCCESS/)
   })
 })
 
-describe('a worker that shows metrics', { skip: needsServer }, () => {
+describe('a worker with metrics', { skip: needsServer }, () => {
   const directory = mkdtempSync(join(tmpdir(), 'longhaul-metrics-'))
   const running: ChildProcess[] = []
   let namespace = ''

@@ -285,7 +285,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
   }
 })
 
-describe('Temporal on a PostgreSQL of others', { skip }, () => {
+describe('Temporal on an external PostgreSQL', { skip }, () => {
   let home: string
   let restore: () => void
   let cluster: PrivateCluster

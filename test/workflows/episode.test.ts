@@ -143,7 +143,7 @@ test('a lost sandbox is placed again at once and not retried', async () => {
   assert.equal(driver.callsOf('advanceEpisode').length, 2)
 })
 
-test('an infra failure that no new sandbox cures ends the episode as infra with its code', async () => {
+test('a permanent infra failure ends the episode as infra with its code', async () => {
   const { driver, episode } = await playEpisode({
     advanceEpisode: () => {
       throw failureOf('Artifact.Conflict')
@@ -173,7 +173,7 @@ test('a retryable failure is retried by the activity, and the workflow never see
   )
 })
 
-test("a failure of the user's configuration fails the episode with its code, closes the sandbox and retries nothing", async () => {
+test('a configuration failure fails the episode with its code, closes the sandbox and retries nothing', async () => {
   const { driver, episode } = await playEpisode({
     advanceEpisode: () => {
       throw failureOf('Model.NoTokenIds', 'The server ignores return_token_ids')
@@ -232,7 +232,7 @@ test('a sandbox that opened just as the cancel arrived is closed too', async () 
   assert.equal(driver.callsOf('advanceEpisode').length, 0)
 })
 
-test('a sandbox that cannot be closed does not spoil the episode', async () => {
+test('a sandbox that cannot be closed does not change the result of its episode', async () => {
   const { driver, episode } = await playEpisode({ closeSandbox: () => timesOut('SCHEDULE_TO_START') })
   const result = await episode.result<EpisodeResult>()
 

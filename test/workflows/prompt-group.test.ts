@@ -41,7 +41,7 @@ test('a group plays its episodes concurrently under indices from 0', async () =>
   )
 })
 
-test('an infra episode is replaced under the next free index and counts in no mean', async () => {
+test('an infra episode is replaced under the next free index and is left out of the mean', async () => {
   const { driver, group } = await playGroup({
     advanceEpisode: ({ index }) => {
       if (index === 1) throw failureOf('Artifact.Conflict')

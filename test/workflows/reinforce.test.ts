@@ -65,7 +65,7 @@ test('each iteration collects, scores, trains and publishes with the policy of t
   )
 })
 
-test('an iteration whose groups are all equal trains nothing and keeps the policy', async () => {
+test('an iteration without a spread in any group trains nothing and keeps the policy', async () => {
   const empty = { trajectories: 0, groups: 1, groupsKept: 0, episodes: 1, infra: 0 }
   const { driver, stage } = await playStage({
     maxIterations: 2,
@@ -287,7 +287,7 @@ test('a trainer that dies is attempted again with the same input', async () => {
   assert.equal(new Set(jobs.map(({ input }) => JSON.stringify(input))).size, 1)
 })
 
-test('a diverged training ends the stage with its code and without a second attempt', async () => {
+test('a diverged training job ends the stage with its code and without a second attempt', async () => {
   const { driver, stage } = await playStage({
     maxIterations: 3,
     overrides: {

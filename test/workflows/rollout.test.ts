@@ -121,7 +121,7 @@ test('continue-as-new near the history limit leaves no child open and keeps the 
   )
 })
 
-test('a paused rollout finishes its open groups, starts no other, and goes on after resume', async () => {
+test('a paused rollout finishes its open groups, starts no other, and continues after resume', async () => {
   let isPaused = false
   const { driver, rollout } = await playRollout({
     overrides: {

@@ -58,27 +58,27 @@ const recorded = (driver: WorkflowDriver): unknown => driver.callsOf('recordUngr
 
 const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>>> = {
   CONTROL: {
-    'bookkeeping never ends: one attempt of 70 minutes, then the run fails': async () => {
+    'a run fails after one attempt of 70 minutes when bookkeeping never ends': async () => {
       const { driver, code, message, ms } = await failing({ planIteration: () => neverEnds() })
       assert.deepEqual([code, driver.callsOf('planIteration').length], ['Worker.Stalled', 1])
       assert.match(message, /planIteration did not end within its limit/)
       assertAbout(ms, 70 * MINUTE)
     },
-    'no worker: after a week the run fails': async () => {
+    'a run fails after a week without a worker': async () => {
       const { code, ms } = await failing({}, { stopped: 'control' })
       assert.equal(code, 'Worker.Missing')
       assertAbout(ms, 7 * DAY)
     },
   },
   SLOW_CONTROL: {
-    'a suite is synthesised for ever: one attempt of 100 minutes, then the run fails': async () => {
+    'a run fails after one attempt of 100 minutes when a suite is never finished': async () => {
       const { driver, code, ms } = await failing({ prepareSuite: () => neverEnds() })
       assert.deepEqual([code, driver.callsOf('prepareSuite').length], ['Worker.Stalled', 1])
       assertAbout(ms, 100 * MINUTE)
     },
   },
   ATTENDANCE: {
-    'no worker of a host: after ten minutes it is forgotten': async () => {
+    'a host is removed after ten minutes without a worker': async () => {
       const driver = await driverWith({ attendHost: () => undefined })
       driver.stopQueue('sandbox.x.1')
       const beganMs = driver.nowMs
@@ -86,7 +86,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       await driver.start('host', { host: 'x', holder, drain: null }).result()
       assertAbout(driver.nowMs - beganMs, 10 * MINUTE)
     },
-    'a worker that says nothing: its attempt ends after a day, and the next one begins': async () => {
+    'an attempt of a silent worker ends after a day, and the next one starts': async () => {
       const driver = await driverWith({ attendHost: () => neverEnds() })
       const holder = { queue: 'sandbox.x.1', engine: 'e' }
       driver.start('host', { host: 'x', holder, drain: null })
@@ -96,14 +96,14 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   PLACEMENT: {
-    'every host is full for six days: the episode is played': async () => {
+    'an episode is played after every host was full for six days': async () => {
       const { openSandbox } = scriptedPipeline()
       const { ended } = await episodeWith({
         openSandbox: (input, call) => takes(6 * DAY, () => openSandbox?.(input, call) as never),
       })
       assert.equal(ended.verdict, 'unresolved')
     },
-    'it hangs: one attempt of a week, then the episode is lost and its group draws another': async () => {
+    'an episode is lost and replaced after one hanging attempt of a week': async () => {
       const { driver, ended, ms } = await episodeWith({ openSandbox: () => neverEnds() })
       assert.deepEqual(
         [ended.disposition, ended.failure, driver.callsOf('openSandbox').length],
@@ -111,14 +111,14 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       )
       assertAbout(ms, 7 * DAY)
     },
-    'no sandbox host for a week: the run fails, no further episode waits as long': async () => {
+    'a run fails after a week without a sandbox host, and no further episode waits as long': async () => {
       const { code, ms } = await failing({}, { stopped: 'placement' })
       assert.equal(code, 'Worker.Missing')
       assertAbout(ms, 7 * DAY, HOUR)
     },
   },
   GRADING: {
-    'tests that never end: two attempts of half an hour, and a verdict': async () => {
+    'endless tests give a verdict after two attempts of half an hour': async () => {
       const { driver, ended, ms } = await episodeWith({
         gradeSubmission: (input, { attempt }) =>
           takes(31 * MINUTE, () => {
@@ -130,7 +130,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       assert.equal(driver.callsOf('gradeSubmission').length, 2)
       assertAbout(ms, 62 * MINUTE)
     },
-    'infrastructure fails four times: the fifth attempt gives the verdict': async () => {
+    'the fifth attempt gives the verdict after four infrastructure failures': async () => {
       const { ended } = await episodeWith({
         gradeSubmission: (input, { attempt }) => {
           if (attempt < 5) throw failureOf('Sandbox.EngineUnavailable')
@@ -139,13 +139,13 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       })
       assert.equal(ended.verdict, 'unresolved')
     },
-    'the whole attempt hangs: it is not repeated, and the work is recorded as not graded': async () => {
+    'a hanging attempt is not repeated, and the work is recorded as not graded': async () => {
       const { driver, ms } = await episodeWith({ gradeSubmission: () => timesOut('START_TO_CLOSE') })
       assert.equal(driver.callsOf('gradeSubmission').length, 1)
       assert.deepEqual(recorded(driver), { ...EPISODE, disposition: 'submitted', failure: 'Worker.Stalled' })
       assertAbout(ms, 18 * HOUR)
     },
-    'twenty others run their tests first: the place is waited for': async () => {
+    'a grading waits for its slot while twenty others run their tests': async () => {
       const { ended } = await episodeWith({
         gradeSubmission: ({ disposition }) => takes(4 * HOUR, () => scriptedVerdict(disposition)),
       })
@@ -153,7 +153,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   IMAGES: {
-    'a look for images hangs: five attempts of two minutes, then the gates begin': async () => {
+    'gates start after five hanging image checks of two minutes': async () => {
       const driver = await createWorkflowDriver({
         activities: { ...scriptedPipeline({ steps: 1 }), checkImages: () => neverEnds() },
       })
@@ -164,7 +164,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   GATING: {
-    'a gate hangs: five attempts of nineteen hours, each with its records, then the run fails': async () => {
+    'a run fails after five hanging gate attempts of nineteen hours, each with its records': async () => {
       const { driver, code, ms } = await failing({ gateTask: () => neverEnds() }, { type: 'gateSuite' })
       assert.equal(code, 'Worker.Stalled')
       assert.equal(Math.max(...driver.callsOf('gateTask').map(({ attempt }) => attempt)), 5)
@@ -172,7 +172,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   HOST: {
-    'the host is gone: after two minutes the episode is placed anew': async () => {
+    'an episode is placed again two minutes after its host is gone': async () => {
       let isFirst = true
       const { advanceEpisode } = scriptedPipeline()
       const { driver, ended, ms } = await episodeWith({
@@ -186,42 +186,40 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       assert.equal(driver.callsOf('openSandbox').length, 2)
       assertAbout(ms, 2 * MINUTE)
     },
-    'a policy server is away for an hour: four attempts, then the episode is lost and its group draws another':
-      async () => {
-        const { driver, ended, ms } = await episodeWith({
-          advanceEpisode: () =>
-            takes(5 * MINUTE, () => {
-              throw failureOf('Model.Unavailable')
-            }),
-        })
-        assert.deepEqual([ended.disposition, ended.failure], ['infra', 'Model.Unavailable'])
-        assert.equal(driver.callsOf('advanceEpisode').length, 4)
-        assertAbout(ms, 20 * MINUTE)
-      },
-    'the longest replay and the longest last turn: the episode goes on': async () => {
+    'an episode is lost and replaced after four attempts while its policy server is away': async () => {
+      const { driver, ended, ms } = await episodeWith({
+        advanceEpisode: () =>
+          takes(5 * MINUTE, () => {
+            throw failureOf('Model.Unavailable')
+          }),
+      })
+      assert.deepEqual([ended.disposition, ended.failure], ['infra', 'Model.Unavailable'])
+      assert.equal(driver.callsOf('advanceEpisode').length, 4)
+      assertAbout(ms, 20 * MINUTE)
+    },
+    'an episode survives the longest replay and the longest last turn': async () => {
       const { advanceEpisode } = scriptedPipeline()
       const { ended } = await episodeWith({
         advanceEpisode: (input, call) => takes(5 * HOUR + 55 * MINUTE, () => advanceEpisode?.(input, call) as never),
       })
       assert.equal(ended.verdict, 'unresolved')
     },
-    'turns hang: one attempt of six hours, then the episode is lost': async () => {
+    'an episode is lost after one hanging attempt of six hours': async () => {
       const { ended, ms } = await episodeWith({ advanceEpisode: () => neverEnds() })
       assert.deepEqual([ended.disposition, ended.failure], ['infra', 'Worker.Stalled'])
       assertAbout(ms, 6 * HOUR)
     },
   },
   CLOSING: {
-    'a sandbox does not close: ten attempts of two minutes, then its lease ends it and the verdict stands':
-      async () => {
-        const { driver, ended, ms } = await episodeWith({ closeSandbox: () => neverEnds() })
-        assert.equal(ended.verdict, 'unresolved')
-        assert.equal(driver.callsOf('closeSandbox').length, 10)
-        assertAbout(ms, 20 * MINUTE)
-      },
+    'a verdict stays when a sandbox does not close in ten attempts of two minutes': async () => {
+      const { driver, ended, ms } = await episodeWith({ closeSandbox: () => neverEnds() })
+      assert.equal(ended.verdict, 'unresolved')
+      assert.equal(driver.callsOf('closeSandbox').length, 10)
+      assertAbout(ms, 20 * MINUTE)
+    },
   },
   TRAINING: {
-    'a job waits a week for its nodes and trains for six days: the run goes on': async () => {
+    'a run continues after a job waited a week for nodes and trained for six days': async () => {
       const { runTrainingJob } = scriptedPipeline()
       const driver = await driverWith({
         runTrainingJob: (input, call) => takes(13 * DAY, () => runTrainingJob?.(input, call) as never),
@@ -229,7 +227,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       await driver.start('trainAgent', { recipe: 'demo' }).result()
       assert.ok(driver.callsOf('runTrainingJob').every(({ attempt }) => attempt === 1))
     },
-    'a trainer fails for good: twenty attempts, then the run fails with its code': async () => {
+    "a run fails with the trainer's code after twenty failed attempts": async () => {
       const { driver, code } = await failing({
         runTrainingJob: () => {
           throw failureOf('Trainer.Failed')
@@ -237,14 +235,14 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       })
       assert.deepEqual([code, driver.callsOf('runTrainingJob').length], ['Trainer.Failed', 20])
     },
-    'a job hangs although it has limits of its own: after fourteen days the run fails': async () => {
+    'a run fails after fourteen days of a hanging job': async () => {
       const { driver, code, ms } = await failing({ runTrainingJob: () => neverEnds() })
       assert.deepEqual([code, driver.callsOf('runTrainingJob').length], ['Worker.Stalled', 1])
       assertAbout(ms, 14 * DAY, HOUR)
     },
   },
   PUBLISHING: {
-    'a person restarts the server after four days: the run goes on where it was': async () => {
+    'a run continues when a person restarts the server after four days': async () => {
       let servedFromMs = Number.POSITIVE_INFINITY
       let isFirst = true
       const driver: WorkflowDriver = await driverWith({
@@ -257,7 +255,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       await driver.start('trainAgent', { recipe: 'demo' }).result()
       assert.ok(driver.nowMs >= servedFromMs)
     },
-    'the policy is never served: after two weeks the run fails and says what is not served': async () => {
+    'a run fails after two weeks and names the policy that was never served': async () => {
       const { code, message, ms } = await failing({
         publishPolicy: () => {
           throw failureOf('Model.NotServed', 'Restart it with --served-model-name v000001-0123abcd')
@@ -267,7 +265,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       assert.match(message, /--served-model-name v000001-0123abcd/)
       assertAbout(ms, 14 * DAY - 2 * MINUTE)
     },
-    'another run holds the server: it is waited for like a person': async () => {
+    'a run waits for a server that another run holds as long as for a person': async () => {
       const { publishPolicy } = scriptedPipeline()
       const driver = await driverWith({
         publishPolicy: (input, call) => {
@@ -277,14 +275,14 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
       })
       await driver.start('trainAgent', { recipe: 'demo' }).result()
     },
-    'the two weeks end in the middle of an attempt: the code is that of the attempts before': async () => {
+    'the code of earlier attempts is reported when the two weeks end amid an attempt': async () => {
       const heartbeat = {
         failing: { code: 'Model.NotServed' as FailureCode, message: 'serve v000001', sinceMs: 0, tries: 9 },
       }
       const { code, message } = await failing({ publishPolicy: () => timesOut('SCHEDULE_TO_CLOSE', heartbeat) })
       assert.deepEqual([code, message], ['Model.NotServed', 'serve v000001'])
     },
-    'a server is silent for longer than its patience: the activity ends the run at once': async () => {
+    'a server that is silent beyond its timeout ends the run at once': async () => {
       const { driver, code } = await failing({
         publishPolicy: () => {
           throw failureOf('Model.Unreachable')
@@ -294,25 +292,24 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   ALARMS: {
-    'a receiver answers no alarm: six attempts of each, the other alarms are tried, then the round fails with the code':
-      async () => {
-        const { driver, code, ms } = await failing(
-          {
-            findAlarms: () => ({ alarms: ['one', 'two'], givenUp: 0, notLookedAt: 0 }),
-            sendAlarm: ({ alarm }) => {
-              if (alarm === 'one') throw failureOf('Alarm.Unavailable')
-              return { sent: true }
-            },
+    'the watch fails with the code after six attempts of each alarm to a silent receiver': async () => {
+      const { driver, code, ms } = await failing(
+        {
+          findAlarms: () => ({ alarms: ['one', 'two'], givenUp: 0, notLookedAt: 0 }),
+          sendAlarm: ({ alarm }) => {
+            if (alarm === 'one') throw failureOf('Alarm.Unavailable')
+            return { sent: true }
           },
-          { type: 'watch' },
-        )
-        assert.deepEqual(
-          [code, driver.callsOf('sendAlarm').map(({ input }) => (input as { alarm: string }).alarm)],
-          ['Alarm.Unavailable', ['one', 'one', 'one', 'one', 'one', 'one', 'two']],
-        )
-        assertAbout(ms, MINUTE)
-      },
-    'an address that is refused is asked once': async () => {
+        },
+        { type: 'watch' },
+      )
+      assert.deepEqual(
+        [code, driver.callsOf('sendAlarm').map(({ input }) => (input as { alarm: string }).alarm)],
+        ['Alarm.Unavailable', ['one', 'one', 'one', 'one', 'one', 'one', 'two']],
+      )
+      assertAbout(ms, MINUTE)
+    },
+    'a refused address is requested once': async () => {
       const refuses: Activities = {
         sendAlarm: () => {
           throw failureOf('Alarm.Refused')
@@ -323,7 +320,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
     },
   },
   ARTIFACTS: {
-    'a batch is built for ever: one attempt of 130 minutes, then the run fails': async () => {
+    'a run fails after one attempt of 130 minutes when a batch is never finished': async () => {
       const { driver, code, ms } = await failing({ buildBatch: () => neverEnds() })
       assert.deepEqual([code, driver.callsOf('buildBatch').length], ['Worker.Stalled', 1])
       assertAbout(ms, 130 * MINUTE, HOUR)

@@ -16,7 +16,7 @@ import { fleetsRoot, stopAllFleets, type Fleets, openFleets } from './fleets.ts'
 
 const TINY = join(import.meta.dirname, '../../../test/support/engines/tiny-engine.ts')
 
-describe('engines that are kept', { skip: process.platform === 'linux' ? false : 'looks into /proc' }, () => {
+describe('supervised engines', { skip: process.platform === 'linux' ? false : 'looks into /proc' }, () => {
   let enginesDir: string
   let root: string
   let fleets: Fleets
@@ -126,7 +126,7 @@ describe('engines that are kept', { skip: process.platform === 'linux' ? false :
     await fleets.end(plan.run)
   })
 
-  describe('one that does not start', () => {
+  describe('an engine that does not start', () => {
     test('a missing program is reported once, with the setting that names it', async () => {
       const { problem, starts } = await failing({ ...(await tiny(0)), start: command('/no/such/vllm', 'serve') })
       assert.match(problem ?? '', /The program \/no\/such\/vllm is not installed on .*policyServer\.launch\.program/)

@@ -34,7 +34,7 @@ test('limits of the last stage apply to the final evaluation rl', () => {
   )
 })
 
-test('a recipe from before limits, or without stages, evaluates everything alike', () => {
+test('a recipe from before limits, or without stages, has the same limits everywhere', () => {
   const old = { evaluate: { maxTurns: 6, context: 640 }, rft: null, reinforce: null }
   assert.deepEqual(
     ['base', 'rl', 'dapo-1-0001', 'nightly'].map((name) => turns(name, old)),

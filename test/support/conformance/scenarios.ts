@@ -135,7 +135,7 @@ export const SCENARIOS: Record<string, Scenario> = {
     { retry: { ...QUICK, maximumAttempts: 3 } },
     failing('Model.Unavailable'),
   ),
-  'an activity fails for good': activity({ retry: QUICK }, failing('Config.Invalid')),
+  'an activity fails permanently': activity({ retry: QUICK }, failing('Config.Invalid')),
   'an activity fails with an error that its policy does not retry': activity(
     { retry: { ...QUICK, nonRetryableErrorTypes: ['Model.Busy'] } },
     failing('Model.Busy'),
@@ -151,10 +151,11 @@ export const SCENARIOS: Record<string, Scenario> = {
     { startToCloseTimeout: '1s', retry: { ...QUICK, nonRetryableErrorTypes: ['TemporalTimeout:StartToClose'] } },
     () => neverEnds(),
   ),
-  'an attempt is not heard of': activity({ heartbeatTimeout: '1500ms', retry: { ...QUICK, maximumAttempts: 1 } }, () =>
-    timesOut('HEARTBEAT', { step: 7 }),
+  'an attempt sends no heartbeat': activity(
+    { heartbeatTimeout: '1500ms', retry: { ...QUICK, maximumAttempts: 1 } },
+    () => timesOut('HEARTBEAT', { step: 7 }),
   ),
-  'an attempt is not heard of, the next one succeeds': activity(
+  'an attempt sends no heartbeat, the next one succeeds': activity(
     { heartbeatTimeout: '1500ms', retry: QUICK },
     (_, { attempt }) => (attempt === 1 ? timesOut('HEARTBEAT') : 'done'),
   ),
@@ -188,7 +189,7 @@ export const SCENARIOS: Record<string, Scenario> = {
     () => neverEnds(),
   ),
   'a running activity is abandoned': cancelled({ ...BEATS, cancellationType: CANCEL.ABANDON }, () => neverEnds()),
-  'a cancelled activity succeeds all the same': cancelled(
+  'a cancelled activity still succeeds': cancelled(
     { ...BEATS, cancellationType: CANCEL.WAIT_CANCELLATION_COMPLETED },
     () => takes(6_000, 'done', { ignoresCancel: true }),
     { ends: true },
@@ -230,13 +231,13 @@ export const SCENARIOS: Record<string, Scenario> = {
     },
   },
   'a workflow fails': { play: async (stage) => void (await stage.start('fails', { nonRetryable: false })) },
-  'a workflow fails for good': { play: async (stage) => void (await stage.start('fails', { nonRetryable: true })) },
+  'a workflow fails permanently': { play: async (stage) => void (await stage.start('fails', { nonRetryable: true })) },
   'a workflow cancels itself': { play: async (stage) => void (await stage.start('cancelsItself', {})) },
   'markers, timers and conditions': { play: async (stage) => void (await stage.start('marks', {})) },
 
   'a child returns': family({ end: 'returns', next: 'awaits' }),
   'a child fails': family({ end: 'fails', next: 'awaits' }),
-  'a child fails for good': family({ end: 'fails-for-good', next: 'awaits' }),
+  'a child fails permanently': family({ end: 'fails-for-good', next: 'awaits' }),
   'a child continues as new': family({ end: 'continues', next: 'awaits' }),
   'a child is cancelled by another': family({ end: 'waits', next: 'awaits' }, async (stage) => {
     await childWaits(stage)
@@ -248,13 +249,13 @@ export const SCENARIOS: Record<string, Scenario> = {
   }),
   'a child is cancelled, its parent waits': cancelsChild(ChildWorkflowCancellationType.WAIT_CANCELLATION_COMPLETED),
   'a child is cancelled, its parent does not wait': cancelsChild(ChildWorkflowCancellationType.TRY_CANCEL),
-  'a child is not told of the cancel': cancelsChild(ChildWorkflowCancellationType.ABANDON),
+  'a child does not receive the cancel': cancelsChild(ChildWorkflowCancellationType.ABANDON),
   'a parent returns and its child is cancelled': leaves('returns', ParentClosePolicy.REQUEST_CANCEL),
   'a parent returns and its child is terminated': leaves('returns', ParentClosePolicy.TERMINATE),
-  'a parent returns and its child goes on': leaves('returns', ParentClosePolicy.ABANDON),
+  'a parent returns and its child continues': leaves('returns', ParentClosePolicy.ABANDON),
   'a parent fails and its child is cancelled': leaves('fails', ParentClosePolicy.REQUEST_CANCEL),
   'a parent continues as new and its child is cancelled': leaves('continues', ParentClosePolicy.REQUEST_CANCEL),
-  'a parent continues as new and its child goes on': leaves('continues', ParentClosePolicy.ABANDON),
+  'a parent continues as new and its child continues': leaves('continues', ParentClosePolicy.ABANDON),
   'a parent is cancelled with its child': family({ end: 'waits', next: 'awaits' }, async (stage, root) => {
     await childWaits(stage)
     await root.cancel()

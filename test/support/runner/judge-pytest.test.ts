@@ -96,7 +96,7 @@ describe('a run of pytest fails when', { skip: withoutPython, concurrency: 2 }, 
     })
   }
 
-  test('not: when everything passes', async () => {
+  test('nothing, since a run that passes ends with 0', async () => {
     const { exitCode, text } = await play('good', PASSES)
     assert.deepEqual([exitCode, text.split('\n').at(-1)], [0, '1 passed, 0 failed'])
   })
