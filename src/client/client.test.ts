@@ -296,7 +296,7 @@ async function startedBy(id: string): Promise<{ type: string; prefix: string; ar
   const workflowId = await eventually(async () => {
     const { numActionsTaken, recentActions } = (await schedule.describe()).info
     assert.equal(numActionsTaken, before + 1, 'not started yet')
-    return recentActions.at(-1)?.action.workflow.workflowId ?? assert.fail('not told yet')
+    return recentActions.at(-1)?.action.workflow.workflowId ?? assert.fail('not reported yet')
   })
   const handle = connection.client.workflow.getHandle(workflowId)
   const { type } = await handle.describe()

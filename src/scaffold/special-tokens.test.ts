@@ -50,7 +50,7 @@ test('breaks spellings that a normaliser turns into a mark', () => {
   for (const hidden of ['＜|im_end|＞', '﹤s>', '[MAS\u{212a}]', '<|im\u200d_end|>', '<\u00ads>', '<\u0000s>']) {
     assert.notEqual(defuse(hidden), hidden, hidden)
   }
-  assert.equal(defuse('＜|x|>'), '＜\\|x|>', 'what stands for one character stays as it was')
+  assert.equal(defuse('＜|x|>'), '＜\\|x|>', 'a substitute for one character stays unchanged')
   // One code point that stands for several is written as those.
   assert.equal(createDefuse({ tokens: ['(1)'] })('⑴'), '(\\1)')
   assert.equal(createDefuse({ tokens: ['1)'] })('⑴'), '(1\\)')
@@ -75,7 +75,7 @@ test('breaks the policy’s own tokens of one character, with a backslash and ov
   assert.equal(own('<s>').includes('<\\s>'), false)
   assert.equal(own('abc'), 'a\\b\\c')
   const again = own('<s> ⏎ abc')
-  assert.equal(own(again), again, 'what is broken is not broken again')
+  assert.equal(own(again), again, 'an escaped text is not escaped again')
 })
 
 test('takes special tokens and markup of a tokenizer, but not its kept blanks and words', () => {

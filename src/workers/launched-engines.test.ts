@@ -66,7 +66,7 @@ describe('launched engines', { skip: withoutPython }, () => {
     await publish('two', older)
     const before = await enginesOf('two')
     await publish('two', newer)
-    assert.deepEqual(await enginesOf('two'), before, 'a reload in place costs no engine')
+    assert.deepEqual(await enginesOf('two'), before, 'a reload in place restarts no engine')
     for (const { url } of before) {
       const served = await createPolicyClient({ kind: 'embedded', url }).served(signal)
       assert.ok(served.includes(newer.version), url)

@@ -82,5 +82,5 @@ test('a full host requests no work until it has room', async () => {
 test('the pause before new work grows with the load and the recent openings, within bounds', () => {
   assert.equal(placementPauseMs(0, 0), 0)
   assert.equal(placementPauseMs(0.5, 1), 125)
-  assert.equal(placementPauseMs(3, 0), placementPauseMs(1, 0), 'overbooked is full')
+  assert.equal(placementPauseMs(3, 0), placementPauseMs(1, 0), 'an overbooked host counts as full')
 })

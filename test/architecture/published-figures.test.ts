@@ -48,7 +48,7 @@ test('the hash changes with a source file and ignores a test', () => {
   const whole = codeHash(['src/domain'])
   assert.notEqual(codeHash(['src/domain/ledger/ledger.ts']), whole)
   assert.equal(codeHash(['src/domain', 'src/domain/ledger/ledger.test.ts']), whole)
-  assert.equal(codeHash(['src/domain', 'src/domain/ledger/ledger.ts']), whole, 'a file named twice counts once')
+  assert.equal(codeHash(['src/domain', 'src/domain/ledger/ledger.ts']), whole, 'a file that is named twice counts once')
 })
 
 test('a bench stores the inputs of its figures', () => {

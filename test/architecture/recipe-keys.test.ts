@@ -145,7 +145,7 @@ test('every key of a recipe with more than one value has a reader', () => {
   assert.deepEqual(
     keys.filter((key) => !named.has(key)),
     [],
-    'each of these is accepted and read nowhere that this table knows',
+    'the table names no reader for each of these keys',
   )
 })
 

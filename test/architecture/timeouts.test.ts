@@ -218,7 +218,10 @@ test('attempts and back-off cover two weeks of waiting for an operator of the po
   const { maximumAttempts, maximumInterval } = presets.PUBLISHING.retry
   const allMs = ms(presets.PUBLISHING.scheduleToCloseTimeout)
   assert.ok(maximumAttempts * ms(maximumInterval) > allMs)
-  assert.ok(allMs > ms(presets.PUBLISHING.scheduleToStartTimeout), 'no worker is said before no person')
+  assert.ok(
+    allMs > ms(presets.PUBLISHING.scheduleToStartTimeout),
+    'a missing worker must be reported before a missing person',
+  )
 })
 
 test('a lease is longer than the time between two heartbeats of a sandbox', () => {

@@ -54,7 +54,7 @@ for (const [path, starts] of Object.entries(PATHS) as [keyof typeof PATHS, (type
     const files = walk(starts.flatMap(([file, names]) => names.map((name) => ({ file, name }))))
     const from = [...files].map(([file, importer]) => `${file} ← ${importer ?? 'start'}`).toSorted()
     t.diagnostic(`${files.size} files`)
-    assert.ok(files.size > 20, 'the walk went nowhere')
+    assert.ok(files.size > 20, 'the walk found no further file')
     assert.ok(files.size <= MOST[path], `${files.size} files:\n${from.join('\n')}`)
   })
 }

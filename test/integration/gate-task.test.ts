@@ -126,7 +126,7 @@ test('more repeats of a flaky task grade only the missing ones and name the test
   assert.deepEqual(second.result.gradings, { gold: 2, empty: 2, made: 2 })
 
   const third = await gradedBy(() => gate('three', flaky.task, { repeats: 2 }))
-  assert.deepEqual([third.result.outcome, third.made], ['flaky', []], 'a failure is never made good by another try')
+  assert.deepEqual([third.result.outcome, third.made], ['flaky', []], 'another repeat never cancels a failure')
 })
 
 test('a test that flips without the gold patch makes the task flaky too and is named with its check', async () => {
@@ -164,7 +164,7 @@ test('gradings report how long they took and how much memory they used', async (
 test('a changed row, changed limits or a changed image are gated again', async () => {
   const changed = { ...flaky.task, rowHash: 'another' }
   const { made } = await gradedBy(() => gate('changed', changed, { refused: 'fail', outageAt: 'gold-1' }))
-  assert.deepEqual(made, ['gold-1'], 'and where one failure is enough, the first one ends it')
+  assert.deepEqual(made, ['gold-1'], 'the first failure ends the gate where one is enough')
 })
 
 test('a gold patch that does not repair is reported with the tests and exceptions of its log', async () => {
@@ -214,7 +214,7 @@ for (const [what, code, pattern, change] of [
     assert.equal(
       mayExclude(dependencies(task, { refused: 'fail' }).recipe, error),
       false,
-      'a run that wants all of them ends',
+      'a run that requires every task ends',
     )
     await recordUngated(deps, input, error)
     const found = await readOrThrow<TaskGate>(store, gateKeys.task('bad', task.taskId, task.taskId))

@@ -101,7 +101,7 @@ test('starts that the server missed beyond the catch-up window are listed and ra
     eventually(
       async () => (await listSchedules({ connection: here() }))[0] ?? assert.fail('the schedule is not listed'),
     )
-  await eventually(async () => assert.ok((await counted()).recentRuns.length > 0, 'a night begins on time'))
+  await eventually(async () => assert.ok((await counted()).recentRuns.length > 0, 'the scheduled run has not started'))
 
   const { missedCatchup: missedBefore } = await counted()
   await connection.close()
@@ -131,5 +131,5 @@ test('starts that the server missed beyond the catch-up window are listed and ra
   })
   const alarms = (await store.list(alarmKeys.all)).length
   await look()
-  assert.equal((await store.list(alarmKeys.all)).length, alarms, 'told once')
+  assert.equal((await store.list(alarmKeys.all)).length, alarms, 'the alarm is sent once')
 })

@@ -83,7 +83,10 @@ describe('longhaul models import', { skip: withoutPython }, () => {
     }
     assert.equal(record.source.origin, `owner/thing@${REVISION}`)
     assert.deepEqual(await readdir(here), ['made'])
-    assert.ok(!(await readFile(join(output, 'longhaul.json'), 'utf8')).includes(here), 'no place of this machine in it')
+    assert.ok(
+      !(await readFile(join(output, 'longhaul.json'), 'utf8')).includes(here),
+      'the record contains no path of this machine',
+    )
   })
 
   test('a model that the trainer refuses gives one message and exit code 1', async () => {

@@ -50,7 +50,7 @@ describe('vLLM', { skip }, () => {
       assert.deepEqual(left, [])
       assert.ok(read)
       const { top_k: topK, ...others } = read
-      assert.ok(topK === -1 || topK === 0, 'off, in either of its spellings')
+      assert.ok(topK === -1 || topK === 0, 'top_k must be off, as -1 or 0')
       assert.deepEqual(others, {
         n: 1,
         temperature: 0.7,
@@ -90,7 +90,7 @@ describe('vLLM', { skip }, () => {
     const salted = { ...exchange, body: { ...exchange.body, cache_salt: `${VERSION}/score` } }
     assert.match((await judge.judge(salted)).error ?? '', /cache_salt/)
     const { read } = await judge.judge({ ...exchange, body: { model: VERSION, prompt: [5] } })
-    assert.equal(read?.['top_k'], 20, 'what a request leaves out comes from the server')
+    assert.equal(read?.['top_k'], 20, 'the server fills in omitted fields')
     assert.equal(read?.['watermarking'], null)
   })
 
@@ -361,7 +361,7 @@ describe('start commands', { skip }, () => {
       [],
     )
     assert.equal((await judge.parse(['--model-path', 'm'])).error, undefined)
-    assert.equal((await judge.parse(['--model-path', 'm']))['sampling_defaults'], 'model', 'why the flag is needed')
+    assert.equal((await judge.parse(['--model-path', 'm']))['sampling_defaults'], 'model', 'the server needs the flag')
     assert.match((await judge.parse(['--model-path', 'm', '--sampling-default', 'openai'])).error ?? '', /SystemExit/)
   })
 })

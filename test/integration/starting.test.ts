@@ -73,7 +73,7 @@ test('runs started from the Temporal CLI get readable names, and cancelled ones 
     await cancelRun({ connection, workflowId })
     assert.deepEqual(await endOf<TrainAgentResult>(workflowId, 120_000), { status: 'cancelled' })
     const children = (await fetchRunHistories(connection.client, workflowId)).slice(1)
-    assert.ok(children.length > 0, 'it was cancelled before it did anything')
+    assert.ok(children.length > 0, 'the run was cancelled before it started a child')
     for (const child of children) assert.ok(child.workflowId.startsWith(`train/${name}/`), child.workflowId)
     await allClosed(children.map((child) => child.workflowId))
     assert.deepEqual(await leftBehind(world, name), [])

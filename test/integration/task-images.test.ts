@@ -201,7 +201,7 @@ test('a built image is found again, holds no later commit or password, and its t
   assert.equal(
     lines[1],
     `SWE-bench ${COMMITTED} ${COMMITTED}`,
-    'history runs forward, and is the same after another build',
+    'commit times must increase and be equal after another build',
   )
   assert.match(lines[2] ?? '', new RegExp(`^Begin ${COMMITTED.replace('+', '\\+')} `))
   assert.deepEqual(lines.slice(3), ['v1', 'gone', '/root/prepared', 'linked'])

@@ -289,7 +289,7 @@ describe('Weights & Biases', { skip: 'skip' in wandb ? wandb.skip : false }, () 
     assert.deepEqual(await send(run, env), [])
     await assertWritten(directory, run)
     assert.deepEqual((await readdir(dirname(file))).toSorted(), ['longhaul.json', basename(file)].toSorted())
-    assert.equal((await readdir(join(directory, 'wandb'))).length, 1, 'nothing of the writing is left')
+    assert.equal((await readdir(join(directory, 'wandb'))).length, 1, 'no temporary file of the write is left')
   })
 
   test('wandb sync uploads an open run repeatedly with each row at its place', async (t) => {

@@ -47,7 +47,11 @@ describe('failures of training jobs', { skip: needsServer || withoutPython }, ()
     assert.equal(type, 'Trainer.Diverged')
     assert.match(message, /Expected a finite grad_norm at global step 2/)
     assert.deepEqual(publishedPolicies(), [`${base.version}.json`])
-    assert.equal(exitCodesOf('flies-away').filter((code) => code === 77).length, 1, 'it would only diverge again')
+    assert.equal(
+      exitCodesOf('flies-away').filter((code) => code === 77).length,
+      1,
+      'a diverged job must not be attempted again',
+    )
   })
 
   test('a sampler with another model ends reinforcement with Trainer.Diverged, and its policy is not published', async () => {

@@ -226,7 +226,10 @@ async function walkThroughParts({ page, wrong }: Opened): Promise<void> {
     await output(turn).waitFor()
   }
   const line = page.getByRole('img', { name: /^Timeline: sampling 18 s, execution 14 s/ })
-  assert.ok((await line.locator('path').count()) <= 3, 'a path for each colour, not an element for each bar')
+  assert.ok(
+    (await line.locator('path').count()) <= 3,
+    'the timeline must draw one path per colour, not one element per bar',
+  )
   const box = await line.boundingBox()
   assert.ok(box !== null)
   // The last turn ends the line.

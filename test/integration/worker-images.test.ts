@@ -386,7 +386,7 @@ function checkDocument(bom: Bom): void {
     assert.match(component.purl, /^pkg:(?:npm|deb|pypi|generic|oci)\/[^\s@]+(?:@[^\s@]+)?/)
   }
   const refs = all.map((component) => component['bom-ref'])
-  assert.equal(new Set(refs).size, refs.length, 'a reference stands for two components')
+  assert.equal(new Set(refs).size, refs.length, 'two components have one reference')
   for (const { ref, dependsOn = [] } of bom.dependencies) {
     for (const name of [ref, ...dependsOn]) assert.ok(refs.includes(name), `no component is called ${name}`)
   }

@@ -46,7 +46,7 @@ describe('planted', { concurrency: availableParallelism() }, () => {
     test(name, async (t) => {
       const before = (await hearHonest(seenBy.file)).get(seenBy.test)
       if (before?.end === 'skipped') return t.skip(before.why)
-      assert.deepEqual(before, { end: 'passed' }, 'without the plant')
+      assert.deepEqual(before, { end: 'passed' }, 'the test must pass without the plant')
       const { end } = await inTree(edit, (at) => hear(at, seenBy, running.signal, python))
       assert.equal(end, 'failed', `"${seenBy.test}" of ${seenBy.file} does not see the plant`)
     })

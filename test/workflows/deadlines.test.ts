@@ -55,7 +55,7 @@ test('every activity of a whole run is scheduled with all of its limits', async 
   await driver.start('evaluate', { recipe: 'nightly' }, { workflowId: 'eval/night' }).result()
 
   const asked = new Set(driver.calls.map(({ type }) => type))
-  assert.deepEqual([...asked].toSorted(), Object.keys(activities).toSorted(), 'every activity type was asked for')
+  assert.deepEqual([...asked].toSorted(), Object.keys(activities).toSorted(), 'every activity type must be scheduled')
   for (const { type, scheduleToStartMs, startToCloseMs, heartbeatMs, maximumAttempts } of driver.calls) {
     assert.ok(scheduleToStartMs !== null && scheduleToStartMs <= 7 * DAY_MS, `${type}: to start`)
     assert.ok(startToCloseMs !== null && startToCloseMs <= 14 * DAY_MS, `${type}: to close`)

@@ -54,7 +54,7 @@ test('open episodes move after the grace time of ten minutes, and a later drain 
   host.signal('drain', { graceMs: 10 * MINUTE })
   await driver.advance(9 * MINUTE)
   assert.equal(state().drain?.moving, false)
-  assert.equal(state().drain?.graceMs, 10 * MINUTE, 'commands know the same order by it')
+  assert.equal(state().drain?.graceMs, 10 * MINUTE, 'commands recognize a repeated order by its grace time')
   await driver.advance(2 * MINUTE)
   assert.equal(state().drain?.moving, true)
   assert.equal(state().drain?.since, '2026-03-04T05:06:07.000Z')
@@ -88,7 +88,7 @@ test('a drained host stays drained during a week without a worker, and is remove
   await driver.startQueue(HOST_QUEUE)
   host.signal('arrived', HOLDER)
   await driver.advance(MINUTE / 2)
-  assert.ok(present(driver) > before, 'its worker is asked again')
+  assert.ok(present(driver) > before, 'its worker gets a new attendHost')
   assert.equal(state().drain?.moving, true)
 
   driver.stopQueue(HOST_QUEUE)

@@ -79,7 +79,7 @@ test('200 groups, sixteen at a time, keep each part below 2,000 events, leave no
   assert.ok(partsOf(driver).length > 1 && partsOf(driver).length < 3, `${partsOf(driver).length} parts`)
   assertShort(driver)
   assertAllPlayed(driver, 200)
-  assert.equal(idle, 0, 'an eighth of the places may wait at the most')
+  assert.equal(idle, 0, 'too many slots were idle')
   const histories = partsOf(driver).map((part) => describeHistory(part.workflowId, part.history))
   assert.deepEqual(await replayAll(await buildWorkflowBundle(), histories), [])
 })
@@ -208,7 +208,7 @@ test('an open part of a reset execution ends its groups and itself, and the roll
   isSlow = false
   rollout.signal('control', { paused: false, stopAfterIteration: null })
   await driver.advance(300_000)
-  assert.equal(openGroups(driver), 2, 'the groups of before go on')
+  assert.equal(openGroups(driver), 2, 'groups of the earlier execution must continue')
 
   const counts = await rollout.result<RolloutCounts>()
   await before.result()
@@ -304,7 +304,7 @@ test('a pause, a limit and a requeue reach the part that they are meant for', as
   isSlow = true
   rollout.signal('control', { paused: false, stopAfterIteration: null, concurrency: 5 })
   await driver.advance(60_000)
-  assert.equal(openGroups(driver), 5, 'with the two that hang')
+  assert.equal(openGroups(driver), 5, 'including the two hanging groups')
 
   const root = driver.start('rollout', { ...ROLLOUT, tasks: 1, groupSize: 1, paused: true }, { workflowId: 'root' })
   for (const [id, task] of [...hanging, 'unknown'].entries()) {

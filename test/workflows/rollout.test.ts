@@ -117,7 +117,7 @@ test('continue-as-new near the history limit leaves no child open and keeps the 
   assert.equal(new Set(groupsOf(driver)).size, TASKS)
   assert.ok(
     driver.runs.every(({ type, status }) => type === 'rollout' || status === 'completed'),
-    'no child was cut off',
+    'no child was terminated',
   )
 })
 
@@ -179,7 +179,7 @@ test('a rollout stops with the code when none of its first episodes survives', a
     assert.equal(error.type, 'Artifact.Corrupt')
     return true
   })
-  assert.ok(groupsOf(driver).length < TASKS, 'it did not turn the whole plan into infra')
+  assert.ok(groupsOf(driver).length < TASKS, 'the rollout must stop before it loses the whole plan')
 })
 
 test('a cancelled rollout leaves no open child and no open sandbox', async () => {

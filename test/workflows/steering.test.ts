@@ -74,7 +74,7 @@ test('a hard pause holds an episode before its next step, which gives up its san
   const held = await job.update<SteeredRun>('pause', 'hard')
   assert.equal(held.pause, 'hard')
   await driver.advance(120_000)
-  assert.equal(driver.callsOf('advanceEpisode').length, 2, 'the steps under way ended, no other began')
+  assert.equal(driver.callsOf('advanceEpisode').length, 2, 'open steps must end and no other may start')
   assert.equal(driver.callsOf('closeSandbox').length, 0)
   await driver.advance(600_000)
   assert.equal(driver.callsOf('closeSandbox').length, 2)

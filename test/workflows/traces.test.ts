@@ -59,7 +59,11 @@ function spansOf({ sinkCalls }: Run): WorkflowSpan[] {
 async function switchedOn(ratio = 1): Promise<WorkflowBundle> {
   const bundle = withTraces(await buildWorkflowBundle(), { url: new URL('http://collector/'), ratio })
   assert.ok('code' in bundle)
-  assert.equal(bundle.code.length, (await buildWorkflowBundle()).code.length, 'the source map would be wrong')
+  assert.equal(
+    bundle.code.length,
+    (await buildWorkflowBundle()).code.length,
+    'another length makes the source map wrong',
+  )
   return bundle
 }
 

@@ -89,7 +89,9 @@ test('sends the whole conversation in order, and observations cannot forge a tur
 test('limits a reply to the remaining context, and ends the episode without a request when none remains', async () => {
   const nearlyFull = await ask([turn(0, 'a', 'b', answer(800, 100))], () => ({ text: 'x', answer: answer(950, 10) }))
   assert.equal(nearlyFull.request?.maxTokens, 100)
-  const full = await ask([turn(0, 'a', 'b', answer(900, 100))], () => assert.fail('asked although nothing fits'))
+  const full = await ask([turn(0, 'a', 'b', answer(900, 100))], () =>
+    assert.fail('a reply was requested although no context remains'),
+  )
   assert.equal(full.sampled, null)
 })
 

@@ -106,7 +106,7 @@ test('names data by revision or hash, images by sorted digests and grading by pr
   await makeEvaluatedRun({ store, root, run, rows, attempts: [[1], ['infra']], cutoff: null, policy: policy(0, 'f') })
   const [before] = (await lineageOf(run)).evaluations
   assert.match(before?.suite ?? '', /^[0-9a-f]{64}$/)
-  assert.match(before?.revision ?? '', /^[0-9a-f]{64}$/, 'the file that was read')
+  assert.match(before?.revision ?? '', /^[0-9a-f]{64}$/, 'the hash of the file')
   assert.deepEqual(before?.images, { count: 0, sha256: sha256Hex(''), unknown: 2 })
   assert.deepEqual(before?.grading, ['fork-4.0.3'])
   // As graders of this version leave it.

@@ -106,7 +106,7 @@ test('a registry that does not answer, refuses or fails refuses no run', async (
     assert.deepEqual(silent, { images: 2, lacking: 2, asked: 2, missing: 0, unknown: 2 })
     const broken = look({ suites: { may: ['a'] }, answers: { a: 'broken' }, refused })
     assert.deepEqual(await broken.found, { images: 1, lacking: 0, asked: 0, missing: 0, unknown: 1 })
-    assert.deepEqual(broken.asked, [], 'an image that the engine may have is not asked for')
+    assert.deepEqual(broken.asked, [], 'the registry is not asked for an image that the engine may have')
   }
 })
 
@@ -170,7 +170,7 @@ test('exclude: fifty missing images of a large suite refuse it, unless the engin
   for (const at of [0, 60, 119]) {
     const { found, asked } = look({ suites: { may: images }, answers: { [`image-${at}`]: 'here' }, refused: 'exclude' })
     await found
-    assert.deepEqual(asked, [], 'one is enough')
+    assert.deepEqual(asked, [], 'one image in the engine is enough')
   }
 })
 

@@ -72,7 +72,7 @@ function gradingOf(store: string, entries: object[]) {
 
 async function failureOf(attempt: Promise<unknown>): Promise<string> {
   const error = await attempt.then(
-    () => assert.fail('it was graded'),
+    () => assert.fail('the attempt was graded instead of failing'),
     (reason: unknown) => reason,
   )
   assert.ok(isLonghaulError(error), String(error))

@@ -23,7 +23,7 @@ test('an activity sends three heartbeats per heartbeat timeout and at least one 
     assert.equal(seen, beats, `timeout ${heartbeatTimeoutMs}`)
     const ended = heard
     t.mock.timers.tick(heartbeatTimeoutMs)
-    assert.equal(heard, ended, 'it is heard of after its end')
+    assert.equal(heard, ended, 'it sent a heartbeat after its end')
   }
 })
 
@@ -181,7 +181,7 @@ test('the order of attempts rises, also after a person resets the activity and i
     })
     const onHeartbeat = (details: unknown): void => void beats.push(details as { order: number })
     await assert.rejects(inActivity(() => work(undefined), { ...options, onHeartbeat }))
-    assert.equal(beats.at(-1)?.order, order, 'the next attempt learns it')
+    assert.equal(beats.at(-1)?.order, order, 'the next attempt reads it from the heartbeat')
     return order
   }
   assert.equal(await play({}), 1)

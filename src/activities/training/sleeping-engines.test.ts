@@ -50,7 +50,11 @@ describe('engines that share a GPU with training jobs', () => {
     await park(plan)
     assert.deepEqual(await seen(url), ['/update_weight_version', '/sleep?level=2', '/is_sleeping'])
     const client = createPolicyClient({ kind: 'vllm', publish: 'reload', url })
-    assert.deepEqual(await client.served(AbortSignal.timeout(HANG_MS)), ['asleep-until-a-load'], 'it holds no policy')
+    assert.deepEqual(
+      await client.served(AbortSignal.timeout(HANG_MS)),
+      ['asleep-until-a-load'],
+      'the engine holds no policy',
+    )
     const version = 'v000002-bbbbbbbb'
     const policy = { version, uri: 'file:///policies/b', manifestSha256: '', globalStep: 2 }
     const request = { policy: { ...policy, checkpointUri: null, checkpointSha256: null }, holder: 'a', leaseMs: 1 }

@@ -214,7 +214,7 @@ for (const [what, request, answer] of [
         if (heard.endsWith('0\r\n\r\n')) socket.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok')
       })
     }
-    assert.doesNotMatch(await ask(world, request), /(?:ok|\r\n0\r\n\r\n)$/, 'it came to its end')
+    assert.doesNotMatch(await ask(world, request), /(?:ok|\r\n0\r\n\r\n)$/, 'the transfer was not stopped')
     assert.match(await ask(world, GET), /^HTTP\/1\.1 403 [^]*more than 1000000 bytes/)
     assert.deepEqual(failures, [])
     world.proxy.close()

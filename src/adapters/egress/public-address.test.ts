@@ -83,7 +83,7 @@ const EMBEDDED: [prefix: number, answer: string, ofPrivate: string, ofPublic: st
 
 for (const [length, answer, ofPrivate, ofPublic] of EMBEDDED) {
   test(`NAT64 below a prefix of ${length} bits: an address counts as the embedded IPv4 address`, () => {
-    assert.equal(isPublicAddress(ofPrivate), true, 'without the prefix it is like any other')
+    assert.equal(isPublicAddress(ofPrivate), true, 'without the prefix it counts as an ordinary address')
     const nat64 = nat64PrefixesOf([answer])
     assert.ok(
       nat64.some((prefix) => prefix.length === length),

@@ -54,7 +54,10 @@ describe('supervised engines', { skip: process.platform === 'linux' ? false : 'l
     const [core] = listProcesses().filter(({ parent }) => parent === program?.pid)
     process.kill(program?.pid ?? 0, 'SIGKILL')
     await until(plan, ([one]) => one?.phase === 'serving' && one.process?.pid !== first?.process?.pid)
-    assert.ok(core !== undefined && !listProcesses().some(({ pid }) => pid === core.pid), 'its core lives')
+    assert.ok(
+      core !== undefined && !listProcesses().some(({ pid }) => pid === core.pid),
+      'the core process of the engine is still alive',
+    )
     await fleets.end(plan.run)
   })
 

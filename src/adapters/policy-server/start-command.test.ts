@@ -115,7 +115,7 @@ test('adds the rope of the policy’s config.json to the command of either engin
       command[command.indexOf(flag) + 1],
       '{"rope_parameters":{"rope_type":"yarn","factor":4.0,"original_max_position_embeddings":32768,"rope_theta":1000000.0},"max_position_embeddings":131072}',
     )
-    assert.ok(!startCommand(input).command.includes(flag), 'nothing is overridden where nothing is stated')
+    assert.ok(!startCommand(input).command.includes(flag), 'without a stated rope the command overrides nothing')
   }
 })
 

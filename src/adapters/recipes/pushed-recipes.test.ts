@@ -27,7 +27,7 @@ test('a pushed recipe resolves where no folder has it, and pushing it again chan
   const loaded = await loadRecipe({ name: 'mine', pushed: pushedRecipes(store) })
   assert.deepEqual([loaded.recipe.name, loaded.recipe.seed, loaded.path], ['mine', 1, null])
   const given = await loadRecipe({ name: 'mine', text })
-  assert.equal(loaded.hash, given.hash, 'as if the file had been sent along')
+  assert.equal(loaded.hash, given.hash, 'the pushed recipe must equal that of the file')
 })
 
 test('refuses another text under a pushed or built-in name with the fix', async () => {

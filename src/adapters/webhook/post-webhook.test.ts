@@ -31,7 +31,7 @@ async function refusal(
   options: PostWebhookOptions,
 ): Promise<{ code: string; message: string }> {
   const error: unknown = await postWebhook(input, never, options).then(
-    () => assert.fail('it was taken'),
+    () => assert.fail('the receiver accepted it'),
     (error: unknown) => error,
   )
   assert.ok(isLonghaulError(error), inspect(error))

@@ -115,7 +115,7 @@ test('gives up after a rejected patch, after three failures in a row, or after t
   assert.deepEqual(play(3, never, true), ['gold 1'])
   const once = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' && repeat === 1 ? gold(1, fails) : good(check, repeat)
-  assert.equal(play(50, once).length, 53, 'one failure is the beginning of a finding')
+  assert.equal(play(50, once).length, 53, 'one failure alone must not end the gate')
   const solved = (check: 'gold' | 'empty', repeat: number) =>
     check === 'gold' ? gold(repeat) : empty(repeat, { verdict: 'resolved', notPassed: {} })
   assert.deepEqual(play(50, solved).at(-1), 'empty 3')

@@ -227,7 +227,7 @@ print(fetch('http://packages.example.org/'))`),
     token: 'h',
     fence: 3,
   })
-  assert.match(later.text, /^HTTPError HTTP Error 403/, 'another relay, another volume')
+  assert.match(later.text, /^HTTPError HTTP Error 403/, 'a new relay must not reset the volume of its sandbox')
 })
 
 test('turns continue without a network when the agent occupies the port of its relay', async () => {

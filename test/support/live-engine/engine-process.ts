@@ -123,7 +123,7 @@ export async function assertGivenUp<T>({
   given.abort(reason)
   const ends = await Promise.allSettled(asked)
   const refused = ends.filter((end) => end.status === 'rejected')
-  assert.ok(refused.length > 0, 'all had ended before they were given up')
+  assert.ok(refused.length > 0, 'every request had ended before it was cancelled')
   for (const end of refused) assert.equal(end.reason, reason)
   await eventually(async () => assert.equal(await running(), 0))
 }

@@ -45,7 +45,7 @@ test('waiting jobs run beside computing ones, of which at most two run on two co
   const played = playJobs({ jobs, cores: 2, signal })
   assert.deepEqual(log, ['computes-1 begins', 'computes-2 begins', 'waits begins'])
   await end('waits')
-  assert.equal(log.length, 4, 'two processors are taken')
+  assert.equal(log.length, 4, 'both processors are in use')
   await end('computes-1')
   assert.equal(log.at(-1), 'computes-3 begins')
   await end('computes-2')
@@ -75,7 +75,7 @@ test('a job for all processors starts where half of one is free, before shorter 
   const played = playJobs({ jobs, cores: 2, signal })
   assert.deepEqual(log, ['longest begins', 'wide begins'])
   await end('longest')
-  assert.equal(log.length, 3, 'the wide one takes all')
+  assert.equal(log.length, 3, 'the wide job uses all processors')
   await end('wide')
   await end('small')
   await played

@@ -253,7 +253,7 @@ test("accepts the runner's volume as the only mount, read-only and at its path",
     ReadOnly: true,
     VolumeOptions: { NoCopy: true },
   }
-  assert.deepEqual(fieldsWith([MOUNT], { Mounts: [plain] }), [], 'as 20.10 spells it')
+  assert.deepEqual(fieldsWith([MOUNT], { Mounts: [plain] }), [], 'in the spelling of engine 20.10')
   for (const changes of [{ RW: true }, { Destination: '/' }, { Name: 'other' }, { Type: 'bind' }]) {
     assert.deepEqual(fieldsWith([{ ...MOUNT, ...changes }]), ['Mounts'], JSON.stringify(changes))
   }

@@ -45,7 +45,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
       code: 'Trainer.Unavailable',
       message: /NetworkPolicy .*forbidden → /,
     })
-    assert.deepEqual(api.changes, [], 'no pod without it')
+    assert.deepEqual(api.changes, [], 'no pod may start without the NetworkPolicy')
     api.refusePolicies = false
     await launcher.launch(first)
     assert.deepEqual([...api.policies.keys()], [`${name}-ranks`])
@@ -83,7 +83,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
       assert.deepEqual(await launcher.look(first), { kind: 'alive' }, `${type} is not true`)
     }
     job.status = { conditions: [{ type: 'Suspended', status: 'True' }] }
-    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'it only waits')
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'a pending Job only waits')
     job.status.conditions.push({ type: 'Failed', status: 'True', reason: 'BackoffLimitExceeded', message: 'no more' })
     const how = 'Failed for Kubernetes (BackoffLimitExceeded no more)'
     assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how })
@@ -153,7 +153,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     const raise = 'raise the quota of the namespace, or request less in trainer.kubernetes'
     assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: `${refused}2 → ${raise}` })
     api.events = [event(4)]
-    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'what is used will be free')
+    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'a used-up quota is released later')
     const waiting = { reason: 'ImagePullBackOff', message: 'no such image' }
     api.pods = [{ status: { containerStatuses: [{ state: { waiting } }] } }]
     const push = 'push the image to a registry that the nodes may pull from, or correct trainer.kubernetes.image'
@@ -175,7 +175,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     await until(() => jobOf(name).metadata.deletionTimestamp !== undefined)
     api.finishDeletion(name)
     assert.equal(await stopping, true)
-    assert.equal(api.lists, 0, 'a wait of kubectl lists and watches, and is silent without the right')
+    assert.equal(api.lists, 0, 'kubectl wait needs the rights list and watch and fails without a message')
   })
 
   test('several nodes use a JobSet, which is found and ended by its own kind and conditions', async () => {

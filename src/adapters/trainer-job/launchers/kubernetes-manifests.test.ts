@@ -62,7 +62,11 @@ test('a pod has no root or new privileges, writes only to its volumes and uses t
 test('the time limit of a job starts on its node and excludes the queue', () => {
   for (const manifest of [one, sixteen]) {
     assert.equal((podOf(manifest) as unknown as Record<string, unknown>)['activeDeadlineSeconds'], 43_230)
-    assert.equal(JSON.stringify(manifest).split('activeDeadlineSeconds').length, 2, 'of no Job')
+    assert.equal(
+      JSON.stringify(manifest).split('activeDeadlineSeconds').length,
+      2,
+      'the limit must not be one of the Job',
+    )
   }
 })
 
