@@ -18,10 +18,10 @@ test('a request with only its two required names gets defaults for the rest', ()
 const REFUSED: [string, Partial<AlarmsRequest>, RegExp][] = [
   ['an address instead of a name', { urlVariable: 'https://hooks.example.org/hidden' }, /alarms\.urlVariable/],
   ['a key instead of a name', { secretVariable: 'whsec_hidden==' }, /alarms\.secretVariable/],
-  ['a name in the template that means nothing', { template: { a: [{ b: '{{titel}}' }] } }, /got \{\{titel\}\}/],
-  ['a template of a book', { template: { text: 'x'.repeat(9_000) } }, /8,000 characters/],
-  ['no minute', { blockerMinutes: 0 }, /alarms\.blockerMinutes .* got 0/],
-  ['parts of minutes', { everyMinutes: 0.5 }, /alarms\.everyMinutes/],
+  ['an unknown name in the template', { template: { a: [{ b: '{{titel}}' }] } }, /got \{\{titel\}\}/],
+  ['a template that is too long', { template: { text: 'x'.repeat(9_000) } }, /8,000 characters/],
+  ['zero minutes', { blockerMinutes: 0 }, /alarms\.blockerMinutes .* got 0/],
+  ['fractions of minutes', { everyMinutes: 0.5 }, /alarms\.everyMinutes/],
 ]
 for (const [title, change, says] of REFUSED) {
   test(`refuses ${title} and prints no secret`, () => {

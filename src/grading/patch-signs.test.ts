@@ -106,7 +106,7 @@ for (const [sign, what, text] of SHOWN) test(`detects ${sign}: ${what}`, () => a
 test('detects two paths that differ only in case', () => {
   for (const [one, other] of [
     ['A', 'a'],
-    // A capital whose dot is its own, and a small letter whose dot stands apart.
+    // A capital with its own dot, and a small letter with a combining dot.
     ['\u0130', 'i\u0307'],
   ]) {
     const pair = patch(`pkg/${one}.py`, { kind: 'added' }) + patch(`pkg/${other}.py`, { kind: 'added' })

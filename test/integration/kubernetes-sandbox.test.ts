@@ -149,7 +149,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
           says: /exceeded quota: small.* → raise the quota of the namespace/s,
         },
         {
-          what: 'an image whose registry is not there',
+          what: 'an image with an unreachable registry',
           code: 'Sandbox.PullFailed',
           change: { image: 'registry.invalid/task:1' },
           says: /could not be pulled by the node/,

@@ -214,7 +214,7 @@ describe('training jobs on Kubernetes', { skip: 'reason' in found ? found.reason
         says: /persistentvolumeclaim "nothing" not found.* → create the claim/,
       },
       {
-        what: 'an account that is not there',
+        what: 'a service account that does not exist',
         change: { serviceAccount: 'stranger' },
         says: /serviceaccount "stranger" not found.* → create the account/,
       },

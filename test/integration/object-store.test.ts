@@ -358,7 +358,7 @@ describe('a check of the bucket before a worker uses it', { skip: skip ?? false 
     ['a web server that has no such page', 404, {}],
     ['a web server that takes no PUT', 405, {}],
     ['a page to sign in', 302, { location: 'https://sign-in.lab.example/' }],
-    ['a proxy that lets nobody through', 403, {}],
+    ['a proxy that refuses every request', 403, {}],
   ]
   for (const [what, status, headers] of OTHER_KINDS) {
     test(`no S3 server: ${what}`, async () => {

@@ -210,7 +210,7 @@ for (const [what, evalScript, log] of HOSTILE_LOGS) {
 
 /** What opens the name of a pipe waits for its other end. */
 const PIPES: [what: string, evalScript: string, kind: string][] = [
-  ['what says that its limit has passed', 'mkfifo /.lh/grade/overdue; sleep 600', 'timed-out'],
+  ['the mark of its passed limit', 'mkfifo /.lh/grade/overdue; sleep 600', 'timed-out'],
   ['the null device', 'rm /dev/null; mkfifo /dev/null; echo done', 'ran'],
 ]
 

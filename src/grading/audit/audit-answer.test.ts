@@ -47,7 +47,7 @@ for (const [title, changes] of [
   ['a canary that is null', { canaries: [ANY_CANARY, null] }],
   ['a canary that is text', { canaries: ['x'] }],
   ['a canary without a module', { canaries: [ANY_CANARY, { ...OTHER_CANARY, module: 1 }] }],
-  ['a canary that must nothing', { canaries: [ANY_CANARY, { ...OTHER_CANARY, must: 'skip' }] }],
+  ['a canary without a known requirement', { canaries: [ANY_CANARY, { ...OTHER_CANARY, must: 'skip' }] }],
   ['a canary without an outcome', { canaries: [ANY_CANARY, { ...OTHER_CANARY, outcome: null }] }],
   ['a canary that is neither right nor wrong', { canaries: [ANY_CANARY, { ...OTHER_CANARY, ok: 'true' }] }],
   ['a change that is no name', { changed: ['a', 1] }],

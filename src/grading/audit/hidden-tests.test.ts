@@ -23,8 +23,8 @@ for (const [what, patch] of [
   ['a folder in the place of the file', added('tests/test_new.py/a.py')],
   ['a link in the place of a test', added('tests/test_old.py', '120000')],
   ['a repository in the place of a test', added('tests/test_old.py', '160000')],
-  ['a long s in the place of another', added('tests/te\u017Ft_old.py')],
-  ['a small letter whose dot stands apart', added('tests/test_i\u0307.py')],
+  ['a long s instead of an ordinary one', added('tests/te\u017Ft_old.py')],
+  ['a small letter with a combining dot', added('tests/test_i\u0307.py')],
 ] as const) {
   test(`${what} collides with the hidden tests`, () => assert.notEqual(collision(patch, HIDDEN), null))
 }

@@ -77,7 +77,7 @@ const CORNERS: [string, string, string[], Record<string, string>][] = [
     { a: PASSED, '': FAILED, c: SKIPPED },
   ],
   ['a name may be empty', 'parse_log_googletest', ['[ OK ]  (1 ms)'], { '': PASSED }],
-  ['an equals sign behind the outcome is none of the two', 'parse_log_minitest', ['x. y = z. F='], { x: FAILED }],
+  ['an equals sign after the outcome is neither of the two', 'parse_log_minitest', ['x. y = z. F='], { x: FAILED }],
   ['the mark belongs to a name that would be empty', 'parse_log_ruby_unit', ['test: : .', ': .'], { 'test: ': PASSED }],
   [
     'the worst result stays, and of two that are equally good the first',
@@ -107,7 +107,7 @@ const CORNERS: [string, string, string[], Record<string, string>][] = [
     ['✓ adds  1S', '  Tests:    3 skipped, 2 passed (5 assertions)', '  Duration: 1 skipped', '___ skipped'],
     { 'adds  1S': PASSED },
   ],
-  ['a bracket that nothing opens belongs to the name', 'parse_log_npx', ['  1) foo)'], { 'foo)': FAILED }],
+  ['an unopened bracket belongs to the name', 'parse_log_npx', ['  1) foo)'], { 'foo)': FAILED }],
   [
     'a class that is a dot alone has no name',
     'parse_java_mvn',

@@ -106,8 +106,8 @@ test('A19: a bomb of files without content stops at the limit of the container',
 
 /** A file without a name takes room until the last process that has it ends. */
 const UNNAMED: [how: string, keep: string][] = [
-  ['that descriptors keep', 'kept.append(fd)'],
-  ['that nothing but a mapping keeps', 'libc.mmap(None, 1 << 20, 3, 1, fd, 0); os.close(fd)'],
+  ['kept by open descriptors', 'kept.append(fd)'],
+  ['kept only by a memory mapping', 'libc.mmap(None, 1 << 20, 3, 1, fd, 0); os.close(fd)'],
 ]
 
 for (const [how, keep] of UNNAMED) {

@@ -408,7 +408,7 @@ const SHELL_TRICKS: [what: string, command: string][] = [
   ['every descriptor closed', 'exec <&- >&- 2>&-; for n in 3 4 5 6 7 8 9; do eval "exec $n>&-"; done'],
   ['other descriptors in the place of its own', 'exec >/dev/full 2>&1 </dev/zero; echo x; : >&9'],
   ['the output made a terabyte, then nothing', 'truncate -s 1T /proc/self/fd/1; sleep 0.6; : > /proc/self/fd/1'],
-  ['the output held open by what goes on', '(setsid sh -c "trap "" TERM HUP; sleep 30" &) ; echo begun'],
+  ['the output held open by a background process', '(setsid sh -c "trap "" TERM HUP; sleep 30" &) ; echo begun'],
   [
     'functions in the place of what the shell of a turn calls',
     'for f in cd pwd printf export umask unset trap set eval exec exit echo test read command builtin; do eval "$f() { :; }"; builtin export -f $f; done',

@@ -93,13 +93,16 @@ const TREES: [what: string, command: string][] = [
     'mkdir -p .git/objects/pack; for i in 1 2 3; do head -c 2000000 /dev/urandom > .git/objects/pack/pack-$i$i.pack; head -c 2000000 /dev/urandom > .git/objects/pack/pack-$i$i.idx; done',
   ],
   ['objects that are damaged', 'find .git/objects -type f -exec sh -c \'chmod u+w "$1"; echo x > "$1"\' sh {} \\;'],
-  ['a folder of Git that lies elsewhere', 'mv .git /tmp/elsewhere; echo "gitdir: /tmp/elsewhere" > .git'],
+  ['a Git folder outside of the repository', 'mv .git /tmp/elsewhere; echo "gitdir: /tmp/elsewhere" > .git'],
   ['a link in the place of the folder of Git', 'mv .git /tmp/elsewhere; ln -s /tmp/elsewhere .git'],
   [
     'settings that name another tree',
     'git config core.worktree /etc; git config core.bare true; git config core.ignoreCase true; git config core.precomposeUnicode true; git config core.bigFileThreshold 1; git config core.compression 9; git config pack.threads 9999; git config core.fsyncMethod batch; git config index.version 4; git config core.splitIndex true; git config core.untrackedCache true; git config feature.manyFiles true',
   ],
-  ['an extension that no Git knows', 'git config core.repositoryFormatVersion 1; git config extensions.nonsense true'],
+  [
+    'an extension that Git does not know',
+    'git config core.repositoryFormatVersion 1; git config extensions.nonsense true',
+  ],
   [
     'submodules within one another and a tree of another repository',
     'git init -q s; git -C s -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git init -q s/t; git -C s/t -c user.name=a -c user.email=a@b commit -q --allow-empty -m x; git worktree add -q w HEAD; mkdir u; echo "gitdir: ../u" > u/.git',

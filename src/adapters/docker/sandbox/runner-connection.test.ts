@@ -121,7 +121,7 @@ const ANOTHERS: [string, string][] = [
   ['without a question', done('=', 0).replace('ID ', '')],
   ['of another turn', done('=', 0).replace('3.tok', '2.tok')],
   ["with another turn's token", done('=', 0).replace('3.tok', '3.other')],
-  ['with a reason that is none', done('=', 0).replace('exit', 'resolved')],
+  ['with an unknown reason', done('=', 0).replace('exit', 'resolved')],
   ['that says that the runner has ended', 'lh1 ended\n'],
 ]
 

@@ -88,7 +88,7 @@ const DONE = ['done', '0', 'exit', '5', '20', '0', '1', '0', '=', '5', '0', '3.t
 
 /** An honest answer with one word changed. */
 const UNKNOWN: [string, number, string][] = [
-  ['an exit code beyond what a process has', 1, '256'],
+  ['an exit code larger than that of any process', 1, '256'],
   ['a negative exit code', 1, '-1'],
   ['a reason that is none', 2, 'resolved'],
   ['a reason with a capital letter', 2, 'Exit'],
