@@ -601,7 +601,7 @@ def test_an_expert_may_stand_beside_a_group_that_is_dropped(tmp_path: Path) -> N
         ),
     ],
 )
-def test_an_expert_with_fields_of_a_sibling_is_refused(tmp_path: Path, edit: Edit, message: str) -> None:
+def test_an_inconsistent_expert_is_refused(tmp_path: Path, edit: Edit, message: str) -> None:
     draft = with_expert()
     edit(draft)
     assert refusal(tmp_path, draft) == message

@@ -644,7 +644,7 @@ def test_window_job_reports_its_work_and_commits_it(
     assert (found["position_index"].tolist(), found["row_offsets"].tolist()) == (list(range(32, 63)), [0, 63])
 
 
-def test_window_job_is_refused_for_a_policy_without_a_rope_or_another_policy(
+def test_window_job_is_refused_for_a_policy_without_a_rope_or_with_other_bytes(
     tmp_path: Path, policy: Path, still: None
 ) -> None:
     plain = make_window_job(tmp_path / "plain", policy)
