@@ -8,7 +8,7 @@ import { needsStack } from '../support/pipeline-world.ts'
 import { withLeakStack } from '../support/leaks/leak-stack.ts'
 import { playLeaks } from '../support/leaks/play-leaks.ts'
 
-test('after five kills and a stop of everything the next worker leaves no container, volume, process or descriptor', {
+test('five kills and a stop of everything leak no container, network, volume, process or descriptor', {
   skip: needsStack,
 }, async (t) => {
   const home = mkdtempSync(join(tmpdir(), 'lh-leaks-'))

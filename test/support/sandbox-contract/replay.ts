@@ -226,7 +226,7 @@ export function describeReplay(makeFixture: MakeFixture): void {
       await assert.rejects(rebuild(played), (error) => codeOf(error) === 'Sandbox.Diverged')
     })
 
-    test('does not replay turns after one that was stopped at its deadline', async () => {
+    test('replays nothing when one of the turns was stopped at its deadline', async () => {
       const played = await playAndLose('timeout', ['echo one > notes.txt', 'echo two >> notes.txt; sleep 30'])
       assert.equal(played.turns[1]?.observation?.execution?.reason, 'timeout')
       const { world, replayed } = worldIn(await placeAnew(played), played)
