@@ -68,7 +68,6 @@ const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/trainer-job/launchers/process-launcher.ts':
     'trainer.stallS and trainer.timeoutS, watched by follow-attempt.ts',
   'src/adapters/trainer-job/job/run-tool.ts': 'a deadline of its own',
-  'src/adapters/docker/sandbox/disk-watch.ts': 'a deadline of its own',
   'src/adapters/docker/container/written-folder.ts': 'a deadline of its own',
   'src/platform/run-command.ts': 'timeoutMs, which every caller has to give',
   'src/stack/setup/engine-remains.ts': 'the time-out of each call',
