@@ -36,6 +36,8 @@ const IN_CONTAINERS = [
   'src/activities/gate',
   'src/activities/grading',
 ]
+const PEERS = [...RUN, 'src/stack', 'bench/peers.ts', 'bench/support/peers']
+
 const REAL_TASKS = [
   ...IN_CONTAINERS,
   'src/adapters/datasets',
@@ -179,7 +181,12 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   peers: {
     command: 'npm run bench:peers -- --tasks 4 --compose FILE --out bench/results/peers.json',
-    sources: [...RUN, 'src/stack', 'bench/peers.ts', 'bench/support/peers'],
+    sources: PEERS,
+  },
+  'peers-real': {
+    command:
+      'npm run bench:peers -- --rows FILE --repos DIRECTORY --only pallets__flask-5014,psf__requests-6028,pytest-dev__pytest-6202 --compose FILE --out bench/results/peers-real.json',
+    sources: PEERS,
   },
   pods: {
     command: 'npm run bench:pods -- --out bench/results/pods.json',
