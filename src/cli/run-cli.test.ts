@@ -202,8 +202,8 @@ test('commands that read records: a name that no run can have, a run that is not
   const file = join(home, 'other.json')
   await writeFile(file, '{}')
   for (const [args, message] of [
-    [['report', '../x'], /Config\.Invalid: Expected run to be 1 to 100 letters/],
-    [['report', '', '--recompute'], /Config\.Invalid: Expected run to be 1 to 100 letters/],
+    [['report', '../x'], /'run'\. Expected 1 to 100 letters/],
+    [['report', '', '--recompute'], /'run'\. Expected 1 to 100 letters/],
     [['ledger', 'verify', 'nope'], /Config\.NotFound: No run called "nope"/],
     [['view', ''], /Config\.NotFound: Expected "" to be a run/],
     [['compare', file, file], /Config\.Invalid: Expected an evaluation record at .*it has no sha256/],
@@ -504,7 +504,7 @@ test('arguments and files are refused before a server, an engine or a Python is 
     [['tasks', 'gate', bad], notJson],
     [['grade', absent, '--suite', 'mini:heldOut'], noFile],
     [['grade', bad, '--suite', 'mini:heldOut'], notJson],
-    [['regrade', '../x'], /Expected run to be 1 to 100 letters/],
+    [['regrade', '../x'], /Expected 1 to 100 letters/],
     [['images', 'build', absent], noFile],
     [['images', 'build', empty], /Expected at least one row of a task in /],
     [['images', 'build', rows, '--repos', absent], /Expected --repos to be a directory or an address/],

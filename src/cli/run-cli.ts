@@ -21,7 +21,8 @@ export async function runCli({
   const { console } = sign
   const program = await createProgram({ console, exit: (code) => codes.push(code) }, args)
   sign.watch(program)
-  catchExits(program, console)
+  const onOneLine = quoter(args)
+  catchExits(program, console, onOneLine)
   try {
     await program.parseAsync(namedCommand(program, args), { from: 'user' })
   } catch (error) {
@@ -29,7 +30,11 @@ export async function runCli({
       const isMistake = error.exitCode !== 0
       // Commander has already printed the message on stderr; a program that reads records gets it too.
       if (isMistake && args.includes('--json')) {
-        console.record({ event: 'error', code: 'Config.Invalid', message: error.message.replace(/^error: /, '') })
+        console.record({
+          event: 'error',
+          code: 'Config.Invalid',
+          message: onOneLine(error.message.replace(/^error: /, '')),
+        })
       }
       codes.push(isMistake ? EXIT.usage : EXIT.ok)
     } else {
@@ -67,10 +72,25 @@ function namedCommand(program: Command, args: readonly string[]): string[] {
 }
 
 /** Keeps Commander from ending the process; subcommands do not inherit the override. */
-function catchExits(command: Command, console: Console): void {
+function catchExits(command: Command, console: Console, onOneLine: (message: string) => string): void {
   command.exitOverride().configureOutput({
     writeOut: (text) => console.out(text),
     writeErr: (text) => console.err(text),
+    outputError: (text, write) => write(onOneLine(text)),
   })
-  for (const child of command.commands) catchExits(child, console)
+  for (const child of command.commands) catchExits(child, console, onOneLine)
 }
+
+/** Commander repeats a wrong value as it is, also a page of it or one that steers the terminal. */
+function quoter(args: readonly string[]): (message: string) => string {
+  const values = args.flatMap((arg) => [arg, arg.slice(arg.indexOf('=') + 1)])
+  const unfit = values.filter((value) => value.length > MOST_REPEATED || /\p{Cc}/u.test(value))
+  return (message) =>
+    unfit.reduce((text, value) => {
+      const start = value.length > MOST_REPEATED ? `${value.slice(0, MOST_REPEATED)}…` : value
+      return text.replaceAll(value, () => JSON.stringify(start).slice(1, -1))
+    }, message)
+}
+
+/** Characters of a wrong value that are repeated. */
+const MOST_REPEATED = 120

@@ -2,8 +2,10 @@
 import type { ScheduleOptions } from '@temporalio/client'
 import type { Duration } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
+import { isScheduleId } from '../contracts/keys.ts'
 import { ALARM_SCHEDULE, QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 import { sha256Hex } from '../platform/hash.ts'
+import { faultOfCron } from './cron-fields.ts'
 
 /** What the server does when a run is due and the last one is still open, as users write it. */
 export const OVERLAPS = {
@@ -70,7 +72,7 @@ export function settingsOf(request: ScheduleRequest): ScheduleSettings {
     cron = '0 2 * * *',
     timezone = 'UTC',
   } = request
-  if (!/^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/.test(id)) {
+  if (!isScheduleId(id)) {
     throw invalid(`Expected the schedule's id to be letters, digits, ".", "_" or "-", got ${JSON.stringify(id)}`)
   }
   if (id === ALARM_SCHEDULE) {
@@ -78,9 +80,8 @@ export function settingsOf(request: ScheduleRequest): ScheduleSettings {
       `Expected another id than ${id}: that is the schedule of the alarm watch, which the section alarms: of schedules.yaml creates`,
     )
   }
-  if (cron.trim().split(/\s+/).length !== 5) {
-    throw invalid(`Expected five cron fields such as "0 2 * * *", got ${JSON.stringify(cron)}`)
-  }
+  const fault = faultOfCron(cron)
+  if (fault !== null) throw invalid(`Schedule ${id} has the cron ${JSON.stringify(cron.slice(0, 200))}: ${fault}`)
   requireTimezone(timezone)
   if (policy !== undefined && action === 'train') {
     throw invalid(`Expected policy only in a schedule that evaluates; ${id} trains, from the base policy of its recipe`)

@@ -12,7 +12,7 @@ import { eventually } from '../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../test/support/own-namespace.ts'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { pushedRecipes } from '../adapters/recipes/pushed-recipes.ts'
-import { isLonghaulError } from '../contracts/errors.ts'
+import { faultOfCron } from './cron-fields.ts'
 import {
   backfillSchedule,
   createSchedule,
@@ -175,11 +175,34 @@ test('pausing and resuming a schedule keeps its definition, and repeating either
   await deleteSchedule({ connection, id: 'held' })
 })
 
-test('a cron field that the server refuses is a user error', { skip: needsServer }, async () => {
-  await assert.rejects(
-    createSchedule({ connection, id: 'x', recipe: 'mini', cron: '0 25 * * *' }),
-    (error) => isLonghaulError(error) && error.code === 'Config.Invalid',
-  )
+test('cron fields are read as the server reads them', { skip: needsServer }, async () => {
+  const refused = [
+    '61 * * * *',
+    '0 25 * * *',
+    '0 0 * * 8',
+    '0 0 1 ja *',
+    '0 0 * * 5-1',
+    '1, * * * *',
+    '? * * * *',
+    '*/0 * * * *',
+  ]
+  const taken = ['*/15 0-6,20-23/2 1,15 jan-MARCH mon-fri', '0 0 29 2 *', '30 4 * * 7', '5/10 1 * sept su']
+  for (const cron of [...refused, ...taken]) {
+    const asked = connection.client.schedule.create({
+      scheduleId: 'read-cron',
+      spec: { cronExpressions: [cron] },
+      action: { type: 'startWorkflow', workflowType: 'evaluate', taskQueue: 'none' },
+    })
+    assert.equal(
+      await asked.then(
+        () => 'taken',
+        () => 'refused',
+      ),
+      faultOfCron(cron) === null ? 'taken' : 'refused',
+      cron,
+    )
+    if (taken.includes(cron)) await connection.client.schedule.getHandle('read-cron').delete()
+  }
 })
 
 test('an unknown schedule is reported with its name and where to find the names', { skip: needsServer }, async () => {

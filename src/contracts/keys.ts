@@ -13,6 +13,25 @@ export function isRunName(name: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$/.test(name)
 }
 
+/** True for a name that a sandbox host can have (`hostIdentity` makes it so). */
+export function isHostName(name: string): boolean {
+  return /^[A-Za-z0-9-]{1,40}$/.test(name)
+}
+
+/** True for a build of control workers: operators type it, and Temporal joins it to other names with colons. */
+export function isBuildName(name: string): boolean {
+  return /^\w[\w.+-]{0,99}$/.test(name)
+}
+
+export function isTaskId(id: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$/.test(id)
+}
+
+/** True for the id of a schedule; what it starts is named after it. */
+export function isScheduleId(id: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/.test(id)
+}
+
 export const runKeys = {
   /** Everything of a run but its episodes. */
   folder: (run: string) => `runs/${run}/`,

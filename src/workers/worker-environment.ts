@@ -4,6 +4,7 @@ import { readImportLimits } from '../adapters/datasets/parquet-rows.ts'
 import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-headers.ts'
 import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import { isBuildName } from '../contracts/keys.ts'
 import { quoteAddress } from '../platform/quote-address.ts'
 import { programPath } from '../platform/run-command.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
@@ -222,10 +223,9 @@ function freeGib(text = '10'): number {
   throw invalid(`Expected LONGHAUL_MIN_FREE_GIB to be a number ≥ 0, got ${JSON.stringify(text)}`)
 }
 
-/** Restricted because operators type it, and Temporal joins it to other names with colons. */
 function buildId(text = ''): string | null {
   if (text === '') return null
-  if (/^[\w.+-]{1,100}$/.test(text)) return text
+  if (isBuildName(text)) return text
   throw invalid(
     `Expected LONGHAUL_BUILD_ID to be up to 100 letters, digits and any of ._+- such as 2026-11-23-1a2b3c4, got ${JSON.stringify(text)}`,
   )

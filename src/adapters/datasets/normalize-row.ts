@@ -1,4 +1,5 @@
 import { assertNever } from '../../contracts/errors.ts'
+import { isTaskId } from '../../contracts/keys.ts'
 import { SYNTHETIC_FAMILIES } from '../../contracts/synthetic-families.ts'
 import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
@@ -23,7 +24,7 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
   const columns = new RowColumns(row, label)
   const taskId = columns.text('instance_id')
   // Ids become part of file names, container names and image tags.
-  if (!/^[A-Za-z0-9][A-Za-z0-9_.-]{0,199}$/.test(taskId)) {
+  if (!isTaskId(taskId)) {
     throw columns.refuse('instance_id', 'letters, digits, "_", "." and "-"', taskId)
   }
   const baseCommit = columns.text('base_commit')

@@ -18,15 +18,21 @@ export async function readEvaluationArgument(
   text: string,
 ): Promise<EvaluationRecord> {
   if (text.endsWith('.json')) return readEvaluationFile(text)
-  const store = await openStore()
   const { run, name } = splitEvaluationName(text)
-  const evaluations = run === '' ? [] : await readEvaluations(store, run)
+  const store = await openStore()
+  const evaluations = await readEvaluations(store, run)
   if (evaluations.length > 0) return selectEvaluation(evaluations, { run, name })
-  if (isRunName(run)) await requireRunWithEpisodes(store, run)
+  await requireRunWithEpisodes(store, run)
   throw new LonghaulError({
     code: 'Config.NotFound',
     message: `Expected RUN, RUN:EVALUATION or FILE.json, got ${JSON.stringify(text)}: no evaluation of such a run is in ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
   })
+}
+
+/** True for `RUN` and `RUN:NAME`, a stage or an evaluation of the run. */
+export function isRunPart(text: string): boolean {
+  const parts = text.split(':')
+  return parts.length <= 2 && parts.every(isRunName)
 }
 
 export function splitEvaluationName(text: string): { run: string; name?: string } {

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
-import { parseThreshold } from './evaluation-argument.ts'
-import { isRunName } from '../../contracts/keys.ts'
+import { isRunPart, parseThreshold } from './evaluation-argument.ts'
+import { isBuildName, isHostName, isRunName, isScheduleId, isTaskId } from '../../contracts/keys.ts'
 import type { OnInterrupt } from '../commands/follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')
@@ -45,21 +45,57 @@ export function integer({
 export const port = ({ min }: { min: 0 | 1 }): ((text: string) => number) =>
   integer({ name: '--port', min, max: 65_535 })
 
-/** A name that is valid in ids and keys, checked before any request to a server. */
-export function runName(text: string): string {
-  if (isRunName(text)) return text
-  throw new InvalidArgumentError(
-    `Expected 1 to 100 letters, digits, ".", "_" or "-", got ${JSON.stringify(text.slice(0, 120))}.`,
-  )
+/** Names are checked before anything is asked of a server or a store, which could only say that it knows none of that name. */
+function named(isName: (text: string) => boolean, expected: string): (text: string) => string {
+  return (text) => {
+    if (isName(text)) return text
+    throw new InvalidArgumentError(`Expected ${expected}, got ${JSON.stringify(text.slice(0, 120))}.`)
+  }
 }
 
-/** A possible `evaluate.policy` of a recipe; only the store knows which policies exist. */
-export function policyName(text: string): string {
-  if (/^[A-Za-z0-9][A-Za-z0-9._-]*$/.test(text)) return text
-  throw new InvalidArgumentError(
-    `Expected promoted, base, kept or the version of a policy, got ${JSON.stringify(text)}.`,
-  )
+/** A name that is valid in ids and keys. */
+export const runName = named(isRunName, '1 to 100 letters, digits, ".", "_" or "-"')
+
+/** For `<runs...>`, and for an option that may be repeated; stages and evaluations have the same kind of names. */
+export function runNames(text: string, previous: string[] = []): string[] {
+  return [...previous, runName(text)]
 }
+
+/** `RUN`, or `RUN:STAGE` for a stage or an evaluation of it. */
+export const runPart = named(isRunPart, 'RUN or RUN:STAGE, each of 1 to 100 letters, digits, ".", "_" or "-"')
+
+export const evaluationName = named(
+  (text) => text.endsWith('.json') || isRunPart(text),
+  'RUN, RUN:EVALUATION or FILE.json; names are 1 to 100 letters, digits, ".", "_" or "-"',
+)
+
+export const runOrWorkflow = named(
+  isWorkflowId,
+  'the name of a run, such as demo-2026-11-20-a, or the id of its workflow, such as train/demo-2026-11-20-a',
+)
+
+export const taskId = named(isTaskId, 'the id of a task: 1 to 200 letters, digits, ".", "_" or "-"')
+
+export const hostName = named(isHostName, 'the name of a host as longhaul host list prints it: letters, digits and "-"')
+
+export const buildName = named(isBuildName, 'a LONGHAUL_BUILD_ID: 1 to 100 letters, digits, ".", "_", "+" or "-"')
+
+export const scheduleId = named(isScheduleId, '1 to 80 letters, digits, ".", "_" or "-"')
+
+/** The Temporal UI takes any text as an id, so only what nobody can have meant is refused. */
+function isWorkflowId(text: string): boolean {
+  const isPath = text.split('/').some((part) => ['', '.', '..'].includes(part))
+  return !isPath && text.trim() === text && !/[\p{Cc}\p{Cs}]/u.test(text) && Buffer.byteLength(text) <= MOST_ID_BYTES
+}
+
+/** The Temporal server's own limit. */
+const MOST_ID_BYTES = 1_000
+
+/** A possible `evaluate.policy` of a recipe; only the store knows which policies exist. */
+export const policyName = named(
+  (text) => /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$/.test(text),
+  'promoted, base, kept or the version of a policy',
+)
 
 export function share(text: string): number {
   const value = Number(text)
@@ -111,7 +147,11 @@ export const interruptOption = (): Option =>
 export function withJudgeOptions(command: Command): Command {
   return withRegressionOptions(command)
     .option('--threshold <rule>', "exit 3 unless it holds: 'pass@1.lower>=0.35'", parseThreshold)
-    .option('--baseline <evaluation>', 'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does')
+    .option(
+      '--baseline <evaluation>',
+      'compare with RUN:EVALUATION, RUN or FILE.json, as longhaul compare does',
+      evaluationName,
+    )
     .option('--min-graded <share>', 'exit 2 when a smaller share of the episodes was graded', share, 0.95)
     .option('--junit <file>', 'write JUnit XML there: a test case for each task, and one for each rule')
     .option('--summary <file>', 'write a Markdown page there; on GitHub Actions also print up to 8 annotations')

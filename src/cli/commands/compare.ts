@@ -6,7 +6,7 @@ import { compareAndJudge } from '../output/compare-evaluations.ts'
 import { readEvaluationArgument } from '../arguments/evaluation-argument.ts'
 import { combineExitCodes } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, jsonOption, share, withRegressionOptions } from '../arguments/options.ts'
+import { evaluationName, examples, jsonOption, share, withRegressionOptions } from '../arguments/options.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface CompareCommandOptions {
@@ -24,8 +24,12 @@ interface CompareCommandOptions {
 export function addCompare(program: Command, context: CommandContext): void {
   const command = program
     .command('compare')
-    .argument('<before>', 'RUN:EVALUATION, RUN (its last evaluation), or FILE.json with an evaluation record')
-    .argument('<after>', 'the same')
+    .argument(
+      '<before>',
+      'RUN:EVALUATION, RUN (its last evaluation), or FILE.json with an evaluation record',
+      evaluationName,
+    )
+    .argument('<after>', 'the same', evaluationName)
     .description('compare two evaluations task by task: difference with interval, flips, effort, power')
   withRegressionOptions(command)
     .option('--min-difference <x>', 'exit 3 unless delta.lower reaches it', signed)

@@ -1,7 +1,7 @@
 import type { Command } from 'commander'
 import { type DeploymentLook, lookAtDeployment, promoteBuild } from '../../client/index.ts'
 import type { CommandContext } from '../command-context.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { buildName, examples, jsonOption } from '../arguments/options.ts'
 import { withConnection } from '../local-stack.ts'
 
 export function addDeployment(program: Command, { console }: CommandContext): void {
@@ -19,7 +19,7 @@ export function addDeployment(program: Command, { console }: CommandContext): vo
     })
   deployment
     .command('promote')
-    .argument('<build>', 'the LONGHAUL_BUILD_ID of its workers')
+    .argument('<build>', 'the LONGHAUL_BUILD_ID of its workers', buildName)
     .description('start new work in this build; open groups and episodes finish in the build that started them')
     .option('--dry-run', 'say what would change, and change nothing')
     .addOption(jsonOption())

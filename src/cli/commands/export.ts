@@ -2,7 +2,7 @@ import { type Command, Option } from 'commander'
 import { EXPORT_FORMATS, type ExportFormat, type ExportSummary } from '../../activities/exports/export-summary.ts'
 import { PREDICTION_LAYOUTS, type PredictionLayout } from '../../adapters/predictions/predictions.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { examples, integer, jsonOption } from '../arguments/options.ts'
+import { examples, integer, jsonOption, runPart } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
 import { type Console, untilInterrupted } from '../output/console.ts'
@@ -36,7 +36,7 @@ stored records: no worker and no server has to run. Equal records give equal byt
 export function addExport(program: Command, context: CommandContext): void {
   program
     .command('export')
-    .argument('<run[:stage]>', 'name of a run, or one of its stages or evaluations')
+    .argument('<run[:stage]>', 'name of a run, or one of its stages or evaluations', runPart)
     .description('write a run, a stage or an evaluation as a file for other programs, finished or not')
     .addOption(new Option('--format <format>', 'what to write').choices(EXPORT_FORMATS).makeOptionMandatory())
     .requiredOption('--out <path>', 'where to write it; existing files are kept')

@@ -3,7 +3,6 @@ import { type Command, Option } from 'commander'
 import { type OfficialFilesInput, writeOfficialFiles } from '../../activities/grading/official-files.ts'
 import { resolveSuite } from '../../activities/grading/resolve-suite.ts'
 import { readGiven, storePredictions } from '../../activities/grading/store-predictions.ts'
-import { requireRunName } from '../../activities/run/run-names.ts'
 import { loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { startGrading } from '../../client/index.ts'
@@ -16,7 +15,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { launchRun } from './launch-run.ts'
 import { openStore, openStoreIfThere } from '../local-stack.ts'
-import { collect, examples, runName, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
+import { collect, examples, runName, runNames, type RunOptions, share, withRunOptions } from '../arguments/options.ts'
 import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
 import { requireWritable } from '../output/require-writable.ts'
 import { reportGrading } from '../output/show-report.ts'
@@ -191,9 +190,9 @@ interface RegradeOptions extends GradingOptions {
 export function addRegrade(program: Command, context: CommandContext): void {
   const command = program
     .command('regrade')
-    .argument('<run>', 'name of a training run, an evaluation, or a run that graded predictions')
+    .argument('<run>', 'name of a training run, an evaluation, or a run that graded predictions', runName)
     .description('grade the stored patches of a run again, without sampling; first verdicts stay')
-    .option('--stage <name>', 'only patches of this stage, repeatable: dapo-1, eval-base (default: all)', collect, [])
+    .option('--stage <name>', 'only patches of this stage, repeatable: dapo-1, eval-base (default: all)', runNames, [])
     .option('--strict', 'exit 3 when a verdict differs from the first one')
   withGradingOptions(command)
     .addHelpText(
@@ -207,7 +206,6 @@ export function addRegrade(program: Command, context: CommandContext): void {
 }
 
 async function regrade(run: string, options: RegradeOptions, context: CommandContext): Promise<void> {
-  requireRunName(run)
   const request = await requestOf(options)
   const { stage: stages, strict } = options
   await launchRun({

@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander'
 import { drainHost, type HostAnswer, listHosts, type SteerHostInput, uncordonHost } from '../../client/index.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, hostName, jsonOption } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { withConnection } from '../local-stack.ts'
 import { describeHostAnswer, describeHosts } from '../output/describe-hosts.ts'
@@ -50,7 +50,7 @@ export function addHost(program: Command, context: CommandContext): void {
 
 function withSteering(command: Command): Command {
   return command
-    .argument('<host>', 'name of the host, as host list prints it')
+    .argument('<host>', 'name of the host, as host list prints it', hostName)
     .option('--dry-run', 'say what would change, and change nothing')
     .addOption(jsonOption())
 }

@@ -10,7 +10,7 @@ import type { LedgerTotals } from '../../domain/ledger/ledger.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, jsonOption, runName } from '../arguments/options.ts'
 import { requireRun } from './view.ts'
 
 /** Mismatches shown; the rest is counted. */
@@ -21,7 +21,7 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
     .command('ledger')
     .description('show what became of each episode of a run')
     .command('verify')
-    .argument('<run>', 'name of the run')
+    .argument('<run>', 'name of the run', runName)
     .description('derive the ledger again from the records and compare; of a grading run, its verdicts')
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul ledger verify demo-2026-11-20-a'))

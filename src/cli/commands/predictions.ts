@@ -4,7 +4,7 @@ import type { CommandContext } from '../command-context.ts'
 import { predictionOptions, printExport } from './export.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, integer, jsonOption } from '../arguments/options.ts'
+import { examples, integer, jsonOption, runName } from '../arguments/options.ts'
 import { requireWritable } from '../output/require-writable.ts'
 
 interface PredictionsOptions {
@@ -19,10 +19,10 @@ interface PredictionsOptions {
 export function addPredictions(program: Command, context: CommandContext): void {
   program
     .command('predictions')
-    .argument('<run>', 'name of an evaluation or a training run')
+    .argument('<run>', 'name of an evaluation or a training run', runName)
     .description('like longhaul export --format predictions, but it replaces an existing file')
     .requiredOption('--out <file>', 'where to write them')
-    .option('--stage <name>', 'which evaluation, such as eval-rl (default: the only one)')
+    .option('--stage <name>', 'which evaluation, such as eval-rl (default: the only one)', runName)
     .option('--attempt <n>', 'which attempt at each task, from 1', integer({ name: '--attempt', min: 1 }), 1)
     .option('--model <name>', 'model_name_or_path (default: the policy’s version)')
     .addOption(

@@ -1,5 +1,6 @@
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { reapOrphaned, resourcesOfEngine, type ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
+import { hostIdentity } from '../../platform/host-identity.ts'
 import { stackHostId } from '../../stack/environment.ts'
 import { stackPaths } from '../../stack/paths.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owners.ts'
@@ -21,7 +22,9 @@ export async function reapHost({ isDryRun, host }: ReapHostInput): Promise<{ hos
   return withConnection(async ({ client, namespace }) => {
     const { connection } = client
     const engine = await connectEngine()
-    const name = host ?? (process.env['LONGHAUL_HOST_ID'] || stackHostId(stackPaths().name))
+    const own = process.env['LONGHAUL_HOST_ID'] || stackHostId(stackPaths().name)
+    // A worker is known by the same rule.
+    const name = host ?? hostIdentity(own).hostId
     const report = await reapOrphaned({
       holder: resourcesOfEngine(engine),
       reaper: { host: name, namespaceId: await namespaceIdOf(connection, namespace) },

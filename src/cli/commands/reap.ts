@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import type { ReapedThing, ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, hostName, jsonOption } from '../arguments/options.ts'
 
 interface ReapOptions {
   dryRun?: true
@@ -15,7 +15,11 @@ export function addReap(program: Command, context: CommandContext): void {
     .command('reap')
     .description('remove containers, networks and volumes that no run owns any more, as sandbox workers do every 30 s')
     .option('--dry-run', 'list what would be removed, and remove nothing')
-    .option('--host <id>', 'sandbox host to act for (default: LONGHAUL_HOST_ID, else this machine in the local stack)')
+    .option(
+      '--host <id>',
+      'sandbox host to act for (default: LONGHAUL_HOST_ID, else this machine in the local stack)',
+      hostName,
+    )
     .addOption(jsonOption())
     .addHelpText('after', examples('longhaul reap --dry-run', 'longhaul reap --json | jq ".removed | length"'))
     .action((options: ReapOptions) => reap(options, context))

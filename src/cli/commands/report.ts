@@ -20,8 +20,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
-import { requireRunName } from '../../activities/run/run-names.ts'
+import { examples, jsonOption, runName } from '../arguments/options.ts'
 import { requireRun } from './view.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
@@ -47,7 +46,7 @@ const MORE_TABLES = [
 export function addReport(program: Command, context: CommandContext): void {
   program
     .command('report')
-    .argument('<run>', 'name of the run')
+    .argument('<run>', 'name of the run', runName)
     .description('show a run from its records, finished or not')
     .option('--html <file>', 'write the HTML report there')
     .option('--static <directory>', 'write the viewer’s pages there as plain files, with every trajectory')
@@ -76,7 +75,6 @@ interface ReportOptions {
 }
 
 async function show(run: string, { html, json }: ReportOptions, { console }: CommandContext): Promise<void> {
-  requireRunName(run)
   await requireWritable({ files: { '--html': html } })
   const store = await openStore()
   const grading = html === undefined ? await readGrading(store, run) : null
@@ -117,7 +115,6 @@ async function writePages(
 }
 
 async function recompute(run: string, { json }: ReportOptions, { console, exit }: CommandContext): Promise<void> {
-  requireRunName(run)
   const store = await openStore()
   // Fails with a clear message if there is no such run.
   await reportOf(store, run)

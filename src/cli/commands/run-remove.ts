@@ -1,8 +1,7 @@
 import type { Command } from 'commander'
 import { lookAtHoldings, removeRun, type RunHoldings } from '../../activities/run/remove-run.ts'
-import { requireRunName } from '../../activities/run/run-names.ts'
 import { findOpenWork } from '../../client/index.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, jsonOption, runName } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore, withConnection } from '../local-stack.ts'
 import { EXIT } from '../output/exit-codes.ts'
@@ -16,7 +15,7 @@ interface RemoveOptions {
 export function addRunRemove(run: Command, { console, exit }: CommandContext): void {
   run
     .command('remove')
-    .argument('<run>', 'name of the run')
+    .argument('<run>', 'name of the run', runName)
     .description(
       'permanently remove the records of an ended run: episodes, batches, evaluations, reports; policies stay',
     )
@@ -28,7 +27,6 @@ export function addRunRemove(run: Command, { console, exit }: CommandContext): v
       examples('longhaul run remove demo-2026-11-20-a --dry-run', 'longhaul run remove OLD-RUN --json'),
     )
     .action(async (name: string, { dryRun, force, json }: RemoveOptions) => {
-      requireRunName(name)
       const store = await openStore()
       const holdings = await lookAtHoldings(store, name)
       const uses = usesOf(holdings)

@@ -24,7 +24,7 @@ import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
 import { addRunRemove } from './run-remove.ts'
 import { withConnection } from '../local-stack.ts'
-import { examples, integer, jsonOption } from '../arguments/options.ts'
+import { examples, integer, jsonOption, runOrWorkflow, taskId } from '../arguments/options.ts'
 
 export function addRun(program: Command, context: CommandContext): void {
   const run = program.command('run').description('watch and steer runs')
@@ -56,7 +56,7 @@ export function addRun(program: Command, context: CommandContext): void {
       ),
     )
   withSteering(run.command('requeue'))
-    .argument('<task>', 'id of a task of the open rollout')
+    .argument('<task>', 'id of a task of the open rollout', taskId)
     .description('play a task again: cancel it first if it is open, replace its lost episodes if it has ended')
     .addHelpText('after', examples('longhaul run requeue demo-2026-11-20-a synthetic__repair-000123'))
     .action((name: string, task: string, options: SteerOptions) =>
@@ -89,7 +89,7 @@ interface Target {
 /** Arguments and options of every command that changes a run. */
 function withSteering(command: Command): Command {
   return command
-    .argument('<run>', 'name of the run, or the id of its workflow')
+    .argument('<run>', 'name of the run, or the id of its workflow', runOrWorkflow)
     .option('--dry-run', 'say what would change, and change nothing')
     .addOption(jsonOption())
 }
@@ -126,7 +126,7 @@ function addList(run: Command, { console }: CommandContext): void {
 function addStatus(run: Command, { console, exit }: CommandContext): void {
   run
     .command('status')
-    .argument('<run>', 'name of the run, or the id of its workflow')
+    .argument('<run>', 'name of the run, or the id of its workflow', runOrWorkflow)
     .description('show the progress of a run; if no worker answers, show what the Temporal server knows')
     .option('--follow', 'follow the run until it ends')
     .addOption(dryRunOfReader())
@@ -158,7 +158,7 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
 function addBlockers(run: Command, { console, exit }: CommandContext): void {
   run
     .command('blockers')
-    .argument('<run>', 'name of the run, or the id of its workflow')
+    .argument('<run>', 'name of the run, or the id of its workflow', runOrWorkflow)
     .description('list what a run waits for, since when, on which part, and what to do; exit 2 if the run is blocked')
     .option('--longer-than <seconds>', 'leave out waits that are shorter', integer({ name: 'seconds', min: 0 }), 30)
     .option('--all', 'include waits that may be long: tests, commands, a slot on busy workers')

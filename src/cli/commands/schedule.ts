@@ -19,7 +19,7 @@ import { settingsOf } from '../../client/schedule-settings.ts'
 import { ALARM_SCHEDULE } from '../../contracts/workflow-ids.ts'
 import type { CommandContext } from '../command-context.ts'
 import { withConnection } from '../local-stack.ts'
-import { collect, dryRunOption, examples, instant, jsonOption, policyName } from '../arguments/options.ts'
+import { collect, dryRunOption, examples, instant, jsonOption, policyName, scheduleId } from '../arguments/options.ts'
 import { pushScheduledRecipe, readScheduledRecipe, readScheduleFile } from '../arguments/schedule-file.ts'
 
 interface CreateOptions {
@@ -56,7 +56,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   }
   schedule
     .command('create')
-    .argument('<id>', 'name of the schedule')
+    .argument('<id>', 'name of the schedule', scheduleId)
     .description('create a schedule, or change it to these settings and print the difference')
     .requiredOption(
       '--recipe <name|file>',
@@ -137,7 +137,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   ] as const) {
     schedule
       .command(name)
-      .argument('<id>')
+      .argument('<id>', 'name of the schedule', scheduleId)
       .description(words)
       .addOption(jsonOption())
       .action(async (id: string, { json }: { json?: true }) => {
@@ -148,7 +148,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
   }
   schedule
     .command('backfill')
-    .argument('<id>')
+    .argument('<id>', 'name of the schedule', scheduleId)
     .description('start the missed runs of a past period, one after another')
     .requiredOption('--from <time>', 'ISO time, such as 2026-11-20T00:00:00Z', instant)
     .requiredOption('--to <time>', 'ISO time', instant)
@@ -179,7 +179,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     })
   schedule
     .command('trigger')
-    .argument('<id>')
+    .argument('<id>', 'name of the schedule', scheduleId)
     .description('start its run now')
     .addOption(jsonOption())
     .action(async (id: string, { json }: { json?: true }) => {
@@ -189,7 +189,7 @@ export function addSchedule(program: Command, { console }: CommandContext): void
     })
   schedule
     .command('delete')
-    .argument('<id>')
+    .argument('<id>', 'name of the schedule', scheduleId)
     .description('delete a schedule; runs that it started continue')
     .addOption(jsonOption())
     .action(async (id: string, { json }: { json?: true }) => {

@@ -6,7 +6,7 @@ import { curationTable, formatCuration } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
-import { collect, examples, jsonOption } from '../arguments/options.ts'
+import { examples, jsonOption, policyName, runNames } from '../arguments/options.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface DifficultyOptions {
@@ -21,10 +21,10 @@ interface DifficultyOptions {
 export function addDifficulty(tasks: Command, context: CommandContext): void {
   tasks
     .command('difficulty')
-    .argument('<runs...>', 'names of runs; their attempts are merged')
+    .argument('<runs...>', 'names of runs; their attempts are merged', runNames)
     .description('solve rate of each task from stored attempts, and which of them the second stage of the paper keeps')
-    .option('--stage <name>', 'only attempts of this stage, repeatable (default: all, evaluations too)', collect, [])
-    .option('--policy <version>', 'only attempts of this policy')
+    .option('--stage <name>', 'only attempts of this stage, repeatable (default: all, evaluations too)', runNames, [])
+    .option('--policy <version>', 'only attempts of this policy', policyName)
     .option('--drop-solved <rate>', 'drop tasks solved at least this often', rate, 2 / 3)
     .option('--keep-unsolved', 'keep tasks that were never solved')
     .option('--output <file>', 'write the ids of kept tasks there, one a line')

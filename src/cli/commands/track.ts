@@ -4,7 +4,7 @@ import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { examples, jsonOption } from '../arguments/options.ts'
+import { examples, jsonOption, runName } from '../arguments/options.ts'
 import { readRecipeArgument } from '../arguments/recipe-argument.ts'
 import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
@@ -27,7 +27,7 @@ docs/training.md lists the metrics; wandb sync uploads what a tracker of kind wa
 export function addTrack(program: Command, context: CommandContext): void {
   program
     .command('track')
-    .argument('<run>', 'name of a run, finished or not')
+    .argument('<run>', 'name of a run, finished or not', runName)
     .description('send the metrics of a run that its trackers (MLflow, TensorBoard, Weights & Biases) lack')
     .option(
       '--recipe <name|file>',

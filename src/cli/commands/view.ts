@@ -2,6 +2,7 @@ import { basename, dirname, join, resolve } from 'node:path'
 import type { Command } from 'commander'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { isRunName } from '../../contracts/keys.ts'
 import { isDirectory } from '../../platform/files.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { unknownRun } from '../../activities/run/run-names.ts'
@@ -100,6 +101,7 @@ async function openView(given: string | undefined): Promise<OpenedView> {
   if (!(await isDirectory(path))) {
     // No run's name contains a slash.
     if (given.includes('/')) throw new LonghaulError({ code: 'Config.NotFound', message: `No directory is at ${path}` })
+    if (!isRunName(given)) throw notViewable(given, 'no run can have that name, and no directory has it')
     return { store: await openStore(), run: given, isOwn: true }
   }
   if (await isDirectory(join(path, 'runs')))
@@ -111,12 +113,17 @@ async function openView(given: string | undefined): Promise<OpenedView> {
       isOwn: false,
     }
   }
+  if (!isRunName(basename(path)) || given === '') throw notViewable(given, 'it is another directory')
   // Any directory may have the name of a run.
   const store = await openStore()
   if ((await store.folders('runs/')).includes(basename(path))) return { store, run: basename(path), isOwn: true }
-  throw new LonghaulError({
+  throw notViewable(given, 'it is another directory')
+}
+
+function notViewable(given: string, why: string): LonghaulError {
+  return new LonghaulError({
     code: 'Config.NotFound',
-    message: `Expected ${JSON.stringify(given)} to be a run, a directory of artifacts (it has a directory "runs") or a run’s directory below "runs"; it is another directory`,
+    message: `Expected ${JSON.stringify(given)} to be a run, a directory of artifacts (it has a directory "runs") or a run’s directory below "runs"; ${why}`,
   })
 }
 

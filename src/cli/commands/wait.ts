@@ -4,7 +4,7 @@ import { makeRunHandle } from '../../client/run-handle.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import { cancelReasonOfJob, readCiJob } from '../arguments/ci-job.ts'
-import { examples, interruptOption, jsonOption, withJudgeOptions } from '../arguments/options.ts'
+import { examples, interruptOption, jsonOption, runOrWorkflow, withJudgeOptions } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import {
@@ -23,7 +23,7 @@ type WaitOptions = JudgeOptions & { onInterrupt?: OnInterrupt }
 export function addWait(program: Command, context: CommandContext): void {
   const command = program
     .command('wait')
-    .argument('<run>', 'name of the run, or the id of its workflow')
+    .argument('<run>', 'name of the run, or the id of its workflow', runOrWorkflow)
     .description('wait for a run that was started before, judge it by the same rules, and end with the same exit codes')
   withJudgeOptions(command)
     .addOption(interruptOption())
