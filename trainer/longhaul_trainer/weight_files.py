@@ -74,11 +74,21 @@ class WeightFiles:
         return [self._open[path].get_slice(key) for path, key in self.places[name]]
 
 
-def tensor_bytes(path: Path) -> dict[str, int]:
-    """Bytes of each tensor of a safetensors file, read from its header."""
+def _header(path: Path) -> bytes:
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
-        header = json.loads(file.read(length))
+        return file.read(length)
+
+
+def tensor_names(path: Path) -> list[str]:
+    """The names in the header of a safetensors file, in order, each as often as it stands there."""
+    tensors: list[tuple[str, Any]] = json.loads(_header(path), object_pairs_hook=list)
+    return [name for name, _ in tensors]
+
+
+def tensor_bytes(path: Path) -> dict[str, int]:
+    """Bytes of each tensor of a safetensors file, read from its header."""
+    header = json.loads(_header(path))
     spans = {name: entry["data_offsets"] for name, entry in header.items() if name != "__metadata__"}
     return {name: end - start for name, (start, end) in spans.items()}
 

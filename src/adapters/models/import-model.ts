@@ -123,7 +123,15 @@ function refusal(exitCode: number | null, tail: string, details: Record<string, 
   return new LonghaulError({
     code,
     message:
-      message ?? `Expected the trainer to import the model, but it exited with ${exitCode}: ${tail.slice(-2000)}`,
+      message ??
+      `Expected the trainer to import the model, but it ${exitCode === null ? 'was killed, by the system if memory ran out' : `exited with ${exitCode}`}: ${lastLine(tail)}`,
     details,
+    // With its stack, for developers.
+    cause: new Error(tail),
   })
+}
+
+/** Of a stack trace it is the error itself. */
+function lastLine(text: string): string {
+  return text.trim().split('\n').at(-1)?.slice(-500) ?? ''
 }

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +15,10 @@ from tokenizers import Tokenizer
 
 from longhaul_trainer.importer.refusal import refused
 
+# What the rendering of a template may take: a thousand times what published ones do. Seconds of computation, so that a busy machine does not count.
+MAX_SECONDS, MAX_MEMORY = 20, 1024**3
+# Linux' measure of this process's memory; elsewhere only the time is bounded.
+STATM = Path("/proc/self/statm")
 SYSTEM, USER, REPLY, ANSWER = "You repair code.", "A test fails.", "I look at it.", "It printed 7."
 
 
@@ -94,6 +102,10 @@ def check_marks(tokenizer: Tokenizer, name: str) -> list[int]:
         raise refused(
             "Expected the tokenizer to read a turn alone as it reads it in a conversation: it adds a space or a token at the beginning of each text, so its ids cannot be joined"
         )
+    if tokenizer.decode(_encode(tokenizer, USER)).strip() != USER:
+        raise refused(
+            f"Expected the tokenizer to give back {USER!r}, it loses letters: it is damaged, or another model's"
+        )
     return first
 
 
@@ -120,11 +132,35 @@ def _render(template: str, specials: dict[str, Any]) -> tuple[str | None, str]:
     talk = (("system", SYSTEM), ("user", USER), ("assistant", REPLY), ("user", ANSWER))
     messages = [{"role": role, "content": text} for role, text in talk]
     try:
-        found: Any = render_jinja_template([messages], chat_template=template, add_generation_prompt=True, **specials)
+        with _bounded():
+            found: Any = render_jinja_template(
+                [messages], chat_template=template, add_generation_prompt=True, **specials
+            )
     except Exception as error:
         # A template is a program of the model and can raise anything.
         return None, f"{type(error).__name__}: {str(error)[:200]}"
     return (found[0] if isinstance(found, tuple) else found)[0], ""
+
+
+@contextmanager
+def _bounded() -> Iterator[None]:
+    """A template may count forever or fill the memory, also within its sandbox: raises TimeoutError and MemoryError then."""
+
+    def end(*_: object) -> None:
+        raise TimeoutError(f"it computes for more than {MAX_SECONDS} s")
+
+    before = signal.signal(signal.SIGVTALRM, end)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if STATM.exists():
+        limit = int(STATM.read_text().split()[0]) * resource.getpagesize() + MAX_MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit if soft == resource.RLIM_INFINITY else min(soft, limit), hard))
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def _read_template(directory: Path, place: Path) -> tuple[str | None, dict[str, Any]]:

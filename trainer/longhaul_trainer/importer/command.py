@@ -13,8 +13,7 @@ from typing import Any
 
 from longhaul_trainer.directory import fsync_path, json_bytes, seal
 from longhaul_trainer.failures import CLASSES, OK, OUTPUT_UNWRITABLE, JobError, io_code
-from longhaul_trainer.hf_model import TOKENIZER_FILES
-from longhaul_trainer.importer.refusal import FAMILIES, refused
+from longhaul_trainer.importer.refusal import FAMILIES, reading_tokenizer, refused
 from longhaul_trainer.staging import staging_beside
 
 SCHEMA = "longhaul.import/1"
@@ -75,17 +74,21 @@ def _fill(options: ImportOptions, place: Path, staging: Path) -> dict[str, Any]:
     from longhaul_trainer.importer.chat import check_marks, find_format
     from longhaul_trainer.importer.proof import prove
     from longhaul_trainer.importer.source import EMBEDDING, HEAD, check_weights
+    from longhaul_trainer.importer.texts import AGAIN
     from longhaul_trainer.weight_files import write_shards
 
     with _open(place) as source:
         model = _empty_model(source.config, place)
         check_weights(source, model)
-        source.write_texts(staging)
-        if options.tokenizer is not None:
+        source.write_generation(staging)
+        if options.tokenizer is None:
+            source.write_tokenizer(staging)
+        else:
             _take_tokenizer(options.tokenizer, staging)
         tokenizer = _check_tokenizer(staging, place, source.shapes[EMBEDDING][0])
         chat_format, chat_facts = find_format(staging, options.chat_format, place=options.tokenizer or place)
-        prompt = check_marks(tokenizer, chat_format)
+        with reading_tokenizer(f"tokenizer.json of {place}", AGAIN):
+            prompt = check_marks(tokenizer, chat_format)
         names = [name for name, _ in model.named_parameters()]
         sizes = {name: _elements(source.shapes[name]) * source.dtypes[name].itemsize for name in names}
         write_shards(staging, sizes, _counting(source.read, len(names)))
@@ -198,32 +201,34 @@ def _elements(shape: list[int]) -> int:
 
 
 def _take_tokenizer(directory: Path, staging: Path) -> None:
-    """Of another directory, instead of the source's own."""
-    from longhaul_trainer.importer.texts import check_texts
+    """Of another directory, instead of the source's own, which may lack one or have a damaged one."""
+    from longhaul_trainer.importer.texts import check_tokenizer_files
     from longhaul_trainer.step.export import copy_tokenizer
 
     if not (directory / "tokenizer.json").is_file():
         raise refused(f"Expected tokenizer.json in {directory} (--tokenizer)")
-    check_texts(directory)
-    for name in TOKENIZER_FILES:
-        (staging / name).unlink(missing_ok=True)
+    check_tokenizer_files(directory)
     copy_tokenizer(directory, staging)
 
 
 def _check_tokenizer(staging: Path, place: Path, rows: int) -> Any:
     from tokenizers import Tokenizer
 
+    from longhaul_trainer.importer.texts import AGAIN
+
     path = staging / "tokenizer.json"
     if not path.is_file():
         raise refused(
             f"Expected tokenizer.json in {place}: take that of the same model with --tokenizer DIRECTORY, or write it with transformers: AutoTokenizer.from_pretrained(…).save_pretrained(…)"
         )
-    try:
+    with reading_tokenizer(f"tokenizer.json of {place}", AGAIN):
         tokenizer = Tokenizer.from_file(str(path))
-    except Exception as error:
-        # The library raises plain Exception for every invalid file.
-        raise refused(f"Expected a tokenizer in tokenizer.json of {place}: {error}; get the file again") from error
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+        padding: dict[str, Any] = tokenizer.padding or {}
+        largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
+    if tokenizer.truncation is not None or padding.get("length") or padding.get("pad_to_multiple_of"):
+        raise refused(
+            f"Expected a tokenizer in tokenizer.json of {place} that neither cuts nor fills texts: write null for truncation and padding there"
+        )
     if largest >= rows:
         raise refused(
             f"Expected ids of the tokenizer below the embedding's {rows} rows, found {largest}: the tokenizer is another model's"

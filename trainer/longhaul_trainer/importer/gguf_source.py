@@ -14,7 +14,7 @@ from longhaul_trainer.importer.gguf import GgufFile, open_gguf_file
 from longhaul_trainer.importer.gguf_tokenizer import write_tokenizer
 from longhaul_trainer.importer.reference import Reference, inverse_frequencies, llama3_frequencies
 from longhaul_trainer.importer.refusal import FAMILIES, refused
-from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source
+from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source, check_sizes
 from longhaul_trainer.step.export import GENERATION
 
 NAMES = {
@@ -42,7 +42,7 @@ LLAMA3_ROPES = ((8.0, 1.0, 4.0, 8192), (32.0, 1.0, 4.0, 8192))
 def open_gguf(path: Path) -> Iterator[Source]:
     """Raises JobError 66 for an unsupported architecture, or for a file whose conversion cannot be reversed."""
     file = open_gguf_file(path)
-    family = file.metadata.get("general.architecture")
+    family = file.text("general.architecture")
     if family not in FAMILIES:
         raise refused(
             f"Expected a GGUF of {', '.join(FAMILIES)}, {path} is of the architecture {family!r}: the trainer knows no other"
@@ -62,15 +62,18 @@ def open_gguf(path: Path) -> Iterator[Source]:
     names_back = {full: name for name, full in names.items()}
     shapes = {full: file.tensors[name].shape for name, full in names.items()}
     dtypes = _dtypes(file, names)
+    config = facts.config(shapes)
+    check_sizes({**config, "head_dim": facts.head_dim}, shapes, path)
     yield Source(
         place=path,
         kind="gguf",
-        config=facts.config(shapes),
+        config=config,
         shapes=shapes,
         dtypes=dtypes,
         read=read,
         reference=facts.reference(),
-        write_texts=lambda target: _write_texts(file, target, facts),
+        write_generation=lambda target: _write_generation(target, config),
+        write_tokenizer=lambda target: write_tokenizer(file, target),
         files={path.name: sha256_file(path)},
     )
 
@@ -115,11 +118,11 @@ class _Facts:
 
     def __init__(self, file: GgufFile, family: str) -> None:
         self.file, self.family = file, family
-        self.heads = self._integer("attention.head_count")
-        self.kv_heads = self._integer("attention.head_count_kv", self.heads)
-        self.hidden = self._integer("embedding_length")
-        self.head_dim = self._integer("attention.key_length", self.hidden // max(self.heads, 1))
-        self.context = self._integer("context_length")
+        self.heads = self._count("attention.head_count")
+        self.kv_heads = self._count("attention.head_count_kv", self.heads)
+        self.hidden = self._count("embedding_length")
+        self.head_dim = self._count("attention.key_length", self.hidden // self.heads)
+        self.context = self._count("context_length")
         self._check()
 
     def heads_of(self, name: str) -> int | None:
@@ -133,8 +136,8 @@ class _Facts:
             "model_type": self.family,
             "vocab_size": vocabulary,
             "hidden_size": self.hidden,
-            "intermediate_size": self._integer("feed_forward_length"),
-            "num_hidden_layers": self._integer("block_count"),
+            "intermediate_size": self._count("feed_forward_length"),
+            "num_hidden_layers": self._count("block_count"),
             "num_attention_heads": self.heads,
             "num_key_value_heads": self.kv_heads,
             "max_position_embeddings": self.context,
@@ -142,16 +145,22 @@ class _Facts:
             "tie_word_embeddings": HEAD not in shapes,
             "rope_parameters": self._rope(),
             # Always explicit: a default of transformers may be another model's token id.
-            "bos_token_id": self.token("bos"),
-            "eos_token_id": self.token("eos"),
+            "bos_token_id": self.token("bos", vocabulary),
+            "eos_token_id": self.token("eos", vocabulary),
             "pad_token_id": None,
         }
         if self.family != "qwen2":
             config |= {"head_dim": self.head_dim, "attention_bias": has_bias}
         return config
 
-    def token(self, name: str) -> int | None:
-        return self.file.metadata.get(f"tokenizer.ggml.{name}_token_id")
+    def token(self, name: str, vocabulary: int) -> int | None:
+        key = f"tokenizer.ggml.{name}_token_id"
+        found = self.file.integer(key)
+        if found is not None and found >= vocabulary:
+            raise refused(
+                f"Expected {key} in the metadata of {self.file.path} below the embedding's {vocabulary} rows, found {found}: convert the model again"
+            )
+        return found
 
     def reference(self) -> Reference:
         inv_freq, scale = inverse_frequencies(self._rope(), self.head_dim)
@@ -169,7 +178,7 @@ class _Facts:
 
         return Reference(
             read=read,
-            layers=self._integer("block_count"),
+            layers=self._count("block_count"),
             heads=self.heads,
             kv_heads=self.kv_heads,
             head_dim=self.head_dim,
@@ -181,39 +190,39 @@ class _Facts:
 
     def _check(self) -> None:
         place = self.file.path
-        if int(self.value("expert_count", 0)) > 0:
+        if self.file.integer(f"{self.family}.expert_count"):
             raise refused(f"Expected a model without experts in {place}: the trainer knows no mixtures of experts")
-        if self.value("attention.sliding_window", 0):
+        if self.file.integer(f"{self.family}.attention.sliding_window"):
             raise refused(f"Expected full attention in {place}: the trainer knows no sliding windows")
         for name in ("rope.dimension_count", "attention.value_length"):
-            if self._integer(name, self.head_dim) != self.head_dim:
+            if (found := self._count(name, self.head_dim)) != self.head_dim:
                 raise refused(
-                    f"Expected {self.family}.{name} of {place} to be the heads' {self.head_dim}, found {self.value(name)}: the trainer turns and mixes whole heads"
+                    f"Expected {self.family}.{name} of {place} to be the heads' {self.head_dim}, found {found}: the trainer turns and mixes whole heads"
                 )
 
     def _eps(self) -> float:
         # The file has the float32 value. Rounded to six digits it is the model's decimal number.
-        return float(f"{float(self.value('attention.layer_norm_rms_epsilon')):.6g}")
+        return float(f"{self._number('attention.layer_norm_rms_epsilon'):.6g}")
 
     def _plain_frequencies(self) -> torch.Tensor:
         theta = self._theta()
         return theta ** (-torch.arange(0, self.head_dim, 2, dtype=torch.float64) / self.head_dim)
 
     def _theta(self) -> float:
-        return float(f"{float(self.value('rope.freq_base', 10000.0)):.8g}")
+        return float(f"{self._number('rope.freq_base', 10000.0):.8g}")
 
     def _rope(self) -> dict[str, Any]:
         rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self._theta()}
-        kind = self.value("rope.scaling.type", "none")
+        kind = self.file.text(f"{self.family}.rope.scaling.type") or "none"
         if ROPE_FACTORS in self.file.tensors:
             return rope | self._llama3()
         if kind == "none":
             return rope
-        factor = float(self.value("rope.scaling.factor"))
+        factor = self._number("rope.scaling.factor")
         if kind == "linear":
             return rope | {"rope_type": "linear", "factor": factor}
         if kind == "yarn":
-            original = self._integer("rope.scaling.original_context_length")
+            original = self._count("rope.scaling.original_context_length")
             return rope | {"rope_type": "yarn", "factor": factor, "original_max_position_embeddings": original}
         raise refused(
             f"Expected a rope of none, linear or yarn in {self.file.path}, found {kind!r}: the trainer knows no other"
@@ -236,22 +245,28 @@ class _Facts:
             f"Expected {ROPE_FACTORS} of {self.file.path} to be Llama 3.1's or 3.2's: what another table was made from cannot be told, import the model's Hugging Face directory"
         )
 
-    def value(self, name: str, default: Any = None) -> Any:
-        found = self.file.metadata.get(f"{self.family}.{name}", default)
-        if found is None:
-            raise refused(f"Expected {self.family}.{name} in the metadata of {self.file.path}: convert the model again")
-        return found
+    def _number(self, name: str, default: float | None = None) -> float:
+        return self._needed(name, self.file.number(f"{self.family}.{name}"), default)
 
-    def _integer(self, name: str, default: int | None = None) -> int:
-        found = self.value(name, default)
-        if isinstance(found, int):
+    def _count(self, name: str, default: int | None = None) -> int:
+        key = f"{self.family}.{name}"
+        if isinstance(self.file.metadata.get(key), list):
+            raise refused(
+                f"Expected one number for {key} in {self.file.path}, found a list: layers that differ are not known"
+            )
+        found = self._needed(name, self.file.integer(key), default)
+        if 1 <= found < 2**31:
             return found
         raise refused(
-            f"Expected one number for {self.family}.{name} in {self.file.path}, found {found!r}: layers that differ are not known"
+            f"Expected {key} in the metadata of {self.file.path} to be at least 1 and below 2^31, found {found}: convert the model again"
         )
 
+    def _needed(self, name: str, found: Any, default: Any) -> Any:
+        if found is not None or default is not None:
+            return default if found is None else found
+        raise refused(f"Expected {self.family}.{name} in the metadata of {self.file.path}: convert the model again")
 
-def _write_texts(file: GgufFile, target: Path, facts: _Facts) -> None:
-    write_tokenizer(file, target)
-    ids = {f"{name}_token_id": facts.token(name) for name in ("bos", "eos")}
+
+def _write_generation(target: Path, config: dict[str, Any]) -> None:
+    ids = {name: config[name] for name in ("bos_token_id", "eos_token_id")}
     (target / GENERATION).write_bytes(json_bytes({name: value for name, value in ids.items() if value is not None}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,17 @@ from safetensors import SafetensorError, safe_open
 from longhaul_trainer.directory import sha256_file
 from longhaul_trainer.importer.reference import Reference, inverse_frequencies
 from longhaul_trainer.importer.refusal import FAMILIES, refused
-from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source
-from longhaul_trainer.importer.texts import AGAIN, check_texts, read_object
-from longhaul_trainer.step.export import END_IDS, copy_generation_ids, copy_tokenizer
-from longhaul_trainer.weight_files import INDEX, SINGLE, WeightFiles
+from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source, check_sizes
+from longhaul_trainer.importer.texts import AGAIN, check_tokenizer_files, read_object
+from longhaul_trainer.step.export import END_IDS, GENERATION, copy_generation_ids, copy_tokenizer
+from longhaul_trainer.weight_files import INDEX, SINGLE, WeightFiles, tensor_names
 
 DTYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".th")
 NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size")
 COUNTS = (*NEEDED, "num_key_value_heads", "head_dim", "vocab_size", "intermediate_size", "max_position_embeddings")
+COMPUTING = ("attn_implementation", "experts_implementation", "return_dict")
+MAX_LABELS = 100_000
 ROPES = ("default", "linear", "yarn", "llama3")
 
 
@@ -29,6 +32,8 @@ def open_directory(directory: Path) -> tuple[Source, WeightFiles]:
     config = _read_config(directory)
     weights = WeightFiles(_find_weights(directory))
     shapes, dtypes = _describe(weights)
+
+    check_sizes(config, shapes, directory)
 
     def read(name: str) -> torch.Tensor:
         return weights.read_whole(name)
@@ -46,7 +51,8 @@ def open_directory(directory: Path) -> tuple[Source, WeightFiles]:
         dtypes=dtypes,
         read=read,
         reference=_reference(config, directory, role),
-        write_texts=lambda target: _copy_texts(directory, target),
+        write_generation=lambda target: _copy_generation(directory, target, shapes.get(EMBEDDING, [0])[0]),
+        write_tokenizer=lambda target: _copy_tokenizer(directory, target),
         files={name: sha256_file(directory / name) for name in ("config.json", *names)},
     )
     return source, weights
@@ -69,9 +75,14 @@ def _full_name(role: str) -> str:
     return f"model.layers.{layer}.{ROLES[part]}.{kind}"
 
 
-def _copy_texts(directory: Path, target: Path) -> None:
-    check_texts(directory)
+def _copy_tokenizer(directory: Path, target: Path) -> None:
+    check_tokenizer_files(directory)
     copy_tokenizer(directory, target)
+
+
+def _copy_generation(directory: Path, target: Path, vocabulary: int) -> None:
+    path = directory / GENERATION
+    _check_ends(read_object(path) if path.is_file() else {}, vocabulary, path)
     copy_generation_ids(directory, target)
 
 
@@ -101,32 +112,49 @@ def _read_config(directory: Path) -> dict[str, Any]:
     _check_numbers(config, path)
     # Code beside the weights is never run, here or later.
     config.pop("auto_map", None)
-    config.pop("_name_or_path", None)
-    return config
+    # Nor is what only says how transformers computes, which may name code of a hub.
+    return {name: value for name, value in config.items() if not name.startswith("_") and name not in COMPUTING}
 
 
 def _check_numbers(config: dict[str, Any], path: Path) -> None:
     """What transformers takes unseen: fields that it would fail on with a stack, and ids that no reply can end with."""
 
-    def is_count(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 1
-
     for name in COUNTS:
-        if not is_count(value := config.get(name)) and (name in NEEDED or value is not None):
-            raise refused(f"Expected {name} in {path} to be an integer of at least 1, found {value!r:.80}; {AGAIN}")
-    vocabulary = config.get("vocab_size")
-    for name in END_IDS:
-        value = config.get(name)
-        lowest = -1 if name == "pad_token_id" else 0
-        for found in value if isinstance(value, list) else [value]:
-            if isinstance(found, int) and is_count(vocabulary) and not lowest <= found < vocabulary:
-                raise refused(
-                    f"Expected {name} in {path} below vocab_size {vocabulary}, found {found}: no reply could end with it; {AGAIN}"
-                )
+        if not _is_count(value := config.get(name)) and (name in NEEDED or value is not None):
+            raise refused(
+                f"Expected {name} in {path} to be an integer of at least 1 and below 2^31, found {value!r:.80}; {AGAIN}"
+            )
+    labels = config.get("num_labels", 2)
+    # transformers names every label of a classifier, which no language model has.
+    if not _is_count(labels) or labels > MAX_LABELS:
+        raise refused(f"Expected num_labels in {path} to be 1 to {MAX_LABELS}, found {labels!r:.80}: leave it out")
+    eps = config.get("rms_norm_eps", 1e-6)
+    if not isinstance(eps, (int, float)) or isinstance(eps, bool) or not 0 <= eps < math.inf:
+        raise refused(f"Expected rms_norm_eps in {path} to be a number of at least 0, found {eps!r:.80}; {AGAIN}")
+    if config.get("vocab_size") is not None:
+        _check_ends(config, config["vocab_size"], path)
     for name in ("dtype", "torch_dtype"):
         value = config.get(name)
         if value is not None and not isinstance(getattr(torch, str(value).removeprefix("torch."), None), torch.dtype):
             raise refused(f"Expected {name} in {path} to be a dtype such as bfloat16, found {value!r:.80}; {AGAIN}")
+
+
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**31
+
+
+def _check_ends(values: dict[str, Any], vocabulary: int, path: Path) -> None:
+    """Raises JobError 66 for ids of beginning, end and padding that the model does not have."""
+    for name in END_IDS:
+        value = values.get(name)
+        lowest = -1 if name == "pad_token_id" else 0
+        for found in value if isinstance(value, list) else [value]:
+            if found is None and not isinstance(value, list):
+                continue
+            if not isinstance(found, int) or isinstance(found, bool) or not lowest <= found < vocabulary:
+                raise refused(
+                    f"Expected {name} in {path} to be ids below vocab_size {vocabulary}, found {found!r:.80}: no reply could end with it; {AGAIN}"
+                )
 
 
 def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
@@ -169,9 +197,15 @@ def _keys(path: Path) -> set[str]:
     path.open("rb").close()
     try:
         with safe_open(path, framework="pt") as file:
-            return set(file.keys())
+            keys = set(file.keys())
     except SafetensorError as error:
         raise refused(f"Expected safetensors in {path}: {error}. The file is cut or damaged: get it again") from error
+    # The library, which has checked the header, takes the last of two entries of one name.
+    named = [name for name in tensor_names(path) if name in keys]
+    if len(named) > len(keys):
+        twice = next(name for at, name in enumerate(named) if name in named[:at])
+        raise refused(f"Expected {twice!r:.80} once in {path}, found it twice. The file is damaged: get it again")
+    return keys
 
 
 def _describe(weights: WeightFiles) -> tuple[dict[str, list[int]], dict[str, torch.dtype]]:

@@ -98,18 +98,25 @@ def _norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 def inverse_frequencies(rope: dict[str, Any], head_dim: int) -> tuple[torch.Tensor, float]:
     """Frequencies [head_dim / 2], float64, and the scale of queries and keys, for a rope as in config.json, with `rope_theta`."""
-    theta = float(rope["rope_theta"])
+    theta = _positive(rope, "rope_theta")
     plain = theta ** (-torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind == "default":
         return plain, 1.0
-    factor = float(rope["factor"])
+    factor = _positive(rope, "factor")
     if kind == "linear":
         return plain / factor, 1.0
     original = float(rope["original_max_position_embeddings"])
     if kind == "llama3":
         return llama3_frequencies(plain, factor, rope["low_freq_factor"], rope["high_freq_factor"], original), 1.0
     return _yarn_frequencies(plain, theta, factor, original, rope)
+
+
+def _positive(rope: dict[str, Any], name: str) -> float:
+    value = float(rope[name])
+    if 0 < value < math.inf:
+        return value
+    raise ValueError(f"{name} is {value}")
 
 
 def llama3_frequencies(plain: torch.Tensor, factor: float, low: float, high: float, original: float) -> torch.Tensor:

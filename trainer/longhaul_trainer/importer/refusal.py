@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
 
 FAMILIES = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "LlamaForCausalLM"}
@@ -9,3 +12,18 @@ FAMILIES = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "
 
 def refused(message: str) -> JobError:
     return JobError(INPUT_UNUSABLE, message)
+
+
+@contextmanager
+def reading_tokenizer(place: str, remedy: str) -> Iterator[None]:
+    """Raises JobError 66 for whatever the library of tokenizers says of one that it cannot use: it raises plain Exceptions, and what it
+    has not thought of ends as a panic, which is none."""
+    try:
+        yield
+    except (JobError, OSError, MemoryError):
+        raise
+    except BaseException as error:
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        why = " ".join(str(error).split())[:300]
+        raise refused(f"Expected a tokenizer in {place}: {why}; {remedy}") from error

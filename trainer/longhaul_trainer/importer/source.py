@@ -40,10 +40,35 @@ class Source:
     dtypes: dict[str, torch.dtype]
     read: Callable[[str], torch.Tensor]
     reference: Reference
-    # Writes the tokenizer, its template and the ids of the generation config into a directory.
-    write_texts: Callable[[Path], None]
+    # Writes the ids of the generation config into a directory, and the tokenizer with its template.
+    write_generation: Callable[[Path], None]
+    write_tokenizer: Callable[[Path], None]
     # For the record: file name → SHA-256.
     files: dict[str, str]
+
+
+# Sizes in config.json that some side of some tensor has.
+SIDES = ("vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
+
+
+def check_sizes(config: dict[str, Any], shapes: dict[str, list[int]], place: Path) -> None:
+    """Raises JobError 66 for sizes that the weights cannot have, before anything of such a size is made, and for heads that no model has."""
+    if config["num_hidden_layers"] > len(shapes):
+        raise refused(
+            f"Expected the weights of {config['num_hidden_layers']} layers in {place}, found {len(shapes)} tensors: a file is missing, or the number of layers is another model's"
+        )
+    largest = max((max(shape, default=0) for shape in shapes.values()), default=0)
+    for name in SIDES:
+        if (config.get(name) or 0) > largest:
+            raise refused(
+                f"Expected weights of {name} {config[name]} in {place}, found no side of a tensor above {largest}: the number is another model's, or was edited"
+            )
+    heads = config["num_attention_heads"]
+    kv_heads, head_dim = config.get("num_key_value_heads") or heads, config.get("head_dim")
+    if heads % kv_heads:
+        raise refused(f"Expected {heads} heads in {place} to share {kv_heads} keys evenly: no known model is so")
+    if head_dim is not None and head_dim % 2:
+        raise refused(f"Expected heads of an even width in {place}, found {head_dim}: their halves are turned together")
 
 
 def check_weights(source: Source, model: Any) -> None:
@@ -54,10 +79,6 @@ def check_weights(source: Source, model: Any) -> None:
     if not tied and HEAD not in found:
         raise refused(
             f"Expected {HEAD} in {source.place}, because config.json says tie_word_embeddings: false. If the model shares its embedding, write true there; else the file lacks its head: get it again"
-        )
-    if tied and HEAD in found and not _same(source):
-        raise refused(
-            f"Expected {HEAD} of {source.place} to be the embedding, because config.json says tie_word_embeddings: true, but it differs: write false there, as the model was trained"
         )
     needed = set(expected) - ({HEAD} if tied else set())
     if missing := sorted(needed - set(found)):
@@ -75,6 +96,10 @@ def check_weights(source: Source, model: Any) -> None:
             raise refused(
                 f"Expected {name} of {source.place} to have the shape {expected[name]} by config.json, found {found[name]}: config.json is another model's, or was edited"
             )
+    if tied and HEAD in found and not _same(source):
+        raise refused(
+            f"Expected {HEAD} of {source.place} to be the embedding, because config.json says tie_word_embeddings: true, but it differs: write false there, as the model was trained"
+        )
 
 
 def _same(source: Source) -> bool:

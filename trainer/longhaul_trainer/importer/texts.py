@@ -8,7 +8,6 @@ from typing import Any
 
 from longhaul_trainer.hf_model import TOKENIZER_FILES
 from longhaul_trainer.importer.refusal import refused
-from longhaul_trainer.step.export import GENERATION
 
 # Far more than any published tokenizer has.
 MAX_BYTES = 256 * 1024 * 1024
@@ -23,13 +22,15 @@ def read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def check_texts(directory: Path) -> None:
+def check_tokenizer_files(directory: Path) -> None:
     """Raises JobError 66 for a file of the tokenizer that engines would fail to read. tokenizer.json is read by its own library."""
-    for name in (*TOKENIZER_FILES, GENERATION):
+    for name in TOKENIZER_FILES:
         path = directory / name
-        if name == "tokenizer.json" or not path.is_file():
+        if not path.is_file():
             continue
-        if path.suffix == ".json":
+        if name == "tokenizer.json":
+            _check_size(path)
+        elif path.suffix == ".json":
             read_object(path)
         else:
             _read(path)
@@ -45,9 +46,13 @@ def _parse(path: Path) -> Any:
         raise refused(f"Expected JSON in {path}: {error}; {AGAIN}") from error
 
 
+def _check_size(path: Path) -> None:
+    if (size := path.stat().st_size) > MAX_BYTES:
+        raise refused(f"Expected at most {MAX_BYTES} bytes in {path}, found {size}: {AGAIN}")
+
+
 def _read(path: Path) -> str:
-    if path.stat().st_size > MAX_BYTES:
-        raise refused(f"Expected at most {MAX_BYTES} bytes in {path}, found {path.stat().st_size}: {AGAIN}")
+    _check_size(path)
     try:
         return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
