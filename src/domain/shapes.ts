@@ -38,3 +38,15 @@ export function recordOf(check: Check): Check {
 export function shape(keys: Readonly<Record<string, Check>>): Check {
   return (value) => isObject(value) && Object.entries(keys).every(([key, check]) => check(value[key]))
 }
+
+/** Whether lists and objects contain each other more than `most` deep. What reads a value by calling itself would end with a stack. */
+export function isNestedBeyond(value: unknown, most: number): boolean {
+  let level: unknown[] = [value]
+  for (let depth = 0; depth <= most; depth++) {
+    level = level.flatMap((one) =>
+      typeof one === 'object' && one !== null && !ArrayBuffer.isView(one) ? Object.values(one) : [],
+    )
+    if (level.length === 0) return false
+  }
+  return true
+}

@@ -151,3 +151,27 @@ test('a list of commands where upstream has none is marked as a deviation', () =
   ])
   assert.equal(normalizeRow(plain).deviations, undefined)
 })
+
+test('lists within lists without end, in a value and in JSON text, are refused by column', () => {
+  const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
+  const cases: [row: Record<string, unknown>, message: RegExp][] = [
+    [{ ...rebench.row(), extra: JSON.parse(deep) as unknown }, /^Expected extra to be nested at most 100 deep/],
+    [{ ...rebench.row(), FAIL_TO_PASS: deep }, /^Expected FAIL_TO_PASS to be nested at most 100 deep/],
+    [{ ...rebench.row(), meta: `{"a":${deep}}` }, /^Expected meta to be nested at most 100 deep/],
+  ]
+  for (const [wrong, message] of cases) assert.throws(() => normalizeRow(wrong), { code: 'Task.Invalid', message })
+})
+
+test('a test patch that leaves the repository is refused by its file', () => {
+  const change = '@@ -1 +1 @@\n-a\n+b\n'
+  for (const name of ['/etc/passwd', 'a/../../x', '"a/../x"', 'a//etc/passwd', '../x']) {
+    const patch = `--- ${name}\n+++ b/x\n${change}`
+    assert.throws(() => normalizeRow({ ...rebench.row(), test_patch: patch }), {
+      code: 'Task.Invalid',
+      message: /^Expected test_patch to be a diff of files inside the repository, got "/,
+    })
+  }
+  for (const name of ['/dev/null', 'a/x..y/z', 'tests/x.py\t2026-11-27', '"a/caf\\303\\251"']) {
+    normalizeRow({ ...rebench.row(), test_patch: `--- ${name}\n+++ b/x\n${change}` })
+  }
+})

@@ -141,8 +141,16 @@ function rowAssets(columns: RowColumns): TaskAsset[] {
 /** Refuses a diff that the grader cannot read, because it would fail at every grading without naming the row. */
 function readableTestPatch(columns: RowColumns): string {
   const patch = columns.text('test_patch')
-  readPatchedFiles(patch)
+  const names = readPatchedFiles(patch).flatMap(({ source, target }) => [source, target])
+  const outside = names.find((name) => !isInside(name))
+  if (outside !== undefined) throw columns.refuse('test_patch', 'a diff of files inside the repository', outside)
   return patch
+}
+
+/** Of a header of a diff: `a/src/x.py`, possibly quoted, or `/dev/null`. */
+function isInside(name: string): boolean {
+  const path = name.trim().replaceAll(/^"|"$/g, '')
+  return path === '/dev/null' || (!path.startsWith('/') && !/^[ab]\/\//.test(path) && !path.split('/').includes('..'))
 }
 
 function syntheticSource(columns: RowColumns): SyntheticSource | null {

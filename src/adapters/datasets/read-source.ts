@@ -1,4 +1,5 @@
 import { asyncBufferFromFile, type AsyncBuffer } from 'hyparquet'
+import { constants } from 'node:buffer'
 import { stat, readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
@@ -117,8 +118,11 @@ const ROWS = 'a file of task rows'
 /** Uses the file's name without its directory, so that the same file elsewhere makes the same suite. */
 async function describeFile(path: string): Promise<ImportedFile> {
   try {
-    const { size } = await stat(path)
-    return { path: basename(path), bytes: size, id: await sha256OfFile(path) }
+    const found = await stat(path)
+    // It is read twice, once for its hash; a pipe would be waited for.
+    if (!found.isFile() && !found.isDirectory()) throw refuseFile(path, 'it is a pipe or a device: save it to a file')
+    if (!path.endsWith('.parquet')) requireHoldable(path, found.size)
+    return { path: basename(path), bytes: found.size, id: await sha256OfFile(path) }
   } catch (cause) {
     throw explainUnreadable({ path, what: ROWS }, cause)
   }
@@ -188,8 +192,19 @@ function parse(path: string, text: string, label: string): unknown {
   }
 }
 
+function requireHoldable(path: string, size: number): void {
+  if (size <= constants.MAX_STRING_LENGTH) return
+  const mib = Math.floor(constants.MAX_STRING_LENGTH / 1024 / 1024)
+  throw refuseFile(path, `it is larger than ${mib} MiB: split it, or save it as Parquet`)
+}
+
+function refuseFile(path: string, why: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message: `Expected ${ROWS} at ${path}, but ${why}` })
+}
+
 async function readText(path: string, what: string): Promise<string> {
   try {
+    requireHoldable(path, (await stat(path)).size)
     return decodeText(await readFile(path))
   } catch (cause) {
     throw explainUnreadable({ path, what }, cause)

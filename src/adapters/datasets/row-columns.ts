@@ -1,6 +1,9 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { instant } from '../../domain/instant.ts'
-import { isObject } from '../../domain/shapes.ts'
+import { isNestedBeyond, isObject } from '../../domain/shapes.ts'
+
+/** Far more than any publication nests. */
+const MOST_NESTED = 100
 
 type UnknownRow = Record<string, unknown>
 
@@ -14,6 +17,7 @@ export class RowColumns {
     this.#label = fallbackLabel
     if (!isObject(row)) throw this.#refuse('(row)', 'an object', row)
     this.#row = row
+    for (const [column, value] of Object.entries(row)) this.#requireFlat(column, value)
     const id = row['instance_id']
     if (typeof id === 'string' && id !== '') this.#label = id
   }
@@ -82,11 +86,18 @@ export class RowColumns {
   #parsed(column: string): unknown {
     const value = this.#row[column]
     if (typeof value !== 'string' || value === '') return value
+    let parsed: unknown
     try {
-      return JSON.parse(value)
+      parsed = JSON.parse(value)
     } catch {
       throw this.#refuse(column, 'JSON', value)
     }
+    this.#requireFlat(column, parsed)
+    return parsed
+  }
+
+  #requireFlat(column: string, value: unknown): void {
+    if (isNestedBeyond(value, MOST_NESTED)) throw this.#refuse(column, `nested at most ${MOST_NESTED} deep`, '(more)')
   }
 
   #refuse(column: string, expected: string, got: unknown): LonghaulError {

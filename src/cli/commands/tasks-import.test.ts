@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict'
-import { access, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { access, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { execFileSync } from 'node:child_process'
 import { after, test } from 'node:test'
 import { longhaul } from '../../../test/support/command-line.ts'
 import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
@@ -320,4 +321,20 @@ test('--pin-files where a file cannot be fetched: nothing is written, and the er
   assert.notEqual(exitCode, EXIT.ok)
   assert.match(stderr, /a\.png/)
   await assert.rejects(access(output))
+})
+
+test('a pipe, and a text longer than any that can be held, are refused before they are read', async () => {
+  execFileSync('mkfifo', [place('pipe.jsonl')])
+  await writeFile(place('long.jsonl'), '')
+  await truncate(place('long.jsonl'), 3_000_000_000)
+  const output = place('unread.jsonl')
+  for (const [name, why] of [
+    ['pipe.jsonl', /it is a pipe or a device: save it to a file/],
+    ['long.jsonl', /it is larger than \d+ MiB: split it, or save it as Parquet/],
+  ] as const) {
+    const { exitCode, stderr } = await longhaul('tasks', 'import', place(name), '--output', output)
+    assert.equal(exitCode, 1, name)
+    assert.match(stderr, /^error Config\.Invalid: Expected a file of task rows at /m)
+    assert.match(stderr, why)
+  }
 })
