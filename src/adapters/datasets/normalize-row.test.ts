@@ -175,3 +175,24 @@ test('a test patch that leaves the repository is refused by its file', () => {
     normalizeRow({ ...rebench.row(), test_patch: `--- ${name}\n+++ b/x\n${change}` })
   }
 })
+
+test('a repository that is a path, an option or a line of a shell is refused', () => {
+  for (const repo of [
+    '../x',
+    './x',
+    'a/..',
+    'a/b/c',
+    '-c/x',
+    '--upload-pack=id/x',
+    'a/b\n',
+    'a/$(id)',
+    'a b/c',
+    `a/${'b'.repeat(101)}`,
+    'ext::sh/x',
+  ]) {
+    assert.throws(() => normalizeRow({ ...rebench.row(), repo }), {
+      code: 'Task.Invalid',
+      message: /^Expected repo to be an owner and a name, got "/,
+    })
+  }
+})

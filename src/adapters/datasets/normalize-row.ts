@@ -57,10 +57,10 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
   }
 }
 
-/** The second part becomes a directory of V2's images, so it must be a plain name. */
+/** The second part becomes a directory of V2's images, and both a path of a mirror, so they must be plain names. */
 function repository(columns: RowColumns): string {
   const repo = columns.text('repo')
-  if (/^[\w.-]+\/(?!\.\.?$)[\w.-]+$/.test(repo)) return repo
+  if (/^\w[\w.-]{0,99}\/(?!\.\.?$)[\w.-]{1,100}$/.test(repo)) return repo
   throw columns.refuse('repo', 'an owner and a name', repo)
 }
 

@@ -1,7 +1,7 @@
 /** Reads the histories of repositories from a mirror, a bundle or an address, with git and without running their code. */
 import { existsSync, statSync } from 'node:fs'
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
-import { join, resolve } from 'node:path'
+import { dirname, join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { type CommandResult, runCommand } from '../../platform/run-command.ts'
@@ -180,8 +180,8 @@ async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: stri
     try {
       const { exitCode, tail } = await runCommand({
         command: 'git',
-        args: ['clone', '-q', '--mirror', from, fresh],
-        env: { ...process.env, GIT_TERMINAL_PROMPT: '0' },
+        args: ['clone', '-q', '--mirror', '--', from, fresh],
+        env: gitEnvironment(),
         timeoutMs: CLONE_TIMEOUT_MS,
         signal,
       })
@@ -214,7 +214,8 @@ function runGit(directory: string, args: string[], timeoutMs = READ_TIMEOUT_MS):
   return runCommand({
     command: 'git',
     args: ['-C', directory, '-c', 'safe.directory=*', '-c', 'core.hooksPath=/dev/null', ...args],
-    env: gitEnvironment(),
+    // Git would take a repository around a directory that is none.
+    env: { ...gitEnvironment(), GIT_CEILING_DIRECTORIES: dirname(directory) },
     timeoutMs,
   })
 }
