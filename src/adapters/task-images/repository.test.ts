@@ -15,6 +15,9 @@ before(async () => {
   const git = (...args: string[]): void => void execFileSync('git', ['-C', mirrors, ...args])
   // The directory of mirrors lies within a repository of another project.
   git('init', '-q')
+  await mkdir(join(mirrors, 'folder'))
+  await writeFile(join(mirrors, 'folder/file.txt'), 'text\n')
+  git('add', 'folder')
   git('-c', 'user.name=a', '-c', 'user.email=a@b', 'commit', '-q', '--allow-empty', '-m', 'first')
   await mkdir(join(mirrors, 'owner__empty'))
   await writeFile(join(mirrors, 'owner__text.bundle'), 'no bundle')
@@ -49,4 +52,13 @@ test('a commit that the mirror lacks is named with what to fetch', async () => {
     message: /Expected commit 0123456 in the repository of owner\/whole\. Fetch it there/,
   })
   assert.equal(await repository.read('0123456', '../../etc/passwd'), null)
+})
+
+test('a file of a commit is its text; a folder, no path and a path outside are none', async () => {
+  const repository = await open('owner/whole')
+  const commit = execFileSync('git', ['-C', mirrors, 'rev-parse', 'HEAD'], { encoding: 'utf8' }).trim()
+  assert.equal(await repository.read(commit, 'folder/file.txt'), 'text\n')
+  for (const path of ['folder', '', '../../etc/passwd', '/etc/passwd', 'folder/file.txt\n', '--help']) {
+    assert.equal(await repository.read(commit, path), null, path)
+  }
 })

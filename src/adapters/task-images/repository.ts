@@ -88,7 +88,8 @@ export async function openRepository(input: OpenRepositoryInput): Promise<Reposi
       })
     },
     async read(commit, path) {
-      const { exitCode, stdout } = await runGit(git, ['show', `${commit}:${path}`])
+      // Of a folder, and of no path at all, `show` would print a list.
+      const { exitCode, stdout } = await runGit(git, ['cat-file', 'blob', `${commit}:${path}`])
       return exitCode === 0 ? stdout : null
     },
     async tags(commit) {
