@@ -1,9 +1,12 @@
+import { defineSearchAttributeKey } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
 import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
 import { listByName, ROOT_IDS } from './start.ts'
 
 /** The server's own limit. */
 const MAX_ID_LENGTH = 1_000
+
+const TRAIN_RUN = defineSearchAttributeKey('TrainRun', 'KEYWORD')
 
 export interface FoundRun {
   workflowId: string
@@ -38,16 +41,27 @@ export async function findRun({ connection, run }: { connection: LonghaulConnect
 export async function findOpenWork({
   connection,
   run,
+  lastPlayer = null,
 }: {
   connection: LonghaulConnection
   run: string
+  /** The root that played the run last, by the run's records: it may have any id. @default not known */
+  lastPlayer?: string | null
 }): Promise<{ workflowId: string; count: number } | null> {
   const { client } = connection
   return client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
     // The index of the server lags by a moment; the ids of roots are known at once.
-    for (const idOf of Object.values(ROOT_IDS)) {
-      const found = await describe(connection, idOf(run))
-      if (found?.status === 'RUNNING') return { workflowId: found.workflowId, count: 1 }
+    const ids = Object.values(ROOT_IDS).map((idOf) => idOf(run))
+    for (const workflowId of ids) {
+      const found = await describe(connection, workflowId)
+      if (found?.status === 'RUNNING') return { workflowId, count: 1 }
+    }
+    if (
+      lastPlayer !== null &&
+      !ids.includes(lastPlayer) &&
+      (await isPlaying(connection, { run, workflowId: lastPlayer }))
+    ) {
+      return { workflowId: lastPlayer, count: 1 }
     }
     const query = `TrainRun = '${run}' AND ExecutionStatus = 'Running'`
     try {
@@ -60,6 +74,21 @@ export async function findOpenWork({
     }
     return null
   })
+}
+
+/** A workflow with such an id may play another run by now. One that has just begun has not said yet what it plays. */
+async function isPlaying(
+  { client }: LonghaulConnection,
+  { run, workflowId }: { run: string; workflowId: string },
+): Promise<boolean> {
+  try {
+    const { status, typedSearchAttributes } = await client.workflow.getHandle(workflowId).describe()
+    const named = typedSearchAttributes.get(TRAIN_RUN)
+    return status.name === 'RUNNING' && (named === undefined || named === run)
+  } catch (error) {
+    if (isNotFound(error)) return false
+    throw error
+  }
 }
 
 async function describe({ client }: LonghaulConnection, workflowId: string): Promise<FoundRun | null> {

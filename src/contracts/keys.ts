@@ -73,6 +73,10 @@ export const runKeys = {
   /** Which code resolved the run, one for each that did. */
   codes: (run: string) => `runs/${run}/code/`,
   code: (run: string, number: number) => `runs/${run}/code/${pad(number, 4)}.json`,
+  /** Executions of roots that played the run after the one that claimed its name, numbered from 1. */
+  players: (run: string) => `runs/${run}/players/`,
+  player: (run: string, number: number) => `runs/${run}/players/${pad(number, 6)}.json`,
+  playerNumber: (key: string) => Number(/\/players\/([0-9]+)\.json$/.exec(key)?.[1] ?? 0),
   /** How an evaluation stands against the last night and a baseline. */
   nights: (run: string) => `runs/${run}/nights/`,
   night: (run: string, name: string) => `runs/${run}/nights/${name}.json`,

@@ -6,7 +6,7 @@ import { composeTrainer } from './compose-trainer.ts'
 import { type Interposers, connectStore, requireNamespaceId } from './connect.ts'
 import type { Role } from './run-worker.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
-import { describeOwner } from './workflow-owners.ts'
+import { createRootRegistry, describeOwner } from './workflow-owners.ts'
 import {
   createRecipeReader,
   type RecipeReader,
@@ -63,6 +63,7 @@ async function runOwners(connection: NativeConnection, namespace: string) {
   return {
     namespaceId: await requireNamespaceId(connection, namespace),
     stateOf: (workflowId: string) => describeOwner(connection, { namespace, workflowId }),
+    roots: createRootRegistry(connection, namespace),
   }
 }
 

@@ -21,6 +21,7 @@ import { runKeys } from '../contracts/keys.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { TrackerRecipe } from '../contracts/trackers.types.ts'
 import type { PolicyServerRecipe, Recipe } from '../contracts/recipe.types.ts'
+import { NO_ROOTS } from '../../test/support/no-roots.ts'
 import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH } from './connect.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
@@ -45,6 +46,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
     const composed = await composeTrainer(environment, PASS_THROUGH, {
       namespaceId: 'namespace-1',
       stateOf: async () => null,
+      roots: NO_ROOTS,
     })
     ;({ dispose } = composed)
     const [worker] = composed.workers

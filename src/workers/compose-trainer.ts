@@ -1,5 +1,6 @@
 import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { Context } from '@temporalio/activity'
 import { Runtime } from '@temporalio/worker'
 import { fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
@@ -9,6 +10,7 @@ import { writePolicyRef } from '../adapters/trainer-job/job/policy-directory.ts'
 import { readKept, runJob } from '../adapters/trainer-job/job/run-job.ts'
 import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
 import { activity, type ActivityScope } from '../activities/runtime/activity-runtime.ts'
+import { callingRoot, findOtherPlayer, playAlone, type RootRegistry } from '../activities/run/play-alone.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import {
@@ -40,12 +42,13 @@ const SLOTS = 4
 interface RunOwners {
   namespaceId: string
   stateOf: StateOf
+  roots: RootRegistry
 }
 
 export async function composeTrainer(
   environment: WorkerEnvironment,
   between: Interposers,
-  { namespaceId, stateOf }: RunOwners,
+  { namespaceId, stateOf, roots }: RunOwners,
 ): Promise<Composed> {
   const store = await connectStore(environment, between)
   const recipes = createRecipeReader(store)
@@ -62,6 +65,7 @@ export async function composeTrainer(
         maxConcurrentActivityTaskExecutions: SLOTS,
         activities: createTrainerActivities({
           store,
+          roots,
           recipes,
           policies: policyClientsOf(environment, { recipes, store }, between.policy),
           chats: chatClientsOf(recipes),
@@ -91,6 +95,7 @@ function isOnThisMachine(url: string): boolean {
 
 interface TrainerDependencies extends PublishDependencies {
   store: ArtifactStore
+  roots: RootRegistry
   trainer: TrainerCommand
   engines: EngineDependencies
 }
@@ -157,6 +162,8 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       return launcher.isElsewhere ? run() : oneAtATime(run)
     }),
     publishPolicy: activity(async ({ run, policy: ref }, scope) => {
+      const player = callingRoot()
+      if (player !== null) await playAlone({ store, roots: deps.roots, run, player })
       const recipe = await deps.recipes(run)
       const { policyServer, trainer } = recipe
       const { failing, startedMs } = scope
@@ -205,6 +212,12 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       })
     }),
     releasePolicies: activity(async ({ run }) => {
+      const player = callingRoot()
+      const other = player === null ? null : await findOtherPlayer({ store, roots: deps.roots, run, player })
+      if (other !== null) {
+        Context.current().log.warn('policies not released, because another workflow plays the run', { run, other })
+        return
+      }
       await endEngines(deps.engines, run)
       return releasePolicies(deps, run)
     }),

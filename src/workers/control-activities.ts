@@ -19,12 +19,8 @@ import type { PublishedLoader } from '../activities/evaluation/prepare-published
 import { prepareSuite, type TaskLoader } from '../activities/evaluation/prepare-suite.ts'
 import { recordUngraded } from '../activities/grading/grade-submission.ts'
 import { requireDisjoint } from '../activities/evaluation/require-disjoint.ts'
-import {
-  type OtherRootFinder,
-  type PlaceChecker,
-  type RecipeLoader,
-  resolveRecipe,
-} from '../activities/run/resolve-recipe.ts'
+import type { RootRegistry } from '../activities/run/play-alone.ts'
+import { type PlaceChecker, type RecipeLoader, resolveRecipe } from '../activities/run/resolve-recipe.ts'
 import { codeVersion } from '../platform/code-version.ts'
 
 export interface ControlDependencies {
@@ -35,7 +31,7 @@ export interface ControlDependencies {
   plans: PlanReader
   loadRecipe: RecipeLoader
   checkPlaces: PlaceChecker
-  findOtherRoot: OtherRootFinder
+  roots: RootRegistry
   viewerUrl: string | null
   loadTasks: TaskLoader
   published: PublishedLoader
@@ -49,8 +45,8 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
   const { store } = deps
   const withRecipe = async (run: string) => ({ ...deps, recipe: await deps.recipes(run) })
   return {
-    resolveRecipe: activity(async (input) => {
-      const resolved = await resolveRecipe({ ...deps, code: codeVersion() }, input)
+    resolveRecipe: activity(async (input, { owner }) => {
+      const resolved = await resolveRecipe({ ...deps, code: codeVersion() }, input, owner.ownerRun)
       const { run, evaluation } = resolved
       const recalled = await recallRun(await withRecipe(run), { run, kind: input.kind, evaluation })
       return { ...resolved, ...(recalled === null ? {} : { recalled }) }
@@ -70,7 +66,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
     keptPolicies: activity(async ({ run }) => keptForRun(await withRecipe(run), run)),
     promote: activity(async (input) => promoteByRule(await withRecipe(input.run), input)),
     recordUngraded: activity((input) => recordUngraded(store, input)),
-    openGrading: activity((input) => openGrading(deps, input)),
+    openGrading: activity((input, { owner }) => openGrading(deps, input, owner.ownerRun)),
     findAlarms: activity((input) => findAlarms({ store, viewerUrl: deps.viewerUrl, ...deps.alarms }, input)),
     sendAlarm: activity((input, { signal }) => sendAlarm({ store, env: deps.alarms.env }, input, signal)),
     recordUngradedPatch: activity(async ({ run, index, failure }) =>

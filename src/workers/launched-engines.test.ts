@@ -22,6 +22,7 @@ import type { EngineLaunchRecipe, Recipe } from '../contracts/recipe.types.ts'
 import type { OwnerState } from '../domain/orphaned-resources.ts'
 import { isAlive, listProcesses, signalProcess } from '../platform/processes.ts'
 import type { Composed } from './compose-role.ts'
+import { NO_ROOTS } from '../../test/support/no-roots.ts'
 import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH, policyClientsOf } from './connect.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
@@ -229,7 +230,8 @@ describe('launched engines', { skip: withoutPython }, () => {
     namespaceId = NAMESPACE_ID,
     stateOf = async (_workflowId: string) => owner,
   } = {}): Promise<TrainerActivities> {
-    const one = await composeTrainer({ ...environment, hostId: 'trainer-1' }, PASS_THROUGH, { namespaceId, stateOf })
+    const owners = { namespaceId, stateOf, roots: NO_ROOTS }
+    const one = await composeTrainer({ ...environment, hostId: 'trainer-1' }, PASS_THROUGH, owners)
     composed.push(one)
     return one.workers[0]?.activities as TrainerActivities
   }

@@ -2,6 +2,8 @@ import type { NativeConnection } from '@temporalio/worker'
 import type { OwnerRegistry } from '../adapters/docker/reaper/reap-orphaned.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
+import type { RootRegistry } from '../activities/run/play-alone.ts'
+import { LonghaulError } from '../contracts/errors.ts'
 import type { OwnerState } from '../domain/orphaned-resources.ts'
 
 /** The methods that both the worker's and the client's connections have. */
@@ -48,51 +50,57 @@ export async function describeOwner(
   }
 }
 
-/** Types of roots that publish policies for their run and release them at its end. */
-const PUBLISHING_ROOTS = ['trainAgent', 'evaluate']
+/** Types of workflows that play a run of their own. */
+const ROOT_TYPES = ['trainAgent', 'evaluate', 'gateSuite', 'gradePredictions']
 
-/**
- * Returns the open root that plays a run, other than the one that asks; null if none is open, or if the server cannot be asked.
- * @param claimedBy the workflow that first had the run's name, which the server's index may not show yet
- */
-export async function findOtherRoot(
+export function createRootRegistry(connection: ServerConnection, namespace: string): RootRegistry {
+  const isPlaying = async ({ run, workflowId }: { run: string; workflowId: string }): Promise<boolean> => {
+    try {
+      const { workflowExecutionInfo: info } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+        connection.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } }),
+      )
+      if ((info?.closeTime ?? null) !== null || !ROOT_TYPES.includes(info?.type?.name ?? '')) return false
+      // A workflow of a later run has another name here, and one that has just asked for this run has none yet.
+      const data = info?.searchAttributes?.indexedFields?.['TrainRun']?.data
+      return data === undefined || data === null || JSON.parse(Buffer.from(data).toString()) === run
+    } catch (cause) {
+      if ((cause as { code?: unknown }).code === NOT_FOUND) return false
+      throw new LonghaulError({
+        code: 'Temporal.Unreachable',
+        message: `Expected the Temporal server to tell whether ${workflowId} plays run ${run}, got ${String(cause)}`,
+        details: { run, workflow: workflowId },
+        cause,
+      })
+    }
+  }
+  return {
+    isPlaying,
+    async findListed({ run, asking }) {
+      for (const workflowId of await listRoots(connection, { namespace, run })) {
+        if (workflowId !== asking && (await isPlaying({ run, workflowId }))) return workflowId
+      }
+      return null
+    },
+  }
+}
+
+async function listRoots(
   connection: ServerConnection,
-  { namespace, run, asking, claimedBy }: { namespace: string; run: string; asking: string; claimedBy: string },
-): Promise<string | null> {
+  { namespace, run }: { namespace: string; run: string },
+): Promise<string[]> {
+  const types = ROOT_TYPES.map((type) => `'${type}'`).join(', ')
+  const query = `TrainRun = '${run}' AND ExecutionStatus = 'Running' AND WorkflowType IN (${types})`
   try {
-    const types = PUBLISHING_ROOTS.map((type) => `'${type}'`).join(', ')
-    const query = `TrainRun = '${run}' AND ExecutionStatus = 'Running' AND WorkflowType IN (${types})`
     const { executions } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
       connection.workflowService.listWorkflowExecutions({ namespace, query, pageSize: 100 }),
     )
     // Evaluations inside a training run have the run's name too.
-    const listed = executions.filter(({ parentExecution }) => !parentExecution).map(({ execution }) => execution)
-    const ids = new Set([claimedBy, ...listed.map((execution) => execution?.workflowId ?? '')])
-    for (const workflowId of ids) {
-      if (workflowId === '' || workflowId === asking) continue
-      if (await isPlaying(connection, { namespace, workflowId, run })) return workflowId
-    }
-  } catch {
-    // A namespace without the search attribute, or a server that does not answer: the workflows below the root still have one id each.
-  }
-  return null
-}
-
-/** A workflow that has just claimed the name does not have the attribute yet, and one of a later run has another. */
-async function isPlaying(
-  connection: ServerConnection,
-  { namespace, workflowId, run }: { namespace: string; workflowId: string; run: string },
-): Promise<boolean> {
-  try {
-    const { workflowExecutionInfo: info } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
-      connection.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } }),
+    return executions.flatMap(({ parentExecution, execution }) =>
+      parentExecution || !execution?.workflowId ? [] : [execution.workflowId],
     )
-    if ((info?.closeTime ?? null) !== null || !PUBLISHING_ROOTS.includes(info?.type?.name ?? '')) return false
-    const data = info?.searchAttributes?.indexedFields?.['TrainRun']?.data
-    return data === undefined || data === null || JSON.parse(Buffer.from(data).toString()) === run
-  } catch (error) {
-    if ((error as { code?: unknown }).code === NOT_FOUND) return false
-    throw error
+  } catch {
+    // A namespace without the search attribute. Only roots of earlier versions, which are recorded nowhere else, need the index.
+    return []
   }
 }
 

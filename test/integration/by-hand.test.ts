@@ -11,7 +11,7 @@ import type { ResolveRecipeInput } from '../../src/contracts/activities.types.ts
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
-import { findOtherRoot } from '../../src/workers/workflow-owners.ts'
+import { createRootRegistry } from '../../src/workers/workflow-owners.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
 import { useOwnStore } from '../support/command-line.ts'
 import { type LocalServer, startLocalServer } from '../support/local-server.ts'
@@ -67,16 +67,17 @@ function scripted(): Record<string, (input: never) => Promise<unknown>> {
   const { nativeConnection: connection } = server.environment
   return {
     ...Object.fromEntries(plain),
-    resolveRecipe: activity(async (input: ResolveRecipeInput) => {
+    resolveRecipe: activity(async (input: ResolveRecipeInput, { owner }) => {
       const { recipe } = await loadRecipe({ name: 'demo', dirs })
       const resolved = await resolveRecipe(
         {
           store,
           loadRecipe: async () => ({ recipe, hash: 'h' }),
           checkPlaces: async () => undefined,
-          findOtherRoot: (asked) => findOtherRoot(connection, { ...asked, namespace: 'default' }),
+          roots: createRootRegistry(connection, 'default'),
         },
         input,
+        owner.ownerRun,
       )
       return { ...PLAN, run: resolved.run, evaluation: 'demo' }
     }) as never,

@@ -4,6 +4,7 @@ import type { GradingInstance, GradingPlan, ShortVerdict } from '../../contracts
 import { gradingKeys, runKeys, episodeKeys } from '../../contracts/keys.ts'
 import type { OpenedGrading } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
+import { playAlone, type RootRegistry } from '../run/play-alone.ts'
 import { allocateRun, requireRunName, untilForgotten } from '../run/run-names.ts'
 import { type StoredRecipe, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { profileFor } from './run-grading.ts'
@@ -15,7 +16,11 @@ import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readIterationPlans } from '../evaluation/played-tasks.ts'
 import { readVerdict } from './stored-plan.ts'
 
-type OpenDependencies = SuiteDependencies & { tasks: TaskReader }
+interface OpenDependencies extends SuiteDependencies {
+  tasks: TaskReader
+  /** @default another root is not looked for */
+  roots?: RootRegistry
+}
 
 /** A plan, and the run whose limits its containers use. */
 interface Planned {
@@ -26,7 +31,12 @@ interface Planned {
 }
 
 /** First activity of a grading run. Decides what it grades, under which name and with which limits. A repetition finds the same. */
-export async function openGrading(deps: OpenDependencies, input: OpenGradingInput): Promise<OpenedGrading> {
+export async function openGrading(
+  deps: OpenDependencies,
+  input: OpenGradingInput,
+  /** The execution that asks, which another one follows after a reset. @default the first of its chain */
+  runId: string = input.firstExecutionRunId,
+): Promise<OpenedGrading> {
   requireRunName(input.run)
   const { plan, recipe, name } =
     input.regrade === undefined ? await planPredictions(deps, input) : await planRegrade(deps, input, input.regrade)
@@ -41,6 +51,9 @@ export async function openGrading(deps: OpenDependencies, input: OpenGradingInpu
     firstExecutionRunId,
     date,
   })
+  if (deps.roots !== undefined) {
+    await playAlone({ store: deps.store, roots: deps.roots, run: claim.run, player: { workflowId, runId } })
+  }
   if ((await deps.store.readRecord(runKeys.recipe(claim.run))) === null) await untilForgotten(deps.store, claim.run)
   await deps.store.putRecord(runKeys.recipe(claim.run), recipe)
   const stored: GradingPlan = { schema: 'longhaul.grading-plan/1', run: claim.run, ...plan }

@@ -7,6 +7,7 @@ import { episodeKeys, nightKeys, runKeys } from '../../contracts/keys.ts'
 import { findNewestPromotion } from '../training/policies.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
 import { beginRemoval } from './claim-removal.ts'
+import { lastPlayer } from './play-alone.ts'
 import { isBeingRemoved, unknownRun } from './run-names.ts'
 
 /** A run's stored records, and the remaining records that are compared with it. */
@@ -57,19 +58,20 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
 /**
  * Permanently removes a run's records from the store. Meanwhile no run can take the name, because half of the records would be taken
  * for a complete run. An interrupted removal is started again; of two concurrent ones the second is refused.
- * @param isOpen called after the name is refused to new executions; if one is open, nothing is removed
+ * @param isOpen called after the name is refused to new executions, with the workflow that played the run last; if one is open, nothing
+ *   is removed
  * @param now ms since 1970. @default the clock's
  * @throws LonghaulError `Run.StillClosing`
  */
 export async function removeRun(
   store: ArtifactStore,
   run: string,
-  isOpen: () => Promise<string | null>,
+  isOpen: (lastPlayer: string | null) => Promise<string | null>,
   now?: () => number,
 ): Promise<RemovedRun> {
   const claim = await beginRemoval(store, run, now)
   try {
-    const open = await isOpen()
+    const open = await isOpen((await lastPlayer(store, run))?.workflowId ?? null)
     if (open !== null) {
       throw new LonghaulError({
         code: 'Run.StillClosing',

@@ -2,13 +2,15 @@ import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { useOwnStore } from '../../../test/support/command-line.ts'
+import { NO_ROOTS } from '../../../test/support/no-roots.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import type { ResolveRecipeInput } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
 import { beginRemoval } from './claim-removal.ts'
-import { type OtherRootFinder, resolveRecipe } from './resolve-recipe.ts'
+import type { RootRegistry } from './play-alone.ts'
+import { resolveRecipe } from './resolve-recipe.ts'
 import { allocateRun, untilForgotten } from './run-names.ts'
 
 let store: ArtifactStore
@@ -25,13 +27,13 @@ const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 async function resolve(
   name: string,
   input: Partial<ResolveRecipeInput> = {},
-  findOtherRoot: OtherRootFinder = async () => null,
+  roots: RootRegistry = NO_ROOTS,
 ): Promise<ResolvedRun> {
   const recipe = { ...(await loadRecipe({ name: 'demo', dirs })).recipe, name }
   const root = { workflowId: `eval/${name}`, firstExecutionRunId: 'first', kind: 'eval' as const, date: '2026-11-22' }
   const checkPlaces = async () => {}
   return resolveRecipe(
-    { store, loadRecipe: async () => ({ recipe, hash: 'h' }), checkPlaces, findOtherRoot },
+    { store, loadRecipe: async () => ({ recipe, hash: 'h' }), checkPlaces, roots },
     { recipe: name, ...root, ...input },
   )
 }
@@ -58,9 +60,12 @@ test('a run whose claim names no evaluation is continued as one of an earlier ve
 // ended first would release the policies and end the engines of the other.
 test('refuses a run that another root plays, but not to its own root or after its end', async () => {
   const asked: unknown[] = []
-  const open = async (input: { run: string }) => {
-    asked.push(input)
-    return 'from-the-ui'
+  const open: RootRegistry = {
+    isPlaying: async (input) => {
+      asked.push(input)
+      return true
+    },
+    findListed: async () => null,
   }
   const first = { run: 'twice', workflowId: 'from-the-ui', firstExecutionRunId: 'one' }
   const second = { run: 'twice', workflowId: 'eval/twice', firstExecutionRunId: 'two' }
@@ -72,7 +77,7 @@ test('refuses a run that another root plays, but not to its own root or after it
     code: 'Config.Invalid',
     message: /^Run twice is being played by the workflow from-the-ui\. Wait for its end, or cancel it/,
   })
-  assert.deepEqual(asked, [{ run: 'twice', asking: 'eval/twice', claimedBy: 'from-the-ui' }])
+  assert.deepEqual(asked, [{ run: 'twice', workflowId: 'from-the-ui' }])
   assert.equal((await resolve('mini', second)).run, 'twice')
 })
 

@@ -12,7 +12,8 @@ import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-
 import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { readNamedEvaluation } from '../evaluation/record-night.ts'
 import { recordCode } from './record-code.ts'
-import { allocateRun, requireRunName, type RunClaim, untilForgotten } from './run-names.ts'
+import { playAlone, type RootRegistry } from './play-alone.ts'
+import { allocateRun, requireRunName, untilForgotten } from './run-names.ts'
 
 export type RecipeLoader = (input: {
   name: string
@@ -23,8 +24,6 @@ export type RecipeLoader = (input: {
 /** @throws LonghaulError listing all files and directories that the recipe names and this worker lacks */
 export type PlaceChecker = (recipe: Recipe, kind: RunKind) => Promise<void>
 
-export type OtherRootFinder = (input: { run: string; asking: string; claimedBy: string }) => Promise<string | null>
-
 /** First activity of every root: parses the recipe, names the run, and stores the resolved recipe. */
 export async function resolveRecipe(
   deps: {
@@ -33,12 +32,14 @@ export async function resolveRecipe(
     checkPlaces: PlaceChecker
     /** @default no viewer is known */
     viewerUrl?: string | null
-    /** @returns the open root that plays the run, other than the one that asks. @default none is known */
-    findOtherRoot?: OtherRootFinder
+    /** @default another root is not looked for */
+    roots?: RootRegistry
     /** The code that resolves the run. @default not recorded */
     code?: Omit<CodeRecord, 'schema'>
   },
   input: ResolveRecipeInput,
+  /** The execution that asks, which another one follows after a reset. @default the first of its chain */
+  runId: string = input.firstExecutionRunId,
 ): Promise<ResolvedRun> {
   requireRunName(input.run)
   const { recipe, hash } = await deps.loadRecipe({
@@ -57,7 +58,10 @@ export async function resolveRecipe(
     date: input.date,
     ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe) } : {}),
   })
-  if (claim.firstExecutionRunId !== input.firstExecutionRunId) await requireAlone(deps.findOtherRoot, claim, input)
+  const { workflowId } = input
+  if (deps.roots !== undefined) {
+    await playAlone({ store: deps.store, roots: deps.roots, run: claim.run, player: { workflowId, runId } })
+  }
   // A continued run may have read these files long ago. A new run without them would fail after hours of gates.
   const isNew = (await deps.store.readRecord(runKeys.recipe(claim.run))) === null
   if (isNew) {
@@ -91,24 +95,6 @@ export async function resolveRecipe(
     ...(input.kind === 'eval' && recipe.evaluate.policy === 'kept' ? { policies: 'kept' as const } : {}),
     ...(claim.evaluation === undefined ? {} : { evaluation: claim.evaluation }),
   }
-}
-
-/**
- * Two roots of one run would wait for each other's children for an hour, and the one that gives up would release the policies and end
- * the engines of the other.
- */
-async function requireAlone(
-  findOtherRoot: OtherRootFinder | undefined,
-  { run, workflowId: claimedBy }: RunClaim,
-  { workflowId: asking }: ResolveRecipeInput,
-): Promise<void> {
-  const other = (await findOtherRoot?.({ run, asking, claimedBy })) ?? null
-  if (other === null) return
-  throw new LonghaulError({
-    code: 'Config.Invalid',
-    message: `Run ${run} is being played by the workflow ${other}. Wait for its end, or cancel it, and start the run again; or choose another name`,
-    details: { run, workflow: other },
-  })
 }
 
 /** Checked now, because a missing baseline would only be found at the end of the night. */

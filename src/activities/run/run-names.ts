@@ -32,14 +32,16 @@ export async function allocateRun(store: ArtifactStore, input: AllocateRunInput)
   const requested = requestedName(input)
   if (requested !== null && !(await isBeingRemoved(store, requested))) {
     const { record, won } = await claim(store, input, requested)
-    if (won || isOurs(record, input) || isStartedAgain(record, input)) return record
+    const isFree = won || isOurs(record, input) || isStartedAgain(record, input)
+    if (isFree && !(await isBeingRemoved(store, requested))) return record
   }
   const prefix = `${input.recipe}-${input.date}`
   for (let number = 0; number < MAX_NAMES_A_DAY; number++) {
     const name = `${prefix}-${letters(number)}`
     if (await isBeingRemoved(store, name)) continue
     const { record, won } = await claim(store, input, name)
-    if (won || isOurs(record, input)) return record
+    // A removal that began meanwhile takes the claim with the rest.
+    if ((won || isOurs(record, input)) && !(await isBeingRemoved(store, name))) return record
   }
   throw new LonghaulError({
     code: 'Config.Invalid',
@@ -67,7 +69,8 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
   })
 }
 
-async function requireWhole(store: ArtifactStore, run: string): Promise<void> {
+/** @throws LonghaulError `Config.Invalid` if the run is being removed */
+export async function requireWhole(store: ArtifactStore, run: string): Promise<void> {
   if (!(await isBeingRemoved(store, run))) return
   throw new LonghaulError({
     code: 'Config.Invalid',

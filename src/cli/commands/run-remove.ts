@@ -38,8 +38,8 @@ export function addRunRemove(run: Command, { console, exit }: CommandContext): v
         return
       }
       await withConnection(async (connection) => {
-        const isOpen = async (): Promise<string | null> => {
-          const open = await findOpenWork({ connection, run: name })
+        const isOpen = async (lastPlayer: string | null): Promise<string | null> => {
+          const open = await findOpenWork({ connection, run: name, lastPlayer })
           if (open === null) return null
           return open.count === 1 ? open.workflowId : `${open.workflowId} and ${open.count - 1} more workflows of it`
         }
