@@ -3,6 +3,7 @@ import {
   isCancellation,
   log,
   ParentClosePolicy,
+  patched,
   setCurrentDetails,
   setHandler,
   workflowInfo,
@@ -20,7 +21,7 @@ import { control, gating, images, slowControl } from './activity-proxies.ts'
 import { failRun, failureCode, innermostMessage, withCode } from './failures.ts'
 import { HistoryPage } from './history-page.ts'
 import { requireResult } from './require-result.ts'
-import { runChild } from './run-child.ts'
+import { CLOSING_WAIT_MS, PLAYING_WAIT_MS, runChild } from './run-child.ts'
 import { blockersQuery, gateQuery } from './run-control.ts'
 import { runConcurrently } from './run-concurrently.ts'
 
@@ -143,12 +144,13 @@ async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promi
     const from = next
     const to = Math.min(from + PART, suite.tasks)
     next = to
-    const counted = await runChild(gateTasks, {
+    const options = {
       workflowId: workflowIds.gatePart(workflowInfo().workflowId, from / PART),
-      args: [{ plan: run, suite, from, part: { to, share } }],
+      args: [{ plan: run, suite, from, part: { to, share } }] as [GateTasksInput],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${suite.name} · tasks ${from} to ${to - 1} of ${suite.tasks}`,
-    })
+    }
+    const counted = await runChild(gateTasks, options, EARLIER_GATE)
     ended += to - from
     refused += counted.refused
     setCurrentDetails(`gated ${ended} of ${suite.tasks} tasks of ${suite.name}, ${refused} refused so far`)
@@ -192,14 +194,20 @@ export async function requireImages(run: ResolvedRun, suites: readonly PreparedS
   }
 }
 
+/** A reset leaves a gate or a part of one alone. It gates on for hours, and each of its gradings is a record. */
+const EARLIER_GATE = {
+  patienceMs: () => (patched('earlier-gates') ? PLAYING_WAIT_MS : CLOSING_WAIT_MS),
+}
+
 /** Gates one suite as a child of the caller, which continues only if a playable task is left. */
 export async function gateAsChild({ run, suite }: { run: ResolvedRun; suite: PreparedSuite }): Promise<void> {
-  const closed = await runChild(gateTasks, {
+  const options = {
     workflowId: workflowIds.gate(workflowIds.root(run), suite.name),
-    args: [{ plan: run, suite }],
+    args: [{ plan: run, suite }] as [GateTasksInput],
     parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
     staticSummary: `${suite.name} · gold × ${run.gateRepeats}`,
-  })
+  }
+  const closed = await runChild(gateTasks, options, EARLIER_GATE)
   if ('admitted' in closed && closed.admitted > 0) return
   throw failRun(
     'Task.GateFailed',

@@ -1,10 +1,20 @@
 import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common'
-import { type ChildWorkflowOptions, executeChild, log, sleep, startChild } from '@temporalio/workflow'
+import {
+  CancellationScope,
+  type ChildWorkflowOptions,
+  executeChild,
+  getExternalWorkflowHandle,
+  isCancellation,
+  log,
+  patched,
+  sleep,
+  startChild,
+} from '@temporalio/workflow'
 import { failRun } from './failures.ts'
 
 /** Limit of the wait for a child whose parent was terminated. The child closes its sandboxes and records its episodes, which takes
  *  as long as a command, or until a worker is back. */
-const CLOSING_WAIT_MS = 60 * 60_000
+export const CLOSING_WAIT_MS = 60 * 60_000
 /**
  * Limit of the wait for a child that plays on, because its parent was reset: the server leaves it alone, and what it plays is recorded.
  * As long as a pause may last; every wait of the child itself has its own, shorter limit.
@@ -21,12 +31,12 @@ const SHARE_OF_WAIT = 1 / 8
  * Starts a child and waits for its result. If the execution of an earlier parent still has the id and plays the same episodes, waits
  * for its end first.
  * @param on.held called once if an earlier execution has the id
- * @param on.patienceMs limit of the wait for that execution. @default an hour
+ * @param on.patienceMs limit of the wait for that execution, asked for after an hour. @default an hour
  */
 export async function runChild<Input, Result>(
   workflow: (input: Input) => Promise<Result>,
   options: Omit<ChildWorkflowOptions, 'typeInfo'> & { workflowId: string; args: [Input] },
-  on: { started?: () => void; held?: () => Promise<void>; patienceMs?: number } = {},
+  on: { started?: () => void; held?: () => Promise<void>; patienceMs?: () => number } = {},
 ): Promise<Result> {
   const { workflowId } = options
   const since = Date.now()
@@ -39,7 +49,7 @@ export async function runChild<Input, Result>(
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
       const waitedMs = Date.now() - since
-      const { patienceMs = CLOSING_WAIT_MS } = on
+      const patienceMs = waitedMs < CLOSING_WAIT_MS ? CLOSING_WAIT_MS : (on.patienceMs?.() ?? CLOSING_WAIT_MS)
       if (waitedMs >= patienceMs) {
         const limit = patienceMs === CLOSING_WAIT_MS ? 'an hour' : '30 days'
         throw failRun(
@@ -52,9 +62,23 @@ export async function runChild<Input, Result>(
         await on.held?.()
       }
       const rarely = waitedMs < CLOSING_WAIT_MS ? LONGEST_LOOK_MS : waitedMs * SHARE_OF_WAIT
-      await sleep(Math.min(Math.max(waitedMs, FIRST_LOOK_MS), rarely), {
-        summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200),
-      })
+      try {
+        await sleep(Math.min(Math.max(waitedMs, FIRST_LOOK_MS), rarely), {
+          summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200),
+        })
+      } catch (cancelled) {
+        if (isCancellation(cancelled) && patched('earlier-cancelled')) await cancelEarlier(workflowId)
+        throw cancelled
+      }
     }
+  }
+}
+
+/** A reset parent no longer owns the execution, so its own cancellation does not reach it: it would play to its end, for days. */
+async function cancelEarlier(workflowId: string): Promise<void> {
+  try {
+    await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).cancel())
+  } catch (error) {
+    log.info('the earlier execution was not cancelled, it has just closed', { workflowId, error: String(error) })
   }
 }

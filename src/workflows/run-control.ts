@@ -160,9 +160,15 @@ export async function passOn(childId: string | null, control: RunControl): Promi
  * For `runChild`: an earlier execution has the child's id and plays on, because a reset of a parent leaves its children alone. It may be
  * paused, and no one else would resume it.
  */
-export function steerEarlier(childId: string, control: RunControl): { held: () => Promise<void>; patienceMs: number } {
+export function steerEarlier(
+  childId: string,
+  control: RunControl,
+): {
+  held: () => Promise<void>
+  patienceMs: () => number
+} {
   return {
-    patienceMs: PLAYING_WAIT_MS,
+    patienceMs: () => PLAYING_WAIT_MS,
     held: async () => {
       if (patched('earlier-steered')) await passOn(childId, control)
     },
