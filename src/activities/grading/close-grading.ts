@@ -17,13 +17,15 @@ interface CloseDependencies {
 }
 
 /**
- * Computes counts and scores of a grading run from its plan and its verdicts alone.
+ * Computes counts and scores of a grading run from its plan and its verdicts alone. Decided once: an execution that follows finds the
+ * first result.
  * @throws LonghaulError `Artifact.Missing` if a patch has neither a verdict nor a reason for having none
  */
 export async function closeGrading(deps: CloseDependencies, { run }: { run: string }): Promise<ClosedGrading> {
-  const record = await deriveGrading(deps, run)
+  const key = gradingKeys.result(run)
+  const { record } = await deps.store.claimRecord<GradingRecord>(key, await deriveGrading(deps, run))
   const { counts, graded, official, instances } = record
-  const result = await deps.store.putRecord(gradingKeys.result(run), record)
+  const result = await deps.store.putRecord(key, record)
   return { result, counts, graded, official, changed: instances.filter(isChanged).length }
 }
 

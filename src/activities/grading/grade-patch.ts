@@ -1,5 +1,5 @@
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
-import type { GradingInstance, ShortVerdict } from '../../contracts/grading.types.ts'
+import type { GradingInstance, GradingRecord, ShortVerdict } from '../../contracts/grading.types.ts'
 import { gradingKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { gatedDigest, type TaskReader } from '../runtime/stored-records.ts'
@@ -38,6 +38,8 @@ export async function gradePatch(
   const key = gradingKeys.file(identity, 'verdict.json')
   const stored = await store.readRecord<VerdictRecord>(key)
   if (stored !== null) return { kind: stored.kind, reason: stored.reason }
+  const counted = await countedVerdict(store, input)
+  if (counted !== null) return counted
   try {
     const graded = await grade(deps, input, instance, signal)
     const suite = await verdictSuite(store, instance.suite)
@@ -54,6 +56,15 @@ export async function gradePatch(
     if (input.isLastAttempt) return recordUngradedPatch(store, input.run, instance, reasonOf(error.code))
     throw gradingFailed(error, { host: deps.hostId, attempt: input.attempt })
   }
+}
+
+/** A person has reset a run that had ended. A verdict that its result does not count would contradict it: regrading is another run. */
+async function countedVerdict(
+  store: GradePatchDependencies['store'],
+  { run, index }: GradePatchInput,
+): Promise<ShortVerdict | null> {
+  const instance = (await store.readRecord<GradingRecord>(gradingKeys.result(run)))?.instances[index]
+  return instance === undefined ? null : { kind: instance.kind, reason: instance.reason }
 }
 
 async function grade(

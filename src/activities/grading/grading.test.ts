@@ -20,10 +20,11 @@ import type { Task } from '../../contracts/tasks.types.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { renderGrading } from '../../cli/output/show-report.ts'
 import { closeGrading, compareGradings } from './close-grading.ts'
+import { gradePatch, type GradePatchDependencies } from './grade-patch.ts'
 import { writeOfficialFiles } from './official-files.ts'
 import { openGrading } from './open-grading.ts'
 import { resolveSuite } from './resolve-suite.ts'
-import { identityOf, recordUngradedPatch } from './stored-plan.ts'
+import { createPlanReader, identityOf, recordUngradedPatch } from './stored-plan.ts'
 import { storePredictions } from './store-predictions.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-grading-'))
@@ -230,6 +231,33 @@ test('the end of a run counts verdicts, lost, empty and missing patches separate
   assert.deepEqual(written, ['log of an earlier version\n', 'log of this version\n'])
 })
 
+// The story: a grading run has ended, one of its patches without a verdict. A person resets it, and its engine is back.
+test('a run that has ended is reset: its patch without a verdict is not graded after all, and its result stays', async () => {
+  const result = await readOrThrow<GradingRecord>(store, gradingKeys.result('counted'))
+  const noSandbox = new Proxy({}, { get: () => assert.fail('the sandbox host was asked') })
+  const patchDeps = {
+    ...deps(),
+    plans: createPlanReader(store),
+    sandbox: noSandbox,
+  } as unknown as GradePatchDependencies
+  const call = { run: 'counted', owner: 'grade/counted', ownerRun: 'again', attempt: 1, isLastAttempt: false }
+  for (const [index, { kind, reason }] of result.instances.slice(0, 3).entries()) {
+    assert.deepEqual(await gradePatch(patchDeps, { ...call, index }, new AbortController().signal), { kind, reason })
+  }
+
+  // The attempt of a worker that had stood still may write its verdict after all.
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan('counted'))
+  const late = gradingKeys.file(identityOf('counted', plan.instances[2] ?? assert.fail()), 'verdict.json')
+  const first = gradingKeys.file(identityOf('counted', plan.instances[0] ?? assert.fail()), 'verdict.json')
+  const { schema, ...verdict } = await readOrThrow<VerdictRecord>(store, first)
+  const later: ArtifactStore = {
+    ...store,
+    readRecord: async (key) => (key === late ? ({ schema, ...verdict } as never) : store.readRecord(key)),
+  }
+  const { counts } = await closeGrading({ ...deps(), store: later }, { run: 'counted' })
+  assert.deepEqual(counts, result.counts)
+})
+
 test('regrading a grading run uses its patches with their first verdicts and changes no earlier record', async () => {
   const opened = await openGrading(deps(), {
     regrade: 'counted',
@@ -253,6 +281,33 @@ test('regrading a grading run uses its patches with their first verdicts and cha
     writeOfficialFiles({ store, run: 'again', directory: root }),
     fails('Config.Invalid', /graded patches of counted/),
   )
+})
+
+// The story: the patches of a run are graded again while it is played. The grading is terminated and started again; meanwhile the run
+// has submitted another patch, and its own gradings have changed nothing of the first ones.
+test('a regrading of a run that goes on is started again: it grades the patches that it began with', async () => {
+  const run = 'goes-on'
+  await openGrading(
+    deps(),
+    request(
+      run,
+      predictions('goes-on', [
+        [at(0), 'a'],
+        [at(1), 'b'],
+      ]),
+    ),
+  )
+  await judge(run, ['resolved'])
+  const ask = { regrade: run, run: 'of-goes-on', workflowId: 'grade/of-goes-on', date: '2026-01-01' }
+  const opened = await openGrading(deps(), { ...ask, firstExecutionRunId: 'one' })
+  const plan = await readOrThrow<GradingPlan>(store, gradingKeys.plan('of-goes-on'))
+  await judge(run, ['resolved', 'unresolved'])
+  assert.deepEqual(await openGrading(deps(), { ...ask, firstExecutionRunId: 'two' }), opened)
+  const { run: _, ...unnamed } = ask
+  assert.deepEqual(await openGrading(deps(), { ...unnamed, firstExecutionRunId: 'three' }), opened)
+  assert.deepEqual(await readOrThrow<GradingPlan>(store, gradingKeys.plan('of-goes-on')), plan)
+  const other = openGrading(deps(), { ...ask, profile: 'swebench-5', firstExecutionRunId: 'four' })
+  await assert.rejects(other, fails('Config.Invalid', /swebench-5/))
 })
 
 test('comparing two gradings of the same patches gives flips, the paired interval and McNemar from the records', async () => {

@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import type { OpenGradingInput } from '../../contracts/activities.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingInstance, GradingPlan, ShortVerdict } from '../../contracts/grading.types.ts'
@@ -5,7 +6,7 @@ import { gradingKeys, runKeys, episodeKeys } from '../../contracts/keys.ts'
 import type { OpenedGrading } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { playAlone, type RootRegistry } from '../run/play-alone.ts'
-import { allocateRun, requireRunName, untilForgotten } from '../run/run-names.ts'
+import { allocateRun, requestedName, requireRunName, untilForgotten } from '../run/run-names.ts'
 import { type StoredRecipe, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { profileFor } from './run-grading.ts'
 import { resolveSuite, type SuiteDependencies } from './resolve-suite.ts'
@@ -92,6 +93,13 @@ async function planPredictions(deps: OpenDependencies, input: OpenGradingInput):
 
 async function planRegrade(deps: OpenDependencies, input: OpenGradingInput, source: string): Promise<Planned> {
   const { stages = [], profile = null } = input
+  const from: GradingPlan['source'] = { kind: 'run', run: source, stages }
+  const name = `patches of ${source}`
+  const begun = await begunPlan(deps.store, input)
+  if (begun !== null && begun.profile === profile && isDeepStrictEqual(begun.source, from)) {
+    const { schema: _schema, run: _run, ...plan } = begun
+    return { plan, recipe: await limitsOfRegrade(deps, input, source), name }
+  }
   const patches = await collectPatches(deps.store, { run: source, stages })
   if (patches.length === 0) {
     throw new LonghaulError({
@@ -104,14 +112,25 @@ async function planRegrade(deps: OpenDependencies, input: OpenGradingInput, sour
     const task = await deps.tasks({ suite, taskId })
     instances.push({ suite, taskId, profile: profileFor(task, profile), model, patch, fault: null, episode, before })
   }
+  const plan = { source: from, profile, suite: null, ...ordered(instances) }
+  return { plan, recipe: await limitsOfRegrade(deps, input, source), name }
+}
+
+/** Those of the run whose patches are graded again, unless the request names others. */
+function limitsOfRegrade(deps: OpenDependencies, input: OpenGradingInput, source: string): Promise<StoredRecipe> {
   const own = input.recipe === undefined && input.recipeText === undefined
-  return {
-    plan: { source: { kind: 'run', run: source, stages }, profile, suite: null, ...ordered(instances) },
-    recipe: own
-      ? await readOrThrow<StoredRecipe>(deps.store, runKeys.recipe(source))
-      : await loadLimits(deps, { ...input, recipe: input.recipe ?? 'nightly' }),
-    name: `patches of ${source}`,
-  }
+  return own
+    ? readOrThrow<StoredRecipe>(deps.store, runKeys.recipe(source))
+    : loadLimits(deps, { ...input, recipe: input.recipe ?? 'nightly' })
+}
+
+/**
+ * What an earlier execution of this run decided to grade. The run whose patches are graded again may still be played: its patches of
+ * today would be another run.
+ */
+async function begunPlan(store: ArtifactStore, { run, workflowId }: OpenGradingInput): Promise<GradingPlan | null> {
+  const name = run ?? requestedName({ workflowId, kind: 'grade' })
+  return name === null ? null : store.readRecord<GradingPlan>(gradingKeys.plan(name))
 }
 
 async function loadLimits(

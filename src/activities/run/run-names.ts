@@ -87,7 +87,7 @@ const DOES: Record<RunKind, string> = {
 }
 
 /** A workflow started as `train/<name>` or `eval/<name>` prefers that name for its run. */
-function requestedName({ workflowId, kind }: AllocateRunInput): string | null {
+export function requestedName({ workflowId, kind }: Pick<AllocateRunInput, 'workflowId' | 'kind'>): string | null {
   const prefix = `${kind}/`
   return workflowId.startsWith(prefix) && isRunName(workflowId.slice(prefix.length))
     ? workflowId.slice(prefix.length)
