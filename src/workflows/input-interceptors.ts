@@ -3,7 +3,8 @@
  * knows their types: a misspelt key would train the demo instead of the recipe that was meant, and `null` would block the first
  * workflow task for good.
  */
-import { patched, type WorkflowInterceptorsFactory, workflowInfo } from '@temporalio/workflow'
+import { defaultPayloadConverter, type Payload } from '@temporalio/common'
+import { log, patched, type WorkflowInterceptorsFactory, workflowInfo } from '@temporalio/workflow'
 import { isRunName } from '../contracts/keys.ts'
 import type {
   EvaluateInput,
@@ -132,7 +133,38 @@ export const interceptors: WorkflowInterceptorsFactory = () => ({
       },
     },
   ],
+  internals: [
+    {
+      activate(input, next) {
+        for (const { initializeWorkflow, signalWorkflow } of input.activation.jobs ?? []) {
+          if (initializeWorkflow && !isReadable(initializeWorkflow.arguments)) initializeWorkflow.arguments = [UNREADABLE]
+          if (signalWorkflow && !isReadable(signalWorkflow.input)) {
+            log.warn('a signal was ignored, because its payload cannot be read', { signal: signalWorkflow.signalName })
+            // No workflow handles it. What it carries, if anything, was for the handler of another name.
+            Object.assign(signalWorkflow, { signalName: `unreadable ${signalWorkflow.signalName}`, input: [] })
+          }
+        }
+        return next(input)
+      },
+    },
+  ],
 })
+
+/** Stands for a start's input, so that the check below refuses it. */
+const UNREADABLE = defaultPayloadConverter.toPayload('an input that cannot be read')
+
+/**
+ * Anybody can send bytes that say to be JSON and are not, or name an encoding that the SDK does not know. The SDK would fail the
+ * workflow task, and the server would repeat it for ever.
+ */
+function isReadable(payloads: readonly Payload[] | null | undefined): boolean {
+  try {
+    for (const payload of payloads ?? []) defaultPayloadConverter.fromPayload(payload)
+    return true
+  } catch {
+    return false
+  }
+}
 
 function refused(problem: string): Error {
   const failure = failRun('Config.Invalid', problem)

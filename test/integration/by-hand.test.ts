@@ -1,32 +1,15 @@
 /** What people do to a run by hand, in the Temporal UI or with the `temporal` command, where only a real server can tell what follows. */
 import assert from 'node:assert/strict'
-import { execFile } from 'node:child_process'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { promisify } from 'node:util'
-import { DefaultLogger, Runtime, Worker } from '@temporalio/worker'
-import { resolveRecipe } from '../../src/activities/run/resolve-recipe.ts'
 import { activity } from '../../src/activities/runtime/activity-runtime.ts'
-import type { ResolveRecipeInput } from '../../src/contracts/activities.types.ts'
-import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
-import { createRootRegistry } from '../../src/workers/workflow-owners.ts'
-import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
-import { useOwnStore } from '../support/command-line.ts'
-import { type LocalServer, startLocalServer } from '../support/local-server.ts'
-import { EPISODE, HOST_QUEUE, PLAN, scriptedPipeline } from '../support/scripted-pipeline.ts'
-import { buildWorkflowBundle } from '../support/workflow-bundle.ts'
+import { type ScriptedServer, startScriptedServer } from '../support/scripted-server.ts'
+import { EPISODE } from '../support/scripted-pipeline.ts'
 import { HANG_MS } from '../support/hang.ts'
-import { fileURLToPath } from 'node:url'
 
-const run = promisify(execFile)
-const dirs = [fileURLToPath(new URL('../../recipes', import.meta.url))]
-
-let server: LocalServer
-let store: ArtifactStore
-let closeStore: () => Promise<void>
-let workers: { worker: Worker; done: Promise<void> }[]
+let scripted: ScriptedServer
 /** Attempts at steps of episodes, in order. */
 const steps: { taskId: string; attempt: number; order: number }[] = []
 /** Tasks whose steps wait until they are set free. */
@@ -34,53 +17,7 @@ const held = new Set<string>()
 const released: string[] = []
 
 before(async () => {
-  Runtime.install({ logger: new DefaultLogger('ERROR') })
-  ;({ store, close: closeStore } = await useOwnStore())
-  server = await startLocalServer()
-  const workflowBundle = await buildWorkflowBundle()
-  const queues = [...Object.values(QUEUES).filter((queue) => typeof queue === 'string'), HOST_QUEUE]
-  workers = await Promise.all(
-    queues.map(async (taskQueue) => {
-      const worker = await Worker.create({
-        connection: server.environment.nativeConnection,
-        taskQueue,
-        activities: scripted(),
-        ...(taskQueue === QUEUES.control ? { workflowBundle } : {}),
-      })
-      return { worker, done: worker.run() }
-    }),
-  )
-})
-
-after(async () => {
-  for (const { worker } of workers ?? []) worker.shutdown()
-  await Promise.all((workers ?? []).map(({ done }) => done))
-  await server?.[Symbol.asyncDispose]()
-  await closeStore?.()
-})
-
-function scripted(): Record<string, (input: never) => Promise<unknown>> {
-  const table = Object.entries(scriptedPipeline({ steps: 1 })) as [string, (input: never, call: never) => unknown][]
-  const plain = table.map(
-    ([name, script]) => [name, async (input: never) => script(input, undefined as never)] as const,
-  )
-  const { nativeConnection: connection } = server.environment
-  return {
-    ...Object.fromEntries(plain),
-    resolveRecipe: activity(async (input: ResolveRecipeInput, { owner }) => {
-      const { recipe } = await loadRecipe({ name: 'demo', dirs })
-      const resolved = await resolveRecipe(
-        {
-          store,
-          loadRecipe: async () => ({ recipe, hash: 'h' }),
-          checkPlaces: async () => undefined,
-          roots: createRootRegistry(connection, 'default'),
-        },
-        input,
-        owner.ownerRun,
-      )
-      return { ...PLAN, run: resolved.run, evaluation: 'demo' }
-    }) as never,
+  scripted = await startScriptedServer(() => ({
     releasePolicies: async (input: { run: string }) => void released.push(input.run),
     advanceEpisode: activity(async ({ taskId }: { taskId: string }, scope) => {
       steps.push({ taskId, attempt: scope.attempt, order: scope.order })
@@ -89,12 +26,10 @@ function scripted(): Record<string, (input: never) => Promise<unknown>> {
       while (held.has(taskId)) await sleep(100, undefined, { signal: scope.signal })
       return { turns: 8, disposition: 'submitted' }
     }) as never,
-  }
-}
+  }))
+})
 
-async function temporal(...args: string[]): Promise<void> {
-  await run(server.path, [...args, '--address', server.environment.address])
-}
+after(() => scripted?.[Symbol.asyncDispose]())
 
 async function until(condition: () => boolean | Promise<boolean>, what: string): Promise<void> {
   for (const end = Date.now() + HANG_MS; !(await condition()); await sleep(50)) assert.ok(Date.now() < end, what)
@@ -105,7 +40,7 @@ function stepsOf(taskId: string): number {
 }
 
 test('a run is started under another id while it is played: it is refused, releases nothing, and may be taken up after the end', async () => {
-  const { client } = server.environment
+  const { client } = scripted.server.environment
   held.add('task-0000')
   const start = (workflowId: string) =>
     client.workflow.start('evaluate', {
@@ -127,7 +62,7 @@ test('a run is started under another id while it is played: it is refused, relea
 })
 
 test('a step is reset in its third attempt: the server counts from 1 again, and the order goes on', async () => {
-  const { client } = server.environment
+  const { client } = scripted.server.environment
   const taskId = 'reset-by-hand'
   held.add(taskId)
   const args = [{ ...EPISODE, taskId }]
@@ -136,7 +71,14 @@ test('a step is reset in its third attempt: the server counts from 1 again, and 
   const pending = async () => (await episode.describe()).raw.pendingActivities?.[0]
   await until(async () => (await pending())?.lastHeartbeatTime !== null, 'a heartbeat')
   await sleep(2_000)
-  await temporal('activity', 'reset', '--workflow-id', 'ep-reset', '--activity-id', `${(await pending())?.activityId}`)
+  await scripted.temporal(
+    'activity',
+    'reset',
+    '--workflow-id',
+    'ep-reset',
+    '--activity-id',
+    `${(await pending())?.activityId}`,
+  )
   // The server gives the attempt up twenty seconds later.
   await until(() => stepsOf(taskId) === 4, 'the next attempt')
   held.clear()
@@ -153,7 +95,7 @@ test('a step is reset in its third attempt: the server counts from 1 again, and 
 })
 
 test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {
-  const { client } = server.environment
+  const { client } = scripted.server.environment
   const taskId = 'completed-by-hand'
   held.add(taskId)
   const episode = await client.workflow.start('episode', {
@@ -163,7 +105,7 @@ test('a step is completed with null, a root is started with null, signals carry 
   })
   await until(() => stepsOf(taskId) === 1, 'the first step')
   const [step] = (await episode.describe()).raw.pendingActivities ?? []
-  await temporal(
+  await scripted.temporal(
     'activity',
     'complete',
     '--workflow-id',
@@ -179,16 +121,16 @@ test('a step is completed with null, a root is started with null, signals carry 
   assert.equal(stepsOf(taskId), 2, 'it was placed anew')
 
   const start = ['workflow', 'start', '--task-queue', QUEUES.control, '--type', 'trainAgent']
-  await temporal(...start, '--workflow-id', 'train/null', '--input', 'null')
+  await scripted.temporal(...start, '--workflow-id', 'train/null', '--input', 'null')
   const refused = await toOutcome(client.workflow.getHandle('train/null').result())
   assert.match('message' in refused ? refused.message : '', /^Expected trainAgent to be started with one JSON object/)
 
   held.add('task-0001')
-  await temporal(...start, '--workflow-id', 'train/signalled')
+  await scripted.temporal(...start, '--workflow-id', 'train/signalled')
   const signalled = client.workflow.getHandle('train/signalled')
   for (const name of ['report', 'alarm', 'requeued', 'steer', 'control', 'nothing']) {
-    await temporal('workflow', 'signal', '--workflow-id', 'train/signalled', '--name', name)
-    await temporal(
+    await scripted.temporal('workflow', 'signal', '--workflow-id', 'train/signalled', '--name', name)
+    await scripted.temporal(
       'workflow',
       'signal',
       '--workflow-id',
