@@ -137,7 +137,8 @@ export const interceptors: WorkflowInterceptorsFactory = () => ({
     {
       activate(input, next) {
         for (const { initializeWorkflow, signalWorkflow } of input.activation.jobs ?? []) {
-          if (initializeWorkflow && !isReadable(initializeWorkflow.arguments)) initializeWorkflow.arguments = [UNREADABLE]
+          if (initializeWorkflow && !isReadable(initializeWorkflow.arguments))
+            initializeWorkflow.arguments = [UNREADABLE]
           if (signalWorkflow && !isReadable(signalWorkflow.input)) {
             log.warn('a signal was ignored, because its payload cannot be read', { signal: signalWorkflow.signalName })
             // No workflow handles it. What it carries, if anything, was for the handler of another name.

@@ -29,7 +29,7 @@ let scripted: ScriptedServer
 let folder: string
 let rows: string
 /** What waits until a test lets it go: episodes, or gates and gradings too. */
-let waiting: 'nothing' | 'episodes' | 'all' = 'nothing'
+const work: { waits: 'nothing' | 'episodes' | 'all' } = { waits: 'nothing' }
 /** Runs whose work waits, once for each piece of it. */
 const begun: string[] = []
 
@@ -61,11 +61,12 @@ after(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-function held(since: 'episodes' | 'all', result: unknown) {
+function held(kind: 'episodes' | 'all', result: unknown) {
+  const waits = () => work.waits === 'all' || work.waits === kind
   return activity(async ({ run }: { run: string }, { signal, beat }) => {
-    if (waiting === 'all' || waiting === since) begun.push(run)
+    if (waits()) begun.push(run)
     beat({})
-    while (waiting === 'all' || waiting === since) await sleep(50, undefined, { signal })
+    while (waits()) await sleep(50, undefined, { signal })
     return result
   }) as never
 }
@@ -117,14 +118,14 @@ for (const { type, prefix, input, other } of KINDS) {
     const beganWork = (run: string) => begun.filter((one) => one === run).length
     /** Starts a run and returns when its work waits. */
     const startHeld = async (workflowId: string, run: string) => {
-      waiting = 'all'
+      work.waits = 'all'
       const before = beganWork(run)
       const handle = await start(workflowId, run)
       await until(() => beganWork(run) > before, `${workflowId} works`)
       return handle
     }
     const letGo = () => {
-      waiting = 'nothing'
+      work.waits = 'nothing'
     }
 
     // The story: an old run is continued by two people in the same second, under two ids. The server's index shows neither of them yet.
@@ -211,7 +212,7 @@ for (const [overlap, first, second] of [
     })
     const started = async () =>
       (await schedule.describe()).info.recentActions.map(({ action }) => action.workflow.workflowId)
-    waiting = 'all'
+    work.waits = 'all'
     await schedule.trigger(overlap)
     await until(() => begun.includes(run), 'the first night plays')
     // Ids of a schedule's workflows contain the second of their start.
@@ -225,7 +226,7 @@ for (const [overlap, first, second] of [
         new RegExp(`^Run ${run} is being played by the workflow ${run}-`),
       )
     }
-    waiting = 'nothing'
+    work.waits = 'nothing'
     await until(async () => (await started()).length === 2, 'the second night begins')
     const ends = await Promise.all((await started()).map((id) => toOutcome(client.workflow.getHandle(id).result())))
     assert.deepEqual(
@@ -256,7 +257,7 @@ test('signals that cannot be read reach every workflow of a run, also before its
       signalName,
       input: { payloads: [payload] },
     })
-  waiting = 'episodes'
+  work.waits = 'episodes'
   const run = 'unreadable'
   const workflowId = `eval/${run}`
   const [first = assert.fail()] = UNREADABLE
@@ -285,8 +286,8 @@ test('signals that cannot be read reach every workflow of a run, also before its
   }
   // Each of them has carried out a task since, or this query would fail.
   const root = client.workflow.getHandle(workflowId)
-  assert.equal(((await root.query('progress')) as { paused: boolean }).paused, false)
-  waiting = 'nothing'
+  assert.equal((await root.query<{ paused: boolean }>('progress')).paused, false)
+  work.waits = 'nothing'
   const outcome = await toOutcome(root.result())
   assert.equal(outcome.status, 'completed', JSON.stringify(outcome))
   await assert.rejects(send(workflowId, 'steer', first), (error) => (error as { code?: unknown }).code === 5)
