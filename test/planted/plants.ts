@@ -1062,4 +1062,24 @@ export const PLANTS: Plant[] = [
       test: 'sends the trace to a policy server but not to a chat endpoint',
     },
   },
+  {
+    name: 'one root plays a run: the workflow that played it last is not asked about',
+    file: 'src/activities/run/play-alone.ts',
+    replace: 'const isOther = last.workflowId !== player.workflowId',
+    by: 'const isOther = last.number < 0',
+    seenBy: {
+      file: 'src/activities/run/play-alone.test.ts',
+      test: 'two roots continue an old run, and both have looked before either is recorded: one plays, the other is refused',
+    },
+  },
+  {
+    name: 'a removal and a start exclude each other: the start does not look again',
+    file: 'src/activities/run/play-alone.ts',
+    replace: 'await requireWhole(store, run)',
+    by: 'await Promise.resolve(requireWhole)',
+    seenBy: {
+      file: 'src/activities/run/play-alone.test.ts',
+      test: 'a removal begins at any step of a start, and is at work until the start has ended: the start is refused, or nothing is removed',
+    },
+  },
 ]

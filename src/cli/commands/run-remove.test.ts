@@ -5,9 +5,11 @@ import { defineSearchAttributeKey } from '@temporalio/common'
 import { useEnvironment } from '../../../test/support/environment.ts'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
+import { NO_ROOTS } from '../../../test/support/no-roots.ts'
 import { eventually } from '../../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
 import { allocateRun, type AllocateRunInput } from '../../activities/run/run-names.ts'
+import { playAlone } from '../../activities/run/play-alone.ts'
 import { removeRun } from '../../activities/run/remove-run.ts'
 import { promote } from '../../activities/training/policies.ts'
 import { prepareNamespace } from '../../stack/temporal-namespace.ts'
@@ -98,6 +100,18 @@ describe('run remove', { skip: needsServer }, () => {
     await child.terminate()
     await eventually(async () => assert.equal((await remove('open')).exitCode, 0))
     assert.deepEqual(await store.list('episodes/open/'), [])
+  })
+
+  // The story: a run was continued in the Temporal UI a moment ago. Its workflow has any id and has not said yet what it plays.
+  test('a root that has just taken the run is in no index: the run is kept with its id', async () => {
+    await storeRun('taken')
+    const root = await connection.client.workflow.start('trainAgent', { taskQueue: 'none', workflowId: 'from-the-ui' })
+    const player = { workflowId: root.workflowId, runId: root.firstExecutionRunId }
+    await playAlone({ store, roots: NO_ROOTS, run: 'taken', player })
+    const kept = await remove('taken')
+    assert.match(kept.stderr, /Run\.StillClosing.*from-the-ui is under way/s)
+    await root.terminate()
+    assert.equal((await remove('taken')).exitCode, 0)
   })
 
   test('a removal that was interrupted: the name starts no run, and the same command ends it', async () => {
