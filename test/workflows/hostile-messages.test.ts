@@ -93,6 +93,46 @@ for (const [type, input] of Object.entries(CASES)) {
   })
 }
 
+const UPDATES = ['pause', 'setLimits', 'stopAfterIteration', 'requeue', 'resume', 'nothing-of-ours'] as const
+const QUERIES = ['progress', 'failures', 'blockers', 'config'] as const
+
+for (const type of ['trainAgent', 'evaluate', 'gradePredictions', 'gateSuite'] as const) {
+  test(`${type}: updates and queries with any payload are answered or refused, and the workflow ends as without them`, async () => {
+    const play = async (payloads: readonly unknown[][]) => {
+      const plan = type === 'evaluate' ? RUN : PLAN
+      const driver = await createWorkflowDriver({
+        activities: {
+          ...scriptedPipeline({ plan }),
+          gateTask: () => takes(3_600_000, { done: true, ok: true }),
+          gradePatch: () => takes(3_600_000, { kind: 'resolved', reason: null }),
+        },
+      })
+      const root = driver.start(type, CASES[type])
+      const update = (payload: readonly unknown[]) =>
+        UPDATES.map((name) => root.update(name, ...payload).catch((error: unknown) => error))
+      // Some of the payloads are no nonsense for a pause: nothing, or an object without a mode.
+      const undo = () =>
+        [root.update('resume'), root.update('setLimits', { concurrency: null })].map((asked) => asked.catch(() => null))
+      // Before the first task of the workflow, and amid its work.
+      const early = [...payloads.flatMap(update), ...(payloads.length === 0 ? [] : undo())]
+      await driver.advance(30_000)
+      await Promise.all(early)
+      for (const payload of payloads) {
+        for (const name of QUERIES) {
+          await root.query(name, ...payload).catch((error: unknown) => {
+            assert.match(String(error), /did not register a handler/, name)
+          })
+        }
+        const asked = [...update(payload), ...undo()]
+        await driver.advance(10_000)
+        await Promise.all(asked)
+      }
+      return root.result()
+    }
+    assert.deepEqual(await play(PAYLOADS), await play([]))
+  })
+}
+
 test('a host keeps its state after signals without a payload, and a drain without grace time lets episodes end', async () => {
   const input: HostInput = { host: 'node-7', holder: { queue: 'sandbox.node-7.boot', engine: 'one' }, drain: null }
   const driver = await createWorkflowDriver({ activities: { attendHost: () => takes(1e9, undefined) } })
