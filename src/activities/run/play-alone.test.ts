@@ -5,7 +5,8 @@ import { NO_ROOTS } from '../../../test/support/no-roots.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
-import { findOtherPlayer, lastPlayer, playAlone, type Player, type RootRegistry } from './play-alone.ts'
+import { MockActivityEnvironment } from '@temporalio/testing'
+import { callingRoot, findOtherPlayer, lastPlayer, playAlone, type Player, type RootRegistry } from './play-alone.ts'
 import { removeRun } from './remove-run.ts'
 import { allocateRun } from './run-names.ts'
 
@@ -89,6 +90,13 @@ test('a root that was ended is reset while another one plays its run: it is refu
   }
   assert.equal(await findOtherPlayer({ store, roots, run: 'superseded', player: B }), null)
   assert.equal(await findOtherPlayer({ store, roots: openOn(A), run: 'superseded', player: A }), null, 'B has ended')
+})
+
+test('a publication asks again for a root that publishes, and for no stage below it', async () => {
+  const callerOf = (workflowType: string) =>
+    new MockActivityEnvironment({ workflowType, workflowExecution: A }).run(async () => callingRoot())
+  for (const type of ['trainAgent', 'evaluate']) assert.deepEqual(await callerOf(type), A, type)
+  for (const type of ['reinforce', 'rejectionFineTune']) assert.equal(await callerOf(type), null, type)
 })
 
 test('a bucket lists an older state: the last player is found all the same', async () => {
