@@ -272,7 +272,9 @@ describe('refused with one error and without a commit', () => {
     await using hub = await startHub()
     await refused(publish(hub, 'promoted'), /No policy has been promoted yet/)
     await refused(publish(hub, 'v000001-00000000'), /Expected promoted or the version of a policy .* its newest are v/)
-    await refused(publish(hub, '../x'), /Expected promoted or the version/)
+    const strange = await publish(hub, '../x')
+    assert.match(strange.stderr, /^error: .*Expected promoted or the version of a policy, got "\.\.\/x"/m)
+    assert.equal(strange.exitCode, 1)
     await refused(longhaul('publish', policy.version, '--to', 'alone'), /Expected --to to be OWNER\/NAME/)
     await refused(
       publish(hub, policy.version, '--revision', 'a'.repeat(40)),

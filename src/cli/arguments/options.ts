@@ -91,11 +91,16 @@ function isWorkflowId(text: string): boolean {
 /** The Temporal server's own limit. */
 const MOST_ID_BYTES = 1_000
 
-/** A possible `evaluate.policy` of a recipe; only the store knows which policies exist. */
-export const policyName = named(
-  (text) => /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$/.test(text),
-  'promoted, base, kept or the version of a policy',
-)
+/** Only the store knows which policies exist. */
+function isPolicyName(text: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$/.test(text)
+}
+
+/** A possible `evaluate.policy` of a recipe. */
+export const policyName = named(isPolicyName, 'promoted, base, kept or the version of a policy')
+
+/** A policy that the store has. */
+export const storedPolicyName = named(isPolicyName, 'promoted or the version of a policy')
 
 export function share(text: string): number {
   const value = Number(text)

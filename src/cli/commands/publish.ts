@@ -13,7 +13,7 @@ import type { ModelFacts } from '../../report/exports/model-card.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { whileReporting } from '../output/live-lines.ts'
-import { dryRunOption, examples, hubUrlOf, hubUrlOption, jsonOption, policyName } from '../arguments/options.ts'
+import { dryRunOption, examples, hubUrlOf, hubUrlOption, jsonOption, storedPolicyName } from '../arguments/options.ts'
 import { openStoreWithWeights } from '../local-stack.ts'
 
 interface PublishOptions {
@@ -47,7 +47,7 @@ export function addPublish(program: Command, context: CommandContext): void {
     .argument(
       '<policy>',
       'version of a policy such as v000012-1a2b3c4d, or promoted for the newest promoted one',
-      policyName,
+      storedPolicyName,
     )
     .description('push a policy to a hub, with its card: recipe, scores with intervals, data, licences')
     .requiredOption('--to <owner/name>', 'the repository; created if it does not exist')
