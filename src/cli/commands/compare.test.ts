@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { readFile, writeFile } from 'node:fs/promises'
+import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
@@ -123,7 +123,7 @@ test('unknown names say what there is', async () => {
   const run = await compare('absent', 'one:rl')
   assert.equal(run.exitCode, 1)
   assert.match(run.stderr, /no evaluation of such a run/)
-  assert.match((await compare(':rl', 'one')).stderr, /Expected RUN, RUN:EVALUATION or FILE\.json, got ":rl"/)
+  assert.match((await compare(':rl', 'one')).stderr, /Expected RUN, RUN:EVALUATION or FILE\.json; .*, got ":rl"/)
   const report = await longhaul('report', 'absent')
   assert.equal(report.exitCode, 1)
   assert.match(report.stderr, /No run called "absent" is in the artifact store/)
@@ -131,8 +131,10 @@ test('unknown names say what there is', async () => {
 
 test('HTML and Markdown hold the same verdict, without script and without markup from names', async () => {
   await keep('<b>|`x', 'nightly', solved(20))
-  const [html, markdown] = [join(root, 'c.html'), join(root, 'c.md')]
-  await compare('one:base', '<b>|`x', '--max-regression', '0.05', '--html', html, '--markdown', markdown)
+  const [html, markdown, foreign] = [join(root, 'c.html'), join(root, 'c.md'), join(root, 'foreign.json')]
+  // No run of this store can have such a name, but a file from elsewhere may state it.
+  await copyFile(store.path(runKeys.evaluation('<b>|`x', 'nightly')), foreign)
+  await compare('one:base', foreign, '--max-regression', '0.05', '--html', html, '--markdown', markdown)
   const page = await readFile(html, 'utf8')
   assert.match(page, /regression proven: delta\.upper/)
   assert.doesNotMatch(page, /<script|<b>|https?:/)

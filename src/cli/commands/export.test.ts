@@ -207,7 +207,7 @@ describe('longhaul export', () => {
     const before = await readdir(own.root)
     const cases: [string[], RegExp][] = [
       [['no-such', '--format', 'csv'], /no run "no-such" is in .*Runs: .*run/],
-      [['../run', '--format', 'csv'], /no run "\.\.\/run" is in/],
+      [['../run', '--format', 'csv'], /Expected RUN or RUN:STAGE, .*, got "\.\.\/run"/],
       [['run:dapo-9', '--format', 'csv'], /one of dapo-1, eval-rl; got "dapo-9"/],
       [['run:dapo-1', '--format', 'junit'], /with evaluations, one of eval-rl; got "dapo-1"/],
       [['run:rl', '--format', 'junit'], /no evaluation of it/],
