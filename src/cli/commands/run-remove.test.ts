@@ -246,6 +246,7 @@ describe('run remove', { skip: needsServer }, () => {
     const unknown = await remove('nothing-of-it')
     assert.match(unknown.stderr, /Config\.NotFound/)
     const bad = await remove('../../etc')
-    assert.match(bad.stderr, /Config\.Invalid/)
+    assert.match(bad.stderr, /^error: .*got "\.\.\/\.\.\/etc"/m)
+    assert.equal(bad.exitCode, 1)
   })
 })
