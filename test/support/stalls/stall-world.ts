@@ -10,6 +10,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Connection } from '@temporalio/client'
 import { DefaultLogger, NativeConnection, Runtime, Worker } from '@temporalio/worker'
+import { allocateRun } from '../../../src/activities/run/run-names.ts'
 import { createDirectoryStore } from '../../../src/adapters/artifacts/directory-store.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { type Blocker, findBlockers, type LonghaulConnection } from '../../../src/client/index.ts'
@@ -93,6 +94,9 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
     },
     async prepareRun(run, change = (recipe) => recipe) {
       const { recipe } = await loadRecipe({ name: 'mini', dirs: [join(root, 'recipes')] })
+      // Before it publishes, a trainer worker asks who plays the run.
+      const claim = { workflowId: `train/${run}`, firstExecutionRunId: 'first', recipe: 'mini', recipeHash: 'test' }
+      await allocateRun(store, { ...claim, run, kind: 'train', date: '2026-01-01' })
       const stored = { schema: 'longhaul.recipe/1', hash: 'test', recipe: change(recipe) }
       return { ...PLAN, run, recipe: await store.putRecord(runKeys.recipe(run), stored) }
     },
