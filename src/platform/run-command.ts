@@ -94,6 +94,11 @@ export async function requireCommand(input: RunCommandInput & { what: string }):
   })
 }
 
+/** Of a program's output: of a stack trace it is the error itself. */
+export function lastLine(text: string): string {
+  return text.trim().split('\n').at(-1) ?? ''
+}
+
 function signalGroupOf(pid: number | undefined, signal: NodeJS.Signals): void {
   if (pid === undefined) return
   try {

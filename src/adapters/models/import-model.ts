@@ -2,7 +2,7 @@ import { mkdir, rm, rmdir } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import type { ChatFormatName } from '../../contracts/policy.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { runCommand } from '../../platform/run-command.ts'
+import { lastLine, runCommand } from '../../platform/run-command.ts'
 import { sweepTempFiles, tempName } from '../../platform/temp-files.ts'
 import { downloadModel, type HubModel } from './hub-model.ts'
 import { makeDirectory } from '../../platform/files.ts'
@@ -124,14 +124,9 @@ function refusal(exitCode: number | null, tail: string, details: Record<string, 
     code,
     message:
       message ??
-      `Expected the trainer to import the model, but it ${exitCode === null ? 'was killed, by the system if memory ran out' : `exited with ${exitCode}`}: ${lastLine(tail)}`,
+      `Expected the trainer to import the model, but it ${exitCode === null ? 'was killed, by the system if memory ran out' : `exited with ${exitCode}`}: ${lastLine(tail).slice(-500)}`,
     details,
     // With its stack, for developers.
     cause: new Error(tail),
   })
-}
-
-/** Of a stack trace it is the error itself. */
-function lastLine(text: string): string {
-  return text.trim().split('\n').at(-1)?.slice(-500) ?? ''
 }

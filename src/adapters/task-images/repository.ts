@@ -4,7 +4,7 @@ import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
-import { type CommandResult, runCommand } from '../../platform/run-command.ts'
+import { type CommandResult, lastLine, runCommand } from '../../platform/run-command.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
@@ -224,10 +224,6 @@ function runGit(directory: string, args: string[], timeoutMs = READ_TIMEOUT_MS):
 function gitEnvironment(): NodeJS.ProcessEnv {
   const { GIT_DIR: _, GIT_WORK_TREE: __, GIT_INDEX_FILE: ___, ...env } = process.env
   return { ...env, GIT_TERMINAL_PROMPT: '0', GIT_NO_LAZY_FETCH: '1', GIT_NO_REPLACE_OBJECTS: '1', LC_ALL: 'C' }
-}
-
-function lastLine(text: string): string {
-  return text.trimEnd().split('\n').at(-1) ?? ''
 }
 
 function withoutUser(text: string): string {
