@@ -1,13 +1,13 @@
 /**
  * Stored pytest logs graded per second and core, through the command line as a user calls it.
  *
- *   npm run bench:grade-log -- [--logs 5000] [--json]
+ *   npm run bench:grade-log -- [--logs 5000] [--json] [--out bench/results/grade-log.json]
  *
  * Each log has 20 KB and 120 results; each request lists 60 tests. `logsPerCpuSecond` divides by the CPU time of the whole process,
  * including start and garbage collection; `marginal` subtracts the cost of a batch of one log.
  */
 import { execFile } from 'node:child_process'
-import { open, mkdtemp, rm } from 'node:fs/promises'
+import { open, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -24,7 +24,11 @@ const DISTINCT = 50
 
 endWith2OnError()
 const { values } = benchArguments({
-  options: { logs: { type: 'string', default: '5000' }, json: { type: 'boolean', default: false } },
+  options: {
+    logs: { type: 'string', default: '5000' },
+    json: { type: 'boolean', default: false },
+    out: { type: 'string' },
+  },
 })
 
 const folder = await mkdtemp(join(tmpdir(), 'longhaul-bench-'))
@@ -42,6 +46,7 @@ try {
     logBytes: LOG_BYTES,
     rows,
   }
+  if (values.out !== undefined) await writeFile(values.out, `${JSON.stringify(result, null, 2)}\n`)
   console.log(JSON.stringify(result, null, values.json ? 2 : 0))
   process.exitCode = conclude({ compared: { profiles: rows.length, logs: Number(values.logs) }, violations: 0 })
 } finally {

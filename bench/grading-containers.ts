@@ -3,13 +3,14 @@
  * bench.
  *
  *   npm run bench:grading-containers -- [--harness swebench-4.1]… [--tasks 12] [--patches gold,crlf,…] [--workers 2] [--json]
+ *     [--out bench/results/grading-containers.json]
  *
  * Harnesses: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-4.0.3 and rebench-v2
  * (checkouts named by LONGHAUL_FORK_SOURCE and LONGHAUL_REBENCH_V2_SOURCE; without them they are skipped with a note). The code of
  * each harness is hashed: another version is refused, and the hash is part of the result. Exit 1 on any difference, 2 if nothing was
  * compared.
  */
-import { mkdtemp, rm } from 'node:fs/promises'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { GradingProfile } from '../src/contracts/tasks.types.ts'
@@ -47,6 +48,7 @@ const { values } = benchArguments({
     patches: { type: 'string', default: PATCH_KINDS.join(',') },
     workers: { type: 'string', default: '2' },
     json: { type: 'boolean', default: false },
+    out: { type: 'string' },
   },
 })
 
@@ -99,6 +101,7 @@ try {
     profilesHash: await hashOf(join(import.meta.dirname, '../src/grading/profiles')),
     rows,
   }
+  if (values.out !== undefined) await writeFile(values.out, `${JSON.stringify(result, null, 2)}\n`)
   console.log(JSON.stringify(result, null, values.json ? 2 : 0))
   const fewest = Math.min(...rows.map(({ predictions }) => predictions))
   process.exitCode = conclude({

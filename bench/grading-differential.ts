@@ -2,12 +2,14 @@
  * Longhaul's grading against the official harnesses on seeded damaged logs; every difference is printed and fails the bench.
  *
  *   npm run bench:grading-differential -- [--cases 20000] [--seed 1] [--kind swebench-4.1]… [--json]
+ *     [--out bench/results/grading-differential.json]
  *
  * Kinds: swebench-4.1 and swebench-5 (PyPI packages 4.1.0 and 5.0.2, installed into the user cache), fork-rules (4.1.0 without the
  * fork's differences), fork-4.0.3 and rebench-v2 (checkouts named by LONGHAUL_FORK_SOURCE and LONGHAUL_REBENCH_V2_SOURCE; without
  * them they are skipped with a note). The code of each harness is hashed: another version is refused, and the hash is part of the
  * result. Exit 1 on any difference, 2 if nothing was compared.
  */
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { compareMany } from '../test/support/grading-oracle/compare-many.ts'
 import { locateHarness, missingSource, type OracleKind } from '../test/support/grading-oracle/oracle.ts'
@@ -27,6 +29,7 @@ const { values } = benchArguments({
     seed: { type: 'string', default: '1' },
     kind: { type: 'string', multiple: true },
     json: { type: 'boolean', default: false },
+    out: { type: 'string' },
   },
 })
 
@@ -72,6 +75,7 @@ const result = {
   gradingHash: await hashOf(GRADING_FOLDER),
   rows,
 }
+if (values.out !== undefined) writeFileSync(values.out, `${JSON.stringify(result, null, 2)}\n`)
 console.log(JSON.stringify(result, null, values.json ? 2 : 0))
 const fewest = Math.min(...rows.map(({ cases }) => cases))
 process.exitCode = conclude({

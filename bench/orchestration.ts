@@ -1,7 +1,7 @@
 /**
  * Temporal's cost per turn and per episode: the real workflows on a real server, with activities that do nothing.
  *
- *   npm run bench:orchestration -- [--episodes 64] [--turns 40] [--traces] [--json]
+ *   npm run bench:orchestration -- [--episodes 64] [--turns 40] [--traces] [--json] [--out bench/results/orchestration.json]
  *
  * Prints worker and server CPU per turn, turns per second, and events, activities and bytes of history per episode, for one turn per
  * activity and for eight (the default). With `--traces`, every shape is played three times without traces and three times with a
@@ -10,6 +10,7 @@
  */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { writeFileSync } from 'node:fs'
 import { Client } from '@temporalio/client'
 import { defaultPayloadConverter } from '@temporalio/common'
 import proto from '@temporalio/proto'
@@ -57,6 +58,7 @@ const { values } = benchArguments({
     turns: { type: 'string', default: '40' },
     traces: { type: 'boolean', default: false },
     json: { type: 'boolean', default: false },
+    out: { type: 'string' },
   },
 })
 
@@ -90,6 +92,7 @@ const result = {
   rows,
   ...(values.traces ? { ratios } : {}),
 }
+if (values.out !== undefined) writeFileSync(values.out, `${JSON.stringify(result, null, 2)}\n`)
 console.log(values.json ? JSON.stringify(result, null, 2) : table(rows))
 if (values.traces && !values.json)
   console.log(`worker CPU with traces, by turns an activity: ${JSON.stringify(ratios)}`)

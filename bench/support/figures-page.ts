@@ -76,9 +76,14 @@ function versionsIn(result: Record<string, unknown>): string {
 
 /** The age of a figure in words, printed beside it. */
 export function ageOf(name: string): string {
-  const { date, commit, dirty, codeHash: measured } = provenanceOf(name)
+  const { date, commit, dirty } = provenanceOf(name)
   const at = `${date.slice(0, 10)} at ${commit.slice(0, 7)}${dirty === true ? ' with changes' : ''}`
-  return codeHash(MEASURED[name]?.sources ?? []) === measured ? at : `${at}; code has changed since`
+  return isOutdated(name) ? `${at}; code has changed since` : at
+}
+
+/** Whether the measured code is not the code that was measured. */
+export function isOutdated(name: string): boolean {
+  return codeHash(MEASURED[name]?.sources ?? []) !== provenanceOf(name).codeHash
 }
 
 export function figuresPage(): string {

@@ -14,6 +14,8 @@ export interface Measured {
   command: string
   /** Files and folders whose change may change the figures. */
   sources: readonly string[]
+  /** How long the command takes on two idle cores. Missing where it needs files of the user or hours. */
+  minutes?: number
 }
 
 const RUN = [
@@ -59,6 +61,7 @@ const SCALE = [
 /** Keyed by the name of the file in `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
   audit: {
+    minutes: 10,
     command: 'npm run bench:audit -- --rounds 5 --out bench/results/audit.json',
     sources: [...IN_CONTAINERS, 'bench/audit.ts', 'test/support/layouts'],
   },
@@ -77,23 +80,36 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   'demo-kills': { command: 'npm run bench:demo-kills', sources: [...RUN, ...TRAINER, 'recipes/demo.yaml'] },
   demo: { command: 'npm run demo', sources: [...RUN, ...TRAINER, 'src/stack', 'recipes/demo.yaml', 'policies'] },
-  'gate-kill': { command: 'npm run bench:gate-kill', sources: [...RUN, 'test/support/gate-kill'] },
+  'gate-kill': {
+    minutes: 4,
+    command: 'npm run bench:gate-kill -- --out bench/results/gate-kill.json',
+    sources: [...RUN, 'test/support/gate-kill'],
+  },
   gpu: {
     command: 'npm run bench:gpu -- --out bench/results/gpu.json',
     sources: [...RUN, ...TRAINER, 'bench/gpu.ts', 'bench/support/gpu'],
   },
-  'grade-kill': { command: 'npm run bench:grade-kill', sources: [...RUN, 'test/support/grade-kill'] },
-  'grade-log': { command: 'npm run bench:grade-log', sources: [...GRADING, 'src/cli/commands/grade-log.ts'] },
+  'grade-kill': {
+    minutes: 4,
+    command: 'npm run bench:grade-kill -- --out bench/results/grade-kill.json',
+    sources: [...RUN, 'test/support/grade-kill'],
+  },
+  'grade-log': {
+    minutes: 2,
+    command: 'npm run bench:grade-log -- --out bench/results/grade-log.json',
+    sources: [...GRADING, 'src/cli/commands/grade-log.ts'],
+  },
   'grading-containers': {
-    command: 'npm run bench:grading-containers',
+    command: 'npm run bench:grading-containers -- --out bench/results/grading-containers.json',
     sources: [...IN_CONTAINERS, 'test/support/grading-oracle'],
   },
   'grading-differential': {
-    command: 'npm run bench:grading-differential',
+    command: 'npm run bench:grading-differential -- --out bench/results/grading-differential.json',
     sources: ['src/grading', 'test/support/grading-oracle'],
   },
   hostile: {
-    command: 'npm run bench:hostile',
+    minutes: 13,
+    command: 'npm run bench:hostile -- --out bench/results/hostile.json',
     sources: [
       'src/activities',
       'src/adapters',
@@ -104,8 +120,16 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
       'test/support/hostile',
     ],
   },
-  kill: { command: 'npm run bench:kill -- --times 20', sources: [...RUN, 'test/support/kill'] },
-  leaks: { command: 'npm run bench:leaks', sources: [...RUN, 'test/support/leaks'] },
+  kill: {
+    minutes: 6,
+    command: 'npm run bench:kill -- --times 20 --out bench/results/kill.json',
+    sources: [...RUN, 'test/support/kill'],
+  },
+  leaks: {
+    minutes: 5,
+    command: 'npm run bench:leaks -- --out bench/results/leaks.json',
+    sources: [...RUN, 'test/support/leaks'],
+  },
   'learning-seed-1': {
     command: 'npm run bench:learning',
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies'],
@@ -136,6 +160,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...RUN, ...TRAINER, 'recipes/demo.yaml', 'policies/demo-base', 'bench/support/live-sampler.ts'],
   },
   'sampler-gap': {
+    minutes: 10,
     command: 'npm run bench:sampler-gap -- --out bench/results/sampler-gap.json',
     sources: [
       ...RUN,
@@ -147,6 +172,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     ],
   },
   'lying-servers': {
+    minutes: 3,
     command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
     sources: [
       'src/adapters/policy-server',
@@ -172,11 +198,13 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   'mutation-typescript': { command: 'npm run mutate -- ts', sources: ['src/domain', 'src/scaffold', 'src/grading'] },
   'object-store': {
+    minutes: 2,
     command: 'npm run bench:object-store -- --out bench/results/object-store.json',
     sources: ['src/adapters/artifacts', 'src/platform/hash.ts', 'bench/object-store.ts', 'infra/s3-server'],
   },
   orchestration: {
-    command: 'npm run bench:orchestration',
+    minutes: 2,
+    command: 'npm run bench:orchestration -- --out bench/results/orchestration.json',
     sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
   },
   peers: {
@@ -189,6 +217,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: PEERS,
   },
   pods: {
+    minutes: 5,
     command: 'npm run bench:pods -- --out bench/results/pods.json',
     sources: [
       'src/platform',
@@ -213,14 +242,23 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:real-logs -- --from DIRECTORY',
     sources: ['src/grading', 'test/support/grading-oracle', 'bench/real-logs.ts', 'bench/support/real-logs.ts'],
   },
-  sandbox: { command: 'npm run bench:sandbox', sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'] },
-  scale: { command: 'npm run bench:scale -- --out bench/results/scale.json', sources: SCALE },
+  sandbox: {
+    minutes: 5,
+    command: 'npm run bench:sandbox -- --out bench/results/sandbox.json',
+    sources: ['src/platform', 'src/adapters/docker', 'bench/sandbox.ts'],
+  },
+  scale: { minutes: 10, command: 'npm run bench:scale -- --out bench/results/scale.json', sources: SCALE },
   'scale-10000': {
     command: 'npm run bench:scale -- --episodes 10000 --turns 20 --out bench/results/scale-10000.json',
     sources: SCALE,
   },
-  'trainer-cpu': { command: 'npm run bench:trainer', sources: TRAINER },
+  'trainer-cpu': {
+    minutes: 3,
+    command: 'npm run bench:trainer -- --out bench/results/trainer-cpu.json',
+    sources: TRAINER,
+  },
   viewer: {
+    minutes: 4,
     command: 'npm run bench:viewer -- --out bench/results/viewer.json',
     sources: ['src/viewer', 'viewer', 'src/adapters/artifacts', 'src/activities/runtime', 'bench/viewer.ts'],
   },
