@@ -32,7 +32,7 @@ const row = (repo: string, version: string, index: number): ScriptRow => ({
   repo,
   instance_id: `${repo.replace('/', '__')}-${version.replaceAll('.', '')}-${index}`,
   base_commit: '0123456789abcdef0123456789abcdef01234567',
-  patch: 'x',
+  patch: '--- a/x',
   test_patch: TEST_PATCHES[index],
   problem_statement: 'x',
   version,

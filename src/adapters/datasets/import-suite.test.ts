@@ -229,18 +229,19 @@ test('a split of which a part is missing is refused', async () => {
 
 test('any text survives Parquet in patches and test ids, and JSON text of a list is the list', async () => {
   const text = fc.string({ unit: 'binary', minLength: 1 })
+  const diffOf = (any: string): string => `\uFEFF${any}\n--- a/x`
   const content = fc.record({ patch: text, ids: fc.array(text, { minLength: 1 }) })
   // Many rows of one file: each file costs a process.
   await fc.assert(
     fc.asyncProperty(fc.array(content, { minLength: 15, maxLength: 15 }), async (contents) => {
       const rows = contents.map(({ patch, ids }, at): Record<string, unknown> => {
         const row = rebench.row(`owner__thing-${at}`)
-        return { ...row, patch: `\uFEFF${patch}`, FAIL_TO_PASS: ids }
+        return { ...row, patch: diffOf(patch), FAIL_TO_PASS: ids }
       })
       const { kept } = await importFile(await save('any.parquet', writeParquet({ schema: rebench.schema, rows })))
       assert.deepEqual(
         kept.map(({ task }) => [task.goldPatch, task.failToPass]),
-        contents.map(({ patch, ids }) => [`\uFEFF${patch}`, ids]),
+        contents.map(({ patch, ids }) => [diffOf(patch), ids]),
       )
       const asText = rows.map((row) => ({
         ...row,

@@ -64,6 +64,7 @@ const REFUSALS: [string, string, unknown][] = [
   ['meta.synthetic', 'another family', { synthetic: { family: 'x', seed: 1, split: 'train', index: 1 } }],
   ['test_patch', 'no diff', 'hello'],
   ['patch', 'nothing', ''],
+  ['patch', 'no diff', 'see the pull request'],
 ]
 
 for (const [column, what, value] of REFUSALS) {

@@ -41,7 +41,7 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
     repo,
     baseCommit,
     statement: columns.text('problem_statement'),
-    goldPatch: columns.text('patch'),
+    goldPatch: goldPatch(columns),
     testPatch: readableTestPatch(columns),
     failToPass,
     passToPass: columns.texts('PASS_TO_PASS'),
@@ -139,6 +139,13 @@ function rowAssets(columns: RowColumns): TaskAsset[] {
 }
 
 /** Refuses a diff that the grader cannot read, because it would fail at every grading without naming the row. */
+/** Git judges its hunks at the gate. A column without a header of a file is no diff, but prose or a reference. */
+function goldPatch(columns: RowColumns): string {
+  const patch = columns.text('patch')
+  if (!/^(?:diff --git|---) \S/m.test(patch)) throw columns.refuse('patch', 'a diff of at least one file', patch)
+  return patch
+}
+
 function readableTestPatch(columns: RowColumns): string {
   const patch = columns.text('test_patch')
   const names = readPatchedFiles(patch).flatMap(({ source, target }) => [source, target])
