@@ -21,32 +21,36 @@ export interface Planned {
 }
 
 /**
- * The results to measure again, shortest first: those whose code has changed since, that need no input, and that end within the
- * minutes that are left.
+ * The results to measure again, shortest first: those whose code has changed since, that need no input but variables that are
+ * set, and that end within the minutes that are left.
  * @param only names of results that are planned whether or not their code has changed
- * @throws if a name of `only` is unknown, or its bench needs input
+ * @throws if a name of `only` is unknown, or its bench needs input that is not there
  */
 export function planMeasurements({
   within,
   only = [],
   measured = MEASURED,
   isOld = isOutdated,
+  env = process.env,
 }: {
   /** In minutes. */
   within: number
   only?: readonly string[]
   measured?: Readonly<Record<string, Measured>>
   isOld?: (name: string) => boolean
+  env?: NodeJS.ProcessEnv
 }): Planned[] {
+  const missing = (name: string): string[] => (measured[name]?.needs ?? []).filter((variable) => !env[variable])
   for (const name of only) {
     if (!Object.hasOwn(measured, name)) throw new Error(`Expected --only of results in docs/figures.md, got ${name}`)
     if (measured[name]?.minutes === undefined)
       throw new Error(`${name} needs input or hours. Run it yourself: ${measured[name]?.command}`)
+    if (missing(name).length > 0) throw new Error(`${name} needs ${missing(name).join(' and ')}: see its --help`)
   }
   const names = only.length > 0 ? only : Object.keys(measured).filter((name) => isOld(name))
   const candidates = names.flatMap((name) => {
     const { command = '', minutes } = measured[name] ?? {}
-    return minutes === undefined ? [] : [{ name, minutes, ...programOf(command) }]
+    return minutes === undefined || missing(name).length > 0 ? [] : [{ name, minutes, ...programOf(command) }]
   })
   let left = within
   return candidates

@@ -16,6 +16,8 @@ export interface Measured {
   sources: readonly string[]
   /** How long the command takes on two idle cores. Missing where it needs files of the user or hours. */
   minutes?: number
+  /** Environment variables without which the result would lack a part. */
+  needs?: readonly string[]
 }
 
 const RUN = [
@@ -38,6 +40,7 @@ const IN_CONTAINERS = [
   'src/activities/gate',
   'src/activities/grading',
 ]
+const HARNESS_SOURCES = ['LONGHAUL_FORK_SOURCE', 'LONGHAUL_REBENCH_V2_SOURCE']
 const PEERS = [...RUN, 'src/stack', 'bench/peers.ts', 'bench/support/peers']
 
 const REAL_TASKS = [
@@ -100,10 +103,14 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...GRADING, 'src/cli/commands/grade-log.ts'],
   },
   'grading-containers': {
+    minutes: 10,
+    needs: HARNESS_SOURCES,
     command: 'npm run bench:grading-containers -- --out bench/results/grading-containers.json',
     sources: [...IN_CONTAINERS, 'test/support/grading-oracle'],
   },
   'grading-differential': {
+    minutes: 5,
+    needs: HARNESS_SOURCES,
     command: 'npm run bench:grading-differential -- --out bench/results/grading-differential.json',
     sources: ['src/grading', 'test/support/grading-oracle'],
   },

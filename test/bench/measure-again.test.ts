@@ -10,7 +10,9 @@ const root = join(import.meta.dirname, '../..')
 
 test('every bench that is measured again writes the file that it is planned for', () => {
   const names = Object.keys(MEASURED).filter((name) => MEASURED[name]?.minutes !== undefined)
-  const planned = planMeasurements({ within: Number.MAX_SAFE_INTEGER, only: names })
+  const needed = Object.values(MEASURED).flatMap(({ needs = [] }) => needs)
+  const env = Object.fromEntries(needed.map((variable) => [variable, 'set']))
+  const planned = planMeasurements({ within: Number.MAX_SAFE_INTEGER, only: names, env })
   assert.ok(planned.length >= 14)
   for (const { name, program, args } of planned) {
     assert.equal(args.at(-2), '--out', name)
@@ -41,6 +43,15 @@ test('a result that is named is measured also where it is of today’s code', ()
 test('a name without a result, and a bench that needs hours, are refused', () => {
   assert.throws(() => namesOf({ within: 100, only: ['nothing'] }), /Expected --only of results.*got nothing/)
   assert.throws(() => namesOf({ within: 100, only: ['chaos'] }), /chaos needs input or hours.*npm run chaos/)
+})
+
+test('a bench whose variables are not set is left out, or refused by its name', () => {
+  const measured = { ...BENCHES, kill: { ...(BENCHES['kill'] as Measured), needs: ['SOURCE_A', 'SOURCE_B'] } }
+  const plan = (input: { only?: string[]; env: NodeJS.ProcessEnv }): string[] =>
+    planMeasurements({ within: 100, measured, isOld: () => true, ...input }).map(({ name }) => name)
+  assert.deepEqual(plan({ env: { SOURCE_A: 'x' } }), ['sandbox', 'pods', 'viewer'])
+  assert.deepEqual(plan({ env: { SOURCE_A: 'x', SOURCE_B: 'y' } }), ['sandbox', 'pods', 'viewer', 'kill'])
+  assert.throws(() => plan({ only: ['kill'], env: { SOURCE_A: 'x' } }), /kill needs SOURCE_B: see its --help/)
 })
 
 test('a result replaces the old one unless the bench measured nothing', async () => {
