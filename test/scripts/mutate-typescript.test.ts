@@ -34,6 +34,55 @@ test('far below it', () => assert.equal(isOver(-9), false))
     '### `src/domain/limit.ts`\n\n- `value > LIMIT → value >= LIMIT`: the test leaves the limit itself out\n',
 }
 
+/** In its own process, because the hooks of the modules stay. */
+const COLLECT_ALL = `
+import { globSync } from 'node:fs'
+import { join } from 'node:path'
+import { TEST_FILES } from './bench/support/mutation/groups.ts'
+import { createModuleGenerations } from './bench/support/mutation/module-generations.ts'
+const modules = createModuleGenerations(process.cwd())
+let [files, tests] = [0, 0]
+for (const file of globSync(TEST_FILES)) {
+  files += 1
+  tests += (await modules.load(join(process.cwd(), file), { number: 1, isCounting: false })).length
+}
+console.log(JSON.stringify({ files, tests }))
+`
+
+test('every unit test of the mutated folders can run against mutants', () => {
+  const args = ['--input-type=module', '--eval', COLLECT_ALL]
+  const { files, tests } = JSON.parse(execFileSync(process.execPath, args, { cwd: REPOSITORY, encoding: 'utf8' })) as {
+    files: number
+    tests: number
+  }
+  assert.ok(files > 60 && tests > 600, `${tests} tests of ${files} files`)
+})
+
+test('a test that changes the environment puts it back after it failed, and one that needs more of its context says so', async () => {
+  const root = await mkdtemp(join(tmpdir(), 'longhaul-mutate-'))
+  try {
+    const file = join(root, 'context.test.ts')
+    await writeFile(
+      file,
+      `import { test } from 'node:test'
+test('fails', (t) => { t.after(() => { globalThis.putBack = (globalThis.putBack ?? '') + 'a' }); t.after(() => { globalThis.putBack += 'b' }); throw new Error('no') })
+test('asks', (t) => t.mock.timers.enable())
+`,
+    )
+    const play = `
+import { createModuleGenerations } from '${REPOSITORY}/bench/support/mutation/module-generations.ts'
+const tests = await createModuleGenerations('${root}').load('${file}', { number: 1, isCounting: false })
+const said = []
+for (const { run } of tests) await run().catch((error) => said.push(error.message))
+console.log(JSON.stringify([...said, globalThis.putBack]))
+`
+    const printed = execFileSync(process.execPath, ['--input-type=module', '--eval', play], { encoding: 'utf8' })
+    assert.deepEqual(JSON.parse(printed), ['no', 'Expected a test to use only after of its context, got mock', 'ab'])
+  } finally {
+    await rm(root, { recursive: true, force: true })
+  }
+})
+
 test('reports mutants that survive or are not reached in a small project, except explained ones', async () => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-mutate-'))
   try {
