@@ -34,6 +34,10 @@ const PARTS = [
 process.exitCode = await main(process.argv.slice(2))
 
 async function main(wanted) {
+  if (wanted.includes('--help') || wanted.includes('-h')) {
+    console.log(`npm run check [-- PART…]\n\nParts: ${PARTS.map(({ name }) => name).join(', ')}`)
+    return 0
+  }
   const unknown = wanted.filter((name) => !PARTS.some((part) => part.name === name))
   if (unknown.length > 0) {
     console.error(`Expected parts of ${PARTS.map(({ name }) => name).join(', ')}; got ${unknown.join(', ')}`)

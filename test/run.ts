@@ -1,8 +1,12 @@
 /**
- * `npm test`: set-up and one stack; all test files and the trainer's tests, as many at once as fill the processors
- * (`play-jobs.ts`); then everything that was started is stopped. Arguments are files or globs to run instead of all (`trainer` or
- * a file below it for pytest); `--no-stack` runs them without set-up and stack; `--temporal postgres` gives the stack another store
- * (`longhaul up --help`); `--costs` keeps what each file took, by which later runs are ordered.
+ * Runs the tests: set-up and one stack; all test files and the trainer's tests, as many at once as fill the processors
+ * (`play-jobs.ts`); then everything that was started is stopped.
+ *
+ *   npm test [-- FILE…] [-- --no-stack] [-- --temporal postgres] [-- --costs]
+ *
+ * Files or globs are run instead of all (`trainer` or a file below it for pytest). `--no-stack` runs them without set-up and stack,
+ * `--temporal postgres` gives the stack another store (`longhaul up --help`), `--costs` keeps what each file took, by which later
+ * runs are ordered.
  *
  * A test file passes only if its process ran all of its tests and hooks to the end, and says so. What was skipped is printed with
  * its reason and must stand in `reviewed-skips.ts`. Ends with `N passed, N failed[, N skipped]`; exit 0, 1 (something failed),
@@ -11,8 +15,8 @@
 import { glob, mkdtemp, rm } from 'node:fs/promises'
 import { availableParallelism, cpus, tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 
+import { benchArguments } from '../bench/support/arguments.ts'
 import { toLonghaulError } from '../src/contracts/errors.ts'
 import { abortOnInterrupt } from '../src/platform/interrupts.ts'
 import { clearDeadStacks } from './support/chaos/dead-stacks.ts'
@@ -39,14 +43,17 @@ const UNITS_AT_ONCE = 2 * availableParallelism() - 1
 const HOME_PREFIX = 'longhaul-test-'
 
 const root = join(import.meta.dirname, '..')
-const { values, positionals: chosen } = parseArgs({
-  options: {
-    'no-stack': { type: 'boolean', default: false },
-    temporal: { type: 'string' },
-    costs: { type: 'boolean', default: false },
+const { values, positionals: chosen } = benchArguments(
+  {
+    options: {
+      'no-stack': { type: 'boolean', default: false },
+      temporal: { type: 'string' },
+      costs: { type: 'boolean', default: false },
+    },
+    allowPositionals: true,
   },
-  allowPositionals: true,
-})
+  2,
+)
 const interrupt = abortOnInterrupt((signal) => new Error(signal))
 
 process.exitCode = await main()

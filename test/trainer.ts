@@ -1,5 +1,5 @@
 /**
- * `npm run test:trainer`: the trainer's own tests alone, without a stack. Part of `npm test`, where they are bounded alike.
+ * The trainer's own tests alone, without a stack. Part of `npm test`, where they are bounded alike.
  *
  *   npm run test:trainer [-- --full] [-- --out bench/results/trainer-proofs.json]
  *
@@ -9,8 +9,8 @@
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { parseArgs } from 'node:util'
 
+import { benchArguments } from '../bench/support/arguments.ts'
 import { commit, versions } from '../bench/support/versions.ts'
 import { findOrMakePython } from '../src/stack/setup/set-up.ts'
 import { REVIEWED_SKIPS } from './reviewed-skips.ts'
@@ -18,7 +18,7 @@ import { offerTestPackages } from './support/runner/trainer-test-packages.ts'
 import { runTrainerTests } from './support/runner/run-trainer-tests.ts'
 import { summarise } from './support/runner/summarise.ts'
 
-const { values } = parseArgs({ options: { full: { type: 'boolean', default: false }, out: { type: 'string' } } })
+const { values } = benchArguments({ options: { full: { type: 'boolean', default: false }, out: { type: 'string' } } })
 // The quick ones take three minutes on two idle cores, the long ones half an hour; other work may load them tenfold.
 const timeoutMs = (values.full ? 120 : 40) * 60_000
 const scratch = await mkdtemp(join(tmpdir(), 'longhaul-trainer-test-'))

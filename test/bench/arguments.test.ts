@@ -32,20 +32,27 @@ test('every bench reads its options with the function that answers --help', () =
   }
 })
 
-for (const program of ['chaos.ts', 'figures.ts', 'mutate.ts']) {
+for (const [program, exitCode] of [
+  ['chaos.ts', 1],
+  ['figures.ts', 1],
+  ['mutate.ts', 1],
+  ['../test/trainer.ts', 1],
+  // 1 says that a test failed.
+  ['../test/run.ts', 2],
+] as const) {
   test(`${program} --help prints the description of its file and ends with 0`, async () => {
     const { code, stdout, stderr } = await run(program, '--help')
     assert.equal(stderr, '')
     assert.equal(code, 0)
-    assert.match(stdout, /npm run /)
+    assert.match(stdout, /npm (?:run|test) /)
     assert.doesNotMatch(stdout, /^\s*\*/m)
   })
 
-  test(`${program} names an unknown option, shows its usage and ends with 1`, async () => {
+  test(`${program} names an unknown option, shows its usage and ends with ${exitCode}`, async () => {
     const { code, stdout, stderr } = await run(program, '--no-such-option')
-    assert.equal(code, 1)
+    assert.equal(code, exitCode)
     assert.equal(stdout, '')
-    assert.match(stderr, /^Unknown option '--no-such-option'[^]*npm run /)
+    assert.match(stderr, /^Unknown option '--no-such-option'[^]*npm (?:run|test) /)
     assert.doesNotMatch(stderr, /\n +at /)
   })
 }
