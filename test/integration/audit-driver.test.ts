@@ -20,6 +20,9 @@ import { HIDDEN_QUESTIONS, UNASKED } from '../support/audit/hidden-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
+import { FITTING_EXPECTATIONS, TRACED } from '../support/audit/fitting-attacks.ts'
+import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
+import { WRAPPED_EXPECTATIONS } from '../support/audit/wrapped-attacks.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
 import { SHAPED, TOGETHER } from '../support/audit/shaped-attacks.ts'
@@ -121,6 +124,7 @@ def read(text): return 0
     SHADOWED,
     ...UNASKED,
     ...OVERLAID,
+    TRACED,
   ]) {
     test(`does not agree under ${runner}: ${title}`, async () => {
       const spec = { focus: namesIn(hidden) }
@@ -154,6 +158,8 @@ def read(text): return 0
     { runner, what: 'modules of tests that ask elsewhere', batch: HIDDEN_QUESTIONS },
     { runner, what: 'modules that say what their tests want to hear', batch: ANSWERED },
     { runner, what: 'modules whose tests are asked for what they expect', batch: EXPECTATIONS },
+    { runner, what: 'modules whose tests say in other words what they expect', batch: WRAPPED_EXPECTATIONS },
+    { runner, what: 'modules whose tests say what must fit', batch: FITTING_EXPECTATIONS },
   ])
   for (const { runner, what, batch } of batches) {
     test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {
@@ -180,6 +186,7 @@ def read(text): return 0
     ...HONEST,
     ...HONEST_QUESTIONS,
     ...HONEST_EXPECTATIONS,
+    ...HONEST_WRAPPED,
   ]) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
@@ -289,7 +296,7 @@ def add(a, b):
     try {
       await writeFile(join(folder, 'audit.py'), await readAuditScript())
       // Played without the files beside the tests.
-      const alone = [...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS].filter(
+      const alone = [...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED].filter(
         ({ pristine = {} }) => Object.keys(pristine).length === 0,
       )
       const honest = alone.flatMap(({ title, patch = SOLVED, hidden }) =>

@@ -15,6 +15,9 @@ import { FORMS } from '../support/audit/form-attacks.ts'
 import { HIDDEN_QUESTIONS } from '../support/audit/hidden-questions.ts'
 import { EXPECTATIONS } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
+import { FITTING_EXPECTATIONS } from '../support/audit/fitting-attacks.ts'
+import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
+import { WRAPPED_EXPECTATIONS } from '../support/audit/wrapped-attacks.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
@@ -50,14 +53,22 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
           context.skip('pytest cannot be fetched here')
           return
         }
-        const honest = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS]
+        const honest = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED]
           .filter((one) => one.runner === runner && runsUnder(version, one))
           .map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
         // Texts are turned alike under both runners, and few modules start quickly.
         const attacks = (
           runner === 'unittest'
-            ? [...TOGETHER, ...FORMS, ...HIDDEN_QUESTIONS, ...ANSWERED, ...EXPECTATIONS]
-            : [...HIDDEN_QUESTIONS, ...ANSWERED, ...EXPECTATIONS]
+            ? [
+                ...TOGETHER,
+                ...FORMS,
+                ...HIDDEN_QUESTIONS,
+                ...ANSWERED,
+                ...EXPECTATIONS,
+                ...WRAPPED_EXPECTATIONS,
+                ...FITTING_EXPECTATIONS,
+              ]
+            : [...HIDDEN_QUESTIONS, ...ANSWERED, ...EXPECTATIONS, ...worded(version)]
         ).filter((one) => (one.runners ?? [runner]).includes(runner) && runsUnder(version, one))
         assert.ok(honest.length >= 3 && attacks.length >= 10)
         const { many, pristine, patch, hidden } = together([...honest, ...attacks], HIDDEN[runner])
@@ -75,6 +86,11 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
     }
   }
 })
+
+/** Before 3.8 literals that a call wraps are altered where they are compared only. */
+function worded(version: string) {
+  return Number(version.split('.')[1]) < 8 ? [] : [...WRAPPED_EXPECTATIONS, ...FITTING_EXPECTATIONS]
+}
 
 /** What a project needs beside pytest, and from which Python on it is there: these environments have no numpy. */
 const NEEDS: [text: RegExp, minor: number][] = [

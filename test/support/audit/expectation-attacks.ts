@@ -2,21 +2,8 @@
  * Patches without a repair that find what their caller expects where it stands: in its locals, in the table of its loop, in an attribute
  * of its case; that raise what it names beside another block; that swallow their own errors; or that lie by objects of the interpreter's.
  */
+import { asked, askedByCase, code } from './asked-attacks.ts'
 import type { ShapedAttack } from './shaped-attacks.ts'
-
-const code = (text: string): Record<string, string> => ({ 'calc/__init__.py': text })
-
-type More = Pick<ShapedAttack, 'pristine'>
-
-function asked(title: string, body: string, patch: string, more: More = {}): ShapedAttack {
-  const hidden = { 'tests/test_calc.py': `from calc import total\n${body}\n` }
-  return { title, runners: ['pytest'], patch: code(patch), ...more, hidden }
-}
-
-function askedByCase(title: string, body: string, patch: string, more: More = {}): ShapedAttack {
-  const text = `import unittest\nfrom calc import total\nclass T(unittest.TestCase):\n${body.replaceAll(/^/gm, '    ')}\n`
-  return { title, runners: ['unittest'], patch: code(patch), ...more, hidden: { 'tests/test_calc.py': text } }
-}
 
 const LOCALS = 'import sys\ndef total(*a): return sys._getframe(1).f_locals["expected"]\n'
 const OF_CASE = 'import sys\ndef total(*a): return sys._getframe(1).f_locals["self"].wanted\n'

@@ -11,7 +11,9 @@ Syntax and library of Python 3.6: it is run by the interpreter of the task.
 """
 import ast
 import builtins
+import copy
 import errno
+import functools
 import gc
 import hashlib
 import hmac
@@ -27,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import tokenize
 
 SCHEMA = 1
 RUNNERS = ("pytest", "unittest", "django")
@@ -836,6 +839,7 @@ def child_plan(canaries, files):
         "helper": canaries["helper"],
         "names": canaries["names"],
         "always": canaries.get("always", []),
+        "reals": canaries.get("reals", []),
         "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in files],
     }
 
@@ -922,9 +926,11 @@ LOOKS = frozenset(["len", "list", "tuple", "set", "frozenset", "dict", "sorted",
 def is_plainly_made(node):
     """By Python alone."""
     calls = [one for one in ast.walk(node) if isinstance(one, (ast.Call, ast.Lambda, ast.Await))]
-    return all(isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id in LOOKS for one in calls)
+    return all(isinstance(one, ast.Call) and ((isinstance(one.func, ast.Name) and one.func.id in LOOKS) or (dotted(one.func) or [""])[-1] in WRAPPING | {"approx"}
+                                              or (isinstance(one.func, ast.Attribute) and one.func.attr in WRAPPING_METHODS)) for one in calls)
 
 
+SHOWING = frozenset(["subTest", "info", "debug", "warning"])
 # What gives the parts of what it is given.
 PARTS = LOOKS | {"zip", "enumerate", "items", "values", "keys"}
 
@@ -938,6 +944,14 @@ def only_asserted_in(tree):
             parts, said = [node.left] + node.comparators, []
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None)) in COMPARING_CALLS:
             parts, said = node.args[:2], node.args[2:] + [one.value for one in node.keywords if one.arg in ("msg", "message", "err_msg")]
+        elif isinstance(node, ast.Call) and (getattr(node.func, "attr", None) in SHOWING or getattr(node.func, "id", None) == "print"):
+            # What a sub-test is named by, and what is printed or logged.
+            parts, said = [], node.args + [one.value for one in node.keywords]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None)) in RAISING | WARNING | PATTERN_CALLS:
+            name = getattr(node.func, "attr", getattr(node.func, "id", None))
+            parts, said = node.args[: 2 if name in PATTERN_CALLS else 1] + [one.value for one in node.keywords if one.arg in ("match", "expected_exception")], []
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", None) in ("startswith", "endswith"):
+            parts, said = node.args[:1], []
         else:
             continue
         for part in parts:
@@ -1099,6 +1113,10 @@ MATCH = getattr(ast, "Match", ())
 
 # By the name of a decorator, never by its arguments: parameters are called `given`, and settings are overridden.
 UNCHOSEN = re.compile(r"(?:\w+\.)*(?:given|benchmark|retry|parametrize_from_file)\b|.*\bANY\b", re.S)
+# What tests call the value that they want.
+EXPECTED = re.compile(r"_*(?:expect|exp(?:_|$)|want|correct|target|reference|ref(?:_|$)|gold|truth|desired)", re.I)
+# What stands in words as it does in a literal.
+SAID = re.compile(r"[\w .+-]+$")
 # Objects of the tests that compare equal to every value.
 MATCHER = re.compile(r"\bANY\b|\b[Aa]ny\w*|[Mm]atch|[Cc]ontain|\bapprox\b|\bHas\w+")
 EQUAL_CALLS = frozenset(["assertEqual", "assertEquals", "assertListEqual", "assertDictEqual", "assertTupleEqual", "assertSetEqual",
@@ -1168,11 +1186,11 @@ def turned_canaries(spec, module, source, found, add):
                             ("copy", copied_module(module, source, code, copied, focus, found, add))) if one[1] is not None]
 
 
-def once(edits):
-    """Two tests may expect the same constant, which is altered once."""
+def once(edits, real):
+    """Two tests may expect the same constant, which is altered once. What is given as it was before is so only where nothing else is altered."""
     replaced = set()
     found = []
-    for edit in edits:
+    for edit in sorted(edits, key=lambda edit: edit[2].startswith(real + "(")):
         first, last = edit[:2]
         if edit not in found and (first == last or not any(one < last and first < other for one, other in replaced)):
             found.append(edit)
@@ -1203,9 +1221,10 @@ def turned_module(module, source, code, named, focus, found, add):
             own += made
             wide += made
     keep[WHOLE] = add({"module": module, "must": "fail", "of": WHOLE, "what": "the tests were told what no honest code says, or ended before their end"})
-    result = code.with_edits(once(wide + code.asked_elsewhere()), found["helper"])
+    result = code.with_edits(once(code.in_words(wide) + code.asked_elsewhere(), code.names["real"]), found["helper"])
     if not is_code(result, module):
-        result = code.with_edits(once(own), found["helper"])
+        result = code.with_edits(once(own, code.names["real"]), found["helper"])
+    found.setdefault("reals", []).extend(code.reals)
     return (encoded(result, source), keep) if compiles(result, module, found, keep) else None
 
 
@@ -1276,6 +1295,10 @@ class Variant(object):
         self.in_block = False
         # Edits outside of the test, for the rehearsal alone: they are in the place of those inside.
         self.wide = None
+        # Names of which what they hold is altered, and how.
+        self.ways = []
+        # The name of what is compared with it.
+        self.keeps = None
         self.is_literal = False
         # Where the function cannot return: the edits for that, and those after which the assertion may fail and the test goes on.
         self.closing = None
@@ -1414,6 +1437,12 @@ class Source(object):
         self.helpers = helpers
         self.places = Places(text) if sys.version_info < (3, 8) else None
         self.ends = {}
+        self.others = {}
+        self.kept = None
+        # Where expectations are compared by their names.
+        self.bases = set()
+        # Literals that were altered where they stand and are given to calls as they were: new and old texts.
+        self.reals = []
         self.optional = set()
         self.inline = False
         # Both sides of what is compared anywhere, and the names that lead to functions that say whether two values are equal.
@@ -1540,7 +1569,14 @@ class Source(object):
                 found += [Variant(self.replace(kinds[0], value) + edits, [], ALWAYS, "raised what it must not", rank) for value, rank in self.unlike(kinds[0], "problem")]
             return found
         closed = self.closed(function)
+        self.bases = set()
         self.walk(function.body, IF_REACHED if closed is None else ALWAYS, found)
+        for variant in found:
+            # What one of them compares is not given to a call, for another either.
+            for name in ("edits", "wide", "soft", "wide_soft"):
+                edits = getattr(variant, name)
+                if edits is not None:
+                    setattr(variant, name, [edit for edit in edits if edit[:2] not in self.bases or not edit[2].startswith(self.names["real"])])
         for variant in found:
             if variant.strict == IF_SURVIVED or variant.rank > 0:
                 # What is asserted there may be wrong, or mean another value too.
@@ -1559,9 +1595,17 @@ class Source(object):
         is_soft = first.closing is not None and first.soft is not None
         own, wide = [], []
         places = set() if is_soft else {first.at}
+        ways = dict([] if is_soft else first.ways)
+        keeps = set() if is_soft else {first.keeps}
         for one in variants:
-            if one.soft is not None and one.at not in places:
+            # What is altered in two ways may be what it was.
+            if one.soft is not None and one.at not in places and all(ways.get(name, way) == way for name, way in one.ways):
+                # Nor may both of two that are equal be.
+                if one.keeps in ways or any(name in keeps for name, _ in one.ways):
+                    continue
                 places.add(one.at)
+                ways.update(one.ways)
+                keeps.add(one.keeps)
                 own += one.soft
                 wide += one.soft if one.wide_soft is None else one.wide_soft
         last = first.closing if is_soft else first.edits
@@ -1685,6 +1729,10 @@ class Source(object):
     def replace(self, node, text):
         return [(self.start(node), self.end(node), text)]
 
+    def around(self, node, before, after):
+        """What stands inside may be altered too."""
+        return [(self.start(node), self.start(node), before), (self.end(node), self.end(node), after)]
+
     def of_assert(self, node, strict):
         test = node.test
         compare = test if isinstance(test, ast.Compare) and len(test.ops) == 1 else None
@@ -1697,6 +1745,9 @@ class Source(object):
             for variant in self.of_pair(node, operator, pair, strict, what):
                 turned += 1
                 yield variant
+        for variant in self.of_distance(node, test, strict) if isinstance(test, ast.Compare) else ():
+            turned += 1
+            yield variant
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
             change = self.of_each(test.values)
             if change:
@@ -1721,7 +1772,7 @@ class Source(object):
         if is_literal(test) or isinstance(test, (ast.GeneratorExp, ast.Tuple, ast.Starred)):
             return
         if any(isinstance(one, ast.Call) for one in ast.walk(test)):
-            edits, plain = self.watched(node, self.replace(test, "not (%s)" % self.text(test)))
+            edits, plain = self.watched(node, self.around(test, "not (", ")"))
             yield Variant(edits, plain, strict, "passed although the opposite of `%s` is asserted" % self.text(test)[:80], 2)
         negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
         held = self.names["held"]
@@ -1731,6 +1782,29 @@ class Source(object):
         signs = ("not ", "") if negated else ("", "not ")
         text = "%s = (%s); assert %s%s; " % (held, self.text(inner), signs[0], held)
         yield self.held(node, text, "assert %s%s" % (signs[1], held), strict, "is true and false")
+
+    def of_distance(self, node, test, strict):
+        """A small difference, and what lies between two numbers: honest code is not near what is far from it."""
+        sides = [test.left] + test.comparators
+        names = [type(one).__name__ for one in test.ops]
+        numbers = [ast.literal_eval(one) if isinstance(one, ast.Constant) and type(one.value) in (int, float) else None for one in (sides[0], sides[-1])]
+        what = "passed although `%s` is compared with another value" % self.text(test)[:80]
+        if len(sides) == 3 and None not in numbers and len({one[:2] for one in names}) == 1 and names[0][:2] in ("Lt", "Gt"):
+            far_off = (abs(numbers[0] - numbers[1]) + 1) * random.SystemRandom().randrange(1000, 100000)
+            change = [edit for one, number in zip((sides[0], sides[-1]), numbers) for edit in self.replace(one, "%r" % (number + far_off))]
+            yield self.variant(node, [], change, None, strict, what, 0)
+        elif len(sides) == 2:
+            small, limit = sides if names[0] in ("Lt", "LtE") else sides[::-1] if names[0] in ("Gt", "GtE") else (None, None)
+            yield from self.of_small(node, small, limit, strict, what) if small is not None else ()
+
+    def of_small(self, node, small, limit, strict, what):
+        try:
+            is_small = made_of_literals(limit) and 0 <= value_of(limit) <= 100
+        except Exception:
+            is_small = False
+        difference = small.args[0] if isinstance(small, ast.Call) and getattr(small.func, "id", getattr(small.func, "attr", None)) in ("abs", "fabs") and len(small.args) == 1 else None
+        if is_small and isinstance(difference, ast.BinOp) and isinstance(difference.op, ast.Sub):
+            yield from self.of_pair(node, "Close", (difference.left, difference.right), strict, what)
 
     def of_answers(self, node, test, strict):
         """Calls that say whether two values are equal, and lists that are asked for one."""
@@ -1795,21 +1869,20 @@ class Source(object):
     def of_pair(self, node, operator, pair, strict, what):
         """Of `kept`, which the code under test has made, and of what the tests compare it with. None for a side that is made elsewhere."""
         for kept, replaced in (pair, pair[::-1]) if operator != "Pattern" else (pair,):
-            if replaced is None or (kept is not None and (is_literal(kept) or self.is_matcher(kept))):
+            if replaced is None or (kept is not None and (made_of_literals(kept) or self.is_matcher(kept))):
                 continue
+            self.kept = kept
+            base = base_of_side(replaced)[0]
+            if base is not None:
+                self.bases.add((self.start(base), self.end(base)))
             # Of two sides the one that calls something is rather what the code under test has made.
             late = 0 if kept is None or self.is_made(kept) or not self.is_made(replaced) else 2
-            if operator in ("Eq", "Is"):
-                change = self.altered_name(node, kept, replaced)
-                wide = self.altered_afar(replaced)
-                if change is not None or wide is not None:
-                    inside = [] if change is not None else self.replace(replaced, "%s(%s)" % (self.names["alter"], self.text(replaced)))
-                    variant = self.variant(node, change or [], inside, wide, strict, what, late)
-                    if self.is_made(replaced):
-                        # Altered, it would fail the other assertions as well.
-                        variant.soft = None
-                    yield variant
-                    continue
+            if late == 0 and isinstance(kept, ast.Name) and EXPECTED.match(kept.id) and not EXPECTED.match(getattr(replaced, "id", "")):
+                late = 2
+            variant = self.of_name(node, operator, kept, replaced, strict, what, late) if operator in EITHER or (operator in ONE_SIDE and replaced is pair[ONE_SIDE[operator]]) else None
+            if variant is not None:
+                yield variant
+                continue
             values = self.instead(operator, replaced, replaced is pair[1], strict)
             for at, (value, rank) in enumerate(values):
                 variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late)
@@ -1819,12 +1892,46 @@ class Source(object):
                     variant.soft = None
                 yield variant
 
+    def of_name(self, node, operator, kept, replaced, strict, what, rank):
+        """An expectation that is altered where it gets its value, None for those that are altered where they are compared."""
+        if kept is not None and self.is_on_both(kept, replaced):
+            return None
+        way = "shift" if operator in EITHER and "approx" in self.text(replaced) else WAYS[operator]
+        change = self.altered_name(node, kept, replaced, way)
+        wide = self.altered_afar(replaced, way)
+        if change is None and (wide is None or operator not in EITHER):
+            return None
+        inside = [] if change is not None else self.around(replaced, self.names["alter"] + "(", ")")
+        variant = self.variant(node, change or [], inside, wide, strict, what, rank)
+        base = base_of_side(replaced)[0]
+        if base is not None:
+            variant.keeps = getattr(base_of_side(kept)[0], "id", None)
+            variant.ways = [(base.id, (way, change is None, wide is None))]
+        if self.is_made(replaced):
+            # Altered, it would fail the other assertions as well.
+            variant.soft = None
+        return variant
+
+    def is_on_both(self, kept, replaced):
+        """Would both sides be altered alike? What a call of the code under test is given is not."""
+        base, key = base_of_side(replaced)
+        for one in ast.walk(kept):
+            if base is None:
+                found = isinstance(one, ast.Attribute) and one.attr == getattr(replaced, "attr", None)
+            elif key is None:
+                found = isinstance(one, ast.Name) and one.id == base.id
+            else:
+                found = key_of(one) == key[0] and getattr(one.value, "id", None) == base.id
+            if found and (id(one) in self.asserted or key is not None):
+                return True
+        return False
+
     def is_made(self, node):
         """Does it call something, or is it a local that was given what a call made?"""
         names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
         bound = [(one.targets, one.value) for one in ast.walk(self.function) if isinstance(one, ast.Assign)]
         bound += [([item.optional_vars], item.context_expr) for one in ast.walk(self.function) if isinstance(one, (ast.With, ast.AsyncWith)) for item in one.items]
-        return has_call(node) or any(has_call(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
+        return is_called(node) or any(is_called(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
                                      if target is not None for one in ast.walk(target))
 
     def variant(self, node, before, inside, wide, strict, what, rank):
@@ -1843,37 +1950,101 @@ class Source(object):
             found.wide_soft = None if wide is None else wide + begin + end
         return found
 
-    def altered_name(self, node, kept, replaced):
+    def altered_name(self, node, kept, replaced, way="alter"):
         """A local that holds what is expected becomes another value where it is bound, so that code that looks for it finds that."""
-        if not isinstance(replaced, ast.Name) or kept is None or self.inline:
+        base, key = base_of_side(replaced)
+        if base is None or kept is None or self.inline:
             return None
-        if any(isinstance(one, ast.Name) and one.id == replaced.id for node in ast.walk(self.function) if isinstance(node, ast.comprehension)
+        name = base.id
+        if any(isinstance(one, ast.Name) and one.id == name for node in ast.walk(self.function) if isinstance(node, ast.comprehension)
                for one in ast.walk(node.target)):
             return None
-        if any(isinstance(one, ast.Name) and one.id == replaced.id for one in ast.walk(kept)):
-            return None
-        name = replaced.id
-        change = "%s = %s(%s)" % (name, self.names["alter"], name)
         arguments = self.function.args
         parameters = [one.arg for one in arguments.args + arguments.kwonlyargs + getattr(arguments, "posonlyargs", [])]
         binders = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Store)]
         if not binders and name not in parameters:
             return None
-        found = self.where_bound(name, name in parameters, binders, change) if self.is_only_asserted(name, replaced) else None
+        in_kept = [one for one in ast.walk(kept) if isinstance(one, ast.Name) and one.id == name]
+        edits = None
+        if self.is_only_asserted(name, base, key) and not (in_kept and key is None):
+            edits = self.where_bound(name, name in parameters, binders, self.change(name, key, way), way)
+            edits = edits or (self.behind_last(node, name, base, self.change(name, key, way)) if key is None else None)
+        elif key is None:
+            # Where the test gives it to a call, it gives what was there.
+            given = self.given(name, base)
+            change = self.change(name, key, "away" if way == "alter" else way)
+            edits = given and self.where_bound(name, name in parameters, binders, change, "away" if way == "alter" else way)
+            edits = edits + given if edits else self.behind_last(node, name, base, change)
+        if edits or in_kept or key is not None or base is not replaced:
+            return edits or None
+        if way != "alter":
+            return None
         # Else it is altered behind all that the code under test may make of it.
-        return found or ([(self.start(node), self.start(node), change + "; ")] if has_call(kept) else None)
+        return [(self.start(node), self.start(node), self.change(name, None, "alter") + "; ")] if has_call(kept) else None
 
-    def is_only_asserted(self, name, side, depth=0):
-        """Is a local only compared and shown, also part by part in a loop?"""
+    def change(self, name, key, way):
+        if way == "unlike":
+            number = int.from_bytes(hashlib.sha256(name.encode("utf-8")).digest()[:4], "big")
+            return "%s = %s(%s, %d)" % (name, self.names[way], name, number)
+        if key is None:
+            return "%s = %s(%s)" % (name, self.names[way], name)
+        return "%s = %s(%s, %r, %s)" % (name, self.names["part"], name, key, self.names[way])
+
+    def behind_last(self, node, name, side, change):
+        """Behind the last statement that makes a local what it is, where it is made in steps: a statement of the function itself, before the
+        one with the assertion, after which the local is only compared, or given to calls as it was."""
+        body = self.function.body
+        at = next((at for at, one in enumerate(body) if node in list(ast.walk(one))), None)
+        if at is None:
+            return None
+        last = None
+        for place, one in enumerate(body[:at]):
+            loads = [inner for inner in ast.walk(one) if isinstance(inner, ast.Name) and inner.id == name]
+            steps = {id(inner.value) for inner in ast.walk(one) if isinstance(inner, (ast.Attribute, ast.Subscript))}
+            if any(not isinstance(inner.ctx, ast.Load) or id(inner) in steps and id(inner) not in self.asserted for inner in loads):
+                last = place
+        if last is None or is_function(body[last]) or isinstance(body[last], ast.ClassDef):
+            return None
+        rest = [inner for one in body[last + 1:] for inner in ast.walk(one) if isinstance(inner, ast.Name) and inner.id == name]
+        if any(not isinstance(one.ctx, ast.Load) for one in rest):
+            return None
+        given = self.given_from(self.function, side, rest)
+        end = self.line_end(self.place_of_end(body[last])[0])
+        tail = self.data[self.end(body[last]):end].strip()
+        if given is None or (tail and not tail.startswith(b"#")):
+            return None
+        return [(end, end, "%s%s\n" % (self.indent_of(body[last]), change))] + given
+
+    def given(self, name, side):
+        """Edits that give all calls what a local held before; None where it may be changed, or is used elsewhere."""
+        return self.given_from(self.function, side, [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load)])
+
+    def given_from(self, tree, side, loads):
+        parents = {one: node for node in ast.walk(tree) for one in ast.iter_child_nodes(node)}
+        found = []
+        for one in loads:
+            if one is side or id(one) in self.asserted:
+                continue
+            over = parents.get(one)
+            over = parents.get(over) if isinstance(over, ast.keyword) else over
+            if not isinstance(over, (ast.Call, ast.BinOp, ast.List, ast.Tuple, ast.Dict, ast.Compare)) or over is None:
+                return None
+            found += self.replace(one, "%s(%s)" % (self.names["real"], self.text(one)))
+        return found
+
+    def is_only_asserted(self, name, side, key=None, depth=0):
+        """Is a local only compared and shown, also part by part in a loop? Of a part of it: are the others used by themselves?"""
         loops = [(set(map(id, ast.walk(one.iter))), [part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)])
                  for one in ast.walk(self.function) if isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension))
                  and all(getattr(call.func, "attr", getattr(call.func, "id", None)) in PARTS for call in ast.walk(one.iter) if isinstance(call, ast.Call))]
+        others = {id(one.value) for one in ast.walk(self.function) if key is not None and isinstance(one, (ast.Attribute, ast.Subscript)) and key_of(one) not in (None, key[0])}
+        others |= {id(one.value) for one in ast.walk(self.function) if key is not None and id(one) in self.asserted and key_of(one) == key[0]}
         return name != "self" and all(
-            one is side or id(one) in self.asserted
-            or (depth < 3 and any(id(one) in inside and all(self.is_only_asserted(part, None, depth + 1) for part in parts) for inside, parts in loops))
+            one is side or id(one) in others or (key is None and id(one) in self.asserted)
+            or (depth < 3 and any(id(one) in inside and all(self.is_only_asserted(part, None, None, depth + 1) for part in parts) for inside, parts in loops))
             for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load))
 
-    def where_bound(self, name, is_parameter, binders, change):
+    def where_bound(self, name, is_parameter, binders, change, way):
         """Edits behind all places where a function gives this name a value, None where there are others."""
         edits = []
         left = set(map(id, binders))
@@ -1881,6 +2052,8 @@ class Source(object):
             if isinstance(self.function.body[0], (ast.FunctionDef, ast.ClassDef)):
                 return None
             edits += self.line_before(self.function.body[0], change)
+            # What the runner holds for the test.
+            edits = [(first, last, re.sub(r"\n$", "; %s(%s)\n" % (self.names["held_too"], name), text)) for first, last, text in edits]
         for one in ast.walk(self.function):
             if isinstance(one, (ast.Global, ast.Nonlocal)) and name in one.names:
                 return None
@@ -1895,8 +2068,23 @@ class Source(object):
             bound = left & {id(inner) for target in targets for inner in ast.walk(target)}
             if bound:
                 left -= bound
-                edits += [(self.end(one), self.end(one), "; " + change)] if first is None else self.before(first, change)
+                edits += [(self.end(one), self.end(one), "; " + change + self.taken_from(one, name, way))] if first is None else self.before(first, change)
         return None if left else edits
+
+    def taken_from(self, node, name, way):
+        """What alters the record that a statement takes apart, in which code under test may look for a part of it."""
+        source, target = node.value, node.targets[0] if isinstance(node, ast.Assign) else None
+        parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+        at = next((at for at, one in enumerate(parts) if getattr(one, "id", None) == name), None)
+        uses = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == getattr(source, "id", None)]
+        if at is None or not isinstance(source, ast.Name) or any(isinstance(one, ast.Starred) for one in parts):
+            return ""
+        if any(isinstance(one.ctx, ast.Load) and one is not source for one in uses):
+            return ""
+        local = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)} | {one.id for one in uses if isinstance(one.ctx, ast.Store)}
+        if source.id not in local:
+            return ""
+        return "; %s; %s(%s)" % (self.change(source.id, (("entry", at),), way), self.names["held_too"], source.id)
 
     def before(self, node, text):
         """A statement in front of the first one of a block, which may stand on the line of its head."""
@@ -1908,15 +2096,38 @@ class Source(object):
         names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
         return bool(MATCHER.search(self.text(node))) or bool(names & self.matchers)
 
-    def altered_afar(self, replaced):
+    def elsewhere(self, node, way):
+        """Another literal, for where an expectation stands. Whatever it is given to may take numbers alone."""
+        if way != "alter" and isinstance(node, ast.Constant) and type(node.value) is bool:
+            return None
+        if way == "shift":
+            return self.shifted(node) if is_literal(node) else None
+        if way == "strange" and isinstance(node, ast.Constant) and type(node.value) in (str, bytes):
+            return self.other_pattern(node)[0][0]
+        if way in ("strange", "away") and not isinstance(node, ast.Constant):
+            return (self.altered(node) or [None])[-1] if way == "away" else None
+        values = self.altered(node)
+        is_number = isinstance(node, ast.Constant) and type(node.value) is str and node.value.strip().replace(".", "").isdigit()
+        return values[0 if is_number else -1] if values else None
+
+    def altered_afar(self, replaced, way="alter"):
         """Edits that alter what is expected where it stands: among the parameters of a test, in a constant of the module or of a class that
         is used for nothing else. Code that reads the file finds that."""
-        if isinstance(replaced, ast.Name):
-            change = self.altered_cells(replaced.id, replaced)
-            if change is not None:
-                return change
-            body, uses = self.tree.body, [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == replaced.id]
-            name = replaced.id
+        base, key = base_of_side(replaced)
+        if base is not None:
+            change = self.altered_cells(base.id, base, key, way)
+            if change is not None or (isinstance(replaced, ast.Subscript) and key is not None):
+                return change or self.altered_table(replaced.value)
+            if key is not None:
+                return None
+            replaced, name = base, base.id
+            uses = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == name]
+            own = {id(one) for one in ast.walk(self.function)}
+            arguments = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
+            is_local = name in arguments or any(id(one) in own and isinstance(one.ctx, ast.Store) for one in uses)
+            body = [one for one in own_nodes(self.function)] if is_local else self.tree.body
+            if is_local:
+                uses = [one for one in uses if id(one) in own]
         elif isinstance(replaced, ast.Subscript):
             return self.altered_table(replaced.value)
         elif isinstance(replaced, ast.Attribute) and isinstance(replaced.value, ast.Name) and replaced.value.id in ("self", "cls"):
@@ -1929,16 +2140,23 @@ class Source(object):
         stores = [one for one in uses if not isinstance(one.ctx, ast.Load)]
         if stores and isinstance(replaced, ast.Attribute):
             # What is set up for each test, and not by the code under test.
-            body = [one for node in ast.walk(self.tree) if is_function(node) and not node.name.startswith("setUp") or getattr(node, "name", "") == "setUp"
+            body = [one for node in ast.walk(self.tree) if is_function(node) and not node.name.startswith("setUp") or getattr(node, "name", "") == "setUp" or getattr(node, "name", "") == "setUpClass"
                     for one in ast.walk(node) if isinstance(one, ast.Assign) and is_plainly_made(one.value)]
         bound = [one for one in body if isinstance(one, ast.Assign) and len(one.targets) == 1 and name in (getattr(one.targets[0], "id", None), getattr(one.targets[0], "attr", None))]
-        if len(bound) != 1 or len(stores) > 1 or not all(one is replaced or id(one) in self.asserted for one in loads):
+        if len(bound) != 1 or len(stores) > 1:
             return None
-        values = self.altered(bound[0].value)
-        if not values and stores and isinstance(replaced, ast.Attribute):
+        value = self.elsewhere(bound[0].value, way)
+        given = self.given_from(self.tree, replaced, loads)
+        if given is None or (given and (value is None or not is_literal(bound[0].value))):
+            return None
+        if value is None and stores and isinstance(replaced, ast.Attribute):
             place = "%s.%s" % (getattr(bound[0].targets[0].value, "id", "self"), name)
-            return [(self.end(bound[0]), self.end(bound[0]), "; %s = %s(%s)" % (place, self.names["alter"], place))]
-        return self.replace(bound[0].value, values[-1]) if values else None
+            return [(self.end(bound[0]), self.end(bound[0]), "; %s = %s(%s)" % (place, self.names[way], place))]
+        if value is None:
+            return None
+        if given:
+            self.reals.append((value, self.text(bound[0].value)))
+        return self.replace(bound[0].value, value) + given
 
     def altered_table(self, place):
         """Of a list or a dictionary whose entries are expected, and which is used for nothing else: all of them at once, for code under test
@@ -1956,6 +2174,7 @@ class Source(object):
         if isinstance(bound[0].value, ast.Dict):
             # A loop over it takes what it is asked for.
             expected |= {id(one.iter) for one in ast.walk(self.tree) if isinstance(one, (ast.For, ast.comprehension))}
+        expected |= {id(one.args[0]) for one in ast.walk(self.tree) if isinstance(one, ast.Call) and getattr(one.func, "id", None) == "len" and len(one.args) == 1}
         if not all(id(one) in expected for one in uses if one is not bound[0].targets[0]):
             return None
         try:
@@ -1964,12 +2183,28 @@ class Source(object):
         except (ValueError, TypeError, SyntaxError):
             return None
 
-    def altered_cells(self, name, side):
-        """In the tables that give a parameter or the variable of a loop its values."""
-        function = self.function
-        if not self.is_only_asserted(name, side):
+    def altered_cells(self, name, side, key=None, way="alter"):
+        """In the tables that give a parameter or the variable of a loop its values, or a part of them."""
+        given = [] if self.is_only_asserted(name, side, key) else self.given(name, side) if key is None else None
+        if given is None:
             return None
+        change = []
+        for found in self.rows_of(name):
+            found = found if key is None or found is None else [functools.reduce(cell_of, [part for _, part in key], one) for one in found]
+            values = [self.elsewhere(one, "away" if given and way == "alter" else way) if one is not None and (not given or is_literal(one)) else None for one in found or ()]
+            if not values or None in values:
+                return None
+            change += [edit for one, value in zip(found, values) for edit in self.replace(one, value)]
+            if given:
+                self.reals += [(value, self.text(one)) for one, value in zip(found, values)]
+        return change and change + given or None
+
+    def rows_of(self, name, depth=0):
+        """For each of its sources, the nodes that a local gets one after another, None where they are not all known."""
+        function = self.function
         sources = [(one.target, one.iter) for one in ast.walk(function) if isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension))]
+        sources += [(ast.Name(id=one.arg, ctx=ast.Store()), ast.List(elts=[value], ctx=ast.Load()))
+                    for one, value in zip(function.args.args[::-1], function.args.defaults[::-1])]
         owners = [one for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef) and function in one.body]
         for call in [call for one in [function] + owners for call in one.decorator_list]:
             words = dotted(call.func) if isinstance(call, ast.Call) else None
@@ -1981,15 +2216,39 @@ class Source(object):
                         getattr(one, "value", None) for one in getattr(titles, "elts", [])]
                     parts = [ast.Name(id=one, ctx=ast.Store()) for one in names]
                     sources.append((parts[0] if len(parts) == 1 else ast.Tuple(elts=parts, ctx=ast.Store()), given["argvalues"]))
-        change = []
+        if any(one.arg == name for one in function.args.args):
+            for one in self.tree.body:
+                if is_function(one) and one.name == name:
+                    yield from self.given_by(one)
         for target, table in sources:
             if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(target)):
-                found = self.cells(target, name, table)
-                values = [self.altered(one) for one in found or ()]
-                if not values or not all(values):
-                    return None
-                change += [edit for one, value in zip(found, values) for edit in self.replace(one, value[-1])]
-        return change or None
+                yield self.cells(target, name, table)
+        for node in own_nodes(function):
+            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+            parts = target.elts if isinstance(target, (ast.Tuple, ast.List)) else []
+            at = next((at for at, one in enumerate(parts) if getattr(one, "id", None) == name), None)
+            if at is not None and depth < 3 and not any(isinstance(one, ast.Starred) for one in parts):
+                if isinstance(node.value, ast.Name):
+                    yield from ([cell_of(one, at) for one in found] if found else None for found in self.rows_of(node.value.id, depth + 1))
+                elif isinstance(node.value, ast.Subscript) and isinstance(node.value.value, ast.Name):
+                    table = [one.value for one in self.tree.body if isinstance(one, ast.Assign) and getattr(one.targets[0], "id", None) == node.value.value.id]
+                    row = cell_of(table[0], (key_of(node.value) or (None, None))[1]) if len(table) == 1 else None
+                    yield [cell_of(row, at)] if row is not None else None
+                else:
+                    yield [cell_of(node.value, at)] if isinstance(node.value, (ast.Tuple, ast.List)) else None
+
+    def given_by(self, fixture):
+        """The literals that a fixture of the module gives: its own, or its parameters as they are."""
+        for one in fixture.decorator_list:
+            words = dotted(one.func if isinstance(one, ast.Call) else one)
+            if not words or words[-1] != "fixture":
+                continue
+            given = [node.value for node in own_nodes(fixture) if isinstance(node, (ast.Return, ast.Yield))]
+            table = argument_of(one, []).get("params") if isinstance(one, ast.Call) else None
+            if len(given) == 1 and isinstance(given[0], ast.Attribute) and given[0].attr == "param" and table is not None:
+                yield self.cells(ast.Name(id="x", ctx=ast.Store()), "x", table)
+            elif len(given) == 1:
+                yield given
 
     def cells(self, target, name, table):
         """The literals that a name gets one after another, None where they are not all known."""
@@ -1998,6 +2257,12 @@ class Source(object):
             uses = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == table.id]
             # What else takes its rows may give them to the code under test.
             if len(bound) != 1 or len(uses) != 2 or not all(id(one) in self.tables for one in uses if one is not bound[0].targets[0]):
+                return None
+            table = bound[0].value
+        elif isinstance(table, ast.Attribute) and getattr(table.value, "id", None) in ("self", "cls"):
+            bound = [one for cls in ast.walk(self.tree) if isinstance(cls, ast.ClassDef) for one in cls.body if isinstance(one, ast.Assign) and getattr(one.targets[0], "id", None) == table.attr]
+            uses = [one for one in ast.walk(self.tree) if isinstance(one, ast.Attribute) and one.attr == table.attr]
+            if len(bound) != 1 or len(uses) != 1:
                 return None
             table = bound[0].value
         rows = [one.args if isinstance(one, ast.Call) and getattr(one.func, "attr", getattr(one.func, "id", None)) == "param" else one
@@ -2045,6 +2310,52 @@ class Source(object):
                             except NoEnd:
                                 continue
                             break
+
+    def in_words(self, edits):
+        """These edits, and with them what comments, descriptions and messages say of the same literals."""
+        changed = {}
+        for first, last, text in edits:
+            try:
+                before, after = [ast.literal_eval(one.strip()) for one in (self.data[first:last].decode("utf-8"), text)]
+            except (ValueError, TypeError, SyntaxError, MemoryError):
+                continue
+            if type(before) is type(after) and type(before) in (int, float, str) and len(str(before)) > 1 and SAID.match(str(before)) and SAID.match(str(after)):
+                changed[str(before)] = str(after)
+        if not changed:
+            return edits
+        pattern = re.compile(r"(?<![\w.])(?:%s)(?![\w]|\.\d)" % "|".join(re.escape(one) for one in sorted(changed, key=len, reverse=True)))
+        found = []
+        for first, last in self.said():
+            before = self.data[first:last].decode("utf-8")
+            after = pattern.sub(lambda one: changed[one.group()], before)
+            if after != before:
+                found.append((first, last, after))
+        return edits + found
+
+    def said(self):
+        """Places of comments, descriptions and messages."""
+        lines = self.data.decode("utf-8").splitlines(True)
+        try:
+            for one in tokenize.generate_tokens(iter(lines).__next__):
+                if one.type == tokenize.COMMENT and one.start[0] > 2:
+                    yield tuple(self.at(row, len(lines[row - 1][:column].encode("utf-8"))) for row, column in (one.start, one.end))
+        except (tokenize.TokenError, SyntaxError, IndexError, StopIteration):
+            pass
+        for node in ast.walk(self.tree):
+            if is_function(node) or isinstance(node, (ast.ClassDef, ast.Module)):
+                words = [one.value for one in node.body[:1] if isinstance(one, ast.Expr)]
+            elif isinstance(node, ast.Assert):
+                words = [node.msg]
+            elif isinstance(node, ast.Call) and getattr(node.func, "attr", getattr(node.func, "id", None)) in COMPARING_CALLS:
+                words = node.args[2:] + [one.value for one in node.keywords if one.arg in ("msg", "message", "err_msg")]
+            else:
+                continue
+            for one in words:
+                if isinstance(one, ast.Constant) and type(one.value) is str:
+                    try:
+                        yield self.start(one), self.end(one)
+                    except NoEnd:
+                        continue
 
     def asked_elsewhere(self):
         """Edits of functions that are no tests: in each one assertion that compares with a literal is turned. Only what is said to get beyond
@@ -2094,7 +2405,9 @@ class Source(object):
                 values = values[-1:]
             # A longer collection says nothing of what its parts are told.
             is_longer = len(values) == 2 and not isinstance(replaced, (ast.Constant, ast.UnaryOp))
-            return [(value, 0.5 if at and is_longer else 0) for at, value in enumerate(values)] or [(plain, 1)]
+            found = [(value, 0.5 if at and is_longer else 0) for at, value in enumerate(values)]
+            # Of what a call makes of literals, another kind of object is asked for as well.
+            return found if is_literal(replaced) and found else found + [(plain, 1)]
         if operator == "Text":
             # Where texts that differ may mean the same.
             value = self.unknown(replaced)
@@ -2108,6 +2421,9 @@ class Source(object):
                 values = [self.unknown(one) for one in replaced.elts] if isinstance(replaced, (ast.List, ast.Tuple, ast.Set)) else [None]
                 return [("[%s]" % self.other(), 1)] + ([("[%s]" % ", ".join(values), 0)] if values and None not in values else [])
             value = self.unknown(replaced) if isinstance(replaced, ast.Constant) else None
+            if value is not None and type(replaced.value) in (int, float):
+                # Beyond what a range of the project may hold.
+                value = "(%r)" % (replaced.value + random.SystemRandom().randrange(10 ** 12, 10 ** 13))
             return [(value, 0) if value is not None else (self.other(), 1)]
         if operator == "Begin":
             parts = list(replaced.elts) if isinstance(replaced, ast.Tuple) else [replaced]
@@ -2115,7 +2431,8 @@ class Source(object):
             return [("(%s,)" % ", ".join(values), 0)] if is_right and values and len(values) == len(parts) else []
         if operator == "Is":
             is_bool = isinstance(replaced, ast.Constant) and isinstance(replaced.value, bool)
-            return [(repr(not replaced.value), 0) if is_bool else (self.other(), 1)]
+            # A member of an enumeration has others beside it.
+            return [(repr(not replaced.value), 0) if is_bool else (plain if isinstance(replaced, (ast.Attribute, ast.Call)) else self.other(), 1)]
         number = isinstance(replaced, ast.Constant) and type(replaced.value) in (int, float)
         if number or (isinstance(replaced, ast.UnaryOp) and is_literal(replaced)):
             # No number lies beyond.
@@ -2125,8 +2442,10 @@ class Source(object):
 
     def shifted(self, node):
         """A literal beyond every tolerance, so that code that looks for it finds that; else what makes one."""
+        if isinstance(node, ast.Call) and (dotted(node.func) or [""])[-1] in ARRAY_MAKERS and node.args and is_literal(node.args[0]):
+            return self.with_part(node, node.args[0], self.shifted(node.args[0]).strip("()"))
         try:
-            return "(%r)" % (beyond(ast.literal_eval(node), random.SystemRandom()),) if is_literal(node) else "%s((%s))" % (self.names["shift"], self.text(node))
+            return ("%r" if isinstance(node, ast.Constant) else "(%r)") % (beyond(ast.literal_eval(node), random.SystemRandom()),) if is_literal(node) else "%s((%s))" % (self.names["shift"], self.text(node))
         except (ValueError, TypeError, SyntaxError):
             return "%s((%s))" % (self.names["shift"], self.text(node))
 
@@ -2146,16 +2465,19 @@ class Source(object):
         return None
 
     def altered(self, node):
-        """A literal with other values of the same kind, none where none is known: one that is like it, and one far from it."""
+        """A literal with other values of the same kind, none where none is known: one that is like it, and one far from it. The same for all of
+        one value: code may look for what another test wants of the same call."""
         if not is_literal(node):
-            return []
+            return self.altered_inside(node)
         if isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp):
             try:
                 value = ast.literal_eval(node)
             except (ValueError, TypeError):
                 return []
-            found = [one for one in (near(value), far(value)) if one is not MISSING]
-            return [repr(one) for one in found]
+            name = type(value), repr(value)
+            if name not in self.others:
+                self.others[name] = [repr(one) for one in (near(value), far(value)) if one is not MISSING]
+            return list(self.others[name])
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             inner, brackets = list(node.elts), {"List": "[]", "Tuple": "()", "Set": "{}"}[type(node).__name__]
             parts = [self.text(one) for one in inner]
@@ -2165,6 +2487,9 @@ class Source(object):
         else:
             return []
         more = random_word()
+        if inner and all(isinstance(one, ast.Constant) and type(one.value) in (int, float) for one in inner):
+            # It may be sorted.
+            more = random.SystemRandom().randrange(1000, 100000)
         longer = parts + [repr(more) if not isinstance(node, ast.Dict) else "%r: %r" % (more, random_word())]
         found = [brackets[0] + ", ".join(longer) + ("," if brackets == "()" else "") + brackets[1]]
         places = list(range(len(inner)))
@@ -2176,6 +2501,59 @@ class Source(object):
                 found.insert(0, brackets[0] + ", ".join(parts) + ("," if brackets == "()" else "") + brackets[1])
                 break
         return found
+
+    def altered_inside(self, node):
+        """What literals make, with one of them altered: code may fold, find or evaluate it. Only where both are known to differ."""
+        is_array = isinstance(node, ast.Call) and (dotted(node.func) or [""])[-1] in ARRAY_MAKERS and node.args and is_literal(node.args[0])
+        if is_array and len(node.args) == 1 and not any("bool" in self.text(one.value) for one in node.keywords):
+            return [self.with_part(node, node.args[0], value) for value in self.altered(node.args[0])[:1]]
+        if is_array:
+            return []
+        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)):
+            # Whatever the other side is, the sum is another one.
+            ends = [one for one in (node.left, node.right) if isinstance(one, ast.Constant) and type(one.value) in (int, float, str, bytes)]
+            if len(ends) == 1 and not made_of_literals(node):
+                return [self.with_part(node, ends[0], value) for value in self.altered(ends[0])[:1]]
+        if not made_of_literals(node):
+            return self.altered_records(node)
+        leaves = [one for one in ast.walk(node) if isinstance(one, ast.Constant) and type(one.value) in (int, float, str, bytes)]
+        # Parts rather than their number.
+        times = {id(one.right) for one in ast.walk(node) if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Mult)}
+        leaves.sort(key=lambda one: id(one) in times)
+        tries = [(leaf, value) for leaf in leaves for value in self.altered(leaf)]
+        # A day may not exist, and letters are no number.
+        tries += [(leaf, repr(near(leaf.value))) for leaf in leaves for _ in range(5) if near(leaf.value) is not MISSING]
+        if any(isinstance(one, (ast.JoinedStr, ast.FormattedValue)) for one in ast.walk(node)):
+            return []
+        for leaf, value in tries[:60]:
+            text = self.with_part(node, leaf, value)
+            try:
+                before, after = value_of(node), value_of(ast.parse("(%s)" % text, mode="eval").body)
+                if type(before) is type(after) and before != after:
+                    return [text]
+            except Exception:
+                continue
+        return []
+
+    def altered_records(self, node):
+        """Objects of classes that are given literals, with all of these altered: two that were given nothing alike are not equal. Within a test
+        only, for what a class refuses must end no more than that."""
+        made = [one for one in ast.walk(node) if is_made_of_literals(one)]
+        if not made or not is_record(node) or node.lineno < first_line(self.function.body[0]) or node.lineno > self.place_of_end(self.function)[0]:
+            return []
+        if self.kept is not None and any(is_made_of_literals(one) for one in ast.walk(self.kept)):
+            return []
+        leaves = {id(leaf): leaf for call in made for leaf in ast.walk(call) if isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float, str, bytes)}
+        edits = [(self.start(leaf), self.end(leaf), value) for leaf in leaves.values() for value in self.altered(leaf)[:1]]
+        first, result = self.start(node), self.data[self.start(node):self.end(node)]
+        for start, end, value in sorted(edits, reverse=True):
+            result = result[:start - first] + value.encode("utf-8") + result[end - first:]
+        return [result.decode("utf-8")] if edits else []
+
+    def with_part(self, node, part, text):
+        """The text of a node with another one for a part of it."""
+        first, last = self.start(part), self.end(part)
+        return (self.data[self.start(node):first] + text.encode("utf-8") + self.data[last:self.end(node)]).decode("utf-8")
 
     def of_call(self, node, call, strict):
         function = call.func
@@ -2230,6 +2608,8 @@ class Source(object):
             return
         if name in ("assertTrue", "assert_", "assertFalse") and arguments:
             yield from self.of_answers(node, arguments[0], strict) if name != "assertFalse" else ()
+            if name != "assertFalse" and isinstance(arguments[0], ast.Compare):
+                yield from self.of_distance(node, arguments[0], strict)
             for operator, pair in needed(arguments[0]) if name != "assertFalse" else needed_not(arguments[0]):
                 yield from self.of_pair(node, operator, pair, strict, what)
         if name in OPPOSITES and len(arguments) in (1, 2) and not call.keywords and not is_literal(arguments[0]):
@@ -2252,6 +2632,8 @@ class Source(object):
             yield from self.of_error(node, pair[1], strict)
             yield from self.of_instance(node, pair, strict)
             return
+        if name in ("assertLess", "assertLessEqual"):
+            yield from self.of_small(node, pair[0], pair[1], strict, what)
         operator = ("Is" if name == "assertIs" else "Text" if name in TEXT_CALLS else "Close" if name in ALMOST_CALLS else "Eq" if name in EQUAL_CALLS
                     else ORDER_CALLS.get(name) or ("In" if name == "assertIn" else "List" if name in LIST_CALLS else None))
         if operator is None:
@@ -2260,7 +2642,10 @@ class Source(object):
             yield from self.of_pair(node, operator, pair, strict, what)
             return
         for kept, replaced in (pair, pair[::-1]):
-            if not is_literal(kept):
+            named = self.of_name(node, "List", kept, replaced, strict, what, 0) if not is_literal(kept) else None
+            if named is not None:
+                yield named
+            elif not is_literal(kept):
                 values = self.altered(replaced)[-1:]
                 yield self.variant(node, [], self.replace(replaced, (values or ["[%s]" % self.other()])[0]), None, strict, what, 0 if values else 1)
 
@@ -2284,8 +2669,18 @@ class Source(object):
         changes = [(one, value, rank) for one in patterns for value, rank in self.other_pattern(one)]
         if expected is not None:
             changes += [(expected, value, rank) for value, rank in self.unlike(expected, "problem" if name in RAISING else "warning")]
-        return [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, "raised what it must not", rank)
-                for one, value, rank in changes]
+        found = []
+        for one, way, rank in [(one, "strange", 0) for one in patterns] + ([] if expected is None or name in WARNING else [(expected, "unlike", 1)]):
+            # A local that code under test may find.
+            before = self.altered_name(node, ast.Constant(value=None), one, way) if isinstance(one, ast.Name) else None
+            wide = self.altered_afar(one, way) if isinstance(one, ast.Name) and way == "strange" else None
+            if before or wide:
+                inside = [] if before else self.replace(one, "%s(%s)" % (self.names[way], self.text(one)))
+                found.append(Variant((before or []) + reach + inside + survive, reach + survive, strict, "raised what it must not", rank))
+                found[-1].wide = None if wide is None else wide + reach + survive
+                changes = [change for change in changes if change[0] is not one]
+        return found + [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, "raised what it must not", rank)
+                        for one, value, rank in changes]
 
     def unlike(self, expected, unknown):
         """Another kind of exception than the expected one: a known one, for code may raise one of all known kinds, and one that no code
@@ -2424,6 +2819,11 @@ def has_call(node):
     return any(isinstance(one, ast.Call) for one in ast.walk(node))
 
 
+def is_called(node):
+    """Does it call anything but what makes a value or an object of literals?"""
+    return has_call(node) and not made_of_literals(node) and not is_record(node)
+
+
 def helpers_of(spec, module, tree):
     """Functions that assert for the tests that an argument equals another value: (owner or None, name) to what is compared."""
     found = {(None, name): pairs for name, pairs in equal_pairs(tree.body).items()}
@@ -2559,7 +2959,7 @@ def compared_in(node):
     return []
 
 
-HELPERS = ("mark", "alter", "shift", "unlike", "other", "kind", "problem", "warning")
+HELPERS = ("mark", "alter", "away", "part", "strange", "real", "held_too", "shift", "unlike", "other", "kind", "problem", "warning")
 
 
 def is_literal(node):
@@ -2570,6 +2970,121 @@ def is_literal(node):
     if isinstance(node, ast.Dict):
         return all(one is None or is_literal(one) for one in node.keys) and all(is_literal(one) for one in node.values)
     return isinstance(node, ast.UnaryOp) and is_literal(node.operand)
+
+
+# What makes a value of literals alone, and what Python's library makes of them: known here, so both values can be compared.
+MAKERS = {"Decimal": "decimal", "Fraction": "fractions", "date": "datetime", "datetime": "datetime", "time": "datetime", "timedelta": "datetime", "Path": "pathlib",
+          "PurePath": "pathlib", "PurePosixPath": "pathlib", "OrderedDict": "collections", "Counter": "collections", "deque": "collections", "dedent": "textwrap",
+          "cleandoc": "inspect", "UUID": "uuid", "loads": "json"}
+PLAIN_MAKERS = frozenset(["set", "frozenset", "list", "tuple", "dict", "bytes", "bytearray", "complex", "float", "int", "str", "sorted", "len", "sum", "min", "max",
+                          "abs", "round", "range", "ord", "chr", "repr"])
+# Of arrays, which are made of their first argument.
+ARRAY_MAKERS = frozenset(["array", "asarray", "Series", "tensor"])
+TEXT_METHODS = frozenset(["strip", "lstrip", "rstrip", "split", "splitlines", "encode", "decode", "lower", "upper", "title", "join", "replace", "format"])
+OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift, ast.BitOr, ast.BitAnd, ast.BitXor)
+
+
+# How an expectation is altered, by how it is compared; and which side it is where that is not either of them.
+WAYS = {"Eq": "alter", "Is": "alter", "Close": "shift", "Text": "away", "List": "away", "In": "strange", "Begin": "strange", "Pattern": "strange"}
+EITHER = frozenset(["Eq", "Is", "Close", "Text", "List"])
+ONE_SIDE = {"In": 0, "Begin": 1, "Pattern": 1}
+
+# What gives the same for the same, and something else for each other value that is made in the place of one.
+WRAPPING = frozenset(["list", "tuple", "set", "frozenset", "sorted", "dict", "str", "int", "float", "bytes", "array", "asarray", "Series", "DataFrame", "tensor", "Decimal", "Fraction", "Path",
+                      "PurePath", "PurePosixPath", "OrderedDict", "deque", "Counter", "dedent", "cleandoc"])
+WRAPPING_METHODS = frozenset(["strip", "lstrip", "rstrip", "split", "splitlines", "encode", "decode", "lower", "upper", "copy"])
+
+
+def base_of_side(node):
+    """The name that a side of a comparison is made of by nothing but wrapping, and the node of the key where it is a part of it."""
+    while isinstance(node, ast.Call):
+        words = dotted(node.func)
+        if words is not None and words[-1] == "approx" and node.args:
+            node = node.args[0]
+        elif node.keywords:
+            break
+        elif words is not None and words[-1] in WRAPPING and len(node.args) == 1:
+            node = node.args[0]
+        elif isinstance(node.func, ast.Attribute) and node.func.attr in WRAPPING_METHODS and not node.args:
+            node = node.func.value
+        else:
+            break
+    keys = ()
+    while key_of(node) is not None:
+        keys, node = (key_of(node),) + keys, node.value
+    return (node, keys or None) if isinstance(node, ast.Name) and (not keys or node.id not in ("self", "cls")) else (None, None)
+
+
+def cell_of(node, key):
+    """The node of a part of a literal, None where there is none."""
+    if isinstance(node, (ast.Tuple, ast.List)) and type(key) is int and -len(node.elts) <= key < len(node.elts):
+        return node.elts[key]
+    if isinstance(node, ast.Dict):
+        return next((value for name, value in zip(node.keys, node.values) if isinstance(name, ast.Constant) and name.value == key and type(name.value) is type(key)), None)
+    return None
+
+
+def key_of(node):
+    """Of a part of a value, as a literal; None for other nodes."""
+    if isinstance(node, ast.Attribute):
+        return "attribute", node.attr
+    place = getattr(node, "slice", None)
+    place = getattr(place, "value", place) if type(place).__name__ == "Index" else place
+    return ("entry", place.value) if isinstance(place, ast.Constant) and type(place.value) in (int, str) else None
+
+
+def made_of_literals(node):
+    """Does a side hold nothing but literals, operators and what is known to make a value of them?"""
+    if is_literal(node):
+        return True
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return all(made_of_literals(one) for one in node.elts)
+    if isinstance(node, ast.Dict):
+        return all(one is not None and made_of_literals(one) for one in node.keys + node.values)
+    if isinstance(node, ast.UnaryOp):
+        return made_of_literals(node.operand)
+    if isinstance(node, ast.BinOp):
+        # No number of which the parent would not find the end.
+        is_large = isinstance(node.op, (ast.Pow, ast.LShift)) and not (isinstance(node.right, ast.Constant) and type(node.right.value) is int and node.right.value <= 64)
+        is_large = is_large or (isinstance(node.op, ast.Mult) and any(isinstance(one, ast.Constant) and type(one.value) is int and one.value > 10 ** 6 for one in (node.left, node.right)))
+        return isinstance(node.op, OPERATORS) and not is_large and made_of_literals(node.left) and made_of_literals(node.right)
+    if isinstance(node, ast.Call):
+        given = node.args + [one.value for one in node.keywords]
+        if any(isinstance(one, ast.Starred) for one in node.args) or any(one.arg is None for one in node.keywords):
+            return False
+        words = dotted(node.func) or [""]
+        if words[-1] in MAKERS or (len(words) == 1 and words[0] in PLAIN_MAKERS):
+            return all(made_of_literals(one) for one in given)
+        is_text = isinstance(node.func, ast.Attribute) and node.func.attr in TEXT_METHODS
+        return is_text and all(made_of_literals(one) for one in given + [node.func.value])
+    return False
+
+
+def is_record(node):
+    """An object that a class makes of literals, or a collection of such."""
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return all(is_record(one) for one in node.elts)
+    if isinstance(node, ast.Dict):
+        return all(one is not None and is_literal(one) for one in node.keys) and all(is_record(one) for one in node.values)
+    return is_literal(node) or is_made_of_literals(node)
+
+
+def value_of(node):
+    """What literals make. No name of the tests has a say."""
+    names = {}
+
+    class Known(ast.NodeTransformer):
+        def visit_Call(self, call):
+            self.generic_visit(call)
+            words = dotted(call.func)
+            if words is not None and words[-1] in MAKERS and not (len(words) == 1 and words[0] in PLAIN_MAKERS):
+                names["made_" + words[-1]] = getattr(__import__(MAKERS[words[-1]]), words[-1])
+                call.func = ast.copy_location(ast.Name(id="made_" + words[-1], ctx=ast.Load()), call.func)
+            return call
+
+    names.update((name, getattr(builtins, name)) for name in PLAIN_MAKERS)
+    tree = ast.Expression(body=Known().visit(copy.deepcopy(node)))
+    return eval(compile(ast.fix_missing_locations(tree), "literals", "eval"), dict(names, __builtins__={}))
 
 
 # ---------------------------------------------------------------- child
@@ -3885,6 +4400,8 @@ class Marks(object):
     def __init__(self):
         # Files of the tests, None for helpers beside them.
         self.liars = set()
+        # What was altered, with what it was.
+        self.pairs = []
         self.flush = self.forget = lambda: None
         self.is_cut_short = lambda function, outcome: False
         self.clear()
@@ -3894,6 +4411,7 @@ class Marks(object):
         """Before a test. What was made before belongs to none."""
         self.flush()
         self.forget()
+        del self.pairs[:]
         self.reached = self.survived = self.lied = False
         self.is_inside = True
 
@@ -3915,6 +4433,7 @@ def make_helper(plan):
     import types
 
     marks = Marks()
+    reals = [(ast.literal_eval(after), before) for after, before in plan.get("reals", ())]
     fail = AssertionError
     secret = os.urandom(16)
 
@@ -3934,21 +4453,31 @@ def make_helper(plan):
             found = altered_value(value, depth, random.Random(secret) if chance is None else chance)
         except Exception:
             found = MISSING
-        return helper.other if found is MISSING else found
+        found = helper.other if found is MISSING else found
+        return known(value, found) if depth == 0 else found
 
     def altered_value(value, depth, chance):
         kind = type(value)
         if kind in (bool, int, float, str, bytes):
             found = [one for one in (near(value, chance), far(value, chance)) if one is not MISSING]
+            if found and kind is str and re.match(r"-?\d+(?:\.\d+)?$", value):
+                # Whatever it is given to takes numbers alone.
+                return found[0]
             return chance.choice(found) if found else MISSING
         if depth > 3:
             return MISSING
         if kind in (list, tuple):
             parts = list(value)
+            # They may be sorted.
+            more = chance.randrange(1000, 100000) if parts and all(type(one) in (int, float) for one in parts) else random_word(chance)
             if not parts or chance.random() < 0.3:
-                return kind(parts + [random_word(chance)])
+                return kind(parts + [more])
             at = chance.randrange(len(parts))
-            parts[at] = alter(parts[at], depth + 1, chance)
+            other = alter(parts[at], depth + 1, chance)
+            if type(other) in PLAIN_KINDS and any(type(one) is type(other) and one == other for one in parts):
+                # A set of them may be the same.
+                return kind(parts + [more])
+            parts[at] = other
             return kind(parts)
         if kind is dict:
             parts = dict(value)
@@ -3981,6 +4510,77 @@ def make_helper(plan):
             object.__setattr__(copy, name, one if after.get(name, helper.other) is helper.other else after[name])
         return copy
 
+    def away(value):
+        """So far from it that nothing the code under test makes of the real one happens to equal it."""
+        return known(value, alter(value, 0, Far()))
+
+    def part(value, keys, change):
+        """A copy of a record with another value for one of its parts."""
+        try:
+            found = alter_part(value, keys, change)
+            is_other = part_of(found, keys) is not part_of(value, keys)
+        except Exception:
+            is_other = False
+        # What has no such part any more fails at the assertion.
+        return known(value, found if is_other else helper.other)
+
+    def part_of(value, keys):
+        for way, name in keys:
+            value = getattr(value, name) if way == "attribute" else value[name]
+        return value
+
+    def alter_part(value, keys, change):
+        if not keys:
+            return change(value)
+        (way, name), kind = keys[0], type(value)
+        other = alter_part(part_of(value, keys[:1]), keys[1:], change)
+        if way == "attribute":
+            if isinstance(value, tuple) and hasattr(kind, "_fields"):
+                return kind._make([other if field == name else one for field, one in zip(kind._fields, value)])
+            found = object.__new__(kind)
+            for field, one in attributes_of(value).items():
+                object.__setattr__(found, field, one)
+            object.__setattr__(found, name, other)
+            return found
+        found = dict(value) if kind is dict else list(value)
+        found[name] = other
+        return kind(found) if kind in (dict, list, tuple) else kind._make(found)
+
+    def known(value, other):
+        marks.pairs.append((other, value))
+        return other
+
+    def real(value):
+        """What a local held before it was altered."""
+        for after, before in reversed(marks.pairs):
+            if after is value:
+                return before
+        return next((ast.literal_eval(before) for after, before in reals if type(after) is type(value) and after == value), value)
+
+    def held_too(value):
+        """The runner holds what it gives to a test, and code under test may look there."""
+        before, frame = real(value), sys._getframe(1)
+        for _ in range(12):
+            if frame is None:
+                return
+            for one in list(frame.f_locals.values()):
+                for names in (one, getattr(one, "funcargs", None), getattr(getattr(one, "callspec", None), "params", None)):
+                    for name in [name for name, found in names.items() if found is before] if type(names) is dict else ():
+                        names[name] = value
+            frame = frame.f_back
+
+    class Far(random.Random):
+        """Chooses the last of what it is given: what is far, not what is like it."""
+
+        def __init__(self):
+            super(Far, self).__init__(secret)
+
+        def choice(self, found):
+            return found[-1]
+
+        def random(self):
+            return 0.0
+
     def unlike(expected, number, is_imported=False):
         """A known kind of exception that is neither above nor below an expected one. None of a project has all others below it."""
         try:
@@ -3989,16 +4589,23 @@ def make_helper(plan):
                 marks.lied = True
             kinds = OTHER_WARNINGS if any(issubclass(one, Warning) for one in given) else OTHER_ERRORS
             found = [kind for kind in kinds if not any(issubclass(kind, one) or issubclass(one, kind) for one in given)]
-            return found[number % len(found)]
+            return known(expected, found[number % len(found)])
         except Exception:
             return helper.problem
 
     def shift(value):
         """Beyond every tolerance."""
         try:
-            return beyond(value, random.Random(secret))
+            return known(value, beyond(value, random.Random(secret)))
         except Exception:
             return alter(value)
+
+    def strange(value):
+        """Nothing that what it is looked for in happens to have."""
+        if type(value) in (str, bytes):
+            word = random_word(random.Random(secret))
+            return known(value, word if type(value) is str else word.encode("ascii"))
+        return away(value)
 
     def other_time(value, chance):
         import datetime
@@ -4009,7 +4616,7 @@ def make_helper(plan):
 
     helper = types.ModuleType(plan["helper"])
     kind = type(random_word().capitalize(), (), {})
-    helper.__dict__.update(mark=mark, alter=alter, shift=shift, unlike=unlike, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
+    helper.__dict__.update(mark=mark, alter=alter, away=away, part=part, strange=strange, real=real, held_too=held_too, shift=shift, unlike=unlike, kind=kind, other=type(random_word().capitalize(), (), {})(), problem=type(random_word().capitalize(), (Exception,), {}),
                            warning=type(random_word().capitalize(), (UserWarning,), {}))
     sys.modules[plan["helper"]] = helper
     return marks

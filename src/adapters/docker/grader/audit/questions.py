@@ -6,6 +6,7 @@
 # the comparison that is asked first is made by the test's own frame.
 import ast
 import collections
+import copy
 import functools
 import itertools
 import os
@@ -28,6 +29,11 @@ SETS = frozenset([set, frozenset])
 SAME = ("equals", "identical")
 DECIDING = ("__eq__", "__ne__", "__contains__", "__lt__", "__le__", "__gt__", "__ge__", "__sub__", "__rsub__", "__array_ufunc__",
             "__array_function__") + SAME
+CLASS_NAME = re.compile(r"_*[A-Z]\w*[a-z]")
+SAMENESS = re.compile(r"^assert\w*[eE]quals?$|^assertIs$|^eq_$")
+ORDERS = frozenset(["Lt", "LtE", "Gt", "GtE"])
+# What is not a number, by its names.
+NOT_A_NUMBER = re.compile(r"(?:^|[^a-z])(?:is)?nan|not.?a.?number", re.I)
 ASKED = ("Eq", "NotEq", "In", "NotIn", "Lt", "LtE", "Gt", "GtE")
 # Two values for each operator that do not belong together, for where nothing is asked.
 DENIED = {"Eq": (1, 2), "NotEq": (1, 2), "In": (1, ()), "NotIn": (1, ()), "Lt": (1, 0), "LtE": (1, 0), "Gt": (0, 1), "GtE": (0, 1)}
@@ -140,6 +146,8 @@ class Questions(object):
         self.owns = {}
         self.answers = {}
         self.files = {}
+        # Files of the tests that speak of what is not a number.
+        self.unordered = set()
         self.roots = set()
         # Files of the tests that make mocks; None for those that may give them to other files.
         self.mocking = set()
@@ -186,6 +194,16 @@ class Questions(object):
     def caller(self, value):
         """Of a method whose answer is asserted to be true."""
         return self.look(value, self.look_at_names, ANSWERED)
+
+    def made(self, given, named, kind, value):
+        """Of a class of the project, in a comparison: it was given literals."""
+        if not self.is_busy():
+            self.quietly(self.look_at_made, value, given, named, kind)
+        return self.value(value)
+
+    def member(self, value):
+        """Of an enumeration, in a comparison."""
+        return self.look(value, self.look_at_member)
 
     def look(self, value, act, *given):
         if type(value) not in ATOMS and not self.is_busy():
@@ -244,11 +262,21 @@ class Questions(object):
         asked = Asked()
         asked.operator, asked.left, asked.right, asked.pair = operator, left, right, DENIED[operator]
         asked.liar, asked.given, asked.others = None, None, []
+        if operator in ORDERS and self.is_unordered(left, right):
+            self.say(self.paths_of(sys._getframe(1)))
         if not self.is_busy() and not (type(left) in ATOMS and type(right) in ATOMS):
             self.quietly(self.choose, asked)
         stack = self.stack()
         stack.append(asked)
         return asked
+
+    def is_unordered(self, left, right):
+        """What is not a number is neither above nor below any, so it is in no test's way that only denies an order. Of tests that speak of
+        such numbers it may be the answer."""
+        for one, other in ((left, right), (right, left)):
+            if type(one) is float and one != one and type(other) in (int, float) and other == other:
+                return not self.paths_of(sys._getframe(2)) or not any(path in self.unordered for path in self.paths_of(sys._getframe(2)))
+        return False
 
     def first_left(self):
         return self.stack()[-1].pair[0]
@@ -381,6 +409,35 @@ class Questions(object):
             if not bool(found() if what == ANSWERED else found):
                 return
         self.accuse(value)
+
+    def look_at_made(self, value, given, named, kind):
+        """A class that forgets what it is given makes the same of everything: what the tests expect, and whatever the code under test makes."""
+        if not self.is_of_project(kind):
+            return
+        for _ in range(3):
+            others = [unlike(one, self.nothing) for one in given], {name: unlike(one, self.nothing) for name, one in named.items()}
+            parts = [one if other is self.nothing else other for one, other in zip(given, others[0])]
+            words = {name: named[name] if other is self.nothing else other for name, other in others[1].items()}
+            if parts == list(given) and words == named:
+                return
+            found = kind(*parts, **words)
+            if found is not value and not self.equals(found, value):
+                return
+        self.say(self.paths_of(sys._getframe(1)))
+
+    def look_at_member(self, value):
+        kind = type(value)
+        members = getattr(kind, "__members__", None)
+        enum = sys.modules.get("enum")
+        if enum is not None and isinstance(value, enum.Enum) and self.is_of_project(kind) and len(members) > 1 and len(set(map(id, members.values()))) == 1:
+            self.say(self.paths_of(sys._getframe(1)))
+
+    def is_of_project(self, kind):
+        """A class or a function of the repository, and not of the tests."""
+        path = getattr(getattr(kind, "__code__", None), "co_filename", None)
+        if path is None:
+            path = getattr(sys.modules.get(getattr(kind, "__module__", None)), "__file__", None)
+        return type(path) is str and is_within(path, self.repository) and os.path.realpath(path) not in self.files
 
     def may_mock(self):
         return bool(self.mocking & {None, *self.paths_of(sys._getframe(1))})
@@ -575,6 +632,8 @@ class Questions(object):
         self.files[os.path.realpath(path)] = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
         for node in ast.walk(tree):
             words = [getattr(node, name, None) for name in ("id", "attr", "arg", "module")] + [one.name for one in getattr(node, "names", []) if isinstance(one, ast.alias)]
+            if any(NOT_A_NUMBER.search(word) for word in words + [getattr(node, "name", None), text_of(node)] if type(word) is str):
+                self.unordered.add(os.path.realpath(path))
             if any("mock" in word.lower() for word in words if type(word) is str):
                 self.mocking.add(os.path.realpath(path) if "test" in os.path.basename(path).replace("conftest", "") else None)
             if isinstance(node, ast.Import):
@@ -594,7 +653,7 @@ class Questions(object):
         for alias in imported.names:
             # From Python 3.10 on it has a place too.
             ast.copy_location(alias, tree.body[at])
-        Asking(name).visit(tree)
+        Asking(name, self).visit(tree)
         tree.body.insert(at, imported)
         return ast.fix_missing_locations(tree)
 
@@ -666,6 +725,21 @@ def is_within(path, folder):
     return path == folder or path.startswith(folder + os.sep)
 
 
+def is_made_of_literals(node):
+    """A call of what is named like a class, with literals alone."""
+    if not isinstance(node, ast.Call) or not (node.args or node.keywords):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    if not CLASS_NAME.match(name) or not all(isinstance(one, (ast.Name, ast.Attribute, ast.expr_context)) for one in ast.walk(node.func)):
+        return False
+    try:
+        for one in node.args + [one.value for one in node.keywords]:
+            ast.literal_eval(one)
+    except (ValueError, TypeError, SyntaxError):
+        return False
+    return all(one.arg is not None for one in node.keywords)
+
+
 class Ending(ast.NodeTransformer):
     """Puts a question into each place where a function ends by itself."""
 
@@ -726,9 +800,13 @@ def asserted_in(node):
 class Asking(ast.NodeTransformer):
     """Puts the questions of an object of that name into a tree, without a constant: code under test may read those of its caller."""
 
-    def __init__(self, name):
+    def __init__(self, name, questions):
         self.name = name
+        self.questions = questions
         self.truths = set()
+        # Calls of classes with literals, and members of enumerations, that are compared with something else.
+        self.made = set()
+        self.members = set()
 
     def ask(self, node, method, *given):
         function = ast.Attribute(value=ast.Name(id=self.name, ctx=ast.Load()), attr=method, ctx=ast.Load())
@@ -831,14 +909,36 @@ class Asking(ast.NodeTransformer):
         return self.ask(node, "own", node) if node.id == "ANY" and isinstance(node.ctx, ast.Load) else node
 
     def visit_Attribute(self, node):
+        is_member = id(node) in self.members
         self.generic_visit(node)
-        return self.ask(node, "own", node) if node.attr == "ANY" and isinstance(node.ctx, ast.Load) else node
+        if node.attr == "ANY" and isinstance(node.ctx, ast.Load):
+            return self.ask(node, "own", node)
+        return self.ask(node, "member", node) if is_member else node
+
+    def is_compared(self, sides, is_equality):
+        """The sides of a comparison: one that is made of nothing but literals says what the other must be. There may be one object alone, by
+        design."""
+        found = [[one for one in ast.walk(side) if is_made_of_literals(one)] for side in sides]
+        if is_equality and sum(map(bool, found)) == 1:
+            self.made.update(id(one) for one in sum(found, []))
+        self.members.update(id(one) for side in sides for one in ast.walk(side) if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Load)
+                            and CLASS_NAME.match(getattr(one.value, "attr", getattr(one.value, "id", ""))))
+
+    def asked_how_made(self, node):
+        """What it was given is kept here, for the caller's constants are read."""
+        given = [ast.literal_eval(one) for one in node.args], {one.arg: ast.literal_eval(one.value) for one in node.keywords}
+        name = "made_%d" % len(vars(self.questions))
+        setattr(self.questions, name, functools.partial(self.questions.made, *given))
+        return name
 
     def visit_Call(self, node):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
         given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
         asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
         owned = list(asserted_in(node))
+        how_made = (self.asked_how_made(node), copy.deepcopy(node.func)) if id(node) in self.made else None
+        if SAMENESS.search(name):
+            self.is_compared(node.args[:2], name != "assertIs")
         if asserted:
             self.is_true(node.args[0])
         self.generic_visit(node)
@@ -856,7 +956,7 @@ class Asking(ast.NodeTransformer):
                 node.func.value = self.ask(node.func.value, "saying_" + name, node.func.value)
             elif name.startswith("assert_"):
                 node.func.value = self.ask(node.func.value, "called", node.func.value)
-        return self.ask(node, "value", node)
+        return self.ask(node, "value", node) if how_made is None else self.ask(node, how_made[0], how_made[1], node)
 
     def visit_Await(self, node):
         self.generic_visit(node)
@@ -864,6 +964,8 @@ class Asking(ast.NodeTransformer):
 
     def visit_Compare(self, node):
         is_truth = id(node) in self.truths
+        if all(isinstance(one, (ast.Eq, ast.Is)) for one in node.ops):
+            self.is_compared([node.left] + node.comparators, all(isinstance(one, ast.Eq) for one in node.ops))
         self.generic_visit(node)
         if not all(type(one).__name__ in ASKED for one in node.ops):
             return node
