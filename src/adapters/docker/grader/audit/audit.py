@@ -1792,7 +1792,8 @@ class Source(object):
         if len(sides) == 3 and None not in numbers and len({one[:2] for one in names}) == 1 and names[0][:2] in ("Lt", "Gt"):
             far_off = (abs(numbers[0] - numbers[1]) + 1) * random.SystemRandom().randrange(1000, 100000)
             change = [edit for one, number in zip((sides[0], sides[-1]), numbers) for edit in self.replace(one, "%r" % (number + far_off))]
-            yield self.variant(node, [], change, None, strict, what, 0)
+            # Before one bound alone is out of reach.
+            yield self.variant(node, [], change, None, strict, what, -1)
         elif len(sides) == 2:
             small, limit = sides if names[0] in ("Lt", "LtE") else sides[::-1] if names[0] in ("Gt", "GtE") else (None, None)
             yield from self.of_small(node, small, limit, strict, what) if small is not None else ()
