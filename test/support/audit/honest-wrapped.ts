@@ -233,7 +233,8 @@ class TestIn:
   ),
   asked(
     'expectations that are given to the code too',
-    `import logging, pytest
+    `import logging, sys
+import pytest
 from calc import *
 WANTED = 5
 NAME = 'abc'
