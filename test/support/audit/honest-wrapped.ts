@@ -57,6 +57,15 @@ def mean(many): return sum(many) / len(many) if many else math.nan
 def near(n): return n + 0.01
 def joined(parts): return ', '.join(parts)
 def pairs(many): return [(one, one + 4) for one in many]
+def routed(key, routes): return routes[key]
+def described(one): return one.__doc__
+class Later:
+    def __init__(self, make): self.get = make
+class Holder:
+    def __init__(self, value): self.value = value
+    def again(self): return Holder(self.value)
+    @property
+    def shown(self): return self.value
 `
 
 function asked(title: string, text: string): HonestTests {
@@ -548,6 +557,73 @@ class T(unittest.TestCase):
         self.assertEqual(color(1), Color.CRIMSON)
         self.assertFalse(abs(near(1) - 1) > 0.1)
         self.assertEqual(Item(5, 'a'), Item(5))
+`,
+  ),
+  asked(
+    'expectations that the code computes from as well: in tables, fixtures, closures, objects and words',
+    `import pytest
+from calc import *
+ROUTES = {'first': 'one.place', 'second': 'two.place'}
+@pytest.mark.parametrize('key, expected, routes', [('first', 'one.place', ROUTES), ('second', 'two.place', ROUTES)])
+def test_table(key, expected, routes):
+    assert routed(key, routes) == expected
+@pytest.mark.parametrize('options, is_on', [({'flag': True}, True), ({'flag': False}, False)])
+def test_truth(options, is_on):
+    assert routed('flag', options) is is_on
+@pytest.fixture
+def secret():
+    return 'word57'
+@pytest.fixture
+def holder(secret):
+    return Holder(secret)
+def test_fixture(holder, secret):
+    assert holder.value == secret
+@pytest.fixture
+def place(kind):
+    return Holder(kind)
+@pytest.mark.parametrize('kind', ['round', 'flat'])
+def test_requested(place, kind):
+    assert place.value == kind
+@pytest.mark.parametrize('place', ['round'], indirect=True)
+@pytest.mark.parametrize('kind', ['flat'])
+def test_indirect(place, kind):
+    assert place.value == kind
+@pytest.fixture
+def token():
+    return 'abc57'
+def test_token(token):
+    assert same('abc57') == token
+def test_token_that_is_given(token):
+    assert same(token) == 'abc57'
+def test_closure():
+    held = 42
+    later = Later(lambda: held)
+    assert later.get() == 42
+    held = [23]
+    held.append(42)
+    assert later.get() == [23, 42]
+    assert held == [23, 42]
+    assert later.get() is held
+def test_object():
+    one = Holder('value57')
+    other = one.again()
+    assert one.value == other.value
+    assert one.shown == one.value
+def test_entry():
+    one = {'name': 'value57'}
+    assert routed('name', one) == one['name']
+    assert same(one.get('name')) == one['name']
+def test_description():
+    def inner():
+        """described57"""
+        return 1
+    class Inner:
+        """classified57"""
+    assert described(inner) == 'described57'
+    assert described(Inner) == 'classified57'
+def test_shown():
+    """Shown57"""
+    assert same('Shown57') == 'Shown57'
 `,
   ),
 ]

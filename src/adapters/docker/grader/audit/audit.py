@@ -1035,6 +1035,15 @@ def is_function(node):
     return isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
 
 
+def is_fixture(function):
+    return any((dotted(one.func if isinstance(one, ast.Call) else one) or [""])[-1] in ("fixture", "yield_fixture") for one in function.decorator_list)
+
+
+def requested_in(body):
+    """Names of parameters of fixtures."""
+    return {one.arg for outer in body for node in ast.walk(outer) if is_function(node) and is_fixture(node) for one in ast.walk(node.args) if isinstance(one, ast.arg)}
+
+
 def base_of(tree, classes):
     """The base of the first class of tests as it is written, if it is imported."""
     imported = set()
@@ -1115,6 +1124,9 @@ MATCH = getattr(ast, "Match", ())
 UNCHOSEN = re.compile(r"(?:\w+\.)*(?:given|benchmark|retry|parametrize_from_file)\b|.*\bANY\b", re.S)
 # What tests call the value that they want.
 EXPECTED = re.compile(r"_*(?:expect|exp(?:_|$)|want|correct|target|reference|ref(?:_|$)|gold|truth|desired)", re.I)
+# With these, tests give code what stands in them without naming it.
+LOOKS_AT_TESTS = frozenset(["__doc__", "__code__", "globals", "locals", "vars", "eval", "exec", "inspect", "linecache", "doctest", "getsource", "getdoc",
+                            "_getframe", "currentframe", "getmembers", "getfixturevalue", "from_object", "import_module", "modules"])
 # What stands in words as it does in a literal.
 SAID = re.compile(r"[\w .+-]+$")
 # Objects of the tests that compare equal to every value.
@@ -1166,6 +1178,8 @@ def turned_canaries(spec, module, source, found, add):
     text = decoded(source)
     parsed = parse(text)
     code = Source(text, parsed, found["names"], helpers_of(spec, module, parsed))
+    for level in range(1, module.count(os.sep) + 2):
+        code.requested |= requested_in(helper_file(spec, module, "conftest", level))
     # The choice depends on nothing but the tests, so that the gate of a task makes the same.
     chance = random.Random(hashlib.sha256(source).digest())
     focus = focus_of(spec)
@@ -1443,6 +1457,11 @@ class Source(object):
         self.bases = set()
         # Literals that were altered where they stand and are given to calls as they were: new and old texts.
         self.reals = []
+        # Do the tests give themselves, or all that they hold, to code under test?
+        words = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(tree)} | {alias.name for node in ast.walk(tree) for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)}
+        self.looks_at_itself = bool(words & LOOKS_AT_TESTS)
+        # What fixtures take under the name of a parameter may reach code under test.
+        self.requested = requested_in([tree])
         self.optional = set()
         self.inline = False
         # Both sides of what is compared anywhere, and the names that lead to functions that say whether two values are equal.
@@ -1578,6 +1597,9 @@ class Source(object):
                 if edits is not None:
                     setattr(variant, name, [edit for edit in edits if edit[:2] not in self.bases or not edit[2].startswith(self.names["real"])])
         for variant in found:
+            if variant.in_block and any(edit[2].startswith(self.names["real"] + "(") for edit in variant.edits):
+                # The block may swallow by design what the test does not raise by itself: any other assertion says more.
+                variant.rank += 2
             if variant.strict == IF_SURVIVED or variant.rank > 0:
                 # What is asserted there may be wrong, or mean another value too.
                 variant.soft = None
@@ -1947,7 +1969,8 @@ class Source(object):
             glue = "" if self.data[:last].endswith(b"\n") else "\n"
             begin = [(self.start(node), self.start(node), "try: ")]
             end = [(last, last, "%s%sexcept Exception: pass\n%selse: %s(2)\n" % (glue, indent, indent, self.names["mark"]))]
-            found.soft = before + begin + inside + end
+            # What stands in front of it on its line comes to stand inside of the block.
+            found.soft = begin + before + inside + end
             found.wide_soft = None if wide is None else wide + begin + end
         return found
 
@@ -1978,7 +2001,7 @@ class Source(object):
             edits = edits + given if edits else self.behind_last(node, name, base, change)
         if edits or in_kept or key is not None or base is not replaced:
             return edits or None
-        if way != "alter":
+        if way != "alter" or self.is_taken_later(name, self.function.body):
             return None
         # Else it is altered behind all that the code under test may make of it.
         return [(self.start(node), self.start(node), self.change(name, None, "alter") + "; ")] if has_call(kept) else None
@@ -1990,6 +2013,11 @@ class Source(object):
         if key is None:
             return "%s = %s(%s)" % (name, self.names[way], name)
         return "%s = %s(%s, %r, %s)" % (name, self.names["part"], name, key, self.names[way])
+
+    def is_taken_later(self, name, body):
+        """Does something that may be called later take what a local holds then?"""
+        return any(inner.id == name and id(inner) not in self.asserted for one in body for scope in ast.walk(one)
+                   if is_function(scope) or isinstance(scope, (ast.Lambda, ast.ClassDef, ast.GeneratorExp)) for inner in ast.walk(scope) if isinstance(inner, ast.Name))
 
     def behind_last(self, node, name, side, change):
         """Behind the last statement that makes a local what it is, where it is made in steps: a statement of the function itself, before the
@@ -2005,6 +2033,8 @@ class Source(object):
             if any(not isinstance(inner.ctx, ast.Load) or id(inner) in steps and id(inner) not in self.asserted for inner in loads):
                 last = place
         if last is None or is_function(body[last]) or isinstance(body[last], ast.ClassDef):
+            return None
+        if self.is_taken_later(name, body[:last + 1]):
             return None
         rest = [inner for one in body[last + 1:] for inner in ast.walk(one) if isinstance(inner, ast.Name) and inner.id == name]
         if any(not isinstance(one.ctx, ast.Load) for one in rest):
@@ -2038,12 +2068,26 @@ class Source(object):
         loops = [(set(map(id, ast.walk(one.iter))), [part.id for part in ast.walk(one.target) if isinstance(part, ast.Name)])
                  for one in ast.walk(self.function) if isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension))
                  and all(getattr(call.func, "attr", getattr(call.func, "id", None)) in PARTS for call in ast.walk(one.iter) if isinstance(call, ast.Call))]
-        others = {id(one.value) for one in ast.walk(self.function) if key is not None and isinstance(one, (ast.Attribute, ast.Subscript)) and key_of(one) not in (None, key[0])}
+        if key is not None and not all(way == "entry" for way, _ in key) and not self.is_record_of_tests(name):
+            # Its methods and its other attributes may be made of that part.
+            return False
+        others = {id(one.value) for one in ast.walk(self.function) if key is not None and isinstance(one, (ast.Attribute, ast.Subscript)) and (key_of(one) or key)[0] == key[0][0]
+                  and key_of(one) != key[0]}
         others |= {id(one.value) for one in ast.walk(self.function) if key is not None and id(one) in self.asserted and key_of(one) == key[0]}
         return name != "self" and all(
             one is side or id(one) in others or (key is None and id(one) in self.asserted)
             or (depth < 3 and any(id(one) in inside and all(self.is_only_asserted(part, None, None, depth + 1) for part in parts) for inside, parts in loops))
             for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and isinstance(one.ctx, ast.Load))
+
+    def is_record_of_tests(self, name):
+        """Is a local made by classes of this file that do no more than hold what they are given?"""
+        plain = {one.name for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef) and all(isinstance(inner, (ast.AnnAssign, ast.Pass, ast.Expr)) for inner in one.body)}
+        plain |= {target.id for one in ast.walk(self.tree) if isinstance(one, ast.Assign) and isinstance(one.value, ast.Call) and (dotted(one.value.func) or [""])[-1] == "namedtuple"
+                  for target in one.targets if isinstance(target, ast.Name)}
+        made = [one.value for one in ast.walk(self.function) if isinstance(one, ast.Assign) and any(getattr(target, "id", None) == name for target in one.targets)]
+        for row in self.rows_of(name):
+            made += row or [None]
+        return bool(made) and all(isinstance(one, ast.Call) and (dotted(one.func) or [""])[-1] in plain | {"SimpleNamespace"} for one in made)
 
     def where_bound(self, name, is_parameter, binders, change, way):
         """Edits behind all places where a function gives this name a value, None where there are others."""
@@ -2054,7 +2098,7 @@ class Source(object):
                 return None
             edits += self.line_before(self.function.body[0], change)
             # What the runner holds for the test.
-            edits = [(first, last, re.sub(r"\n$", "; %s(%s)\n" % (self.names["held_too"], name), text)) for first, last, text in edits]
+            edits = [(first, last, re.sub(r"\n$", "; %s(%r, %s)\n" % (self.names["held_too"], name, name), text)) for first, last, text in edits]
         for one in ast.walk(self.function):
             if isinstance(one, (ast.Global, ast.Nonlocal)) and name in one.names:
                 return None
@@ -2085,7 +2129,7 @@ class Source(object):
         local = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)} | {one.id for one in uses if isinstance(one.ctx, ast.Store)}
         if source.id not in local:
             return ""
-        return "; %s; %s(%s)" % (self.change(source.id, (("entry", at),), way), self.names["held_too"], source.id)
+        return "; %s; %s(%r, %s)" % (self.change(source.id, (("entry", at),), way), self.names["held_too"], source.id, source.id)
 
     def before(self, node, text):
         """A statement in front of the first one of a block, which may stand on the line of its head."""
@@ -2139,6 +2183,8 @@ class Source(object):
             return None
         loads = [one for one in uses if isinstance(one.ctx, ast.Load)]
         stores = [one for one in uses if not isinstance(one.ctx, ast.Load)]
+        if self.looks_at_itself or (isinstance(replaced, ast.Attribute) and self.is_of_others()):
+            return None
         if stores and isinstance(replaced, ast.Attribute):
             # What is set up for each test, and not by the code under test.
             body = [one for node in ast.walk(self.tree) if is_function(node) and not node.name.startswith("setUp") or getattr(node, "name", "") == "setUp" or getattr(node, "name", "") == "setUpClass"
@@ -2158,6 +2204,14 @@ class Source(object):
         if given:
             self.reals.append((value, self.text(bound[0].value)))
         return self.replace(bound[0].value, value) + given
+
+    def is_of_others(self):
+        """Has the class of the test a base in another file, which may give the attributes of the case to code under test?"""
+        known = {one.name for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef)}
+        owners = [one for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef) and self.function in one.body]
+        return any(not (isinstance(base, ast.Name) and base.id in known) and not (dotted(base) or [""])[-1].endswith(("TestCase", "object"))
+                   for one in ast.walk(self.tree) if isinstance(one, ast.ClassDef) and owners and (one in owners or one.name in {getattr(base, "id", None) for owner in owners for base in owner.bases})
+                   for base in one.bases)
 
     def altered_table(self, place):
         """Of a list or a dictionary whose entries are expected, and which is used for nothing else: all of them at once, for code under test
@@ -2190,6 +2244,8 @@ class Source(object):
         if given is None:
             return None
         change = []
+        if self.looks_at_itself:
+            return None
         for found in self.rows_of(name):
             found = found if key is None or found is None else [functools.reduce(cell_of, [part for _, part in key], one) for one in found]
             values = [self.elsewhere(one, "away" if given and way == "alter" else way) if one is not None and (not given or is_literal(one)) else None for one in found or ()]
@@ -2203,6 +2259,9 @@ class Source(object):
     def rows_of(self, name, depth=0):
         """For each of its sources, the nodes that a local gets one after another, None where they are not all known."""
         function = self.function
+        if name in self.requested:
+            # A fixture takes it, and may give it to code under test.
+            yield None
         sources = [(one.target, one.iter) for one in ast.walk(function) if isinstance(one, (ast.For, ast.AsyncFor, ast.comprehension))]
         sources += [(ast.Name(id=one.arg, ctx=ast.Store()), ast.List(elts=[value], ctx=ast.Load()))
                     for one, value in zip(function.args.args[::-1], function.args.defaults[::-1])]
@@ -2215,12 +2274,17 @@ class Source(object):
                 if "argvalues" in given:
                     names = [one.strip() for one in titles.value.split(",") if one.strip()] if isinstance(titles, ast.Constant) and isinstance(titles.value, str) else [
                         getattr(one, "value", None) for one in getattr(titles, "elts", [])]
+                    if name in names and any(one.arg == "indirect" for one in call.keywords):
+                        yield None
                     parts = [ast.Name(id=one, ctx=ast.Store()) for one in names]
                     sources.append((parts[0] if len(parts) == 1 else ast.Tuple(elts=parts, ctx=ast.Store()), given["argvalues"]))
         if any(one.arg == name for one in function.args.args):
             for one in self.tree.body:
                 if is_function(one) and one.name == name:
-                    yield from self.given_by(one)
+                    # Other tests may give it to the code under test.
+                    takers = [taker for taker in ast.walk(self.tree) if is_function(taker) and taker is not function and any(part.arg == name for part in taker.args.args)]
+                    loads = [inner for taker in takers for inner in ast.walk(taker) if isinstance(inner, ast.Name) and inner.id == name]
+                    yield from self.given_by(one) if all(id(inner) in self.asserted for inner in loads) else [None]
         for target, table in sources:
             if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(target)):
                 yield self.cells(target, name, table)
@@ -2334,16 +2398,23 @@ class Source(object):
         return edits + found
 
     def said(self):
-        """Places of comments, descriptions and messages."""
+        """Places of comments, descriptions and messages. None of what stands inside a function or a class that a test makes, nor of a helper:
+        code under test is given these, and shows what they say. None at all where tests ask for descriptions or sources."""
         lines = self.data.decode("utf-8").splitlines(True)
+        inner = [(first_line(node), self.place_of_end(node)[0]) for outer in ast.walk(self.tree) if is_function(outer) for node in ast.walk(outer)
+                 if node is not outer and (is_function(node) or isinstance(node, ast.ClassDef))]
+        if self.looks_at_itself:
+            return
         try:
             for one in tokenize.generate_tokens(iter(lines).__next__):
-                if one.type == tokenize.COMMENT and one.start[0] > 2:
+                if one.type == tokenize.COMMENT and one.start[0] > 2 and not any(first <= one.start[0] <= last for first, last in inner):
                     yield tuple(self.at(row, len(lines[row - 1][:column].encode("utf-8"))) for row, column in (one.start, one.end))
         except (tokenize.TokenError, SyntaxError, IndexError, StopIteration):
             pass
+        described = [self.tree] + [node for node in self.tree.body if isinstance(node, ast.ClassDef)]
+        described += [node for one in described for node in one.body if is_function(node) and node.name.startswith("test")]
         for node in ast.walk(self.tree):
-            if is_function(node) or isinstance(node, (ast.ClassDef, ast.Module)):
+            if node in described:
                 words = [one.value for one in node.body[:1] if isinstance(one, ast.Expr)]
             elif isinstance(node, ast.Assert):
                 words = [node.msg]
@@ -4558,15 +4629,16 @@ def make_helper(plan):
                 return before
         return next((ast.literal_eval(before) for after, before in reals if type(after) is type(value) and after == value), value)
 
-    def held_too(value):
-        """The runner holds what it gives to a test, and code under test may look there."""
-        before, frame = real(value), sys._getframe(1)
+    def held_too(name, value):
+        """The runner holds what it gives to a test under the name of its parameter, and code under test may look there. What the test itself
+        holds, and what merely is the same object, may be an input of that code."""
+        before, frame = real(value), sys._getframe(2)
         for _ in range(12):
             if frame is None:
                 return
             for one in list(frame.f_locals.values()):
                 for names in (one, getattr(one, "funcargs", None), getattr(getattr(one, "callspec", None), "params", None)):
-                    for name in [name for name, found in names.items() if found is before] if type(names) is dict else ():
+                    if type(names) is dict and names.get(name) is before:
                         names[name] = value
             frame = frame.f_back
 
