@@ -570,6 +570,12 @@ def test_table(key, expected, routes):
 @pytest.mark.parametrize('options, is_on', [({'flag': True}, True), ({'flag': False}, False)])
 def test_truth(options, is_on):
     assert routed('flag', options) is is_on
+@pytest.mark.parametrize('override', [None, 5])
+@pytest.mark.parametrize('n, expected', [(1, 5), (2, 6)])
+def test_bound_again(n, expected, override):
+    if override is not None:
+        n, expected = 1, override
+    assert total(n) == expected
 @pytest.fixture
 def secret():
     return 'word57'

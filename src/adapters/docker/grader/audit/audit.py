@@ -2169,6 +2169,8 @@ class Source(object):
             uses = [one for one in ast.walk(self.tree) if isinstance(one, ast.Name) and one.id == name]
             own = {id(one) for one in ast.walk(self.function)}
             arguments = {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}
+            if name in arguments and any(id(one) in own and isinstance(one.ctx, ast.Store) for one in uses):
+                return None
             is_local = name in arguments or any(id(one) in own and isinstance(one.ctx, ast.Store) for one in uses)
             body = [one for one in own_nodes(self.function)] if is_local else self.tree.body
             if is_local:
@@ -2244,7 +2246,9 @@ class Source(object):
         if given is None:
             return None
         change = []
-        if self.looks_at_itself:
+        stores = [one for one in ast.walk(self.function) if isinstance(one, ast.Name) and one.id == name and not isinstance(one.ctx, ast.Load)]
+        if self.looks_at_itself or len(stores) > (name not in {one.arg for one in ast.walk(self.function.args) if isinstance(one, ast.arg)}):
+            # It may be another value by then.
             return None
         for found in self.rows_of(name):
             found = found if key is None or found is None else [functools.reduce(cell_of, [part for _, part in key], one) for one in found]
