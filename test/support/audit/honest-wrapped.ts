@@ -59,6 +59,10 @@ def joined(parts): return ', '.join(parts)
 def pairs(many): return [(one, one + 4) for one in many]
 def routed(key, routes): return routes[key]
 def described(one): return one.__doc__
+class Nothing:
+    """Is equal to all others of its kind."""
+    def __init__(self, name): self.name = name
+    def __eq__(self, other): return type(self) is type(other)
 class Later:
     def __init__(self, make): self.get = make
 class Holder:
@@ -627,6 +631,14 @@ def test_description():
         """classified57"""
     assert described(inner) == 'described57'
     assert described(Inner) == 'classified57'
+def test_equal_by_design():
+    one = Nothing(name='x57')
+    other = Nothing(name='y57')
+    first = Nothing(name='z57')
+    assert other == first
+    assert one != 42
+    assert total(1) == 5
+    assert total(2) == 6
 def test_shown():
     """Shown57"""
     assert same('Shown57') == 'Shown57'

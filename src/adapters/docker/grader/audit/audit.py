@@ -1900,6 +1900,9 @@ class Source(object):
                 self.bases.add((self.start(base), self.end(base)))
             # Of two sides the one that calls something is rather what the code under test has made.
             late = 0 if kept is None or self.is_made(kept) or not self.is_made(replaced) else 2
+            if kept is not None and all(isinstance(one, ast.Name) and self.is_made(one, has_call) and not self.is_made(one) for one in pair):
+                # Two objects of the project, of which neither says what the other must be: its classes may call them equal by design.
+                late = 2
             if late == 0 and isinstance(kept, ast.Name) and EXPECTED.match(kept.id) and not EXPECTED.match(getattr(replaced, "id", "")):
                 late = 2
             variant = self.of_name(node, operator, kept, replaced, strict, what, late) if operator in EITHER or (operator in ONE_SIDE and replaced is pair[ONE_SIDE[operator]]) else None
@@ -1949,12 +1952,13 @@ class Source(object):
                 return True
         return False
 
-    def is_made(self, node):
+    def is_made(self, node, counts=None):
         """Does it call something, or is it a local that was given what a call made?"""
+        counts = counts or is_called
         names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
         bound = [(one.targets, one.value) for one in ast.walk(self.function) if isinstance(one, ast.Assign)]
         bound += [([item.optional_vars], item.context_expr) for one in ast.walk(self.function) if isinstance(one, (ast.With, ast.AsyncWith)) for item in one.items]
-        return is_called(node) or any(is_called(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
+        return counts(node) or any(counts(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
                                      if target is not None for one in ast.walk(target))
 
     def variant(self, node, before, inside, wide, strict, what, rank):
