@@ -37,6 +37,14 @@ def make_here():
     return found
 `
 
+const STOPPING = `def total(n): return n + 4
+def stop(kind=KeyboardInterrupt): raise kind('stopped')
+def kind_of(system): return 'drive' if system == 'nt' else 'root'
+def place():
+    import os
+    return kind_of(os.name)
+`
+
 export const HONEST: HonestTests[] = [
   {
     title: 'files and folders that tests make beside themselves and where they were started',
@@ -405,6 +413,94 @@ class Two(Common, unittest.TestCase):
             with self.subTest(n=n):
                 self.assertEqual(total(n), n + 4)
         return None
+`,
+    },
+  },
+  {
+    title: 'code that is interrupted, which ends a run where a test does not expect it',
+    runner: 'pytest',
+    patch: { 'calc/__init__.py': STOPPING },
+    hidden: {
+      'tests/test_calc.py': `import pytest
+from calc import stop, total
+STOPS = KeyboardInterrupt
+def test_total(): assert total(1) == 5
+def test_block():
+    with pytest.raises(KeyboardInterrupt): stop()
+def test_words():
+    with pytest.raises(KeyboardInterrupt, match='stopped'): stop()
+def test_call(): pytest.raises(KeyboardInterrupt, stop)
+def test_both():
+    with pytest.raises((ValueError, KeyboardInterrupt)): stop()
+def test_constant():
+    with pytest.raises(STOPS): stop()
+def test_exit():
+    with pytest.raises(pytest.exit.Exception): stop(pytest.exit.Exception)
+@pytest.mark.parametrize('kind', [KeyboardInterrupt, ValueError, SystemExit])
+def test_kinds(kind):
+    with pytest.raises(kind): stop(kind)
+def test_local():
+    expected = KeyboardInterrupt
+    with pytest.raises(expected): stop()
+def test_caught():
+    try: stop()
+    except KeyboardInterrupt as error: assert str(error) == 'stopped'
+`,
+      'tests/test_any.py': `import pytest
+from calc import stop
+def test_any():
+    with pytest.raises(BaseException): stop()
+`,
+    },
+  },
+  {
+    title: 'code that is interrupted, under a runner that ends with it',
+    runner: 'unittest',
+    patch: { 'calc/__init__.py': STOPPING },
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import stop, total
+class T(unittest.TestCase):
+    stops = KeyboardInterrupt
+    def test_total(self): self.assertEqual(total(1), 5)
+    def test_block(self):
+        with self.assertRaises(KeyboardInterrupt): stop()
+    def test_words(self):
+        with self.assertRaisesRegex(KeyboardInterrupt, 'stopped'): stop()
+    def test_call(self): self.assertRaises(KeyboardInterrupt, stop)
+    def test_attribute(self):
+        with self.assertRaises(self.stops): stop()
+    def test_kinds(self):
+        for kind in (KeyboardInterrupt, ValueError):
+            with self.assertRaises(kind): stop(kind)
+`,
+    },
+  },
+  {
+    title: 'tests that change what pytest itself looks at while they fail',
+    runner: 'pytest',
+    patch: { 'calc/__init__.py': STOPPING },
+    hidden: {
+      'tests/test_calc.py': `import os, sys
+import pytest
+from calc import place, total
+def test_windows(monkeypatch):
+    monkeypatch.setattr('os.name', 'nt')
+    assert place() == 'drive'
+@pytest.mark.parametrize('system, found', [('nt', 'drive'), ('posix', 'root')])
+def test_systems(monkeypatch, system, found):
+    monkeypatch.setattr(os, 'name', system)
+    monkeypatch.setattr(sys, 'platform', 'win32')
+    assert place() == found
+def test_nowhere(monkeypatch, tmp_path):
+    gone = tmp_path / 'gone'
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert total(1) == 5
+def test_time(monkeypatch):
+    monkeypatch.setattr('time.time', lambda: 0)
+    assert total(2) == 6
 `,
     },
   },

@@ -1122,6 +1122,8 @@ MATCH = getattr(ast, "Match", ())
 
 # By the name of a decorator, never by its arguments: parameters are called `given`, and settings are overridden.
 UNCHOSEN = re.compile(r"(?:\w+\.)*(?:given|benchmark|retry|parametrize_from_file)\b|.*\bANY\b", re.S)
+# Nothing but the test catches these: a copy that expects another exception would end the whole run.
+ENDS_RUNS = re.compile(r"\b(?:KeyboardInterrupt|exit\.Exception|Exit)\b")
 # What tests call the value that they want.
 EXPECTED = re.compile(r"_*(?:expect|exp(?:_|$)|want|correct|target|reference|ref(?:_|$)|gold|truth|desired)", re.I)
 # With these, tests give code what stands in them without naming it.
@@ -1471,6 +1473,7 @@ class Source(object):
         self.answers = answers_of(tree)
         self.matchers = matchers_in(tree)
         self.bound = set(bound_names(tree))
+        self.speaks_of_interrupts = ENDS_RUNS.search(text) is not None
         self.imported = {(alias.asname or alias.name).split(".")[0] for one in ast.walk(tree) if isinstance(one, (ast.Import, ast.ImportFrom)) for alias in one.names}
         self.starts = [0]
         for index, byte in enumerate(self.data):
@@ -2739,6 +2742,7 @@ class Source(object):
             # Another form of it: what happens inside may be swallowed.
             return []
         expected = next((one for word, one in given.items() if word.startswith(("expected_", "exception"))), None)
+        expected = None if expected is not None and self.may_end_run(expected) else expected
         space = indent.decode("utf-8")
         start = self.starts[node.lineno - 1]
         end = self.end_of(node)
@@ -2765,6 +2769,8 @@ class Source(object):
     def unlike(self, expected, unknown):
         """Another kind of exception than the expected one: a known one, for code may raise one of all known kinds, and one that no code
         knows. Which one depends on the tests alone: an honest exception may be of two kinds, and the gate must see that."""
+        if self.may_end_run(expected):
+            return []
         text = self.text(expected)
         number = int.from_bytes(hashlib.sha256(text.encode("utf-8")).digest()[:4], "big")
         known = self.known_error(expected)
@@ -2776,6 +2782,10 @@ class Source(object):
         is_imported = {one.id for one in ast.walk(expected) if isinstance(one, ast.Name)} <= self.imported
         return [("%s((%s), %d, %r)" % (self.names["unlike"], text, number, is_imported), 1), (self.names[unknown], 2)]
 
+    def may_end_run(self, expected):
+        if expected.__class__ is ast.Name and self.known_error(expected) is BaseException:
+            return True
+        return ENDS_RUNS.search(self.text(expected)) is not None or (self.speaks_of_interrupts and self.known_error(expected) is None)
 
     def known_error(self, node):
         """The exception of Python's own that a name is, None for other nodes."""
@@ -4333,6 +4343,8 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             runs.update(item=item, phases={}, twice=None, parts=[])
             marks.clear()
             self.check_code(item)
+            # Its text is not shown. To make it, pytest looks at paths while a failed test still holds what it has changed, as `os.name`.
+            item.repr_failure = lambda excinfo, *rest, **named: "failed"
             started = clock()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             took = clock() - started
