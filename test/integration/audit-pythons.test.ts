@@ -26,22 +26,25 @@ import { explain, runAudit } from '../support/audit/run-audit.ts'
 import { TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HANG_MS } from '../support/hang.ts'
 
-/** The newest that each takes; the trainer's own Python, which `audit-driver.test.ts` uses, has the one of the trainer. */
-const PYTEST: Record<string, string> = {
-  '3.6': '7.0.1',
-  '3.7': '7.4.4',
-  '3.8': '8.3.5',
-  '3.9': '8.4.2',
-  '3.13': '9.2.0',
+/**
+ * The newest that each takes; the trainer's own Python, which `audit-driver.test.ts` uses, has the one of the trainer. One has a plugin
+ * that changes every mock.
+ */
+const PACKAGES: Record<string, readonly string[]> = {
+  '3.6': ['pytest==7.0.1'],
+  '3.7': ['pytest==7.4.4'],
+  '3.8': ['pytest==8.3.5'],
+  '3.9': ['pytest==8.4.2'],
+  '3.13': ['pytest==9.2.0', 'pytest-mock==3.15.1'],
 }
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 
 const pythons = await listHostPythons()
-const versions = Object.keys(PYTEST).flatMap((minor) => choosePython(pythons, minor) ?? [])
+const versions = Object.keys(PACKAGES).flatMap((minor) => choosePython(pythons, minor) ?? [])
 const skip =
   process.getuid?.() !== 0
     ? 'needs root: the audit gives it up'
-    : versions.length === 0 && `this host has no Python of ${Object.keys(PYTEST).join(', ')}`
+    : versions.length === 0 && `this host has no Python of ${Object.keys(PACKAGES).join(', ')}`
 
 describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
   for (const { version, prefix } of versions) {
@@ -105,16 +108,16 @@ function runsUnder(
 
 /** A virtual environment of this Python with a pytest that it takes, kept; null where no registry has it. */
 async function withPytest(python: string, version: string): Promise<string | null> {
-  const wanted = PYTEST[minorOf(version)]
+  const wanted = PACKAGES[minorOf(version)] ?? []
   const folder = join(stackPaths().cacheDir, 'audit-pythons')
-  const made = join(folder, `${version}-pytest-${wanted}`)
+  const made = join(folder, `${version}-${wanted.join('-').replaceAll('==', '-')}`)
   if (!existsSync(made)) {
     const making = `${made}-${process.pid}`
     await mkdir(folder, { recursive: true })
     const run = (command: string, ...args: string[]) => runCommand({ command, args, timeoutMs: HANG_MS })
     const venv = await run(python, '-m', 'venv', making)
     assert.equal(venv.exitCode, 0, venv.tail)
-    const installed = await run(join(making, 'bin/python'), '-m', 'pip', 'install', '-q', `pytest==${wanted}`)
+    const installed = await run(join(making, 'bin/python'), '-m', 'pip', 'install', '-q', ...wanted)
     if (installed.exitCode !== 0) {
       await rm(making, { recursive: true, force: true })
       return null

@@ -4166,6 +4166,9 @@ def run_pytest(spec, guard, send, read_plan):
         arguments += ["-n", "0"]
     if "pytest_cov" in names:
         arguments += ["--no-cov"]
+    if "pytest_mock" in names:
+        # It puts functions of its own in the place of the assertions of all mocks, only to shorten tracebacks.
+        arguments += ["-o", "mock_traceback_monkeypatch=false"]
     code = int(pytest.main(arguments + early + spec["modules"] + late, plugins=[reporter]))
     reporter.compare(True)
     if code not in (0, 1):
