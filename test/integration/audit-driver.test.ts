@@ -17,7 +17,7 @@ import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { FORMS, SHADOWED } from '../support/audit/form-attacks.ts'
 import { LIES } from '../support/audit/lies.ts'
 import { HIDDEN_QUESTIONS, UNASKED } from '../support/audit/hidden-questions.ts'
-import { HONEST } from '../support/audit/honest.ts'
+import { HONEST, HONEST_CONFIGURED } from '../support/audit/honest.ts'
 import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { FITTING_EXPECTATIONS, TRACED } from '../support/audit/fitting-attacks.ts'
@@ -187,6 +187,7 @@ def read(text): return 0
     ...HONEST_QUESTIONS,
     ...HONEST_EXPECTATIONS,
     ...HONEST_WRAPPED,
+    ...HONEST_CONFIGURED,
   ]) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }

@@ -505,3 +505,43 @@ def test_time(monkeypatch):
     },
   },
 ]
+
+const CONFIGURED = `import pytest
+from calc import total
+@pytest.fixture
+def five(): return 5
+def test_total(five): assert total(1) == five
+class TestTotal:
+    @pytest.mark.parametrize('n, found', [(1, 5), (2, 6)])
+    def test_many(self, n, found): assert total(n) == found
+def test_negative():
+    with pytest.raises(ValueError, match='positive'): total(-1)
+`
+
+/** Projects whose configuration is for all tests of a run, so each is played alone. */
+export const HONEST_CONFIGURED: HonestTests[] = [
+  {
+    title: 'a configuration that leaves assertions as they are',
+    pristine: { 'pytest.ini': '[pytest]\naddopts = --assert=plain\n' },
+  },
+  {
+    title: 'warnings that are errors, and options and marks that must be known',
+    pristine: {
+      'setup.cfg': '[tool:pytest]\naddopts = --strict-markers --strict-config -x\nfilterwarnings = error\n',
+    },
+  },
+  {
+    title: 'a conftest that reads how a failure is described, and adds to it',
+    pristine: {
+      'conftest.py': `import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    report = outcome.get_result()
+    if report.failed: report.longrepr.addsection('where', item.nodeid)
+def pytest_runtest_logreport(report):
+    if report.failed: assert report.longrepr.reprcrash.lineno > 0
+`,
+    },
+  },
+].map((one) => ({ ...one, runner: 'pytest', patch: REPAIR, hidden: { 'tests/test_calc.py': CONFIGURED } }))

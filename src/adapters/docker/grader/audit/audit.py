@@ -4346,8 +4346,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             runs.update(item=item, phases={}, twice=None, parts=[])
             marks.clear()
             self.check_code(item)
-            # Its text is not shown. To make it, pytest looks at paths while a failed test still holds what it has changed, as `os.name`.
-            item.repr_failure = lambda excinfo, *rest, **named: "failed"
+            item.repr_failure = describing(item.repr_failure)
             started = clock()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             took = clock() - started
@@ -4402,11 +4401,24 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
     return Reporter()
 
 
+def describing(describe):
+    """To describe a failure, pytest looks at paths while the failed test still holds what it has changed, as `os.name`."""
+    def described(*given, **named):
+        try:
+            return describe(*given, **named)
+        except Exception:
+            return "failed"
+
+    return described
+
+
 def rewritten(path, config):
     """As pytest compiles it."""
     from _pytest.assertion import rewrite
 
-    if config.getoption("assertmode", "rewrite") != "rewrite":
+    # Before the first conftest the options are known, but not those of the configuration.
+    known = getattr(config, "known_args_namespace", None)
+    if getattr(known, "assertmode", None) == "plain" or config.getoption("assertmode", "rewrite") != "rewrite":
         with open(path, "rb") as file:
             return compile(file.read(), path, "exec", dont_inherit=True)
     if hasattr(rewrite, "Path"):
