@@ -8,7 +8,7 @@ export async function readAuditScript(): Promise<string> {
   return withoutComments(await withProcesses(`${await readHere('questions.py')}${await readHere('audit.py')}`))
 }
 
-/** Each grading is given the program through its shell, which takes no more than 64 KiB of a file. Lines that are comments and
+/** Each grading is given the program through its shell, which takes no more than `MAX_INLINE_BYTES` of a file. Lines that are comments and
  *  descriptions that are not the whole body of what they describe are left out; no other text of it looks like these. A level of
  *  indentation is one space. */
 function withoutComments(program: string): string {
