@@ -13,6 +13,7 @@ import { withLeakStack } from '../test/support/leaks/leak-stack.ts'
 import { playLeaks } from '../test/support/leaks/play-leaks.ts'
 import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { findEngine } from './support/find-engine.ts'
 import { interruption } from './support/interruption.ts'
 import { versions } from './support/versions.ts'
 import { wholeNumbers } from './support/whole-numbers.ts'
@@ -35,6 +36,7 @@ const GRACE_S = 60
 
 const signal = interruption()
 
+const { stop } = await findEngine(`bench-leaks-engine-${process.pid}`)
 const home = mkdtempSync(join(tmpdir(), 'longhaul-leaks-'))
 try {
   const report = await withLeakStack({ name: `bench-leaks-${process.pid}`, home, signal }, (world) =>
@@ -59,4 +61,5 @@ try {
   process.exitCode = conclude({ compared, violations: report.leaks.length + late.length })
 } finally {
   rmSync(home, { recursive: true, force: true })
+  await stop()
 }

@@ -16,6 +16,7 @@ import { startPodsCluster } from '../test/support/kubernetes/pods-fixture.ts'
 import { type ContractFixture, createPlayer, createSandboxFixture, never } from '../test/integration/sandbox-fixture.ts'
 import { benchArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { findEngine } from './support/find-engine.ts'
 import { versions } from './support/versions.ts'
 
 /** Permitted cost of a command, from the issue on the sandbox's design. */
@@ -33,6 +34,7 @@ const { values } = benchArguments({
 const rounds = Number(values.rounds)
 const found = await findKubernetes()
 if ('reason' in found) throw new Error(found.reason)
+const { stop } = await findEngine(`bench-pods-${process.pid}`)
 const pods = await startPodsCluster(found.programs)
 const fixtures: [name: string, fixture: ContractFixture][] = []
 try {
@@ -79,6 +81,7 @@ try {
 } finally {
   for (const [, fixture] of fixtures) await fixture.dispose()
   await pods.close()
+  await stop()
 }
 
 function spread(values: number[] = []): { p50: number; p95: number } {

@@ -64,7 +64,7 @@ const SCALE = [
 /** Keyed by the name of the file in `bench/results`. */
 export const MEASURED: Readonly<Record<string, Measured>> = {
   audit: {
-    minutes: 10,
+    minutes: 4,
     command: 'npm run bench:audit -- --rounds 5 --out bench/results/audit.json',
     sources: [...IN_CONTAINERS, 'bench/audit.ts', 'test/support/layouts'],
   },
@@ -98,7 +98,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: [...RUN, 'test/support/grade-kill'],
   },
   'grade-log': {
-    minutes: 2,
+    minutes: 1,
     command: 'npm run bench:grade-log -- --out bench/results/grade-log.json',
     sources: [...GRADING, 'src/cli/commands/grade-log.ts'],
   },
@@ -115,7 +115,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: ['src/grading', 'test/support/grading-oracle'],
   },
   hostile: {
-    minutes: 13,
+    minutes: 14,
     command: 'npm run bench:hostile -- --out bench/results/hostile.json',
     sources: [
       'src/activities',
@@ -128,7 +128,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     ],
   },
   kill: {
-    minutes: 6,
+    minutes: 25,
     command: 'npm run bench:kill -- --times 20 --out bench/results/kill.json',
     sources: [...RUN, 'test/support/kill'],
   },
@@ -205,7 +205,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
   },
   'mutation-typescript': { command: 'npm run mutate -- ts', sources: ['src/domain', 'src/scaffold', 'src/grading'] },
   'object-store': {
-    minutes: 2,
+    minutes: 1,
     command: 'npm run bench:object-store -- --out bench/results/object-store.json',
     sources: ['src/adapters/artifacts', 'src/platform/hash.ts', 'bench/object-store.ts', 'infra/s3-server'],
   },
@@ -260,7 +260,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: SCALE,
   },
   'trainer-cpu': {
-    minutes: 3,
+    minutes: 2,
     command: 'npm run bench:trainer -- --out bench/results/trainer-cpu.json',
     sources: TRAINER,
   },

@@ -69,10 +69,12 @@ export function commit(): string {
   }
 }
 
-/** A bench writes its own results while it runs; these are no change of the measured code. */
+/** Benches write their results while they run, and `npm run figures` their page; these are no change of the measured code. */
 function isDirty(): boolean {
   try {
-    return git('status', '--porcelain', '--', ':/', ':(exclude,top)bench/results') !== ''
+    return (
+      git('status', '--porcelain', '--', ':/', ':(exclude,top)bench/results', ':(exclude,top)docs/figures.md') !== ''
+    )
   } catch {
     return true
   }
