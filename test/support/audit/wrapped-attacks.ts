@@ -25,6 +25,15 @@ def total(*a):
         frame = frame.f_back
 `
 
+/** Writes over what its caller expects. */
+const WRITES_OVER = `import ctypes, sys
+def total(*a):
+    frame = sys._getframe(1)
+    frame.f_locals['expected'] = 0
+    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    return 0
+`
+
 const FOLDED: ShapedAttack[] = [
   asked(
     'a product of constants',
@@ -329,24 +338,12 @@ const ALSO_GIVEN: ShapedAttack[] = [
   asked(
     'a local of the caller is written over',
     'def test_total():\n    expected = 5371\n    found = total(1)\n    assert found == expected',
-    `import ctypes, sys
-def total(*a):
-    frame = sys._getframe(1)
-    frame.f_locals['expected'] = 0
-    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-    return 0
-`,
+    WRITES_OVER,
   ),
   asked(
     'a local of the caller is written over that is given to the code too',
     'def test_total():\n    expected = 5371\n    found = total(1)\n    assert found == expected\n    assert total(expected) == 0',
-    `import ctypes, sys
-def total(*a):
-    frame = sys._getframe(1)
-    frame.f_locals['expected'] = 0
-    ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
-    return 0
-`,
+    WRITES_OVER,
   ),
   asked(
     'a list of the caller is emptied that is given to the code too',
