@@ -9,11 +9,12 @@
  * audited as a task whose listed tests are all of its tests that pass: the audit then turns assertions of all of them where they stand,
  * and of up to 24 in copies. Needs root, because the audit gives it up. Exit 2 if nothing was audited.
  */
+import { isUtf8 } from 'node:buffer'
 import { execFile } from 'node:child_process'
 import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'
-import { type AuditAnswer, isHonestPass, runAudit } from '../test/support/audit/run-audit.ts'
+import { type AuditAnswer, runAudit } from '../test/support/audit/run-audit.ts'
 import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
 import { versions } from './support/versions.ts'
@@ -78,34 +79,48 @@ async function measure({ name, directory }: Project): Promise<Row> {
     /^tests\/(?:.*\/)?test_[^/]*\.py$/.test(file) && without?.test(file) !== true
   const passing = await passingTests(directory, files.filter(isTest))
   const row: Row = { project: name, testFiles: 0, tests: 0, agreed: 0, accused: [] }
+  const texts: Record<string, string> = {}
+  const binary: string[] = []
+  for (const file of files) {
+    const bytes = await readFile(join(directory, file))
+    if (isUtf8(bytes)) texts[placeOf(file)] = bytes.toString()
+    else binary.push(file)
+  }
   for (const [file, focus] of passing) {
+    const { [file]: hidden = '', ...pristine } = texts
     const answer = await runAudit({
       python,
       runner: 'pytest',
-      pristine: { 'note.txt': 'as it was\n' },
+      pristine,
       patch: { 'note.txt': 'changed\n' },
-      hidden: { [file]: await readFile(join(directory, file), 'utf8') },
-      prepare: (repository) => copyProject({ directory, files: files.filter((one) => one !== file), repository }),
+      hidden: { [file]: hidden },
+      prepare: (repository) => copyProject({ directory, files: binary, repository }),
       spec: { timeout_s: AUDIT_MS / 1000, modules: [file], focus },
       endAfterMs: AUDIT_MS + 60_000,
     })
     row.testFiles += 1
     row.tests += focus.length
-    if (isHonestPass(answer)) row.agreed += 1
-    else row.accused.push(...accusationsOf(file, answer))
+    const accused = accusationsOf(file, answer, new Set(focus))
+    if (accused.length === 0) row.agreed += 1
+    row.accused.push(...accused)
   }
   return row
 }
 
-/** Without the history and what tools left, and with the package where the tests import it from. */
 async function copyProject(input: { directory: string; files: readonly string[]; repository: string }): Promise<void> {
   for (const file of input.files) {
-    const to = join(input.repository, file.replace(/^src\//, ''))
+    const to = join(input.repository, placeOf(file))
     await mkdir(dirname(to), { recursive: true })
     await cp(join(input.directory, file), to)
   }
 }
 
+/** Where the tests import the package from. */
+function placeOf(file: string): string {
+  return file.replace(/^src\//, '')
+}
+
+/** Without the history and what tools left. */
 async function filesBelow(directory: string): Promise<string[]> {
   const found = await readdir(directory, { recursive: true, withFileTypes: true })
   return found
@@ -138,11 +153,11 @@ async function passingTests(directory: string, testFiles: readonly string[]): Pr
 }
 
 /** A canary that did not run says nothing beside the reason why the audit ended. */
-function accusationsOf(file: string, answer: AuditAnswer): Row['accused'] {
+function accusationsOf(file: string, answer: AuditAnswer, focus: ReadonlySet<string>): Row['accused'] {
   const of = (test: string, why: string) => ({ file: basename(file), test, why: why.slice(0, 200) })
   if (answer.ended !== 'complete') return [of('*', `${answer.ended}: ${answer.detail ?? 'no reason'}`)]
   const canaries = answer.canaries.filter(({ ok }) => !ok)
-  const tests = answer.tests.filter(({ outcome }) => outcome !== 'passed')
+  const tests = answer.tests.filter(({ id, outcome }) => focus.has(id) && outcome !== 'passed')
   return [
     ...canaries.map((canary) =>
       of(canary.of ?? '*', `${canary.must} ${canary.outcome}: ${canary.detail ?? 'no reason'}`),

@@ -178,6 +178,11 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
       'bench/support/live-sampler.ts',
     ],
   },
+  'honest-suites': {
+    command:
+      'npm run bench:honest-suites -- --project NAME=DIRECTORY --python FILE --without PATTERN --out bench/results/honest-suites.json',
+    sources: ['src/adapters/docker/grader/audit', 'bench/honest-suites.ts', 'test/support/audit/run-audit.ts'],
+  },
   'lying-servers': {
     minutes: 3,
     command: 'npm run bench:lying-servers -- --out bench/results/lying-servers.json',
