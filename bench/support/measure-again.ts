@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { copyFileSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
+import { copyFileSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { isOutdated } from './figures-page.ts'
@@ -82,8 +82,8 @@ export async function measureAgain(
     const [status, signal] = (await once(bench, 'exit')) as [number | null, string | null]
     clearTimeout(end)
     clearTimeout(kill)
-    const isMeasured = (status === 0 || status === 1 || status === 3) && existsSync(out)
-    if (isMeasured && isJson(out)) copyFileSync(out, join(results, `${name}.json`))
+    const hasMeasured = status === 0 || status === 1 || status === 3
+    if (hasMeasured && isJson(out)) copyFileSync(out, join(results, `${name}.json`))
     return signal ?? status ?? 2
   } finally {
     rmSync(folder, { recursive: true, force: true })
@@ -101,6 +101,7 @@ function programOf(command: string): { program: string; args: string[] } {
   return { program, args: rest.split(' ') }
 }
 
+/** False for a file that is not there, too. */
 function isJson(file: string): boolean {
   try {
     JSON.parse(readFileSync(file, 'utf8'))
