@@ -2,13 +2,12 @@
 
 Phases are those of a step, plus `prox`: log-probabilities without gradient, which a reinforcement job computes once for each token
 outside its first mini-batch. `tokens_per_s` excludes `prox`, `tokens_per_s_with_prox` includes it. A process measures one shape, so
-that peaks do not mix. On a CPU the peak is the resident set of the process; `floor_bytes` is its size before the model exists.
+that peaks do not mix. The peak is that of tensors; on a CPU one more step, which is not timed, measures it.
 """
 
 from __future__ import annotations
 
 import json
-import resource
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from longhaul_trainer.parallel.ranks import open_ranks
 from longhaul_trainer.plan.memory import RESERVE, Layout, predict
 from longhaul_trainer.plan.shapes import Shape, find_shape
 from longhaul_trainer.step.forward import gather_rows
+from longhaul_trainer.tensor_peak import tensor_peak
 from longhaul_trainer.trainable import ModelOptions, make_scorer
 
 COMPILERS = {"inductor": "inductor", "eager": "aot_eager"}
@@ -65,7 +65,6 @@ def bench(options: BenchOptions) -> int:
     if options.offload_activations != "none" and options.ac == "none":
         raise JobError(INVALID_SPEC, "Expected --ac with --offload-activations: only kept layer inputs are moved")
     ranks = open_ranks(device=options.device, world=1, cp=1)
-    floor = _peak(ranks.device)
     shape = find_shape(options.model)
     lora = None if options.lora_rank is None else Lora(rank=options.lora_rank, alpha=2.0 * options.lora_rank)
     model_options = ModelOptions(
@@ -95,29 +94,39 @@ def bench(options: BenchOptions) -> int:
         device=ranks.device,
     )
     phases = {"prox": 0.0, "forward": 0.0, "backward": 0.0, "optimizer": 0.0}
-    for step in range(options.steps + 1):
-        began = [_now(ranks.device)]
+
+    def play() -> list[float]:
+        """One step. Returns when each phase began, and when the last one ended."""
+        times = [_now(ranks.device)]
         if options.prox == "separate":
             with torch.no_grad():
                 scorer(micro, 1.0)
-        began.append(_now(ranks.device))
+        times.append(_now(ranks.device))
         logprobs, _ = scorer(micro, 1.0)
-        began.append(_now(ranks.device))
+        times.append(_now(ranks.device))
         (-logprobs.sum() / len(micro.index)).backward()
-        began.append(_now(ranks.device))
+        times.append(_now(ranks.device))
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        began.append(_now(ranks.device))
-        # The first step is warm-up: it creates kernels, caches and moments.
-        if step:
-            for at, name in enumerate(phases):
-                phases[name] += began[at + 1] - began[at]
+        times.append(_now(ranks.device))
+        return times
+
+    # Warm-up: it creates kernels, caches and moments.
+    play()
+    for _ in range(options.steps):
+        times = play()
+        for at, name in enumerate(phases):
+            phases[name] += times[at + 1] - times[at]
     if options.prox == "first":
         phases["prox"] = 0.0
     whole = sum(phases.values())
     seconds = whole - phases["prox"]
     memory = predict(_shape_of(shape, options), _layout_of(options, tokens))
-    peak = _peak(ranks.device)
+    if ranks.device.type == "cuda":
+        peak = torch.cuda.max_memory_allocated()
+    else:
+        moments = (value for values in optimizer.state.values() for value in values.values())
+        peak = tensor_peak(play, kept=[*scorer.parameters(), *scorer.buffers(), *filter(torch.is_tensor, moments)])
     state = None
     if options.state_in is not None:
         directory = Path(options.state_in)
@@ -130,7 +139,6 @@ def bench(options: BenchOptions) -> int:
                 "tokens_per_s": round(tokens * options.steps / seconds, 1),
                 "tokens_per_s_with_prox": round(tokens * options.steps / whole, 1),
                 "seconds": {name: round(value / options.steps, 4) for name, value in phases.items()},
-                "floor_bytes": floor,
                 "peak_bytes": peak,
                 "predicted_bytes": round(memory.peak),
                 "predicted_without_reserve_bytes": round(memory.peak - RESERVE),
@@ -200,13 +208,6 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize()
     return time.perf_counter()
-
-
-def _peak(device: torch.device) -> int:
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated()
-    # Linux reports kibibytes.
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def _device_name(device: torch.device) -> str:

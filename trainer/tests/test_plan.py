@@ -222,7 +222,8 @@ def test_bench_measures_each_phase_and_removes_its_state(tmp_path: Path, policy:
     assert set(report["state"]["seconds"]) == {"copy", "write", "verify", "read"}
     # fp32 weights and two moments, and a few kilobytes of random state and names.
     assert 0 < report["state"]["bytes"] - 12 * report["parameters"] < 20_000
-    assert 0 < report["floor_bytes"] <= report["peak_bytes"]
+    # Weights and moments, and the gradients of a step.
+    assert report["peak_bytes"] > 16 * report["parameters"]
     assert report["predicted_bytes"] - report["predicted_without_reserve_bytes"] == 4 * GIB
     assert os.listdir(tmp_path) == []
 
