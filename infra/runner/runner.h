@@ -125,6 +125,8 @@ struct stream *add_stream(int in, int out, int control, pid_t pid);
 void listen_for_streams(void);
 void accept_stream(void);
 extern int listener;
+/* Whether a grading runs here instead of an agent: without a journal, and guests have the image's environment. */
+extern bool is_grader;
 void close_streams(void);
 bool receive(struct stream *stream);
 void flush(struct stream *stream);

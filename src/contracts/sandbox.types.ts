@@ -186,9 +186,11 @@ interface GradeRunFacts {
 
 /** The machine and limits that tests ran under. Other limits may give another verdict. */
 export interface GradingMachine {
+  /** Version of the container engine, or `Kubernetes` and the version of the cluster. */
   engine: string
-  cgroupVersion: 1 | 2
-  /** Processors as `0,3`. */
+  /** Null for a pod, whose node is not asked. */
+  cgroupVersion: 1 | 2 | null
+  /** Processors as `0,3`; empty for a pod, whose node assigns its share of all. */
   cpuset: string
   memoryMiB: number
   startedAtMs: number

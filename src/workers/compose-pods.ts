@@ -1,10 +1,14 @@
+import { Context } from '@temporalio/activity'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import { toClusterError } from '../adapters/kubernetes/cluster-errors.ts'
 import { type Cluster, connectCluster } from '../adapters/kubernetes/cluster.ts'
 import { listHeldPods, listPods } from '../adapters/kubernetes/list-pods.ts'
+import { type Asker, checkImageInPod, imageInPod } from '../adapters/kubernetes/inspect-image.ts'
 import { createClusterPulse } from '../adapters/kubernetes/pod-access.ts'
 import { createPodSandboxHost, type PodSandboxHost } from '../adapters/kubernetes/pod-sandbox-host.ts'
+import { countGraders } from '../adapters/docker/container/list-sandboxes.ts'
+import type { ImageInspector } from '../activities/gate/verify-image.ts'
 import type { Held } from '../adapters/docker/sandbox/admission.ts'
 import type { WatchedEngine } from '../activities/runtime/watch.ts'
 import { sha256Hex } from '../platform/hash.ts'
@@ -14,7 +18,8 @@ interface OpenPodsInput {
   environment: Pick<WorkerEnvironment, 'sandboxRuntime'>
   pods: PodsEnvironment
   namespaceId: string
-  graders: Pick<SandboxHost, 'grade' | 'audit'>
+  /** Null: in pods. */
+  graders: Pick<SandboxHost, 'grade' | 'audit'> | null
   log: (message: string, facts: Record<string, string | number>) => void
 }
 
@@ -26,10 +31,16 @@ export interface Pods {
    *  with a worker's machine. */
   hostId: string
   hostQueue: string
+  /** What all sandboxes together may request. */
+  cpus: number
   /** Distinguishes two clusters whose namespaces have the same name. */
   identity: string
   watched: WatchedEngine
   listHeld: () => Promise<Held[]>
+  /** Counts the gradings of this Temporal namespace, including those of other workers. */
+  countGradings: () => Promise<number>
+  /** Looks into images in pods, for the workflow whose activity runs. */
+  inspector: ImageInspector
 }
 
 /** @throws LonghaulError `Config.Invalid`; `Sandbox.EngineUnavailable` if the cluster refuses this worker */
@@ -60,8 +71,20 @@ export async function openPods({ environment, pods, namespaceId, graders, log }:
     host,
     hostId,
     hostQueue,
+    cpus: pods.cpus,
     identity: `kubernetes ${server} ${namespace}`,
     watched: { name: `the cluster ${server}`, pulse: createClusterPulse(cluster) },
     listHeld: () => listHeldPods(cluster, namespaceId),
+    countGradings: async () => countGraders(await listPods(cluster), namespaceId),
+    inspector: {
+      identify: (task, signal) => imageInPod(host.context, task, asker(), signal),
+      check: (task, _digest, signal) => checkImageInPod(host.context, task, asker(), signal),
+    },
   }
+}
+
+function asker(): Asker {
+  const { workflowExecution: execution } = Context.current().info
+  const { workflowId: owner = '', runId: ownerRun = '' } = execution ?? {}
+  return { run: owner, owner, ownerRun }
 }

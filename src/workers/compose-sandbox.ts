@@ -1,4 +1,4 @@
-import { type NativeConnection, Runtime } from '@temporalio/worker'
+import type { NativeConnection } from '@temporalio/worker'
 import { createHostActivities } from './host-activities.ts'
 import { createSettingResolver, turnSeed } from '../activities/episode/episode-spec.ts'
 import { createDefuseFor, createSamplers } from '../activities/episode/samplers.ts'
@@ -6,32 +6,18 @@ import { createSandboxActivities } from './sandbox-activities.ts'
 import { createHostDoor, type HostDoor } from '../activities/runtime/host-door.ts'
 import { joinAsHost } from './host-membership.ts'
 import { activitiesOnly, createWorkSlots, placementPauseMs } from './work-slots.ts'
-import { createImageFinder, createImageProvider } from '../activities/gate/task-images.ts'
 import { createPlanReader } from '../activities/grading/stored-plan.ts'
-import { createImageVerifier } from '../activities/gate/verify-image.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../activities/runtime/stored-records.ts'
 import { admitSandboxes } from '../activities/runtime/admit-sandboxes.ts'
-import { watchFinder, watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
-import { createAdmission, listHeld, type Admission } from '../adapters/docker/sandbox/admission.ts'
-import { connectEngine, type Engine } from '../adapters/docker/engine/engine.ts'
-import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
-import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
-import { resourcesOfEngine } from '../adapters/docker/reaper/reap-orphaned.ts'
-import { createDockerSandboxHost } from '../adapters/docker/sandbox/sandbox-host.ts'
+import { createAdmission, type Admission } from '../adapters/docker/sandbox/admission.ts'
 import { resourcesOfCluster } from '../adapters/kubernetes/list-pods.ts'
-import { openPods } from './compose-pods.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
 import { connectStore, chatClientsOf, policyClientsOf, type Interposers, requireNamespaceId } from './connect.ts'
 import { startHostReaper } from './reaper.ts'
+import { imagesOf, logInfo, openPlaces, placeOf, reapedBy } from './sandbox-places.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
-import { hostIdentity } from '../platform/host-identity.ts'
-import { requireRuntime } from '../adapters/docker/container/create-container.ts'
-import { listSandboxes } from '../adapters/docker/container/list-sandboxes.ts'
 import type { HostFacts, HostResources } from '../contracts/hosts.types.ts'
-
-/** Maximum number of containers that start or grade concurrently. On few cores, more would only wait for each other. */
-const MAX_STARTING = 4
 
 /** Composes three workers in one process: placement and grading for any host, and the queue of this host's own sandboxes. */
 export async function composeSandbox(
@@ -40,35 +26,30 @@ export async function composeSandbox(
   between: Interposers,
 ): Promise<Composed> {
   const machine = await openMachine(environment, connection, between)
-  const { docker, pods, admission, engine, keeper, hostId, hostQueue, engineHostId, namespaceId, shared, door } =
-    machine
+  const { places, admission, hostId, hostQueue, identity, namespaceId, shared, door } = machine
+  const { pods, local } = places
   const { minFreeBytes, temporal } = environment
   const { namespace } = temporal
   const letGo = (): void => {
     door.stop()
     admission.dispose()
     pods?.host.dispose()
-    docker.dispose()
-    keeper.dispose()
+    local?.docker.dispose()
+    local?.keeper.dispose()
   }
   const membership = await joinAsHost({
     temporal,
     host: hostId,
-    holder: { queue: hostQueue, engine: pods?.identity ?? (await engineIdentity(engine)) },
+    holder: { queue: hostQueue, engine: identity },
     door,
-    log: (message, facts) => Runtime.instance().logger.info(message, facts),
+    log: logInfo,
   }).catch((error: unknown): never => {
     letGo()
     throw error
   })
   const owned = { namespaceId, namespace, connection, store: shared.store }
   const reapers = [
-    startHostReaper({
-      ...owned,
-      hostId: engineHostId,
-      holder: resourcesOfEngine(engine),
-      images: { engine, keeper, minFreeBytes },
-    }),
+    ...(local === null ? [] : [startHostReaper({ ...owned, ...reapedBy(local, minFreeBytes) })]),
     ...(pods === null ? [] : [startHostReaper({ ...owned, hostId, holder: resourcesOfCluster(pods.cluster) })]),
   ]
   return {
@@ -85,79 +66,24 @@ export async function composeSandbox(
 
 type Machine = Awaited<ReturnType<typeof openMachine>>
 
-/** Opens the engine of this machine together with the parts that both workers share: the guards of its images and sandboxes. */
+/** Opens where sandboxes and graders run, together with the parts that both workers share: the guards of images and sandboxes. */
 async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
-  const { temporal, cacheDir, sandboxRuntime, sandboxCpus, sandboxMemoryMiB } = environment
+  const { temporal } = environment
   const namespaceId = await requireNamespaceId(connection, temporal.namespace)
   const store = await connectStore(environment, between)
-  const engine = await connectEngine()
-  // For pods it is the name of a RuntimeClass.
-  const runtime = environment.pods === null ? sandboxRuntime : null
-  if (runtime !== null) await requireRuntime(engine, runtime)
-  const own = hostIdentity(environment.hostId)
-  const keeper = createImageKeeper({ engine, cacheDir })
-  const log = (message: string, facts: Record<string, string | number>): void =>
-    Runtime.instance().logger.info(message, facts)
-  const docker = createDockerSandboxHost({
-    engine,
-    keeper,
-    ...own,
-    namespaceId,
-    maxStarting: MAX_STARTING,
-    runtime,
-    log,
-  })
-  const pods =
-    environment.pods === null
-      ? null
-      : await openPods({ environment, pods: environment.pods, namespaceId, graders: docker, log })
-  const { hostId, hostQueue } = pods ?? own
-  const admission = createAdmission({
-    capacity:
-      environment.pods === null
-        ? { cpus: sandboxCpus ?? engine.cpus, memoryMiB: sandboxMemoryMiB ?? engine.memoryMiB }
-        : { cpus: environment.pods.cpus, memoryMiB: sandboxMemoryMiB ?? Number.POSITIVE_INFINITY },
-    list: pods?.listHeld ?? (() => listHeld({ engine, namespaceId })),
-  })
+  const places = await openPlaces(environment, namespaceId)
+  const place = placeOf(environment, { places, namespaceId, between })
+  const { host, hostId, hostQueue, identity, capacity } = place
+  const admission = createAdmission({ capacity, list: place.listHeld })
   const door = createHostDoor(hostId)
-  const watched = {
-    name: `${engine.host} on ${own.hostId}`,
-    pulse: createEnginePulse({ ping: () => engine.docker.ping() }),
-  }
-  const host = between.sandbox(pods?.host ?? docker)
-  const tests = watchSandbox({ host, engine: watched })
   const shared = {
     store,
-    sandbox: admitSandboxes({
-      // Tests run in containers of this machine, wherever the sandbox runs.
-      host:
-        pods === null
-          ? tests
-          : { ...watchSandbox({ host, engine: pods.watched }), grade: tests.grade, audit: tests.audit },
-      admission,
-      hostId,
-      door,
-    }),
+    sandbox: admitSandboxes({ host, admission, hostId, door }),
     recipes: createRecipeReader(store),
     tasks: createTaskReader(store),
   }
-  const look = createHostLook({ engine, namespaceId, admission, door })
-  const engineHostId = own.hostId
-  return {
-    engine,
-    watched,
-    keeper,
-    docker,
-    pods,
-    admission,
-    hostId,
-    hostQueue,
-    engineHostId,
-    namespaceId,
-    shared,
-    door,
-    look,
-  }
+  const look = createHostLook({ countGradings: place.countGradings, admission, door })
+  return { places, admission, hostId, hostQueue, identity, namespaceId, shared, door, look }
 }
 
 /** Maximum number of sandboxes that wait for an image, a place or a start. On a full host only a few wait; the others stay in the
@@ -165,29 +91,16 @@ async function openMachine(environment: WorkerEnvironment, connection: NativeCon
 const MAX_OPENING = 8
 
 /** Placements have their own queue. On a full host they wait, and nothing that a waiting sandbox depends on may queue behind them. */
-function placementWorkers(
-  { engine, watched, keeper, hostId, shared, door, admission }: Machine,
-  environment: WorkerEnvironment,
-) {
+function placementWorkers({ places, hostId, shared, door, admission }: Machine, environment: WorkerEnvironment) {
   const { store } = shared
-  const { cacheDir, leaseMs } = environment
-  const ensureImage = watchImages({
-    engine: watched,
-    ensureImage: createImageProvider({ engine, cacheDir, keeper, log: (line) => console.error(line) }),
-  })
   const activities = createSandboxActivities({
     ...shared,
     hostId,
-    leaseMs,
+    leaseMs: environment.leaseMs,
     door,
     suites: createSuiteReader(store),
     plans: createPlanReader(store),
-    ensureImage,
-    finder: watchFinder({ engine: watched, finder: createImageFinder({ engine }) }),
-    verifyImage: watchVerifier({
-      engine: watched,
-      verifyImage: createImageVerifier({ engine, keeper, store, ensureImage }),
-    }),
+    ...imagesOf(places, { store, cacheDir: environment.cacheDir }),
   })
   // The waiting placement reports in its heartbeats what it waits for. Further ones stay in the queue, for a host that has room
   // earlier or joins later.
@@ -252,27 +165,20 @@ export function ownSandboxesWorker(
   }
 }
 
-/** Combines the engine's id with its data directory, because old versions give the same id to both engines of one machine. */
-async function engineIdentity({ docker }: Engine): Promise<string> {
-  const { ID: id, DockerRootDir: root } = (await docker.info()) as { ID?: string; DockerRootDir?: string }
-  return `${id ?? 'unknown'} ${root ?? ''}`.trim()
-}
-
 interface HostLookInput {
-  engine: Engine
-  namespaceId: string
+  countGradings: () => Promise<number>
   admission: Pick<Admission, 'look'>
   door: Pick<HostDoor, 'isOpen'>
 }
 
-/** Reports what a host holds according to its engine: sandboxes and gradings of this Temporal namespace, including those that other
+/** Reports what a host holds according to its engine or cluster: sandboxes and gradings of this Temporal namespace, including those that other
  *  workers opened. */
-export function createHostLook({ engine, namespaceId, admission, door }: HostLookInput): () => Promise<HostFacts> {
+export function createHostLook({ countGradings, admission, door }: HostLookInput): () => Promise<HostFacts> {
   const since = new Date().toISOString()
   let gradings = 0
   return async () => {
     const { sandboxes, requested, capacity, trouble } = await admission.look()
-    if (trouble === null) gradings = await countGradings({ engine, namespaceId }).catch(() => gradings)
+    if (trouble === null) gradings = await countGradings().catch(() => gradings)
     return {
       since,
       takesWork: door.isOpen,
@@ -283,13 +189,6 @@ export function createHostLook({ engine, namespaceId, admission, door }: HostLoo
       trouble,
     }
   }
-}
-
-async function countGradings({ engine, namespaceId }: Pick<HostLookInput, 'engine' | 'namespaceId'>): Promise<number> {
-  const all = await listSandboxes({ engine })
-  return all.filter(
-    ({ role, state, namespaceId: owners }) => role !== 'agent' && state !== 'ended' && owners === namespaceId,
-  ).length
 }
 
 function sayable({ cpus, memoryMiB }: { cpus: number; memoryMiB: number }): HostResources {

@@ -49,8 +49,8 @@ export interface WorkerEnvironment {
   sandboxCpus: number | null
   /** LONGHAUL_SANDBOX_MEMORY_GIB: the same for memory; unset: all of it */
   sandboxMemoryMiB: number | null
-  /** LONGHAUL_SANDBOXES, LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP: where agents' sandboxes run; null: in
-   *  containers of this host's engine */
+  /** LONGHAUL_SANDBOXES, LONGHAUL_GRADERS, LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP: where agents' sandboxes run;
+   *  null: in containers of this host's engine */
   pods: PodsEnvironment | null
   /** LONGHAUL_VIEWER_URL: where users read trajectories; runs show it in the Temporal UI. Ends with a slash; null if no viewer is
    *  known */
@@ -72,6 +72,8 @@ export interface PodsEnvironment {
   seccompProfile: string | null
   /** LONGHAUL_SANDBOX_CPUS: required, because nodes are not queried for their capacity */
   cpus: number
+  /** LONGHAUL_GRADERS: `pods` grades and looks into images in pods too, and the worker needs no engine. @default containers */
+  graders: 'containers' | 'pods'
 }
 
 /** Allowed hosts in private networks. Validated here, read where a connection is made; likewise LONGHAUL_IMPORT_MAX_GIB, read at an
@@ -130,11 +132,14 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
 }
 
 function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
-  const kind = env['LONGHAUL_SANDBOXES'] || 'containers'
-  if (kind === 'containers') return null
-  if (kind !== 'pods') {
-    throw invalid(`Expected LONGHAUL_SANDBOXES to be containers or pods, got ${JSON.stringify(kind)}`)
+  const sandboxes = placeOf(env, 'LONGHAUL_SANDBOXES')
+  const graders = placeOf(env, 'LONGHAUL_GRADERS')
+  if (sandboxes === 'containers' && graders === 'pods') {
+    throw invalid(
+      'Expected LONGHAUL_SANDBOXES=pods beside LONGHAUL_GRADERS=pods: sandboxes in containers need an engine, which grades too',
+    )
   }
+  if (sandboxes === 'containers') return null
   const cpus = share('LONGHAUL_SANDBOX_CPUS', env['LONGHAUL_SANDBOX_CPUS'], 1)
   if (cpus === null) {
     throw invalid(
@@ -152,7 +157,14 @@ function podsEnvironment(env: NodeJS.ProcessEnv): PodsEnvironment | null {
     namespace,
     seccompProfile: env['LONGHAUL_KUBERNETES_SECCOMP'] || null,
     cpus,
+    graders,
   }
+}
+
+function placeOf(env: NodeJS.ProcessEnv, name: string): 'containers' | 'pods' {
+  const place = env[name] || 'containers'
+  if (place === 'containers' || place === 'pods') return place
+  throw invalid(`Expected ${name} to be containers or pods, got ${JSON.stringify(place)}`)
 }
 
 /** Reads LONGHAUL_WEIGHTS and LONGHAUL_WEIGHTS_GIB. @throws LonghaulError `Config.Invalid` */

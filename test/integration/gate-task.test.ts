@@ -7,7 +7,7 @@ import { after, before, test } from 'node:test'
 import { writeGateReport } from '../../src/activities/gate/close-gate.ts'
 import { type GateDependencies, gateTask, mayExclude, recordUngated } from '../../src/activities/gate/gate-task.ts'
 import { createImageProvider } from '../../src/activities/gate/task-images.ts'
-import { createImageVerifier } from '../../src/activities/gate/verify-image.ts'
+import { createEngineInspector, createImageVerifier } from '../../src/activities/gate/verify-image.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { importSuite } from '../../src/adapters/datasets/import-suite.ts'
@@ -94,7 +94,10 @@ function dependencies(task: Task, { repeats = 1, refused = 'exclude', outageAt =
       },
     },
     ensureImage,
-    verifyImage: createImageVerifier({ engine, keeper: host.context.keeper, store, ensureImage }),
+    verifyImage: createImageVerifier({
+      inspector: createEngineInspector({ engine, keeper: host.context.keeper, ensureImage }),
+      store,
+    }),
     tasks: async () => task,
     suites: async () => ({
       hash: task.taskId,

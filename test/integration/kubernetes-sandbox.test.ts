@@ -9,7 +9,6 @@ import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/ku
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
-  NO_GRADERS,
   listPods,
   NAMESPACE,
   POOR,
@@ -20,7 +19,9 @@ import {
 import { eventually } from '../support/hang.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
 import { describeCapture } from '../support/sandbox-contract/capture.ts'
+import { describeGrading } from '../support/sandbox-contract/grading.ts'
 import { describeJournal } from '../support/sandbox-contract/journal.ts'
+import { describePodGrading } from '../support/sandbox-contract/pod-grading.ts'
 import { describePods } from '../support/sandbox-contract/pods.ts'
 import { describeProcesses } from '../support/sandbox-contract/processes.ts'
 import { describeReplay } from '../support/sandbox-contract/replay.ts'
@@ -53,6 +54,8 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
   describeCapture(makeFixture)
   describeTools(makeFixture)
   describeReplay(makeFixture)
+  describeGrading(makeFixture)
+  describePodGrading(() => pods)
   describePods({ makeFixture, makeHost: (namespaceId) => pods.hostAs('worker', { namespaceId }) })
 
   describe('the cluster as a dependency', () => {
@@ -423,7 +426,6 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
           cluster,
           hostId: 'x',
           hostQueue: 'x',
-          graders: NO_GRADERS,
         })
         await assert.rejects(refused.open(input(), never), /do not trust each other/)
         refused.dispose()

@@ -5,7 +5,7 @@ import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { connectCluster } from '../../src/adapters/kubernetes/cluster.ts'
 import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/kubernetes/pod-sandbox-host.ts'
 import { type PodsApi, startPodsApi } from '../support/kubernetes/pods-api.ts'
-import { NO_GRADERS, podsFixture } from '../support/kubernetes/pods-fixture.ts'
+import { podsFixture } from '../support/kubernetes/pods-fixture.ts'
 import { describeCapture } from '../support/sandbox-contract/capture.ts'
 import { describeJournal } from '../support/sandbox-contract/journal.ts'
 import { describePods } from '../support/sandbox-contract/pods.ts'
@@ -23,7 +23,6 @@ describe('pods of an API', () => {
       hostId: 'pods-test',
       hostQueue: 'sandbox.pods-test',
       namespaceId,
-      graders: NO_GRADERS,
     })
   const makeFixture: MakeFixture = async (topic, files) => {
     const made = await createSandboxFixture(`pods-${topic}`, files)

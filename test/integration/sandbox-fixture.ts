@@ -39,7 +39,9 @@ export interface ContractFixture {
   openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
   /** Another worker that reaches the same sandboxes; its caller disposes of it. */
   anotherHost(): Promise<ContractHost>
-  /** Ends a sandbox from outside, as an operator would. */
+  /** Names of the graders of this run, without those that are being removed. */
+  graders(): Promise<string[]>
+  /** Ends a sandbox or grader from outside, as an operator would. */
   kill(name: string): Promise<void>
   isRunning(name: string): Promise<boolean>
   /** Ids of execs that the backend remembers; null where it remembers none. */
@@ -83,6 +85,8 @@ export async function createSandboxFixture(
     image,
     run,
     anotherHost: async () => createDockerSandboxHost({ engine, hostId: 'other', hostQueue: 'other' }),
+    graders: async () =>
+      (await listSandboxes({ engine, run })).filter(({ role }) => role !== 'agent').map(({ name }) => name),
     kill: async (name) => void (await engine.docker.getContainer(name).kill()),
     isRunning: async (name) => (await engine.docker.getContainer(name).inspect()).State.Running,
     execs: async (name) => (await engine.docker.getContainer(name).inspect()).ExecIDs ?? [],

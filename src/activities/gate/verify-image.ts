@@ -19,11 +19,37 @@ export interface VerifiedImage {
 
 export type VerifyImage = (task: Task, signal: AbortSignal) => Promise<VerifiedImage>
 
-async function looking<T>(image: string, work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    throw toSandboxError(error, { doing: 'looking into an image', details: { image } })
+/** Where images are looked into: by the engine of a host, or in pods. */
+export interface ImageInspector {
+  /** Makes the image available. */
+  identify(task: Task, signal: AbortSignal): Promise<VerifiedImage>
+  /** Checks that the repository is at the task's commit and that its history can be removed. @returns its HEAD */
+  check(task: Task, digest: string, signal: AbortSignal): Promise<string>
+}
+
+export function createEngineInspector(deps: {
+  engine: Engine
+  keeper: ImageKeeper
+  ensureImage: EnsureImage
+}): ImageInspector {
+  const { engine, keeper, ensureImage } = deps
+  return {
+    async identify(task, signal) {
+      const { image } = task
+      await ensureImage(task, signal)
+      const digest = await requireImage({ engine, image })
+      const facts = await imageFacts({ engine, image })
+      return { digest, registryDigest: (facts?.registryDigests.length ?? 0) > 0 ? digest : null }
+    },
+    async check({ image, repoDir, baseCommit: commit }, digest, signal) {
+      try {
+        const head = await checkRepository({ engine, image, repoDir, commit })
+        await scrubbedImage({ engine, keeper, image, digest, repoDir, signal })
+        return head
+      } catch (error) {
+        throw toSandboxError(error, { doing: 'looking into an image', details: { image } })
+      }
+    },
   }
 }
 
@@ -43,32 +69,26 @@ interface ImageRecord {
  * makes from a seed is known to be correct.
  * @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.PullFailed`, `Sandbox.ImageMismatch`, `Sandbox.ImageUnsuitable`
  */
-export function createImageVerifier(deps: {
-  engine: Engine
-  keeper: ImageKeeper
+export function createImageVerifier({
+  inspector,
+  store,
+}: {
+  inspector: ImageInspector
   store: ArtifactStore
-  ensureImage: EnsureImage
 }): VerifyImage {
-  const { engine, keeper, store, ensureImage } = deps
   return async (task, signal) => {
     const { image, repoDir, baseCommit: commit } = task
-    await ensureImage(task, signal)
-    const digest = await requireImage({ engine, image })
-    const facts = await imageFacts({ engine, image })
-    const registryDigest = (facts?.registryDigests.length ?? 0) > 0 ? digest : null
-    if (task.synthetic !== null) return { digest, registryDigest }
+    const verified = await inspector.identify(task, signal)
+    if (task.synthetic !== null) return verified
 
+    const { digest } = verified
     const key = gateKeys.image(sha256Hex(JSON.stringify([digest, repoDir, commit])).slice(0, 32))
     if ((await store.readRecord<ImageRecord>(key)) === null) {
       signal.throwIfAborted()
-      const head = await looking(image, async () => {
-        const found = await checkRepository({ engine, image, repoDir, commit })
-        await scrubbedImage({ engine, keeper, image, digest, repoDir, signal })
-        return found
-      })
+      const head = await inspector.check(task, digest, signal)
       const found: ImageRecord = { schema: 'longhaul.image-check/1', image, digest, repoDir, commit, head }
       await store.claimRecord(key, found)
     }
-    return { digest, registryDigest }
+    return verified
   }
 }

@@ -119,3 +119,20 @@ export async function runInPod(
     stream.destroy()
   }
 }
+
+/** Prints the exit code, because a program that the runner starts does not return one here. */
+const SAYS_CODE = 'script=$1; shift; /bin/sh -c "$script" script "$@"; echo "lh-code=$?"'
+
+/** Runs a script with arguments in the jail of a pod. The exit code is null if the script did not come to its end.
+ *  @throws if it does not end in time */
+export async function runScriptInPod(
+  cluster: Cluster,
+  name: string,
+  [script, ...words]: readonly [string, ...string[]],
+  timeoutMs: number,
+): Promise<{ exitCode: number | null; said: string }> {
+  const command = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', SAYS_CODE, 'lh', script, ...words]
+  const { words: said } = await runInPod(cluster, name, command, timeoutMs)
+  const code = /(?:^|\n)lh-code=(\d+)\s*$/.exec(said)
+  return { exitCode: code === null ? null : Number(code[1]), said: said.slice(0, code?.index).trim() }
+}

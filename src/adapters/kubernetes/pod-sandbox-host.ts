@@ -1,13 +1,18 @@
 import type { SandboxHost } from '../../contracts/sandbox.types.ts'
 import { createSlots } from '../../platform/limiter.ts'
+import { auditPatch } from '../docker/grader/audit-patch.ts'
+import { gradePatch } from '../docker/grader/grade-patch.ts'
+import type { Grader } from '../docker/grader/grading.ts'
 import { createRelayPool, type RelayPoolOptions } from '../docker/sandbox/relay/relay-pool.ts'
 import { createRunnerPool } from '../docker/sandbox/runner-pool.ts'
 import { createRunnerOperations } from '../docker/sandbox/runner-operations.ts'
 import { toClusterError } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
+import { answerOfPod } from './grading-pod.ts'
 import { deletePod } from './list-pods.ts'
-import { openPod, type PodContext } from './open-pod.ts'
+import { openPod } from './open-pod.ts'
 import { createPodAccess } from './pod-access.ts'
+import type { PodContext } from './start-pod.ts'
 
 /** Path of `infra/kubernetes/runner-seccomp.json` on the nodes, relative to the kubelet's folder of profiles. */
 export const SECCOMP_PROFILE = 'longhaul/runner.json'
@@ -27,8 +32,10 @@ interface PodSandboxHostOptions {
   runtime?: string | null
   /** @default SECCOMP_PROFILE */
   seccompProfile?: string
-  /** Grades in another place, because pods run no tests: see docs/cluster.md. */
-  graders: Pick<SandboxHost, 'grade' | 'audit'>
+  /** Maximum number of pods that grade concurrently. @default 16 */
+  maxGrading?: number
+  /** Grades elsewhere. @default in pods of this namespace */
+  graders?: Pick<SandboxHost, 'grade' | 'audit'> | null
   log?: RelayPoolOptions['log']
   /** How the proxies of sandboxes resolve names and connect. */
   network?: Omit<RelayPoolOptions, 'exec' | 'log'>
@@ -39,7 +46,7 @@ export interface PodSandboxHost extends SandboxHost {
   dispose(): void
 }
 
-/** Runs agents' sandboxes as pods of one namespace, with the same runner, journal and wire format as containers. */
+/** Runs agents' sandboxes, and graders, as pods of one namespace, with the same runner, journal and wire format as containers. */
 export function createPodSandboxHost({
   cluster,
   hostId,
@@ -49,7 +56,8 @@ export function createPodSandboxHost({
   maxLifeMs = 6 * 3_600_000,
   runtime = null,
   seccompProfile = SECCOMP_PROFILE,
-  graders,
+  maxGrading = 16,
+  graders = null,
   log = () => undefined,
   network = {},
 }: PodSandboxHostOptions): PodSandboxHost {
@@ -61,6 +69,7 @@ export function createPodSandboxHost({
     hostQueue,
     namespaceId,
     starting: createSlots(maxStarting),
+    grading: createSlots(maxGrading),
     runners,
     relays,
     runtime,
@@ -81,6 +90,7 @@ export function createPodSandboxHost({
       throw toClusterError(error, { doing, details: { name } })
     }
   }
+  const grader: Grader = (grading, signal) => answerOfPod(context, grading, signal)
   return {
     context,
     ...createRunnerOperations({ runners, relays, log, around: named }),
@@ -91,8 +101,11 @@ export function createPodSandboxHost({
         relays.disconnect(name)
         await deletePod(cluster, name)
       }),
-    grade: (input, signal) => graders.grade(input, signal),
-    audit: (input, signal) => graders.audit(input, signal),
+    grade: (input, signal) =>
+      graders?.grade(input, signal) ?? named('grading', input.episode, signal, () => gradePatch(grader, input, signal)),
+    audit: (input, signal) =>
+      graders?.audit(input, signal) ??
+      named('auditing', input.episode, signal, () => auditPatch(grader, input, signal)),
     dispose() {
       runners.dispose()
       relays.dispose()

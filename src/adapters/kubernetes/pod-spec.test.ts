@@ -4,19 +4,13 @@ import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
 
 const QUESTION: Parameters<typeof podSpec>[0] = {
   input: {
-    run: 'r',
-    episode: 'r/e',
-    role: 'agent',
-    placement: 1,
     image: 'registry.example/task:1',
-    repoDir: '/testbed',
-    tools: { windowLines: 8, windowOverlap: 2, pathForm: 'relative' },
     limits: { cpus: 1.5, memoryMiB: 2048, pids: 64, diskGiB: 4 },
     request: { cpus: 4, memoryMiB: 512 },
-    owner: 'w',
-    leaseMs: 60_000,
   },
   name: 'lh-a',
+  serves: 'pod',
+  leaseMs: 60_000,
   runnerMap: 'longhaul-runner-1',
   seccompProfile: 'longhaul/runner.json',
   runtime: null,

@@ -56,8 +56,12 @@ export interface ContainerStatus {
 const NODE_LOSS_S = 30
 
 interface PodSpecInput {
-  input: OpenSandboxInput
+  input: Pick<OpenSandboxInput, 'image' | 'limits' | 'request'>
   name: string
+  /** What the runner serves. */
+  serves: 'pod' | 'grader'
+  /** After which silence of all workers the runner ends the pod. */
+  leaseMs: number
   /** ConfigMap with the runner, see `ensureRunnerMap`. */
   runnerMap: string
   /** Path of the profile on the nodes, relative to the kubelet's folder of profiles. */
@@ -67,7 +71,16 @@ interface PodSpecInput {
 }
 
 /** The full specification of a sandbox as a pod: no network for its processes, no service account, and only the runner's volume. */
-export function podSpec({ input, name, runnerMap, seccompProfile, runtime, labels }: PodSpecInput): Pod {
+export function podSpec({
+  input,
+  name,
+  serves,
+  leaseMs,
+  runnerMap,
+  seccompProfile,
+  runtime,
+  labels,
+}: PodSpecInput): Pod {
   const { limits, request = { cpus: limits.cpus, memoryMiB: limits.memoryMiB } } = input
   const facts = labelsOf(labels)
   const runtimeClassName = limits.runtime ?? runtime
@@ -113,7 +126,7 @@ export function podSpec({ input, name, runnerMap, seccompProfile, runtime, label
           name: 'sandbox',
           image: input.image,
           imagePullPolicy: 'IfNotPresent',
-          command: [...runnerCommand(...leaseArguments(input.leaseMs)), 'pod'],
+          command: [...runnerCommand(...leaseArguments(leaseMs)), serves],
           // An exec also starts in this directory, and the agent may have removed its repository. The runner is told where the
           // repository is.
           workingDir: '/',

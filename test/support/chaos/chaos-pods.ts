@@ -42,6 +42,7 @@ export async function startChaosPods({ folder }: { folder: string }): Promise<Ch
     namespace: NAMESPACE,
     environment: {
       LONGHAUL_SANDBOXES: 'pods',
+      LONGHAUL_GRADERS: 'pods',
       LONGHAUL_SANDBOX_CPUS: '8',
       LONGHAUL_KUBERNETES_NAMESPACE: NAMESPACE,
       KUBECONFIG: await cluster.configFile('worker'),

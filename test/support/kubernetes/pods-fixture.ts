@@ -7,6 +7,7 @@ import { pipeline } from 'node:stream/promises'
 import { createDemultiplexer } from '../../../src/adapters/docker/engine/exec-stream.ts'
 import { readClusterAccess } from '../../../src/adapters/kubernetes/cluster-access.ts'
 import { connectCluster } from '../../../src/adapters/kubernetes/cluster.ts'
+import { listPods as listSandboxPods } from '../../../src/adapters/kubernetes/list-pods.ts'
 import { readPod } from '../../../src/adapters/kubernetes/pod-access.ts'
 import {
   createPodSandboxHost,
@@ -24,9 +25,6 @@ import {
 } from '../../integration/sandbox-fixture.ts'
 import { eventually } from '../hang.ts'
 import { type Cluster, startCluster } from './cluster.ts'
-
-const elsewhere = () => Promise.reject(new Error('tests run elsewhere'))
-export const NO_GRADERS = { grade: elsewhere, audit: elsewhere }
 
 export const NAMESPACE = 'sandboxes'
 /** A namespace whose pods may request a tenth of what a sandbox requests. */
@@ -70,7 +68,6 @@ export async function startPodsCluster(programs: string): Promise<PodsCluster> {
       hostQueue: 'sandbox.pods-test',
       namespaceId,
       ...(seccompProfile === undefined ? {} : { seccompProfile }),
-      graders: NO_GRADERS,
     })
   }
   const makeFixture: MakeFixture = async (topic, files) => {
@@ -140,6 +137,10 @@ export function podsFixture(
     run,
     openInput: (changes = {}) => openInput({ ...own, ...changes }),
     anotherHost,
+    graders: async () =>
+      (await listSandboxPods(cluster))
+        .filter(({ run: of, role, state }) => of === run && role !== 'agent' && state !== 'ended')
+        .map(({ name }) => name),
     kill: (name) => host.close({ name }),
     async isRunning(name) {
       const pod = await readPod(cluster, name)

@@ -42,3 +42,10 @@ function stateOf(state: string): ListedSandbox['state'] {
   if (state === 'created') return 'created'
   return state === 'exited' || state === 'dead' || state === 'removing' ? 'ended' : 'running'
 }
+
+/** Counts the graders and gates that run for a Temporal namespace. */
+export function countGraders(all: readonly ListedSandbox[], namespaceId: string): number {
+  return all.filter(
+    ({ role, state, namespaceId: owners }) => role !== 'agent' && state !== 'ended' && owners === namespaceId,
+  ).length
+}

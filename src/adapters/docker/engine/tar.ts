@@ -8,7 +8,7 @@ export interface FileToPack {
 }
 
 /** Packs root-owned files into a tar. Times are fixed, so that equal content gives equal bytes. */
-export async function packFiles(files: FileToPack[]): Promise<Buffer> {
+export async function packFiles(files: readonly FileToPack[]): Promise<Buffer> {
   const entries = files.map(({ name, body, mode }): TarEntry => {
     const common = { mode, uid: 0, gid: 0, mtime: new Date(0) }
     if (body === undefined) return { header: { ...common, name, type: 'directory', size: 0 } }

@@ -4,25 +4,19 @@ import type { AuditRunInput } from '../../../contracts/sandbox.types.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 import type { FileToPack } from '../engine/tar.ts'
 import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'
-import type { SandboxContext } from '../sandbox/sandbox-context.ts'
 import { readAuditScript, readTreeScript } from './audit/audit-script.ts'
 import { type AuditOutput, createAuditReader, failed } from './grade-output.ts'
 import { DEFAULT_PATCH_PATH } from './grade-patch.ts'
-import { answerOfContainer } from './grading-container.ts'
+import type { Grader } from './grading.ts'
 
 /** Slack beyond the limit of the audited tests: `tree.py` waits a minute for `audit.py`, and then restores the tree. */
 const AUDIT_SLACK_MS = 90_000
 
-/** Audits a patch in a fresh container, where no code of the patch runs as root.
+/** Audits a patch in a fresh container or pod, where no code of the patch runs as root.
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
-export async function auditPatch(
-  context: SandboxContext,
-  input: AuditRunInput,
-  signal: AbortSignal,
-): Promise<AuditRun> {
+export async function auditPatch(grader: Grader, input: AuditRunInput, signal: AbortSignal): Promise<AuditRun> {
   const testTimeoutMs = input.audit.tests?.timeoutMs ?? 0
-  const { answer, startMs } = await answerOfContainer<AuditOutput>(
-    context,
+  const { answer, startMs } = await grader<AuditOutput>(
     {
       patch: input,
       script: 'audit.sh',

@@ -1,6 +1,6 @@
 import { escapeBytes } from '../sandbox/runner-wire.ts'
 import { readScript } from '../sandbox/runner-files.ts'
-import { type FileToPack, packFiles } from '../engine/tar.ts'
+import type { FileToPack } from '../engine/tar.ts'
 import { shellQuote } from '../../../platform/shell-quote.ts'
 
 /**
@@ -12,7 +12,7 @@ export const MAX_INLINE_BYTES = 96 * 1024
 /** Text that `printf %s` prints unchanged. */
 const PLAIN = /^[\t\n\x20-\x7e]*$/
 
-/** Command of a grading container's main process. It reads its script from stdin, because an upload of any size costs the engine 57
+/** Command of a grading's first process. It reads its script from stdin, because an upload of any size costs the engine 57
  *  ms of CPU. Some versions of `head` read beyond the requested bytes of a pipe, so nothing may follow the script. */
 export function gradeCommand(seconds: number): string[] {
   return ['/bin/sh', '-c', 'read -r lh_bytes && eval "$(head -c "$lh_bytes")"', 'grade', String(seconds)]
@@ -21,8 +21,8 @@ export function gradeCommand(seconds: number): string[] {
 export interface GradeInput {
   /** Written to the main process's stdin. */
   text: string
-  /** Uploaded before the start; null if all files are short. */
-  archive: Buffer | null
+  /** Files that are too long for the text: they must be there before it is written. */
+  large: readonly FileToPack[]
 }
 
 export interface EncodeInput {
@@ -42,7 +42,7 @@ export async function encodeGradeInput({ files, script, mark }: EncodeInput): Pr
   const text = [`lh_mark=${mark}`, 'umask 022', ...making, await readScript(script)].join('\n')
   return {
     text: `${Buffer.byteLength(text)}\n${text}`,
-    archive: large.length === 0 ? null : await packFiles(large),
+    large,
   }
 }
 

@@ -1,10 +1,8 @@
 import type { Duplex } from 'node:stream'
 
-import type { Container } from 'dockerode'
-
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { MAX_LOG_BYTES } from '../../artifacts/stored-log.ts'
-import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
+import { createDemultiplexer } from '../engine/exec-stream.ts'
 
 /** Limit for two logs and the lines between them. */
 const MAX_ANSWER_BYTES = 2 * MAX_LOG_BYTES + 4096
@@ -38,18 +36,13 @@ export interface AuditOutput {
 export type AnswerReader<T> = (payload: Buffer) => T | 'too-long' | null
 
 export interface AnswerStream<T> {
-  /** Null if the container or the connection ended before the answer was complete. */
+  /** Null if the process or the connection ended before the answer was complete. */
   answer: Promise<T | null>
   close(): void
 }
 
-/** Attaches to a grading container that is about to start, and writes its input. */
-export async function attachGrading<T>(
-  container: Container,
-  input: string,
-  read: AnswerReader<T>,
-): Promise<AnswerStream<T>> {
-  const socket: Duplex = await attach(container)
+/** Writes the input of a grading to its first process and reads what that prints. */
+export function answerOn<T>(socket: Duplex, input: string, read: AnswerReader<T>): AnswerStream<T> {
   const { promise: answer, resolve, reject } = Promise.withResolvers<T | null>()
   const demultiplex = createDemultiplexer((kind, payload) => {
     if (kind === 'stderr') return

@@ -3,22 +3,16 @@ import { shellQuote } from '../../../platform/shell-quote.ts'
 import type { LonghaulError } from '../../../contracts/errors.ts'
 import type { FileToPack } from '../engine/tar.ts'
 import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'
-import type { SandboxContext } from '../sandbox/sandbox-context.ts'
 import { createGradeReader, endedByTests, type GradingAnswer } from './grade-output.ts'
-import { answerOfContainer } from './grading-container.ts'
+import type { Grader } from './grading.ts'
 
 export const DEFAULT_PATCH_PATH = '/tmp/patch.diff'
 
-/** Runs the official steps of a harness on a patch in a fresh container.
+/** Runs the official steps of a harness on a patch in a fresh container or pod.
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
-export async function gradePatch(
-  context: SandboxContext,
-  input: GradeRunInput,
-  signal: AbortSignal,
-): Promise<GradeRunResult> {
+export async function gradePatch(grader: Grader, input: GradeRunInput, signal: AbortSignal): Promise<GradeRunResult> {
   const { timeoutMs } = input
-  const { answer, ...facts } = await answerOfContainer<GradingAnswer>(
-    context,
+  const { answer, ...facts } = await grader<GradingAnswer>(
     {
       patch: input,
       script: 'grade.sh',

@@ -1,51 +1,29 @@
-import { createHash, randomBytes } from 'node:crypto'
+import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Container, ContainerInspectInfo } from 'dockerode'
-import { LonghaulError } from '../../../contracts/errors.ts'
-import type { GradedPatch, GradingMachine } from '../../../contracts/sandbox.types.ts'
+import type { LonghaulError } from '../../../contracts/errors.ts'
+import type { GradingMachine } from '../../../contracts/sandbox.types.ts'
 import { endedFromInside } from '../container/container-state.ts'
 import { containerName } from '../container/labels.ts'
 import { containerSpec } from '../container/container-spec.ts'
 import { createOrAdopt, removeContainer } from '../container/create-container.ts'
 import type { Engine } from '../engine/engine.ts'
-import type { FileToPack } from '../engine/tar.ts'
+import { attach } from '../engine/exec-stream.ts'
+import { packFiles } from '../engine/tar.ts'
 import { requireImage } from '../images/images.ts'
 import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'
-import { type EncodeInput, encodeGradeInput, gradeCommand } from './grade-input.ts'
-import { type AnswerReader, type AnswerStream, attachGrading, endedByTests, failed } from './grade-output.ts'
-
-/** Slack beyond the deadline inside the container: start, apply and a loaded machine. */
-export const GRADING_SLACK_MS = 60_000
-
-export interface GradingContainer<T> {
-  patch: GradedPatch
-  script: EncodeInput['script']
-  files: readonly FileToPack[]
-  /** Limit of the tests. */
-  testTimeoutMs: number
-  /** Of everything in the container but its start. */
-  timeoutMs: number
-  read: (mark: string) => AnswerReader<T>
-  /** The answer of a container that still runs at the end of its time. */
-  overdue: () => T
-}
-
-export interface ContainerAnswer<T> {
-  answer: T
-  /** Before the container ran, by the clock of the answer. */
-  startMs: number
-  imageDigest: string
-  machine: GradingMachine
-}
+import { encodeGradeInput, gradeCommand } from './grade-input.ts'
+import { answerOn, type AnswerStream, endedByTests, failed } from './grade-output.ts'
+import { answerInTime, type Grading, type GradingAnswered, namePartsOf, stalled } from './grading.ts'
 
 /** Runs a script in a fresh container as its main process. There is no exec, and no process can outlive the script. The container is
  *  removed before this returns.
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
 export async function answerOfContainer<T>(
   context: SandboxContext,
-  run: GradingContainer<T>,
+  run: Grading<T>,
   signal: AbortSignal,
-): Promise<ContainerAnswer<T>> {
+): Promise<GradingAnswered<T>> {
   return context.grading.use(async () => {
     const { engine } = context
     const imageDigest = await requireImage({ engine, ...run.patch })
@@ -55,11 +33,11 @@ export async function answerOfContainer<T>(
     const streams: AnswerStream<T>[] = []
     let watching = Promise.resolve()
     try {
-      const { text, archive } = await encodeGradeInput({ ...run, mark })
+      const { text, large } = await encodeGradeInput({ ...run, mark })
       const { container, stream, startedAtMs, startMs } = await context.starting.use(async () => {
         const container = await createAnew(engine, spec)
-        if (archive !== null) await container.putArchive(archive, { path: '/' })
-        const stream = await attachGrading(container, text, run.read(mark))
+        if (large.length > 0) await container.putArchive(await packFiles(large), { path: '/' })
+        const stream = answerOn(await attach(container), text, run.read(mark))
         streams.push(stream)
         const startedAtMs = Date.now()
         const startMs = performance.now()
@@ -67,10 +45,15 @@ export async function answerOfContainer<T>(
         watching = watchDisk(context, name)
         return { container, stream, startedAtMs, startMs }
       }, signal)
-      const answer = await answerInTime(engine, container, stream, {
-        timeoutMs: run.timeoutMs + context.gradingSlackMs,
-        overdue: run.overdue,
+      const timeoutMs = run.timeoutMs + context.gradingSlackMs
+      const answer = await answerInTime(stream, {
+        timeoutMs,
         signal,
+        overdue: async () => {
+          await requireAtWork(container, timeoutMs)
+          return run.overdue()
+        },
+        lost: () => withoutResult(engine, container),
       })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
       return { answer, startMs, imageDigest, machine }
@@ -102,15 +85,9 @@ function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | n
   }
 }
 
-function specOf(context: SandboxContext, run: GradingContainer<unknown>, imageDigest: string) {
-  const { patch: input, script, files, testTimeoutMs, timeoutMs } = run
-  // Several patches of one episode may be graded concurrently, and two runs may gate the same task, so both are part of the name.
-  const what = createHash('sha256').update(`${input.run}\0${script}\0`)
-  for (const { name, body = '' } of files) what.update(`${name}\0`).update(body).update('\0')
-  const hash = what.digest('hex').slice(0, 8)
-  // First, so that it stays in a name that is too long.
-  const kind = script === 'audit.sh' ? ['audit'] : []
-  const name = containerName([...kind, input.episode, input.role, hash])
+function specOf(context: SandboxContext, run: Grading<unknown>, imageDigest: string) {
+  const { patch: input, testTimeoutMs, timeoutMs } = run
+  const name = containerName(namePartsOf(run))
   return containerSpec({
     engine: context.engine,
     name,
@@ -146,29 +123,6 @@ async function createAnew(engine: Engine, spec: ReturnType<typeof specOf>): Prom
   return (await createOrAdopt({ engine, spec })).container
 }
 
-async function answerInTime<T>(
-  engine: Engine,
-  container: Container,
-  stream: AnswerStream<T>,
-  { timeoutMs, overdue, signal }: { timeoutMs: number; overdue: () => T; signal: AbortSignal },
-): Promise<T> {
-  // An abort during the start has no listener yet, and an already aborted signal fires no event.
-  signal.throwIfAborted()
-  const { promise: interrupted, resolve, reject } = Promise.withResolvers<'overdue'>()
-  const onAbort = (): void => reject(signal.reason as Error)
-  const timer = setTimeout(() => resolve('overdue'), timeoutMs)
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
-    const output = await Promise.race([stream.answer, interrupted])
-    if (output === 'overdue') await requireAtWork(container, timeoutMs)
-    if (output !== null) return output === 'overdue' ? overdue() : output
-  } finally {
-    clearTimeout(timer)
-    signal.removeEventListener('abort', onAbort)
-  }
-  throw await withoutResult(engine, container)
-}
-
 /** Distinguishes a lost engine from a lost container. */
 async function withoutResult(engine: Engine, container: Container): Promise<LonghaulError> {
   const message = 'The grading container ended without a result'
@@ -194,15 +148,7 @@ async function endOf(container: Container): Promise<ContainerInspectInfo['State'
  */
 async function requireAtWork(container: Container, timeoutMs: number): Promise<void> {
   const { State: state } = await container.inspect()
-  if (!state.Running || state.Paused) throw stalled(container.id, timeoutMs)
-}
-
-function stalled(container: string, timeoutMs: number): LonghaulError {
-  return new LonghaulError({
-    code: 'Sandbox.Stalled',
-    message: 'A grading container did not end by its own deadline',
-    details: { container: container.slice(0, 12), timeoutMs },
-  })
+  if (!state.Running || state.Paused) throw stalled(container.id.slice(0, 12), timeoutMs)
 }
 
 function machineOf(

@@ -52,11 +52,7 @@ async function check(input: CheckRepositoryInput): Promise<string> {
     const { StatusCode: code } = (await container.wait({ abortSignal: deadline })) as { StatusCode: number }
     const head = await readHead(container)
     if (code === 0) return head
-    throw new LonghaulError({
-      code: 'Sandbox.ImageUnsuitable',
-      message: explain(code),
-      details: { image, repository: repoDir, wanted: commit, found: head === '' ? 'none' : head, exitCode: code },
-    })
+    throw wrongRepository({ image, repoDir, commit, head, exitCode: code })
   } finally {
     await removeContainer({ engine, name })
   }
@@ -75,6 +71,24 @@ async function startChecker(container: Container, { image, repoDir }: CheckRepos
       cause,
     })
   }
+}
+
+interface WrongRepository {
+  image: string
+  repoDir: string
+  commit: string
+  /** As found; empty if there is none. */
+  head: string
+  /** The exit code of `check-repository.sh`. */
+  exitCode: number
+}
+
+export function wrongRepository({ image, repoDir, commit, head, exitCode }: WrongRepository): LonghaulError {
+  return new LonghaulError({
+    code: 'Sandbox.ImageUnsuitable',
+    message: explain(exitCode),
+    details: { image, repository: repoDir, wanted: commit, found: head === '' ? 'none' : head, exitCode },
+  })
 }
 
 function explain(code: number): string {

@@ -8,7 +8,8 @@ import { toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { auditPatch } from '../grader/audit-patch.ts'
 import { gradePatch } from '../grader/grade-patch.ts'
-import { GRADING_SLACK_MS } from '../grader/grading-container.ts'
+import { type Grader, GRADING_SLACK_MS } from '../grader/grading.ts'
+import { answerOfContainer } from '../grader/grading-container.ts'
 import { createImageKeeper, type ImageKeeper } from '../images/image-keeper.ts'
 import { createSandboxContainer } from './open-sandbox.ts'
 import { removeContainer } from '../container/create-container.ts'
@@ -115,6 +116,8 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       }
     })
 
+  const grader: Grader = (grading, signal) => answerOfContainer(context, grading, signal)
+
   return {
     context,
     open: (input, signal) =>
@@ -139,8 +142,8 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
-    grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(context, input, signal)),
-    audit: (input, signal) => named('auditing', input.episode, signal, () => auditPatch(context, input, signal)),
+    grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(grader, input, signal)),
+    audit: (input, signal) => named('auditing', input.episode, signal, () => auditPatch(grader, input, signal)),
     dispose() {
       disks.dispose()
       runners.dispose()
