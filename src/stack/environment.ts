@@ -29,6 +29,7 @@ import { packageFile } from './paths.ts'
  * | LONGHAUL_MIN_FREE_GIB | below this much free disk at the engine, the least recently used images are removed (10) |
  * | LONGHAUL_SANDBOX_CPUS, LONGHAUL_SANDBOX_MEMORY_GIB | what all sandboxes together may request (all that the machine has) |
  * | LONGHAUL_SANDBOXES | `pods`: agents' sandboxes are pods of the cluster that KUBECONFIG names (`docs/cluster.md`) |
+ * | LONGHAUL_GRADERS | `pods`: graders and checks of images are pods too, and the sandbox worker needs no engine |
  * | LONGHAUL_KUBERNETES_NAMESPACE, LONGHAUL_KUBERNETES_SECCOMP | namespace of these pods, and where nodes keep the runner's seccomp profile |
  * | LONGHAUL_LEASE_S | seconds after which a sandbox or a launched engine ends without a lease renewal (600) |
  * | LONGHAUL_METRICS_ADDRESS or LONGHAUL_METRICS_OTLP | where workers serve or send metrics (`src/workers/metrics.ts`); the roles take this port and the next ones |

@@ -45,12 +45,20 @@ test('sandboxes are containers by default, pods need a stated capacity, and othe
   assert.equal(pods({}), null)
   assert.equal(pods({ LONGHAUL_SANDBOXES: 'containers', LONGHAUL_SANDBOX_CPUS: '4' }), null)
   const asked = { LONGHAUL_SANDBOXES: 'pods', LONGHAUL_SANDBOX_CPUS: '64', LONGHAUL_KUBERNETES_NAMESPACE: 'agents' }
-  assert.deepEqual(pods(asked), { namespace: 'agents', seccompProfile: null, cpus: 64 })
+  assert.deepEqual(pods(asked), { namespace: 'agents', seccompProfile: null, cpus: 64, graders: 'containers' })
+  assert.equal(pods({ ...asked, LONGHAUL_GRADERS: 'pods' })?.graders, 'pods')
+  assert.throws(() => pods({ LONGHAUL_GRADERS: 'pods' }), {
+    code: 'Config.Invalid',
+    message: /LONGHAUL_SANDBOXES=pods beside LONGHAUL_GRADERS=pods/,
+  })
   assert.throws(() => pods({ LONGHAUL_SANDBOXES: 'pods' }), {
     code: 'Config.Invalid',
     message: /LONGHAUL_SANDBOX_CPUS/,
   })
   assert.throws(() => pods({ LONGHAUL_SANDBOXES: 'vms' }), { code: 'Config.Invalid', message: /containers or pods/ })
+  assert.throws(() => pods({ ...asked, LONGHAUL_GRADERS: 'pod' }), {
+    message: /LONGHAUL_GRADERS to be containers or pods/,
+  })
 })
 
 test('waits an hour, or the given number of seconds, for a store that is away or full', () => {

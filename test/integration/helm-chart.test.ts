@@ -130,6 +130,16 @@ const SETS: Record<string, Values> = {
     ports: { health: 9470, metrics: 0 },
     networkPolicy: { enabled: false },
   },
+  'sandboxes and graders as pods, without an engine, scaling': {
+    ...LEAST,
+    sandbox: {
+      engine: { kind: 'none' },
+      pods: { namespace: 'agents', runtimeClass: 'gvisor' },
+      cpus: 64,
+      memoryGiB: 256,
+      autoscaling: { enabled: true, min: 1, max: 3, queueSize: 8 },
+    },
+  },
   'hosts of sandboxes alone': {
     ...LEAST,
     control: { enabled: false },
@@ -254,7 +264,7 @@ describe('the chart', { skip }, () => {
     }
   })
 
-  test('the chart creates no Secret, gives only the trainer’s pods a token, and mounts only what exists', () => {
+  test('the chart creates no Secret, gives only pods that use the cluster a token, and mounts only what exists', () => {
     for (const name of everywhere) {
       const manifests = of(name)
       assert.deepEqual(
@@ -265,7 +275,8 @@ describe('the chart', { skip }, () => {
         new Set(manifests.filter((manifest) => manifest.kind === kind).map(({ metadata }) => metadata.name))
       for (const [role, { spec }] of pods(manifests)) {
         const pod = spec.template.spec
-        assert.equal(pod.automountServiceAccountToken, role === 'trainer', `${name}: ${role}`)
+        const usesCluster = role === 'trainer' || (role === 'sandbox' && name.includes('without an engine'))
+        assert.equal(pod.automountServiceAccountToken, usesCluster, `${name}: ${role}`)
         assert.ok(named('ServiceAccount').has(pod.serviceAccountName))
         const volumes = new Set(
           pod.volumes.map((volume) => volume.name).concat(role === 'sandbox' ? 'engine-data' : []),
@@ -365,6 +376,21 @@ describe('the chart', { skip }, () => {
       const port = worker?.ports?.find(({ name }) => name === probe?.port)?.containerPort
       assert.deepEqual([probe?.path, port], ['/ready', 9470])
     }
+  })
+
+  test('the rights of a sandbox worker without an engine equal those of the shipped manifest, in its namespace', async () => {
+    const shipped = JSON.parse(await readFile(packageFile('infra/kubernetes/sandboxes.json'), 'utf8')) as {
+      items: Manifest[]
+    }
+    const isRole = ({ kind }: Manifest): boolean => kind === 'Role'
+    const roles = of('sandboxes and graders as pods, without an engine, scaling')
+      .filter(isRole)
+      .filter(({ metadata }) => metadata.name.endsWith('sandbox-pods'))
+    assert.deepEqual(
+      roles.map(({ metadata, rules }) => [metadata.namespace, rules]),
+      shipped.items.filter(isRole).map(({ rules }) => ['agents', rules]),
+    )
+    assert.equal(of('the least').filter(({ metadata }) => metadata.name.endsWith('sandbox-pods')).length, 0)
   })
 
   test('the trainer’s rights equal those of docs/training-jobs.md, in the namespace of its jobs', async () => {
@@ -498,6 +524,16 @@ describe('the chart', { skip }, () => {
       'an engine of another kind',
       (v) => ({ ...v, sandbox: { engine: { kind: 'podman' } } }),
       /at '\/sandbox\/engine\/kind'/,
+    ],
+    [
+      'pods as sandboxes without their namespace',
+      (v) => ({ ...v, sandbox: { engine: { kind: 'none' }, cpus: 8 } }),
+      /at '\/sandbox\/pods\/namespace'/,
+    ],
+    [
+      'pods as sandboxes without a capacity',
+      (v) => ({ ...v, sandbox: { engine: { kind: 'none' }, pods: { namespace: 'agents' } } }),
+      /at '\/sandbox\/cpus'/,
     ],
     [
       'hosts of nodes that scale',

@@ -6,6 +6,7 @@ import { after, before, describe, test } from 'node:test'
 import { readClusterAccess } from '../../src/adapters/kubernetes/cluster-access.ts'
 import { connectCluster } from '../../src/adapters/kubernetes/cluster.ts'
 import { createPodSandboxHost, type PodSandboxHost } from '../../src/adapters/kubernetes/pod-sandbox-host.ts'
+import type { Check } from '../../src/stack/doctor/finding.ts'
 import type { LonghaulError } from '../../src/contracts/errors.ts'
 import type { OpenSandboxInput, SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
@@ -16,6 +17,8 @@ import {
   startPodsCluster,
   stays,
 } from '../support/kubernetes/pods-fixture.ts'
+import { longhaul } from '../support/command-line.ts'
+import { changeEnvironment } from '../support/environment.ts'
 import { eventually } from '../support/hang.ts'
 import { findKubernetes } from '../support/kubernetes/programs.ts'
 import { describeCapture } from '../support/sandbox-contract/capture.ts'
@@ -430,6 +433,34 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
         await assert.rejects(refused.open(input(), never), /do not trust each other/)
         refused.dispose()
       })
+    })
+
+    test('the doctor of a worker without an engine looks at the cluster and at no engine', async () => {
+      const look = async (namespace: string) => {
+        const restore = changeEnvironment({
+          LONGHAUL_SANDBOXES: 'pods',
+          LONGHAUL_GRADERS: 'pods',
+          LONGHAUL_SANDBOX_CPUS: '4',
+          LONGHAUL_KUBERNETES_NAMESPACE: namespace,
+          KUBECONFIG: await pods.cluster.configFile('worker'),
+        })
+        try {
+          const { stdout } = await longhaul('doctor', '--role', 'sandbox', '--json')
+          return (JSON.parse(stdout) as { checks: Check[] }).checks
+        } finally {
+          restore()
+        }
+      }
+      const checks = await look(NAMESPACE)
+      assert.deepEqual(
+        checks.filter(({ group }) => group === 'docker').map(({ name }) => name),
+        [],
+      )
+      const found = (all: Check[]) => all.find(({ group }) => group === 'kubernetes')
+      assert.equal(found(checks)?.level, 'ok', found(checks)?.value)
+      const refused = found(await look('kube-system'))
+      assert.equal(refused?.level, 'fail')
+      assert.match(refused?.value ?? '', /cannot list resource "pods".*give the account of the sandbox worker/s)
     })
 
     async function makeNamespace(name: string, labels: Record<string, string>, rules: object[]): Promise<void> {

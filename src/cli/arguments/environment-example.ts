@@ -58,6 +58,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('DOCKER_HOST', 'unix:///var/run/docker.sock', 'this container engine and no other'),
       variable('LONGHAUL_HOST_ID', 'sandbox-7', 'stable name of this sandbox host'),
       variable('LONGHAUL_SANDBOXES', 'pods', 'sandboxes are pods of the cluster of KUBECONFIG (docs/cluster.md)'),
+      variable('LONGHAUL_GRADERS', 'pods', 'graders are pods too, and the worker needs no engine'),
       variable('LONGHAUL_KUBERNETES_NAMESPACE', 'sandboxes', 'where these pods are'),
       variable(
         'LONGHAUL_KUBERNETES_SECCOMP',

@@ -27,7 +27,7 @@ import { decideReap } from '../../domain/orphaned-resources.ts'
 /** Roles that open sandboxes. */
 const SANDBOX = ['sandbox'] as const
 
-export const DOCKER_CHECKS: readonly CheckDefinition[] = [
+const CHECKS: readonly CheckDefinition[] = [
   { group: 'docker', name: 'engine', why: 'each episode runs in containers', roles: SANDBOX, run: checkEngine },
   {
     group: 'docker',
@@ -79,6 +79,12 @@ export const DOCKER_CHECKS: readonly CheckDefinition[] = [
     },
   },
 ]
+
+/** A worker whose graders are pods too has no engine. */
+export const DOCKER_CHECKS: readonly CheckDefinition[] = CHECKS.map((check) => ({
+  ...check,
+  isNeeded: () => process.env['LONGHAUL_GRADERS'] !== 'pods',
+}))
 
 /** With a role, the engine that its worker connects to; else the engine that `up` would use, a private one only if it is running. */
 async function reachableEngine(paths: StackPaths, asked: Asked | undefined): Promise<Engine | null> {

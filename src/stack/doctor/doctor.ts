@@ -2,6 +2,7 @@ import { toLonghaulError } from '../../contracts/errors.ts'
 import { stackPaths, type StackPaths } from '../paths.ts'
 import { DOCKER_CHECKS } from './docker-checks.ts'
 import type { Asked, Check, CheckDefinition, DoctorRole, DoctorTools, Finding, Level, Mend } from './finding.ts'
+import { KUBERNETES_CHECKS } from './kubernetes-checks.ts'
 import { RUNTIME_CHECKS } from './runtime-checks.ts'
 import { TEMPORAL_CHECKS } from './temporal-checks.ts'
 import { WORK_CHECKS } from './work-checks.ts'
@@ -23,7 +24,13 @@ export interface DoctorResult {
   checks: Check[]
 }
 
-const CHECKS: readonly CheckDefinition[] = [...RUNTIME_CHECKS, ...TEMPORAL_CHECKS, ...DOCKER_CHECKS, ...WORK_CHECKS]
+const CHECKS: readonly CheckDefinition[] = [
+  ...RUNTIME_CHECKS,
+  ...TEMPORAL_CHECKS,
+  ...DOCKER_CHECKS,
+  ...KUBERNETES_CHECKS,
+  ...WORK_CHECKS,
+]
 
 /** Reports what would break a run here and the command that fixes it; repairs nothing. */
 export async function doctor(options: DoctorOptions = {}): Promise<DoctorResult> {
@@ -100,9 +107,9 @@ async function look({ name, role = null, tools = {} }: DoctorOptions): Promise<L
   )
 }
 
-function isAsked({ roles, only }: CheckDefinition, role: DoctorRole | null): boolean {
+function isAsked({ roles, only, isNeeded = () => true }: CheckDefinition, role: DoctorRole | null): boolean {
   if (role === null) return only !== 'role'
-  return only !== 'stack' && (role === 'all' || roles === undefined || roles.includes(role))
+  return only !== 'stack' && isNeeded() && (role === 'all' || roles === undefined || roles.includes(role))
 }
 
 async function runBounded({ run }: CheckDefinition, paths: StackPaths, asked: Asked): Promise<Finding> {

@@ -8,7 +8,7 @@ export type Level = 'ok' | 'warn' | 'fail'
 export type DoctorRole = WorkerRole | 'all'
 
 export interface Check {
-  group: 'runtime' | 'temporal' | 'docker' | 'work'
+  group: 'runtime' | 'temporal' | 'docker' | 'kubernetes' | 'work'
   name: string
   level: Level
   value: string
@@ -55,6 +55,8 @@ export interface CheckDefinition extends Pick<Check, 'group' | 'name' | 'why'> {
   roles?: readonly WorkerRole[]
   /** `stack`: skipped with `--role`; `role`: skipped without it. @default always run */
   only?: 'stack' | 'role'
+  /** With `--role`: whether a worker with this environment needs it. @default it does */
+  isNeeded?: () => boolean
   run: (paths: StackPaths, asked?: Asked) => Promise<Finding>
 }
 

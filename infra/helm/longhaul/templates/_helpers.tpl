@@ -75,8 +75,18 @@ capabilities: { drop: [ALL] }
 {{- end }}
 {{- if eq .role "sandbox" }}
 - name: LONGHAUL_HOST_ID
-  valueFrom: { fieldRef: { fieldPath: {{ ternary "metadata.name" "spec.nodeName" (eq .root.Values.sandbox.engine.kind "pod") }} } }
+  valueFrom: { fieldRef: { fieldPath: {{ ternary "spec.nodeName" "metadata.name" (eq .root.Values.sandbox.engine.kind "node") }} } }
+{{- if eq .root.Values.sandbox.engine.kind "none" }}
+- { name: LONGHAUL_SANDBOXES, value: pods }
+- { name: LONGHAUL_GRADERS, value: pods }
+- { name: LONGHAUL_KUBERNETES_NAMESPACE, value: {{ .root.Values.sandbox.pods.namespace | quote }} }
+- { name: LONGHAUL_KUBERNETES_SECCOMP, value: {{ .root.Values.sandbox.pods.seccomp | quote }} }
+{{- with .root.Values.sandbox.pods.runtimeClass }}
+- { name: LONGHAUL_SANDBOX_RUNTIME, value: {{ . | quote }} }
+{{- end }}
+{{- else }}
 - { name: DOCKER_HOST, value: "unix:///run/engine/docker.sock" }
+{{- end }}
 - { name: LONGHAUL_LEASE_S, value: {{ .root.Values.sandbox.leaseSeconds | toString | quote }} }
 - { name: LONGHAUL_MIN_FREE_GIB, value: {{ .root.Values.sandbox.minFreeGiB | toString | quote }} }
 {{- with .root.Values.sandbox.cpus }}
@@ -110,7 +120,7 @@ capabilities: { drop: [ALL] }
 {{- if and (eq .role "control") .root.Values.recipes }}
 - { name: recipes, mountPath: /etc/longhaul/recipes, readOnly: true }
 {{- end }}
-{{- if eq .role "sandbox" }}
+{{- if and (eq .role "sandbox") (ne .root.Values.sandbox.engine.kind "none") }}
 - { name: engine, mountPath: {{ ternary "/run/engine" "/run/engine/docker.sock" (eq .root.Values.sandbox.engine.kind "pod") }} }
 {{- end }}
 {{- end -}}
@@ -210,7 +220,7 @@ annotations:
 {{- define "longhaul.podCommon" -}}
 {{- $own := get .root.Values (include "longhaul.valuesKey" .) -}}
 serviceAccountName: {{ include "longhaul.name" .root }}-{{ .role }}
-automountServiceAccountToken: {{ and (eq .role "trainer") .root.Values.trainer.jobs.enabled }}
+automountServiceAccountToken: {{ or (and (eq .role "trainer") .root.Values.trainer.jobs.enabled) (and (eq .role "sandbox") (eq .root.Values.sandbox.engine.kind "none")) }}
 enableServiceLinks: false
 {{- with .root.Values.image.pullSecrets }}
 imagePullSecrets:

@@ -1,0 +1,34 @@
+import { toClusterError } from '../../adapters/kubernetes/cluster-errors.ts'
+import { connectCluster } from '../../adapters/kubernetes/cluster.ts'
+import { listPods } from '../../adapters/kubernetes/list-pods.ts'
+import { toLonghaulError } from '../../contracts/errors.ts'
+import { type CheckDefinition, fail, type Finding, ok } from './finding.ts'
+
+export const KUBERNETES_CHECKS: readonly CheckDefinition[] = [
+  {
+    group: 'kubernetes',
+    name: 'pods',
+    why: 'each sandbox is a pod',
+    roles: ['sandbox'],
+    only: 'role',
+    isNeeded: () => process.env['LONGHAUL_SANDBOXES'] === 'pods',
+    run: checkCluster,
+  },
+]
+
+async function checkCluster(): Promise<Finding> {
+  const fix = 'KUBECONFIG and LONGHAUL_KUBERNETES_NAMESPACE; rights: infra/kubernetes/sandboxes.json (docs/cluster.md)'
+  try {
+    const cluster = await connectCluster({ namespace: process.env['LONGHAUL_KUBERNETES_NAMESPACE'] || null })
+    try {
+      const pods = await listPods(cluster).catch((error: unknown) => {
+        throw toClusterError(error, { doing: `looking at the pods of the namespace ${cluster.namespace}`, details: {} })
+      })
+      return ok(`${cluster.server}, namespace ${cluster.namespace}, ${pods.length} sandboxes and graders`)
+    } finally {
+      cluster.dispose()
+    }
+  } catch (error) {
+    return fail(toLonghaulError(error).message, fix)
+  }
+}
