@@ -31,7 +31,13 @@ import { messagesOf, runs, startScriptedEndpoint } from '../test/support/chat-en
 import { longhaul } from '../test/support/command-line.ts'
 import { compareStoredLog, startOracles, type OracleVerdicts } from '../test/support/real-tasks/compare-stored-log.ts'
 import { halfPatch } from '../test/support/real-tasks/half-patch.ts'
-import { auditCost, keptRows, provenanceOfRows, timesWithAudit } from '../test/support/real-tasks/real-rows.ts'
+import {
+  auditCost,
+  type KeptRows,
+  keptRows,
+  provenanceOfRows,
+  timesWithAudit,
+} from '../test/support/real-tasks/real-rows.ts'
 import { worldOf } from '../test/support/pipeline-world.ts'
 import { outcomeOf } from '../test/support/run-recipe.ts'
 import { episodesOf } from '../test/support/run-records.ts'
@@ -145,7 +151,7 @@ try {
   const wanted = new Set((values.only ?? []).flatMap((text) => text.split(',')))
   const rows = allRows.filter(({ task }) => wanted.size === 0 || wanted.has(task.taskId))
   const chosen = rows.map(({ task }) => task.taskId)
-  const measured = await measuredBefore(chosen)
+  const { kept: measured, outdated } = await measuredBefore(chosen)
   const mayPlay = new Set(chosen.slice(0, Number(values.play)))
   const left = rows.filter(({ task: { taskId } }) => {
     const before = measured.get(taskId)
@@ -155,9 +161,11 @@ try {
     const batch = left.slice(at, at + batchSize)
     for (const result of await measure({ rows: batch, mayPlay, measured })) {
       measured.set(result.taskId, result)
+      outdated.delete(result.taskId)
       console.error(line(result))
     }
-    if (values.out !== undefined) await writeFile(values.out, textOf(resultOf([...measured.values()])))
+    if (values.out !== undefined)
+      await writeFile(values.out, textOf(resultOf([...measured.values(), ...outdated.values()])))
   }
   const results = [...measured.values()]
   const result = resultOf(results)
@@ -218,14 +226,15 @@ function textOf(result: Result): string {
   return `${JSON.stringify(result, null, 2)}\n`
 }
 
-async function measuredBefore(chosen: string[]): Promise<Map<string, TaskResult>> {
-  if (values.out === undefined) return new Map()
+async function measuredBefore(chosen: string[]): Promise<KeptRows<TaskResult>> {
+  const none = { kept: new Map<string, TaskResult>(), outdated: new Map<string, TaskResult>() }
+  if (values.out === undefined) return none
   const before = await readFile(values.out, 'utf8').then(
     (text) => JSON.parse(text) as Result,
     () => null,
   )
   const { codeHash } = provenance.provenance
-  return before === null ? new Map() : keptRows({ before, chosen, isContinued: values.continue, codeHash })
+  return before === null ? none : keptRows({ before, chosen, isContinued: values.continue, codeHash })
 }
 
 /** A task that fails its gate is in no run's suite, so no agent plays it. */

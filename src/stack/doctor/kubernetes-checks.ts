@@ -1,5 +1,4 @@
 import { toClusterError } from '../../adapters/kubernetes/cluster-errors.ts'
-import { connectCluster } from '../../adapters/kubernetes/cluster.ts'
 import { listPods } from '../../adapters/kubernetes/list-pods.ts'
 import { toLonghaulError } from '../../contracts/errors.ts'
 import { type CheckDefinition, fail, type Finding, ok } from './finding.ts'
@@ -19,6 +18,8 @@ export const KUBERNETES_CHECKS: readonly CheckDefinition[] = [
 async function checkCluster(): Promise<Finding> {
   const fix = 'KUBECONFIG and LONGHAUL_KUBERNETES_NAMESPACE; rights: infra/kubernetes/sandboxes.json (docs/cluster.md)'
   try {
+    // Its packages take a quarter of a second to load.
+    const { connectCluster } = await import('../../adapters/kubernetes/cluster.ts')
     const cluster = await connectCluster({ namespace: process.env['LONGHAUL_KUBERNETES_NAMESPACE'] || null })
     try {
       const pods = await listPods(cluster).catch((error: unknown) => {

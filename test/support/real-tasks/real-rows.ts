@@ -18,15 +18,22 @@ interface KeptRowsInput<T extends MeasuredRow> {
   codeHash: string | null
 }
 
-/** The rows of a result to keep. A row of other code is kept only if this command does not measure it. */
-export function keptRows<T extends MeasuredRow>(input: KeptRowsInput<T>): Map<string, T & { measured: Provenance }> {
+export interface KeptRows<T> {
+  /** Rows that this command does not measure again. */
+  kept: Map<string, T>
+  /** Rows that stay until this command has measured them again, because it may be interrupted before. */
+  outdated: Map<string, T>
+}
+
+/** Divides the rows of a result. A row of other code is kept only if this command does not measure it. */
+export function keptRows<T extends MeasuredRow>(input: KeptRowsInput<T>): KeptRows<T & { measured: Provenance }> {
   const { before, chosen, isContinued, codeHash } = input
   const rows = before.results.map((row) => ({ ...row, measured: row.measured ?? before.provenance }))
-  const kept = rows.filter(
-    ({ taskId, image, measured }) =>
-      !chosen.includes(taskId) || (isContinued && image.did !== 'failed' && measured.codeHash === codeHash),
+  const { true: kept = [], false: outdated = [] } = Object.groupBy(rows, ({ taskId, image, measured }) =>
+    String(!chosen.includes(taskId) || (isContinued && image.did !== 'failed' && measured.codeHash === codeHash)),
   )
-  return new Map(kept.map((row) => [row.taskId, row]))
+  const byId = (some: typeof rows) => new Map(some.map((row) => [row.taskId, row]))
+  return { kept: byId(kept), outdated: byId(outdated) }
 }
 
 /** Provenance of the whole result: it is as old as its oldest row, and dirty if any row is. */
