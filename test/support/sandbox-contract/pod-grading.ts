@@ -82,6 +82,41 @@ export function describePodGrading(startedCluster: () => PodsCluster): void {
       })
     }
 
+    test('official steps have the capabilities of commands, the image’s environment, loopback, and nothing of the cluster', async () => {
+      const { server } = host.context.cluster
+      const result = await host.grade(
+        {
+          run: world.run,
+          episode: 'pods-graded/limits',
+          owner: 'test',
+          role: 'grader',
+          image: `docker.io/${world.task.image}`,
+          repoDir: world.task.repoDir,
+          patch: new Uint8Array(),
+          applyCommands: [],
+          evalScript: [
+            'grep -E "^(CapEff|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; grep -c : /proc/net/dev',
+            'env | grep -c KUBERNETES; ls /var/run/secrets/kubernetes.io 2>&1 | grep -c "No such file"; echo "$HOME"',
+            `python3 -c 'import socket; socket.create_connection(("10.253.0.1", ${new URL(server).port}), 3)' 2>&1 | tail -n 1`,
+            'kill -0 1 2>&1; cat /proc/1/environ 2>&1; nsenter --target 1 --net true 2>&1 | grep -c -i "permi"',
+          ].join('\n'),
+          timeoutMs: 60_000,
+          limits: LIMITS,
+          leaseMs: 120_000,
+        },
+        never,
+      )
+      const said = Buffer.from(result.log).toString()
+      const set = '00000000000000eb'
+      assert.ok(
+        said.startsWith(`CapEff:\t${set}\nCapBnd:\t${set}\nNoNewPrivs:\t1\nSeccomp:\t2\n1\n0\n1\n/root\n`),
+        said,
+      )
+      assert.match(said, /OSError: .*unreachable\n/)
+      assert.match(said, /kill: .*[Oo]peration not permitted\ncat: \/proc\/1\/environ: Permission denied\n[1-9]/)
+      assert.match(result.machine.engine, /^Kubernetes v\d/)
+    })
+
     test('an image is identified, its repository checked, and another commit refused', async () => {
       const task = { ...world.task, image: `docker.io/${world.task.image}` }
       const asker = { run: world.run, owner: 'test' }
