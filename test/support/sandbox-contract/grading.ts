@@ -187,6 +187,13 @@ export function describeGrading(makeFixture: MakeFixture): void {
       assert.equal(text, `${sums[0]}  /opt/deep/large.bin\n${sums[1]}  /opt/deep/small.bin\na'b\n755\n`)
     })
 
+    /** Whatever uploads a long file makes the folders above it, before the script does. */
+    test('the folder of a grader stays closed to other users when a long file lies in it', async () => {
+      const files = { '/.lh/grade/long.bin': Buffer.alloc(200_000, 'x') }
+      const { text } = await grade({ files, evalScript: 'stat -c %a /.lh /.lh/grade /.lh/apply' })
+      assert.equal(text, '700\n700\n700\n')
+    })
+
     test('an evaluation that floods its log is ended with a bounded log without an end marker', async () => {
       const result = await grade({ evalScript: 'yes flood; echo end', timeoutMs: 600_000 })
       assert.equal(result.kind, 'ran')

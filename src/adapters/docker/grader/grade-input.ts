@@ -52,7 +52,9 @@ function folders(files: readonly FileToPack[]): string[] {
   // Every image has the root directory.
   parents.delete('/')
   parents.delete('/tmp')
-  return [`mkdir -p -m 700 ${own.join(' ')}`, `mkdir -p ${[...parents].map(shellQuote).join(' ')}`]
+  // An upload of long files has made some of them, open to other users.
+  const closing = `mkdir -p ${own.join(' ')} && chmod 700 ${own.join(' ')}`
+  return [closing, `mkdir -p ${[...parents].map(shellQuote).join(' ')}`]
 }
 
 function writing({ name, body, mode }: FileToPack): string[] {
