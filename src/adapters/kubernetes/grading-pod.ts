@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LonghaulError } from '../../contracts/errors.ts'
-import { createDemultiplexer } from '../docker/engine/exec-stream.ts'
 import type { FileToPack } from '../docker/engine/tar.ts'
 import { encodeGradeInput, gradeCommand } from '../docker/grader/grade-input.ts'
 import { answerOn, endedByTests, failed } from '../docker/grader/grade-output.ts'
@@ -16,7 +15,7 @@ import {
 import type { Cluster } from './cluster.ts'
 import type { ExecStream } from './exec-stream.ts'
 import { enter, inFreshPod } from './fresh-pod.ts'
-import { readPod } from './pod-access.ts'
+import { readPod, readUntil } from './pod-access.ts'
 import { endOf, isNodeLost, isRunning, isTakenAway } from './pod-state.ts'
 import { type PodContext, requireDigest } from './start-pod.ts'
 
@@ -25,6 +24,8 @@ const SEND_MS = 2 * 60_000
 /** A kubelet reports the end of a pod some seconds after it. */
 const REPORT_MS = 5_000
 const LOOK_MS = 250
+/** How long a script waits after its answer, because a cluster may lose the last output of a program that ends. */
+const LINGER_S = 60
 
 /**
  * Runs a script in a fresh pod, below its runner: the script and all that it starts have neither the pod's network nor a way to the
@@ -45,7 +46,7 @@ export function answerOfPod<T>(
     return inFreshPod(context, fresh, signal, async ({ name, pod }) => {
       const imageDigest = requireDigest(pod, patch)
       const mark = randomBytes(16).toString('hex')
-      const { text, large } = await encodeGradeInput({ ...grading, mark })
+      const { text, large } = await encodeGradeInput({ ...grading, mark, lingerS: LINGER_S })
       for (const file of large) await send(cluster, name, file)
       const socket = await enter(cluster, name, gradeCommand(Math.ceil(grading.testTimeoutMs / 1000)))
       const startedAtMs = Date.now()
@@ -72,31 +73,17 @@ export function answerOfPod<T>(
 }
 
 /** Counts the bytes, because the input of a program in a pod has no end. */
-const RECEIVE = 'umask 022; mkdir -p "${2%/*}" && head -c "$1" >"$2" && chmod "$3" "$2" && echo lh-received'
+const RECEIVE =
+  'umask 022; mkdir -p "${2%/*}" && head -c "$1" >"$2" && chmod "$3" "$2" && echo lh-received && read -r lh_seen'
 
 async function send(cluster: Cluster, name: string, { name: path, body, mode }: FileToPack): Promise<void> {
   if (body === undefined) return
   const bytes = Buffer.from(body)
   const words = [String(bytes.length), `/${path}`, mode.toString(8)]
   const stream = await enter(cluster, name, ['/bin/sh', '-c', RECEIVE, 'lh', ...words])
-  const { promise: received, resolve } = Promise.withResolvers<boolean>()
-  const timer = setTimeout(() => resolve(false), SEND_MS)
-  let said = ''
-  stream.on(
-    'data',
-    createDemultiplexer((_, payload) => {
-      said = (said + payload.toString()).slice(-200)
-      if (said.includes('lh-received')) resolve(true)
-    }),
-  )
-  for (const event of ['close', 'error']) stream.on(event, () => resolve(false))
   stream.write(bytes)
-  try {
-    if (!(await received)) throw failed(`A file of ${bytes.length} bytes could not be sent to the pod ${name}: ${said}`)
-  } finally {
-    clearTimeout(timer)
-    stream.destroy()
-  }
+  if ((await readUntil(stream, /^lh-received$/m, SEND_MS)) === null)
+    throw failed(`A file of ${bytes.length} bytes could not be sent to the pod ${name}`)
 }
 
 /**

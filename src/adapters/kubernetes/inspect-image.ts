@@ -47,7 +47,7 @@ export function checkImageInPod(context: PodContext, task: Task, asker: Asker, s
     const script = await readScript('check-repository.sh')
     const { exitCode, said } = await runScriptInPod(cluster, name, [script, repoDir, commit], CHECK_MS)
     const head = /^[0-9a-f]{40,64}$/m.exec(said)?.[0] ?? ''
-    if (exitCode !== 0) throw wrongRepository({ image, repoDir, commit, head, exitCode: exitCode ?? -1 })
+    if (exitCode !== 0) throw wrongRepository({ image, repoDir, commit, head, exitCode })
     await scrub(cluster, name, { image, repoDir })
     return head
   })

@@ -6,6 +6,7 @@ import { type RunnerAccess, type RunnerSilence, sandboxError } from '../docker/s
 import { RUNNER_FOLDER } from '../docker/sandbox/runner-wire.ts'
 import { isRefused, toClusterError, unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
+import type { ExecStream } from './exec-stream.ts'
 import { deletePod } from './list-pods.ts'
 import type { Pod } from './pod-spec.ts'
 import { endOf, isNodeLost, isRunning, isTakenAway } from './pod-state.ts'
@@ -120,19 +121,56 @@ export async function runInPod(
   }
 }
 
-/** Prints the exit code, because a program that the runner starts does not return one here. */
-const SAYS_CODE = 'script=$1; shift; /bin/sh -c "$script" script "$@"; echo "lh-code=$?"'
+/**
+ * Reads what a program in a pod prints until a pattern matches. Null if the stream ended before, or time was up. The program must then wait
+ * for a line, which this sends: a cluster may lose the last output of a program that ends.
+ */
+export async function readUntil(
+  stream: ExecStream,
+  pattern: RegExp,
+  timeoutMs: number,
+): Promise<RegExpExecArray | null> {
+  const { promise, resolve } = Promise.withResolvers<RegExpExecArray | null>()
+  const timer = setTimeout(() => resolve(null), timeoutMs)
+  let said = ''
+  stream.on(
+    'data',
+    createDemultiplexer((_, payload) => {
+      said = (said + payload.toString()).slice(-MAX_WORDS)
+      const found = pattern.exec(said)
+      if (found !== null) resolve(found)
+    }),
+  )
+  for (const event of ['close', 'error']) stream.on(event, () => resolve(null))
+  try {
+    const found = await promise
+    if (found !== null) stream.write('\n')
+    return found
+  } finally {
+    clearTimeout(timer)
+    stream.destroy()
+  }
+}
 
-/** Runs a script with arguments in the jail of a pod. The exit code is null if the script did not come to its end.
- *  @throws if it does not end in time */
+/** Prints the exit code, because a program that the runner starts does not return one here. */
+const SAYS_CODE = 'script=$1; shift; /bin/sh -c "$script" script "$@" </dev/null; echo "lh-code=$?"; read -r lh_seen'
+
+/**
+ * Runs a script with arguments in the jail of a pod.
+ * @throws LonghaulError `Sandbox.EngineUnavailable` if the script did not come to its end in time, or the connection broke before
+ */
 export async function runScriptInPod(
   cluster: Cluster,
   name: string,
   [script, ...words]: readonly [string, ...string[]],
   timeoutMs: number,
-): Promise<{ exitCode: number | null; said: string }> {
+): Promise<{ exitCode: number; said: string }> {
   const command = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', SAYS_CODE, 'lh', script, ...words]
-  const { words: said } = await runInPod(cluster, name, command, timeoutMs)
-  const code = /(?:^|\n)lh-code=(\d+)\s*$/.exec(said)
-  return { exitCode: code === null ? null : Number(code[1]), said: said.slice(0, code?.index).trim() }
+  const found = await readUntil(await cluster.exec(name, command), /^lh-code=(\d+)$/m, timeoutMs)
+  if (found !== null) return { exitCode: Number(found[1]), said: found.input.slice(0, found.index).trim() }
+  throw new LonghaulError({
+    code: 'Sandbox.EngineUnavailable',
+    message: `A script in a pod did not report its end within ${timeoutMs / 1000} s, or the connection to the pod broke`,
+    details: { name },
+  })
 }

@@ -31,15 +31,17 @@ export interface EncodeInput {
   script: 'audit.sh' | 'grade.sh'
   /** Random separator between the parts of an answer. No process inside may know it before it is sent. */
   mark: string
+  /** How long the script waits after its answer for its end from outside. @default it ends at once */
+  lingerS?: number
 }
 
-export async function encodeGradeInput({ files, script, mark }: EncodeInput): Promise<GradeInput> {
+export async function encodeGradeInput({ files, script, mark, lingerS = 0 }: EncodeInput): Promise<GradeInput> {
   const { true: large = [], false: small = [] } = Object.groupBy(files, ({ body }) =>
     String((body?.length ?? 0) > MAX_INLINE_BYTES),
   )
   // A truncated patch or script must not be judged.
   const making = [...folders(small), ...small.flatMap(writing)].map((line) => `${line} || exit 1`)
-  const text = [`lh_mark=${mark}`, 'umask 022', ...making, await readScript(script)].join('\n')
+  const text = [`lh_mark=${mark} lh_linger=${lingerS}`, 'umask 022', ...making, await readScript(script)].join('\n')
   return {
     text: `${Buffer.byteLength(text)}\n${text}`,
     large,

@@ -1,4 +1,4 @@
-# Main process of an auditing container, behind `lh_mark=…` and what makes the files: what Git makes of the patch, and the hidden
+# Main process of an auditing container, behind `lh_mark=… lh_linger=…` and what makes the files: what Git makes of the patch, and the hidden
 # tests by a runner of ours, as a user who reaches neither this process nor its answer. No code of the patch runs as root here.
 exec 5>&1 </dev/null >/dev/null 2>&1
 cd "$(cat /.lh/repository)" || exit 1
@@ -137,6 +137,7 @@ audit() {
     tail -c 2000 <$audit_work/errors
     printf '\nlh1 %s\n' "$lh_mark"
   } >&5
+  if [ "$lh_linger" -gt 0 ]; then sleep "$lh_linger"; fi
 }
 
 audit "$(cat $audit_work/patch)"

@@ -1,4 +1,4 @@
-# Rest of the main process of a grading container, behind `lh_mark=…` and what makes the files: applies the patch, runs the
+# Rest of the main process of a grading container, behind `lh_mark=… lh_linger=…` and what makes the files: applies the patch, runs the
 # evaluation, sends result and log, and ends. With it ends every process of the container, so no deadline depends on the outside.
 # argument: SECONDS
 exec 5>&1 </dev/null >/dev/null 2>&1
@@ -17,6 +17,7 @@ finish() {
     head -c 16777216 <&4
     printf '\nlh1 %s\n' "$lh_mark"
   } >&5
+  if [ "$lh_linger" -gt 0 ]; then sleep "$lh_linger"; fi
   exit 0
 }
 
