@@ -241,13 +241,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     ],
   },
   real: {
-    command:
-      'npm run bench:real -- --rows FILE --repos DIRECTORY --play 0 --batch 2 --continue --out bench/results/real.json',
-    sources: REAL_TASKS,
-  },
-  'real-agents': {
-    command:
-      'npm run bench:real -- --rows FILE --repos DIRECTORY --only pallets__flask-5014,psf__requests-2317,psf__requests-6028,pytest-dev__pytest-5631 --out bench/results/real-agents.json',
+    command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --batch 2 --continue --out bench/results/real.json',
     sources: REAL_TASKS,
   },
   'real-logs': {
