@@ -1,9 +1,8 @@
 import { Context } from '@temporalio/activity'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { QUEUES } from '../contracts/workflow-ids.ts'
-import { toClusterError } from '../adapters/kubernetes/cluster-errors.ts'
 import { type Cluster, connectCluster } from '../adapters/kubernetes/cluster.ts'
-import { listHeldPods, listPods } from '../adapters/kubernetes/list-pods.ts'
+import { listHeldPods, listPods, requirePods } from '../adapters/kubernetes/list-pods.ts'
 import { type Asker, checkImageInPod, imageInPod } from '../adapters/kubernetes/inspect-image.ts'
 import { createClusterPulse } from '../adapters/kubernetes/pod-access.ts'
 import { createPodSandboxHost, type PodSandboxHost } from '../adapters/kubernetes/pod-sandbox-host.ts'
@@ -50,11 +49,10 @@ export async function openPods({ environment, pods, namespaceId, graders, log }:
   const hostId = `pods-${namespace}`.slice(0, 40)
   const hostQueue = QUEUES.sandboxHost(hostId, sha256Hex(`${server} ${namespace}`).slice(0, 8))
   try {
-    await listPods(cluster)
+    await requirePods(cluster)
   } catch (error) {
     cluster.dispose()
-    const details = { server, namespace }
-    throw toClusterError(error, { doing: `looking at the pods of the namespace ${namespace}`, details })
+    throw error
   }
   const host = createPodSandboxHost({
     cluster,

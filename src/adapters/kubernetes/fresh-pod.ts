@@ -2,13 +2,10 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradedPatch } from '../../contracts/sandbox.types.ts'
 import { failed } from '../docker/grader/grade-output.ts'
-import { RUNNER_FOLDER } from '../docker/sandbox/runner-wire.ts'
-import type { Cluster } from './cluster.ts'
-import type { ExecStream } from './exec-stream.ts'
 import { deletePod } from './list-pods.ts'
 import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
 import { ensureNetworkPolicy, ensureRunnerMap } from './runner-map.ts'
-import { createPod, type PodContext, START_MS, untilRunning } from './start-pod.ts'
+import { createPod, deviating, type PodContext, START_MS, untilRunning } from './start-pod.ts'
 
 /** Limit for the deletion of an earlier attempt's pod. */
 const GONE_MS = 60_000
@@ -45,11 +42,6 @@ export async function inFreshPod<T>(
       context.log('pod: not deleted', { pod: name, why: String(error) }),
     )
   }
-}
-
-/** Starts a program in a pod, isolated by its runner. Its input has no end. */
-export function enter(cluster: Cluster, name: string, command: readonly string[]): Promise<ExecStream> {
-  return cluster.exec(name, [`${RUNNER_FOLDER}/runner`, 'enter', ...command])
 }
 
 async function askedPod(context: PodContext, { parts, holder, runMs }: FreshPodInput): Promise<Pod> {
@@ -93,14 +85,7 @@ async function start(context: PodContext, asked: Pod, signal: AbortSignal): Prom
     await sleep(LOOK_MS, undefined, { signal }).catch(() => signal.throwIfAborted())
   }
   const deviations = podDeviations(asked, made)
-  if (deviations.length > 0) {
-    throw new LonghaulError({
-      code: 'Sandbox.Unsafe',
-      message:
-        'The cluster created a pod that deviates from its specification; it was deleted before anything ran in it',
-      details: { name, deviations: deviations.join(', ') },
-    })
-  }
+  if (deviations.length > 0) throw deviating('Sandbox.Unsafe', name, deviations)
   const image = asked.spec.containers[0]?.image ?? ''
   return await untilRunning(context, made, image, signal).catch(retriedIfLost)
 }

@@ -14,8 +14,8 @@ import {
 } from '../docker/grader/grading.ts'
 import type { Cluster } from './cluster.ts'
 import type { ExecStream } from './exec-stream.ts'
-import { enter, inFreshPod } from './fresh-pod.ts'
-import { readPod, readUntil } from './pod-access.ts'
+import { inFreshPod } from './fresh-pod.ts'
+import { enter, readPod, readUntil } from './pod-access.ts'
 import { endOf, isNodeLost, isRunning, isTakenAway } from './pod-state.ts'
 import { type PodContext, requireDigest } from './start-pod.ts'
 

@@ -4,7 +4,7 @@ import type { ListedSandbox } from '../docker/container/list-sandboxes.ts'
 import { PROJECT_FILTER, readLabels } from '../docker/container/labels.ts'
 import type { OrphanedResource } from '../docker/reaper/list-orphaned.ts'
 import type { ResourceHolder } from '../docker/reaper/reap-orphaned.ts'
-import { unlessRefused } from './cluster-errors.ts'
+import { toClusterError, unlessRefused } from './cluster-errors.ts'
 import type { Cluster } from './cluster.ts'
 import type { Pod } from './pod-spec.ts'
 import { isTakenAway, statusOfSandbox } from './pod-state.ts'
@@ -31,6 +31,18 @@ export async function listPods(
       pod,
     }
   })
+}
+
+/** The same, to find out whether the namespace can be used.
+ *  @throws LonghaulError `Sandbox.EngineUnavailable` with what the cluster refuses */
+export async function requirePods(cluster: Cluster): Promise<ListedPod[]> {
+  try {
+    return await listPods(cluster)
+  } catch (error) {
+    const { server, namespace } = cluster
+    const details = { server, namespace }
+    throw toClusterError(error, { doing: `looking at the pods of the namespace ${namespace}`, details })
+  }
 }
 
 function stateOf(pod: Pod): ListedSandbox['state'] {

@@ -12,7 +12,7 @@ import { readPod, runScriptInPod } from './pod-access.ts'
 import { type Pod, podDeviations, podName, podSpec } from './pod-spec.ts'
 import { isTakenAway } from './pod-state.ts'
 import { ensureNetworkPolicy, ensureRunnerMap } from './runner-map.ts'
-import { createPod, lost, type PodContext, requireDigest, untilRunning } from './start-pod.ts'
+import { createPod, deviating, lost, type PodContext, requireDigest, untilRunning } from './start-pod.ts'
 
 /** A runner that does not answer within this time is given up. */
 const READY_MS = 60_000
@@ -86,11 +86,7 @@ async function createOrAdopt(cluster: Cluster, asked: Pod): Promise<{ pod: Pod; 
   const deviations = podDeviations(asked, pod)
   if (deviations.length === 0) return { pod, isNew: made !== null }
   await deletePod(cluster, name)
-  throw new LonghaulError({
-    code: made === null ? 'Sandbox.Lost' : 'Sandbox.Unsafe',
-    message: 'The cluster created a pod that deviates from its specification; it was deleted before an agent ran in it',
-    details: { name, deviations: deviations.join(', ') },
-  })
+  throw deviating(made === null ? 'Sandbox.Lost' : 'Sandbox.Unsafe', name, deviations)
 }
 
 /** @returns the commit that patches are computed against */

@@ -121,6 +121,11 @@ export async function runInPod(
   }
 }
 
+/** Starts a program in a pod, isolated by its runner. Its input has no end. */
+export function enter(cluster: Cluster, name: string, command: readonly string[]): Promise<ExecStream> {
+  return cluster.exec(name, [`${RUNNER_FOLDER}/runner`, 'enter', ...command])
+}
+
 /**
  * Reads what a program in a pod prints until a pattern matches. Null if the stream ended before, or time was up. The program must then wait
  * for a line, which this sends: a cluster may lose the last output of a program that ends.
@@ -165,8 +170,8 @@ export async function runScriptInPod(
   [script, ...words]: readonly [string, ...string[]],
   timeoutMs: number,
 ): Promise<{ exitCode: number; said: string }> {
-  const command = [`${RUNNER_FOLDER}/runner`, 'enter', '/bin/sh', '-c', SAYS_CODE, 'lh', script, ...words]
-  const found = await readUntil(await cluster.exec(name, command), /^lh-code=(\d+)$/m, timeoutMs)
+  const stream = await enter(cluster, name, ['/bin/sh', '-c', SAYS_CODE, 'lh', script, ...words])
+  const found = await readUntil(stream, /^lh-code=(\d+)$/m, timeoutMs)
   if (found !== null) return { exitCode: Number(found[1]), said: found.input.slice(0, found.index).trim() }
   throw new LonghaulError({
     code: 'Sandbox.EngineUnavailable',

@@ -47,6 +47,19 @@ export function lost(name: string, message: string): LonghaulError {
   return new LonghaulError({ code: 'Sandbox.Lost', message, details: { name } })
 }
 
+/** @param code `Sandbox.Lost` for the pod of an earlier attempt */
+export function deviating(
+  code: 'Sandbox.Lost' | 'Sandbox.Unsafe',
+  name: string,
+  deviations: readonly string[],
+): LonghaulError {
+  return new LonghaulError({
+    code,
+    message: 'The cluster created a pod that deviates from its specification; it was deleted before an agent ran in it',
+    details: { name, deviations: deviations.join(', ') },
+  })
+}
+
 /**
  * @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.PullFailed`, `Sandbox.EngineUnavailable`; `Sandbox.Lost` if it ended or was
  *  deleted before it ran

@@ -1,5 +1,4 @@
-import { toClusterError } from '../../adapters/kubernetes/cluster-errors.ts'
-import { listPods } from '../../adapters/kubernetes/list-pods.ts'
+import { requirePods } from '../../adapters/kubernetes/list-pods.ts'
 import { toLonghaulError } from '../../contracts/errors.ts'
 import { type CheckDefinition, fail, type Finding, ok } from './finding.ts'
 
@@ -22,9 +21,7 @@ async function checkCluster(): Promise<Finding> {
     const { connectCluster } = await import('../../adapters/kubernetes/cluster.ts')
     const cluster = await connectCluster({ namespace: process.env['LONGHAUL_KUBERNETES_NAMESPACE'] || null })
     try {
-      const pods = await listPods(cluster).catch((error: unknown) => {
-        throw toClusterError(error, { doing: `looking at the pods of the namespace ${cluster.namespace}`, details: {} })
-      })
+      const pods = await requirePods(cluster)
       return ok(`${cluster.server}, namespace ${cluster.namespace}, ${pods.length} sandboxes and graders`)
     } finally {
       cluster.dispose()
