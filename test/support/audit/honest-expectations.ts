@@ -159,6 +159,13 @@ def test_blocks():
         total(-1)
     with pytest.raises(CalcError), contextlib.ExitStack() as stack:
         total(-1)
+def test_swallowing_blocks():
+    with contextlib.suppress(ValueError), pytest.raises(ValueError):
+        total(-1)
+    with contextlib.suppress(Exception) as nothing, \\
+            (pytest.raises(ValueError, match='positive')) as caught:  # in parentheses
+        total(-1)
+    with contextlib.suppress(Exception), contextlib.ExitStack(), pytest.raises((TypeError, CalcError)): total(-1)
 def test_keyword():
     with pytest.raises(expected_exception=ValueError, match='positive'):
         total(-1)
@@ -223,6 +230,13 @@ class T(Base):
             with self.subTest(n=n):
                 self.assertIs(is_even(n), expected)
                 self.assertEqual(is_even(n), expected)
+    def test_sub_raises(self):
+        for n in (-1, -2):
+            with self.subTest(n=n), self.assertRaises(CalcError):
+                total(n)
+    def test_sub_kinds(self):
+        for n, kind in ((-1, CalcError), ('x', TypeError)):
+            with self.subTest(n=n), self.assertRaises(kind): total(n)
     def test_close(self):
         expected = 5.0
         self.assertAlmostEqual(total(1), expected, places=3)
