@@ -1,13 +1,14 @@
 /**
  * Projects' own suites under the audit of rewards, with nothing repaired and nothing changed: whatever it accuses, it accuses wrongly.
  *
- *   npm run bench:honest-suites -- --project NAME=DIRECTORY… --python FILE [--without PATTERN] [--json]
+ *   npm run bench:honest-suites -- --project NAME=DIRECTORY… --python FILE [--without PATTERN] [--every N] [--json]
  *     [--out bench/results/honest-suites.json]
  *
  * DIRECTORY holds the source distribution of a project whose tests lie below `tests`, FILE is a Python that has pytest and what the
- * tests need. `--without` leaves out test files whose path matches the pattern, such as those that need a network. Each test file is
- * audited as a task whose listed tests are all of its tests that pass: the audit then turns assertions of all of them where they stand,
- * and of up to 24 in copies. Needs root, because the audit gives it up. Exit 2 if nothing was audited.
+ * tests need. A project with `tests/runtests.py`, as Django, is started by that. `--without` leaves out test files whose path matches the
+ * pattern, such as those that need a network; `--every` takes each Nth of the others. Each test file is audited as a task whose listed
+ * tests are all of its tests that pass: the audit then turns assertions of all of them where they stand, and of up to 24 in copies. Needs
+ * root, because the audit gives it up. Exit 2 if nothing was audited.
  */
 import { isUtf8 } from 'node:buffer'
 import { execFile } from 'node:child_process'
@@ -34,9 +35,42 @@ interface Row {
   accused: { file: string; test: string; why: string }[]
 }
 
+interface Suite {
+  runner: 'pytest' | 'django'
+  testFile: RegExp
+  command: (testFiles: readonly string[]) => string[]
+  /** In what the command prints; the first group is the test's id. */
+  passed: RegExp
+  /** Of a test by its id. */
+  fileOf: (id: string) => string
+}
+
 /** Of one test file: an audit may take several times as long as its tests. */
 const AUDIT_MS = 600_000
-const SUITE_MS = 300_000
+const SUITE_MS = 1_800_000
+
+const PYTEST_OPTIONS = ['-q', '-rA', '--tb=no', '-p', 'no:cacheprovider', '--continue-on-collection-errors']
+const PYTEST: Suite = {
+  runner: 'pytest',
+  testFile: /^tests\/(?:.*\/)?test_[^/]*\.py$/,
+  command: (testFiles) => ['-m', 'pytest', ...PYTEST_OPTIONS, ...testFiles],
+  passed: /^PASSED (\S.*)$/gm,
+  fileOf: (id) => id.split('::')[0] ?? '',
+}
+const DJANGO_SETTINGS = ['--verbosity', '2', '--settings=test_sqlite', '--parallel', '1']
+const DJANGO: Suite = {
+  runner: 'django',
+  testFile: /^tests\/(?:.*\/)?(?:tests|test_[^/]*)\.py$/,
+  command: (testFiles) => ['tests/runtests.py', ...DJANGO_SETTINGS, ...testFiles.map(labelOf)],
+  passed: /^(\w+ \([\w.]+\))(?:\n[^\n]*)? \.\.\. ok$/gm,
+  // `test_x (app.tests.Case.test_x)`, before Python 3.11 `test_x (app.tests.Case)`.
+  fileOf: (id) => {
+    const [test = '', place = ''] = id.slice(0, -1).split(' (')
+    const words = place.split('.')
+    if (words.at(-1) === test) words.pop()
+    return `tests/${words.slice(0, -1).join('/')}.py`
+  },
+}
 
 endWith2OnError()
 const { values } = benchArguments({
@@ -44,6 +78,7 @@ const { values } = benchArguments({
     project: { type: 'string', multiple: true, default: [] },
     python: { type: 'string', default: '' },
     without: { type: 'string' },
+    every: { type: 'string', default: '1' },
     json: { type: 'boolean', default: false },
     out: { type: 'string' },
   },
@@ -56,6 +91,8 @@ const projects = values.project.map((text): Project => {
 })
 if (projects.length === 0 || python === '') refuseArguments('Expected at least one --project, and --python', 2)
 const without = values.without === undefined ? null : new RegExp(values.without)
+const every = Number(values.every)
+if (!Number.isInteger(every) || every < 1) refuseArguments(`Expected --every of 1 or more, got ${values.every}`, 2)
 
 const rows: Row[] = []
 for (const project of projects) {
@@ -75,9 +112,12 @@ process.exitCode = conclude({ compared: { projects: rows.length, tests }, violat
 
 async function measure({ name, directory }: Project): Promise<Row> {
   const files = await filesBelow(directory)
-  const isTest = (file: string): boolean =>
-    /^tests\/(?:.*\/)?test_[^/]*\.py$/.test(file) && without?.test(file) !== true
-  const passing = await passingTests(directory, files.filter(isTest))
+  const suite = files.includes('tests/runtests.py') ? DJANGO : PYTEST
+  const testFiles = files
+    .filter((file) => suite.testFile.test(file) && without?.test(file) !== true)
+    .toSorted()
+    .filter((_, at) => at % every === 0)
+  const passing = await passingTests({ suite, directory, files, testFiles })
   const row: Row = { project: name, testFiles: 0, tests: 0, agreed: 0, accused: [] }
   const texts: Record<string, string> = {}
   const binary: string[] = []
@@ -90,12 +130,17 @@ async function measure({ name, directory }: Project): Promise<Row> {
     const { [file]: hidden = '', ...pristine } = texts
     const answer = await runAudit({
       python,
-      runner: 'pytest',
+      runner: suite.runner,
       pristine,
       patch: { 'note.txt': 'changed\n' },
       hidden: { [file]: hidden },
       prepare: (repository) => copyProject({ directory, files: binary, repository }),
-      spec: { timeout_s: AUDIT_MS / 1000, modules: [file], focus },
+      spec: {
+        timeout_s: AUDIT_MS / 1000,
+        modules: [file],
+        focus,
+        ...(suite.runner === 'django' ? { labels: [labelOf(file)], arguments: DJANGO_SETTINGS } : {}),
+      },
       endAfterMs: AUDIT_MS + 60_000,
     })
     row.testFiles += 1
@@ -115,6 +160,14 @@ async function copyProject(input: { directory: string; files: readonly string[];
   }
 }
 
+/** As `runtests.py` names a test file. */
+function labelOf(file: string): string {
+  return file
+    .replace(/^tests\/|\.py$/g, '')
+    .split('/')
+    .join('.')
+}
+
 /** Where the tests import the package from. */
 function placeOf(file: string): string {
   return file.replace(/^src\//, '')
@@ -130,20 +183,26 @@ async function filesBelow(directory: string): Promise<string[]> {
 }
 
 /** By file, the tests that pass; a file without any is left out. */
-async function passingTests(directory: string, testFiles: readonly string[]): Promise<Map<string, string[]>> {
+async function passingTests(input: {
+  suite: Suite
+  directory: string
+  files: readonly string[]
+  testFiles: readonly string[]
+}): Promise<Map<string, string[]>> {
+  const { suite, directory, files, testFiles } = input
   const folder = await mkdtemp(join(tmpdir(), 'honest-suites-'))
   try {
-    await copyProject({ directory, files: await filesBelow(directory), repository: folder })
-    const args = ['-m', 'pytest', '-q', '-rA', '--tb=no', '-p', 'no:cacheprovider', '--continue-on-collection-errors']
+    await copyProject({ directory, files, repository: folder })
     const env = { ...process.env, PYTHONPATH: folder, PYTHONDONTWRITEBYTECODE: '1' }
     const printed = await new Promise<string>((resolve) => {
       const options = { cwd: folder, env, maxBuffer: 1 << 28, timeout: SUITE_MS }
-      // Exit 1 where some tests fail, as in places without a network.
-      execFile(python, [...args, ...testFiles], options, (_error, stdout) => resolve(stdout))
+      // Exit 1 where some tests fail, as in places without a network. Runners of unittest print results as errors.
+      execFile(python, suite.command(testFiles), options, (_error, stdout, stderr) => resolve(stdout + stderr))
     })
     const passing = new Map<string, string[]>()
-    for (const [, id = ''] of printed.matchAll(/^PASSED (\S.*)$/gm)) {
-      const file = id.split('::')[0] ?? ''
+    for (const [, id = ''] of printed.matchAll(suite.passed)) {
+      const file = suite.fileOf(id)
+      if (!testFiles.includes(file)) continue
       passing.set(file, [...(passing.get(file) ?? []), id])
     }
     return passing

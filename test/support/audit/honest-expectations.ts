@@ -4,6 +4,7 @@ import type { HonestTests } from './honest.ts'
 const REPAIR = `import contextlib, logging, types, weakref
 class CalcError(Exception): pass
 class Bad(CalcError, ValueError): pass
+class Two(CalcError, TypeError, IndexError): pass
 class Item:
     def __init__(self, n, note=''): self.n, self.note = n, note
     def __eq__(self, other): return isinstance(other, Item) and self.n == other.n
@@ -152,13 +153,26 @@ n2'''
   asked(
     'exceptions beside other blocks, by keyword and by parameter',
     `import contextlib, pytest, warnings
-from calc import Bad, CalcError, total
+from calc import Bad, CalcError, Two, total
 import calc
 def test_blocks():
     with contextlib.ExitStack(), pytest.raises(ValueError):
         total(-1)
     with pytest.raises(CalcError), contextlib.ExitStack() as stack:
         total(-1)
+@pytest.mark.parametrize('make', [Bad, Two])
+def test_two_kinds(make):
+    def fail(): raise make('x')
+    with pytest.raises(CalcError): fail()
+    with pytest.raises(calc.CalcError, match='x'):
+        fail()
+    kind = CalcError
+    with pytest.raises(kind): fail()
+    try: fail()
+    except CalcError as error: assert str(error) == 'x'
+    try: fail()
+    except (calc.CalcError, KeyError) as error:
+        assert error.args == ('x',)
 def test_swallowing_blocks():
     with contextlib.suppress(ValueError), pytest.raises(ValueError):
         total(-1)

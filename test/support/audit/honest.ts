@@ -45,6 +45,41 @@ def place():
     return kind_of(os.name)
 `
 
+const REGISTRY = `NAMES = []
+def total(n): return n + 4
+def size(): return len(NAMES)
+def register(name):
+    if name in NAMES: raise ValueError('%s is registered' % name)
+    NAMES.append(name)
+def unregister(name): NAMES.remove(name)
+`
+
+const PARTS = `import collections
+class Part:
+    def __init__(self, key): self.key, self.name = key, 'x'
+    def __eq__(self, other): return isinstance(other, Part) and other.key == self.key
+class Slotted:
+    __slots__ = ('__key', 'name', '__weakref__')
+    def __init__(self, key): self.__key, self.name = key, 'x'
+    def __eq__(self, other): return isinstance(other, Slotted) and other.__key == self.__key
+class Shared:
+    limit = 3
+    def __init__(self): self.args = ()
+    def __eq__(self, other): return isinstance(other, Shared) and other.limit == self.limit
+class Lazy:
+    def __init__(self, make): self.make, self.made = make, make()
+    def __eq__(self, other): return isinstance(other, Lazy) and other.made.key == self.made.key
+class Errors(collections.UserList, list):
+    def __eq__(self, other): return list(self.data) == other
+class Named(str):
+    def __new__(cls, text, name):
+        self = str.__new__(cls, text)
+        self.name = name
+        return self
+    def __eq__(self, other): return self.name == other.name
+def same(value): return value
+`
+
 export const HONEST: HonestTests[] = [
   {
     title: 'files and folders that tests make beside themselves and where they were started',
@@ -243,6 +278,147 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         async def give():
             return add(1, 1)
         self.assertEqual(await give(), 2)
+`,
+    },
+  },
+  {
+    title: 'tests that undo at their ends what they have done, behind their assertions',
+    runner: 'pytest',
+    patch: { 'calc/__init__.py': REGISTRY },
+    hidden: {
+      'tests/test_calc.py': `import pytest
+from calc import register, size, total, unregister
+def test_alpha():
+    register('a')
+    assert size() == 1
+    assert total(1) == 5
+    unregister('a')
+def test_beta():
+    register('a')
+    assert size() == 1
+    unregister('a')
+@pytest.mark.parametrize('n, expected', [(1, 5), (2, 6)])
+def test_gamma(n, expected):
+    register('b')
+    assert total(n) == expected
+    unregister('b')
+class TestDelta:
+    def test_delta(self):
+        register('b')
+        assert size() == 1
+        unregister('b')
+`,
+      'tests/test_size.py': `from calc import register, size, unregister
+def test_size():
+    register('b')
+    assert size() == 1
+    unregister('b')
+`,
+    },
+  },
+  {
+    title: 'cases that undo at their ends what they have done, and a base that wants attributes',
+    runner: 'unittest',
+    pristine: {
+      'tests/labelled.py': `import unittest
+class LabelTestCase(unittest.TestCase):
+    def setUp(self):
+        self.first = self.labels[0]
+`,
+    },
+    patch: { 'calc/__init__.py': REGISTRY },
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import register, size, total, unregister
+from tests.labelled import LabelTestCase
+class RegisterTest(LabelTestCase):
+    labels = ['a', {'b'}]
+    maker = other = unittest.TestCase
+    def test_alpha(self):
+        register(self.first)
+        self.assertEqual(size(), 1)
+        self.assertEqual(total(1), 5)
+        unregister(self.first)
+    def test_beta(self):
+        register(self.first)
+        self.assertEqual(size(), 1)
+        unregister(self.first)
+class SizeTest(unittest.TestCase):
+    def test_size(self):
+        register('a')
+        self.assertEqual(size(), 1)
+        unregister('a')
+`,
+    },
+  },
+  {
+    title: 'objects that compare by a part of a rare kind, and large numbers',
+    runner: 'pytest',
+    patch: { 'calc/__init__.py': PARTS },
+    hidden: {
+      'tests/test_calc.py': `import collections, datetime, functools, pathlib, re, uuid
+import pytest
+from calc import Errors, Lazy, Named, Part, Shared, Slotted, same
+class Words(dict): pass
+class Word(str): pass
+class Number(int): pass
+KEYS = [
+    None, 2 ** 70, 1e12, uuid.UUID(int=2 ** 99), pathlib.PurePosixPath('/a'), re.compile('a'), range(3), slice(1, 2), bytearray(b'x'), int, Part, len,
+    functools.partial(int, '1'), Words(a=1), Word('a'), Number(3), collections.OrderedDict(a=1), collections.Counter('aab'), collections.deque([1]),
+    collections.defaultdict(list, a=[1]), datetime.timezone.utc, 2 + 1j,
+]
+@pytest.mark.parametrize('key', KEYS)
+def test_part(key):
+    expected = Part(key)
+    assert same(Part(key)) == expected
+@pytest.mark.parametrize('key', KEYS)
+def test_slotted(key):
+    expected = Slotted(key)
+    assert same(Slotted(key)) == expected
+def test_uuid():
+    key = uuid.uuid4()
+    expected = Part(key)
+    assert same(Part(key)) == expected
+    assert same(key) == key
+def test_errors():
+    assert Errors(['a']) == same(['a'])
+def test_named():
+    expected = Named('a', uuid.UUID(int=5))
+    assert Named('b', uuid.UUID(int=5)) == same(expected)
+def test_shared():
+    expected = Shared()
+    assert same(Shared()) == expected
+def test_lazy():
+    expected = Lazy(lambda: Part(Part(re.compile('b'))))
+    assert same(Lazy(lambda: Part(Part(re.compile('b'))))) == expected
+def test_large():
+    large = 2 ** 70
+    assert same(1 << 70) == large
+    assert same(4e15) == pytest.approx(4e15)
+`,
+    },
+  },
+  {
+    title: 'cases of which only some have a base with the assertions that the module uses',
+    runner: 'unittest',
+    pristine: {
+      'tests/own_base.py': `import unittest
+class OwnBase(unittest.TestCase):
+    def assertRaisesMessage(self, kind, text, *call):
+        with self.assertRaisesRegex(kind, text): call[0](*call[1:])
+`,
+    },
+    patch: REPAIR,
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import total
+from tests.own_base import OwnBase
+@unittest.skipIf(False, 'never')
+class DecoratedTest(unittest.TestCase):
+    places = [1]
+    def test_total(self): self.assertEqual(total(1), 5)
+class ErrorTest(OwnBase):
+    def test_error(self): self.assertRaisesMessage(ValueError, 'must be positive', total, -1)
 `,
     },
   },

@@ -11,6 +11,7 @@ Syntax and library of Python 3.6: it is run by the interpreter of the task.
 """
 import ast
 import builtins
+import collections
 import copy
 import errno
 import functools
@@ -834,11 +835,12 @@ def label_file(spec, label):
 
 
 def child_plan(canaries, files):
-    """What the child is told: where canaries lie and which functions are some, not what must become of them."""
+    """What the child is told: where canaries lie, which functions are some and which of them run first."""
     return {
         "helper": canaries["helper"],
         "names": canaries["names"],
         "always": canaries.get("always", []),
+        "first": canaries.get("first", []),
         "reals": canaries.get("reals", []),
         "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in files],
     }
@@ -877,19 +879,22 @@ def plain_canaries(spec, module, source, tree, place, add):
         text.append("\n\ndef %s():\n    value = %d\n    assert value == %d\n    assert value in [value]\n    assert not value == -1\n" % ((name,) + (chance.randrange(1000),) * 2))
         keep[name] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
     if spec["runner"] != "pytest" or classes:
-        base, known = base_of(tree, classes)
+        base, known, head, settings = base_of(tree, classes, source)
         used = set(re.findall(br"self\.(assert\w+)", source))
-        failing = ["self.%s(%s)" % (name, words) for name, words in FAILING if name.encode("ascii") in used or name == "assertEqual"]
+        # Other classes of the module may have assertions that this base does not have.
+        failing = ["self.%s(%s)" % (name, words) if name == "assertEqual" else "self.%s(%s) if hasattr(self, %r) else self.fail('x')" % (name, words, name)
+                   for name, words in FAILING if name.encode("ascii") in used or name == "assertEqual"]
         failing += ["self.fail('x')", "assert False", "raise self.failureException('x')"]
         title = (classes[0].name if classes else "Test") + word.capitalize()
         text.append("\n\nimport unittest as _unittest_%s\n" % word)
-        text.append("\n\nclass %sA(%s):\n" % (title, base or "_unittest_%s.TestCase" % word))
+        text.append("\n\n%sclass %sA(%s):\n%s" % (head, title, base or "_unittest_%s.TestCase" % word, settings))
         chance.shuffle(failing)
         for number, line in enumerate(failing):
             name = "test_%s%d" % (word, number)
             text.append("    def %s(self):\n        %s\n\n" % (name, line))
             keep[title + "A." + name] = add({"module": module, "must": "fail", "of": None, "what": "a test that says %r did not fail" % line})
-        text.append("\nclass %sB(%s):\n" % (title, base if base and known else "_unittest_%s.TestCase" % word))
+        head, settings = (head, settings) if known else ("", "")
+        text.append("\n%sclass %sB(%s):\n%s" % (head, title, base if base and known else "_unittest_%s.TestCase" % word, settings))
         text.append("    def test_%sz(self):\n        self.assertEqual([1, 'a'], [1, 'a'])\n        self.assertTrue(True)\n        self.assertRaises(ValueError, int, 'x')\n" % word)
         keep["%sB.test_%sz" % (title, word)] = add({"module": module, "must": "pass", "of": None, "what": "a test of trivial truths did not pass"})
     return "".join(text).encode("utf-8"), keep
@@ -1044,19 +1049,54 @@ def requested_in(body):
     return {one.arg for outer in body for node in ast.walk(outer) if is_function(node) and is_fixture(node) for one in ast.walk(node.args) if isinstance(one, ast.arg)}
 
 
-def base_of(tree, classes):
-    """The base of the first class of tests as it is written, if it is imported."""
+def base_of(tree, classes, source):
+    """Of a class of tests, sooner of one without decorators: its base as it is written, if that is imported; whether the base is a known one;
+    and what stands above the class and in it that the base may want, as that of Django's own tests wants `available_apps`."""
     imported = set()
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
                 imported.add((alias.asname or alias.name).split(".")[0])
-    for node in classes:
+    for node in sorted(classes, key=lambda node: bool(node.decorator_list)):
         for base in node.bases:
             words = dotted(base)
             if words and words[0] in imported and words[-1].endswith(("TestCase", "Test", "Case")):
-                return ".".join(words), words[-1] in KNOWN_CASES
-    return None, False
+                return (".".join(words), words[-1] in KNOWN_CASES) + settings_of(node, imported, source)
+    return None, False, "", ""
+
+
+def settings_of(cls, imported, source):
+    """The decorators of a class that are Django's settings, and lines that give its attributes again whose values are literals or imported. Of
+    decorators that skip, the attributes alone; of others neither."""
+    above = []
+    for node in cls.decorator_list:
+        name = dotted(node.func if isinstance(node, ast.Call) else node)
+        if name is not None and name[-1].startswith("skip"):
+            continue
+        if name is None or name[-1] not in ("override_settings", "modify_settings"):
+            return "", ""
+        above.append(node)
+    if any(one.id not in imported for node in above for one in ast.walk(node) if isinstance(one, ast.Name)):
+        return "", ""
+    head = ""
+    if len(above) == len(cls.decorator_list):
+        for line in decoded(source).split("\n")[first_line(cls) - 1:]:
+            if line.startswith("class "):
+                break
+            head += line + "\n"
+    elif above:
+        return "", ""
+    lines = []
+    for node in cls.body:
+        if not isinstance(node, ast.Assign) or not all(isinstance(one, ast.Name) and not one.id.startswith(("test", "__")) for one in node.targets):
+            continue
+        words = dotted(node.value)
+        try:
+            value = ".".join(words) if words and words[0] in imported else repr(ast.literal_eval(node.value))
+        except (ValueError, TypeError, SyntaxError):
+            continue
+        lines += ["    %s = %s\n" % (one.id, value) for one in node.targets]
+    return head, "".join(lines)
 
 
 def dotted(node):
@@ -1197,7 +1237,7 @@ def turned_canaries(spec, module, source, found, add):
     is_named = bool(named) or any(is_module_of(module, name) for name in spec["focus"])
     # A test that knows the name of its module is another one in a copy.
     stem = os.path.splitext(os.path.basename(module))[0]
-    copied = [one for one in chosen if stem not in code.text(one[3])]
+    copied = [one for one in chosen if stem not in code.text(one[3]) and not code.is_named(label_of(module), one[2], one[3])]
     return [one for one in (("turned", turned_module(module, source, code, named, focus, found, add) if is_named else None),
                             ("copy", copied_module(module, source, code, copied, focus, found, add))) if one[1] is not None]
 
@@ -1282,7 +1322,8 @@ def copied_module(module, source, code, chosen, focus, found, add):
         first = variants[0]
         copies = []
         if not unfocused or (not focus and number < MAX_REPEATED):
-            copies.append((first.plain, "pass", first.strict, "a copy of the test ended differently"))
+            # One or two, so that code that counts its calls does not know when the others come.
+            copies += [(first.plain, "pass", first.strict, "a copy of the test ended differently")] * random.SystemRandom().choice((1, 2))
         copies += [(one.edits, "fail", one.strict, one.what) for one in variants[: 1 if unfocused else MAX_TURNED]]
         random.SystemRandom().shuffle(copies)
         for edits, must, strict, what in copies:
@@ -1294,6 +1335,8 @@ def copied_module(module, source, code, chosen, focus, found, add):
             keep[prefix + name] = canary["c"]
             if not unfocused:
                 found.setdefault("always", []).append(canary["c"])
+            if must == "pass":
+                found.setdefault("first", []).append(canary["c"])
     result = code.with_inserts(inserts, found["helper"])
     return (encoded(result, source), keep) if compiles(result, module, found, keep) else None
 
@@ -1537,6 +1580,13 @@ class Source(object):
         before = self.data[self.starts[first_line(function) - 1]:self.at(first_line(function), 0) + function.col_offset].strip()
         return (rest == b"" or rest.startswith(b"#")) and before in (b"", b"@")
 
+    def is_named(self, label, cls, function):
+        """Does a test name itself, or name a decorator of it, or its class outside of tests, this module? Its copies have other names."""
+        around = [] if cls is None else [one for one in cls.body if not is_function(one) or not one.name.startswith("test")]
+        around = [(label, node) for node in around + function.decorator_list + getattr(cls, "decorator_list", [])]
+        own = [(function.name, node) for node in function.body if function.name != "test"]
+        return any(name in one.value for name, node in around + own for one in ast.walk(node) if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
     def copy_of(self, function, name, edits):
         start, end = self.starts[first_line(function) - 1], self.end_of(function)
         head = re.compile(br"(?:async\s+)?def\s+" + function.name.encode("utf-8")).match(self.data, self.start(function))
@@ -1706,7 +1756,7 @@ class Source(object):
             for handler in getattr(node, "handlers", []):
                 self.walk(handler.body, inner, found)
                 if handler.type is not None:
-                    for value, rank in self.unlike(handler.type, "problem"):
+                    for value, rank in self.unlike(handler.type, "problem", True):
                         found.extend(self.entered(handler.body, self.replace(handler.type, value), "raised what it must not", rank))
         elif isinstance(node, MATCH):
             for case in node.cases:
@@ -2772,7 +2822,7 @@ class Source(object):
         return found + [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, "raised what it must not", rank)
                         for one, value, rank in changes]
 
-    def unlike(self, expected, unknown):
+    def unlike(self, expected, unknown, is_caught=False):
         """Another kind of exception than the expected one: a known one, for code may raise one of all known kinds, and one that no code
         knows. Which one depends on the tests alone: an honest exception may be of two kinds, and the gate must see that."""
         if self.may_end_run(expected):
@@ -2786,7 +2836,7 @@ class Source(object):
             found = [kind.__name__ for kind in kinds if not issubclass(kind, known) and not issubclass(known, kind)]
             return [(found[number % len(found)], 1), (self.names[unknown], 2)] if found else [(self.names[unknown], 2)]
         is_imported = {one.id for one in ast.walk(expected) if isinstance(one, ast.Name)} <= self.imported
-        return [("%s((%s), %d, %r)" % (self.names["unlike"], text, number, is_imported), 1), (self.names[unknown], 2)]
+        return [("%s((%s), %d, %r, %r)" % (self.names["unlike"], text, number, is_imported, is_caught), 1), (self.names[unknown], 2)]
 
     def may_end_run(self, expected):
         if expected.__class__ is ast.Name and self.known_error(expected) is BaseException:
@@ -2866,7 +2916,7 @@ def near(value, chance=random.SystemRandom()):
     kind = type(value)
     if kind is bool:
         return not value
-    if kind in (int, float) and abs(value) < 10 ** 9:
+    if kind is int or (kind is float and abs(value) < 10 ** 9):
         return value + chance.choice((1, -1, 2))
     if kind in (str, bytes):
         text = value if kind is str else value.decode("latin-1")
@@ -2882,9 +2932,9 @@ def near(value, chance=random.SystemRandom()):
 
 def far(value, chance=random.SystemRandom()):
     kind = type(value)
-    if kind in (int, float) and abs(value) < 10 ** 9:
-        # A test may compare with a tolerance.
-        return value + chance.randrange(1000, 100000)
+    if kind is int or (kind is float and value - value == 0):
+        # A test may compare with a tolerance, which may be a share of the value.
+        return value + chance.randrange(1000, 100000) + (abs(value) // 4 if abs(value) >= 10 ** 9 else 0)
     if kind is str:
         return value + random_word(chance)
     if kind is bytes:
@@ -3649,10 +3699,10 @@ class Snapshot(object):
                 if hasattr(held, name):
                     rest.append((module + "." + name, held, name, getattr(held, name)))
         for name, module in list(sys.modules.items()):
-            if module is None or not (name.split(".")[0] in ("unittest", "_pytest", "pluggy", "pytest", "mock", "__main__")):
+            if module is None or not (name.split(".")[0] in ("unittest", "_pytest", "pluggy", "pytest", "mock", "asgiref", "__main__")):
                 continue
             self.modules[name] = module
-            is_core = name in ("__main__", "unittest.case", "unittest.result", "_pytest.runner", "_pytest.reports", "_pytest.unittest", "_pytest.python",
+            is_core = name in ("__main__", "asgiref.sync", "unittest.case", "unittest.result", "_pytest.runner", "_pytest.reports", "_pytest.unittest", "_pytest.python",
                                "_pytest.outcomes", "_pytest.python_api", "_pytest.raises", "pluggy._callers", "pluggy.callers")
             self.hold(name, module, core if is_core else rest)
 
@@ -3795,6 +3845,7 @@ class TestTexts(object):
         self.written = set()
         self.compile = compile
         self.repository = repository
+        self.adapter = getattr(sys.modules.get("asgiref.sync"), "AsyncToSync", None)
         for path in paths:
             try:
                 with open(path, "rb") as file:
@@ -3888,7 +3939,7 @@ class TestTexts(object):
         codes = self.files.get(path, {}).get(place)
         for _ in range(20):
             if type(function) is not FUNCTION:
-                inner = getattr(function, "__func__", None)
+                inner = function.awaitable if type(function) is self.adapter else getattr(function, "__func__", None)
             else:
                 inner = vars(function).get("__wrapped__")
             if inner is None:
@@ -4306,8 +4357,10 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             early = [item for item in kept if canary_of(item)[0]["place"] == "early"]
             late = [item for item in kept if canary_of(item)[0]["place"] != "early"]
             # Copies come behind: what they leave in the process must not reach the hidden tests. Code that counts its calls gains
-            # nothing by that, for a copy that is not turned must pass like the test itself.
-            items[:] = early + theirs + mixed(late)
+            # nothing by that, for a copy that is not turned must pass like the test itself. These come before the turned ones, which
+            # end at an assertion, in front of what a test may undo at its end.
+            first, others = parted(late, lambda item: canary_of(item)[1], plan)
+            items[:] = early + theirs + mixed(first) + mixed(others)
 
         def pytest_collection_finish(self, session):
             send_plan(send, [identify(item) for item in session.items if canary_of(item)[0] is None])
@@ -4475,6 +4528,12 @@ def mixed(items):
     return result
 
 
+def parted(late, canary_of, plan):
+    """Canaries that run before the others, and those."""
+    first = set(plan.get("first", ()))
+    return [one for one in late if canary_of(one) in first], [one for one in late if canary_of(one) not in first]
+
+
 def worse(one, two):
     order = ("failed", "skipped", "passed")
     return min(one[0], two[0], key=order.index), one[1] or two[1], one[2] or two[2]
@@ -4500,7 +4559,9 @@ def outcome_of(phases, parts):
 
 
 # Numbers, and collections of them.
-ARITHMETIC = frozenset(["numpy", "pandas", "torch", "decimal", "_decimal", "_pydecimal", "fractions", "builtins"])
+ARITHMETIC = frozenset(["numpy", "pandas", "torch", "decimal", "_decimal", "_pydecimal", "fractions"])
+# Of one value, how many of its parts that are no plain ones.
+MAX_ALTERED = 2000
 PLAIN_KINDS = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 
 
@@ -4526,6 +4587,7 @@ class Marks(object):
         self.forget()
         del self.pairs[:]
         self.reached = self.survived = self.lied = False
+        self.expected = ()
         self.is_inside = True
 
     def finish(self, function, outcome):
@@ -4549,9 +4611,10 @@ def make_helper(plan):
     reals = [(ast.literal_eval(after), before) for after, before in plan.get("reals", ())]
     fail = AssertionError
     secret = os.urandom(16)
+    parts_left = [0]
 
     def mark(number, value=None):
-        if number == 2:
+        if number == 2 and not (marks.expected and is_also(type(sys.exc_info()[1]), marks.expected)):
             marks.survived = True
         if number in (0, 2):
             return
@@ -4577,7 +4640,8 @@ def make_helper(plan):
                 # Whatever it is given to takes numbers alone.
                 return found[0]
             return chance.choice(found) if found else MISSING
-        if depth > 3:
+        parts_left[0] = MAX_ALTERED if depth == 0 else parts_left[0] - 1
+        if depth > 3 or parts_left[0] < 0:
             return MISSING
         if kind in (list, tuple):
             parts = list(value)
@@ -4609,19 +4673,71 @@ def make_helper(plan):
         if enum is not None and isinstance(value, enum.Enum):
             others = [one for one in kind if one is not value]
             return chance.choice(others) if others else MISSING
-        if module in ARITHMETIC:
+        if module in ARITHMETIC or kind is complex:
             return beyond(value, chance)
         if module in ("datetime", "_datetime", "_pydatetime"):
             return other_time(value, chance)
-        # An object of the project or of the tests: the same with all of its plain attributes changed.
+        found = altered_kind(value, depth, chance)
+        if found is not MISSING:
+            return found
+        # An object of the project or of the tests.
+        copy = (types.SimpleNamespace if isinstance(value, types.SimpleNamespace) else object).__new__(kind)
+        return copy if is_filled(copy, value, depth, chance) else MISSING
+
+    def is_filled(copy, value, depth, chance):
+        """Gives an object all attributes of another one, changed, also within those that are objects, and the plain ones that it shares with its
+        class: it may compare nothing else."""
         before = attributes_of(value)
-        after = {name: alter(one, depth + 1, chance) for name, one in before.items() if type(one) in PLAIN_KINDS or depth == 0}
-        if not any(one is not helper.other for one in after.values()):
-            return MISSING
-        copy = object.__new__(kind)
+        after = {name: alter(one, depth + 1, chance) for name, one in before.items()}
         for name, one in before.items():
-            object.__setattr__(copy, name, one if after.get(name, helper.other) is helper.other else after[name])
-        return copy
+            object.__setattr__(copy, name, one if after[name] is helper.other else after[name])
+        if hasattr(copy, "__dict__"):
+            shared = {name: one for cls in reversed(mro_of(type(value))) for name, one in dict_of(cls).items()
+                      if type(one) in PLAIN_KINDS and not name.startswith("__") and name not in before}
+            for name, one in shared.items():
+                found = alter(one, depth + 1, chance)
+                if found is not helper.other:
+                    object.__setattr__(copy, name, found)
+        return any(one is not helper.other for one in after.values())
+
+    def altered_kind(value, depth, chance):
+        """Of a kind that has its equality from Python: another one of it. Parts of an object may be all that the object compares."""
+        if value is None and depth > 0:
+            return random_word(chance)
+        if isinstance(value, type):
+            return helper.kind
+        pathlib = sys.modules.get("pathlib")
+        if pathlib is not None and isinstance(value, pathlib.PurePath):
+            return value / random_word(chance)
+        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)):
+            return lambda *given, **named: None
+        if type(value) is range:
+            return range(value.start, value.stop + value.step * chance.randrange(1, 9), value.step)
+        if type(value) is slice:
+            return slice(value.start, chance.randrange(1000, 100000), value.step)
+        if type(value) is bytearray:
+            return bytearray(alter(bytes(value), depth + 1, chance))
+        if type(value) is type(re.compile("")):
+            word = random_word(chance)
+            return re.compile(value.pattern + (word if type(value.pattern) is str else word.encode("ascii")), value.flags)
+        for base in (collections.OrderedDict, collections.defaultdict, dict, list, set, collections.deque):
+            if isinstance(value, base):
+                copy = base.__new__(type(value))
+                is_filled(copy, value, depth, chance)
+                if issubclass(base, dict):
+                    for name, one in list(base.items(value)) + [(random_word(chance), random_word(chance))]:
+                        base.__setitem__(copy, name, one)
+                else:
+                    for one in list(base.__iter__(value)) + [random_word(chance)]:
+                        (base.add if base is set else base.append)(copy, one)
+                return copy
+        for base in (str, bytes, int, float, tuple, frozenset):
+            if isinstance(value, base):
+                found = alter(base(base.__getnewargs__(value)[0] if hasattr(base, "__getnewargs__") else value), depth + 1, chance)
+                copy = base.__new__(type(value), found)
+                is_filled(copy, value, depth, chance)
+                return copy
+        return MISSING
 
     def away(value):
         """So far from it that nothing the code under test makes of the real one happens to equal it."""
@@ -4695,7 +4811,13 @@ def make_helper(plan):
         def random(self):
             return 0.0
 
-    def unlike(expected, number, is_imported=False):
+    def is_also(kind, expected):
+        """Is it a kind of exception that is expected, and besides of one or two others, as honest ones are? Of all of them is none."""
+        bases = mro_of(kind)
+        others = [one for one in OTHER_ERRORS if one in bases and not any(issubclass(one, two) or issubclass(two, one) for two in expected)]
+        return len(others) < 3 and any(one in bases for one in expected)
+
+    def unlike(expected, number, is_imported=False, is_caught=False):
         """A known kind of exception that is neither above nor below an expected one. None of a project has all others below it."""
         try:
             given = expected if isinstance(expected, tuple) else (expected,)
@@ -4703,7 +4825,17 @@ def make_helper(plan):
                 marks.lied = True
             kinds = OTHER_WARNINGS if any(issubclass(one, Warning) for one in given) else OTHER_ERRORS
             found = [kind for kind in kinds if not any(issubclass(kind, one) or issubclass(one, kind) for one in given)]
-            return known(expected, found[number % len(found)])
+            other = found[number % len(found)]
+            if is_caught:
+                # The mark in the handler looks at what was raised.
+                marks.expected = given
+                return known(expected, other)
+
+            class Unlike(type):
+                def __subclasscheck__(cls, one):
+                    return issubclass(one, other) and not is_also(one, given)
+
+            return known(expected, Unlike(other.__name__, (other,), {}))
         except Exception:
             return helper.problem
 
@@ -4734,6 +4866,8 @@ def make_helper(plan):
     def other_time(value, chance):
         import datetime
 
+        if isinstance(value, datetime.tzinfo):
+            return datetime.timezone(datetime.timedelta(hours=chance.randrange(1, 23), minutes=17))
         if type(value) is datetime.time:
             return value.replace(hour=(value.hour + chance.randrange(1, 23)) % 24)
         return value + datetime.timedelta(days=chance.randrange(400, 4000))
@@ -4840,6 +4974,11 @@ def run_django(spec, guard, send, read_plan):
     plan = read_plan()
     runner = make_runner(spec, guard, send, plan)
     unittest.TextTestRunner = runner
+    try:
+        # Cases of Django put its adapter in the place of a test that is a coroutine, and it is held against what it was.
+        __import__("asgiref.sync")
+    except ImportError:
+        pass
     runner.watch()
     script = program_of(spec)
     folder = os.path.dirname(script)
@@ -5022,15 +5161,27 @@ def make_runner(spec, guard, send, plan):
             kept = [test for test in ours if canary_of(files[path_of(test)], test) is not None or type(test).__name__ == "_FailedTest"]
             place = lambda test: files[path_of(test)]["place"]
             early = [test for test in kept if place(test) == "early"]
-            late = [test for test in kept if place(test) != "early"]
+            first, others = parted([test for test in kept if place(test) != "early"], lambda test: canary_of(files[path_of(test)], test), plan)
             if is_rehearsal(plan):
                 theirs = []
+            parts = (theirs, first, others)
+            cases = getattr(sys.modules.get("django.test"), "TestCase", None)
+            if spec["runner"] == "django" and cases is not None:
+                # Tests of a case that is rolled back come before those that empty the database, and so do their copies.
+                rolled = [[test for test in part if cases in type(test).__mro__] for part in parts]
+                rest = [[test for test in part if cases not in type(test).__mro__] for part in parts]
+                if rest[0] and rolled[0]:
+                    # What they leave in the process reaches tests: as few as can be.
+                    optional = [test for test in rolled[2] if place(test) == "copy" and canary_of(files[path_of(test)], test) not in plan.get("always", ())]
+                    for test in optional:
+                        send({"k": "left-out", "c": canary_of(files[path_of(test)], test)})
+                    parts = (rolled[0], rolled[1], [test for test in rolled[2] if test not in optional]) + tuple(rest)
             send_plan(send, [printed(test) for test in theirs])
             result = Result()
             say_changed(watch["texts"].compare_helpers())
             result.startTestRun()
             try:
-                Suite(early + theirs + late).run(result)
+                Suite(early + [test for part in parts for test in part]).run(result)
             finally:
                 result.stopTestRun()
             state["finished"] = True

@@ -681,6 +681,11 @@ def attributes_of(value):
     for cls in mro_of(type(value)):
         names = dict_of(cls).get("__slots__", ())
         for name in (names,) if isinstance(names, str) else names:
+            if name in ("__dict__", "__weakref__"):
+                continue
+            if name.startswith("__") and not name.endswith("__"):
+                # As Python calls it outside of the class.
+                name = "_%s%s" % (name_of(cls).lstrip("_"), name)
             if hasattr(value, name):
                 found[name] = getattr(value, name)
     return found
