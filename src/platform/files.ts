@@ -69,11 +69,15 @@ export async function tailOf(path: string, lines = 15): Promise<string> {
 
 const MAX_LOG_BYTES = 20_000_000
 
-/** Rotates a log that has grown too large to one older file. Called before a process opens the log. */
-export async function rotateLog(path: string): Promise<void> {
+/**
+ * Renames a log that is larger than this to `PATH.1`. Called before a process opens the log.
+ *
+ * @param aboveBytes 0 keeps each log that has a line
+ */
+export async function rotateLog(path: string, aboveBytes: number = MAX_LOG_BYTES): Promise<void> {
   await makeDirectory(dirname(path))
   const size = (await stat(path).catch(() => null))?.size ?? 0
-  if (size > MAX_LOG_BYTES) await rename(path, `${path}.1`)
+  if (size > aboveBytes) await rename(path, `${path}.1`)
 }
 
 /** System error name, for example `ENOENT`; null for any other error. */

@@ -1,10 +1,8 @@
 import { createWriteStream } from 'node:fs'
-
-import { dirname } from 'node:path'
 import { finished } from 'node:stream/promises'
-import { makeDirectory } from '../../platform/files.ts'
+import { rotateLog } from '../../platform/files.ts'
 
-/** The output of a build. The user's cache holds the complete file, and the end is used in errors. */
+/** The output of a build. The user's cache holds the complete file, and that of the build before as `PATH.1`; the end is used in errors. */
 export interface BuildLog {
   path: string
   line(text: string): void
@@ -17,7 +15,7 @@ export interface BuildLog {
 const TAIL_LINES = 12
 
 export async function openBuildLog(path: string, redact: (text: string) => string): Promise<BuildLog> {
-  await makeDirectory(dirname(path))
+  await rotateLog(path, 0)
   const file = createWriteStream(path, { flags: 'w', mode: 0o600 })
   let tail: string[] = []
   return {
