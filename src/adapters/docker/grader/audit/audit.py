@@ -3883,14 +3883,16 @@ class TestTexts(object):
         usable = len(inner) == len(codes) and all(self.PLAIN.match(text) for text in texts)
         found[place] = inner if usable and place not in found else None
 
-    def compare(self, path, cls, test):
-        """Of one test."""
+    def compare(self, path, cls, test, has_run=False):
+        """Of one test. A case of Django that has run holds an adapter of its coroutine."""
         name = getattr(test, "_testMethodName", None)
         if name is None:
             name = getattr(test, "originalname", None) or test.name.split("[")[0]
             function = getattr(test, "obj", None)
         else:
             function = getattr(test, name, None)
+            if has_run and self.adapter is not None and type(function) is self.adapter:
+                function = function.awaitable
         module = getattr(test, "module", None) or sys.modules.get(getattr(cls, "__module__", None))
         return self.judge(path, (None if cls is None else cls.__name__, name), function, getattr(module, "__dict__", None))
 
@@ -3939,7 +3941,7 @@ class TestTexts(object):
         codes = self.files.get(path, {}).get(place)
         for _ in range(20):
             if type(function) is not FUNCTION:
-                inner = function.awaitable if type(function) is self.adapter else getattr(function, "__func__", None)
+                inner = getattr(function, "__func__", None)
             else:
                 inner = vars(function).get("__wrapped__")
             if inner is None:
@@ -5143,7 +5145,7 @@ def make_runner(spec, guard, send, plan):
                 yield test
                 say_changed(names.compare(path_of(test), namespace_of(test)) + ([] if is_rehearsal(plan) else overlaid(test, repository)))
                 state["canary" if is_copy else "real"] += clock() - started
-                say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test) + watch["borrowed"].compare())
+                say_changed(watch["snapshot"].compare(False) + watch["texts"].compare(path_of(test), type(test), test, True) + watch["borrowed"].compare())
 
         def _removeTestAtIndex(self, index):
             return None
