@@ -12,6 +12,7 @@ import { runCommand } from '../../src/platform/run-command.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { ANSWERED } from '../support/audit/answer-attacks.ts'
 import { FORMS } from '../support/audit/form-attacks.ts'
+import { DJANGO_ATTACKS, DJANGO_HIDDEN, DJANGO_PRISTINE, DJANGO_SOLVED } from '../support/audit/django-cases.ts'
 import { HIDDEN_QUESTIONS } from '../support/audit/hidden-questions.ts'
 import { EXPECTATIONS } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
@@ -22,20 +23,20 @@ import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { HONEST } from '../support/audit/honest.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, SOLVED } from '../support/audit/repositories.ts'
-import { explain, runAudit } from '../support/audit/run-audit.ts'
+import { explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
 import { TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HANG_MS } from '../support/hang.ts'
 
 /**
  * The newest that each takes; the trainer's own Python, which `audit-driver.test.ts` uses, has the one of the trainer. One has a plugin
- * that changes every mock.
+ * that changes every mock, and the adapter of coroutines that Django's cases use.
  */
 const PACKAGES: Record<string, readonly string[]> = {
   '3.6': ['pytest==7.0.1'],
   '3.7': ['pytest==7.4.4'],
   '3.8': ['pytest==8.3.5'],
   '3.9': ['pytest==8.4.2'],
-  '3.13': ['pytest==9.2.0', 'pytest-mock==3.15.1'],
+  '3.13': ['pytest==9.2.0', 'pytest-mock==3.15.1', 'asgiref==3.13.0'],
 }
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 
@@ -82,6 +83,30 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
       })
     }
   }
+
+  test('agrees with honest cases of Django alone', async (context) => {
+    const newest = choosePython(pythons, '3.13')
+    if (newest === null) {
+      context.skip('this host has no Python of 3.13')
+      return
+    }
+    const python = await withPytest(join(newest.prefix, 'bin/python3'), newest.version)
+    if (python === null) {
+      context.skip('pytest cannot be fetched here')
+      return
+    }
+    for (const { title, patch } of [{ title: 'honest', patch: DJANGO_SOLVED }, ...DJANGO_ATTACKS]) {
+      const answer = await runAudit({
+        python,
+        runner: 'django',
+        pristine: DJANGO_PRISTINE,
+        patch,
+        hidden: DJANGO_HIDDEN,
+        spec: { labels: ['sums.tests'], focus: namesIn(DJANGO_HIDDEN) },
+      })
+      assert.equal(isHonestPass(answer), title === 'honest', `${title}: ${explain(answer)}`)
+    }
+  })
 })
 
 function isOldestOrNewest(version: string): boolean {

@@ -1050,19 +1050,20 @@ def requested_in(body):
 
 
 def base_of(tree, classes, source):
-    """Of a class of tests, sooner of one without decorators: its base as it is written, if that is imported; whether the base is a known one;
-    and what stands above the class and in it that the base may want, as that of Django's own tests wants `available_apps`."""
+    """Of a class of tests, sooner of one that empties no database, and sooner of one without decorators: its base as it is written, if that is
+    imported; whether the base is a known one; and what stands above the class and in it that the base may want, as that of Django's own
+    tests wants `available_apps`."""
     imported = set()
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for alias in node.names:
                 imported.add((alias.asname or alias.name).split(".")[0])
-    for node in sorted(classes, key=lambda node: bool(node.decorator_list)):
-        for base in node.bases:
-            words = dotted(base)
-            if words and words[0] in imported and words[-1].endswith(("TestCase", "Test", "Case")):
-                return (".".join(words), words[-1] in KNOWN_CASES) + settings_of(node, imported, source)
-    return None, False, "", ""
+    found = [(node, words) for node in classes for words in map(dotted, node.bases)
+             if words and words[0] in imported and words[-1].endswith(("TestCase", "Test", "Case"))]
+    if not found:
+        return None, False, "", ""
+    node, words = min(found, key=lambda one: (one[1][-1].endswith(("TransactionTestCase", "LiveServerTestCase")), bool(one[0].decorator_list)))
+    return (".".join(words), words[-1] in KNOWN_CASES) + settings_of(node, imported, source)
 
 
 def settings_of(cls, imported, source):
