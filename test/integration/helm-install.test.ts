@@ -109,7 +109,8 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
   test('a run survives an upgrade, a lost host and a lost trainer, and counts every episode once', async () => {
     assert.ok(isInstalled)
     const { connection } = place
-    const handle = await startTraining({ connection, recipe: 'mini', run: 'in-a-cluster' })
+    // Its containers are told by its name from those of a suite that was killed on this engine.
+    const handle = await startTraining({ connection, recipe: 'mini', run: `in-a-cluster-${process.pid}` })
     const { workflowId } = handle
     // A slow operator finds the run in a later phase, which is as good.
     const until = (phase: RegExp) => waitForPhase({ connection, workflowId, phase, limitMs: HANG_MS })
