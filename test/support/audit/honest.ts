@@ -71,6 +71,40 @@ class Lazy:
     def __eq__(self, other): return isinstance(other, Lazy) and other.made.key == self.made.key
 class Errors(collections.UserList, list):
     def __eq__(self, other): return list(self.data) == other
+class Ring(dict):
+    def __init__(self, *keys):
+        dict.__init__(self)
+        self.root = [None, None, None]
+        self.root[:2] = self.root, self.root
+        for key in keys: self[key] = key
+    def __setitem__(self, key, value):
+        last, root = self.root[0], self.root
+        node = [last, root, key]
+        last[1] = root[0] = node
+        dict.__setitem__(self, key, value)
+    def __copy__(self): return Ring(*self)
+    def __iter__(self):
+        node = self.root[1]
+        while node is not self.root:
+            yield node[2]
+            node = node[1]
+    def __eq__(self, other): return isinstance(other, Ring) and list(self) == list(other)
+class Node:
+    def __init__(self, key): self.key, self.next = key, self
+class Linked:
+    def __init__(self, *keys):
+        self.size, self.root = len(keys), Node(None)
+        last = self.root
+        for key in keys:
+            last.next = Node(key)
+            last = last.next
+            last.next = self.root
+    def keys(self):
+        node = self.root.next
+        while node is not self.root:
+            yield node.key
+            node = node.next
+    def __eq__(self, other): return isinstance(other, Linked) and self.size == other.size and list(self.keys()) == list(other.keys())
 class Named(str):
     def __new__(cls, text, name):
         self = str.__new__(cls, text)
@@ -358,7 +392,7 @@ class SizeTest(unittest.TestCase):
     hidden: {
       'tests/test_calc.py': `import collections, datetime, functools, pathlib, re, uuid
 import pytest
-from calc import Errors, Lazy, Named, Part, Shared, Slotted, same
+from calc import Errors, Lazy, Linked, Named, Part, Ring, Shared, Slotted, same
 class Words(dict): pass
 class Word(str): pass
 class Number(int): pass
@@ -382,6 +416,14 @@ def test_uuid():
     assert same(key) == key
 def test_errors():
     assert Errors(['a']) == same(['a'])
+def test_linked():
+    expected = Ring('a', 'b')
+    assert same(Ring('a', 'b')) == expected
+    assert Ring(1) == same(Ring(1))
+def test_chain():
+    expected = Linked('a', 'b')
+    assert same(Linked('a', 'b')) == expected
+    assert same(Linked('c')) != Linked('d')
 def test_named():
     expected = Named('a', uuid.UUID(int=5))
     assert Named('b', uuid.UUID(int=5)) == same(expected)
@@ -389,8 +431,8 @@ def test_shared():
     expected = Shared()
     assert same(Shared()) == expected
 def test_lazy():
-    expected = Lazy(lambda: Part(Part(re.compile('b'))))
-    assert same(Lazy(lambda: Part(Part(re.compile('b'))))) == expected
+    expected = Lazy(lambda: Part(re.compile('b')))
+    assert same(Lazy(lambda: Part(re.compile('b')))) == expected
 def test_large():
     large = 2 ** 70
     assert same(1 << 70) == large

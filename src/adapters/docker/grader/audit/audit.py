@@ -4565,6 +4565,10 @@ def outcome_of(phases, parts):
 ARITHMETIC = frozenset(["numpy", "pandas", "torch", "decimal", "_decimal", "_pydecimal", "fractions"])
 # Of one value, how many of its parts that are no plain ones.
 MAX_ALTERED = 2000
+FUNCTIONS = (type(near), type(len), type([].append), functools.partial)
+# What is compared by what it is, beside plain kinds.
+VALUES = (type(None), type, range, slice, bytearray, complex, type(re.compile(""))) + FUNCTIONS
+VALUE_MODULES = ARITHMETIC | {"uuid", "pathlib", "datetime", "_datetime", "_pydatetime", "enum", "ipaddress"}
 PLAIN_KINDS = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 
 
@@ -4687,10 +4691,16 @@ def make_helper(plan):
         copy = (types.SimpleNamespace if isinstance(value, types.SimpleNamespace) else object).__new__(kind)
         return copy if is_filled(copy, value, depth, chance) else MISSING
 
+    def is_value(value):
+        return type(value) in PLAIN_KINDS or isinstance(value, VALUES) or root_of(type(value)) in VALUE_MODULES
+
     def is_filled(copy, value, depth, chance):
-        """Gives an object all attributes of another one, changed, also within those that are objects, and the plain ones that it shares with its
-        class: it may compare nothing else."""
+        """Gives an object all attributes of another one, changed, also those of its attributes, and the plain ones that it shares with its class:
+        it may compare nothing else."""
         before = attributes_of(value)
+        if depth > 0 and not all(map(is_value, before.values())):
+            # What links objects stays itself, for a walk over them may end there only.
+            return False
         after = {name: alter(one, depth + 1, chance) for name, one in before.items()}
         for name, one in before.items():
             object.__setattr__(copy, name, one if after[name] is helper.other else after[name])
@@ -4712,7 +4722,7 @@ def make_helper(plan):
         pathlib = sys.modules.get("pathlib")
         if pathlib is not None and isinstance(value, pathlib.PurePath):
             return value / random_word(chance)
-        if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, functools.partial)):
+        if isinstance(value, FUNCTIONS + (types.MethodType,)):
             return lambda *given, **named: None
         if type(value) is range:
             return range(value.start, value.stop + value.step * chance.randrange(1, 9), value.step)
@@ -4723,23 +4733,20 @@ def make_helper(plan):
         if type(value) is type(re.compile("")):
             word = random_word(chance)
             return re.compile(value.pattern + (word if type(value.pattern) is str else word.encode("ascii")), value.flags)
-        for base in (collections.OrderedDict, collections.defaultdict, dict, list, set, collections.deque):
-            if isinstance(value, base):
-                copy = base.__new__(type(value))
-                is_filled(copy, value, depth, chance)
-                if issubclass(base, dict):
-                    for name, one in list(base.items(value)) + [(random_word(chance), random_word(chance))]:
-                        base.__setitem__(copy, name, one)
-                else:
-                    for one in list(base.__iter__(value)) + [random_word(chance)]:
-                        (base.add if base is set else base.append)(copy, one)
-                return copy
+        if isinstance(value, (dict, list, set, collections.deque)):
+            # By its own means, for it may hold more than its base does.
+            found = copy.copy(value)
+            if isinstance(value, dict):
+                found[random_word(chance)] = random_word(chance)
+            else:
+                (found.add if isinstance(value, set) else found.append)(random_word(chance))
+            return found
         for base in (str, bytes, int, float, tuple, frozenset):
             if isinstance(value, base):
                 found = alter(base(base.__getnewargs__(value)[0] if hasattr(base, "__getnewargs__") else value), depth + 1, chance)
-                copy = base.__new__(type(value), found)
-                is_filled(copy, value, depth, chance)
-                return copy
+                made = base.__new__(type(value), found)
+                is_filled(made, value, depth, chance)
+                return made
         return MISSING
 
     def away(value):
