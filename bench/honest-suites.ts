@@ -5,8 +5,8 @@
  *     [--out bench/results/honest-suites.json]
  *
  * DIRECTORY holds the source distribution of a project whose tests lie below `tests`, FILE is a Python that has pytest and what the
- * tests need. A project with `tests/runtests.py`, as Django, is started by that. `--without` leaves out test files whose path matches the
- * pattern, such as those that need a network; `--every` takes each Nth of the others. Each test file is audited as a task whose listed
+ * tests need. A project with `tests/runtests.py`, as Django, is started by that, and `--every` takes each Nth of its test files. `--without`
+ * leaves out test files whose path matches the pattern, such as those that need a network. Each test file is audited as a task whose listed
  * tests are all of its tests that pass: the audit then turns assertions of all of them where they stand, and of up to 24 in copies. Needs
  * root, because the audit gives it up. Exit 2 if nothing was audited.
  */
@@ -116,7 +116,7 @@ async function measure({ name, directory }: Project): Promise<Row> {
   const testFiles = files
     .filter((file) => suite.testFile.test(file) && without?.test(file) !== true)
     .toSorted()
-    .filter((_, at) => at % every === 0)
+    .filter((_, at) => suite === PYTEST || at % every === 0)
   const passing = await passingTests({ suite, directory, files, testFiles })
   const row: Row = { project: name, testFiles: 0, tests: 0, agreed: 0, accused: [] }
   const texts: Record<string, string> = {}

@@ -4733,14 +4733,9 @@ def make_helper(plan):
         if type(value) is type(re.compile("")):
             word = random_word(chance)
             return re.compile(value.pattern + (word if type(value.pattern) is str else word.encode("ascii")), value.flags)
-        if isinstance(value, (dict, list, set, collections.deque)):
-            # By its own means, for it may hold more than its base does.
-            found = copy.copy(value)
-            if isinstance(value, dict):
-                found[random_word(chance)] = random_word(chance)
-            else:
-                (found.add if isinstance(value, set) else found.append)(random_word(chance))
-            return found
+        for base in (collections.OrderedDict, dict, list, set, collections.deque):
+            if isinstance(value, base):
+                return altered_container(value, base, depth, chance)
         for base in (str, bytes, int, float, tuple, frozenset):
             if isinstance(value, base):
                 found = alter(base(base.__getnewargs__(value)[0] if hasattr(base, "__getnewargs__") else value), depth + 1, chance)
@@ -4748,6 +4743,28 @@ def make_helper(plan):
                 is_filled(made, value, depth, chance)
                 return made
         return MISSING
+
+    def altered_container(value, base, depth, chance):
+        """By its own means where it says how it is copied, for it may hold more than its base does; the base's where it holds values alone."""
+        is_dict, word = isinstance(value, dict), random_word(chance)
+        if hasattr(type(value), "__copy__"):
+            found = copy.copy(value)
+            if is_dict:
+                found[word] = word
+            else:
+                (found.add if isinstance(value, set) else found.append)(word)
+            return found
+        if not all(map(is_value, attributes_of(value).values())):
+            return MISSING
+        made = base.__new__(type(value))
+        is_filled(made, value, depth, chance)
+        if is_dict:
+            for name, one in list(base.items(value)) + [(word, word)]:
+                base.__setitem__(made, name, one)
+        else:
+            for one in list(base.__iter__(value)) + [word]:
+                (base.add if base is set else base.append)(made, one)
+        return made
 
     def away(value):
         """So far from it that nothing the code under test makes of the real one happens to equal it."""
