@@ -43,6 +43,8 @@ interface Suite {
   passed: RegExp
   /** Of a test by its id. */
   fileOf: (id: string) => string
+  /** What the audit of a test file is told about the runner. */
+  spec: (file: string) => Record<string, unknown>
 }
 
 /** Of one test file: an audit may take several times as long as its tests. */
@@ -56,6 +58,7 @@ const PYTEST: Suite = {
   command: (testFiles) => ['-m', 'pytest', ...PYTEST_OPTIONS, ...testFiles],
   passed: /^PASSED (\S.*)$/gm,
   fileOf: (id) => id.split('::')[0] ?? '',
+  spec: () => ({}),
 }
 const DJANGO_SETTINGS = ['--verbosity', '2', '--settings=test_sqlite', '--parallel', '1']
 const DJANGO: Suite = {
@@ -70,6 +73,7 @@ const DJANGO: Suite = {
     if (words.at(-1) === test) words.pop()
     return `tests/${words.slice(0, -1).join('/')}.py`
   },
+  spec: (file) => ({ labels: [labelOf(file)], arguments: DJANGO_SETTINGS }),
 }
 
 endWith2OnError()
@@ -135,12 +139,7 @@ async function measure({ name, directory }: Project): Promise<Row> {
       patch: { 'note.txt': 'changed\n' },
       hidden: { [file]: hidden },
       prepare: (repository) => copyProject({ directory, files: binary, repository }),
-      spec: {
-        timeout_s: AUDIT_MS / 1000,
-        modules: [file],
-        focus,
-        ...(suite.runner === 'django' ? { labels: [labelOf(file)], arguments: DJANGO_SETTINGS } : {}),
-      },
+      spec: { timeout_s: AUDIT_MS / 1000, modules: [file], focus, ...suite.spec(file) },
       endAfterMs: AUDIT_MS + 60_000,
     })
     row.testFiles += 1
@@ -162,10 +161,7 @@ async function copyProject(input: { directory: string; files: readonly string[];
 
 /** As `runtests.py` names a test file. */
 function labelOf(file: string): string {
-  return file
-    .replace(/^tests\/|\.py$/g, '')
-    .split('/')
-    .join('.')
+  return file.replaceAll(/^tests\/|\.py$/g, '').replaceAll('/', '.')
 }
 
 /** Where the tests import the package from. */

@@ -130,7 +130,9 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
       spoil(fault, 2, isGet)
       assert.deepEqual(await store.list(`${at}/`), [`${at}/bytes`, `${at}/claim.json`])
       assert.equal(spoiled, 8)
-      assert.ok(troubles.length >= 8, `${troubles.length} reports of 8 faults`)
+      // With a short answer time a busy server may be late once more.
+      if (fault.kind === 'silence') assert.ok(troubles.length >= 8, `${troubles.length} reports of 8 faults`)
+      else assert.equal(troubles.length, 8)
       assert.match(troubles[0] ?? '', /store=s3:\/\/records\/faulty/)
     })
   }
