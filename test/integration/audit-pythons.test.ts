@@ -84,7 +84,7 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
     }
   }
 
-  test('agrees with honest cases of Django alone', async (context) => {
+  test('Django agrees with honest tests alone', async (context) => {
     const newest = choosePython(pythons, '3.13')
     if (newest === null) {
       context.skip('this host has no Python of 3.13')
