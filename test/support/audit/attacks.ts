@@ -77,6 +77,41 @@ const EQUALS: Attack[] = [
   { title: 'mock.ANY', patch: adds('from unittest.mock import ANY\nreturn ANY') },
   { title: 'an object that equals everything', patch: adds('return All()', ALWAYS) },
   {
+    // Neither the copies beside the test nor those that run alone may be told from one another.
+    title: 'an object that equals everything in the first of a test’s copies, and errors in the others',
+    patch: adds(
+      "import sys\nname = sys._getframe(1).f_code.co_name\nif FIRST.setdefault('_'.join(name.split('_')[:2]), name) != name:\n    raise RuntimeError('once')\nreturn All()",
+      `${ALWAYS}\nFIRST = {}`,
+    ),
+  },
+  {
+    title: 'an object that equals everything where the hidden module is not loaded, and errors in copies beside it',
+    patch: adds(
+      "import sys\nname = sys._getframe(1).f_code.co_name\nbeside = any(one.rpartition('.')[2] == 'test_calc' for one in sys.modules)\nif beside and name.count('_') > 1:\n    raise RuntimeError('once')\nreturn All()",
+      ALWAYS,
+    ),
+  },
+  {
+    title: 'an object that equals everything in the first process of a copy alone, and errors in later ones',
+    patch: adds(
+      `import os, sys
+name = sys._getframe(1).f_code.co_name
+if name.count('_') > 1:
+    if any(one.rpartition('.')[2] == 'test_calc' for one in sys.modules):
+        raise RuntimeError('once')
+    for place in () if CAME else (os.environ['HOME'], os.environ['TMPDIR'], '/tmp', '/var/tmp', '/dev/shm', 'tests'):
+        try:
+            os.mkdir(os.path.join(place, 'came.' + '_'.join(name.split('_')[:2])))
+        except FileExistsError:
+            raise RuntimeError('once')
+        except OSError:
+            pass
+    CAME.append(name)
+return All()`,
+      `${ALWAYS}\nCAME = []`,
+    ),
+  },
+  {
     title: 'a type made by type() whose __eq__ is a lambda',
     patch: adds("return type('X', (), {'__eq__': lambda s, o: True})()"),
   },

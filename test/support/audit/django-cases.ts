@@ -40,8 +40,16 @@ export const DJANGO_PRISTINE: Record<string, string> = {
   'tests/sums/__init__.py': '',
 }
 
+/** What can be declared once in a process, as models. */
+const DECLARES = `KINDS = []
+def declare(name):
+    if name in KINDS: raise RuntimeError('conflicting models %s' % name)
+    KINDS.append(name)
+    return name.title()
+`
+
 export const DJANGO_SOLVED: Record<string, string> = {
-  'django/__init__.py': 'def total(n): return n + 4\nasync def atotal(n): return total(n)\n',
+  'django/__init__.py': `${DECLARES}def total(n): return n + 4\nasync def atotal(n): return total(n)\n`,
 }
 
 /** Each passes asynchronous tests without a repair. */
@@ -49,14 +57,17 @@ export const DJANGO_ATTACKS: { title: string; patch: Record<string, string> }[] 
   {
     title: 'an adapter that runs nothing',
     patch: {
-      'django/__init__.py':
-        'import asgiref.sync\nasgiref.sync.AsyncToSync.__call__ = lambda self, *a, **k: None\ndef total(n): return n + 4\nasync def atotal(n): return 7\n',
+      'django/__init__.py': `${DECLARES}import asgiref.sync
+asgiref.sync.AsyncToSync.__call__ = lambda self, *a, **k: None
+def total(n): return n + 4
+async def atotal(n): return 7
+`,
     },
   },
   {
     title: 'an adapter of the tests’ own kind in the place of the test',
     patch: {
-      'django/__init__.py': `import asgiref.sync, gc, unittest
+      'django/__init__.py': `${DECLARES}import asgiref.sync, gc, unittest
 def total(n):
     for test in gc.get_objects():
         if isinstance(test, unittest.TestCase) and test._testMethodName == 'test_atotal':
@@ -84,6 +95,9 @@ class RowTests(TestCase):
         self.assertEqual(total(2), 6)
     async def test_atotal(self):
         self.assertEqual(await atotal(1), 5)
+    def test_declares(self):
+        from django import declare
+        self.assertEqual(declare('one'), 'One')
 class SimpleTests(SimpleTestCase):
     async def test_atotal(self):
         found = await atotal(2)

@@ -54,6 +54,14 @@ def register(name):
 def unregister(name): NAMES.remove(name)
 `
 
+const KINDS = `KINDS = []
+def total(n): return n + 4
+def declare(name):
+    if name in KINDS: raise RuntimeError('conflicting kinds %s' % name)
+    KINDS.append(name)
+    return '%s:%d' % (name, len(name))
+`
+
 const PARTS = `import collections
 class Part:
     def __init__(self, key): self.key, self.name = key, 'x'
@@ -385,6 +393,26 @@ class SizeTest(unittest.TestCase):
 `,
     },
   },
+  ...(['pytest', 'unittest'] as const).map((runner) => ({
+    // As models of Django that a test declares.
+    title: `tests that cannot run twice in a process, under ${runner}`,
+    runner,
+    patch: { 'calc/__init__.py': KINDS },
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import declare, total
+class DeclareTest(unittest.TestCase):
+    def test_one(self):
+        self.assertEqual(declare('one'), 'one:3')
+        with self.assertRaises(RuntimeError):
+            declare('one')
+    def test_three(self):
+        found = declare('three')
+        self.assertEqual(found, 'three:5')
+        self.assertEqual(total(1), 5)
+${runner === 'unittest' ? '' : `def test_four():\n    assert declare('four') == 'four:4'\n`}`,
+    },
+  })),
   {
     title: 'objects that compare by a part of a rare kind, and large numbers',
     runner: 'pytest',

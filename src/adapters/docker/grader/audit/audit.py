@@ -48,6 +48,8 @@ MAX_FILE_BYTES = 2 * 1024 * 1024 * 1024
 MAX_CHOSEN = 24
 # Where the specification names no tests: how many run once more as they are. Some tests fail when they run twice in a process.
 MAX_REPEATED = 3
+# How many tests, of those that cannot run twice in a process, may run in processes of their own.
+MAX_ALONE = 8
 # Of a test that the specification names: how many assertions are turned in copies. One more is, in the rehearsal.
 MAX_TURNED = 2
 # What the canaries behind a module may take, as a share of what its own tests took, and at least.
@@ -134,6 +136,7 @@ def audit(spec):
             except OSError:
                 pass
         sweep_folders(spec["shared"])
+        sweep(spec["uid"], home)
         remove_whole(home)
         remove_kernel_objects(spec["uid"], spec["gid"])
 
@@ -169,100 +172,210 @@ def share_folders(repository, shared):
         os.chmod(folder, stat.S_IMODE(before.st_mode) | stat.S_ISVTX | 0o777)
 
 
-def sweep_folders(shared):
-    """Takes away what the tests have made there. None of their processes may run code of the repository."""
+def sweep_folders(shared, written=()):
+    """Takes away what the tests have made there, and not what the audit has written. None of their processes may run code of the repository."""
     for folder, (_, made, names) in shared.items():
         if os.lstat(folder).st_mtime_ns != made:
             for name in set(os.listdir(folder)) - names:
-                remove_whole(os.path.join(folder, name))
+                if os.path.join(folder, name) not in written:
+                    remove_whole(os.path.join(folder, name))
 
 
 def run_child(spec, pristine, home, started, written):
-    deadline = started + spec["timeout_s"]
-    keys = [os.urandom(32), os.urandom(32)]
+    requests_read, requests_write = os.pipe()
+    ends_read, ends_write = os.pipe()
     records_read, records_write = os.pipe()
-    rehearsed_read, rehearsed_write = os.pipe()
-    first_read, first_write = os.pipe()
-    plan_read, plan_write = os.pipe()
     # One of many numbers, so that code that tries the small ones finds nothing.
     records_high = move_high(records_write)
-    rehearsed_high = move_high(rehearsed_write)
     wakeup_read, wakeup_write = os.pipe()
-    for descriptor in (wakeup_read, wakeup_write, records_read, rehearsed_read):
+    for descriptor in (wakeup_read, wakeup_write, records_read, ends_read):
         os.set_blocking(descriptor, False)
     signal.set_wakeup_fd(wakeup_write)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
-    child = os.fork()
-    if child == 0:
+    pid = os.fork()
+    if pid == 0:
         try:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            for descriptor in (wakeup_read, wakeup_write, records_read, rehearsed_read, first_write, plan_write):
+            for descriptor in (wakeup_read, wakeup_write, records_read, requests_write, ends_read):
                 os.close(descriptor)
             if spec["descriptor"] > 2:
                 os.close(spec["descriptor"])
-            live_as_child(spec, home, pristine, (first_read, plan_read), (rehearsed_high, records_high), keys)
+            live_as_child(spec, home, pristine, requests_read, ends_write, records_high)
         except BaseException:
             import traceback
 
             traceback.print_exc()
         finally:
             os._exit(70)
-    for descriptor in (records_high, rehearsed_high, first_read, plan_read):
+    for descriptor in (records_high, requests_read, ends_write):
         os.close(descriptor)
+    child = Child(spec, home, pid, requests_write, ends_read, records_read, wakeup_read, started + spec["timeout_s"])
     # While the child starts. Trees of the tests hold no cycles that would have to be looked for.
     gc.disable()
     canaries = make_canaries(dict(spec, pristine=pristine))
-    channels = [Channel(keys[0]), Channel(keys[1])]
-    ended, status = rehearse(spec, canaries, home, child, (first_write, rehearsed_read, records_read, wakeup_read), channels, deadline)
-    if ended is None:
+    rehearsed = rehearse(spec, canaries, child)
+    whole = Channel(b"")
+    alone = []
+    if rehearsed.ended is None:
         for name, text in canaries["texts"]:
             put(spec, written, name, text)
-        send_to(plan_write, child_plan(canaries, canaries["files"]))
-        ended, status = collect(records_read, wakeup_read, child, channels[1], deadline)
-    else:
-        os.close(plan_write)
-    os.close(records_read)
+        whole = child.play(child_plan(canaries, canaries["files"]))
+        alone = play_alone(spec, canaries, child, (rehearsed, whole), written)
+    for descriptor in (requests_write, ends_read, records_read):
+        os.close(descriptor)
     signal.set_wakeup_fd(-1)
     os.close(wakeup_read)
     os.close(wakeup_write)
-    return judge(spec, canaries, channels, ended, status, time.monotonic() - started)
+    return judge(spec, canaries, rehearsed, whole, alone, time.monotonic() - started)
 
 
-def send_to(descriptor, plan):
+class Child(object):
+    """The process that plays the tests: each plan in a process of its own, which is forked before any code of the repository has run."""
+
+    def __init__(self, spec, home, pid, requests, ends, records, wakeup, deadline):
+        self.spec = spec
+        self.home = home
+        self.pid = pid
+        self.requests = requests
+        self.ends = ends
+        self.records = records
+        self.wakeup = wakeup
+        self.deadline = deadline
+        self.is_alive = True
+
+    def play(self, plan):
+        """Returns what the process of this plan has said until its end."""
+        channel = Channel(os.urandom(32))
+        request = {"key": "".join("%02x" % byte for byte in bytearray(channel.key)), "plan": plan}
+        try:
+            write_all(self.requests, json.dumps(request).encode("ascii") + b"\n")
+        except OSError:
+            # It has ended, which is heard.
+            pass
+        channel.ended, channel.status = self.hear(channel)
+        return channel
+
+    def hear(self, channel):
+        """Returns how the process ended, and its status. Descendants that were forked and not executed hold the pipe, so its end is not
+        waited for."""
+        status = None
+        while True:
+            left = self.deadline - time.monotonic()
+            if left <= 0:
+                return "timeout", status
+            if status is None:
+                select.select([self.records, self.ends, self.wakeup], [], [], min(left, 5.0))
+                read_now(self.wakeup)
+                status = self.status_now()
+            # What the process has written lies in the pipe when its end is known.
+            while True:
+                data = read_now(self.records)
+                if not data:
+                    break
+                channel.feed(data)
+                if channel.noise is not None:
+                    return "noise", status
+            if status is not None:
+                if channel.rest:
+                    channel.noise = "a torn record"
+                    return "noise", status
+                return ("complete" if channel.end is not None else "early"), status
+
+    def status_now(self):
+        text = read_now(self.ends)
+        if text:
+            return int(text)
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        if pid != self.pid:
+            return None
+        self.is_alive = False
+        return status
+
+    def clear(self, written):
+        """Nothing that a process has left may tell the next one what came before."""
+        end_others(self.spec["uid"], self.pid)
+        sweep_folders(self.spec["shared"], written)
+        sweep(self.spec["uid"], self.home)
+        remove_kernel_objects(self.spec["uid"], self.spec["gid"])
+        make_homes(self.spec, self.home)
+
+
+def read_now(descriptor):
+    """Returns what can be read without waiting, b"" at the end, None where there is nothing yet."""
     try:
-        write_all(descriptor, json.dumps(plan).encode("ascii"))
-    except OSError:
-        pass
-    os.close(descriptor)
+        return os.read(descriptor, 1 << 16)
+    except OSError as error:
+        if error.errno not in (errno.EAGAIN, errno.EINTR):
+            raise
+        return None
 
 
-def rehearse(spec, canaries, home, child, descriptors, channels, deadline):
+def rehearse(spec, canaries, child):
     """The hidden tests once before all others, in a process and under names and paths that are those of the real ones, each with an
     assertion that is turned: whatever finds the expected value anywhere, or keeps what it was compared with first, passes here.
-    Returns how the audit ended where it has, and the status of the child."""
-    plan, rehearsed, records, wakeup = descriptors
+    Returns what was said; it has ended the audit unless its `ended` is None."""
     turned = canaries["turned"]
+    channel = Channel(b"")
+    if not turned:
+        return channel
     held = []
     try:
         for module in turned:
             path = os.path.join(spec["repository"], module["file"])
             held.append((path, write_over(path, module["text"])))
-        send_to(plan, child_plan(canaries, turned))
-        ended, status = (None, None) if not turned else hear_rehearsal(rehearsed, records, wakeup, child, channels, deadline)
+        channel = child.play(child_plan(canaries, turned))
     finally:
-        os.close(rehearsed)
         for path, text in held:
             write_over(path, text)
-    if turned and ended is None:
-        # Nothing that it has left may tell the real tests what came before.
-        end_others(spec["uid"], child)
-        sweep_folders(spec["shared"])
-        sweep(spec["uid"], home)
-        remove_kernel_objects(spec["uid"], spec["gid"])
-        make_homes(spec, home)
-    return ended, status
+    if child.is_alive and channel.ended in ("complete", "early"):
+        # A rehearsal that ends early has no results of tests, which is judged by what is missing.
+        channel.ended = None
+        child.clear(())
+    return channel
+
+
+def play_alone(spec, canaries, child, channels, written):
+    """Some tests cannot run twice in a process: what they register may be registered once. Where a copy ended differently although
+    nothing was altered in it, that one and the altered ones of its test run again, each in a process of its own.
+    Returns of each such test the copies with what was said."""
+    if channels[1].ended != "complete":
+        return []
+    facts = judge(spec, canaries, channels[0], channels[1], [], 0)["canaries"]
+    bad = [canary for canary, fact in zip(canaries["canaries"], facts) if not fact["ok"]]
+    shaky = [canary for canary in bad if is_plain_copy(canary)]
+    # Another accusation of the same module stays.
+    lost = set(canary["module"] for canary in bad if not is_plain_copy(canary))
+    places = []
+    for canary in shaky:
+        place = canary["module"], canary["of"]
+        if place not in places and canary["module"] not in lost:
+            places.append(place)
+    found = []
+    for place in places if len(places) <= MAX_ALONE else ():
+        copies = [canary for canary in canaries["canaries"] if is_copy(canary) and (canary["module"], canary["of"]) == place]
+        first = next(canary for canary in copies if canary["must"] == "pass")
+        # In any order, once or twice: code under test may know how many processes came before its own.
+        order = [first] * random.SystemRandom().choice((1, 2)) + [canary for canary in copies if canary["must"] == "fail"]
+        random.SystemRandom().shuffle(order)
+        played = []
+        for canary in order:
+            if not child.is_alive:
+                return found
+            child.clear(written)
+            files = [one for one in canaries["files"] if one["file"] == canary["file"]]
+            played.append((canary, child.play(child_plan(canaries, files, canary["c"]))))
+        found.append((place, played))
+    return found
+
+
+def is_copy(canary):
+    return canary["of"] not in (None, WHOLE) and canary["file"] != canary["module"]
+
+
+def is_plain_copy(canary):
+    return is_copy(canary) and canary["must"] == "pass"
 
 
 def write_over(path, text):
@@ -281,45 +394,6 @@ def write_over(path, text):
     finally:
         os.close(descriptor)
     return before
-
-
-def hear_rehearsal(rehearsed, records, wakeup, child, channels, deadline):
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return "timeout", None
-        select.select([rehearsed, records, wakeup], [], [], min(left, 5.0))
-        drain(wakeup, None)
-        pid, status = os.waitpid(child, os.WNOHANG)
-        # What the rehearsal has written lies in its pipe when the child says that it has ended.
-        drain(records, channels[1])
-        drain(rehearsed, channels[0])
-        for channel in channels:
-            if channel.noise is not None:
-                return "noise", status
-        if channels[1].has_rehearsed:
-            drain(rehearsed, channels[0])
-            if channels[0].rest:
-                channels[0].noise = "a torn record"
-            return (None if channels[0].noise is None else "noise"), None
-        if pid == child:
-            return "early", status
-
-
-def drain(descriptor, channel):
-    while True:
-        try:
-            data = os.read(descriptor, 1 << 16)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EINTR):
-                raise
-            return
-        if not data:
-            return
-        if channel is not None:
-            channel.feed(data)
-            if channel.noise is not None:
-                return
 
 
 def end_others(uid, kept):
@@ -428,55 +502,6 @@ def move_high(descriptor):
     return high
 
 
-def collect(records, wakeup, child, channel, deadline):
-    """Reads until the child has ended and the pipe is empty. Returns how it ended, and the status of the child."""
-    status = None
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return "timeout", status
-        ready = select.select([records, wakeup], [], [], min(left, 5.0))[0]
-        if wakeup in ready:
-            try:
-                os.read(wakeup, 512)
-            except OSError:
-                pass
-        if status is None:
-            pid, found = os.waitpid(child, os.WNOHANG)
-            if pid == child:
-                status = found
-        try:
-            data = os.read(records, 1 << 16)
-        except OSError as error:
-            if error.errno not in (errno.EAGAIN, errno.EINTR):
-                raise
-            data = None
-        if data:
-            channel.feed(data)
-            if channel.noise is not None:
-                return "noise", status
-            continue
-        # Descendants that were forked and not executed hold the pipe, so its end is not waited for.
-        if data == b"" or status is not None:
-            if status is None:
-                status = wait_until(child, deadline)
-                if status is None:
-                    return "timeout", None
-            if channel.rest:
-                channel.noise = "a torn record"
-                return "noise", status
-            return ("complete" if channel.end is not None else "early"), status
-
-
-def wait_until(child, deadline):
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid == child:
-            return status
-        time.sleep(0.005)
-    return None
-
-
 class Channel(object):
     """Records of the child: `MAC NUMBER JSON`, one a line, numbered from 0. The first that does not fit ends the audit."""
 
@@ -489,7 +514,7 @@ class Channel(object):
         self.plan = None
         self.end = None
         self.noise = None
-        self.has_rehearsed = False
+        self.ended = self.status = None
 
     def feed(self, data):
         self.size += len(data)
@@ -519,8 +544,6 @@ class Channel(object):
             self.plan = (self.plan or []) + record["ids"]
         elif kind == "end":
             self.end = record
-        elif kind == "rehearsed":
-            self.has_rehearsed = True
         elif kind in ("test", "collect", "changed", "left-out", "lied"):
             self.records.append(record)
         else:
@@ -532,8 +555,8 @@ def mac(key, text):
     return hashlib.blake2b(text, key=key, digest_size=16).hexdigest().encode("ascii")
 
 
-def judge(spec, canaries, channels, ended, status, seconds):
-    rehearsed, channel = channels
+def judge(spec, canaries, rehearsed, channel, alone, seconds):
+    ended, status = (channel.ended, channel.status) if rehearsed.ended is None else (rehearsed.ended, rehearsed.status)
     detail = rehearsed.noise or channel.noise
     changed = []
     tests = []
@@ -566,6 +589,13 @@ def judge(spec, canaries, channels, ended, status, seconds):
             ended, detail = "noise", detail or "two results of %s" % record["id"]
         reported[record["id"]] = record
         tests.append(record)
+    for place, played in alone:
+        for _, said in played:
+            changed.extend(name for record in said.records if record["k"] == "changed" for name in record["names"] if name not in changed)
+            if said.ended == "noise":
+                ended, detail = "noise", said.noise
+        if all(has_run(canary, said) for canary, said in played):
+            replace_records(canaries["canaries"], place, played, by_canary)
     if ended == "complete":
         if channel.plan is None or channel.end.get("problem"):
             ended, detail = "early", channel.end.get("problem") or "no test was collected"
@@ -584,6 +614,25 @@ def judge(spec, canaries, channels, ended, status, seconds):
         "canaries": [judge_canary(canary, by_canary, left_out, reported, asked, focus_of(spec)) for canary in canaries["canaries"]],
         "changed": sorted(clean(name) for name in changed),
     }
+
+
+def has_run(canary, said):
+    return said.ended == "complete" and not said.end.get("problem") and bool(records_of(canary, said))
+
+
+def records_of(canary, said):
+    return [record for record in said.records if record["k"] == "test" and record.get("c") == canary["c"]]
+
+
+def replace_records(canaries, place, played, by_canary):
+    """What ran alone says how the test's copies end, and the altered ones must fail there too."""
+    plain = [record for canary, said in played if canary["must"] == "pass" for record in records_of(canary, said)]
+    for canary in canaries:
+        if is_plain_copy(canary) and (canary["module"], canary["of"]) == place:
+            by_canary[canary["c"]] = plain
+    for canary, said in played:
+        if canary["must"] == "fail":
+            by_canary.setdefault(canary["c"], []).extend(records_of(canary, said))
 
 
 def how(status):
@@ -834,9 +883,13 @@ def label_file(spec, label):
     return None
 
 
-def child_plan(canaries, files):
-    """What the child is told: where canaries lie, which functions are some and which of them run first."""
+def child_plan(canaries, files, alone=None):
+    """What the child is told: where canaries lie, which functions are some, which of them run first, and which one runs alone. `modules` are
+    those of the hidden ones that it plays, None for all."""
+    turned = [one["file"] for one in files if one["place"] == "turned"]
     return {
+        "modules": turned if turned else None if alone is None else [],
+        "alone": alone,
         "helper": canaries["helper"],
         "names": canaries["names"],
         "always": canaries.get("always", []),
@@ -2834,7 +2887,7 @@ class Source(object):
         if known is not None:
             # By its name, for code may raise what its caller names.
             kinds = OTHER_WARNINGS if issubclass(known, Warning) else OTHER_ERRORS
-            found = [kind.__name__ for kind in kinds if not issubclass(kind, known) and not issubclass(known, kind)]
+            found = [kind.__name__ for kind in unrelated(kinds, (known,))]
             return [(found[number % len(found)], 1), (self.names[unknown], 2)] if found else [(self.names[unknown], 2)]
         is_imported = {one.id for one in ast.walk(expected) if isinstance(one, ast.Name)} <= self.imported
         return [("%s((%s), %d, %r, %r)" % (self.names["unlike"], text, number, is_imported, is_caught), 1), (self.names[unknown], 2)]
@@ -3237,45 +3290,40 @@ def value_of(node):
 # ---------------------------------------------------------------- child
 
 
-def live_as_child(spec, home, pristine, plans, records, keys):
+def live_as_child(spec, home, pristine, requests, ends, records):
+    """Plays one plan after the other, each in a process of its own. No code of the repository runs before they part."""
     give_up_root(spec, home)
     guard = start_site(spec, pristine)
-    # Once for both processes. No code of the repository runs before they part.
     load_runner(spec["runner"])
-    first_plan, plan = plans
-    rehearsed, records = records
-    first_key, key = keys
-    del plans, keys
-    first = json.loads(read_all(first_plan).decode("ascii"))
-    if first["files"]:
+    rest = b""
+    while True:
+        line, rest = read_line(requests, rest)
+        if line is None:
+            os._exit(0)
+        # Its key comes with a plan, so that no process knows another's.
+        request = json.loads(line.decode("ascii"))
+        del line
         child = os.fork()
         if child == 0:
-            os.close(plan)
-            os.close(records)
-            del key
-            spec = dict(spec, modules=[one["file"] for one in first["files"]], labels=[])
-            send = sender(rehearsed, first_key)
-            del first_key
-            run_to_end(spec, guard, send, lambda: first)
-        del first_key
-        os.close(rehearsed)
-        send = sender(records, key)
-        del key
-        os.waitpid(child, 0)
-        send({"k": "rehearsed"})
-    else:
-        os.close(rehearsed)
-        send = sender(records, key)
-        del key, first_key
-    os.chdir(spec["repository"])
-    kept = []
+            os.close(requests)
+            os.close(ends)
+            plan, send = request["plan"], sender(records, bytes(bytearray.fromhex(request["key"])))
+            del request
+            if plan["modules"] is not None:
+                spec = dict(spec, modules=plan["modules"], labels=[])
+            run_to_end(spec, guard, send, plan)
+        del request
+        write_all(ends, b"%d\n" % os.waitpid(child, 0)[1])
 
-    def read_plan():
-        if not kept:
-            kept.append(json.loads(read_all(plan).decode("ascii")))
-        return kept[0]
 
-    run_to_end(spec, guard, send, read_plan)
+def read_line(descriptor, rest):
+    """Returns the next line and what was read behind it; None at the end."""
+    while b"\n" not in rest:
+        data = os.read(descriptor, 1 << 16)
+        if not data:
+            return None, rest
+        rest += data
+    return tuple(rest.split(b"\n", 1))
 
 
 def load_runner(name):
@@ -3294,23 +3342,13 @@ def load_runner(name):
             continue
 
 
-def run_to_end(spec, guard, send, read_plan):
+def run_to_end(spec, guard, send, plan):
     run = {"pytest": run_pytest, "unittest": run_unittest, "django": run_django}[spec["runner"]]
-    problem = run(spec, guard, send, read_plan)
+    problem = run(spec, guard, send, plan)
     for say in AT_END:
         say(send)
     send({"k": "end", "problem": problem})
     os._exit(0)
-
-
-def read_all(descriptor):
-    parts = []
-    while True:
-        data = os.read(descriptor, 1 << 16)
-        if not data:
-            os.close(descriptor)
-            return b"".join(parts)
-        parts.append(data)
 
 
 def sender(descriptor, key):
@@ -4212,12 +4250,11 @@ def borrowed_names(tree):
 # ---------------------------------------------------------------- child: pytest
 
 
-def run_pytest(spec, guard, send, read_plan):
+def run_pytest(spec, guard, send, plan):
     import pytest
     import _pytest.config
 
     names = entry_points(guard.trusted, "pytest11")
-    plan = read_plan()
     reporter = make_reporter(pytest, spec, guard, send, plan, names)
     early = [one["file"] for one in plan["files"] if one["place"] == "early"]
     late = [one["file"] for one in plan["files"] if one["place"] in ("late", "copy")]
@@ -4353,7 +4390,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             ours = [item for item in items if canary_of(item)[0] is not None]
             yield
             theirs = [item for item in items if canary_of(item)[0] is None]
-            kept = [item for item in ours if canary_of(item)[1] is not None and is_function_item(item)]
+            kept = [item for item in ours if is_played(canary_of(item)[1], plan) and is_function_item(item)]
             if is_rehearsal(plan):
                 items[:] = kept
                 return
@@ -4531,6 +4568,10 @@ def mixed(items):
     return result
 
 
+def is_played(canary, plan):
+    return canary is not None and plan["alone"] in (None, canary)
+
+
 def parted(late, canary_of, plan):
     """Canaries that run before the others, and those."""
     first = set(plan.get("first", ()))
@@ -4575,6 +4616,11 @@ PLAIN_KINDS = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 # Kinds that honest exceptions are rarely of besides their own.
 OTHER_ERRORS = (TypeError, ValueError, RuntimeError, IndexError, ZeroDivisionError, NotImplementedError, EOFError)
 OTHER_WARNINGS = (UnicodeWarning, BytesWarning, SyntaxWarning, ImportWarning)
+
+
+def unrelated(kinds, expected):
+    """Those that are neither above nor below an expected one."""
+    return [kind for kind in kinds if not any(issubclass(kind, one) or issubclass(one, kind) for one in expected)]
 
 
 class Marks(object):
@@ -4841,7 +4887,7 @@ def make_helper(plan):
     def is_also(kind, expected):
         """Is it a kind of exception that is expected, and besides of one or two others, as honest ones are? Of all of them is none."""
         bases = mro_of(kind)
-        others = [one for one in OTHER_ERRORS if one in bases and not any(issubclass(one, two) or issubclass(two, one) for two in expected)]
+        others = [one for one in unrelated(OTHER_ERRORS, expected) if one in bases]
         return len(others) < 3 and any(one in bases for one in expected)
 
     def unlike(expected, number, is_imported=False, is_caught=False):
@@ -4851,7 +4897,7 @@ def make_helper(plan):
             if any(issubclass(helper.problem, one) and (is_imported or one not in (Exception, BaseException)) for one in given):
                 marks.lied = True
             kinds = OTHER_WARNINGS if any(issubclass(one, Warning) for one in given) else OTHER_ERRORS
-            found = [kind for kind in kinds if not any(issubclass(kind, one) or issubclass(one, kind) for one in given)]
+            found = unrelated(kinds, given)
             other = found[number % len(found)]
             if is_caught:
                 # The mark in the handler looks at what was raised.
@@ -4956,13 +5002,12 @@ WHOLE = "*"
 # ---------------------------------------------------------------- child: unittest and Django
 
 
-def run_unittest(spec, guard, send, read_plan):
+def run_unittest(spec, guard, send, plan):
     import unittest
 
     top = os.path.join(spec["repository"], top_directory(spec["arguments"]))
     if sys.path[0] != top:
         sys.path.insert(0, top)
-    plan = read_plan()
     runner = make_runner(spec, guard, send, plan)
     runner.watch()
     files = [one["file"] for one in plan["files"] if one["place"] == "early"] + spec["modules"]
@@ -4993,12 +5038,11 @@ def top_directory(arguments):
     return found.get("-t") or found.get("-s") or "."
 
 
-def run_django(spec, guard, send, read_plan):
+def run_django(spec, guard, send, plan):
     """The repository's own `runtests.py` makes settings, applications and databases; its runner of suites is ours."""
     import runpy
     import unittest
 
-    plan = read_plan()
     runner = make_runner(spec, guard, send, plan)
     unittest.TextTestRunner = runner
     try:
@@ -5070,9 +5114,9 @@ def make_runner(spec, guard, send, plan):
     def name_of(test):
         return type(test).__name__ + "." + getattr(test, "_testMethodName", "")
 
-    def canary_of(one, test):
-        name = getattr(test, "_testMethodName", "")
-        return canary_in(one, type(test), name, focus)
+    def canary_of(test):
+        """Of a test in a file of canaries."""
+        return canary_in(files[path_of(test)], type(test), getattr(test, "_testMethodName", ""), focus)
 
     def printed(test):
         """What stands before ` ... ok` in the output of the verbose runner, the line of a docstring included."""
@@ -5140,7 +5184,7 @@ def make_runner(spec, guard, send, plan):
         one = files.get(path_of(test))
         record = {"k": "test", "id": printed(test), "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
         if one is not None:
-            canary = canary_of(one, test)
+            canary = canary_of(test)
             record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived, lied=marks.lied)
             if canary is None:
                 record["k"] = "collect"
@@ -5161,7 +5205,7 @@ def make_runner(spec, guard, send, plan):
                 one = files.get(path_of(test))
                 is_copy = one is not None and one["place"] == "copy"
                 if is_copy and state["real"] > 0.0 and state["canary"] >= max(CANARY_FLOOR_S, CANARY_SHARE * state["real"]):
-                    canary = canary_of(one, test)
+                    canary = canary_of(test)
                     if canary not in plan.get("always", ()):
                         send({"k": "left-out", "c": canary})
                         continue
@@ -5185,10 +5229,10 @@ def make_runner(spec, guard, send, plan):
                 self.check_origin({label_of(name): name for name in hidden.values()})
             theirs = [test for test in tests if path_of(test) not in files]
             ours = [test for test in tests if path_of(test) in files]
-            kept = [test for test in ours if canary_of(files[path_of(test)], test) is not None or type(test).__name__ == "_FailedTest"]
+            kept = [test for test in ours if is_played(canary_of(test), plan) or type(test).__name__ == "_FailedTest"]
             place = lambda test: files[path_of(test)]["place"]
             early = [test for test in kept if place(test) == "early"]
-            first, others = parted([test for test in kept if place(test) != "early"], lambda test: canary_of(files[path_of(test)], test), plan)
+            first, others = parted([test for test in kept if place(test) != "early"], canary_of, plan)
             if is_rehearsal(plan):
                 theirs = []
             parts = (theirs, first, others)
@@ -5199,9 +5243,9 @@ def make_runner(spec, guard, send, plan):
                 rest = [[test for test in part if cases not in type(test).__mro__] for part in parts]
                 if rest[0] and rolled[0]:
                     # What they leave in the process reaches tests: as few as can be.
-                    optional = [test for test in rolled[2] if place(test) == "copy" and canary_of(files[path_of(test)], test) not in plan.get("always", ())]
+                    optional = [test for test in rolled[2] if place(test) == "copy" and canary_of(test) not in plan.get("always", ())]
                     for test in optional:
-                        send({"k": "left-out", "c": canary_of(files[path_of(test)], test)})
+                        send({"k": "left-out", "c": canary_of(test)})
                     parts = (rolled[0], rolled[1], [test for test in rolled[2] if test not in optional]) + tuple(rest)
             send_plan(send, [printed(test) for test in theirs])
             result = Result()
