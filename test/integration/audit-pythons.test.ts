@@ -118,9 +118,9 @@ function worded(version: string) {
   return ['3.8', '3.13'].includes(minorOf(version)) ? [...WRAPPED_EXPECTATIONS, ...FITTING_EXPECTATIONS] : []
 }
 
-/** What a project needs beside pytest, and from which Python on it is there: these environments have no numpy. */
+/** What a project needs beside pytest, and from which Python on it is there: these environments have neither numpy nor networkx. */
 const NEEDS: [text: RegExp, minor: number][] = [
-  [/numpy/, Number.POSITIVE_INFINITY],
+  [/numpy|networkx/, Number.POSITIVE_INFINITY],
   [/dataclasses|import annotations|asyncio\.run/, 7],
   [/IsolatedAsyncioTestCase/, 8],
   [/^ +match /m, 10],

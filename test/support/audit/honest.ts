@@ -393,6 +393,20 @@ class SizeTest(unittest.TestCase):
 `,
     },
   },
+  {
+    // As functions of numpy before its dispatchers, and of networkx when they are called first.
+    title: 'installed functions that their library makes of text',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py': `from networkx import is_connected, path_graph
+from calc import add
+def test_connected():
+    assert is_connected(path_graph(add(1, 2)))
+def test_nodes():
+    assert list(path_graph(add(1, 2)).nodes) == [0, 1, 2]
+`,
+    },
+  },
   ...(['pytest', 'unittest'] as const).map((runner) => ({
     // As models of Django that a test declares.
     title: `tests that cannot run twice in a process, under ${runner}`,

@@ -4211,10 +4211,12 @@ class Borrowed(object):
 
     def is_made_here(self, value):
         value = getattr(value, "__func__", value)
-        if type(value) is FUNCTION:
+        # A function that a library makes of text has no file: it belongs to its module, as a class does.
+        if type(value) is FUNCTION and not value.__code__.co_filename.startswith("<"):
             return self.is_ours(value.__code__.co_filename)
-        kind = value if isinstance(value, type) else type(value)
-        return self.is_ours(getattr(sys.modules.get(kind.__module__), "__file__", None))
+        kind = value if isinstance(value, (type, FUNCTION)) else type(value)
+        name = kind.__module__
+        return self.is_ours(getattr(sys.modules.get(name) if type(name) is str else None, "__file__", None))
 
 
 # Programs wrap these, and mean no harm.
