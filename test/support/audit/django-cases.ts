@@ -83,7 +83,11 @@ async def atotal(n): return 7
 ]
 
 export const DJANGO_HIDDEN: Record<string, string> = {
-  'tests/sums/tests.py': `from django import atotal, total
+  'tests/sums/migrations/__init__.py': '',
+  // A folder in which each module must be a migration.
+  'tests/sums/migrations/0001_initial.py': 'from django import total\nclass Migration:\n    operations = [total]\n',
+  'tests/sums/tests.py': `import importlib, pkgutil
+from django import atotal, total
 from django.test import ROWS, SimpleTestCase, TestCase, TransactionTestCase
 class FlushTests(TransactionTestCase):
     available_apps = ['sums']
@@ -99,6 +103,10 @@ class RowTests(TestCase):
         from django import declare
         self.assertEqual(declare('one'), 'One')
 class SimpleTests(SimpleTestCase):
+    def test_migrations(self):
+        from sums import migrations
+        found = [importlib.import_module('sums.migrations.' + one.name) for one in pkgutil.iter_modules(migrations.__path__)]
+        self.assertEqual([len(one.Migration.operations) for one in found], [1])
     async def test_atotal(self):
         found = await atotal(2)
         self.assertEqual(found, 6)
