@@ -245,6 +245,32 @@ class CaseTest(unittest.TestCase):
     )
   })
 
+  for (const runner of RUNNERS) {
+    // As tests of Django that need PostgreSQL.
+    test(`accuses no module beside the tests whose base skips it under ${runner}`, async () => {
+      const base = `import unittest
+@unittest.skip('no server is here')
+class ServerCase(unittest.TestCase): pass
+`
+      const served = `from calc import add
+from tests.served import ServerCase
+class ServerTest(ServerCase):
+    def test_served(self): self.assertEqual(add(1, 1), 2)
+`
+      const answer = await runAudit({
+        python,
+        runner,
+        pristine: { ...PRISTINE, 'tests/served.py': base },
+        patch: SOLVED,
+        hidden: { ...HIDDEN[runner], 'tests/test_server.py': served },
+        spec: { focus: namesIn(HIDDEN[runner]) },
+      })
+      const tests = answer.tests.filter(({ outcome }) => outcome !== 'skipped')
+      assert.ok(isHonestPass({ ...answer, tests }), explain(answer))
+      assert.equal(answer.tests.length - tests.length, 1)
+    })
+  }
+
   test('ends tests that do not end, with all that they started', async () => {
     const patch = calc(`import os, time
 def add(a, b):

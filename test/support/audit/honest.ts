@@ -394,6 +394,28 @@ class SizeTest(unittest.TestCase):
     },
   },
   {
+    title: 'arrays that hold nothing, or nothing that is a number',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py': `import numpy as np
+from numpy.testing import assert_array_equal
+from calc import add
+def test_empty():
+    expected = np.array([])
+    assert_array_equal(np.zeros(add(-1, 1)), expected)
+    assert np.array_equal(np.zeros(add(-1, 1)), expected)
+def test_no_number():
+    expected = np.array([np.nan])
+    assert_array_equal(np.full(add(0, 1), np.nan), expected)
+def test_listed():
+    assert_array_equal(np.full(add(0, 1), np.nan), [np.nan])
+def test_scalar():
+    expected = np.float64('nan')
+    assert np.isclose(np.full(add(0, 1), np.nan)[0], expected, equal_nan=True)
+`,
+    },
+  },
+  {
     // As functions of numpy before its dispatchers, and of networkx when they are called first.
     title: 'installed functions that their library makes of text',
     runner: 'pytest',

@@ -658,7 +658,9 @@ def judge_canary(canary, by_canary, left_out, reported, asked, focus):
         # One of ours, which every honest repository collects and runs.
         if records:
             fact["outcome"] = worst(record["outcome"] for record in records)
-            fact["ok"] = fact["outcome"] == "passed" if canary["must"] == "pass" else fact["outcome"] == "failed"
+            fact["ok"] = fact["outcome"] == ("passed" if canary["must"] == "pass" else "failed")
+            # Its base is that of the module's tests, and may skip all of them: they then pay nothing.
+            fact["ok"] = fact["ok"] or (fact["outcome"] == "skipped" and honest_skip(canary, broken, reported))
         elif broken and canary["must"] == "fail":
             fact["outcome"] = broken[0]["outcome"]
         else:
@@ -3006,12 +3008,19 @@ def far(value, chance=random.SystemRandom()):
 
 
 def beyond(value, chance):
-    """A number beyond every tolerance, or such numbers."""
+    """A number beyond every tolerance, or such numbers. For what holds nothing, or nothing that is a number: what nothing else equals."""
+    number = chance.randrange(1000, 100000)
     if isinstance(value, (list, tuple)):
-        return type(value)(beyond(one, chance) for one in value)
+        # A single number is compared with as many as there are, also with none.
+        return type(value)(beyond(one, chance) for one in value) if value else type(value)((number, number + 1))
     if isinstance(value, dict):
-        return {name: beyond(one, chance) for name, one in value.items()}
-    return value + (abs(value) + 1) * chance.randrange(1000, 100000)
+        return {name: beyond(one, chance) for name, one in value.items()} if value else {random_word(chance): number}
+    if getattr(value, "size", None) == 0:
+        return number, number + 1
+    found = value + (abs(value) + 1) * number
+    numpy = sys.modules.get("numpy")
+    is_other = found == found if numpy is None else numpy.any((found != value) & (found == found))
+    return found if is_other else type(random_word(chance).capitalize(), (), {})()
 
 
 def random_text(text):
