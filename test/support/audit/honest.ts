@@ -394,6 +394,24 @@ class SizeTest(unittest.TestCase):
     },
   },
   {
+    // As tests of Sphinx that build into one folder.
+    title: 'a test of what a later test leaves in a folder',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py': `import os, tempfile
+from calc import add
+PLACE = os.path.join(tempfile.gettempdir(), 'shared-by-tests')
+def test_nothing_is_there():
+    total = add(1, 2)
+    assert not os.path.exists(PLACE + str(total))
+def test_something_is_there():
+    total = add(1, 2)
+    os.makedirs(PLACE + str(total), exist_ok=True)
+    assert os.path.exists(PLACE + str(total))
+`,
+    },
+  },
+  {
     title: 'arrays that hold nothing, or nothing that is a number',
     runner: 'pytest',
     hidden: {

@@ -344,17 +344,13 @@ def play_alone(spec, canaries, child, channels, written):
         return []
     facts = judge(spec, canaries, channels[0], channels[1], [], 0)["canaries"]
     bad = [canary for canary, fact in zip(canaries["canaries"], facts) if not fact["ok"]]
-    shaky = [canary for canary in bad if is_plain_copy(canary)]
+    shaky = set(place_of(canary) for canary in bad if is_plain_copy(canary))
     # Another accusation of the same module stays.
-    lost = set(canary["module"] for canary in bad if not is_plain_copy(canary))
-    places = []
-    for canary in shaky:
-        place = canary["module"], canary["of"]
-        if place not in places and canary["module"] not in lost:
-            places.append(place)
+    lost = set(canary["module"] for canary in bad if not (is_copy(canary) and place_of(canary) in shaky))
+    places = sorted(place for place in shaky if place[0] not in lost)
     found = []
     for place in places if len(places) <= MAX_ALONE else ():
-        copies = [canary for canary in canaries["canaries"] if is_copy(canary) and (canary["module"], canary["of"]) == place]
+        copies = [canary for canary in canaries["canaries"] if is_copy(canary) and place_of(canary) == place]
         first = next(canary for canary in copies if canary["must"] == "pass")
         # In any order, once or twice: code under test may know how many processes came before its own.
         order = [first] * random.SystemRandom().choice((1, 2)) + [canary for canary in copies if canary["must"] == "fail"]
@@ -372,6 +368,10 @@ def play_alone(spec, canaries, child, channels, written):
 
 def is_copy(canary):
     return canary["of"] not in (None, WHOLE) and canary["file"] != canary["module"]
+
+
+def place_of(canary):
+    return canary["module"], canary["of"]
 
 
 def is_plain_copy(canary):
@@ -625,14 +625,14 @@ def records_of(canary, said):
 
 
 def replace_records(canaries, place, played, by_canary):
-    """What ran alone says how the test's copies end, and the altered ones must fail there too."""
+    """What ran alone says how the test's copies end: beside the others, what an earlier test has left may change the end of each of them."""
     plain = [record for canary, said in played if canary["must"] == "pass" for record in records_of(canary, said)]
     for canary in canaries:
-        if is_plain_copy(canary) and (canary["module"], canary["of"]) == place:
+        if is_plain_copy(canary) and place_of(canary) == place:
             by_canary[canary["c"]] = plain
     for canary, said in played:
         if canary["must"] == "fail":
-            by_canary.setdefault(canary["c"], []).extend(records_of(canary, said))
+            by_canary[canary["c"]] = records_of(canary, said)
 
 
 def how(status):
