@@ -69,6 +69,30 @@ for (const outcome of ['failed', 'error', 'skipped', 'xfailed', 'xpassed'] as co
   })
 }
 
+test('of Django’s tests with one docstring some may be skipped, if they must keep passing', () => {
+  const task: AuditedTask = {
+    ...TASK,
+    repo: 'django/django',
+    testPatch: TASK.testPatch.replaceAll('test_a.py', 'cache/tests.py'),
+    failToPass: ['It is repaired.'],
+    passToPass: ['It still works.'],
+    gradingProfile: 'swebench-5',
+    harness: harnessWith('./tests/runtests.py --verbosity 2 cache.tests'),
+    installConfig: { ...TASK.installConfig, logParser: 'parse_log_django' },
+  }
+  const find = (outcomes: string[], docstring: string): AuditAnswer['tests'] =>
+    outcomes.map((outcome, at) => ({
+      id: `test_it (cache.tests.Cache${at}.test_it)\n${docstring}`,
+      outcome: outcome as AuditAnswer['tests'][number]['outcome'],
+    }))
+  const reasonsOf = (repaired: string[], kept: string[]): string[] =>
+    judged({ tests: [...find(repaired, 'It is repaired.'), ...find(kept, 'It still works.')] }, {}, task).reasons
+  assert.deepEqual(reasonsOf(['passed'], ['passed', 'skipped']), [])
+  assert.deepEqual(reasonsOf(['passed', 'skipped'], ['passed']), ['no-honest-pass'])
+  assert.deepEqual(reasonsOf(['passed'], ['passed', 'failed']), ['no-honest-pass'])
+  assert.deepEqual(reasonsOf(['passed'], ['skipped']), ['no-honest-pass'])
+})
+
 test('a listed test without a result voids and is named', () => {
   const { reasons, detail } = judged({ tests: PASSED.slice(1) })
   assert.deepEqual([reasons, detail], [['no-honest-pass'], 'tests/test_a.py::test_b'])

@@ -86,6 +86,12 @@ export const DJANGO_HIDDEN: Record<string, string> = {
   'tests/sums/migrations/__init__.py': '',
   // A folder in which each module must be a migration.
   'tests/sums/migrations/0001_initial.py': 'from django import total\nclass Migration:\n    operations = [total]\n',
+  // Models may be declared once, and have methods of any name.
+  'tests/sums/models.py': `from django import declare
+class Sum:
+    name = declare('sum')
+    def test_total(self): return True
+`,
   'tests/sums/tests.py': `import importlib, pkgutil
 from django import atotal, total
 from django.test import ROWS, SimpleTestCase, TestCase, TransactionTestCase

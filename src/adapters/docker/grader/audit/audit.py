@@ -879,8 +879,8 @@ def modules_with_tests(spec):
         except (OSError, SyntaxError, ValueError):
             # It will fail by itself, and pay nothing.
             continue
-    # Tests may be inherited, or made by a function: then the name of their file says so, or that of a named test.
-    return [one for one in found if any(tests_of(one[2])) or "test" in os.path.basename(one[0]).lower()
+    # Tests may be inherited, or made by a function: then the name of their file says so, or that of a named test. Models have methods of any name.
+    return [one for one in found if (spec["runner"] != "django" and any(tests_of(one[2]))) or "test" in os.path.basename(one[0]).lower()
             or any(is_module_of(one[0], name) for name in spec["focus"])] or found
 
 
