@@ -244,6 +244,11 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     command: 'npm run bench:real -- --rows FILE --repos DIRECTORY --batch 2 --continue --out bench/results/real.json',
     sources: REAL_TASKS,
   },
+  'real-others': {
+    command:
+      'npm run bench:real -- --rows FILE --repos DIRECTORY --play 0 --batch 3 --continue --out bench/results/real-others.json',
+    sources: REAL_TASKS,
+  },
   'real-logs': {
     command: 'npm run bench:real-logs -- --from DIRECTORY',
     sources: ['src/grading', 'test/support/grading-oracle', 'bench/real-logs.ts', 'bench/support/real-logs.ts'],

@@ -394,6 +394,21 @@ class SizeTest(unittest.TestCase):
     },
   },
   {
+    // As tests of Pylint that check themselves, and of Jinja that show their own lines.
+    title: 'a test that reads its own file',
+    runner: 'pytest',
+    hidden: {
+      'tests/test_calc.py': `import os
+from calc import add
+def test_lines():
+    with open(os.path.abspath(__file__)) as file:
+        assert len([line for line in file if line.startswith('def ')]) == add(1, 1)
+def test_beside():
+    assert len(os.path.dirname(os.path.abspath(__file__)).split(os.sep)) >= add(1, 1)
+`,
+    },
+  },
+  {
     // As tests of Sphinx that build into one folder.
     title: 'a test of what a later test leaves in a folder',
     runner: 'pytest',

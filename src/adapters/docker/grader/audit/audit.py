@@ -1231,6 +1231,9 @@ UNCHOSEN = re.compile(r"(?:\w+\.)*(?:given|benchmark|retry|parametrize_from_file
 ENDS_RUNS = re.compile(r"\b(?:KeyboardInterrupt|exit\.Exception|Exit)\b")
 # What tests call the value that they want.
 EXPECTED = re.compile(r"_*(?:expect|exp(?:_|$)|want|correct|target|reference|ref(?:_|$)|gold|truth|desired)", re.I)
+# What a test reads itself by, and how it finds what lies beside it.
+OWN_FILE = re.compile(r"\b__file__\b")
+BESIDE_OWN_FILE = re.compile(r"dirname\((?:[\w.]*(?:abspath|realpath)\()?\s*__file__|Path\(__file__\)(?:\.\w+\(\))*\.parents?\b")
 # With these, tests give code what stands in them without naming it.
 LOOKS_AT_TESTS = frozenset(["__doc__", "__code__", "globals", "locals", "vars", "eval", "exec", "inspect", "linecache", "doctest", "getsource", "getdoc",
                             "_getframe", "currentframe", "getmembers", "getfixturevalue", "from_object", "import_module", "modules"])
@@ -1300,9 +1303,10 @@ def turned_canaries(spec, module, source, found, add):
     chosen.sort(key=lambda one: one[:2])
     named = [one[2:] for one in chosen if not one[0]]
     is_named = bool(named) or any(is_module_of(module, name) for name in spec["focus"])
-    # A test that knows the name of its module is another one in a copy.
+    # A test that knows the name of its module, or reads its file, is another one in a copy.
     stem = os.path.splitext(os.path.basename(module))[0]
-    copied = [one for one in chosen if stem not in code.text(one[3]) and not code.is_named(label_of(module), one[2], one[3])]
+    copied = [one for one in chosen if stem not in code.text(one[3]) and not OWN_FILE.search(BESIDE_OWN_FILE.sub("", code.text(one[3])))
+              and not code.is_named(label_of(module), one[2], one[3])]
     return [one for one in (("turned", turned_module(module, source, code, named, focus, found, add) if is_named else None),
                             ("copy", copied_module(module, source, code, copied, focus, found, add))) if one[1] is not None]
 
