@@ -409,6 +409,30 @@ def test_beside():
     },
   },
   {
+    // As Django marks tests that a database cannot run.
+    title: 'a function of the tests that the code under test has them skip',
+    runner: 'unittest',
+    patch: {
+      'calc/__init__.py': `import sys, unittest
+def total(n): return n + 4
+def skip(module, name):
+    setattr(sys.modules[module], name, unittest.skip('no server')(getattr(sys.modules[module], name)))
+`,
+    },
+    hidden: {
+      'tests/test_calc.py': `import unittest
+from calc import skip, total
+def served(): return total(1)
+class SkipTest(unittest.TestCase):
+    def test_skip(self):
+        self.assertEqual(total(1), 5)
+        skip(__name__, 'served')
+        self.assertIs(served.__unittest_skip__, True)
+        self.assertEqual(served.__unittest_skip_why__, 'no server')
+`,
+    },
+  },
+  {
     // As tests of Sphinx that build into one folder.
     title: 'a test of what a later test leaves in a folder',
     runner: 'pytest',
