@@ -77,12 +77,16 @@ test('what the harness leaves open and the registry has outrun is pinned, with i
   }
   assert.deepEqual(
     pinsOf('3.1').map((pin) => pin.package),
-    ['docutils==0.21.2'],
+    ['docutils==0.21.2', 'sphinxcontrib-jsmath==1.0.1'],
   )
-  // Its first commits leave it open, the last ones do not.
-  assert.equal(pinsOf('4.0').length, 1)
+  // Its first commits leave docutils open, the last ones do not.
+  assert.equal(pinsOf('4.0').length, 2)
+  assert.deepEqual(
+    pinsOf('4.3').map((pin) => pin.package),
+    ['sphinxcontrib-jsmath==1.0.1'],
+  )
   assert.match(pinsOf('3.1')[0]?.reason ?? '', /published images have this version/)
-  assert.deepEqual(pinsOf('4.3'), [])
+  assert.deepEqual(pinsOf('5.1'), [])
 })
 
 test('a Python below 3.6 is taken for 3.6, as the fork does; V2 names it in its base image', () => {
