@@ -220,7 +220,7 @@ export const MEASURED: Readonly<Record<string, Measured>> = {
     sources: ['src/workflows', 'src/domain', 'src/contracts', 'bench/orchestration.ts'],
   },
   peers: {
-    command: 'npm run bench:peers -- --tasks 4 --compose FILE --out bench/results/peers.json',
+    command: 'npm run bench:peers -- --tasks 16 --compose FILE --out bench/results/peers.json',
     sources: PEERS,
   },
   'peers-real': {
