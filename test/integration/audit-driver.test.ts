@@ -34,6 +34,7 @@ const python = interpreter ?? ''
 const skip = process.getuid?.() === 0 ? withoutPython : 'needs root: the audit gives it up'
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 const RUNNERS = ['pytest', 'unittest'] as const
+const HONEST_TOGETHER = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED]
 
 describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
   /** The story: the first opened the home of root, below which interpreters lie, and closed it at its end; the second found it open. */
@@ -182,21 +183,31 @@ def read(text): return 0
     })
   }
 
-  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [
-    ...HONEST,
-    ...HONEST_QUESTIONS,
-    ...HONEST_EXPECTATIONS,
-    ...HONEST_WRAPPED,
-    ...HONEST_CONFIGURED,
-  ]) {
+  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [...HONEST_TOGETHER, ...HONEST_CONFIGURED]) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }
       // Named tests are rehearsed as well.
-      const specs = [{ timeout_s: 300 }, { timeout_s: 300, focus: namesIn(hidden) }]
-      for (const spec of specs) {
-        const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec })
-        assert.ok(isHonestPass(answer), explain(answer))
-      }
+      const spec = { timeout_s: 300, focus: namesIn(hidden) }
+      const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec })
+      assert.ok(isHonestPass(answer), explain(answer))
+    })
+  }
+
+  for (const { title, runner, patch = SOLVED, hidden } of HONEST_CONFIGURED) {
+    test(`agrees with honest tests that no row names under ${runner}: ${title}`, async () => {
+      const answer = await runAudit({ python, runner, patch, hidden })
+      assert.ok(isHonestPass(answer), explain(answer))
+    })
+  }
+
+  for (const runner of RUNNERS) {
+    test(`agrees under ${runner} with many honest modules at once that no row names`, async () => {
+      const honest = HONEST_TOGETHER.filter((one) => one.runner === runner)
+      assert.ok(honest.length >= 3)
+      const projects = honest.map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
+      const { pristine, patch, hidden } = together(projects, HIDDEN[runner])
+      const answer = await runAudit({ python, runner, pristine, patch, hidden, spec: { timeout_s: 500 } })
+      assert.ok(isHonestPass(answer), explain(answer))
     })
   }
 
