@@ -134,6 +134,26 @@ def read(text): return 0
     })
   }
 
+  test('looks at each file once under pytest, which lists a folder again for each file of it that it is given', async () => {
+    const conftest = `import collections, pytest
+asked = collections.Counter()
+def pytest_collect_file(file_path): asked[file_path] += 1
+@pytest.fixture
+def most_asked(): return asked.most_common(1)[0][1]
+`
+    const asking = `from calc import add
+def test_asked_once(most_asked): assert most_asked == add(0, 1)
+`
+    const answer = await runAudit({
+      python,
+      runner: 'pytest',
+      pristine: { ...PRISTINE, 'conftest.py': conftest },
+      patch: SOLVED,
+      hidden: { ...HIDDEN_PYTEST, 'tests/test_asked.py': asking },
+    })
+    assert.ok(isHonestPass(answer), explain(answer))
+  })
+
   test('runs nothing where the commit is the test runner itself, and says so', async () => {
     const pristine = { ...PRISTINE, 'src/_pytest/__init__.py': '' }
     const answer = await runAudit({ python, runner: 'pytest', pristine, patch: SOLVED, hidden: HIDDEN.pytest })

@@ -4159,6 +4159,8 @@ class Borrowed(object):
         held, wide = [], []
         self.asked = 0
         self.foreign = set()
+        # Whether a path lies in the repository. It is asked for after each test, and the system follows each of its folders.
+        self.inside = {}
         used = set()
         for path in paths:
             try:
@@ -4235,7 +4237,11 @@ class Borrowed(object):
         return found
 
     def is_ours(self, path):
-        return type(path) is str and is_inside(path, self.repository)
+        if type(path) is not str:
+            return False
+        if path not in self.inside:
+            self.inside[path] = is_inside(path, self.repository)
+        return self.inside[path]
 
     def is_made_here(self, value):
         value = getattr(value, "__func__", value)
@@ -4352,9 +4358,13 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
     snapshots = []
     compiled = {}
     names = TestNames(hidden)
+    paths = {}
 
     def path_of(node):
-        return os.path.realpath(str(getattr(node, "path", None) or node.fspath))
+        path = str(getattr(node, "path", None) or node.fspath)
+        if path not in paths:
+            paths[path] = os.path.realpath(path)
+        return paths[path]
 
     def canary_of(item):
         one = files.get(path_of(item))
@@ -4434,6 +4444,15 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
 
         def pytest_collection_finish(self, session):
             send_plan(send, [identify(item) for item in session.items if canary_of(item)[0] is None])
+
+        @pytest.hookimpl(hookwrapper=True, tryfirst=True)
+        def pytest_make_collect_report(self, collector):
+            """From 8 on pytest lists a folder again for each of its files that it is given, so many canaries took longer to find than to play."""
+            result = yield
+            report = result.get_result()
+            if report.outcome == "passed" and isinstance(collector, getattr(pytest, "Directory", ())):
+                found = list(report.result)
+                collector.collect = lambda: list(found)
 
         def pytest_collectreport(self, report):
             if report.outcome == "passed":
