@@ -56,7 +56,18 @@ async function trained(
     })
   }
   if (jobs > 0) await store.putRecord(policyKeys.ref(policyRef(step).version), policyRef(step))
-  await store.putRecord(runKeys.ledger(run, stage, iteration), { schema: 'longhaul.ledger/1', stage, iteration })
+  await ledgerOf(run, stage, iteration, jobs)
+}
+
+/** Leaves a ledger in which every job has trained on one episode. */
+async function ledgerOf(run: string, stage: string, iteration: number, jobs: number): Promise<void> {
+  const entries = Array.from({ length: jobs }, (_, slice) => ({
+    episode: `${run}/${stage}/${iteration}/task/${slice}`,
+    fate: 'trained',
+    batch: `${runKeys.batch(run, stage, iteration, slice)}/batch.json`,
+  }))
+  const ledger = { schema: 'longhaul.ledger/1', run, stage, iteration, entries }
+  await store.putRecord(runKeys.ledger(run, stage, iteration), ledger)
 }
 
 async function evaluated(run: string, name: string): Promise<void> {
@@ -103,13 +114,36 @@ test('an iteration that was collected but not trained, or trained but not stored
   await store.put(`${runKeys.batch(run, 'dapo-1', 1, 0)}/batch.json`, Buffer.from('{"trajectories":[]}'))
   assert.equal(await isCollected(store, place), true)
   assert.equal(await finishedTraining(store, place), null)
-  await store.putRecord(runKeys.ledger(run, 'dapo-1', 1), { schema: 'longhaul.ledger/1' })
+  await ledgerOf(run, 'dapo-1', 1, 1)
   assert.equal(await finishedTraining(store, place), null)
   // A policy that has diverged leaves the record of its training and no reference.
   const { version } = policyRef(91)
   await store.putRecord(runKeys.training(run, 'dapo-1', 1, 0), { schema: 'longhaul.training/1', policy: version })
   assert.equal(await finishedTraining(store, place), null)
   assert.deepEqual(await recall(run), { scores: [], rft: policyRef(0), stages: [] })
+})
+
+// The story: a person clears large files of an old run, or a bucket lists an older state. Without its batch an iteration looked as if it
+// had trained nothing, and the run went on from the policy before it.
+test('an iteration whose batch is gone, or not listed, keeps its policy: ledger and training tell that it has trained', async () => {
+  const run = 'cleared'
+  await begun(run)
+  await trained(run, 'rft', 0, { jobs: 2, step: 2 })
+  await trained(run, 'dapo-1', 1, { step: 3 })
+  await store.removeFolder(`${runKeys.batch(run, 'dapo-1', 1, 0)}/`)
+  await store.removeFolder(`${runKeys.batch(run, 'rft', 0, 1)}/`)
+  assert.deepEqual(await finishedTraining(store, { run, stage: 'rft', iteration: 0 }), { policy: policyRef(2) })
+  assert.deepEqual(await finishedTraining(store, { run, stage: 'dapo-1', iteration: 1 }), { policy: policyRef(3) })
+  // A batch of experts alone holds no episode of its iteration.
+  await trained(run, 'dapo-1', 2, { step: 4 })
+  const unlisted = { ...store, list: async () => [] }
+  const { entries: _, ...ledger } =
+    (await store.readRecord<{ entries: object[] }>(runKeys.ledger(run, 'dapo-1', 2))) ?? {}
+  const readRecord: typeof store.readRecord = async (key) =>
+    key === runKeys.ledger(run, 'dapo-1', 2) ? ({ ...ledger, entries: [] } as never) : store.readRecord(key)
+  assert.deepEqual(await finishedTraining({ ...unlisted, readRecord }, { run, stage: 'dapo-1', iteration: 2 }), {
+    policy: policyRef(4),
+  })
 })
 
 test('a stage continues with the earlier policy after an iteration that trained nothing', async () => {

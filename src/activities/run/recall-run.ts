@@ -8,6 +8,7 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import type { RecalledRun, RecalledStage, StageScore } from '../../contracts/workflows.types.ts'
+import type { Ledger } from '../../domain/ledger/ledger.ts'
 import { judgedScore } from '../../domain/statistics/comparability.ts'
 
 type Store = Pick<ArtifactStore, 'list' | 'readRecord'>
@@ -109,11 +110,12 @@ export async function finishedTraining(
   coordinates: Coordinates,
 ): Promise<{ policy: PolicyRef | null } | null> {
   const { run, stage, iteration } = coordinates
-  if ((await store.readRecord(runKeys.ledger(run, stage, iteration))) === null) return null
-  const jobs = (await batchesOf(store, coordinates)).length
-  if (jobs === 0) return { policy: null }
-  const last = await store.readRecord<TrainingRecord>(runKeys.training(run, stage, iteration, jobs - 1))
-  if (last === null) return null
+  const ledger = await store.readRecord<Ledger>(runKeys.ledger(run, stage, iteration))
+  if (ledger === null) return null
+  const jobs = Math.max(batchesIn(ledger), (await batchesOf(store, coordinates)).length)
+  const lastSlice = Math.max(0, jobs - 1)
+  const last = await store.readRecord<TrainingRecord>(runKeys.training(run, stage, iteration, lastSlice))
+  if (last === null) return jobs === 0 ? { policy: null } : null
   // Written after the record, so a policy that has diverged has none.
   const policy = await store.readRecord<PolicyRef>(policyKeys.ref(last.policy))
   return policy === null ? null : { policy }
@@ -127,6 +129,11 @@ export async function recallEvaluation(
   const record = await store.readRecord<EvaluationRecord>(key)
   if (record === null) return null
   return { score: judgedScore(record), evaluation: await store.putRecord(key, record) }
+}
+
+/** A batch that was removed, or that a bucket does not list yet, has still been trained on. */
+function batchesIn({ entries }: Ledger): number {
+  return new Set(entries.flatMap((entry) => (entry.fate === 'trained' ? [entry.batch] : []))).size
 }
 
 async function batchesOf(store: Store, { run, stage, iteration }: Coordinates): Promise<string[]> {

@@ -33,7 +33,12 @@ async function fineTuned(run: string, { batches = 1 } = {}): Promise<void> {
     await store.putRecord(runKeys.training(run, 'rft', 0, 0), training)
     await store.putRecord(policyKeys.ref(policyRef(4).version), policyRef(4))
   }
-  await store.putRecord(runKeys.ledger(run, 'rft', 0), { schema: 'longhaul.ledger/1', stage: 'rft', iteration: 0 })
+  await store.putRecord(runKeys.ledger(run, 'rft', 0), {
+    schema: 'longhaul.ledger/1',
+    stage: 'rft',
+    iteration: 0,
+    entries: [],
+  })
 }
 
 const find = (recipe: Recipe, run: string, kind: 'rft' | 'dapo' = 'dapo') =>
