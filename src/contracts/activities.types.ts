@@ -105,6 +105,8 @@ export interface PlannedIteration {
   groupSize: number
   maxReplacements: number
   maxOpenGroups: number
+  /** The run has left the stage before this iteration, which is not begun: `plan` is that of the iteration before. */
+  over?: true
   /** All episodes have ended and the iteration has its ledger or evaluation. */
   collected?: true
   /** The iteration has trained. `policy` is null if it trained nothing. */

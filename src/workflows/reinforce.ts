@@ -83,8 +83,10 @@ export async function reinforce(input: ReinforceInput): Promise<TrainingStageRes
         openRollout = workflowId
       }
       const step = { input, stage: stage.name, iteration, policy, unpublished, steering, onRollout }
-      ;({ policy, unpublished } = await iterate(step))
+      const iterated = await iterate(step)
       openRollout = null
+      if (iterated === 'over') break
+      ;({ policy, unpublished } = iterated)
       const onEvaluation = (workflowId: string | null): void => {
         openEvaluation = workflowId
       }
@@ -129,7 +131,7 @@ interface Collecting extends Step {
   onRollout: (workflowId: string) => void
 }
 
-async function iterate(step: Collecting): Promise<Trained> {
+async function iterate(step: Collecting): Promise<Trained | 'over'> {
   const { input, stage, iteration, policy, steering } = step
   const { run } = input.plan
   const { suite } = input
@@ -140,8 +142,13 @@ async function iterate(step: Collecting): Promise<Trained> {
     finished,
     evaluated: _,
     refill = 0,
+    over,
     ...planned
   } = requireResult('planIteration', await control.planIteration({ ...coordinates, suite }))
+  if (over !== undefined) {
+    log.warn('the run has left this stage, so no further iteration begins', { stage, iteration })
+    return 'over'
+  }
   if (finished !== undefined) {
     log.info('iteration taken from records', { stage, iteration, policy: finished.policy?.version ?? policy.version })
     return finished.policy === null ? step : { policy: finished.policy, unpublished: true }

@@ -142,6 +142,25 @@ test('refilling ends at the bound of the recipe when no group has a spread, and 
   assert.equal(driver.callsOf('buildBatch').length, 2)
 })
 
+test('a stage that is over, because the run has gone on to its evaluation, begins no further iteration', async () => {
+  const script = scriptedPipeline({ tasks: 1, groupSize: 1, steps: 1 })
+  const { driver, stage } = await playStage({
+    maxIterations: 10,
+    evaluateEvery: 1,
+    overrides: {
+      planIteration: async (input, call) => {
+        const planned = await script.planIteration?.(input, call)
+        assert.ok(planned !== undefined && 'plan' in planned)
+        return input.iteration > 2 ? { ...planned, tasks: 0, over: true } : planned
+      },
+    },
+  })
+  const result = await stage.result<TrainingStageResult>()
+  assert.deepEqual([result.iterations, result.policy.version], [2, policyRef(2).version])
+  assert.equal(jobsOf(driver).length, 2)
+  assert.equal(driver.callsOf('summarizeEvaluation').length, 2)
+})
+
 test('a recipe without refill plans no refill', async () => {
   const { driver, stage } = await playStage({ maxIterations: 2 })
   await stage.result()

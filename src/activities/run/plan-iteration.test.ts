@@ -89,3 +89,19 @@ test('evaluations inside a stage play gated quick tasks, and those between stage
     (error) => isLonghaulError(error) && error.code === 'Task.GateFailed' && /evaluate\.quick/.test(error.message),
   )
 })
+
+// The story: an operator stopped the stage after its second iteration, and the run ended. Later a person resets the stage, or the root,
+// without the signals and updates that it had received. It would play a third iteration, and promote what that trained with the score of
+// the policy before.
+test('an iteration is not begun once the evaluation after its stage is planned; one that was begun before goes on', async () => {
+  const recipe = twoStages('keep')
+  const of = (iteration: number) =>
+    planIteration({ store, recipe }, { run: 's', stage: 'dapo-1', iteration, suite: 'suite' })
+  await store.putRecord(gateKeys.gated('s', 'suite'), { suite: 'suite', repeats: 1, admitted: ['a', 'b'], refused: [] })
+  const planned = await of(2)
+  assert.equal(planned.over, undefined)
+  await planIteration({ store, recipe }, { run: 's', stage: 'eval-dapo-1', iteration: 0, suite: 'suite' })
+  assert.deepEqual(await of(2), planned)
+  assert.deepEqual(await of(3), { ...planned, over: true, tasks: 0 })
+  assert.equal(await store.readRecord(runKeys.plan('s', 'dapo-1', 3)), null)
+})

@@ -12,7 +12,7 @@ import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { finishedTraining, isCollected, recallEvaluation } from './recall-run.ts'
+import { finishedTraining, isCollected, isOver, recallEvaluation } from './recall-run.ts'
 import { type Reselection, reselectPool } from '../../domain/rewards/stage-rules.ts'
 import { taskRecordsOf } from '../../domain/statistics/task-difficulty.ts'
 import { readStageRecords } from '../episode/episode-records.ts'
@@ -36,6 +36,8 @@ export async function planIteration(
   const { store, recipe } = deps
   const { run, stage, iteration, suite } = input
   const purpose = purposeOf(stage)
+  const over = purpose.kind === 'reinforce' ? await lastOfStage({ store, recipe }, input) : null
+  if (over !== null) return { over: true, plan: over, tasks: 0, ...sizesOf(recipe, stage) }
   const { groupSize, count } = shape(recipe, purpose)
   const admitted = await admittedTasks(store, input)
   const pool = purpose.kind === 'reinforce' ? await reinforcePool({ store, recipe }, input) : admitted
@@ -60,6 +62,21 @@ export async function planIteration(
     ...sizesOf(recipe, stage),
     ...(refill === false ? {} : { refill }),
   }
+}
+
+/**
+ * The plan of the last iteration of a stage that is over, if this one was never begun. An operator stopped the stage before it; a reset
+ * without the signals of the first execution does not know that, and would train beyond what the run has evaluated and promoted.
+ */
+async function lastOfStage(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  { run, stage, iteration }: PlanIterationInput,
+): Promise<ArtifactRef | null> {
+  if (iteration === 1 || (await store.readRecord(runKeys.plan(run, stage, iteration))) !== null) return null
+  if (!(await isOver(store, recipe, { run, stage }))) return null
+  const key = runKeys.plan(run, stage, iteration - 1)
+  const last = await store.readRecord<IterationPlan>(key)
+  return last === null ? null : store.putRecord(key, last)
 }
 
 /** Group size, and the number of groups that are played concurrently. */

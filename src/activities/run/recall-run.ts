@@ -60,7 +60,7 @@ async function recallStages(
 ): Promise<RecalledStage[]> {
   const { stages = [], evaluateEvery = null } = recipe.reinforce ?? {}
   const recalled: RecalledStage[] = []
-  for (const [index, { name, until }] of stages.entries()) {
+  for (const { name, until } of stages) {
     let policy = recalled.at(-1)?.policy ?? first
     let iteration = 1
     let hasPlateaued = false
@@ -76,21 +76,24 @@ async function recallStages(
       if (plateau === null) break
       hasPlateaued = plateau.plateau
     }
-    const isLast = index === stages.length - 1
-    // A stage that was stopped early ends where its evaluation was planned.
-    const after = stageOf({
-      kind: 'evaluation',
-      name: evaluatedAfter(name, isLast),
-      iteration: null,
-      suite: null,
-    })
     const isDone =
-      hasPlateaued || iteration > until.maxIterations || (await store.readRecord(runKeys.plan(run, after, 0))) !== null
+      hasPlateaued || iteration > until.maxIterations || (await isOver(store, recipe, { run, stage: name }))
     if (iteration === 1 && !isDone) return recalled
     recalled.push({ name, policy, iteration, isDone })
     if (!isDone) return recalled
   }
   return recalled
+}
+
+/** Whether the run has gone on to the evaluation after a stage, which an operator may have stopped before its last iteration. */
+export async function isOver(
+  store: Pick<ArtifactStore, 'readRecord'>,
+  { reinforce }: Pick<Recipe, 'reinforce'>,
+  { run, stage }: { run: string; stage: string },
+): Promise<boolean> {
+  const name = evaluatedAfter(stage, reinforce?.stages.at(-1)?.name === stage)
+  const evaluation = stageOf({ kind: 'evaluation', name, iteration: null, suite: null })
+  return (await store.readRecord(runKeys.plan(run, evaluation, 0))) !== null
 }
 
 async function hasEvaluation(store: Store, run: string, stage: string, iteration: number): Promise<boolean> {
