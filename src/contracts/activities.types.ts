@@ -88,6 +88,8 @@ export interface ResolveRecipeInput {
   workflowId: string
   firstExecutionRunId: string
   kind: RunKind
+  /** Of an evaluation: what it was asked to evaluate. @default `recipe` */
+  policy?: string
   /** `YYYY-MM-DD` of the workflow's start: part of the name. */
   date: string
 }

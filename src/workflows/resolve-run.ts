@@ -13,7 +13,9 @@ export function rootIdentity(): Pick<ResolveRecipeInput, 'workflowId' | 'firstEx
 }
 
 /** The part of a root's input that selects the recipe. */
-type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run'> & { gitSha?: string }
+type RecipeRequest = Pick<ResolveRecipeInput, 'recipe' | 'recipeText' | 'overrides' | 'run' | 'policy'> & {
+  gitSha?: string
+}
 
 export interface RunToPlay {
   run: ResolvedRun
@@ -38,6 +40,7 @@ export async function resolveRun(kind: RunKind, request: RecipeRequest): Promise
     ...(recipeText === undefined ? {} : { recipeText }),
     ...(overrides === undefined ? {} : { overrides }),
     ...(request.run === undefined ? {} : { run: request.run }),
+    ...(request.policy === undefined ? {} : { policy: request.policy }),
     ...rootIdentity(),
     kind,
   })

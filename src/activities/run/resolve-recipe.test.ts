@@ -89,6 +89,28 @@ test('refuses a run name of another kind and says what that run does', async () 
   })
 })
 
+// The story: an evaluation was terminated half-way, and is started again under its name with another policy. Finished episodes were
+// taken from records, the others were played by the other policy, and one score counted both.
+test('an evaluation is not continued with another policy than it was started with', async () => {
+  await resolve('mini', { run: 'half', policy: 'base' })
+  assert.equal((await resolve('mini', { run: 'half', policy: 'base', firstExecutionRunId: 'again' })).run, 'half')
+  for (const policy of ['v000004-0123abcd', undefined]) {
+    await assert.rejects(resolve('mini', { run: 'half', ...(policy && { policy }) }), {
+      code: 'Run.RecipeConflict',
+      message: /^Run half exists and evaluates the policy base, not (v000004-0123abcd|recipe)\. Choose another name/,
+    })
+  }
+  // Without a name, the id of an ended workflow gives another run.
+  const ids = { workflowId: 'eval/by-id', firstExecutionRunId: 'one' }
+  assert.equal((await resolve('mini', ids)).run, 'by-id')
+  assert.equal((await resolve('mini', { ...ids, firstExecutionRunId: 'two' })).run, 'by-id')
+  assert.notEqual((await resolve('mini', { ...ids, firstExecutionRunId: 'two', policy: 'base' })).run, 'by-id')
+  // A claim of an earlier version does not say what it evaluates.
+  const claim = { schema: 'longhaul.run/1', run: 'older', kind: 'eval', recipe: 'mini', recipeHash: 'h' }
+  await store.putRecord(runKeys.claim('older'), { ...claim, workflowId: 'eval/older', firstExecutionRunId: 'before' })
+  assert.equal((await resolve('mini', { run: 'older', policy: 'base' })).run, 'older')
+})
+
 test('the name of a removed run can be used again once no worker caches its records', async () => {
   const removedMs = 1_000_000
   await (await beginRemoval(store, 'gone', () => removedMs)).end()

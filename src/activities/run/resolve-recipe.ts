@@ -56,7 +56,7 @@ export async function resolveRecipe(
     workflowId: input.workflowId,
     firstExecutionRunId: input.firstExecutionRunId,
     date: input.date,
-    ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe) } : {}),
+    ...(input.kind === 'eval' ? { evaluation: ownEvaluation(recipe), policy: input.policy ?? 'recipe' } : {}),
   })
   const { workflowId } = input
   if (deps.roots !== undefined) {

@@ -16,6 +16,8 @@ export interface RunClaim {
   firstExecutionRunId: string
   /** Name of an evaluation that was started alone; absent for other kinds, and in claims of earlier versions. */
   evaluation?: string
+  /** What an evaluation that was started alone evaluates, as asked for; absent like `evaluation`. */
+  policy?: string
 }
 
 export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run'> {
@@ -54,11 +56,18 @@ async function claimNamed(store: ArtifactStore, input: AllocateRunInput, run: st
   const { record, won } = await claim(store, input, run)
   // A removal that began meanwhile has looked for open workflows before this one had the run's name.
   await requireWhole(store, run)
-  if (won || (record.recipeHash === input.recipeHash && record.kind === input.kind)) return record
+  if (won || isSameWork(record, input)) return record
   if (record.kind !== input.kind) {
     throw new LonghaulError({
       code: 'Run.RecipeConflict',
       message: `Run ${run} exists and ${DOES[record.kind]}. Choose another name`,
+      details: { run },
+    })
+  }
+  if (!isSamePolicy(record, input)) {
+    throw new LonghaulError({
+      code: 'Run.RecipeConflict',
+      message: `Run ${run} exists and evaluates the policy ${record.policy}, not ${input.policy}. Choose another name, or start it with the policy that it was started with`,
       details: { run },
     })
   }
@@ -139,7 +148,7 @@ function claim(
   input: AllocateRunInput,
   run: string,
 ): Promise<{ record: RunClaim; won: boolean }> {
-  const { kind, recipe, recipeHash, workflowId, firstExecutionRunId, evaluation } = input
+  const { kind, recipe, recipeHash, workflowId, firstExecutionRunId, evaluation, policy } = input
   const record: RunClaim = {
     schema: 'longhaul.run/1',
     run,
@@ -149,6 +158,7 @@ function claim(
     workflowId,
     firstExecutionRunId,
     ...(evaluation === undefined ? {} : { evaluation }),
+    ...(policy === undefined ? {} : { policy }),
   }
   return store.claimRecord<RunClaim>(runKeys.claim(run), record)
 }
@@ -181,9 +191,17 @@ function isOurs(record: RunClaim, { workflowId, firstExecutionRunId }: AllocateR
   return record.workflowId === workflowId && record.firstExecutionRunId === firstExecutionRunId
 }
 
-/** A workflow with the same id and recipe continues the run, because the execution that made it has ended. */
-function isStartedAgain(record: RunClaim, { workflowId, recipeHash, kind }: AllocateRunInput): boolean {
-  return record.workflowId === workflowId && record.recipeHash === recipeHash && record.kind === kind
+/** A workflow with the same id and request continues the run, because the execution that made it has ended. */
+function isStartedAgain(record: RunClaim, input: AllocateRunInput): boolean {
+  return record.workflowId === input.workflowId && isSameWork(record, input)
+}
+
+function isSameWork(record: RunClaim, input: AllocateRunInput): boolean {
+  return record.recipeHash === input.recipeHash && record.kind === input.kind && isSamePolicy(record, input)
+}
+
+function isSamePolicy(record: RunClaim, { policy }: AllocateRunInput): boolean {
+  return record.policy === undefined || record.policy === policy
 }
 
 /** 0 → a, 25 → z, 26 → aa. */
