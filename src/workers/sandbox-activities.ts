@@ -12,7 +12,13 @@ import type { PlanReader } from '../activities/grading/stored-plan.ts'
 import { type GateDependencies, gateTask, mayExclude, recordUngated } from '../activities/gate/gate-task.ts'
 import { gradeSubmission } from '../activities/grading/grade-submission.ts'
 import { gradingFailed, isHostFailure } from '../activities/grading/grade-to-verdict.ts'
-import { requireSettled, recordedEnding, type EnsureImage, openSandbox } from '../activities/episode/open-sandbox.ts'
+import {
+  requireOpenIteration,
+  requireSettled,
+  recordedEnding,
+  type EnsureImage,
+  openSandbox,
+} from '../activities/episode/open-sandbox.ts'
 import type { VerifyImage } from '../activities/gate/verify-image.ts'
 
 export interface SandboxDependencies {
@@ -51,6 +57,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
     openSandbox: activity(async (input, { owner, signal }) => {
       const ending = await recordedEnding(deps.store, input)
       if (ending !== null) return ending
+      await requireOpenIteration(deps.store, input)
       deps.door.requireOpen()
       return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
     }),

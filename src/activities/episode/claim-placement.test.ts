@@ -5,10 +5,10 @@ import { useOwnStore } from '../../../test/support/command-line.ts'
 import { GROUP } from '../../../test/support/scripted-pipeline.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Disposition } from '../../contracts/episodes.types.ts'
-import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import { episodeId, episodeKeys, runKeys } from '../../contracts/keys.ts'
 import { createOwnerRegistry } from '../../workers/workflow-owners.ts'
 import { claimPlacement } from './claim-placement.ts'
-import { recordedEnding, requireSettled } from './open-sandbox.ts'
+import { recordedEnding, requireOpenIteration, requireSettled } from './open-sandbox.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -115,4 +115,17 @@ test('only a recorded ending is graded', async () => {
   const ran = { ...input, index: 3 }
   await store.putRecord(episodeKeys.disposition(episodeId(ran)), { ...settled, disposition: 'turn-limit' })
   await requireSettled(store, { ...ran, disposition: 'turn-limit', patch: null })
+})
+
+// The story: a group had lost more episodes than it may replace, and its iteration went on to training. Then a person resets the group: a
+// new execution has all of its replacements again, and what they play would be in no ledger.
+test('no episode is placed in an iteration whose ledger is written', async () => {
+  const input = { ...EPISODE, iteration: 4 }
+  await requireOpenIteration(store, input)
+  await store.putRecord(runKeys.ledger(input.run, input.stage, 4), { schema: 'longhaul.ledger/1' })
+  await assert.rejects(requireOpenIteration(store, input), {
+    code: 'Run.EndedByHand',
+    message: /^Iteration 4 of .* has ended, and its ledger names each of its episodes/,
+  })
+  await requireOpenIteration(store, { ...input, iteration: 5 })
 })

@@ -1,5 +1,5 @@
 import type { ArtifactStore, ArtifactRef } from '../../contracts/artifacts.types.ts'
-import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import { episodeId, episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/sandbox.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
@@ -98,6 +98,23 @@ export async function recordedEnding(store: ArtifactStore, input: EpisodeInput):
   if (disposition !== 'submitted') return { kind: 'ended', disposition, patch: null }
   const patch = await capturedPatch(store, episode)
   return patch === null ? null : { kind: 'ended', disposition, patch }
+}
+
+/**
+ * Refuses an episode that no ledger would name. Only a workflow that a person resets after the end of its iteration asks for one.
+ * @throws LonghaulError `Run.EndedByHand`
+ */
+export async function requireOpenIteration(
+  store: Pick<ArtifactStore, 'readRecord'>,
+  { run, stage, iteration }: EpisodeInput,
+): Promise<void> {
+  const key = runKeys.ledger(run, stage, iteration)
+  if ((await store.readRecord(key)) === null) return
+  throw new LonghaulError({
+    code: 'Run.EndedByHand',
+    message: `Iteration ${iteration} of ${stage} has ended, and its ledger names each of its episodes: none can be played any more`,
+    details: { run, key },
+  })
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { Disposition, GradingAttemptRecord, VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { Disposition, EpisodeRecord, GradingAttemptRecord, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
@@ -38,6 +38,8 @@ export async function gradeSubmission(
   input: SubmissionInput,
   signal: AbortSignal,
 ): Promise<EpisodeResult> {
+  const ended = await endedBefore(deps.store, episodeId(input))
+  if (ended !== null) return ended
   const task = await deps.tasks({ suite: input.suite, taskId: input.taskId })
   const stored = await deps.store.readRecord<VerdictRecord>(episodeKeys.verdict(episodeId(input)))
   const record = stored ?? (await firstVerdict(deps, input, task, signal))
@@ -50,6 +52,14 @@ export async function gradeSubmission(
     audit: record.audit,
     patchBytes: input.patch?.bytes ?? 0,
   })
+}
+
+/** A person has reset an episode that had ended. A verdict that its result does not count would contradict it. */
+async function endedBefore(store: Pick<ArtifactStore, 'readRecord'>, episode: string): Promise<EpisodeResult | null> {
+  const result = await store.readRecord<EpisodeRecord>(episodeKeys.result(episode))
+  if (result === null) return null
+  const { disposition, verdict, turns, failure } = result
+  return { episode, disposition, verdict, turns, failure }
 }
 
 /** The first verdict to be stored counts; concurrent attempts return that one. */

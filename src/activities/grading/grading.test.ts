@@ -15,13 +15,14 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { GradingPlan, GradingRecord, PredictionSet } from '../../contracts/grading.types.ts'
-import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
+import { episodeKeys, gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { renderGrading } from '../../cli/output/show-report.ts'
 import { closeGrading, compareGradings } from './close-grading.ts'
 import { gradePatch, type GradePatchDependencies } from './grade-patch.ts'
 import { writeOfficialFiles } from './official-files.ts'
+import { gradeSubmission } from './grade-submission.ts'
 import { openGrading } from './open-grading.ts'
 import { resolveSuite } from './resolve-suite.ts'
 import { createPlanReader, identityOf, recordUngradedPatch } from './stored-plan.ts'
@@ -360,3 +361,19 @@ async function judge(run: string, kinds: readonly ('resolved' | 'unresolved' | '
     }
   }
 }
+
+// The story: an episode could not be graded, and its iteration has ended. A person resets the episode to the moment before its grading. A
+// verdict would contradict the result that ledger and score count.
+test('an episode that ended without a verdict stays without one', async () => {
+  const record = makeRecord({ verdict: 'could-not-grade', verdictReason: 'Grading.Failed', disposition: 'turn-limit' })
+  const { episode, run, stage, iteration, taskId, index, policy } = record
+  await store.putRecord(episodeKeys.result(episode), record)
+  const input = { run, stage, iteration, taskId, index, policy, suite: 's' }
+  const graded = await gradeSubmission(
+    { store, tasks: async () => tasks[0] } as never,
+    { ...input, disposition: 'turn-limit', patch: null, owner: 'o', ownerRun: 'r', attempt: 1, isLastAttempt: false },
+    AbortSignal.timeout(10_000),
+  )
+  assert.deepEqual(graded, { episode, disposition: 'turn-limit', verdict: 'could-not-grade', turns: 6, failure: null })
+  assert.equal(await store.readRecord(episodeKeys.verdict(episode)), null)
+})
