@@ -1,3 +1,4 @@
+import { corrupt } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
@@ -77,15 +78,25 @@ async function readAll<T extends object>(store: ArtifactStore, keys: readonly st
 async function readBatches(store: ArtifactStore, keys: readonly string[]): Promise<BatchMembers[]> {
   const batches: BatchMembers[] = []
   for (const key of keys) {
-    const bytes = await store.read(key)
-    const manifest = JSON.parse(new TextDecoder().decode(bytes ?? new Uint8Array())) as {
-      trajectories: { id: string; expert?: number }[]
-    }
+    const trajectories = trajectoriesIn(key, await store.read(key))
     const idsOf = (isExpert: boolean): string[] =>
-      manifest.trajectories.flatMap(({ id, expert }) => ((expert !== undefined) === isExpert ? [id] : []))
+      trajectories.flatMap(({ id, expert }) => ((expert !== undefined) === isExpert ? [id] : []))
     batches.push({ key, episodes: idsOf(false), experts: idsOf(true) })
   }
   return batches
+}
+
+/** @throws LonghaulError `Artifact.Corrupt`, because the trainer's file has no seal of its own */
+function trajectoriesIn(key: string, bytes: Uint8Array | null): { id: string; expert?: number }[] {
+  try {
+    const manifest = JSON.parse(new TextDecoder().decode(bytes ?? new Uint8Array())) as {
+      trajectories?: { id: string; expert?: number }[]
+    } | null
+    if (Array.isArray(manifest?.trajectories)) return manifest.trajectories
+  } catch (cause) {
+    throw corrupt(key, 'not JSON', cause)
+  }
+  throw corrupt(key, 'no list of trajectories')
 }
 
 async function readEpisodes(store: ArtifactStore, run: string, ledgers: readonly Ledger[]): Promise<EpisodeRecord[]> {

@@ -120,6 +120,23 @@ test('a batch that is being built is no mismatch; one that was trained on withou
   await rm(store.path(batch))
 })
 
+test('a batch whose list is cut off, or lacks an episode: the first is named as corrupt, the second is a mismatch, exit 2', async () => {
+  const key = `${runKeys.batch(PLACE.run, PLACE.stage, PLACE.iteration, 0)}/batch.json`
+  const whole = await store.read(key)
+  assert.ok(whole !== null)
+  const manifest = JSON.parse(Buffer.from(whole).toString()) as { trajectories: object[] }
+  for (const damaged of [Buffer.from(whole).subarray(0, 40), Buffer.alloc(0), Buffer.from('null'), Buffer.from('{}')]) {
+    await writeFile(store.path(key), damaged)
+    const { exitCode, stderr } = await longhaul('ledger', 'verify', PLACE.run)
+    assert.equal(exitCode, 2)
+    assert.match(stderr, new RegExp(`Artifact\\.Corrupt: .*${key}`))
+  }
+  await writeFile(store.path(key), JSON.stringify({ ...manifest, trajectories: manifest.trajectories.slice(1) }))
+  const [exitCode, kinds] = await kindsOf()
+  assert.deepEqual([exitCode, kinds.includes('not-in-batch')], [2, true], kinds.join(' '))
+  await writeFile(store.path(key), whole)
+})
+
 test('a result that was changed from lost to failed: the rules say something else than the ledger, exit 2', async () => {
   const lost = records[2]
   assert.ok(lost !== undefined)
