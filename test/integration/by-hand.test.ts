@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { activity } from '../../src/activities/runtime/activity-runtime.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
+import { findBlockers } from '../../src/client/blockers/find-blockers.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
 import { type ScriptedServer, startScriptedServer } from '../support/scripted-server.ts'
 import { EPISODE } from '../support/scripted-pipeline.ts'
@@ -92,6 +93,44 @@ test('a step is reset in its third attempt: the server counts from 1 again, and 
       [2, 4],
     ],
   )
+})
+
+// The story: a root is terminated and started again. What it had begun still closes, behind a worker that is down, and the new root waits
+// for it. It is no child of that root, so the command that says what a run waits for found nothing.
+test('a run waits for what an earlier execution has open: its blockers name that workflow, and what that waits for', async () => {
+  const { client, connection } = scripted.server.environment
+  const run = 'waits-for-before'
+  const workflowId = `eval/${run}`
+  const rollout = await client.workflow.start('rollout', {
+    workflowId: `${workflowId}/eval-demo/0000`,
+    taskQueue: 'a-queue-without-a-worker',
+    args: [{}],
+  })
+  const root = await client.workflow.start('evaluate', {
+    workflowId,
+    taskQueue: QUEUES.control,
+    args: [{ recipe: 'demo', run }],
+  })
+  const look = () =>
+    findBlockers({
+      connection: { client, connection, address: scripted.server.environment.address, namespace: 'default' } as never,
+      workflowId,
+      longerThanMs: 0,
+    })
+  const named = async () => {
+    const { blockers, waits } = await look()
+    return waits.some(({ on }) => on.name === rollout.workflowId) ? { blockers, waits } : null
+  }
+  await until(async () => (await named()) !== null, 'the earlier execution is named')
+  const { blockers, waits } = (await named()) ?? assert.fail()
+  const wait = waits.find(({ on }) => on.name === rollout.workflowId)
+  assert.deepEqual([wait?.on.kind, wait?.doing], ['workflow', 'waiting for the end of an earlier execution'])
+  assert.match(wait?.toDo ?? '', /temporal workflow terminate --workflow-id eval\/waits-for-before\/eval-demo\/0000/)
+  // What the earlier execution waits for is found too.
+  const isNamed = blockers.some(({ on }) => on.kind === 'worker' && on.name === 'a-queue-without-a-worker')
+  assert.ok(isNamed, JSON.stringify(blockers))
+  await root.terminate()
+  await rollout.terminate()
 })
 
 test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {

@@ -54,7 +54,7 @@ export function groupFindings(findings: readonly Finding[]): Blocker[] {
 
 function toBlocker(findings: Finding[]): Blocker {
   const oldest = findings.reduce((a, b) => (b.sinceMs < a.sinceMs ? b : a))
-  const { on, doing, sinceMs, workflowId, activity, attempt, error } = oldest
+  const { on, doing, sinceMs, workflowId, activity, attempt, error, toDo } = oldest
   return {
     on,
     doing,
@@ -62,7 +62,7 @@ function toBlocker(findings: Finding[]): Blocker {
     for: { workflowId, ...coordinatesOf(workflowId), activity, attempt },
     count: findings.length,
     error,
-    toDo: adviceFor(on, error?.code ?? null),
+    toDo: toDo ?? adviceFor(on, error?.code ?? null),
   }
 }
 

@@ -5,7 +5,14 @@ import { grpcStatus, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { lookAtDeployment } from '../deployment.ts'
 import { type Blocker, coordinatesOf, groupFindings } from './blocker.ts'
 import { type ListedHost, listHosts } from '../hosts.ts'
-import { type Finding, isAlive, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
+import {
+  type Finding,
+  isAlive,
+  judgeActivity,
+  judgeEarlier,
+  judgeSilence,
+  judgeWorkflowTask,
+} from './judge-activity.ts'
 import { describeQueue, type QueueState } from './queues.ts'
 import { type RunPicture, walkRun } from './pending-activities.ts'
 import { QueryNotRegisteredError } from '@temporalio/client'
@@ -64,6 +71,7 @@ export async function findBlockers({
       const findings = [
         ...picture.activities.map((one) => judgeActivity(one, queues.of('activity', one.queue), clock)),
         ...picture.tasks.map((task) => judgeWorkflowTask(task, queues.of('workflow', task.queue), clock)),
+        ...picture.earlier.map((one) => judgeEarlier(one, clock)),
         ...(self === 'no-answer' && promotion === null
           ? [judgeSilence(workflowId, queues.of('workflow', QUEUES.control), clock)]
           : []),

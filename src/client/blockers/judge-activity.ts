@@ -1,7 +1,7 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { QueueState } from './queues.ts'
-import type { FailureFacts, PendingActivity, PendingWorkflowTask } from './pending-activities.ts'
+import type { EarlierWorkflow, FailureFacts, PendingActivity, PendingWorkflowTask } from './pending-activities.ts'
 
 /** One wait that is longer than it should be, or longer than the asker's patience. */
 export interface Finding {
@@ -14,6 +14,8 @@ export interface Finding {
   error: FailureFacts | null
   /** False: as long as it is allowed to be (tests, commands, a place on busy hosts). */
   isBlocker: boolean
+  /** @default what the dependency or the error calls for */
+  toDo?: string
 }
 
 export interface Clock {
@@ -147,6 +149,23 @@ export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState |
     attempt: task.attempt,
     error: { code: null, message: isServed ? failed : noWorker(task.queue, queue) },
     isBlocker: !isServed || task.attempt > 1,
+  }
+}
+
+/** The root waits for its end; what it waits for itself is found like everything else that is open. */
+export function judgeEarlier({ workflowId, sinceMs }: EarlierWorkflow, clock: Clock): Finding | null {
+  if (clock.nowMs - sinceMs <= clock.longerThanMs) return null
+  return {
+    on: { kind: 'workflow', name: workflowId },
+    doing: 'waiting for the end of an earlier execution',
+    sinceMs,
+    workflowId,
+    activity: null,
+    attempt: 1,
+    error: null,
+    // It closes its sandboxes, or plays on after a reset of the root: both may last.
+    isBlocker: false,
+    toDo: `nothing: it closes its sandboxes, or plays on after a reset, and the run takes its records. To end it at once: temporal workflow terminate --workflow-id ${workflowId}`,
   }
 }
 

@@ -123,10 +123,19 @@ export function millis(time: Timestamp): number | null {
   return value > 0 ? value : null
 }
 
+/** No child of the root as it runs now: the root before was terminated, or this one was reset. */
+export interface EarlierWorkflow {
+  workflowId: string
+  /** Since when both have been open. */
+  sinceMs: number
+}
+
 /** Everything open below one workflow. */
 export interface RunPicture {
   activities: PendingActivity[]
   tasks: PendingWorkflowTask[]
+  /** Open workflows of an earlier execution of the root, without those below them. The root waits until they have ended. */
+  earlier: EarlierWorkflow[]
   /** Open workflows that were looked at. */
   workflows: number
   /** Open workflows beyond the limit. */
@@ -148,43 +157,102 @@ const CONCURRENT = 16
  * Describes a run's open workflows level by level. The server answers for all of them, so workers may be down. A run of paper
  * scale has thousands of episodes: past the limit they are counted, not asked.
  */
-export async function walkRun({ connection, workflowId, maxWorkflows, nowMs }: WalkInput): Promise<RunPicture> {
-  const picture: RunPicture = { activities: [], tasks: [], workflows: 0, notLookedAt: 0 }
-  let level = [workflowId]
+export async function walkRun(input: WalkInput): Promise<RunPicture> {
+  const picture: RunPicture = { activities: [], tasks: [], earlier: [], workflows: 0, notLookedAt: 0 }
+  const seen = new Set<string>()
+  const rootSinceMs = await walk(input, [input.workflowId], picture, seen)
+  if (rootSinceMs === null) return picture
+  const left = await listUnseen(input, seen, input.maxWorkflows - picture.workflows)
+  picture.earlier = left
+    .filter(({ workflowId: id }) => !left.some(({ workflowId: above }) => id.startsWith(`${above}/`)))
+    .map(({ workflowId, sinceMs }) => ({ workflowId, sinceMs: Math.max(sinceMs, rootSinceMs) }))
+  await walk(
+    input,
+    left.map((one) => one.workflowId),
+    picture,
+    seen,
+  )
+  return picture
+}
+
+/**
+ * Open workflows below the root's id that are not its children. The index lags, so one may have closed, or may be a new child.
+ */
+async function listUnseen(
+  { connection: { client }, workflowId }: WalkInput,
+  seen: ReadonlySet<string>,
+  most: number,
+): Promise<EarlierWorkflow[]> {
+  const found: EarlierWorkflow[] = []
+  // A quote would end the query's text.
+  if (most <= 0 || workflowId.includes("'")) return found
+  const query = `ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${workflowId}/'`
+  for await (const info of client.workflow.list({ query, pageSize: 1_000 })) {
+    if (seen.has(info.workflowId)) continue
+    found.push({ workflowId: info.workflowId, sinceMs: info.startTime.getTime() })
+    if (found.length === most) break
+  }
+  return found
+}
+
+/** @returns since when the first workflow is open; null if it is not */
+async function walk(
+  { connection, maxWorkflows, nowMs }: WalkInput,
+  from: readonly string[],
+  picture: RunPicture,
+  seen: Set<string>,
+): Promise<number | null> {
+  let level = [...from]
+  let sinceMs: number | null = null
   while (level.length > 0) {
     const room = Math.max(0, maxWorkflows - picture.workflows)
     const chosen = level.slice(0, room)
     picture.notLookedAt += level.length - chosen.length
     picture.workflows += chosen.length
+    for (const id of chosen) seen.add(id)
     const next: string[] = []
     const queue = [...chosen]
     const look = async (): Promise<void> => {
       for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
-        next.push(...(await lookAt({ connection, workflowId: id, nowMs, picture })))
+        const open = await lookAt({ connection, workflowId: id, nowMs, picture })
+        if (id === from[0]) sinceMs = open.sinceMs
+        next.push(...open.children)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENT }, look))
-    level = next
+    level = next.filter((id) => !seen.has(id))
   }
-  return picture
+  return sinceMs
 }
 
-/** @returns the open children */
+interface OpenWorkflow {
+  children: string[]
+  /** Null if it has closed. */
+  sinceMs: number | null
+}
+
 async function lookAt({
   connection: { client, namespace },
   workflowId,
   nowMs,
   picture,
-}: Omit<WalkInput, 'maxWorkflows'> & { picture: RunPicture }): Promise<string[]> {
+}: Omit<WalkInput, 'maxWorkflows'> & { picture: RunPicture }): Promise<OpenWorkflow> {
   try {
     const description = await client.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } })
     picture.activities.push(...(await readActivities({ client, workflowId, nowMs }, description)))
     const task = readWorkflowTask(workflowId, description)
     if (task !== null) picture.tasks.push(task)
-    return (description.pendingChildren ?? []).flatMap(({ workflowId: id }) => (typeof id === 'string' ? [id] : []))
+    const info = description.workflowExecutionInfo
+    const isOpen = info?.closeTime === null || info?.closeTime === undefined
+    return {
+      children: (description.pendingChildren ?? []).flatMap(({ workflowId: id }) =>
+        typeof id === 'string' ? [id] : [],
+      ),
+      sinceMs: isOpen ? (millis(info?.startTime) ?? 0) : null,
+    }
   } catch (error) {
     // It closed between the two calls, or is not started yet: its parent's state tells which.
-    if (isNotFound(error)) return []
+    if (isNotFound(error)) return { children: [], sinceMs: null }
     throw error
   }
 }
