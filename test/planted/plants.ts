@@ -769,6 +769,46 @@ export const PLANTS: Plant[] = [
     },
   },
   {
+    name: 'a restarted run equals the undisturbed one: a stage that was stopped goes on after a reset',
+    file: 'src/activities/run/plan-iteration.ts',
+    replace: 'if (over !== null) return {',
+    by: 'if (over !== null && input.iteration < 0) return {',
+    seenBy: {
+      file: 'src/activities/run/plan-iteration.test.ts',
+      test: 'an iteration is not begun once the evaluation after its stage is planned; one that was begun before goes on',
+    },
+  },
+  {
+    name: 'a restarted run equals the undisturbed one: an iteration without a listed batch has trained nothing',
+    file: 'src/activities/run/recall-run.ts',
+    replace: 'const jobs = Math.max(batchesIn(ledger), (await batchesOf(store, coordinates)).length)',
+    by: 'const jobs = Math.min(batchesIn(ledger), (await batchesOf(store, coordinates)).length)',
+    seenBy: {
+      file: 'src/activities/run/recall-run.test.ts',
+      test: 'an iteration whose batch is gone, or not listed, keeps its policy: ledger and training tell that it has trained',
+    },
+  },
+  {
+    name: 'a restarted run equals the undisturbed one: an evaluation goes on with another policy',
+    file: 'src/activities/run/run-names.ts',
+    replace: 'return record.policy === undefined || record.policy === policy',
+    by: 'return record.policy === undefined || record.policy !== `${policy}!`',
+    seenBy: {
+      file: 'src/activities/run/resolve-recipe.test.ts',
+      test: 'an evaluation is not continued with another policy than it was started with',
+    },
+  },
+  {
+    name: 'a restarted run equals the undisturbed one: an episode that ended without a verdict is graded after a reset',
+    file: 'src/activities/grading/grade-submission.ts',
+    replace: 'if (ended !== null) return ended',
+    by: 'if (ended !== null && ended.turns < 0) return ended',
+    seenBy: {
+      file: 'src/activities/grading/grading.test.ts',
+      test: 'an episode that ended without a verdict stays without one',
+    },
+  },
+  {
     name: 'the ledger adds up: no difference is a mismatch',
     file: 'src/activities/training/check-ledger.ts',
     replace: 'mismatches: verifyLedger({ ledgers, records, batches, derived }),',
