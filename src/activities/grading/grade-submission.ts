@@ -189,9 +189,9 @@ export async function recordUngraded(
   input: EpisodeInput & { disposition: Disposition; failure: string | null },
 ): Promise<EpisodeResult> {
   const { disposition, failure } = input
-  const graded = isPolicyDisposition(disposition)
-    ? await readUnlessCorrupt<VerdictRecord>(store, episodeKeys.verdict(episodeId(input)))
-    : null
+  // Without its turns an episode can be neither trained on nor judged, whatever its patch does.
+  const mayCount = isPolicyDisposition(disposition) && failure !== 'Artifact.Corrupt'
+  const graded = mayCount ? await readUnlessCorrupt<VerdictRecord>(store, episodeKeys.verdict(episodeId(input))) : null
   const { verdict, reason } =
     graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }
   const verdictReason = verdict === 'could-not-grade' && graded === null ? (failure ?? reason) : reason

@@ -12,17 +12,17 @@ import { loadTasks, loadTasksAndFile } from '../../adapters/datasets/load-tasks.
 import { synthesizeSuite } from '../../adapters/datasets/synthetic/synthesize.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { EpisodeRecord, VerdictRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { GradingPlan, GradingRecord, PredictionSet } from '../../contracts/grading.types.ts'
-import { episodeKeys, gradingKeys, predictionKeys } from '../../contracts/keys.ts'
+import { episodeId, episodeKeys, gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { renderGrading } from '../../cli/output/show-report.ts'
 import { closeGrading, compareGradings } from './close-grading.ts'
 import { gradePatch, type GradePatchDependencies } from './grade-patch.ts'
 import { writeOfficialFiles } from './official-files.ts'
-import { gradeSubmission } from './grade-submission.ts'
+import { gradeSubmission, recordUngraded } from './grade-submission.ts'
 import { openGrading } from './open-grading.ts'
 import { resolveSuite } from './resolve-suite.ts'
 import { createPlanReader, identityOf, recordUngradedPatch } from './stored-plan.ts'
@@ -376,4 +376,23 @@ test('an episode that ended without a verdict stays without one', async () => {
   )
   assert.deepEqual(graded, { episode, disposition: 'turn-limit', verdict: 'could-not-grade', turns: 6, failure: null })
   assert.equal(await store.readRecord(episodeKeys.verdict(episode)), null)
+})
+
+// The story: an episode was submitted and graded when its run was terminated, and then one of its turns was damaged on the disk. Its result
+// could not be written, so each start of the run failed at the same record.
+test('an episode with a damaged turn that was graded before is excluded, and its verdict does not count', async () => {
+  const input = { run: 'r', stage: 's', iteration: 7, taskId: 't', index: 0, policy: 'v000000-aaaaaaaa', suite: 's' }
+  const episode = episodeId(input)
+  await store.putRecord(episodeKeys.verdict(episode), makeVerdict(makeRecord(input), 'resolved'))
+  await store.put(episodeKeys.action(episode, 0), Buffer.from('{"half":'))
+  const ended = { ...input, disposition: 'submitted', failure: 'Artifact.Corrupt' } as const
+  assert.deepEqual(await recordUngraded(store, ended), {
+    episode,
+    disposition: 'submitted',
+    verdict: 'could-not-grade',
+    turns: 0,
+    failure: 'Artifact.Corrupt',
+  })
+  const { verdictReason } = await readOrThrow<EpisodeRecord>(store, episodeKeys.result(episode))
+  assert.equal(verdictReason, 'Artifact.Corrupt')
 })
