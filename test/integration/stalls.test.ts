@@ -147,7 +147,8 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     const plan = { key: 'plan', sha256: suite, bytes: 1 }
     const sizes = { tasks: 10, groupSize: 4, maxReplacements: 0, maxOpenGroups: 10 }
     const place = { run, stage, iteration, suite, policy: policyRef(1) }
-    const workflowId = `train/${run}/${stage}/0003`
+    // Below another root's id than that of the run beside it, whose blockers would count it.
+    const workflowId = `train/forty/${stage}/0003`
     await world.start('rollout', workflowId, { ...place, ...sizes, plan })
     const blocker = await world.named(workflowId, ({ on, count }) => on.name === NOWHERE && count === 40)
     assert.match(blocker.for.task ?? '', /^task-/)
