@@ -195,6 +195,51 @@ test('an override that is no YAML, and one of an item of a list: the sentence sa
   }
 })
 
+test('a key that no header can carry, and an address with a password: the setting is named, the secret is not', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  const secret = 'k-secret\nmore'
+  const model = ['models', 'import', 'a/b', '--output', join(home, 'policy'), '--revision', '0'.repeat(40)]
+  const rows = [
+    'tasks',
+    'import',
+    'a/b',
+    '--output',
+    join(home, 'rows'),
+    '--revision',
+    '0'.repeat(40),
+    '--split',
+    'test',
+  ]
+  const bucket = { LONGHAUL_ARTIFACTS: 's3://records/x', AWS_ENDPOINT_URL_S3: 'http://127.0.0.1:1', AWS_REGION: '' }
+  const keys = { AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'k-secret' }
+  const local = { ...withoutStack(), LONGHAUL_HOME: join(home, 'stack'), LONGHAUL_PYTHON: process.execPath }
+  const table: [args: string[], env: Record<string, string>, names: RegExp][] = [
+    [[...model, '--hub-url', 'http://127.0.0.1:1'], { HF_TOKEN: secret }, /Expected HF_TOKEN to be printable/],
+    [[...model, '--hub-url', 'http://u:k-secret@h'], {}, /Expected --hub-url to be an address without user/],
+    [[...rows, '--hub-url', 'k-secret'], {}, /Expected --hub-url to be an http\(s\) address/],
+    [rows, { LONGHAUL_HUB_URL: 'http://u:k-secret@h' }, /Expected LONGHAUL_HUB_URL to be an address without user/],
+    [['report', 'x'], { ...bucket, ...keys, AWS_SESSION_TOKEN: secret }, /Expected AWS_SESSION_TOKEN, .* printable/],
+    [['report', 'x'], { ...bucket, ...keys, AWS_ACCESS_KEY_ID: secret }, /Expected AWS_ACCESS_KEY_ID, .* printable/],
+    [['report', 'x'], { ...bucket, ...keys, AWS_REGION: secret }, /Expected AWS_REGION .* to be a region/],
+    [['report', 'x'], { ...bucket, ...keys }, /has a port at which no client of HTTP asks/],
+    [
+      ['run', 'list'],
+      { TEMPORAL_ADDRESS: '127.0.0.1:1', TEMPORAL_API_KEY: secret },
+      /Expected TEMPORAL_API_KEY, .* printable/,
+    ],
+  ]
+  for (const [args, env, names] of table) {
+    useEnvironment(t, { ...local, ...env })
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    for (const name of Object.keys(env)) delete process.env[name]
+    assert.match(stderr, names, args.join(' '))
+    assert.match(stderr, /^error Config\.Invalid: [^\n]*\n$/, args.join(' '))
+    assert.doesNotMatch(stderr, /k-secret/, args.join(' '))
+    assert.deepEqual([exitCode, stdout, await readdir(home)], [1, '', []], args.join(' '))
+  }
+})
+
 test('commands that read records: a name that no run can have, a run that is not there, a file that is no record', async (t) => {
   const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   t.after(() => rm(home, { recursive: true }))

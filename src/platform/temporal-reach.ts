@@ -127,6 +127,11 @@ function refusedConnection({ code, message }: SocketError): Reach {
   return { mayAnswerLater: false, finding: findings[code ?? ''] ?? message }
 }
 
+/** OpenSSL's own reason, without its numbers and files: `…:SSL routines:ssl3_read_bytes:tlsv1 alert no protocol:../deps/…`. */
+function alertOf(message: string): string {
+  return /:SSL routines:[^:]*:([^:]+):/.exec(message)?.[1] ?? message.split('\n')[0] ?? ''
+}
+
 function failedHandshake({ code = '', message }: SocketError): Reach {
   const authority = 'name its certificate authority in TEMPORAL_TLS_SERVER_CA_CERT_PATH'
   const findings: Record<string, string> = {
@@ -150,6 +155,6 @@ function failedHandshake({ code = '', message }: SocketError): Reach {
   }
   return {
     mayAnswerLater: code === 'ETIMEDOUT',
-    finding: findings[code] ?? `the TLS handshake failed: ${message}`,
+    finding: findings[code] ?? `the TLS handshake failed: ${alertOf(message)}`,
   }
 }

@@ -86,6 +86,30 @@ test('refuses settings that would be ignored', () => {
   assert.match(message({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: join(home, 'no.pem') }), /no\.pem/)
 })
 
+test('an error in a file of profiles names the file and its line, and never what stands there', () => {
+  const said = (text: string): string => message({ TEMPORAL_CONFIG_FILE: profiles('wrong.toml', text) })
+  for (const [text, expected] of [
+    ['[profile.default]\naddress = "a:1"\napi_key = "k-secret\n', /wrong\.toml:3\)$/],
+    ['[profile.default]\napi_key = k-secret\n', /wrong\.toml:2\)$/],
+    ['[profile.default]\napi_kee = "k-secret"\n', /default: api_kee \(.*wrong\.toml\)\. A profile may have address/],
+    ['', /Expected a table \[profile\.default\] in .*wrong\.toml$/],
+    ['[profile.default]\naddress = 7233\n', /no text, and belongs in quotation marks \(.*wrong\.toml\)$/],
+    ['[profile.default]\napi_key = 7233\n', /no text, and belongs in quotation marks/],
+    ['[profile.default.tls]\nclient_cert_path = 0\nclient_key_path = 0\n', /no text, and belongs in quotation marks/],
+    ['[profile.default.tls]\ndisabled = "true"\n', /tls\.disabled is neither true nor false/],
+    ['[profile.default]\napi_key = "k-secret\\nmore"\n', /api_key of the profile, to be printable characters/],
+  ] as const) {
+    const refusal = said(text)
+    assert.match(refusal, expected, text)
+    assert.doesNotMatch(refusal, /secret|\n/, text)
+  }
+  for (const name of ['TEMPORAL_API_KEY', 'TEMPORAL_GRPC_META_X']) {
+    const refusal = message({ HOME: join(home, 'empty'), TEMPORAL_ADDRESS: 'a:1', [name]: 'k-secret\nmore' })
+    assert.match(refusal, /to be printable characters of ASCII/)
+    assert.doesNotMatch(refusal, /secret/)
+  }
+})
+
 test('refuses an address that the transport would interpret differently', () => {
   for (const address of ['http://temporal:7233', 'temporal:99999', 'temporal: 7233']) {
     assert.match(message({ TEMPORAL_ADDRESS: address }), /HOST:PORT, such as temporal:7233, got /)

@@ -1,6 +1,9 @@
 import { statSync } from 'node:fs'
+import { homedir } from 'node:os'
+import { join } from 'node:path'
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig'
 import { LonghaulError } from '../contracts/errors.ts'
+import { requireHeaderValue } from './header-value.ts'
 import { quoteAddress } from './quote-address.ts'
 
 /** How a process reaches Temporal: the one statement that every role, the client, schedules and the set-up read. */
@@ -77,6 +80,7 @@ function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
   refuseWhatWouldBeIgnored(variables)
   try {
     const profile = loadClientConfigProfile({ overrideEnvVars: variables, configFileStrict: true })
+    requireTypes(profile, profilesPath(variables))
     const { clientCert, clientKey } = profile.tls ?? {}
     if ((clientCert === undefined) !== (clientKey === undefined)) {
       throw new Error(
@@ -85,8 +89,55 @@ function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
     }
     return toClientOptions(profile)
   } catch (cause) {
-    throw invalid(`The settings of the connection to Temporal cannot be used: ${(cause as Error).message}`, cause)
+    // Without the cause: that of a file shows the line, in which the key may stand.
+    throw invalid(`The settings of the connection to Temporal cannot be used: ${describe(cause, variables)}`)
   }
+}
+
+/** The reader takes any value of TOML: it would pass over a key that is a number, and read a file from an open descriptor. */
+function requireTypes({ address, namespace, apiKey, tls, grpcMeta }: Profile, file: string): void {
+  const paths = [tls?.clientCert, tls?.clientKey, tls?.serverCACert].map((source) =>
+    source === undefined || !('path' in source) ? undefined : source.path,
+  )
+  const texts: unknown[] = [address, namespace, apiKey, tls?.serverName, ...paths, ...Object.values(grpcMeta ?? {})]
+  if (texts.some((value) => value !== undefined && typeof value !== 'string')) {
+    throw new Error(`the profile has a value that is no text, and belongs in quotation marks (${file})`)
+  }
+  if (!['undefined', 'boolean'].includes(typeof tls?.disabled)) {
+    throw new Error(`tls.disabled is neither true nor false (${file})`)
+  }
+  if (apiKey !== undefined) requireHeaderValue('TEMPORAL_API_KEY, or api_key of the profile,', apiKey)
+  // The transport's error for a line break would quote it.
+  const wrong = Object.entries(grpcMeta ?? {}).find(([, value]) => !/^[\x20-\x7e]*$/.test(value))?.[0]
+  if (wrong !== undefined) throw new Error(`Expected the metadata ${wrong} to be printable characters of ASCII`)
+}
+
+type Profile = ReturnType<typeof loadClientConfigProfile>
+
+/** What is wrong, and in which file if it stands there. */
+function describe(cause: unknown, variables: Record<string, string>): string {
+  if (!(cause instanceof Error)) return String(cause)
+  const [first = ''] = cause.message.split('\n')
+  const file = profilesPath(variables)
+  const { line } = cause as { line?: unknown }
+  if (typeof line === 'number') return `${first} (${file}:${line})`
+  // Its own reader looks into a table that is not there.
+  if (cause instanceof TypeError) return `Expected a table [profile.default] in ${file}`
+  if (first.startsWith('Validation error')) {
+    return `${first} (${file}). A profile may have address, namespace, api_key, grpc_meta, and below tls the keys of TEMPORAL_TLS_…`
+  }
+  return first.includes('not found in config data') ? `${first} (TEMPORAL_PROFILE, ${file})` : first
+}
+
+/** As Temporal's own tools look for it. */
+function profilesPath({
+  TEMPORAL_CONFIG_FILE: named,
+  XDG_CONFIG_HOME: settings,
+  HOME: home = homedir(),
+}: Record<string, string>): string {
+  const folder =
+    process.platform === 'darwin' ? join(home, 'Library/Application Support') : (settings ?? join(home, '.config'))
+  return named ?? join(folder, 'temporalio/temporal.toml')
 }
 
 /** The reader takes these in silence, and the connection would be another one than the person asked for. */

@@ -5,6 +5,8 @@ import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-hea
 import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { isBuildName } from '../contracts/keys.ts'
+import { requireHeaderValue } from '../platform/header-value.ts'
+import { requireHttpAddress } from '../platform/http-address.ts'
 import { quoteAddress } from '../platform/quote-address.ts'
 import { programPath } from '../platform/run-command.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
@@ -104,12 +106,13 @@ export function readWorkerEnvironment(env: NodeJS.ProcessEnv = process.env): Wor
   const ownRecipes = fileURLToPath(new URL('../../recipes', import.meta.url))
   const cacheDir = resolve(required('LONGHAUL_CACHE'))
   const wandb = said('LONGHAUL_WANDB_PYTHON')
+  const policyApiKey = said('LONGHAUL_POLICY_API_KEY')
   return {
     temporal: readTemporalSettings(env),
     artifacts: required('LONGHAUL_ARTIFACTS'),
     storePatienceMs: seconds('LONGHAUL_STORE_PATIENCE_S', '3600', 0) * 1000,
     policyUrl: httpAddress('LONGHAUL_POLICY_URL', said('LONGHAUL_POLICY_URL'), 'http://gpu-1:8000') ?? '',
-    policyApiKey: headerValue('LONGHAUL_POLICY_API_KEY', said('LONGHAUL_POLICY_API_KEY')),
+    policyApiKey: policyApiKey === null ? null : requireHeaderValue('LONGHAUL_POLICY_API_KEY', policyApiKey),
     python: programPath(said('LONGHAUL_PYTHON') ?? UNNAMED_PYTHON),
     bundle: said('LONGHAUL_BUNDLE'),
     buildId: buildId(env['LONGHAUL_BUILD_ID']),
@@ -203,15 +206,8 @@ function wholeSeconds(name: string, text: string, least: number): number {
   throw invalid(`Expected ${name} to be an integer ≥ ${least} and ≤ ${MOST_SECONDS}, got ${JSON.stringify(text)}`)
 }
 
-/** The error omits the value, which may contain a password. */
 function httpAddress(name: string, text: string | null, example: string): string | null {
-  if (text === null) return text
-  const url = URL.parse(text)
-  if (url === null || !/^https?:$/.test(url.protocol)) {
-    throw invalid(`Expected ${name} to be an http(s) address, such as ${example}`)
-  }
-  if (`${url.username}${url.password}${url.search}${url.hash}` === '') return text
-  throw invalid(`Expected ${name} to be an address without user, password, query or fragment, such as ${example}`)
+  return text === null ? null : requireHttpAddress({ name, text, example })
 }
 
 /** An address in the list would never match a host. */
@@ -219,14 +215,6 @@ function requireHosts(name: string, text: string): void {
   const wrong = text.split(',').find((host) => /[/@?#]|\S\s+\S/.test(host))
   if (wrong === undefined) return
   throw invalid(`Expected ${name} to be host or host:port with commas between, got ${JSON.stringify(wrong.trim())}`)
-}
-
-/** The error omits the value, which is a secret. */
-function headerValue(name: string, text: string | null): string | null {
-  if (text === null || /^[\x21-\x7e]+$/.test(text)) return text
-  throw invalid(
-    `Expected ${name} to be printable characters of ASCII without spaces: a key that was read from a file may end with a line break`,
-  )
 }
 
 function freeGib(text = '10'): number {

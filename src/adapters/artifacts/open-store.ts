@@ -3,7 +3,9 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { createDirectoryStore, requireDirectoryStore } from './directory-store.ts'
+import { asStartError } from './s3/s3-errors.ts'
 import { namesBucket, parseS3Location } from './s3/s3-location.ts'
+import type { SendS3 } from './s3/s3-requests.ts'
 
 export interface OpenStoreInput {
   /** A directory, or `s3://bucket/prefix`. */
@@ -54,7 +56,13 @@ export async function openArtifactStore({
   const requests = { location, credentials: credentialChain(), store: text }
   const transient = onTransientError === undefined ? {} : { onTransientError }
   // A run in progress waits for an operator as it does during an outage. A start and a command fail at once with what to change.
-  const send = createS3Requests({ ...requests, ...transient, waitsForOperator: check })
+  const reach = createS3Requests({ ...requests, ...transient, waitsForOperator: check })
+  const send: SendS3 = check
+    ? reach
+    : (request) =>
+        reach(request).catch((error: unknown) => {
+          throw asStartError(error)
+        })
   if (check) {
     const { createObjects } = await import('./s3/s3-objects.ts')
     const found = checked.get(text) ?? checkBucket({ location, send: createS3Requests({ ...requests, ...transient }) })

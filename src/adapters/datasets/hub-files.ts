@@ -1,7 +1,7 @@
 import { downloadFile, HubApiError, listFiles, type RepoDesignation } from '@huggingface/hub'
 import type { AsyncBuffer } from 'hyparquet'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { COMMIT, patientFetch, RANGE_BYTES, readRange } from '../hub/requests.ts'
+import { COMMIT, patientFetch, RANGE_BYTES, readRange, silenceOf } from '../hub/requests.ts'
 
 export interface HubSplit {
   dataset: string
@@ -92,7 +92,7 @@ export async function explained<T>(details: Record<string, string>, ask: () => P
     throw new LonghaulError({
       code: isThere ? 'Artifact.Unavailable' : 'Config.NotFound',
       message: isThere
-        ? `Expected the hub to answer, got ${cause instanceof Error ? cause.message : String(cause)}`
+        ? `Expected the hub to answer, got ${status === null ? silenceOf(cause) : (cause as Error).message}`
         : 'Expected a public data set of that name and revision, but the hub has none',
       details: status === null ? details : { ...details, status },
       cause,

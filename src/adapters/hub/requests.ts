@@ -1,5 +1,6 @@
 import { HubApiError } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { requireHeaderValue } from '../../platform/header-value.ts'
 
 export const PUBLIC_HUB = 'https://huggingface.co'
 
@@ -76,6 +77,22 @@ export async function readRange(
   }
 }
 
+/** Why there was no answer: the system's code for it where there is one, since `fetch failed` says nothing. Without addresses, because
+ *  that of a storage is signed. */
+export function silenceOf(cause: unknown): string {
+  const inner: unknown = cause instanceof Error ? (cause.cause ?? cause) : cause
+  const { code, message } = (inner ?? {}) as { code?: unknown; message?: unknown }
+  // The client's words for a port of another protocol.
+  if (message === 'bad port') return 'a port at which no client of HTTP asks'
+  return typeof code === 'string'
+    ? code
+    : JSON.stringify(
+        String(message)
+          .replaceAll(/https?:\S+/g, 'an address')
+          .slice(0, 300),
+      )
+}
+
 export interface HubPlace {
   /** Null for the public hub. */
   hubUrl: string | null
@@ -91,10 +108,12 @@ export interface Hub {
 /**
  * Connects to a hub. The token is sent only to the hub, because a file may be on another host with a signed address.
  * @param send sends the requests
+ * @throws LonghaulError `Config.Invalid` for a token that no request can carry
  */
 export function connectHub({ hubUrl, token }: HubPlace, send: typeof fetch = patientFetch): Hub {
   const url = (hubUrl ?? PUBLIC_HUB).replace(/\/$/, '')
   const { origin } = new URL(url)
+  if (token.value !== null) requireHeaderValue(token.variable, token.value)
   return {
     url,
     fetch: (address, init) => {

@@ -3,6 +3,7 @@ import { chmod, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { isLonghaulError } from '../../contracts/errors.ts'
 import { readClusterAccess } from './cluster-access.ts'
 
 let folder: string
@@ -89,7 +90,11 @@ const WRONG: [what: string, config: () => Promise<string>, says: RegExp][] = [
       ),
     /there is no user u/,
   ],
-  ['no YAML', async () => written('{'), /is not YAML/],
+  [
+    'no YAML',
+    async () => written('users: [{ name: u, user: { token: "hidden'),
+    /is not YAML \(Missing closing [^\n]*at line 1/,
+  ],
   ['a server that is no address', async () => configOf('{ token: a }', 'server: nonsense'), /is not the address/],
   ['a proxy', async () => configOf('{ token: a }', 'server: https://a, proxy-url: http://p'), /proxy-url/],
   ['a password', async () => configOf('{ username: a }'), /auth-provider or a password/],
@@ -103,9 +108,23 @@ async function written(text: string): Promise<string> {
 
 for (const [what, config, says] of WRONG) {
   test(`${what}: one error says so`, async () => {
-    await assert.rejects(readClusterAccess({ KUBECONFIG: await config() }), { code: 'Config.Invalid', message: says })
+    await assert.rejects(readClusterAccess({ KUBECONFIG: await config() }), (error) => {
+      assert.ok(isLonghaulError(error))
+      assert.equal(error.code, 'Config.Invalid')
+      assert.match(error.message, says)
+      assert.doesNotMatch(error.message, /hidden|\n/)
+      return true
+    })
   })
 }
+
+test('a token that no header can carry is refused without the token', async () => {
+  const { credentials } = await readClusterAccess({ KUBECONFIG: await configOf('{ token: "hidden\\nmore" }') })
+  await assert.rejects(
+    credentials,
+    (error) => isLonghaulError(error) && error.code === 'Config.Invalid' && !error.message.includes('hidden'),
+  )
+})
 
 test('names a credential program that fails, with how it failed', async () => {
   const config = await configOf('{ exec: { apiVersion: v1, command: /bin/false } }')

@@ -7,6 +7,7 @@ import { promisify } from 'node:util'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { requireHeaderValue } from '../../platform/header-value.ts'
 
 /** The credentials that authenticate a request. */
 export interface ClusterCredentials {
@@ -120,9 +121,11 @@ async function readConfig(path: string): Promise<z.infer<typeof CONFIG>> {
   })
   let value: unknown
   try {
-    value = parse(content)
+    value = parse(content, { logLevel: 'error' })
   } catch (error) {
-    throw invalid(`${path} is not YAML (${String(error).slice(0, 200)})`)
+    // The parser shows the line below its reason, in which the token may stand.
+    const reason = (error as Error).message.split('\n')[0]?.replace(/:$/, '')
+    throw invalid(`${path} is not YAML (${reason})`)
   }
   const config = CONFIG.safeParse(value)
   if (!config.success) throw invalid(`${path}: ${z.prettifyError(config.error).slice(0, 300)}`)
@@ -168,7 +171,7 @@ function credentialsOf(user: UserEntry): () => Promise<ClusterCredentials> {
     return {
       ...(cert === undefined ? {} : { cert }),
       ...(key === undefined ? {} : { key }),
-      ...(said === undefined ? {} : { token: said }),
+      ...(said === undefined ? {} : { token: requireHeaderValue('the token of the kubeconfig’s user', said) }),
     }
   }
 }
@@ -229,7 +232,7 @@ function askedOf({
     const { token, clientCertificateData: cert, clientKeyData: key, expirationTimestamp } = answer.data.status
     const ends = expirationTimestamp === undefined ? Number.POSITIVE_INFINITY : Date.parse(expirationTimestamp)
     const credentials = {
-      ...(token === undefined ? {} : { token }),
+      ...(token === undefined ? {} : { token: requireHeaderValue(`the token that ${command} printed`, token) }),
       ...(cert === undefined ? {} : { cert }),
       ...(key === undefined ? {} : { key }),
     }

@@ -135,6 +135,12 @@ const REFUSED: [
     { code: 'Config.NotFound', message: /refuses the token in MY_TOKEN/ },
   ],
   [
+    'a token of two lines',
+    { token: 'good' },
+    { token: { variable: 'MY_TOKEN', value: 'good\nbad' } },
+    { code: 'Config.Invalid', message: /Expected MY_TOKEN to be printable characters of ASCII/ },
+  ],
+  [
     'a gated model',
     { token: 'good', refusal: 403 },
     { token: { variable: 'MY_TOKEN', value: 'other' } },
@@ -176,7 +182,7 @@ const REFUSED: [
     'a hub that does not answer',
     {},
     { hubUrl: 'http://127.0.0.1:1' },
-    { code: 'Artifact.Unavailable', message: /import again later/ },
+    { code: 'Artifact.Unavailable', message: /no client of HTTP asks: import again later, or name another hub/ },
   ],
 ]
 

@@ -3,7 +3,16 @@ import { open } from 'node:fs/promises'
 import { basename, join } from 'node:path'
 import { downloadFile, HubApiError, listFiles } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { connectHub, type Hub, type HubPlace, COMMIT, commitOf, RANGE_BYTES, readRange } from '../hub/requests.ts'
+import {
+  connectHub,
+  type Hub,
+  type HubPlace,
+  COMMIT,
+  commitOf,
+  RANGE_BYTES,
+  readRange,
+  silenceOf,
+} from '../hub/requests.ts'
 
 /** Files fetched beside the weights. Other files of a repository are not fetched, least of all pickles. */
 export const TEXTS: ReadonlySet<string> = new Set([
@@ -222,9 +231,9 @@ async function explain(
           : `Expected ${name} to have the revision ${revision}, but the hub knows no such revision; main is --revision ${newest}`,
     }
   }
-  const why = cause instanceof Error ? cause.message : String(cause)
+  const got = status === null ? silenceOf(cause) : `status ${status}`
   return {
     code: 'Artifact.Unavailable',
-    message: `Expected the hub to answer, got ${status === null ? why : `status ${status}`}: import again later`,
+    message: `Expected the hub to answer, got ${got}: import again later, or name another hub with --hub-url`,
   }
 }

@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { pathToFileURL } from 'node:url'
 import { commitIter, type CommitOperation, createBranch, createRepo, HubApiError, listFiles } from '@huggingface/hub'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { connectHub, type Hub, type HubPlace } from '../hub/requests.ts'
+import { connectHub, type Hub, type HubPlace, silenceOf } from '../hub/requests.ts'
 import { createSender } from '../hub/send-files.ts'
 import { isOfModel, megabytes, type PublishedFile } from './policy-files.ts'
 
@@ -337,12 +337,8 @@ function saidBy(cause: unknown): string {
   return typeof said === 'string' && said !== '' ? quoted(said) : 'it does not say why'
 }
 
-/** Describes a cause without its address: a storage address is signed. */
 function reasonOf(cause: unknown): string {
-  if (cause instanceof HubApiError) return `status ${cause.statusCode} from the storage`
-  const inner: unknown = cause instanceof Error ? (cause.cause ?? cause) : cause
-  const { code, message } = (inner ?? {}) as { code?: unknown; message?: unknown }
-  return typeof code === 'string' ? code : quoted(String(message).replaceAll(/https?:\S+/g, 'an address'))
+  return cause instanceof HubApiError ? `status ${cause.statusCode} from the storage` : silenceOf(cause)
 }
 
 /** Quotes the hub's own words with control characters escaped. */

@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { isRunPart, parseThreshold } from './evaluation-argument.ts'
 import { isBuildName, isHostName, isRunName, isScheduleId, isTaskId } from '../../contracts/keys.ts'
+import { requireHttpAddress } from '../../platform/http-address.ts'
 import type { OnInterrupt } from '../commands/follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')
@@ -8,9 +9,12 @@ export const jsonOption = (): Option => new Option('--json', 'print only JSON li
 export const hubUrlOption = (): Option =>
   new Option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
 
-/** The hub that the option names, else the variable; null for the public hub. An empty variable counts as unset. */
+/** The hub that the option names, else the variable; null for the public hub. An empty variable counts as unset.
+ *  @throws LonghaulError `Config.Invalid` */
 export function hubUrlOf({ hubUrl }: { hubUrl?: string }): string | null {
-  return hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null)
+  const text = hubUrl ?? (process.env['LONGHAUL_HUB_URL'] || null)
+  const name = hubUrl === undefined ? 'LONGHAUL_HUB_URL' : '--hub-url'
+  return text === null ? null : requireHttpAddress({ name, text, example: 'https://hub.example.org' })
 }
 
 export const dryRunOption = (): Option => new Option('--dry-run', 'only print what would change')

@@ -1,5 +1,6 @@
 /** The only importer of the AWS packages. It obtains keys through the chain that every S3 program on this machine uses. */
 import { defaultProvider } from '@aws-sdk/credential-provider-node'
+import { requireHeaderValue } from '../../../platform/header-value.ts'
 import { needsPerson } from './s3-errors.ts'
 
 export interface S3Credentials {
@@ -25,13 +26,31 @@ export function credentialChain(): CredentialSource {
         once: true,
       })
     })
-    try {
-      return await Promise.race([provide({ forceRefresh: renew }), late])
-    } catch (cause) {
+    const found = await Promise.race([provide({ forceRefresh: renew }), late]).catch((cause: unknown) => {
       throw needsPerson(
-        `Expected credentials for the artifact store: ${firstLine(cause)}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine a role`,
+        `Expected credentials for the artifact store: ${firstLine(cause)}${sought()}. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or give this machine a role`,
       )
+    })
+    requireUsable(found)
+    return found
+  }
+}
+
+/** The chain does not say that a profile is not in the files. */
+function sought(): string {
+  const profile = process.env['AWS_PROFILE'] ?? ''
+  return profile === '' ? '' : ` (AWS_PROFILE is ${JSON.stringify(profile.slice(0, 80))})`
+}
+
+/** The secret key alone never becomes part of a request. */
+function requireUsable({ accessKeyId, sessionToken }: S3Credentials): void {
+  try {
+    requireHeaderValue('AWS_ACCESS_KEY_ID, or aws_access_key_id of the profile,', accessKeyId)
+    if (sessionToken !== undefined) {
+      requireHeaderValue('AWS_SESSION_TOKEN, or aws_session_token of the profile,', sessionToken)
     }
+  } catch (error) {
+    throw needsPerson((error as Error).message)
   }
 }
 

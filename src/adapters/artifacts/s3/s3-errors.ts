@@ -31,7 +31,7 @@ export function noS3({ server, got, facts = {} }: NoS3Input): LonghaulError {
 const UNKNOWN_AUTHORITY = 'is from an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS'
 const NO_TLS = 'speaks no TLS: write http:// in AWS_ENDPOINT_URL_S3, or the port that does'
 
-/** TLS handshake failures that only an operator can fix, by Node's error code. */
+/** Failures of a connection that only an operator can fix, by Node's error code. */
 const TLS_FAULTS: Readonly<Record<string, string>> = {
   CERT_HAS_EXPIRED: 'has a certificate that has expired: renew it',
   CERT_NOT_YET_VALID: 'has a certificate that is not valid yet: compare the clocks',
@@ -43,6 +43,8 @@ const TLS_FAULTS: Readonly<Record<string, string>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: `has a certificate that ${UNKNOWN_AUTHORITY}`,
   ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
   ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
+  // In the words of the client, which connects to no port of another protocol.
+  'bad port': 'has a port at which no client of HTTP asks: write the right one in AWS_ENDPOINT_URL_S3',
 }
 
 interface FailedConnectionInput {
@@ -67,7 +69,7 @@ export function failedConnection({ got, server, facts }: FailedConnectionInput):
   return { error: unavailable(message, { ...facts, server }), mayPass: true }
 }
 
-/** Converts an error into the one with which a worker refuses to start, because a start does not wait for an operator. */
+/** Converts an error into the one with which a worker refuses to start and a command ends, because neither waits for an operator. */
 export function asStartError(error: unknown): unknown {
   if (!isLonghaulError(error) || error.details['operator'] !== true) return error
   return new LonghaulError({ code: 'Config.Invalid', message: error.message, cause: error })

@@ -49,6 +49,25 @@ test('an invalid bucket or prefix is refused and not repeated, since it may cont
   assert.throws(() => parseS3Location('s3://lab', { AWS_ENDPOINT_URL: 'ftp://x' }), { code: 'Config.Invalid' })
 })
 
+test('an endpoint with a password, and a region that is none, are refused and not repeated', () => {
+  for (const [name, value] of [
+    ['AWS_ENDPOINT_URL_S3', 'http://id:secret-key@minio:9000'],
+    ['AWS_ENDPOINT_URL', 'http://minio:9000/?key=secret-key'],
+    ['AWS_REGION', 'secret-key\nus'],
+    ['AWS_DEFAULT_REGION', 'eu.west/secret-key'],
+  ] as const) {
+    assert.throws(
+      () => parseS3Location('s3://lab', { [name]: value }),
+      (error) =>
+        isLonghaulError(error) &&
+        error.code === 'Config.Invalid' &&
+        error.message.includes(name.slice(-6)) &&
+        !error.message.includes('secret-key'),
+      name,
+    )
+  }
+})
+
 test('keys are encoded as the signature requires', () => {
   assert.equal(encodeKey("a b/c+d/ü/(1)!*'~"), 'a%20b/c%2Bd/%C3%BC/%281%29%21%2A%27~')
 })

@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
+import { requireHttpAddress } from '../../../platform/http-address.ts'
 import { checkKey } from '../store-rules.ts'
 
 /** Where a bucket is, and how its addresses are formed. */
@@ -36,6 +37,8 @@ export function parseS3Location(text: string, env: NodeJS.ProcessEnv = process.e
     throw invalid('got a bucket that S3 does not allow: 3 to 63 of a-z 0-9 . -')
   const prefix = segments.length === 0 ? '' : `${checkKey(segments.join('/'))}/`
   const region = said(env['AWS_REGION']) ?? said(env['AWS_DEFAULT_REGION']) ?? 'us-east-1'
+  // It becomes part of a host's name and of a header.
+  if (!/^[\w-]{1,63}$/.test(region)) throw misset('AWS_REGION (or AWS_DEFAULT_REGION) to be a region such as eu-west-1')
   const endpoint = said(env['AWS_ENDPOINT_URL_S3']) ?? said(env['AWS_ENDPOINT_URL'])
   return { bucket, prefix, region, base: baseOf({ bucket, region, endpoint }) }
 }
@@ -46,13 +49,12 @@ function baseOf({ bucket, region, endpoint }: { bucket: string; region: string; 
     // A wildcard certificate covers only one label below the host.
     return bucket.includes('.') ? `https://${host}/${bucket}` : `https://${bucket}.${host}`
   }
-  let url: URL
-  try {
-    url = new URL(endpoint)
-  } catch {
-    throw invalid('AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL is no URL')
-  }
-  if (url.protocol !== 'http:' && url.protocol !== 'https:') throw invalid('AWS_ENDPOINT_URL is not of http or https')
+  const text = requireHttpAddress({
+    name: 'AWS_ENDPOINT_URL_S3 (or AWS_ENDPOINT_URL)',
+    text: endpoint,
+    example: 'https://s3.example.org',
+  })
+  const url = new URL(text)
   return `${url.origin}${url.pathname.replace(/\/$/, '')}/${bucket}`
 }
 
@@ -70,6 +72,11 @@ export function encodeText(text: string): string {
 
 function said(value: string | undefined): string | null {
   return value === undefined || value === '' ? null : value
+}
+
+/** Without the value, in which a key may stand by mistake. */
+function misset(expected: string): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message: `Expected ${expected}, got another text` })
 }
 
 function invalid(got: string): LonghaulError {
