@@ -56,6 +56,9 @@ function showKept({ filter, kept }: SuiteOrigin['filters'][number]): string {
   return kept === null ? filter : `${filter} (${kept} left)`
 }
 
+/** Characters of the id of a refused row. */
+const MOST_OF_AN_ID = 80
+
 /** What each filter left, then every refused row; omits empty tables. */
 export function importTables({ counts, filters, refused }: ImportedSuite, classes: readonly FilterClass[]): Table[] {
   const filterTable: Table = {
@@ -85,7 +88,14 @@ export function importTables({ counts, filters, refused }: ImportedSuite, classe
   const refusedTable: Table = {
     title: 'Refused rows',
     columns: [number('row'), text('at'), text('task'), text('column'), text('reason')],
-    rows: refused.map(({ row, at, taskId, column, reason }) => [String(row), at, taskId ?? '–', column, reason]),
+    rows: refused.map(({ row, at, taskId, column, reason }) => [
+      String(row),
+      at,
+      // Not checked: a table is as wide as its widest cell.
+      (taskId ?? '–').slice(0, MOST_OF_AN_ID),
+      column,
+      reason,
+    ]),
     notes: [],
   }
   return [

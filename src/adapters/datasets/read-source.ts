@@ -1,13 +1,15 @@
 import { asyncBufferFromFile, type AsyncBuffer } from 'hyparquet'
 import { constants } from 'node:buffer'
-import { stat, readFile } from 'node:fs/promises'
+import { open, stat, readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import type { ImportedFile, ImportSource, ImportedSuite, RowsFile } from '../../contracts/suites.types.ts'
+import { describeForeign, describeNotParquet } from './foreign-file.ts'
 import { findHubFiles } from './hub-files.ts'
 import { type ImportLimits, readImportLimits, readParquet } from './parquet-rows.ts'
 import { decodeText } from './plain-value.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
+import { isObject } from '../../domain/shapes.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { explainUnreadable } from '../../platform/input-file.ts'
 
@@ -76,6 +78,8 @@ function counted(file: AsyncBuffer, onBytes: (count: number) => void): AsyncBuff
 async function readLocal(path: string, { onProgress, limits = readImportLimits() }: ReadOptions): Promise<SourceRows> {
   const file = await describeFile(path)
   if (!path.endsWith('.parquet')) return { rows: await scanRows(path), files: [file] }
+  const foreign = describeNotParquet(await readStart(path))
+  if (foreign !== null) throw refuseFile(path, foreign)
   const rows: LabelledRow[] = []
   let bytes = 0
   const onBytes = (count: number): void => {
@@ -161,7 +165,32 @@ export async function readTaskRows(path: string): Promise<LabelledRow[]> {
 async function scanRows(path: string, what = ROWS): Promise<LabelledRow[]> {
   const text = (await readText(path, what)).replace(/^\uFEFF/, '')
   if (text.trimStart().startsWith('[')) return readArray(path, text)
-  return text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [readLine(path, line, index)]))
+  const rows = text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [readLine(path, line, index)]))
+  // One error: hundreds of refused lines would hide that the file has another form.
+  if (rows.length > 1 && !rows.some(({ row }) => isObject(row))) throw refuseForm(path, what, { text, rows })
+  return rows
+}
+
+interface ForeignForm {
+  text: string
+  rows: readonly LabelledRow[]
+}
+
+function refuseForm(path: string, what: string, { text, rows }: ForeignForm): LonghaulError {
+  const expected = 'expected an array, or one object on each line'
+  if (isJson(text)) return refuseFile(path, `it is one JSON value over several lines: ${expected}`, what)
+  const first = rows.find(({ broken }) => broken !== undefined)
+  const said = first === undefined ? '' : ` (${first.label}: ${first.broken?.message.replace(/ \[[^[\]]*\]$/, '')})`
+  return refuseFile(path, `no line of it is a JSON object: ${expected}${said}`, what)
+}
+
+function isJson(text: string): boolean {
+  try {
+    JSON.parse(text)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function readLine(path: string, line: string, index: number): LabelledRow {
@@ -185,12 +214,21 @@ function parse(path: string, text: string, label: string): unknown {
   } catch (cause) {
     throw new LonghaulError({
       code: 'Task.Invalid',
-      message: `Expected JSON, got ${cause instanceof Error ? cause.message : String(cause)}`,
+      message: `Expected JSON, got ${visible(cause instanceof Error ? cause.message : String(cause))}`,
       details: { file: path, row: label },
       cause,
     })
   }
 }
+
+/** The parser repeats what it read, also what steers a terminal or ends a line. */
+function visible(text: string): string {
+  return text
+    .slice(0, MOST_REPEATED)
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`)
+}
+
+const MOST_REPEATED = 300
 
 function requireHoldable(path: string, size: number): void {
   if (size <= constants.MAX_STRING_LENGTH) return
@@ -198,14 +236,27 @@ function requireHoldable(path: string, size: number): void {
   throw refuseFile(path, `it is larger than ${mib} MiB: split it, or save it as Parquet`)
 }
 
-function refuseFile(path: string, why: string): LonghaulError {
-  return new LonghaulError({ code: 'Config.Invalid', message: `Expected ${ROWS} at ${path}, but ${why}` })
+function refuseFile(path: string, why: string, what = ROWS): LonghaulError {
+  return new LonghaulError({ code: 'Config.Invalid', message: `Expected ${what} at ${path}, but ${why}` })
+}
+
+async function readStart(path: string): Promise<Uint8Array> {
+  const file = await open(path)
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(64), 0, 64, 0)
+    return buffer.subarray(0, bytesRead)
+  } finally {
+    await file.close()
+  }
 }
 
 async function readText(path: string, what: string): Promise<string> {
   try {
     requireHoldable(path, (await stat(path)).size)
-    return decodeText(await readFile(path))
+    const bytes = await readFile(path)
+    const foreign = describeForeign(bytes)
+    if (foreign !== null) throw refuseFile(path, foreign, what)
+    return decodeText(bytes)
   } catch (cause) {
     throw explainUnreadable({ path, what }, cause)
   }

@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { execFileSync } from 'node:child_process'
 import { after, test } from 'node:test'
+import { gzipSync } from 'node:zlib'
 import { longhaul } from '../../../test/support/command-line.ts'
 import { startHubServer } from '../../../test/support/datasets/hub-server.ts'
 import { rebench, v5 } from '../../../test/support/datasets/published-rows.ts'
@@ -65,6 +66,64 @@ test('refused rows are all shown and nothing is written, unless they may be skip
   const { counts, written } = JSON.parse(skipped.stdout)
   assert.deepEqual([counts, written], [{ rows: 3, refused: 2, accepted: 1, kept: 1 }, output])
   assert.equal((await readRows(output)).length, 1)
+})
+
+test('a file of another kind is one sentence with what to do, not a table of its lines, for every command that reads rows', async () => {
+  const row = rebench.row('owner__thing-1')
+  const lines = jsonl([row, rebench.row('owner__thing-2')])
+  const parquet = writeParquet({ schema: rebench.schema, rows: [row] })
+  const files: [name: string, content: string | Uint8Array, says: RegExp][] = [
+    ['packed.jsonl', gzipSync(lines), /it is packed with gzip: unpack it first \(gunzip/],
+    ['packed.parquet', gzipSync(parquet), /it is packed with gzip/],
+    ['wide.jsonl', Buffer.from(`\uFEFF${lines}`, 'utf16le'), /it is UTF-16; save it as UTF-8/],
+    ['wide-without-mark.jsonl', Buffer.from(lines, 'utf16le'), /it is UTF-16; save it as UTF-8/],
+    ['columns.jsonl', parquet, /it is Parquet: name it FILE\.parquet/],
+    ['lines.parquet', lines, /it looks like JSON: name it FILE\.json or FILE\.jsonl/],
+    [
+      'pointer.parquet',
+      'version https://git-lfs.github.com/spec/v1\noid sha256:0\n',
+      /pointer of Git LFS.* git lfs pull/,
+    ],
+    [
+      'pointer.jsonl',
+      'version https://git-lfs.github.com/spec/v1\noid sha256:0\n',
+      /pointer of Git LFS.* git lfs pull/,
+    ],
+    ['page.json', '<!doctype html>\n<title>Sign in</title>\n', /it is a page of a website: download the file/],
+    ['page.parquet', '\n<!DOCTYPE html>\n', /it is a page of a website: download the file/],
+    [
+      'object.json',
+      JSON.stringify({ rows: [plainValue(row)] }, null, 2),
+      /it is one JSON value over several lines: expected an array/,
+    ],
+    [
+      'table.jsonl',
+      'instance_id,repo\nowner__thing-1,owner/thing\n',
+      /no line of it is a JSON object: .* \(line 1: Expected JSON, got/,
+    ],
+    ['steering.jsonl', '\u001b[2J\u202e\n\u001b]0;x\u0007\n', /no line of it is a JSON object/],
+  ]
+  for (const [name, content, says] of files) {
+    await writeFile(place(name), content)
+    const output = place('of-another-kind.jsonl')
+    const readers = [['tasks', 'import', place(name), '--output', output]]
+    if (!name.endsWith('.parquet')) readers.push(['images', 'build', place(name)], ['tasks', 'gate', place(name)])
+    for (const args of readers) {
+      const { exitCode, stdout, stderr } = await longhaul(...args)
+      assert.match(stderr, says, args.join(' '))
+      assert.match(
+        stderr,
+        /^error Config\.Invalid: Expected a file of task rows at [^\n\p{Cc}\p{Cf}]*\n$/u,
+        args.join(' '),
+      )
+      assert.deepEqual([exitCode, stdout], [EXIT.usage, ''], args.join(' '))
+    }
+    await assert.rejects(access(output))
+  }
+  // In another form, the same rows are read.
+  await writeFile(place('from-windows.jsonl'), `\uFEFF${lines.replaceAll('\n', '\r\n')}`)
+  const { exitCode } = await longhaul('tasks', 'import', place('from-windows.jsonl'), '--output', place('read.jsonl'))
+  assert.equal(exitCode, EXIT.ok)
 })
 
 test('an import that keeps no row writes nothing and ends with 1; ids without a row are named', async () => {
