@@ -1,9 +1,10 @@
 import assert from 'node:assert/strict'
 import { execFileSync } from 'node:child_process'
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { useEnvironment } from '../../../test/support/environment.ts'
 import { openRepository, type Repository } from './repository.ts'
 
 let mirrors: string
@@ -32,9 +33,9 @@ function open(repo: string): Promise<Repository> {
 
 test('what is no repository is refused with its path, also within a repository of another project', async () => {
   for (const [repo, message] of [
-    ['owner/empty', /Expected a git repository or a bundle: fatal: not a git repository/],
-    ['owner/pipe', /Expected a git repository or a bundle: fatal: /],
-    ['owner/text', /The repository of owner\/text could not be copied: /],
+    ['owner/empty', /Expected a git repository or a bundle of owner\/empty at .*owner__empty: not a git repository/],
+    ['owner/pipe', /Expected a git repository or a bundle of owner\/pipe at .*owner__pipe: /],
+    ['owner/text', /owner\/text could not be copied: .*text\.bundle' does not look like .*bundle.* git bundle create/],
     ['owner/absent', /Expected a mirror or a bundle of owner\/absent in /],
   ] as const) {
     await assert.rejects(open(repo), { code: 'Image.BuildFailed', message })
@@ -43,6 +44,66 @@ test('what is no repository is refused with its path, also within a repository o
     (await readdir(join(cacheDir, 'repositories'))).filter((name) => !name.endsWith('.lock')),
     [],
   )
+})
+
+test('a damaged bundle or mirror is named with the reason, and the same name works once it is whole', async () => {
+  const whole = join(mirrors, 'owner__whole.git')
+  const commit = execFileSync('git', ['-C', whole, 'rev-parse', 'HEAD'], { encoding: 'utf8' }).trim()
+  const bundle = join(mirrors, 'owner__cut.bundle')
+  const write = (): void => void execFileSync('git', ['-C', whole, 'bundle', 'create', '-q', bundle, '--all'])
+  write()
+  await truncate(bundle, (await stat(bundle)).size - 40)
+  await assert.rejects(open('owner/cut'), {
+    message: /owner\/cut could not be copied: early EOF\. Make a bundle .*git bundle create .*owner__cut\.bundle --all/,
+  })
+  write()
+  assert.equal(await (await open('owner/cut')).hasCommit(commit), true)
+
+  const mirror = join(mirrors, 'owner__torn.git')
+  execFileSync('git', ['clone', '-q', '--mirror', '--no-hardlinks', whole, mirror])
+  execFileSync('git', ['-C', mirror, 'repack', '-adq'])
+  const folder = join(mirror, 'objects/pack')
+  const pack = join(folder, (await readdir(folder)).find((name) => name.endsWith('.pack')) ?? '')
+  await chmod(pack, 0o600)
+  await truncate(pack, (await stat(pack)).size - 30)
+  const torn = await open('owner/torn')
+  await assert.rejects(torn.requireCommit(commit), {
+    code: 'Image.BuildFailed',
+    message: /owner\/torn is damaged or incomplete: packfile .*\. Look at it with git -C .*owner__torn\.git fsck/,
+  })
+
+  const partial = join(mirrors, 'owner__partial.git')
+  execFileSync('git', ['-C', whole, 'config', 'uploadpack.allowFilter', 'true'])
+  execFileSync('git', ['clone', '-q', '--mirror', '--filter=blob:none', `file://${whole}`, partial])
+  const objects = join(cacheDir, 'objects/pack')
+  await mkdir(objects, { recursive: true })
+  await assert.rejects((await open('owner/partial')).pack({ commit, tags: [], folder: objects }), {
+    message: /owner\/partial is damaged or incomplete: could not fetch .* copy it again/,
+  })
+})
+
+test('an address that does not answer, and one without the commit: what Git said at first, without a password', async () => {
+  const at = (repositories: string, repo = 'owner/x') =>
+    openRepository({ repo, repositories, cacheDir, log: () => {}, signal: AbortSignal.timeout(60_000) })
+  await assert.rejects(at('http://user:pass-word@127.0.0.1:9'), (error: Error) => {
+    assert.match(error.message, /could not be copied: unable to access 'http:\/\/127.* Correct the address/)
+    return !error.message.includes('pass-word')
+  })
+  await assert.rejects(
+    at(`file://${mirrors}`, 'owner/absent'),
+    /absent' does not appear to be a git repository\. Correct/,
+  )
+  const repository = await at(`file://${mirrors}`, 'owner__whole.git')
+  const commit = '0123456789abcdef0123456789abcdef01234567'
+  // A user in an address is as much as a password: hosts take tokens there.
+  const named = await at(`file://token-word@localhost${mirrors}`, 'owner__whole.git')
+  assert.ok(!(await readFile(join(named.place, 'config'), 'utf8')).includes('token-word'), 'none stays on the disk')
+  await assert.rejects(repository.requireCommit(commit), /whose address answers: .*not our ref 0123/)
+})
+
+test('a host without git says so', async (t) => {
+  useEnvironment(t, { PATH: cacheDir })
+  await assert.rejects(open('owner/whole'), /this host has no git: install it/)
 })
 
 test('a commit that the mirror lacks is named with what to fetch', async () => {

@@ -1,10 +1,11 @@
 /** Reads the histories of repositories from a mirror, a bundle or an address, with git and without running their code. */
 import { existsSync, statSync } from 'node:fs'
 import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, isAbsolute, join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
-import { type CommandResult, lastLine, runCommand } from '../../platform/run-command.ts'
+import { type CommandResult, runCommand } from '../../platform/run-command.ts'
+import type { LonghaulError } from '../../contracts/errors.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
@@ -70,20 +71,35 @@ export async function openRepository(input: OpenRepositoryInput): Promise<Reposi
   const { repositories, repo } = input
   const isAddress = areAddresses(repositories)
   const git = isAddress ? await cloneOf(input) : await localOf(input)
+  const isCopy = git.startsWith(join(input.cacheDir, 'repositories'))
   await refuseShallow(git, repo)
-  const hasCommit = async (commit: string): Promise<boolean> =>
-    (await runGit(git, ['cat-file', '-e', `${commit}^{commit}`])).exitCode === 0
+  const look = (commit: string): Promise<CommandResult> => runGit(git, ['cat-file', '-e', `${commit}^{commit}`])
+  const hasCommit = async (commit: string): Promise<boolean> => (await look(commit)).exitCode === 0
+  const damaged = (said: string): LonghaulError =>
+    buildFailure({
+      stage: 'source',
+      message: `The repository of ${repo} is damaged or incomplete: ${reasonOf(said)}. ${isCopy ? `Remove the copy, which is then made again: rm -r ${git}` : `Look at it with git -C ${git} fsck, and copy it again`}`,
+      details: { repository: git },
+    })
 
   return {
     place: git,
     hasCommit,
     async requireCommit(commit) {
-      if (await hasCommit(commit)) return
-      if (isAddress) await runGit(git, ['fetch', '-q', 'origin', commit], CLONE_TIMEOUT_MS)
-      if (isAddress && (await hasCommit(commit))) return
+      const { exitCode, tail } = await look(commit)
+      if (exitCode === 0) return
+      // Of an object that is not there, Git says only that.
+      if (DAMAGE.test(tail)) throw damaged(tail)
+      const from = addressOf(input)
+      const fetched = isAddress ? await runGit(git, ['fetch', '-q', '--', from, commit], CLONE_TIMEOUT_MS) : null
+      if (fetched !== null && (await hasCommit(commit))) return
+      const answer =
+        fetched === null || fetched.exitCode === 0
+          ? ''
+          : `, whose address answers: ${withoutUser(reasonOf(fetched.tail))}`
       throw buildFailure({
         stage: 'source',
-        message: `Expected commit ${commit} in the repository of ${repo}. Fetch it there: git -C ${git} fetch ADDRESS ${commit}; or name other mirrors with --repos`,
+        message: `Expected commit ${commit} in the repository of ${repo}${answer}. Fetch it there: git -C ${git} fetch ADDRESS ${commit}; or name other mirrors with --repos`,
         details: { repository: git },
       })
     },
@@ -115,11 +131,7 @@ export async function openRepository(input: OpenRepositoryInput): Promise<Reposi
       await rm(wanted)
       if (exitCode === 0) return join(folder, `pack-${stdout.trim()}`)
       if (saysDiskFull(tail)) throw diskFull({ stage: 'source', said: tail, of: 'host' })
-      throw buildFailure({
-        stage: 'source',
-        message: `The history of ${repo} at ${commit} could not be packed: ${lastLine(tail)}. Check the mirror with git fsck`,
-        details: { repository: git },
-      })
+      throw damaged(tail)
     },
   }
 }
@@ -146,8 +158,7 @@ async function localOf(input: OpenRepositoryInput): Promise<string> {
   if (exitCode === 0) return found
   throw buildFailure({
     stage: 'source',
-    message: `Expected a git repository or a bundle: ${lastLine(tail)}`,
-    details: { path: found },
+    message: `Expected a git repository or a bundle of ${repo} at ${found}: ${reasonOf(tail)}. Copy it again: git clone --mirror ${PUBLIC_REPOSITORIES}/${repo} ${found}`,
   })
 }
 
@@ -157,8 +168,12 @@ async function bundleOf(input: OpenRepositoryInput, file: string): Promise<strin
   return copy
 }
 
+function addressOf({ repositories, repo }: OpenRepositoryInput): string {
+  return `${repositories.replace(/\/+$/, '')}/${repo}${repositories.startsWith('file://') ? '' : '.git'}`
+}
+
 async function cloneOf(input: OpenRepositoryInput): Promise<string> {
-  const from = `${input.repositories.replace(/\/+$/, '')}/${input.repo}${input.repositories.startsWith('file://') ? '' : '.git'}`
+  const from = addressOf(input)
   const copy = join(
     input.cacheDir,
     'repositories',
@@ -187,17 +202,33 @@ async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: stri
         signal,
       })
       if (exitCode !== 0) {
+        if (saysDiskFull(tail)) throw diskFull({ stage: 'source', said: tail, of: 'host' })
+        const fix = isAbsolute(from)
+          ? `Make a bundle of the whole repository: git bundle create ${from} --all, and git bundle verify tells whether it is whole`
+          : 'Correct the address, or name a directory of mirrors or bundles with --repos'
         throw buildFailure({
           stage: 'source',
-          message: `The repository of ${repo} could not be copied: ${withoutUser(lastLine(tail))}. Name a directory of mirrors or bundles with --repos`,
+          message: `The repository of ${repo} could not be copied: ${withoutUser(reasonOf(tail))}. ${fix}`,
           details: { from: withoutUser(from) },
         })
       }
+      // Git notes the address, and a user or password with it.
+      await runGit(fresh, ['config', 'remote.origin.url', withoutUser(from)])
       await rename(fresh, copy)
     } finally {
       await rm(fresh, { recursive: true, force: true })
     }
   })
+}
+
+/** What Git says of an object or a pack that it cannot read. */
+const DAMAGE = /corrupt|inflate|packfile|pack file|\.idx|bad object|bad tree|unpack|mmap|lazy fetch/i
+
+/** Git says why at first, and ends with advice that is the same for every reason. */
+function reasonOf(tail: string): string {
+  if (tail === 'spawn git ENOENT') return 'this host has no git: install it'
+  const lines = tail.split('\n').filter((line) => line.trim() !== '' && !/^(?:warning|hint): /.test(line))
+  return (lines[0] ?? 'git does not say why').replace(/^(?:error|fatal): /, '').replace(/[.:\s]+$/, '')
 }
 
 /** Refuses a shallow copy: its commits name missing parents, so a pack of it would be broken. */
