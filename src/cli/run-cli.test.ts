@@ -529,12 +529,13 @@ test('arguments and files are refused before a server, an engine or a Python is 
     DOCKER_HOST: 'tcp://127.0.0.1:1',
     LONGHAUL_PYTHON: join(home, 'no-python'),
   })
-  const [absent, bad, empty, rows, out] = ['absent.json', 'bad.json', 'empty.json', 'rows.jsonl', 'out'].map((name) =>
-    join(home, name),
-  )
+  const names = ['absent.json', 'bad.json', 'empty.json', 'rows.jsonl', 'out', 'twice.jsonl']
+  const [absent, bad, empty, rows, out, twice] = names.map((name) => join(home, name))
   await writeFile(bad ?? '', '{bad')
   await writeFile(empty ?? '', '[]')
-  await writeFile(rows ?? '', (await longhaul('tasks', 'synthesize', '--count', '1')).stdout)
+  const { stdout: row } = await longhaul('tasks', 'synthesize', '--count', '1')
+  await writeFile(rows ?? '', row)
+  await writeFile(twice ?? '', `${row}${row}`)
   const noFile = /there is no such file/
   const notJson = /Expected JSON/
   const noPlace = /to name a path that can be written, got \/proc\/longhaul\/x/
@@ -553,6 +554,8 @@ test('arguments and files are refused before a server, an engine or a Python is 
     [['images', 'build', absent], noFile],
     [['images', 'build', empty], /Expected at least one row of a task in /],
     [['images', 'build', rows, '--repos', absent], /Expected --repos to be a directory or an address/],
+    [['images', 'build', rows, '--only', ','], /Expected --only to name a task of the suite, got none/],
+    [['images', 'build', twice], /Expected a unique id, got that of line 1: leave one of the two rows out/],
     [['models', 'import', './absent', '--output', out], /Expected a model directory or a \.gguf file at .*absent/],
     [['models', 'import', bad, '--output', out], /Expected a model directory or a \.gguf file.*bad\.json/],
     [['models', 'import', home, '--output', out, '--tokenizer', absent], /Expected --tokenizer to be a directory/],

@@ -1,10 +1,13 @@
 /** An image built for a row that names one which no registry has: from a repository's history, gated and graded like a published one. */
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
+import { createServer, type ServerResponse } from 'node:http'
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { useEnvironment } from '../support/environment.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
@@ -13,6 +16,8 @@ import type { HostPython } from '../../src/contracts/task-images.types.ts'
 import type { GateReport } from '../../src/contracts/gates.types.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { longhaul } from '../support/command-line.ts'
+import { eventually } from '../support/hang.ts'
+import { closeServer, listenOnLoopback } from '../support/loopback.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { startPackageIndex, type PackageIndex } from '../support/package-index.ts'
 
@@ -265,6 +270,89 @@ test('a failing installation shows its last lines and leaves no image', { skip }
   assert.match(image.message ?? '', /installation of the repository failed[^]*the compiler is missing/)
   assert.match(readFileSync(image.log ?? '', 'utf8'), /the compiler is missing/)
 })
+
+test('a command before the installation that fails is named with its last lines; once it is right, the same command builds', {
+  skip,
+}, async () => {
+  const config = row['install_config'] as object
+  const wrong = { ...config, pre_install: ['echo the tool is missing >&2', 'false'], install: 'true # prepared' }
+  const { exitCode, image } = await build(suite('prepared', { install_config: wrong }))
+  assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'pre-install'])
+  assert.match(image.message ?? '', /command before the installation failed.* pre_install [^]*the tool is missing/)
+  assert.deepEqual(await buildContainers(), [])
+  const right = { ...config, install: 'true # prepared' }
+  const again = await build(suite('prepared', { install_config: right }))
+  assert.deepEqual([again.exitCode, again.image.did], [0, 'built'], again.text)
+})
+
+test('an environment that two tasks share and that cannot be made is tried once, and said once', { skip }, async () => {
+  const config = { ...(row['install_config'] as object), pip_packages: [`no-such-package-${series}==1`] }
+  const rows = ['a', 'b'].map((name) => ({ ...row, instance_id: `acme__${name}-${series}`, install_config: config }))
+  const path = join(folder, 'shared.jsonl')
+  writeFileSync(path, rows.map((one) => `${JSON.stringify(one)}\n`).join(''))
+  const { exitCode, images } = await buildAll(path)
+  assert.equal(exitCode, 2)
+  assert.deepEqual(
+    images.map(({ did, stage }) => [did, stage]),
+    [
+      ['failed', 'environment'],
+      ['failed', 'environment'],
+    ],
+  )
+  assert.match(images[0]?.message ?? '', new RegExp(`packages of the environment[^]*no-such-package-${series}`))
+  assert.match(images[1]?.message ?? '', new RegExp(`^Its environment is that of acme__a-${series}, which could not`))
+})
+
+test('a base image that no registry has is one error for all tasks', { skip }, async () => {
+  const path = join(folder, 'many.jsonl')
+  const rows = ['c', 'd'].map((name) => ({ ...row, instance_id: `acme__${name}-${series}` }))
+  writeFileSync(path, rows.map((one) => `${JSON.stringify(one)}\n`).join(''))
+  const absent = `127.0.0.1:9/absent:${series}`
+  const { exitCode, stdout, stderr } = await longhaul('images', 'build', path, '--repos', mirrors, '--base', absent)
+  assert.deepEqual([exitCode, stdout], [2, ''])
+  assert.match(stderr, /error Image\.BuildFailed: The base image is not available: [^\n]*--base, or build without it/)
+  assert.equal(stderr.match(/is not available/g)?.length, 1)
+})
+
+test('an interrupted build leaves no container, a second builder waits for the first, and the same command builds', {
+  skip,
+}, async (t) => {
+  let hold = true
+  const arrived: ServerResponse[] = []
+  const server = createServer((_, response) => {
+    arrived.push(response)
+    if (!hold) response.end('go on')
+  })
+  const port = await listenOnLoopback(server)
+  t.after(() => closeServer(server))
+  const ask = `python -c "import urllib.request as u; u.build_opener(u.ProxyHandler({})).open('http://127.0.0.1:${port}/').read()"`
+  const path = suite('held', { install_config: { ...(row['install_config'] as object), install: ask } })
+  const words = ['images', 'build', path, '--repos', mirrors, '--base', base, '--network', 'host']
+  const cli = fileURLToPath(new URL('../../bin/longhaul.mjs', import.meta.url))
+  const child = spawn(process.execPath, [cli, ...words], { stdio: ['ignore', 'ignore', 'pipe'] })
+  const said = text(child.stderr)
+  const ended = new Promise((resolve) => child.on('exit', resolve))
+  await eventually(async () => assert.equal(arrived.length, 1))
+  child.kill('SIGINT')
+  assert.equal(await ended, 130, await said)
+  assert.deepEqual(await buildContainers(), [])
+
+  const first = build(path)
+  await eventually(async () => assert.equal(arrived.length, 2))
+  const second = build(path)
+  hold = false
+  // The first builder has the lock until its installation is answered.
+  arrived[1]?.end('go on')
+  assert.deepEqual([(await first).exitCode, (await first).image.did], [0, 'built'], (await first).text)
+  assert.deepEqual([(await second).exitCode, (await second).image.did], [0, 'found'], (await second).text)
+  assert.equal(arrived.length, 2)
+})
+
+/** Names of containers that a build left. */
+async function buildContainers(): Promise<string[]> {
+  const all = await engine.docker.listContainers({ all: true, filters: { label: ['longhaul.role=task-build'] } })
+  return all.flatMap(({ Names }) => Names)
+}
 
 test('names a full disk with its stage and what frees it', { skip }, async () => {
   // The smallest file system that a build can fill.

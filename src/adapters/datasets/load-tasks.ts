@@ -93,7 +93,7 @@ async function loadRows(
 }
 
 /** Refuses repeated ids. A repeated id would be one task with two contents, and two groups of episodes with one name. */
-function requireDistinct(path: string, read: readonly { task: Task; label: string }[]): void {
+export function requireDistinct(path: string, read: readonly { task: Task; label: string }[]): void {
   const places = new Map<string, string>()
   for (const { task, label } of read) {
     const first = places.get(task.taskId)

@@ -10,7 +10,6 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import type { BuiltTaskImage, HostPython, TaskEnvironment, TaskImageRecord } from '../../contracts/task-images.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
-import type { KeyedQueue } from '../../platform/limiter.ts'
 import { checkRepository } from '../docker/images/check-repository.ts'
 import { shellQuote } from '../../platform/shell-quote.ts'
 import { imageDigest, imageExists } from '../docker/images/images.ts'
@@ -22,6 +21,7 @@ import { ACTIVATE, CONDA, ENVIRONMENT, environmentScript } from './environment-s
 import { choosePython } from './host-pythons.ts'
 import { makeLayer, NOTE } from './layer.ts'
 import type { PackageSettings } from './package-settings.ts'
+import type { SharedLayers } from './shared-layers.ts'
 import type { Repository } from './repository.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
@@ -37,8 +37,7 @@ export interface TaskImageBuilder {
   network: 'bridge' | 'host'
   /** Contains the directory of logs. */
   cacheDir: string
-  /** Serialises builds of a layer, so that two tasks never make the same one concurrently. */
-  layers: KeyedQueue
+  layers: SharedLayers
   log: (line: string) => void
   signal: AbortSignal
 }
@@ -89,9 +88,10 @@ export async function buildTaskImage(
   const path = join(builder.cacheDir, 'task-images', 'logs', `${task.taskId}-${tag.split(':')[1] ?? ''}.log`)
   const file = await openBuildLog(path, builder.settings.redact)
   try {
-    await builder.layers.run(pythonTag, () => makePython({ builder, python, tag: pythonTag, file }))
-    await builder.layers.run(environmentTag, () =>
-      makeEnvironment({ builder, tag: environmentTag, below: pythonTag, script, file, what: task.taskId, log }),
+    const { taskId } = task
+    await builder.layers.make({ tag: pythonTag, taskId }, () => makePython({ builder, python, tag: pythonTag, file }))
+    await builder.layers.make({ tag: environmentTag, taskId }, () =>
+      makeEnvironment({ builder, tag: environmentTag, below: pythonTag, script, file, what: taskId, log }),
     )
     deviations.push(...(await notesOf(engine, environmentTag)))
     const record: TaskImageRecord = {

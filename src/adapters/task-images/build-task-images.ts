@@ -3,7 +3,7 @@ import { isLonghaulError, type LonghaulError, toLonghaulError } from '../../cont
 import type { BuildStage, BuiltTaskImage, FailedTaskImage, HostPython } from '../../contracts/task-images.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
-import { createKeyedQueue, createSlots } from '../../platform/limiter.ts'
+import { createSlots } from '../../platform/limiter.ts'
 import { taskEnvironment } from '../datasets/task-environment.ts'
 import { ensureBaseImage } from '../docker/images/base-image.ts'
 import { imageExists, imageFacts, pullImage } from '../docker/images/images.ts'
@@ -12,6 +12,7 @@ import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { buildTaskImage, readRecord, type TaskImageBuilder } from './build-task-image.ts'
 import { listHostPythons } from './host-pythons.ts'
 import { readPackageSettings } from './package-settings.ts'
+import { createSharedLayers } from './shared-layers.ts'
 import { openRepository, type Repository } from './repository.ts'
 import { makeDirectory } from '../../platform/files.ts'
 
@@ -48,7 +49,7 @@ type Result = BuiltTaskImage | FailedTaskImage
  */
 export async function buildTaskImages(input: BuildTaskImagesInput): Promise<Result[]> {
   const { cacheDir, signal, log, tasks } = input
-  const attempt = createAttempt(input)
+  const { attempt, builder } = createAttempt(input)
   const found = await attempt(tasks, true)
   const missing = tasks.filter((_, at) => found[at] === null)
   if (missing.length === 0) return found.filter((result) => result !== null)
@@ -56,8 +57,10 @@ export async function buildTaskImages(input: BuildTaskImagesInput): Promise<Resu
   await makeDirectory(folder)
   const waiting = setTimeout(() => log('waiting for another build of this host to end'), 2_000)
   const lock = { path: join(folder, 'build.lock'), timeoutMs: LOCK_TIMEOUT_MS, signal }
-  const built = await withDirectoryLock(lock, () => {
+  const built = await withDirectoryLock(lock, async () => {
     clearTimeout(waiting)
+    // Without it every task would fail, with the same message.
+    await builder()
     return attempt(missing, false)
   }).finally(() => clearTimeout(waiting))
   return tasks.flatMap((one, at) => found[at] ?? built[missing.indexOf(one)] ?? [])
@@ -75,7 +78,7 @@ function createAttempt(input: BuildTaskImagesInput) {
     return known
   }
   const slots = createSlots(jobs)
-  return (tasks: readonly OneTask[], findOnly: boolean): Promise<(Result | null)[]> =>
+  const attempt = (tasks: readonly OneTask[], findOnly: boolean): Promise<(Result | null)[]> =>
     Promise.all(
       tasks.map((one) =>
         slots.use(async () => {
@@ -89,6 +92,7 @@ function createAttempt(input: BuildTaskImagesInput) {
         }, signal),
       ),
     )
+  return { attempt, builder }
 }
 
 /** Creates the value on first use, which is never for a suite whose images all exist. */
@@ -102,12 +106,14 @@ async function createBuilder(input: BuildTaskImagesInput): Promise<TaskImageBuil
   const base = await ensureBase(input).catch((cause: unknown) => {
     signal.throwIfAborted()
     const reason = cause instanceof Error ? cause.message : String(cause)
-    throw buildFailure({ stage: 'base', message: `The base image is not available: ${reason}`, cause })
+    const fix = input.base === null ? '' : '. Name another one with --base, or build without it'
+    throw buildFailure({ stage: 'base', message: `The base image is not available: ${reason}${fix}`, cause })
   })
   const network = input.network ?? ((await hasBridge(engine)) ? 'bridge' : 'host')
   const pythons = [...(await listHostPythons(input.env)), ...(input.base === null ? [DEBIAN_PYTHON] : [])]
   const settings = readPackageSettings(input.env)
-  return { engine, base, pythons, settings, network, cacheDir, layers: createKeyedQueue(), log, signal }
+  const layers = createSharedLayers()
+  return { engine, base, pythons, settings, network, cacheDir, layers, log, signal }
 }
 
 /** The Python of the base image's Debian release, which is considered last. */

@@ -131,8 +131,16 @@ function formatBuilding({ ended, total, openSinceMs, last }: Building, nowMs: nu
 async function readSuite(path: string, only: readonly string[]) {
   const { readTaskRows } = await import('../../adapters/datasets/read-source.ts')
   const { normalizeRow } = await import('../../adapters/datasets/normalize-row.ts')
-  const all = (await readTaskRows(path)).map(({ row, label }) => ({ row, task: normalizeRow(row, { label }) }))
+  const { requireDistinct } = await import('../../adapters/datasets/load-tasks.ts')
+  const all = (await readTaskRows(path)).map(({ row, label }) => ({ row, label, task: normalizeRow(row, { label }) }))
+  requireDistinct(path, all)
   const wanted = new Set(only.flatMap((text) => text.split(',')).filter((id) => id !== ''))
+  if (only.length > 0 && wanted.size === 0) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: 'Expected --only to name a task of the suite, got none',
+    })
+  }
   const unknown = [...wanted].filter((id) => all.every(({ task }) => task.taskId !== id))
   if (unknown.length > 0) {
     throw new LonghaulError({
