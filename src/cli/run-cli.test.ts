@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { copyFile, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { copyFile, mkdtemp, readdir, readFile, rm, writeFile, symlink } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
@@ -373,6 +373,18 @@ test('a directory where a file should be, and the other way round: the path and 
   t.after(() => rm(directory, { recursive: true }))
   const rows = join(directory, 'rows.jsonl')
   await writeFile(rows, '{}\n')
+  const link = join(directory, 'link')
+  await symlink(rows, link)
+  for (const path of [rows, link]) {
+    for (const [option, ...args] of [
+      ['--out', 'grade', 'gold', '--suite', 'mini', '--out', path],
+      ['--static', 'report', 'x', '--static', path],
+    ] as const) {
+      const { exitCode, stderr } = await longhaul(...args)
+      assert.equal(exitCode, 1)
+      assert.match(stderr, new RegExp(`^error Config\\.Invalid: Expected ${option} to name a path .*ENOTDIR.*\n$`))
+    }
+  }
   const harness = ['--profile', 'swebench-4.1', '--parser', 'django/django']
   for (const [args, message] of [
     [['grade-log', '--batch', directory], /Expected a file of logs at .*: it is a directory/],

@@ -35,13 +35,16 @@ async function tryPath({
 }): Promise<void> {
   try {
     await makeDirectory(dirname(resolve(path)))
-    const found = await lstat(path).catch(() => null)
+    // A link counts as what it leads to; one that leads nowhere is left to the writer.
+    const found = await stat(path).catch(() => lstat(path).catch(() => null))
     if (found === null) {
       await (await open(path, 'ax')).close()
       await unlink(path)
     } else if (found.isDirectory()) {
       if (kind === 'file') throw Object.assign(new Error('it is a directory'), { code: 'EISDIR' })
       await access(path, constants.W_OK)
+    } else if (found.isFile() && kind === 'directory') {
+      throw Object.assign(new Error('it is a file'), { code: 'ENOTDIR' })
     } else if (found.isFile()) {
       // Pipes and devices are skipped, since opening them has side effects.
       await (await open(path, 'a')).close()
