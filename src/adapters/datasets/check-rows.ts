@@ -21,16 +21,22 @@ export function checkRows(rows: readonly LabelledRow[]): { accepted: AcceptedRow
     try {
       if (broken !== undefined) throw broken
       const task = normalizeRow(row, { label })
-      const earlier = seen.get(task.taskId)
+      const id = idKey(task.taskId)
+      const earlier = seen.get(id)
       if (earlier !== undefined) refuse(task.taskId, 'instance_id', `Expected a unique id, got that of row ${earlier}`)
       else accepted.push({ task, row: row as Record<string, unknown>, meta: metaOf(row) })
-      seen.set(task.taskId, earlier ?? index + 1)
+      seen.set(id, earlier ?? index + 1)
     } catch (error) {
       if (!isLonghaulError(error) || error.code !== 'Task.Invalid') throw error
       refuse(idOf(row), String(error.details['column'] ?? '(row)'), error.message.replace(/ \[[^[\]]*\]$/, ''))
     }
   }
   return { accepted, refused }
+}
+
+/** Ids that differ in case alone are one: the images of their tasks have one name, in small letters. */
+export function idKey(taskId: string): string {
+  return taskId.toLowerCase()
 }
 
 function idOf(row: unknown): string | null {

@@ -111,6 +111,7 @@ test('every refused row is listed with number, column and reason, and the good o
     { ...rebenchV2.row('owner__thing-11'), repo: 'owner/..' },
     { ...classic.row('owner__thing-12'), repo: 'unknown/nothing' },
     { ...rebenchV2.row('owner__thing-13'), image_name: 'docker.io/swerebenchv2/owner-thing:13-fedcba9' },
+    rebench.row('Owner__Thing-1'),
   ]
   const { suite } = await importFile(await save('bad.jsonl', `${jsonl(rows)}{"instance_id":\n`))
   assert.deepEqual(
@@ -128,11 +129,12 @@ test('every refused row is listed with number, column and reason, and the good o
       [11, 'repo'],
       [12, 'repo'],
       [13, 'image_name'],
-      [14, '(row)'],
+      [14, 'instance_id'],
+      [15, '(row)'],
     ],
   )
   assert.ok(suite.refused.every(({ reason }) => reason.startsWith('Expected ')))
-  assert.deepEqual(suite.counts, { rows: 14, refused: 13, accepted: 1, kept: 1 })
+  assert.deepEqual(suite.counts, { rows: 15, refused: 14, accepted: 1, kept: 1 })
 })
 
 test('bytes that are no UTF-8 refuse the row of a Parquet file by column', async () => {

@@ -5,7 +5,7 @@ import { NEWEST_SPLIT, type SuiteSource, type Task } from '../../contracts/tasks
 import { recipeFilters, showFilter } from '../../domain/gates/filter-words.ts'
 import { applyFilters } from '../../domain/gates/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
-import { metaOf } from './check-rows.ts'
+import { idKey, metaOf } from './check-rows.ts'
 import { normalizeRow } from './normalize-row.ts'
 import type { PublishedSource, PublishedSuite, SuitePlaces } from './published-suite.ts'
 import { readRowsFile, readTaskRows } from './read-source.ts'
@@ -96,7 +96,7 @@ async function loadRows(
 export function requireDistinct(path: string, read: readonly { task: Task; label: string }[]): void {
   const places = new Map<string, string>()
   for (const { task, label } of read) {
-    const first = places.get(task.taskId)
+    const first = places.get(idKey(task.taskId))
     if (first !== undefined) {
       throw new LonghaulError({
         code: 'Task.Invalid',
@@ -104,7 +104,7 @@ export function requireDistinct(path: string, read: readonly { task: Task; label
         details: { file: path, row: label, task: task.taskId },
       })
     }
-    places.set(task.taskId, label)
+    places.set(idKey(task.taskId), label)
   }
 }
 

@@ -156,6 +156,11 @@ test('a file of rows that a recipe names: no row, and an id twice, are refused w
     code: 'Task.Invalid',
     message: /Expected a unique id, got that of line 1: leave one of the two rows out .*row=line 3/,
   })
+  await writeFile(place('cased.jsonl'), jsonl([row, rebench.row('Owner__thing-1')]))
+  await assert.rejects(loadTasks({ kind: 'rows', path: place('cased.jsonl'), limit: null }), {
+    code: 'Task.Invalid',
+    message: /Expected a unique id, got that of line 1/,
+  })
   await assert.rejects(loadTasks({ kind: 'rows', path: place('no-row.jsonl'), limit: null }), {
     code: 'Config.Invalid',
     message: /Expected at least one row of a task in .*no-row\.jsonl/,
