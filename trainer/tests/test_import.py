@@ -167,6 +167,8 @@ def test_an_error_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.
     assert [entry.name for entry in model.parent.iterdir()] == ["model"]
 
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
 # Name → (damage, pattern of the message, which names the place and the remedy).
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no config.json": (
@@ -244,6 +246,14 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a shard cut": (
         lambda m: (lambda f: f.write_bytes(f.read_bytes()[:-7]))(sorted(m.glob("model-*"))[0]),
         r"Expected safetensors in .*cut or damaged: get it again",
+    ),
+    "a shard that is a pointer": (
+        lambda m: sorted(m.glob("model-*"))[0].write_text(POINTER),
+        r"itself at .*model-00001-.*found a pointer of Git LFS: fetch it with git lfs pull",
+    ),
+    "a tokenizer that is a pointer": (
+        lambda m: (m / "tokenizer.json").write_text(POINTER),
+        r"itself at .*tokenizer\.json, found a pointer of Git LFS",
     ),
     "only pickles": (
         lambda m: [f.unlink() for f in [*m.glob("model-*"), m / INDEX]] and (m / "pytorch_model.bin").write_bytes(b"x"),
@@ -396,6 +406,11 @@ def test_non_finite_weights_are_refused(model: Path) -> None:
     tensors[name].view(-1)[0] = float("nan")
     save_file(tensors, file, metadata={"format": "pt"})
     assert "Expected finite logits" in refusal(model)
+
+
+def test_a_gguf_file_that_is_a_pointer_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_text(POINTER)
+    assert "found a pointer of Git LFS: fetch it with git lfs pull" in refusal(tmp_path / "model.gguf")
 
 
 @pytest.mark.parametrize("name", ["weights.bin", "weights.pt", "weights.safetensors", "notes.txt"])

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import torch
 
-from longhaul_trainer.importer.refusal import refused
+from longhaul_trainer.importer.refusal import refuse_pointer, refused
 
 # Scalar types of metadata: type number → struct format.
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
@@ -118,6 +118,7 @@ def open_gguf_file(path: Path) -> GgufFile:
     with path.open("rb") as stream:
         file = _Reader(stream, path, size)
         if file.take(4) != b"GGUF":
+            refuse_pointer(path)
             raise refused(f"Expected a GGUF file, {path} begins otherwise")
         version = file.number("I")
         if version not in (2, 3):

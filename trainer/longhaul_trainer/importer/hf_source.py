@@ -12,7 +12,7 @@ from safetensors import SafetensorError, safe_open
 
 from longhaul_trainer.directory import sha256_file
 from longhaul_trainer.importer.reference import Reference, inverse_frequencies
-from longhaul_trainer.importer.refusal import FAMILIES, refused
+from longhaul_trainer.importer.refusal import FAMILIES, refuse_pointer, refused
 from longhaul_trainer.importer.source import EMBEDDING, HEAD, NORM, ROLES, Source, check_sizes
 from longhaul_trainer.importer.texts import AGAIN, check_tokenizer_files, read_object
 from longhaul_trainer.step.export import END_IDS, GENERATION, copy_generation_ids, copy_tokenizer
@@ -193,8 +193,8 @@ def _find_weights(directory: Path) -> dict[str, list[tuple[Path, str]]]:
 
 
 def _keys(path: Path) -> set[str]:
-    # Raises PermissionError; the library would report an unreadable file as missing.
-    path.open("rb").close()
+    # Raises PermissionError too; the library would report an unreadable file as missing.
+    refuse_pointer(path)
     try:
         with safe_open(path, framework="pt") as file:
             keys = set(file.keys())

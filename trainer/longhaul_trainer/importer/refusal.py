@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from longhaul_trainer.failures import INPUT_UNUSABLE, JobError
 
@@ -12,6 +13,18 @@ FAMILIES = {"qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM", "llama": "
 
 def refused(message: str) -> JobError:
     return JobError(INPUT_UNUSABLE, message)
+
+
+POINTER = b"version https://git-lfs"
+
+
+def refuse_pointer(path: Path) -> None:
+    """Raises JobError 66 for what a clone without Git LFS has in the place of a large file."""
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise refused(
+                f"Expected the file itself at {path}, found a pointer of Git LFS: fetch it with git lfs pull in its directory"
+            )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from longhaul_trainer.hf_model import TOKENIZER_FILES
-from longhaul_trainer.importer.refusal import refused
+from longhaul_trainer.importer.refusal import refuse_pointer, refused
 
 # Far more than any published tokenizer has.
 MAX_BYTES = 256 * 1024 * 1024
@@ -47,6 +47,7 @@ def _parse(path: Path) -> Any:
 
 
 def _check_size(path: Path) -> None:
+    refuse_pointer(path)
     if (size := path.stat().st_size) > MAX_BYTES:
         raise refused(f"Expected at most {MAX_BYTES} bytes in {path}, found {size}: {AGAIN}")
 
