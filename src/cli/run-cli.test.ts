@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { useEnvironment, withoutStack } from '../../test/support/environment.ts'
+import { changeEnvironment, useEnvironment, withoutStack } from '../../test/support/environment.ts'
 import type { RunOutcome } from '../client/index.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { GradePredictionsResult, TrainAgentResult } from '../contracts/workflows.types.ts'
@@ -586,6 +586,39 @@ test('arguments and files are refused before a server, an engine or a Python is 
     const { exitCode, stdout, stderr } = await longhaul(...words)
     assert.match(stderr, message, words.join(' '))
     assert.deepEqual([exitCode, stdout, await readdir(home)], [1, '', before], words.join(' '))
+  }
+})
+
+test('up with a setting that a worker refuses: one error before the set-up', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  const file = join(home, 'file')
+  await writeFile(file, '')
+  // The set-up, which is never reached, would refuse this engine.
+  const usual = { ...withoutStack(), LONGHAUL_HOME: join(home, 'stack'), DOCKER_HOST: 'tcp://127.0.0.1:1' }
+  const bucket = { LONGHAUL_ARTIFACTS: 's3://records/x', AWS_ENDPOINT_URL_S3: 'http://127.0.0.1:1' }
+  const table: [env: Record<string, string>, message: RegExp][] = [
+    [{ LONGHAUL_MIN_FREE_GIB: 'x' }, /LONGHAUL_MIN_FREE_GIB to be a number/],
+    [{ LONGHAUL_HUB_URL: 'nope' }, /LONGHAUL_HUB_URL to be an http\(s\) address/],
+    [{ LONGHAUL_POLICY_API_KEY: 'k-secret\nmore' }, /LONGHAUL_POLICY_API_KEY to be printable/],
+    [{ LONGHAUL_RECIPES: join(home, 'nowhere') }, /LONGHAUL_RECIPES to name directories/],
+    [{ LONGHAUL_CODEC_KEYS: join(home, 'nowhere') }, /a readable file of keys at .*nowhere/],
+    [{ LONGHAUL_ARTIFACTS: join(file, 'store') }, /artifact store to be a directory that can be made/],
+    [{ ...bucket, AWS_ACCESS_KEY_ID: 'id', AWS_SECRET_ACCESS_KEY: 'k-secret' }, /no client of HTTP asks/],
+  ]
+  for (const [env, message] of table) {
+    const restore = changeEnvironment({ ...usual, ...env })
+    const { exitCode, stdout, stderr } = await longhaul('up')
+    restore()
+    assert.match(stderr, message)
+    assert.match(stderr, /^error Config\.[^\n]*\n$/)
+    assert.doesNotMatch(stderr, /k-secret|operator=/)
+    assert.deepEqual([exitCode, stdout], [1, ''])
+    const stacks = join(home, 'stack/stacks/default')
+    assert.deepEqual(
+      (await readdir(stacks, { recursive: true, withFileTypes: true })).filter((one) => one.isFile()),
+      [],
+    )
   }
 })
 

@@ -100,6 +100,20 @@ export function stackEnvironment(facts: StackFacts): Record<string, string> {
   }
 }
 
+/** What the workers of a stack will read, as far as it is known before a set-up. */
+export function plannedEnvironment(
+  { cacheDir, artifactsDir }: { cacheDir: string; artifactsDir: string },
+  env: NodeJS.ProcessEnv = process.env,
+): NodeJS.ProcessEnv {
+  const {
+    LONGHAUL_PYTHON: _python,
+    LONGHAUL_BUNDLE: _bundle,
+    LONGHAUL_ENGINES: _engines,
+    ...kept
+  } = withAbsolutePaths(env)
+  return { ...kept, LONGHAUL_CACHE: cacheDir, LONGHAUL_ARTIFACTS: artifactsDir, LONGHAUL_BUILD_ID: '' }
+}
+
 /** Variables whose paths may be relative to the command's directory. The stack's own paths are already absolute. */
 const FILES = [
   'TEMPORAL_CONFIG_FILE',

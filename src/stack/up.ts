@@ -7,9 +7,10 @@ import { withDirectoryLock } from '../platform/directory-lock.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { stopStack } from './down.ts'
 import { rotateLog, tailOf, writeFileAtomically } from '../platform/files.ts'
+import { readCodecKeys } from '../platform/payload-codec.ts'
 import { openPortReservations } from '../platform/ports.ts'
 import { configureStack } from './configure-stack.ts'
-import { withAbsolutePaths } from './environment.ts'
+import { plannedEnvironment, withAbsolutePaths } from './environment.ts'
 import { emptyBoard, type SetUpBoard } from './steps.ts'
 import { makeStackDirectories, stackPaths, type StackPaths, isCheckout, PACKAGE_ROOT } from './paths.ts'
 import { namedTemporalServer } from '../platform/temporal-settings.ts'
@@ -44,6 +45,9 @@ interface UpOptions {
   /** One line at a time. @default stderr */
   log?: (line: string) => void
   signal?: AbortSignal | undefined
+  /** Checks the variables that workers of these roles will read, as each worker does at its start. @default unchecked until they start
+   *  @throws LonghaulError */
+  checkWorkers?: ((env: NodeJS.ProcessEnv, roles: readonly WorkerRole[]) => Promise<void>) | undefined
   /** Progress for a display. @default none: the log repeats it now and then */
   board?: SetUpBoard | undefined
 }
@@ -108,6 +112,9 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
   const fingerprint = await codeFingerprint()
   const running = await currentStack({ paths, fingerprint, log })
   if (running !== null) return { changed: false, stack: running, setUpSeconds: 0 }
+  // Otherwise everything would start, for a worker that ends three times with the same message.
+  await options.checkWorkers?.(plannedEnvironment(paths), roles)
+  readCodecKeys()
 
   const files = engineFiles(paths)
   const key = engineUserKey(paths)

@@ -82,9 +82,20 @@ export async function startLocalStack({
   const what = (): string => describeBoard(board, Date.now())
   return untilInterrupted((signal) =>
     whileReporting({ console, what }, ({ note }) =>
-      up({ ...(roles === undefined ? {} : { roles }), temporal, log: note, signal, board }),
+      up({ ...(roles === undefined ? {} : { roles }), temporal, checkWorkers, log: note, signal, board }),
     ),
   )
+}
+
+async function checkWorkers(env: NodeJS.ProcessEnv, roles: readonly WorkerRole[]): Promise<void> {
+  const [{ readWorkerEnvironment }, { requireUsable }, { openArtifactStore }] = await Promise.all([
+    import('../../workers/worker-environment.ts'),
+    import('../../workers/require-usable.ts'),
+    import('../../adapters/artifacts/open-store.ts'),
+  ])
+  const environment = readWorkerEnvironment(env)
+  await requireUsable(roles, environment)
+  await openArtifactStore({ location: environment.artifacts, check: true })
 }
 
 export async function stopLocalStack(): Promise<DownResult> {

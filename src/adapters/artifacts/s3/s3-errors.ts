@@ -10,7 +10,10 @@ export function unavailable(message: string, details: Facts = {}): LonghaulError
 
 /** No retry helps until an operator changes something. A run in progress waits for that as it does during an outage. */
 export function needsPerson(message: string, details: Facts = {}): LonghaulError {
-  return unavailable(message, { ...details, operator: true })
+  const error = unavailable(message, { ...details })
+  // Added later, because it is for this program, and the facts in the message are for the operator.
+  error.details['operator'] = true
+  return error
 }
 
 interface NoS3Input {
