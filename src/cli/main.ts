@@ -15,6 +15,12 @@ for (const stream of [process.stdout, process.stderr]) {
   })
 }
 
+// The client of gRPC names an IP address as the name of a server, which is for its authors to change.
+const warn = process.emitWarning.bind(process)
+process.emitWarning = (warning: string | Error, ...rest: unknown[]): void => {
+  if (!rest.includes('DEP0123')) (warn as (...given: unknown[]) => void)(warning, ...rest)
+}
+
 process.exitCode = await runCli({ args: process.argv.slice(2) })
 // A shell waits for the completions, and a pending request to a silent server would keep the process alive.
 if (process.argv[2] === COMPLETE) process.stdout.write('', () => process.exit())

@@ -1,11 +1,14 @@
 import assert from 'node:assert/strict'
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
 import { copyFile, mkdtemp, readdir, readFile, rm, writeFile, symlink } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
 import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { changeEnvironment, useEnvironment, withoutStack } from '../../test/support/environment.ts'
+import { listenOnLoopback } from '../../test/support/loopback.ts'
 import type { RunOutcome } from '../client/index.ts'
 import { FAILURE_CODES, type FailureCode } from '../contracts/failure-codes.ts'
 import type { GradePredictionsResult, TrainAgentResult } from '../contracts/workflows.types.ts'
@@ -482,6 +485,17 @@ test('standard output on a full device: one line on stderr and 2, no stack', () 
   const script = 'exec "$0" "$1" --version > /dev/full'
   const { status, stderr } = spawnSync('sh', ['-c', script, process.execPath, bin], { encoding: 'utf8' })
   assert.deepEqual([status, stderr], [2, 'error: the output cannot be written (ENOSPC)\n'])
+})
+
+test('a server of TLS by its IP address: one line on stderr, and no warning of the transport', async (t) => {
+  const server = createServer((socket) => socket.end())
+  const port = await listenOnLoopback(server)
+  t.after(() => server.close())
+  const bin = fileURLToPath(new URL('../../bin/longhaul.mjs', import.meta.url))
+  const env = { ...process.env, ...withoutStack(), TEMPORAL_ADDRESS: `127.0.0.1:${port}`, TEMPORAL_TLS: 'true' }
+  const child = spawn(process.execPath, [bin, 'run', 'list'], { env, stdio: ['ignore', 'ignore', 'pipe'] })
+  const stderr = await text(child.stderr)
+  assert.match(stderr, /^error Temporal\.Unreachable: [^\n]*it speaks no TLS[^\n]*\n$/)
 })
 
 test('recipe show: defaults are filled in and overrides applied', async () => {

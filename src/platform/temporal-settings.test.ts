@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
+import { createAuthority } from '../../test/support/temporal-gate.ts'
 import { isLonghaulError } from '../contracts/errors.ts'
 import { namedTemporalServer, readTemporalSettings } from './temporal-settings.ts'
 
@@ -108,6 +109,33 @@ test('an error in a file of profiles names the file and its line, and never what
     assert.match(refusal, /to be printable characters of ASCII/)
     assert.doesNotMatch(refusal, /secret/)
   }
+})
+
+test('refuses a namespace that no call can carry, and certificates that are none or no pair', () => {
+  const authority = createAuthority(join(home, 'authority'))
+  const [one, other] = [authority.issue('one'), authority.issue('other')]
+  const pair = (certPath: string, keyPath: string): NodeJS.ProcessEnv => ({
+    HOME: join(home, 'empty'),
+    TEMPORAL_ADDRESS: 'a:1',
+    TEMPORAL_TLS_CLIENT_CERT_PATH: certPath,
+    TEMPORAL_TLS_CLIENT_KEY_PATH: keyPath,
+  })
+  for (const namespace of ['a\nb', 'ä', 'a b']) {
+    assert.match(
+      message({ TEMPORAL_NAMESPACE: namespace }),
+      /Expected the namespace \(.*TEMPORAL_NAMESPACE.* got "[^\n]*"$/,
+    )
+  }
+  const noPair = /TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH\) are no pair in PEM without a password: /
+  assert.match(message(pair(file, file)), noPair)
+  assert.match(message(pair(one.certPath, other.keyPath)), noPair)
+  assert.match(message(pair(one.certPath, home)), /longhaul-profiles-\w+ cannot be read: EISDIR \(TEMPORAL_TLS/)
+  assert.match(message({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: file }), /CA_CERT_PATH\) is no certificate in PEM/)
+  const settings = readTemporalSettings({
+    ...pair(one.certPath, one.keyPath),
+    TEMPORAL_TLS_SERVER_CA_CERT_PATH: authority.caPath,
+  })
+  assert.ok(typeof settings.credentials.tls === 'object' && settings.credentials.tls.clientCertPair !== undefined)
 })
 
 test('refuses an address that the transport would interpret differently', () => {

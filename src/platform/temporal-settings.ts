@@ -1,6 +1,8 @@
-import { statSync } from 'node:fs'
+import { X509Certificate } from 'node:crypto'
+import { readFileSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
+import { createSecureContext } from 'node:tls'
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig'
 import { LonghaulError } from '../contracts/errors.ts'
 import { requireHeaderValue } from './header-value.ts'
@@ -44,13 +46,20 @@ export function readTemporalSettings(
   const { address = LOCAL_ADDRESS, tls, apiKey, metadata } = stated.connectionOptions
   const isStated = wanted === undefined || wanted === address
   requireAddress(wanted ?? address)
+  const namespace =
+    override.namespace ??
+    said(env, 'LONGHAUL_NAMESPACE') ??
+    (isStated ? stated.namespace : said(env, 'TEMPORAL_NAMESPACE')) ??
+    'default'
+  // It becomes a header of each call, and the transport would be silent about one that it does not send.
+  if (!/^[\x21-\x7e]{1,255}$/.test(namespace)) {
+    throw invalid(
+      `Expected the namespace (LONGHAUL_NAMESPACE, TEMPORAL_NAMESPACE or the profile) to be up to 255 printable characters of ASCII without spaces, got ${JSON.stringify(namespace.slice(0, 80))}`,
+    )
+  }
   return {
     address: wanted ?? address,
-    namespace:
-      override.namespace ??
-      said(env, 'LONGHAUL_NAMESPACE') ??
-      (isStated ? stated.namespace : said(env, 'TEMPORAL_NAMESPACE')) ??
-      'default',
+    namespace,
     credentials: isStated
       ? {
           ...(tls === undefined || tls === null ? {} : { tls }),
@@ -87,6 +96,7 @@ function readProfile(env: NodeJS.ProcessEnv): ClientConnectConfig {
         'a client certificate and its key belong together, and one of them is missing (TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH)',
       )
     }
+    requireCertificates(profile.tls ?? {})
     return toClientOptions(profile)
   } catch (cause) {
     // Without the cause: that of a file shows the line, in which the key may stand.
@@ -111,6 +121,36 @@ function requireTypes({ address, namespace, apiKey, tls, grpcMeta }: Profile, fi
   const wrong = Object.entries(grpcMeta ?? {}).find(([, value]) => !/^[\x20-\x7e]*$/.test(value))?.[0]
   if (wrong !== undefined) throw new Error(`Expected the metadata ${wrong} to be printable characters of ASCII`)
 }
+
+/** The transport and OpenSSL would say only that they found no start of a line, or nothing. */
+function requireCertificates({ clientCert, clientKey, serverCACert }: NonNullable<Profile['tls']>): void {
+  const client = 'TEMPORAL_TLS_CLIENT_CERT_PATH, TEMPORAL_TLS_CLIENT_KEY_PATH'
+  const authority = 'TEMPORAL_TLS_SERVER_CA_CERT_PATH'
+  const [cert, key, ca] = [readPem(client, clientCert), readPem(client, clientKey), readPem(authority, serverCACert)]
+  try {
+    if (cert !== null && key !== null) createSecureContext({ cert, key })
+  } catch (cause) {
+    const reason = (cause as Error).message.split(':').at(-1)
+    throw new Error(`the client's certificate and its key (${client}) are no pair in PEM without a password: ${reason}`)
+  }
+  try {
+    if (ca !== null) new X509Certificate(ca)
+  } catch {
+    throw new Error(`the certificate authority (${authority}) is no certificate in PEM`)
+  }
+}
+
+function readPem(names: string, source: PemSource | undefined): Buffer | null {
+  if (source === undefined) return null
+  if (!('path' in source)) return Buffer.from(source.data)
+  try {
+    return readFileSync(source.path)
+  } catch (cause) {
+    throw new Error(`${source.path} cannot be read: ${(cause as NodeJS.ErrnoException).code} (${names})`)
+  }
+}
+
+type PemSource = NonNullable<NonNullable<Profile['tls']>['clientCert']>
 
 type Profile = ReturnType<typeof loadClientConfigProfile>
 
