@@ -242,6 +242,9 @@ test('names a Python that the host lacks, with what the host has and how to inst
   const { exitCode, image } = await build(suite('python', { install_config: config }))
   assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'python'])
   assert.match(image.message ?? '', /Expected Python 3\.99 on this host, found .*uv python install 3\.99/)
+  const old = { ...config, python: '2.7' }
+  const { image: refused } = await build(suite('python-2', { install_config: old }))
+  assert.match(refused.message ?? '', /Expected a version of Python 3, got 2\.7: such an image cannot be built/)
 })
 
 test('names a commit that the mirror lacks, with the command that fetches it', { skip }, async () => {

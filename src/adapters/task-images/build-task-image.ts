@@ -134,6 +134,12 @@ async function usableSetupCommit({ task, environment, repository }: BuildTaskIma
 function requirePython({ pythons }: TaskImageBuilder, { python: version }: TaskEnvironment): HostPython {
   const python = choosePython(pythons, version)
   if (python !== null) return python
+  if (!version.startsWith('3.')) {
+    throw buildFailure({
+      stage: 'python',
+      message: `Expected a version of Python 3, got ${version}: such an image cannot be built here. Name another in python of install_config, or take the publisher's image`,
+    })
+  }
   const found = [...new Set(pythons.map((one) => `${one.version} (${one.kind})`))].join(', ')
   throw buildFailure({
     stage: 'python',
@@ -543,19 +549,19 @@ async function makeTask({ builder, input, tags, steps, record, below, file }: Ma
           kind: 'script',
           stage: 'install',
           script: steps.wheels,
-          fix: 'The packages that the installation builds with could not be kept',
+          fix: 'After the installation, its repository or environment cannot be used, or what it builds with could not be kept: the reason is below; correct install of install_config',
         },
         {
           kind: 'script',
           stage: 'check',
           script: steps.commit,
-          fix: 'What the installation changed could not be committed',
+          fix: 'What the installation changed could not be committed: the reason is below; correct install of install_config so that the repository stays',
         },
         {
           kind: 'script',
           stage: 'check',
           script: steps.check,
-          fix: 'The environment cannot be used as the harness does',
+          fix: 'The environment cannot be used as the harness does: the reason is below; correct install of install_config so that python stays that of the environment',
         },
       ],
     })
@@ -575,6 +581,7 @@ async function requireRepository(engine: Engine, task: Task, tag: string): Promi
       .remove({ force: true })
       .catch(() => undefined)
     if (!isLonghaulError(error) || error.code !== 'Sandbox.ImageUnsuitable') throw error
-    throw buildFailure({ stage: 'check', message: error.message, cause: error })
+    const message = `${error.message}. Correct pre_install and install of install_config: they must leave it as it is`
+    throw buildFailure({ stage: 'check', message, cause: error })
   }
 }

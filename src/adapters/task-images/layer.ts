@@ -263,6 +263,9 @@ const BUILD_ENVIRONMENT = {
   PYTHONDONTWRITEBYTECODE: '1',
 }
 
+/** A longer line becomes several, so that one without an end is not collected in memory. */
+const LONGEST_LINE = 64 * 1024
+
 function lineSplitter(onLine: (line: string) => void): { push(bytes: Buffer): void; end(): void } {
   const decoder = new TextDecoder()
   let rest = ''
@@ -271,6 +274,11 @@ function lineSplitter(onLine: (line: string) => void): { push(bytes: Buffer): vo
       const parts = (rest + decoder.decode(bytes, { stream: true })).split(/\r?\n/)
       rest = parts.pop() ?? ''
       for (const part of parts) onLine(part)
+      if (rest.length < LONGEST_LINE) return
+      // Between words, because a password in two parts would not be recognised.
+      const end = rest.lastIndexOf(' ') + 1 || rest.length
+      onLine(rest.slice(0, end))
+      rest = rest.slice(end)
     },
     end() {
       if (rest !== '') onLine(rest)
