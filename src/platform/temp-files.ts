@@ -34,12 +34,13 @@ export async function writeTempFile(directory: string, bytes: Uint8Array): Promi
   return path
 }
 
-/** Removes what dead writers left behind; files of live processes and of other hosts are kept until they are a day old. */
-export async function sweepTempFiles(directory: string, nowMs: number): Promise<number> {
+/** Removes what dead writers left behind; files of live processes and of other hosts are kept until they are a day old.
+ *  @param prefix of the names, before that of `tempName`, in a directory that has other files too */
+export async function sweepTempFiles(directory: string, nowMs: number, prefix = ''): Promise<number> {
   let removed = 0
   for (const name of await readdir(directory)) {
     const path = join(directory, name)
-    if (!(await isAbandoned(path, name, nowMs))) continue
+    if (!name.startsWith(prefix) || !(await isAbandoned(path, name.slice(prefix.length), nowMs))) continue
     await rm(path, { force: true, recursive: true })
     removed += 1
   }

@@ -1,8 +1,8 @@
 /** An image built for a row that names one which no registry has: from a repository's history, gated and graded like a published one. */
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync, spawn, spawnSync } from 'node:child_process'
 import { createServer, type ServerResponse } from 'node:http'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
@@ -14,6 +14,7 @@ import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { choosePython, listHostPythons } from '../../src/adapters/task-images/host-pythons.ts'
 import type { HostPython } from '../../src/contracts/task-images.types.ts'
 import type { GateReport } from '../../src/contracts/gates.types.ts'
+import { tempName } from '../../src/platform/temp-files.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { longhaul } from '../support/command-line.ts'
 import { eventually } from '../support/hang.ts'
@@ -340,6 +341,9 @@ test('an interrupted build leaves no container, a second builder waits for the f
   assert.equal(await ended, 130, await said)
   assert.deepEqual(await buildContainers(), [])
 
+  // As a killed builder leaves it.
+  const left = join(tmpdir(), `longhaul-history-${tempName().split('.')[0]}.${spawnSync('true').pid}-1.x`)
+  mkdirSync(left)
   const first = build(path)
   await eventually(async () => assert.equal(arrived.length, 2))
   const second = build(path)
@@ -349,6 +353,7 @@ test('an interrupted build leaves no container, a second builder waits for the f
   assert.deepEqual([(await first).exitCode, (await first).image.did], [0, 'built'], (await first).text)
   assert.deepEqual([(await second).exitCode, (await second).image.did], [0, 'found'], (await second).text)
   assert.equal(arrived.length, 2)
+  assert.ok(!existsSync(left), 'the history of the killed builder is removed')
 })
 
 /** Names of containers that a build left. */

@@ -24,6 +24,7 @@ import type { PackageSettings } from './package-settings.ts'
 import type { SharedLayers } from './shared-layers.ts'
 import type { Repository } from './repository.ts'
 import { makeDirectory } from '../../platform/files.ts'
+import { sweepTempFiles, tempName } from '../../platform/temp-files.ts'
 
 /** Increase this by hand when a change of these scripts changes an image's content. */
 export const BUILDER = 1
@@ -478,6 +479,9 @@ except Exception:
     pass
 print("\\n".join(dict.fromkeys([*requires, "setuptools", "wheel"])))`
 
+/** Of the names of folders among the temporary files. */
+const HISTORY = 'longhaul-history-'
+
 type Tags = Awaited<ReturnType<Repository['tags']>>
 
 /** Git's format of packed references. */
@@ -498,7 +502,9 @@ interface MakeTask {
 async function makeTask({ builder, input, tags, steps, record, below, file }: MakeTask): Promise<void> {
   const { engine, settings, network, signal } = builder
   const { task, environment, repository } = input
-  const folder = await mkdtemp(join(tmpdir(), 'longhaul-history-'))
+  // A killed builder leaves its history, which has up to hundreds of megabytes.
+  await sweepTempFiles(tmpdir(), Date.now(), HISTORY).catch(() => undefined)
+  const folder = await mkdtemp(join(tmpdir(), `${HISTORY}${tempName()}`))
   try {
     const objects = join(folder, task.repoDir, '.git/objects/pack')
     await makeDirectory(objects)

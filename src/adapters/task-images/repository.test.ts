@@ -1,10 +1,11 @@
 import assert from 'node:assert/strict'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { basename, join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { useEnvironment } from '../../../test/support/environment.ts'
+import { tempName } from '../../platform/temp-files.ts'
 import { openRepository, type Repository } from './repository.ts'
 
 let mirrors: string
@@ -99,6 +100,30 @@ test('an address that does not answer, and one without the commit: what Git said
   const named = await at(`file://token-word@localhost${mirrors}`, 'owner__whole.git')
   assert.ok(!(await readFile(join(named.place, 'config'), 'utf8')).includes('token-word'), 'none stays on the disk')
   await assert.rejects(repository.requireCommit(commit), /whose address answers: .*not our ref 0123/)
+})
+
+test('what a killed command left of a copy is removed by the next one, and that of a living one is not', async () => {
+  const own = join(mirrors, 'own-cache')
+  const input = {
+    repo: 'owner/bundled',
+    repositories: mirrors,
+    cacheDir: own,
+    log: () => {},
+    signal: AbortSignal.timeout(60_000),
+  }
+  const bundle = join(mirrors, 'owner__bundled.bundle')
+  execFileSync('git', ['-C', join(mirrors, 'owner__whole.git'), 'bundle', 'create', '-q', bundle, '--all'])
+  const { place } = await openRepository(input)
+  await rm(place, { recursive: true })
+  // A name as of a process that has ended, and one of this process.
+  const dead = spawnSync('true').pid
+  const [host] = tempName().split('.')
+  await mkdir(`${place}.new-${host}.${dead}-1.x`)
+  const living = `${place}.new-${tempName()}`
+  await mkdir(living)
+  await openRepository(input)
+  const left = (await readdir(join(own, 'repositories'))).filter((name) => !name.endsWith('.lock'))
+  assert.deepEqual(left.toSorted(), [basename(place), basename(living)].toSorted())
 })
 
 test('a host without git says so', async (t) => {

@@ -1,13 +1,14 @@
 /** Reads the histories of repositories from a mirror, a bundle or an address, with git and without running their code. */
 import { existsSync, statSync } from 'node:fs'
-import { mkdtemp, rename, rm, writeFile } from 'node:fs/promises'
-import { dirname, isAbsolute, join, resolve } from 'node:path'
+import { rename, rm, writeFile } from 'node:fs/promises'
+import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { type CommandResult, runCommand } from '../../platform/run-command.ts'
 import type { LonghaulError } from '../../contracts/errors.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { makeDirectory } from '../../platform/files.ts'
+import { sweepTempFiles, tempName } from '../../platform/temp-files.ts'
 
 /** Allows histories of hundreds of megabytes on a slow connection or disk. */
 const CLONE_TIMEOUT_MS = 60 * 60_000
@@ -192,7 +193,10 @@ async function cloneOnce(input: OpenRepositoryInput & { from: string; copy: stri
   await withDirectoryLock(lock, async () => {
     if (existsSync(copy)) return
     log(`${repo}: copying its history`)
-    const fresh = await mkdtemp(`${copy}.`)
+    // A killed command leaves a part of the copy.
+    const prefix = `${basename(copy)}.new-`
+    await sweepTempFiles(dirname(copy), Date.now(), prefix)
+    const fresh = join(dirname(copy), `${prefix}${tempName()}`)
     try {
       const { exitCode, tail } = await runCommand({
         command: 'git',
