@@ -1,7 +1,7 @@
 import { downloadFile, HubApiError, listFiles, type RepoDesignation } from '@huggingface/hub'
 import type { AsyncBuffer } from 'hyparquet'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { COMMIT, patientFetch, RANGE_BYTES, readRange, silenceOf } from '../hub/requests.ts'
+import { COMMIT, connectHub, type HubPlace, RANGE_BYTES, readRange, silenceOf } from '../hub/requests.ts'
 
 export interface HubSplit {
   dataset: string
@@ -10,6 +10,8 @@ export interface HubSplit {
   split: string
   /** Null for the public hub. */
   hubUrl: string | null
+  /** @default none is sent, as workers do */
+  token?: HubPlace['token'] | undefined
 }
 
 export interface HubFile {
@@ -25,7 +27,7 @@ export interface HubFile {
  * @throws LonghaulError `Config.Invalid` for a revision that may move, `Config.NotFound` for an unknown data set, revision or split,
  * `Artifact.Unavailable` for a hub that does not answer
  */
-export async function findHubFiles({ dataset, revision, split, hubUrl }: HubSplit): Promise<HubFile[]> {
+export async function findHubFiles({ dataset, revision, split, hubUrl, token }: HubSplit): Promise<HubFile[]> {
   if (!COMMIT.test(revision)) {
     throw new LonghaulError({
       code: 'Config.Invalid',
@@ -34,14 +36,16 @@ export async function findHubFiles({ dataset, revision, split, hubUrl }: HubSpli
     })
   }
   const repo: RepoDesignation = { type: 'dataset', name: dataset }
-  const where = { repo, revision, fetch: patientFetch, ...(hubUrl === null ? {} : { hubUrl }) }
+  const hub = connectHub({ hubUrl, token: token ?? NO_TOKEN })
+  const where = { repo, revision, fetch: hub.fetch, hubUrl: hub.url }
   const pattern = new RegExp(`(?:^|/)${escapePattern(split)}-(\\d{5})-of-(\\d{5})(?:-[0-9a-f]+)?\\.parquet$`)
   const found: (HubFile & { of: number })[] = []
-  await explained({ dataset, revision }, async () => {
+  const asked = { facts: { dataset, revision }, token }
+  await explained(asked, async () => {
     for await (const { path, size, oid, lfs } of listFiles({ ...where, recursive: true })) {
       const match = pattern.exec(path)
       if (match === null) continue
-      const open = () => explained({ dataset, revision, path }, () => openFile({ ...where, path }))
+      const open = () => explained({ ...asked, facts: { ...asked.facts, path } }, () => openFile({ ...where, path }))
       found.push({ path, bytes: size, oid: lfs?.oid ?? oid ?? null, open, of: Number(match[2]) })
     }
   })
@@ -74,30 +78,51 @@ async function openFile(input: Parameters<typeof downloadFile>[0]): Promise<Asyn
       const parts: ArrayBuffer[] = []
       for (let from = start; from < end; from += RANGE_BYTES) {
         const range = { start: from, end: Math.min(from + RANGE_BYTES, end), path: input.path }
-        parts.push(await explained({ path: input.path }, () => readRange(blob, range)))
+        parts.push(await explained({ facts: { path: input.path } }, () => readRange(blob, range)))
       }
       return parts.length === 1 && parts[0] !== undefined ? parts[0] : new Blob(parts).arrayBuffer()
     },
   }
 }
 
+const NO_TOKEN = { variable: 'HF_TOKEN', value: null }
+
+interface Asked {
+  facts: Record<string, string>
+  /** @default the reader sends none */
+  token?: HubPlace['token'] | undefined
+}
+
 /** Translates a hub's error into a message about the request. */
-export async function explained<T>(details: Record<string, string>, ask: () => Promise<T>): Promise<T> {
+export async function explained<T>({ facts, token }: Asked, ask: () => Promise<T>): Promise<T> {
   try {
     return await ask()
   } catch (cause) {
     if (cause instanceof LonghaulError) throw cause
     const status = cause instanceof HubApiError ? cause.statusCode : null
-    const isThere = status !== 404 && status !== 401
+    const refusal = describeRefusal(status, token)
+    const got = status === null ? silenceOf(cause) : (cause as Error).message
     throw new LonghaulError({
-      code: isThere ? 'Artifact.Unavailable' : 'Config.NotFound',
-      message: isThere
-        ? `Expected the hub to answer, got ${status === null ? silenceOf(cause) : (cause as Error).message}`
-        : 'Expected a public data set of that name and revision, but the hub has none',
-      details: status === null ? details : { ...details, status },
+      code: refusal === null ? 'Artifact.Unavailable' : 'Config.NotFound',
+      message: refusal ?? `Expected the hub to answer, got ${got}`,
+      details: status === null ? facts : { ...facts, status },
       cause,
     })
   }
+}
+
+function describeRefusal(status: number | null, token: Asked['token']): string | null {
+  if (status === 404) return 'Expected a data set of that name and revision, but the hub has none'
+  if (status === 403) {
+    return 'The hub does not let this token read the data set: accept its terms on its page with the token’s account, or give the token leave to read it'
+  }
+  if (status !== 401) return null
+  if (token === undefined) {
+    return 'The hub shows no such data set without a token, and workers send none: longhaul tasks import reads it with one, and kind: file takes the result'
+  }
+  return token.value === null
+    ? `The hub shows no such data set without a token: it is private or gated, or has another name. Set ${token.variable} to a token that may read it, or name another variable with --token-variable`
+    : `The hub refuses the token in ${token.variable}: put one that is valid and may read the data set there`
 }
 
 function escapePattern(text: string): string {

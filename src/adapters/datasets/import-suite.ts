@@ -2,6 +2,7 @@ import type { FilterClass, ImportedSuite, ImportSource, SuiteFilter } from '../.
 import { applyFilters, classifyTasks, type Evidence } from '../../domain/gates/suite-filters.ts'
 import { hasParser } from '../../grading/log-profiles.ts'
 import { canonicalHash } from '../../platform/hash.ts'
+import type { HubPlace } from '../hub/requests.ts'
 import { type AcceptedRow, checkRows } from './check-rows.ts'
 import { type PinProgress, pinRows } from './pin-rows.ts'
 import { type ReadProgress, readSource, type SourceRows } from './read-source.ts'
@@ -12,6 +13,8 @@ export interface ImportInput {
   evidence?: Evidence
   /** Address of the hub; null for the public one. */
   hubUrl?: string | null
+  /** For a data set that the hub does not show to everyone. @default none is sent */
+  token?: HubPlace['token']
   /** Called while the source is read. */
   onProgress?: (progress: ReadProgress) => void
   /** Fetches the files that kept rows name by address, and writes their hashes into the rows. @default rows stay as published */
@@ -27,7 +30,11 @@ export async function importSuite(
   input: ImportInput,
 ): Promise<{ suite: ImportedSuite; kept: AcceptedRow[]; classes: FilterClass[]; unknownIds: string[] }> {
   const filters = input.filters ?? []
-  const read = await readSource(input.source, { hubUrl: input.hubUrl ?? null, onProgress: input.onProgress })
+  const read = await readSource(input.source, {
+    hubUrl: input.hubUrl ?? null,
+    token: input.token,
+    onProgress: input.onProgress,
+  })
   const { accepted, refused } = checkRows(read.rows)
   const { kept: published, counts } = applyFilters(accepted, filters, input.evidence)
   const kept = input.pinFiles === undefined ? published : await pinRows(published, input.pinFiles)

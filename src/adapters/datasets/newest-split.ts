@@ -28,7 +28,7 @@ export async function findNewestSplit({ dataset, revision, hubUrl }: NewestSplit
   const repo: RepoDesignation = { type: 'dataset', name: dataset }
   const where = { repo, revision: commit, fetch: patientFetch, ...(hubUrl === null ? {} : { hubUrl }) }
   const paths: string[] = []
-  await explained({ dataset, revision: commit }, async () => {
+  await explained({ facts: { dataset, revision: commit } }, async () => {
     for await (const { path } of listFiles({ ...where, recursive: true })) paths.push(path)
   })
   const { newest, passedOver, others } = newestOf(paths)
@@ -80,7 +80,7 @@ function monthOf(split: string): string {
 
 function commitOfMain(dataset: string, hubUrl: string | null): Promise<string> {
   const hub = { url: hubUrl ?? PUBLIC_HUB, fetch: patientFetch }
-  return explained({ dataset, revision: 'main' }, () =>
+  return explained({ facts: { dataset, revision: 'main' } }, () =>
     commitOf(hub, { kind: 'datasets', name: dataset, revision: 'main' }),
   )
 }

@@ -4,6 +4,7 @@ import { open, stat, readFile } from 'node:fs/promises'
 import { basename } from 'node:path'
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import type { ImportedFile, ImportSource, ImportedSuite, RowsFile } from '../../contracts/suites.types.ts'
+import type { HubPlace } from '../hub/requests.ts'
 import { describeForeign, describeNotParquet } from './foreign-file.ts'
 import { findHubFiles } from './hub-files.ts'
 import { type ImportLimits, readImportLimits, readParquet } from './parquet-rows.ts'
@@ -31,6 +32,8 @@ export interface ReadProgress {
 
 interface ReadOptions {
   hubUrl: string | null
+  /** For a hub. @default none is sent */
+  token?: HubPlace['token'] | undefined
   onProgress?: ((progress: ReadProgress) => void) | undefined
   /** Of Parquet. @default `readImportLimits` */
   limits?: ImportLimits
@@ -43,9 +46,9 @@ export async function readSource(source: ImportSource, options: ReadOptions): Pr
 
 async function readHub(
   source: Extract<ImportSource, { kind: 'hub' }>,
-  { hubUrl, onProgress, limits = readImportLimits() }: ReadOptions,
+  { hubUrl, token, onProgress, limits = readImportLimits() }: ReadOptions,
 ): Promise<SourceRows> {
-  const found = await findHubFiles({ ...source, hubUrl })
+  const found = await findHubFiles({ ...source, hubUrl, token })
   const rows: LabelledRow[] = []
   const add = createAdding(rows, limits)
   const progress: ReadProgress = { files: 0, of: found.length, bytes: 0, rows: 0 }

@@ -9,6 +9,11 @@ export const jsonOption = (): Option => new Option('--json', 'print only JSON li
 export const hubUrlOption = (): Option =>
   new Option('--hub-url <url>', 'another hub of the same layout (default: LONGHAUL_HUB_URL, else the public one)')
 
+export const tokenVariableOption = (): Option =>
+  new Option('--token-variable <name>', 'environment variable with a token of the hub, where one is needed').default(
+    'HF_TOKEN',
+  )
+
 /** The hub that the option names, else the variable; null for the public hub. An empty variable counts as unset.
  *  @throws LonghaulError `Config.Invalid` */
 export function hubUrlOf({ hubUrl }: { hubUrl?: string }): string | null {

@@ -9,7 +9,7 @@ import { chatFormats } from '../../scaffold/render.ts'
 import type { CommandContext } from '../command-context.ts'
 import { untilInterrupted } from '../output/console.ts'
 import { whileReporting } from '../output/live-lines.ts'
-import { examples, hubUrlOf, hubUrlOption, jsonOption } from '../arguments/options.ts'
+import { examples, hubUrlOf, hubUrlOption, jsonOption, tokenVariableOption } from '../arguments/options.ts'
 import { requireWritable } from '../output/require-writable.ts'
 
 interface ImportOptions {
@@ -42,7 +42,7 @@ export function addModels(program: Command, context: CommandContext): void {
     )
     .option('--tokenizer <directory>', 'take tokenizer and chat template from there instead of the source')
     .addOption(hubUrlOption())
-    .option('--token-variable <name>', 'environment variable with a token of the hub, where one is needed', 'HF_TOKEN')
+    .addOption(tokenVariableOption())
     .addOption(jsonOption())
     .addHelpText(
       'after',

@@ -307,6 +307,34 @@ test('a data set of a hub is imported by name, revision and split', async () => 
   assert.match(unpinned.stderr, /--revision and --split/)
 })
 
+test('a data set that the hub shows to a token: without it, with a wrong one and with terms to accept, the error says what to set', async (t) => {
+  const revision = 'c'.repeat(40)
+  const files = { 'data/test-00000-of-00001.parquet': writeParquet({ schema: rebench.schema, rows: [rebench.row()] }) }
+  const output = place('gated.jsonl')
+  const importFrom = (url: string, ...more: string[]) => {
+    const source = ['a/b', '--revision', revision, '--split', 'test', '--hub-url', url]
+    return longhaul('tasks', 'import', ...source, '--output', output, ...more)
+  }
+  await using hub = await startHubServer({ dataset: 'a/b', revision, files, token: 'good' })
+  await using strict = await startHubServer({ dataset: 'a/b', revision, files, token: 'good', refusal: 403 })
+  useEnvironment(t, { HF_TOKEN: '', MINE: 'bad-token' })
+  for (const [url, more, says] of [
+    [hub.url, [], /shows no such data set without a token.* Set HF_TOKEN .*--token-variable/],
+    [hub.url, ['--token-variable', 'MINE'], /refuses the token in MINE: put one that is valid/],
+    [strict.url, ['--token-variable', 'MINE'], /does not let this token read the data set: accept its terms/],
+  ] as const) {
+    const { exitCode, stderr } = await importFrom(url, ...more)
+    assert.match(stderr, says)
+    assert.match(stderr, /^error Config\.NotFound: [^\n]*\n$/)
+    assert.doesNotMatch(stderr, /bad-token/)
+    assert.equal(exitCode, EXIT.usage)
+    await assert.rejects(access(output))
+  }
+  process.env['MINE'] = 'good'
+  assert.equal((await importFrom(hub.url, '--token-variable', 'MINE')).exitCode, EXIT.ok)
+  assert.equal((await readRows(output)).length, 1)
+})
+
 test('tasks of any harness can be named by a recipe; those without a known log parser are refused, by name', async () => {
   const path = place('classic.jsonl')
   const { classic } = await import('../../../test/support/datasets/published-rows.ts')

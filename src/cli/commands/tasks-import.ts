@@ -10,7 +10,7 @@ import { importTables, formatImport } from '../../report/suite-table.ts'
 import { renderTable } from '../../report/text-report.ts'
 import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
-import { collect, examples, hubUrlOf, hubUrlOption, jsonOption } from '../arguments/options.ts'
+import { collect, examples, hubUrlOf, hubUrlOption, jsonOption, tokenVariableOption } from '../arguments/options.ts'
 import { whileReporting } from '../output/live-lines.ts'
 import { writeSuite } from '../output/write-suite.ts'
 import { requireWritable } from '../output/require-writable.ts'
@@ -19,6 +19,7 @@ interface ImportOptions {
   revision?: string
   split?: string
   hubUrl?: string
+  tokenVariable: string
   filter: string[]
   paperFilters?: true
   ids?: string
@@ -41,6 +42,7 @@ export function addImport(tasks: Command, context: CommandContext): void {
     .option('--revision <commit>', 'commit of a data set of the hub; branches and tags move and are refused')
     .option('--split <label>', 'split of a data set of the hub, as published: test, filtered, 2025_05')
     .addOption(hubUrlOption())
+    .addOption(tokenVariableOption())
     .option(
       '--filter <filter>',
       'repeatable, applied in the order given: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, hidden-names, deterministic>=N',
@@ -93,6 +95,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
         filters,
         evidence,
         hubUrl,
+        token: { variable: options.tokenVariable, value: process.env[options.tokenVariable] || null },
         onProgress: (next) => {
           progress = next
           changed()
