@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { NativeConnection, Worker, type WorkerOptions, DefaultLogger, type LogEntry, Runtime } from '@temporalio/worker'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { quoteAddress } from '../platform/quote-address.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
 import { probeTemporal } from '../platform/temporal-reach.ts'
 import type { TemporalSettings } from '../platform/temporal-settings.ts'
@@ -223,7 +224,7 @@ function installRuntime(role: string): void {
     const variable = process.env['LONGHAUL_METRICS_ADDRESS'] ? 'LONGHAUL_METRICS_ADDRESS' : 'LONGHAUL_METRICS_OTLP'
     throw new LonghaulError({
       code: 'Config.Invalid',
-      message: `${variable}=${process.env[variable] ?? ''} cannot be used: ${(cause as Error).message}`,
+      message: `${variable} is ${quoteAddress(process.env[variable] ?? '')}, which cannot be used: ${(cause as Error).message}`,
       cause,
     })
   }

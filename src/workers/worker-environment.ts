@@ -214,7 +214,7 @@ function httpAddress(name: string, text: string | null, example: string): string
 function requireHosts(name: string, text: string): void {
   const wrong = text.split(',').find((host) => /[/@?#]|\S\s+\S/.test(host))
   if (wrong === undefined) return
-  throw invalid(`Expected ${name} to be host or host:port with commas between, got ${JSON.stringify(wrong.trim())}`)
+  throw invalid(`Expected ${name} to be host or host:port with commas between, got ${quoteAddress(wrong.trim())}`)
 }
 
 function freeGib(text = '10'): number {

@@ -471,7 +471,7 @@ test('a command that the bucket refuses ends with 1 in one line that says what t
   }
   const table: [env: Record<string, string>, says: RegExp][] = [
     [{ AWS_SECRET_ACCESS_KEY: 'another secret' }, /accept the credentials of this machine \(SignatureDoesNotMatch/],
-    [{ AWS_ACCESS_KEY_ID: 'nobody' }, /accept the credentials of this machine \(InvalidAccessKeyId/],
+    [{ AWS_ACCESS_KEY_ID: 'nobody' }, /accept the credentials of this machine \(XAdminUserNotFound/],
     [{ LONGHAUL_ARTIFACTS: 's3://not-there/x' }, /bucket of the artifact store to exist: create it/],
     [{ AWS_ENDPOINT_URL_S3: server.url.replace('http:', 'https:') }, /speaks no TLS: write http:/],
   ]

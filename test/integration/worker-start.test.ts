@@ -58,7 +58,10 @@ test('a worker that cannot start prints one line and ends by itself without a ca
     ['artifacts', { LONGHAUL_HEALTH_ADDRESS: `127.0.0.1:${port}` }, /LONGHAUL_HEALTH_ADDRESS=.* EADDRINUSE/],
     ['trainer', { LONGHAUL_PYTHON: '/nope' }, /LONGHAUL_PYTHON .*\/nope: there is no such file/],
     ['artifacts', { OTEL_EXPORTER_OTLP_ENDPOINT: 'collector' }, /OTEL_EXPORTER_OTLP_ENDPOINT/],
-    ['artifacts', { LONGHAUL_METRICS_OTLP: 'http://' }, /LONGHAUL_METRICS_OTLP=http:\/\/ cannot be used/],
+    ['artifacts', { LONGHAUL_METRICS_OTLP: 'http://' }, /LONGHAUL_METRICS_OTLP is "http:\/\/", which cannot be used/],
+    ['artifacts', { LONGHAUL_METRICS_OTLP: 'http://u:k-secret@h:99999' }, /METRICS_OTLP is "http:\/\/\*\*\*@h:99999"/],
+    ['artifacts', { LONGHAUL_ALARM_HOSTS: 'http://u:k-secret@h' }, /LONGHAUL_ALARM_HOSTS .* got "http:\/\/\*\*\*@h"/],
+    ['artifacts', { LONGHAUL_NAMESPACE: 'a\nb' }, /Expected the namespace \(LONGHAUL_NAMESPACE/],
   ] as const) {
     const { code, stderr } = await run(['--import', TELL_FORCED, command, 'worker', '--role', role], {
       ...env,
@@ -66,6 +69,7 @@ test('a worker that cannot start prints one line and ends by itself without a ca
     })
     assert.match(stderr, reason)
     assert.match(stderr, /^error Config\.Invalid: [^\n]*\n$/)
+    assert.doesNotMatch(stderr, /k-secret/)
     assert.equal(code, 1)
   }
 })

@@ -103,6 +103,9 @@ interface RefusalInput {
   hasText: boolean
 }
 
+/** Codes about a key, whatever their status: versitygw answers 404 to one that it does not know. */
+const CREDENTIALS = /AccessKey|UserNotFound|Signature|Token|Credential/i
+
 /** The error for an answer that a retry does not change. */
 export function refusalOf({ status, code, message, store, key, region, server, hasText }: RefusalInput): LonghaulError {
   const facts = { store, key, status, code }
@@ -118,7 +121,7 @@ export function refusalOf({ status, code, message, store, key, region, server, h
       'Expected the clock of this machine to agree with the artifact store’s within 15 minutes: set it',
       facts,
     )
-  if (status === 401 || status === 403)
+  if (status === 401 || status === 403 || CREDENTIALS.test(code))
     return needsPerson(
       `Expected the artifact store to accept the credentials of this machine (${said}). They need s3:GetObject, PutObject, DeleteObject, AbortMultipartUpload and ListBucket`,
       facts,
