@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -168,6 +170,14 @@ def test_an_error_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.
 
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
+
+def test_an_interrupt_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_write_config", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    with pytest.raises(SystemExit, match="143"):
+        command.import_model(ImportOptions(model, model.parent / "made"))
+    assert [entry.name for entry in model.parent.iterdir()] == ["model"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
 
 # Name → (damage, pattern of the message, which names the place and the remedy).
 BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {

@@ -42,5 +42,9 @@ test('an importer that fails in a way of its own: the error itself, without its 
     await saidOf('echo "progress: writing" >&2; kill -9 $$'),
     /but it was killed, by the system if memory ran out/,
   )
+  assert.match(
+    await saidOf('echo "io-error: No space left on device (os error 28)" >&2; exit 74'),
+    /^Artifact\.OutOfDisk: Expected room for the policy on the disk of .*made: No space left .* another --output/,
+  )
   assert.equal(await saidOf('echo "input-unusable: Expected a model" >&2; exit 66'), 'Config.Invalid: Expected a model')
 })

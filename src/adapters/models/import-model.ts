@@ -103,13 +103,23 @@ async function runImport(
   })
   const said = stdout.trim().split('\n').at(-1) ?? ''
   if (exitCode === 0) return JSON.parse(said) as ImportRecord
-  throw refusal(exitCode, tail, origin === null ? {} : { source: origin })
+  throw refusal({ exitCode, tail, output, details: origin === null ? {} : { source: origin } })
+}
+
+interface RefusalInput {
+  exitCode: number | null
+  tail: string
+  output: string
+  details: Record<string, string>
 }
 
 /** Maps the exit codes of `trainer/longhaul_trainer/failures.py`. */
-function refusal(exitCode: number | null, tail: string, details: Record<string, string>): LonghaulError {
-  const [, message] = /^(?:input-unusable|output-unwritable|io-error): (.*)/m.exec(tail) ?? []
-  const isFull = /no space left|quota/i.test(message ?? '')
+function refusal({ exitCode, tail, output, details }: RefusalInput): LonghaulError {
+  const [, said] = /^(?:input-unusable|output-unwritable|io-error): (.*)/m.exec(tail) ?? []
+  const isFull = /no space left|quota/i.test(said ?? '')
+  const message = isFull
+    ? `Expected room for the policy on the disk of ${resolve(output)}: ${said}. Free space there, or name another --output; nothing was left`
+    : said
   const code =
     message === undefined
       ? 'Trainer.Failed'

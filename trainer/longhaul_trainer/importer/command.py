@@ -4,6 +4,7 @@ not at all."""
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -35,6 +36,8 @@ class ImportOptions:
 def import_model(options: ImportOptions) -> int:
     """Prints the record as JSON. Returns 0; 66 for a source that cannot be imported; 73 for a target that exists or is not writable; 74 for
     another I/O error."""
+    # Ends like an error, so that an interrupted import leaves nothing either.
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     try:
         record = run_import(options)
     except JobError as error:
@@ -44,6 +47,8 @@ def import_model(options: ImportOptions) -> int:
         if (code := io_code(error, inputs)) is None:
             raise
         return _refuse(code, str(error))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     print(json.dumps(record))
     return OK
 
