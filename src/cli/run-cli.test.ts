@@ -636,6 +636,18 @@ test('up with a setting that a worker refuses: one error before the set-up', asy
   }
 })
 
+test('a schedule of a recipe file, and no server: nothing is pushed', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: join(home, 'store'), LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' })
+  const recipe = join(home, 'mine.yaml')
+  await copyFile('recipes/mini.yaml', recipe)
+  const { exitCode, stderr } = await longhaul('schedule', 'create', 'nightly', '--recipe', recipe)
+  assert.equal(exitCode, EXIT.infra)
+  assert.match(stderr, /^error Temporal\.Unreachable: [^\n]*\n$/)
+  assert.deepEqual(await readdir(home), ['mine.yaml'])
+})
+
 test('the Python that a model is read with cannot be started: the variable is named before anything is read, and nothing is made', async (t) => {
   const directory = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
   t.after(() => rm(directory, { recursive: true }))

@@ -92,10 +92,11 @@ export function addSchedule(program: Command, { console }: CommandContext): void
       // Checked now, since a faulty recipe would fail every night.
       const read = await readScheduledRecipe({ recipe, ...(set === undefined ? {} : { set }) })
       settingsOf({ id, ...settings, ...read })
-      const request = await pushScheduledRecipe(read, { dryRun: dryRun === true })
-      const change = await withConnection((connection) =>
-        createSchedule({ connection, id, ...settings, ...request, dryRun: dryRun === true }),
-      )
+      const change = await withConnection(async (connection) => {
+        // Pushed once the server answers: without a schedule it would stand in the list of recipes.
+        const request = await pushScheduledRecipe(read, { dryRun: dryRun === true })
+        return createSchedule({ connection, id, ...settings, ...request, dryRun: dryRun === true })
+      })
       printChange(change, { ...(json === undefined ? {} : { json }), ...(dryRun === undefined ? {} : { dryRun }) })
     })
   schedule
