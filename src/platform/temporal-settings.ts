@@ -5,8 +5,7 @@ import { join } from 'node:path'
 import { createSecureContext } from 'node:tls'
 import { type ClientConnectConfig, loadClientConfigProfile, toClientOptions } from '@temporalio/envconfig'
 import { LonghaulError } from '../contracts/errors.ts'
-import { requireHeaderValue } from './header-value.ts'
-import { quoteAddress } from './quote-address.ts'
+import { quoteAddress, requireHeaderValue } from './quote-address.ts'
 
 /** How a process reaches Temporal: the one statement that every role, the client, schedules and the set-up read. */
 export interface TemporalSettings {
@@ -131,7 +130,12 @@ function requireCertificates({ clientCert, clientKey, serverCACert }: NonNullabl
     if (cert !== null && key !== null) createSecureContext({ cert, key })
   } catch (cause) {
     const reason = (cause as Error).message.split(':').at(-1)
-    throw new Error(`the client's certificate and its key (${client}) are no pair in PEM without a password: ${reason}`)
+    throw new Error(
+      `the client's certificate and its key (${client}) are no pair in PEM without a password: ${reason}`,
+      {
+        cause,
+      },
+    )
   }
   try {
     if (ca !== null) new X509Certificate(ca)
@@ -146,7 +150,7 @@ function readPem(names: string, source: PemSource | undefined): Buffer | null {
   try {
     return readFileSync(source.path)
   } catch (cause) {
-    throw new Error(`${source.path} cannot be read: ${(cause as NodeJS.ErrnoException).code} (${names})`)
+    throw new Error(`${source.path} cannot be read: ${(cause as NodeJS.ErrnoException).code} (${names})`, { cause })
   }
 }
 

@@ -5,9 +5,7 @@ import { refuseCustomHeaders } from '../adapters/policy-server/refuse-custom-hea
 import type { WeightsOptions } from '../adapters/artifacts/open-store.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { isBuildName } from '../contracts/keys.ts'
-import { requireHeaderValue } from '../platform/header-value.ts'
-import { requireHttpAddress } from '../platform/http-address.ts'
-import { quoteAddress } from '../platform/quote-address.ts'
+import { quoteAddress, requireHeaderValue, requireHttpAddress } from '../platform/quote-address.ts'
 import { programPath } from '../platform/run-command.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 

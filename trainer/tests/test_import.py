@@ -171,6 +171,7 @@ def test_an_error_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.
 
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 
+
 def test_an_interrupt_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_write_config", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit, match="143"):

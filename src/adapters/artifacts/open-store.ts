@@ -3,7 +3,6 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { createDirectoryStore, requireDirectoryStore } from './directory-store.ts'
-import { asStartError } from './s3/s3-errors.ts'
 import { namesBucket, parseS3Location } from './s3/s3-location.ts'
 import type { SendS3 } from './s3/s3-requests.ts'
 
@@ -48,11 +47,13 @@ export async function openArtifactStore({
     return createDirectoryStore({ root: text, checksWriting: check })
   }
   const location = parseS3Location(text)
-  const [{ createS3Requests }, { checkBucket, createS3Store }, { credentialChain }] = await Promise.all([
-    import('./s3/s3-requests.ts'),
-    import('./s3/s3-store.ts'),
-    import('./s3/s3-credentials.ts'),
-  ])
+  const [{ createS3Requests }, { checkBucket, createS3Store }, { credentialChain }, { asStartError }] =
+    await Promise.all([
+      import('./s3/s3-requests.ts'),
+      import('./s3/s3-store.ts'),
+      import('./s3/s3-credentials.ts'),
+      import('./s3/s3-errors.ts'),
+    ])
   const requests = { location, credentials: credentialChain(), store: text }
   const transient = onTransientError === undefined ? {} : { onTransientError }
   // A run in progress waits for an operator as it does during an outage. A start and a command fail at once with what to change.

@@ -1,6 +1,6 @@
 import { HubApiError } from '@huggingface/hub'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { requireHeaderValue } from '../../platform/header-value.ts'
+import { requireHeaderValue } from '../../platform/quote-address.ts'
 
 export const PUBLIC_HUB = 'https://huggingface.co'
 

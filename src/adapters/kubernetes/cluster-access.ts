@@ -7,7 +7,7 @@ import { promisify } from 'node:util'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { requireHeaderValue } from '../../platform/header-value.ts'
+import { requireHeaderValue } from '../../platform/quote-address.ts'
 
 /** The credentials that authenticate a request. */
 export interface ClusterCredentials {

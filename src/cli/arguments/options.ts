@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { isRunPart, parseThreshold } from './evaluation-argument.ts'
 import { isBuildName, isHostName, isRunName, isScheduleId, isTaskId } from '../../contracts/keys.ts'
-import { requireHttpAddress } from '../../platform/http-address.ts'
+import { requireHttpAddress } from '../../platform/quote-address.ts'
 import type { OnInterrupt } from '../commands/follow-run.ts'
 
 export const jsonOption = (): Option => new Option('--json', 'print only JSON lines on stdout')

@@ -1,6 +1,6 @@
 /** The only importer of the AWS packages. It obtains keys through the chain that every S3 program on this machine uses. */
 import { defaultProvider } from '@aws-sdk/credential-provider-node'
-import { requireHeaderValue } from '../../../platform/header-value.ts'
+import { requireHeaderValue } from '../../../platform/quote-address.ts'
 import { needsPerson } from './s3-errors.ts'
 
 export interface S3Credentials {

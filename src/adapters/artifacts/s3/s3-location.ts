@@ -1,5 +1,5 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { requireHttpAddress } from '../../../platform/http-address.ts'
+import { requireHttpAddress } from '../../../platform/quote-address.ts'
 import { checkKey } from '../store-rules.ts'
 
 /** Where a bucket is, and how its addresses are formed. */
