@@ -45,6 +45,7 @@ export const ENVIRONMENT: readonly Topic[] = [
       variable('AWS_ENDPOINT_URL', 'https://s3.example.org', 'the same for all of AWS’s services'),
       variable('AWS_REGION', 'eu-west-1', 'region of the bucket (or AWS_DEFAULT_REGION)'),
       variable('AWS_DEFAULT_REGION', 'eu-west-1', 'the same, where AWS_REGION says nothing'),
+      variable('AWS_PROFILE', '', 'profile of the AWS files that has them'),
       variable('AWS_ACCESS_KEY_ID', '', 'credentials, where no role or profile gives them'),
       variable('AWS_SECRET_ACCESS_KEY', '', 'the secret of that key'),
       variable('LONGHAUL_WEIGHTS', '/data/weights', 'where policies of a bucket are cached'),

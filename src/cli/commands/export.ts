@@ -70,7 +70,7 @@ async function write(subject: string, options: ExportOptions, { console, exit }:
   const { format, out, force, json } = options
   requireFitting(options)
   // The export itself refuses an existing path that is not an export.
-  await requireWritable({ directories: { '--out': out } })
+  await requireWritable({ places: { '--out': out } })
   // Loaded here: few commands need it.
   const { exportRun } = await import('../../activities/exports/export-run.ts')
   const summary = await untilInterrupted(async (signal) =>

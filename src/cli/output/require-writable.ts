@@ -14,14 +14,19 @@ type Paths = Readonly<Record<string, string | undefined>>
 export async function requireWritable({
   files = {},
   directories = {},
+  places = {},
 }: {
   files?: Paths
   directories?: Paths
+  /** The command decides what an existing file or directory there means. */
+  places?: Paths
 }): Promise<void> {
   for (const [option, path] of Object.entries(files))
     if (path !== undefined) await tryPath({ option, path, kind: 'file' })
   for (const [option, path] of Object.entries(directories))
     if (path !== undefined) await tryPath({ option, path, kind: 'directory' })
+  for (const [option, path] of Object.entries(places))
+    if (path !== undefined) await tryPath({ option, path, kind: 'place' })
 }
 
 async function tryPath({
@@ -31,7 +36,7 @@ async function tryPath({
 }: {
   option: string
   path: string
-  kind: 'file' | 'directory'
+  kind: 'file' | 'directory' | 'place'
 }): Promise<void> {
   try {
     await makeDirectory(dirname(resolve(path)))
