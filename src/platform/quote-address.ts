@@ -3,7 +3,11 @@ import { LonghaulError } from '../contracts/errors.ts'
 
 /** Quotes an address for a message, without the user and password that it may hold. */
 export function quoteAddress(text: string): string {
-  return JSON.stringify(text.replace(/\/\/[^/?#]*@/g, '//***@'))
+  return JSON.stringify(withoutUser(text))
+}
+
+export function withoutUser(text: string): string {
+  return text.replace(/\/\/[^/?#]*@/g, '//***@')
 }
 
 /**

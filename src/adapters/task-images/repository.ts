@@ -4,6 +4,7 @@ import { rename, rm, writeFile } from 'node:fs/promises'
 import { basename, dirname, isAbsolute, join, resolve } from 'node:path'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
+import { withoutUser } from '../../platform/quote-address.ts'
 import { type CommandResult, runCommand } from '../../platform/run-command.ts'
 import type { LonghaulError } from '../../contracts/errors.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
@@ -259,8 +260,4 @@ function runGit(directory: string, args: string[], timeoutMs = READ_TIMEOUT_MS):
 function gitEnvironment(): NodeJS.ProcessEnv {
   const { GIT_DIR: _, GIT_WORK_TREE: __, GIT_INDEX_FILE: ___, ...env } = process.env
   return { ...env, GIT_TERMINAL_PROMPT: '0', GIT_NO_LAZY_FETCH: '1', GIT_NO_REPLACE_OBJECTS: '1', LC_ALL: 'C' }
-}
-
-function withoutUser(text: string): string {
-  return text.replaceAll(/:\/\/[^/@\s]*@/g, '://***@')
 }

@@ -44,3 +44,11 @@ for (const { name, version, says } of REFUSED) {
     }
   })
 }
+
+test('an engine that does not answer is named without the password of its address', async () => {
+  await assert.rejects(connectEngine({ host: 'tcp://user:k-secret@127.0.0.1:1' }), (error: LonghaulError) => {
+    assert.equal(error.code, 'Sandbox.EngineUnavailable')
+    assert.match(error.message, /host=tcp:\/\/\*\*\*@127\.0\.0\.1:1, reason=connect ECONNREFUSED/)
+    return !error.message.includes('k-secret')
+  })
+})

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises'
 import Docker from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
+import { withoutUser } from '../../../platform/quote-address.ts'
 import { boundEngineRequests } from './engine-deadlines.ts'
 
 /** The newest Engine API this adapter was written against. An older engine is addressed in its own version. */
@@ -69,7 +70,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     throw new LonghaulError({
       code: 'Sandbox.EngineUnavailable',
       message: 'No Docker engine answered. Start one, or point DOCKER_HOST at one.',
-      details: { host: address, reason: error instanceof Error ? error.message : String(error) },
+      details: { host: withoutUser(address), reason: error instanceof Error ? error.message : String(error) },
       cause: error,
     })
   }
