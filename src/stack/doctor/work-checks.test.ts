@@ -3,6 +3,7 @@ import { mkdir, mkdtemp, readdir, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test, type TestContext } from 'node:test'
+import { changeEnvironment, withoutStack } from '../../../test/support/environment.ts'
 import { stackPaths } from '../paths.ts'
 import type { Finding } from './finding.ts'
 import { WORK_CHECKS } from './work-checks.ts'
@@ -37,4 +38,21 @@ test('an absent store that accepts no records fails the check and leaves no dire
   const { level, value } = await check('store', { LONGHAUL_ARTIFACTS: artifacts })
   assert.equal(level, 'fail', value)
   assert.deepEqual(await readdir(home), [])
+})
+
+test('a key that no header can carry, and an address with a password, fail the check and are not shown', async (t) => {
+  for (const [env, says] of [
+    [
+      { LONGHAUL_POLICY_URL: 'http://127.0.0.1:1', LONGHAUL_POLICY_API_KEY: 'k-secret\nmore' },
+      /LONGHAUL_POLICY_API_KEY to be/,
+    ],
+    [{ LONGHAUL_POLICY_URL: 'http://u:k-secret@127.0.0.1:1' }, /LONGHAUL_POLICY_URL to be an address without user/],
+  ] as const) {
+    const restore = changeEnvironment({ ...withoutStack(), LONGHAUL_HOME: await emptyMachine(t), ...env })
+    const { level, value } = await check('policy server', {})
+    restore()
+    assert.equal(level, 'fail')
+    assert.match(value, says)
+    assert.doesNotMatch(value, /k-secret/)
+  }
 })

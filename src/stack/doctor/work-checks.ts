@@ -8,7 +8,7 @@ import { namesBucket } from '../../adapters/artifacts/s3/s3-location.ts'
 import { isLonghaulError, LonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import { identify } from '../../platform/processes.ts'
 import { errnoOf, exists, makeDirectory } from '../../platform/files.ts'
-import { requireHeaderValue } from '../../platform/quote-address.ts'
+import { requireHeaderValue, requireHttpAddress } from '../../platform/quote-address.ts'
 import { runCommand } from '../../platform/run-command.ts'
 import type { StackPaths } from '../paths.ts'
 import { findPython, preparedPython } from '../setup/python-env.ts'
@@ -145,6 +145,7 @@ async function checkPolicyServer(paths: StackPaths): Promise<Finding> {
   if (url === '') return ok('LONGHAUL_POLICY_URL names none: recipes do, or longhaul up starts one')
   const key = process.env['LONGHAUL_POLICY_API_KEY'] ?? ''
   try {
+    requireHttpAddress({ name: 'LONGHAUL_POLICY_URL', text: url, example: 'http://gpu-1:8000' })
     if (key !== '') requireHeaderValue('LONGHAUL_POLICY_API_KEY', key)
     const { status: code } = await fetch(`${url.replace(/\/$/, '')}/health`, {
       headers: key === '' ? {} : { authorization: `Bearer ${key}` },
@@ -153,7 +154,7 @@ async function checkPolicyServer(paths: StackPaths): Promise<Finding> {
     if (code === 401 || code === 403) return fail(`${url} refuses the key (${code})`, 'export LONGHAUL_POLICY_API_KEY')
     return code < 500 ? ok(`${url} answers`) : warn(`${url} answers with ${code}`, `look at the log of ${url}`)
   } catch (error) {
-    if (isLonghaulError(error)) return fail(error.message, 'export LONGHAUL_POLICY_API_KEY')
+    if (isLonghaulError(error)) return fail(error.message, 'export it with another value')
     const cause = (error as Error).cause
     const reason = cause instanceof Error && cause.message !== '' ? cause.message : (error as Error).message
     return warn(`${url} does not answer: ${reason}`, 'start it, or export LONGHAUL_POLICY_URL=ADDRESS')
