@@ -15,7 +15,7 @@ import { type GateSourceOptions, isRowsFile, readGateSource } from '../arguments
 import { launchRun } from './launch-run.ts'
 import { openStoreIfThere } from '../local-stack.ts'
 import { collect, examples, integer, type RunOptions, withRunOptions } from '../arguments/options.ts'
-import { writePassedRows } from '../output/write-suite.ts'
+import { requireWritableSuite, writePassedRows } from '../output/write-suite.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface GateOptions extends GateSourceOptions, RunOptions {
@@ -70,7 +70,8 @@ async function gate(suite: string | undefined, options: GateOptions, context: Co
       message: 'Expected --output only beside a file of rows (longhaul tasks import or synthesize write one)',
     })
   }
-  await requireWritable({ files: { '--evidence': options.evidence, '--output': options.output } })
+  await requireWritable({ files: { '--evidence': options.evidence } })
+  await requireWritableSuite(options.output)
   // Checked here; workers read the file again. Files that a recipe names may exist only on their machines.
   if (isRowsFile(suite)) await loadTasks(source)
   await launchRun({

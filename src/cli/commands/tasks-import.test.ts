@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict'
-import { access, mkdtemp, readFile, rm, truncate, writeFile } from 'node:fs/promises'
+import { access, mkdir, mkdtemp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
 import { after, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { longhaul } from '../../../test/support/command-line.ts'
@@ -124,6 +124,36 @@ test('a file of another kind is one sentence with what to do, not a table of its
   await writeFile(place('from-windows.jsonl'), `\uFEFF${lines.replaceAll('\n', '\r\n')}`)
   const { exitCode } = await longhaul('tasks', 'import', place('from-windows.jsonl'), '--output', place('read.jsonl'))
   assert.equal(exitCode, EXIT.ok)
+})
+
+test('a disk that has room for the rows or for their record alone, and a directory in the place of the record: neither is written', async (t) => {
+  await writeFile(
+    place('sized.jsonl'),
+    jsonl([{ ...rebench.row('owner__thing-1'), problem_statement: 'x'.repeat(9_000) }]),
+  )
+  const small = place('small')
+  await mkdir(small)
+  for (const size of ['4k', '12k']) {
+    const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${size}`, 'none', small])
+    if (mounted.status !== 0) return t.skip('needs root: mounts a file system')
+    try {
+      const args = ['tasks', 'import', place('sized.jsonl'), '--output', join(small, 'out.jsonl')]
+      const { exitCode, stderr } = await longhaul(...args)
+      assert.equal(exitCode, EXIT.usage, size)
+      assert.match(
+        stderr,
+        /^error Config\.Invalid: Expected to write .*out\.jsonl.*, no room is left on its disk \(ENOSPC\)\n$/,
+      )
+      assert.deepEqual(await readdir(small), [], size)
+    } finally {
+      spawnSync('umount', [small])
+    }
+  }
+  await mkdir(place('taken.jsonl.suite.json'))
+  const { exitCode, stderr } = await longhaul('tasks', 'import', place('sized.jsonl'), '--output', place('taken.jsonl'))
+  assert.equal(exitCode, EXIT.usage)
+  assert.match(stderr, /Expected --output, with its record beside it, to name a path that can be written, .*EISDIR/)
+  await assert.rejects(access(place('taken.jsonl')))
 })
 
 test('an import that keeps no row writes nothing and ends with 1; ids without a row are named', async () => {

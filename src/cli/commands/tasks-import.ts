@@ -12,8 +12,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { collect, examples, hubUrlOf, hubUrlOption, jsonOption, tokenVariableOption } from '../arguments/options.ts'
 import { whileReporting } from '../output/live-lines.ts'
-import { writeSuite } from '../output/write-suite.ts'
-import { requireWritable } from '../output/require-writable.ts'
+import { requireWritableSuite, writeSuite } from '../output/write-suite.ts'
 
 interface ImportOptions {
   revision?: string
@@ -83,7 +82,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
     ...(options.paperFilters === true ? paperFilters() : []),
   ]
   const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
-  await requireWritable({ files: { '--output': options.output } })
+  await requireWritableSuite(options.output)
   const hubUrl = hubUrlOf(options)
   let progress: ReadProgress | null = null
   let pinning: PinProgress | null = null
