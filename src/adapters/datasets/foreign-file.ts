@@ -16,7 +16,7 @@ const KINDS: readonly ForeignKind[] = [
   { begins: (start) => start.startsWith('PK\x03\x04'), says: packed('zip', 'unzip FILE.zip') },
   {
     begins: (start) => start.startsWith(PARQUET),
-    says: 'it is Parquet: name it FILE.parquet, and longhaul tasks import FILE.parquet --output FILE.jsonl makes rows of it',
+    says: 'it is Parquet: longhaul tasks import FILE.parquet --output FILE.jsonl, with a name of that ending, makes rows of it',
   },
   {
     // With its mark, or two characters of which one half is empty.

@@ -77,7 +77,7 @@ test('a file of another kind is one sentence with what to do, not a table of its
     ['packed.parquet', gzipSync(parquet), /it is packed with gzip/],
     ['wide.jsonl', Buffer.from(`\uFEFF${lines}`, 'utf16le'), /it is UTF-16; save it as UTF-8/],
     ['wide-without-mark.jsonl', Buffer.from(lines, 'utf16le'), /it is UTF-16; save it as UTF-8/],
-    ['columns.jsonl', parquet, /it is Parquet: name it FILE\.parquet/],
+    ['columns.jsonl', parquet, /it is Parquet: longhaul tasks import FILE\.parquet/],
     ['lines.parquet', lines, /it looks like JSON: name it FILE\.json or FILE\.jsonl/],
     [
       'pointer.parquet',
