@@ -594,6 +594,11 @@ test('arguments and files are refused before a server, an engine or a Python is 
     [['reap', '--dry-run'], /No artifact store is at/],
     [['up', '--temporal', 'bad'], /Expected --temporal to be development, postgres/],
   ]
+  useEnvironment(t, { LONGHAUL_PYTHONS: `${home}:${absent}` })
+  table.push([
+    ['images', 'build', rows],
+    /Expected LONGHAUL_PYTHONS to name directories .*absent\.json is not a directory/,
+  ])
   const before = await readdir(home)
   for (const [args, message] of table) {
     const words = args.map((word) => word ?? '')
@@ -633,6 +638,31 @@ test('up with a setting that a worker refuses: one error before the set-up', asy
       (await readdir(stacks, { recursive: true, withFileTypes: true })).filter((one) => one.isFile()),
       [],
     )
+  }
+})
+
+test('a cache that cannot be made: the variable is named by each command that uses it', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  const file = join(home, 'file')
+  await writeFile(file, (await longhaul('tasks', 'synthesize', '--count', '1')).stdout)
+  const rows = join(home, 'rows.jsonl')
+  await copyFile(file, rows)
+  useEnvironment(t, { ...withoutStack(), LONGHAUL_HOME: join(home, 'stack'), LONGHAUL_PYTHON: '' })
+  for (const cache of [join(file, 'cache'), file]) {
+    useEnvironment(t, { LONGHAUL_CACHE: cache })
+    for (const args of [
+      ['images', 'build', rows],
+      ['models', 'import', home, '--output', join(home, 'made')],
+      ['up'],
+    ]) {
+      const { exitCode, stdout, stderr } = await longhaul(...args)
+      assert.match(
+        stderr,
+        /^error Config\.Invalid: Expected a writable place for directories, [^\n]*set LONGHAUL_CACHE[^\n]*\n$/,
+      )
+      assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+    }
   }
 })
 

@@ -1,10 +1,11 @@
-import { existsSync } from 'node:fs'
+import { constants, existsSync } from 'node:fs'
+import { access } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join, resolve } from 'node:path'
 import { LonghaulError } from '../contracts/errors.ts'
 import { fileURLToPath } from 'node:url'
 import { namesBucket } from '../adapters/artifacts/s3/s3-location.ts'
-import { errnoOf, makeDirectory } from '../platform/files.ts'
+import { errnoOf, isDirectory, makeDirectory } from '../platform/files.ts'
 import { sha256Hex } from '../platform/hash.ts'
 
 interface StackPathsInput {
@@ -105,20 +106,27 @@ export function packageFile(path: string): string {
 
 /** @throws LonghaulError `Config.Invalid`; its message names the variable that sets another directory */
 export async function makeStackDirectories({ dataDir, logsDir, cacheDir }: StackPaths): Promise<void> {
-  for (const [path, variable] of [
-    [dataDir, 'LONGHAUL_HOME'],
-    [logsDir, 'LONGHAUL_HOME'],
-    [cacheDir, 'LONGHAUL_CACHE'],
-  ] as const) {
-    try {
-      await makeDirectory(path)
-    } catch (cause) {
-      throw new LonghaulError({
-        code: 'Config.Invalid',
-        message: `Expected a writable place for directories, got ${path} (${errnoOf(cause) ?? String(cause)}); set ${variable} to another directory`,
-        details: { path },
-        cause,
-      })
-    }
+  await makePlace(dataDir, 'LONGHAUL_HOME')
+  await makePlace(logsDir, 'LONGHAUL_HOME')
+  await makeCacheDirectory(cacheDir)
+}
+
+/** For commands that use the cache without a stack. @throws LonghaulError as `makeStackDirectories` */
+export async function makeCacheDirectory(cacheDir: string): Promise<void> {
+  await makePlace(cacheDir, 'LONGHAUL_CACHE')
+}
+
+async function makePlace(path: string, variable: string): Promise<void> {
+  try {
+    await makeDirectory(path)
+    await access(path, constants.W_OK | constants.X_OK)
+    if (!(await isDirectory(path))) throw Object.assign(new Error('it is a file'), { code: 'ENOTDIR' })
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Expected a writable place for directories, got ${path} (${errnoOf(cause) ?? String(cause)}); set ${variable} to another directory`,
+      details: { path },
+      cause,
+    })
   }
 }

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { after, before, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
-import { useEnvironment } from '../support/environment.ts'
+import { changeEnvironment, useEnvironment } from '../support/environment.ts'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { choosePython, listHostPythons } from '../../src/adapters/task-images/host-pythons.ts'
@@ -377,14 +377,21 @@ test('names a full disk with its stage and what frees it', { skip }, async () =>
 test('names the directory when the temporary files of this host have no space', {
   skip: skip === false && process.getuid?.() !== 0 ? 'needs root: mounts a file system' : skip,
 }, async (t) => {
+  // An installation of its own: an image that an earlier test built would be found.
+  const config = { ...(row['install_config'] as object), install: 'true # small' }
+  const nowhere = changeEnvironment({ TMPDIR: join(folder, 'nowhere') })
+  const path = suite('small', { install_config: config })
+  const told = await longhaul('images', 'build', path, '--repos', mirrors, '--base', base, '--network', 'host')
+  nowhere()
+  assert.equal(told.exitCode, 2)
+  const said = `${told.stdout}${told.stderr}`.match(/Expected a writable directory for temporary files, got .*nowhere/g)
+  assert.equal(said?.length, 1, 'one message')
   const small = join(folder, 'small')
   mkdirSync(small)
   execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=4k', 'longhaul-test', small])
   useEnvironment(t, { TMPDIR: small })
   try {
-    // An installation of its own: an image that an earlier test built would be found.
-    const config = { ...(row['install_config'] as object), install: 'true # small' }
-    const { exitCode, image } = await build(suite('small', { install_config: config }))
+    const { exitCode, image } = await build(path)
     assert.deepEqual([exitCode, image.did, image.stage], [2, 'failed', 'source'])
     assert.match(image.message ?? '', new RegExp(`temporary files is full: [^]*Free space in ${small}, .*TMPDIR`))
   } finally {

@@ -15,7 +15,7 @@ import { shellQuote } from '../../platform/shell-quote.ts'
 import { imageDigest, imageExists } from '../docker/images/images.ts'
 import type { Engine } from '../docker/engine/engine.ts'
 import { packFiles } from '../docker/engine/tar.ts'
-import { buildFailure } from './build-failure.ts'
+import { buildFailure, saysDiskFull } from './build-failure.ts'
 import { type BuildLog, openBuildLog } from './build-log.ts'
 import { ACTIVATE, CONDA, ENVIRONMENT, environmentScript } from './environment-script.ts'
 import { choosePython } from './host-pythons.ts'
@@ -504,7 +504,14 @@ async function makeTask({ builder, input, tags, steps, record, below, file }: Ma
   const { task, environment, repository } = input
   // A killed builder leaves its history, which has up to hundreds of megabytes.
   await sweepTempFiles(tmpdir(), Date.now(), HISTORY).catch(() => undefined)
-  const folder = await mkdtemp(join(tmpdir(), `${HISTORY}${tempName()}`))
+  const folder = await mkdtemp(join(tmpdir(), `${HISTORY}${tempName()}`)).catch((cause: NodeJS.ErrnoException) => {
+    if (saysDiskFull(cause.message)) throw cause
+    throw buildFailure({
+      stage: 'source',
+      message: `Expected a writable directory for temporary files, got ${tmpdir()} (${cause.code ?? cause.message}): name another one in TMPDIR`,
+      cause,
+    })
+  })
   try {
     const objects = join(folder, task.repoDir, '.git/objects/pack')
     await makeDirectory(objects)

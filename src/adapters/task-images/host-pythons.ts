@@ -1,7 +1,8 @@
 /** Finds the Pythons of a host: in configured directories, `uv python`, pyenv, conda, and Debian's own in the base image. */
-import { existsSync, readdirSync, realpathSync } from 'node:fs'
+import { existsSync, readdirSync, realpathSync, statSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, join } from 'node:path'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { HostPython } from '../../contracts/task-images.types.ts'
 import { runCommand } from '../../platform/run-command.ts'
 
@@ -10,10 +11,24 @@ interface Place {
   prefix: string
 }
 
+function namedDirectories(env: NodeJS.ProcessEnv): string[] {
+  return (env['LONGHAUL_PYTHONS'] ?? '').split(delimiter).filter((path) => path !== '')
+}
+
+/** A mistyped directory would be passed over, and the error would ask for a Python that is installed. @throws LonghaulError `Config.Invalid` */
+export function requireNamedDirectories(env: NodeJS.ProcessEnv = process.env): void {
+  const wrong = namedDirectories(env).find((path) => statSync(path, { throwIfNoEntry: false })?.isDirectory() !== true)
+  if (wrong === undefined) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected LONGHAUL_PYTHONS to name directories with Pythons, but ${wrong} is not a directory`,
+  })
+}
+
 /** Prefixes that may contain a Python, explicitly configured ones first. */
 function candidates(env: NodeJS.ProcessEnv): Place[] {
   const home = env['HOME'] ?? homedir()
-  const named = (env['LONGHAUL_PYTHONS'] ?? '').split(delimiter).filter((path) => path !== '')
+  const named = namedDirectories(env)
   const uv = env['UV_PYTHON_INSTALL_DIR'] ?? join(env['XDG_DATA_HOME'] ?? join(home, '.local/share'), 'uv/python')
   const pyenv = join(env['PYENV_ROOT'] ?? join(home, '.pyenv'), 'versions')
   const conda = [

@@ -60,12 +60,15 @@ export function addImages(program: Command, context: CommandContext): void {
 async function build(suite: string, options: BuildOptions, { console, exit }: CommandContext): Promise<void> {
   const tasks = await readSuite(suite, options.only ?? [])
   await requireRepositories(options.repos)
+  const { requireNamedDirectories } = await import('../../adapters/task-images/host-pythons.ts')
+  requireNamedDirectories()
   const { buildTaskImages } = await import('../../adapters/task-images/build-task-images.ts')
   const { PUBLIC_REPOSITORIES } = await import('../../adapters/task-images/repository.ts')
   const { connectEngine } = await import('../../adapters/docker/engine/engine.ts')
   const { adoptLocalStack } = await import('../local-stack.ts')
-  const { stackPaths } = await import('../../stack/paths.ts')
+  const { makeCacheDirectory, stackPaths } = await import('../../stack/paths.ts')
   await adoptLocalStack()
+  await makeCacheDirectory(stackPaths().cacheDir)
   const engine = await connectEngine()
   const state: Building = { ended: [], total: tasks.length, openSinceMs: new Map(), last: '' }
   const results = await untilInterrupted((signal) =>
@@ -87,7 +90,8 @@ async function build(suite: string, options: BuildOptions, { console, exit }: Co
           state.openSinceMs.delete(result.taskId)
           state.ended.push(result)
           if (options.json === true) console.record({ event: 'image', ...result })
-          else note(formatResult(result))
+          // The messages of failures stand once, below the table; their stages have been logged.
+          else if (result.did !== 'failed') note(formatBuilt(result))
           changed()
         },
         signal,
@@ -152,10 +156,8 @@ async function readSuite(path: string, only: readonly string[]) {
   return wanted.size === 0 ? all : all.filter(({ task }) => wanted.has(task.taskId))
 }
 
-function formatResult(result: BuiltTaskImage | FailedTaskImage): string {
-  const took = `${result.seconds.toFixed(1)} s`
-  if (result.did === 'failed') return `${result.taskId}: ${result.message}`
-  return `${result.taskId}: ${result.did}, ${Math.round(result.bytes / 1e6)} MB, ${took}`
+function formatBuilt({ taskId, did, bytes, seconds }: BuiltTaskImage): string {
+  return `${taskId}: ${did}, ${Math.round(bytes / 1e6)} MB, ${seconds.toFixed(1)} s`
 }
 
 function counts(results: readonly (BuiltTaskImage | FailedTaskImage)[]): Record<string, number> {

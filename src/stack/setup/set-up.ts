@@ -1,4 +1,4 @@
-import { stackPaths, type StackPaths } from '../paths.ts'
+import { type StackPaths, makeCacheDirectory, stackPaths } from '../paths.ts'
 import { type SetUpBoard, StepRunner, type StepTiming, type StepContext } from '../steps.ts'
 import { ensureEngine, type StackEngine, findEngine } from './engine.ts'
 import type { EngineUser } from './private-engine.ts'
@@ -224,7 +224,10 @@ export async function findOrMakePython(): Promise<string> {
 /** The Python that LONGHAUL_PYTHON names, else the trainer's. @throws LonghaulError `Config.Invalid` if that variable names no program */
 export async function namedOrMadePython(env: NodeJS.ProcessEnv = process.env): Promise<string> {
   const { LONGHAUL_PYTHON: command } = env
-  if (!command) return findOrMakePython()
+  if (!command) {
+    await makeCacheDirectory(stackPaths().cacheDir)
+    return findOrMakePython()
+  }
   await requireProgram({ variable: 'LONGHAUL_PYTHON', command, what: 'the Python with the trainer’s packages' })
   return programPath(command)
 }
