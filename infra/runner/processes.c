@@ -88,6 +88,7 @@ long count_oom_kills(void) {
 struct process {
   char state;
   pid_t parent;
+  int threads;
   unsigned long long start, ticks;
   bool is_git;
 };
@@ -105,8 +106,8 @@ static bool read_stat(const char *path, struct process *into) {
   if (name == NULL || rest == NULL) return false;
   into->is_git = rest - name == 4 && strncmp(name, "(git", 4) == 0;
   unsigned long long user, system;
-  if (sscanf(rest + 2, "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d %*d %llu", &into->state,
-             &into->parent, &user, &system, &into->start) != 5)
+  if (sscanf(rest + 2, "%c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %d %*d %llu", &into->state,
+             &into->parent, &user, &system, &into->threads, &into->start) != 6)
     return false;
   into->ticks = user + system;
   return true;
@@ -118,7 +119,10 @@ static bool look_at(pid_t pid, struct process *into) {
   return read_stat(path, into);
 }
 
-static bool is_dead(const struct process *process) { return process->state == 'Z' || process->state == 'X'; }
+/* The state is that of the first thread. Where only that one has ended, the kernel shows a zombie whose other threads go on. */
+static bool is_dead(const struct process *process) {
+  return process->threads <= 1 && (process->state == 'Z' || process->state == 'X');
+}
 
 static bool is_connection(pid_t pid) {
   for (const struct stream *stream = streams; stream != NULL; stream = stream->next)

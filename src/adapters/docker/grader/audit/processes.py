@@ -6,7 +6,7 @@ import time
 
 
 def processes_of(uid):
-    """Those that run: zombies hold nothing, and their parents may be others'."""
+    """Those that run: zombies hold nothing, and their parents may be others'. The state is that of the first thread, which may end alone."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit():
@@ -19,7 +19,8 @@ def processes_of(uid):
             continue
         ids = next((line.split()[1:] for line in lines if line.startswith(b"Uid:")), [])
         state = next((line.split()[1] for line in lines if line.startswith(b"State:")), b"Z")
-        if b"%d" % uid in ids and state not in (b"Z", b"X"):
+        threads = next((line.split()[1] for line in lines if line.startswith(b"Threads:")), b"1")
+        if b"%d" % uid in ids and (state not in (b"Z", b"X") or threads not in (b"0", b"1")):
             found.append(int(name))
     return found
 
