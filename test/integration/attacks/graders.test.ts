@@ -29,8 +29,11 @@ const code = (...lines: string[]): string => `${lines.join('\n')}\n`
 const WRONG = code('def add(a, b):', '    return a * b', '', '', 'def double(a):', '    return a * 2')
 
 async function grade(attack: string): Promise<Graded> {
+  return gradePatch(craftPatch({ tar: world.repository.tar, edits: { 'calc.py': WRONG + attack } }))
+}
+
+async function gradePatch(patch: Buffer): Promise<Graded> {
   count += 1
-  const patch = craftPatch({ tar: world.repository.tar, edits: { 'calc.py': WRONG + attack } })
   return gradeAndAudit(
     { store: world.store, sandbox: world.host, ensureImage: async () => undefined },
     {
@@ -106,3 +109,29 @@ for (const [what, attack] of ATTACKS) {
     assert.deepEqual(await listSandboxes({ engine: world.engine, run: world.run }), [])
   })
 }
+
+// The story: two processes that are stopped at their end, each by the other, outlive every kill. Their container cannot be removed, so each
+// attempt to grade failed with the engine's error, and the episode was replaced.
+test('the code under test cannot have a process stopped at its end', async () => {
+  const { kind } = await gradePatch(
+    craftPatch({
+      tar: world.repository.tar,
+      edits: {
+        'calc.py': code(
+          'import ctypes, os, time',
+          'child = os.fork()',
+          'if child == 0:',
+          '    time.sleep(60)',
+          '    os._exit(0)',
+          'refused = ctypes.CDLL(None).ptrace(0x4206, child, 0, 0x40)',
+          'os.kill(child, 9)',
+          'def add(a, b):',
+          '    return a + b if refused == -1 else 0',
+          'def double(a):',
+          '    return a * 2',
+        ),
+      },
+    }),
+  )
+  assert.equal(kind, 'resolved')
+})

@@ -368,6 +368,58 @@ test('a background storm has ended when the patch is captured', async () => {
   await fixture.host.close(player.sandbox)
 })
 
+/** Its first thread ends and the second goes on, so that the kernel calls the process a zombie. */
+const HEADLESS = `import ctypes, threading, time
+def edit():
+    while True:
+        with open("/testbed/m.py", "a") as file: file.write("# edited\\n")
+        time.sleep(0.01)
+threading.Thread(target=edit).start()
+ctypes.CDLL(None).syscall(60, 0)`
+
+test('a process whose first thread has ended is ended with its turn and before the capture', async () => {
+  const player = await open()
+  const edits = async (): Promise<string> => fixture.probe(player.sandbox, 'wc -l < /testbed/m.py; sleep 0.5; wc -l < /testbed/m.py')
+  const isStill = (text: string): boolean => new Set(text.trim().split('\n')).size === 1
+  await player.play(`cat > /tmp/headless.py <<'EOF'\n${HEADLESS}\nEOF`)
+  const { reason } = await player.play('setsid python3 /tmp/headless.py & sleep 60', { timeoutMs: 2000 })
+  assert.equal(reason, 'timeout')
+  const after = await edits()
+  assert.ok(isStill(after) && Number.parseInt(after) > 1, `after the turn: ${after}`)
+  await player.play('(setsid python3 /tmp/headless.py >/dev/null 2>&1 &); sleep 0.5')
+  assert.ok(!isStill(await edits()), 'it does not edit')
+  await fixture.host.capture(player.sandbox, { mode: 'all', after: lastTurn(player.sandbox) }, never)
+  const captured = await edits()
+  assert.ok(isStill(captured), `after the capture: ${captured}`)
+  await fixture.host.close(player.sandbox)
+})
+
+// The story: a killed process that its tracer has stopped at its end ignores further kills. Two that trace each other outlive their
+// container's first process, and no engine can remove what is left. So this asks only whether the stop is to be had.
+test('no process can be stopped at its end by a tracer', () =>
+  attacked(async ({ play }) => {
+    const { text } = await play(
+      python(`import ctypes, os, signal, time
+libc = ctypes.CDLL(None, use_errno=True)
+SETOPTIONS, SEIZE, DETACH, EVENT = 0x4200, 0x4206, 17, 0x4201
+def child():
+    pid = os.fork()
+    if pid == 0: time.sleep(60)
+    return pid
+one = child()
+print("seize", libc.ptrace(SEIZE, one, 0, 0x40), libc.ptrace(SEIZE, one, 0, 0x7f), libc.ptrace(SEIZE, one, 0, 0x1f))
+print("options", libc.ptrace(SETOPTIONS, one, 0, 0x40))
+two = child()
+libc.ptrace(16, two, 0, 0); os.waitpid(two, 0)
+print("options", libc.ptrace(SETOPTIONS, two, 0, 0x41), libc.ptrace(SETOPTIONS, two, 0, 0x1f))
+# A word that is written into a process may have the same bit.
+print("write", libc.ptrace(5, two, ctypes.c_void_p(id(one) & ~0xfff), ctypes.c_void_p(0x40)))
+for pid in (one, two): os.kill(pid, 9)
+print("ended", [os.waitpid(pid, 0)[1] for pid in (one, two)])`),
+    )
+    assert.equal(text, 'seize -1 -1 0\noptions -1\noptions -1 0\nwrite 0\nended [9, 9]\n')
+  }))
+
 test('no process inside keeps a sandbox alive past its lease when no worker renews it', async () => {
   const player = await open({ leaseMs: 4000 })
   await player.play(

@@ -13,7 +13,7 @@ const facts = engineFacts({
   MemoryLimit: true,
   SwapLimit: true,
 })
-const engine = { hasInit: true, cpus: 8, facts, seccompProfile: null } as Engine
+const engine = { hasInit: true, cpus: 8, facts, seccompProfile: '{}' } as Engine
 
 const SPEC = containerSpec({
   engine,
@@ -94,7 +94,7 @@ test('a container as requested has no deviation in any spelling of an engine', (
   const spelled = {
     CapDrop: ['CAP_ALL'],
     CapAdd: (SPEC.HostConfig?.CapAdd ?? []).map((name: string) => `CAP_${name}`).toReversed(),
-    SecurityOpt: ['no-new-privileges'],
+    SecurityOpt: ['seccomp={}', 'no-new-privileges'],
     Ulimits: [
       { Name: 'RLIMIT_FSIZE', Soft: 10 * 1024 ** 3, Hard: 10 * 1024 ** 3 },
       { Name: 'RLIMIT_CORE', Soft: 0, Hard: 0 },

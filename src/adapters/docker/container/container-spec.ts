@@ -85,7 +85,10 @@ export function containerSpec(input: ContainerSpecInput): Docker.ContainerCreate
     HostConfig: hostConfig({
       CapDrop: ['ALL'],
       CapAdd: capabilities === 'restricted' ? AGENT_CAPABILITIES : GRADER_CAPABILITIES,
-      SecurityOpt: ['no-new-privileges:true', ...ownSeccomp(engine, input.runnerVolume !== undefined)],
+      SecurityOpt: [
+        'no-new-privileges:true',
+        `seccomp=${input.runnerVolume === undefined ? engine.seccompProfile : engine.runnerSeccomp}`,
+      ],
       Privileged: false,
       IpcMode: 'private',
       CgroupnsMode: 'private',
@@ -125,11 +128,6 @@ function runnerMount(volume: string): Docker.MountSettings {
     ReadOnly: true,
     VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: '', Options: {} } },
   }
-}
-
-function ownSeccomp({ seccompProfile, runnerSeccomp }: Engine, hasRunner: boolean): string[] {
-  const profile = hasRunner ? runnerSeccomp : seccompProfile
-  return profile === null ? [] : [`seccomp=${profile}`]
 }
 
 /** Keeps a single file from filling the disk. Unlike the limit on the total size, every host can enforce this one. */

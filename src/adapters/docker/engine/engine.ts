@@ -28,8 +28,8 @@ export interface Engine {
   /** Memory of the machine that runs the containers. */
   memoryMiB: number
   facts: EngineFacts
-  /** Seccomp profile that we pass to containers; null if the engine's own profile is as good. */
-  seccompProfile: string | null
+  /** Seccomp profile of containers without a runner. No engine's own profile forbids everything that it does. */
+  seccompProfile: string
   /** The seccomp profile of containers with a runner. The runner may create and enter one user namespace; it denies both calls to
    *  the commands it starts. */
   runnerSeccomp: string
@@ -51,7 +51,6 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
     const hasInit = Boolean(info.InitBinary)
     const facts = engineFacts(info)
     const profile = await readSeccompProfile()
-    const isGood = compareVersions(version.Version, GOOD_SECCOMP) >= 0
     return {
       docker,
       host: address,
@@ -62,7 +61,7 @@ export async function connectEngine({ host, timeoutMs = 10_000 }: ConnectEngineI
       // If the engine reports no memory size, admission does not limit memory.
       memoryMiB: info.MemTotal === undefined ? Number.POSITIVE_INFINITY : info.MemTotal / 1024 ** 2,
       facts,
-      seccompProfile: isGood ? null : JSON.stringify(profile),
+      seccompProfile: JSON.stringify(profile),
       runnerSeccomp: JSON.stringify({ ...profile, syscalls: [...profile.syscalls, ...RUNNER_CALLS] }),
     }
   } catch (error) {
@@ -114,9 +113,6 @@ function requireSupported({ Version: version, Components: parts }: EngineVersion
   })
 }
 
-/** From this version on, the built-in profile forbids what ours forbids; see `seccomp/README.md`. */
-const GOOD_SECCOMP = '23.0.0'
-
 /** Docker's format: `includes` and `excludes` select the containers and machines that a rule applies to. */
 export interface SeccompProfile {
   defaultAction: string
@@ -133,8 +129,33 @@ export interface SeccompRule {
   excludes?: { caps?: string[]; arches?: string[] }
 }
 
+/** Reads the profile of current engines, without tracers that are told of a process's end (`TRACER_CALLS`). */
 export async function readSeccompProfile(): Promise<SeccompProfile> {
-  return JSON.parse(await readFile(new URL('./seccomp/default.json', import.meta.url), 'utf8')) as SeccompProfile
+  const text = await readFile(new URL('./seccomp/default.json', import.meta.url), 'utf8')
+  const profile = JSON.parse(text) as SeccompProfile
+  const others = profile.syscalls.map(({ names, ...rule }) => ({ ...rule, names: names.filter((n) => n !== 'ptrace') }))
+  return { ...profile, syscalls: [...others, ...TRACER_CALLS] }
+}
+
+const PTRACE_SETOPTIONS = 0x4200
+const PTRACE_SEIZE = 0x4206
+const PTRACE_O_TRACEEXIT = 0x40
+
+/**
+ * Every use of `ptrace` but one: no process may be stopped at its end. A killed process that has such a stop waits for its tracer, and a
+ * second SIGKILL is lost. Two processes that trace each other would wait forever: no kill would end them, and no engine could remove
+ * their container. Rules are alternatives, and one rule cannot name two values of an argument.
+ */
+const TRACER_CALLS: SeccompRule[] = [
+  ptrace(0, 'SCMP_CMP_LT', PTRACE_SETOPTIONS),
+  ...[1, 2, 3, 4, 5].map((after) => ptrace(0, 'SCMP_CMP_EQ', PTRACE_SETOPTIONS + after)),
+  ptrace(0, 'SCMP_CMP_GT', PTRACE_SEIZE),
+  // The options are the last argument of both calls. A masked comparison takes a mask and the wanted value.
+  ptrace(3, 'SCMP_CMP_MASKED_EQ', PTRACE_O_TRACEEXIT),
+]
+
+function ptrace(index: number, op: string, value: number): SeccompRule {
+  return { names: ['ptrace'], action: 'SCMP_ACT_ALLOW', args: [{ index, value, valueTwo: 0, op }] }
 }
 
 const CLONE_NEWUSER = 0x1000_0000
