@@ -10,7 +10,10 @@ import { gradeAndAudit } from '../../support/audit/grade-and-audit.ts'
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
 import { craftPatch } from '../../support/attacks/crafted-patch.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
-import { LIMITS, never } from '../sandbox-fixture.ts'
+import { boundEngineRequests, limitOfRequest } from '../../../src/adapters/docker/engine/engine-deadlines.ts'
+import { connectEngine } from '../../../src/adapters/docker/engine/engine.ts'
+import { createDockerSandboxHost, type DockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
+import { LIMITS, never, untilTrue } from '../sandbox-fixture.ts'
 
 /** Of the official tests, and of the audited ones. */
 const TEST_TIMEOUT_MS = 60_000
@@ -28,14 +31,14 @@ const code = (...lines: string[]): string => `${lines.join('\n')}\n`
 /** Runs when the tests import the module. */
 const WRONG = code('def add(a, b):', '    return a * b', '', '', 'def double(a):', '    return a * 2')
 
-async function grade(attack: string): Promise<Graded> {
-  return gradePatch(craftPatch({ tar: world.repository.tar, edits: { 'calc.py': WRONG + attack } }))
+async function grade(attack: string, host?: DockerSandboxHost): Promise<Graded> {
+  return gradePatch(craftPatch({ tar: world.repository.tar, edits: { 'calc.py': WRONG + attack } }), host)
 }
 
-async function gradePatch(patch: Buffer): Promise<Graded> {
+async function gradePatch(patch: Buffer, host: DockerSandboxHost = world.host): Promise<Graded> {
   count += 1
   return gradeAndAudit(
-    { store: world.store, sandbox: world.host, ensureImage: async () => undefined },
+    { store: world.store, sandbox: host, ensureImage: async () => undefined },
     {
       run: world.run,
       episode: `graders/${count}`,
@@ -109,6 +112,18 @@ for (const [what, attack] of ATTACKS) {
     assert.deepEqual(await listSandboxes({ engine: world.engine, run: world.run }), [])
   })
 }
+
+// The story: a patch left so many files that the engine took longer than its deadline to remove them. Each attempt to grade was lost to
+// that, and the episode was replaced. Here the engine is given no time for removals at all.
+test('a grading whose container takes too long to be removed keeps its verdict', async (t) => {
+  const engine = await connectEngine()
+  boundEngineRequests(engine.docker, (request) => (request.method === 'DELETE' ? 1 : limitOfRequest(request)))
+  const host = createDockerSandboxHost({ engine, hostId: 'test-host', hostQueue: 'sandbox.test' })
+  t.after(() => host.dispose())
+  const { kind, reason, audit } = await grade('', host)
+  assert.deepEqual([kind, reason, audit?.reasons], ['unresolved', null, ['no-honest-pass']])
+  await untilTrue(async () => (await listSandboxes({ engine: world.engine, run: world.run })).length === 0)
+})
 
 // The story: two processes that are stopped at their end, each by the other, outlive every kill. Their container cannot be removed, so each
 // attempt to grade failed with the engine's error, and the episode was replaced.

@@ -70,3 +70,17 @@ test('honest folders, and an engine of another machine: the container is left al
   }
   await access(join(directory, ...Array<string>(100).fill('d'), 'leaf'))
 })
+
+// The story: an agent wrote half a million files into one folder, and to list them blocked the worker for four seconds.
+test('a folder of very many files is never held as a whole', async () => {
+  const directory = join(folder, 'files')
+  mkdirSync(directory)
+  const fill = 'import os\nfor i in range(60_000): os.mknod("n" * 200 + str(i))'
+  execFileSync('python3', ['-c', fill], { cwd: directory })
+  const beforeKiB = process.resourceUsage().maxRSS
+  const { engine, told } = engineOf(directory)
+  await flattenWrittenFolder(engine, 'a')
+  assert.deepEqual(told, [])
+  const grownKiB = process.resourceUsage().maxRSS - beforeKiB
+  assert.ok(grownKiB < 16 * 1024, `${grownKiB} KiB`)
+})

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { access, constants, readdir } from 'node:fs/promises'
+import { access, constants, opendir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -12,6 +12,8 @@ const run = promisify(execFile)
 /** When it removes a folder, an engine holds a descriptor and a buffer for each level. Honest trees have a few dozen levels, and no
  *  path has more than 2,048. */
 const MAX_LEVELS = 500
+/** More are left to a program. */
+const MAX_ENTRIES = 10_000
 const FIND_MS = 30_000
 /** A sandbox may hold 65,536 folders for each gibibyte. */
 const DELETE_MS = 120_000
@@ -55,27 +57,25 @@ async function isDeep(directory: string): Promise<boolean> {
 
 /**
  * Fewer folders than `MAX_LEVELS` cannot be nested that deep. An honest container has written a few dozen, and reading them costs
- * less than starting a program, which blocks a large process for milliseconds.
+ * less than starting a program, which blocks a large process for milliseconds. A folder may hold a million files, so it is read in
+ * pieces, and only the first `MAX_ENTRIES` of all.
  */
 async function hasFewFolders(directory: string): Promise<boolean> {
-  let level = [directory]
-  for (let found = 1; level.length > 0; found += level.length) {
-    const below = await Promise.all(level.map(foldersIn))
-    if (below.includes(null)) return false
-    level = below.flatMap((paths) => paths ?? [])
-    if (found + level.length >= MAX_LEVELS) return false
+  const folders = [directory]
+  let entries = 0
+  for (const folder of folders) {
+    try {
+      for await (const entry of await opendir(folder)) {
+        entries += 1
+        if (entry.isDirectory()) folders.push(join(folder, entry.name))
+        if (folders.length >= MAX_LEVELS || entries >= MAX_ENTRIES) return false
+      }
+    } catch (error) {
+      // It was removed meanwhile; any other failure, such as a path that is too long, says nothing about the folders below.
+      if (errnoOf(error) !== 'ENOENT') return false
+    }
   }
   return true
-}
-
-/** Returns null if the folder cannot be read, for example because its path is too long. */
-async function foldersIn(folder: string): Promise<string[] | null> {
-  try {
-    const entries = await readdir(folder, { withFileTypes: true })
-    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(folder, name))
-  } catch (error) {
-    return errnoOf(error) === 'ENOENT' ? [] : null
-  }
 }
 
 /** GNU find, addressed by its own name: it walks trees of any depth with few descriptors. It exits with 1 if entries disappear

@@ -23,6 +23,7 @@ test('every request has a deadline except those that last as long as a container
   }
   assert.equal(limit('/containers/abc/archive?path=/'), 300_000)
   assert.equal(limit('/images/create?fromImage=a'), 1_800_000)
+  assert.equal(limitOfRequest({ path: '/containers/abc?force=true', method: 'DELETE' }), 300_000)
 })
 
 test('a request to an engine that never answers fails at its deadline and names the request', async () => {

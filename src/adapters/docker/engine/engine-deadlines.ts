@@ -3,6 +3,7 @@ import type Docker from 'dockerode'
 /** The options of the client's `dial` that are read here; the client does not type them. */
 export interface DialOptions {
   path: string
+  method?: string
   hijack?: boolean
   abortSignal?: AbortSignal
 }
@@ -13,7 +14,7 @@ type DialCallback = (error: unknown, answer?: unknown) => void
 const ANSWER_MS = 60_000
 /** An engine under load answers a ping within two seconds. An engine that takes longer than this counts as silent. */
 const PING_MS = 8_000
-/** Archives and commits of a repository transfer hundreds of megabytes. */
+/** Archives and commits of a repository transfer hundreds of megabytes. A removal may delete a million files. */
 const TRANSFER_MS = 5 * 60_000
 /** Pulled images of real tasks are gigabytes in size. */
 const IMAGE_MS = 30 * 60_000
@@ -48,10 +49,10 @@ function tooLate(path: string, limitMs: number, cause: unknown): Error {
 }
 
 /** Returns milliseconds, or null if the caller sets its own bound. */
-export function limitOfRequest({ path, hijack }: DialOptions): number | null {
+export function limitOfRequest({ path, method, hijack }: DialOptions): number | null {
   if (hijack === true || /^\/(containers\/[^/]+\/wait|events)/.test(path)) return null
   if (path.startsWith('/_ping')) return PING_MS
   if (/^\/(images\/(create|load|get)|build)/.test(path)) return IMAGE_MS
-  if (/^\/(commit|containers\/[^/]+\/(archive|export))/.test(path)) return TRANSFER_MS
+  if (method === 'DELETE' || /^\/(commit|containers\/[^/]+\/(archive|export))/.test(path)) return TRANSFER_MS
   return ANSWER_MS
 }

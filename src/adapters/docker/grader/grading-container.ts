@@ -17,7 +17,8 @@ import { answerOn, type AnswerStream, endedByTests, failed } from './grade-outpu
 import { answerInTime, type Grading, type GradingAnswered, namePartsOf, stalled } from './grading.ts'
 
 /** Runs a script in a fresh container as its main process. There is no exec, and no process can outlive the script. The container is
- *  removed before this returns.
+ *  removed before this returns. If the engine fails to, the reaper removes it later and the answer counts: graded code can make its own
+ *  removal last long.
  *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
 export async function answerOfContainer<T>(
   context: SandboxContext,
@@ -63,7 +64,11 @@ export async function answerOfContainer<T>(
       for (const stream of streams) stream.close()
       await watching
       context.disks.remove(name)
-      await removeContainer({ engine, name }).finally(() => context.cpus.give(name))
+      await removeContainer({ engine, name })
+        .catch((error: unknown) => {
+          context.log('grading: container not removed', { name, why: error instanceof Error ? error.message : String(error) })
+        })
+        .finally(() => context.cpus.give(name))
     }
   }, signal)
 }
