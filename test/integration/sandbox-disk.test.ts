@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
-import { mkdtemp, open, rm } from 'node:fs/promises'
+import { mkdtemp, open, rm, statfs } from 'node:fs/promises'
 import { homedir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
@@ -16,7 +16,7 @@ import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapt
 import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-rootfs.ts'
 import type { OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
 import { startTestEngine, type TestEngine } from '../support/chaos/private-test-engine.ts'
-import { codeOf, createPlayer, LIMITS, never, repositoryTar, SMALL_WINDOW } from './sandbox-fixture.ts'
+import { codeOf, createPlayer, LIMITS, never, repositoryTar, SMALL_WINDOW, untilTrue } from './sandbox-fixture.ts'
 
 const isRoot = process.getuid?.() === 0
 const skip = isRoot ? false : 'needs root: mounts a file system and starts an engine'
@@ -30,7 +30,7 @@ before(async () => {
   if (!isRoot) return
   // Short: sockets lie below it.
   folder = await mkdtemp('/tmp/lh-disk-')
-  await run('mount', ['-t', 'tmpfs', '-o', 'size=480m', 'longhaul-test', folder])
+  await run('mount', ['-t', 'tmpfs', '-o', 'size=480m,nr_inodes=120k', 'longhaul-test', folder])
   const cacheHome =
     process.env['LONGHAUL_CACHE'] ?? join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'longhaul')
   engine = await startTestEngine({ folder, imageCache: join(cacheHome, 'images'), log: console.error })
@@ -135,3 +135,44 @@ test('turns on a full host fail by name after a while, and continue when there i
   assert.equal(text, `${ran + 1}\n`)
   await host.close(sandbox)
 })
+
+// The story: a policy that sees that it has failed fills what its host shares with names or with files that have no name, both of which an
+// engine counts as nothing. Its next turn was refused as the host's fault, and the episode was replaced.
+const FILLS: [what: string, code: string][] = [
+  [
+    'files without content',
+    'os.mkdir("/tmp/d"); os.chdir("/tmp/d")\nfor i in range(10**9): os.close(os.open(str(i), os.O_CREAT))',
+  ],
+  [
+    'a file without a name',
+    'fd = os.open("/tmp/x", os.O_CREAT | os.O_RDWR); os.unlink("/tmp/x")\nwhile True: os.write(fd, bytes(1 << 20))',
+  ],
+]
+
+for (const [index, [what, code]] of FILLS.entries()) {
+  test(`a host that an agent has filled with ${what} is no fault of the host`, { skip }, async (t) => {
+    // Room for what no honest work writes.
+    await run('mount', ['-o', 'remount,size=1900m', folder])
+    // Files of a file system in memory count as the memory of who wrote them.
+    const input = { ...openInput(4 + index), limits: { ...LIMITS, memoryMiB: 4096 } }
+    const sandbox = await host.open(input, never)
+    t.after(() => host.close(sandbox))
+    const { play } = createPlayer(host, sandbox)
+    const fill = `import os, time\ntry:\n${code.replaceAll(/^/gm, '    ')}\nexcept OSError: pass\ntime.sleep(600)`
+    await play(
+      `cat > /dev/shm/fill.py <<'EOF'\n${fill}\nEOF\n(sleep 1; exec python3 /dev/shm/fill.py) >/dev/null 2>&1 &`,
+    )
+    await untilTrue(async () => {
+      const { bavail, ffree } = await statfs(folder)
+      return Math.min(bavail, ffree) === 0
+    })
+    let refused: unknown = null
+    for (let turns = 0; refused === null && turns < 200; turns += 1) {
+      refused = await play('true').then(
+        () => null,
+        (error: unknown) => error,
+      )
+    }
+    assert.equal(codeOf(refused), 'Sandbox.Ended', String(refused))
+  })
+}

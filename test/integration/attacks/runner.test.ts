@@ -379,7 +379,8 @@ ctypes.CDLL(None).syscall(60, 0)`
 
 test('a process whose first thread has ended is ended with its turn and before the capture', async () => {
   const player = await open()
-  const edits = async (): Promise<string> => fixture.probe(player.sandbox, 'wc -l < /testbed/m.py; sleep 0.5; wc -l < /testbed/m.py')
+  const edits = async (): Promise<string> =>
+    fixture.probe(player.sandbox, 'wc -l < /testbed/m.py; sleep 0.5; wc -l < /testbed/m.py')
   const isStill = (text: string): boolean => new Set(text.trim().split('\n')).size === 1
   await player.play(`cat > /tmp/headless.py <<'EOF'\n${HEADLESS}\nEOF`)
   const { reason } = await player.play('setsid python3 /tmp/headless.py & sleep 60', { timeoutMs: 2000 })

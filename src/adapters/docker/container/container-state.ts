@@ -89,13 +89,24 @@ async function actionsSince(engine: Engine, id: string, sinceMs: number): Promis
 const GIB = 1024 ** 3
 
 /** More than honest work writes: if the disk is full and the container wrote more than this, the agent filled it. */
-const LARGE_BYTES = GIB
+const LARGE = { bytes: GIB, files: 65_536 }
+
+interface Written {
+  bytes: number
+  files: number
+}
 
 /**
  * Checks a runner's report of a loss against what the host observes. If a turn's processes are gone, the container was ended from
  * inside, unless it was restarted. A full disk is the host's fault, unless this container has filled a large part of it.
+ * @param measure counts bytes and files of a container, unlinked ones too; null if it cannot. The engine counts only the bytes of named files
  */
-export async function attributeLoss(engine: Engine, name: string, error: unknown): Promise<unknown> {
+export async function attributeLoss(
+  engine: Engine,
+  name: string,
+  error: unknown,
+  measure: (name: string) => Promise<Written | null> = async () => null,
+): Promise<unknown> {
   if (!(error instanceof LonghaulError) || !isAnswer(error)) return error
   if (error.code !== 'Sandbox.Ended' && error.code !== 'Sandbox.OutOfDisk') return error
   try {
@@ -109,9 +120,13 @@ export async function attributeLoss(engine: Engine, name: string, error: unknown
       size: true,
     } as ContainerInspectOptions)) as ContainerInspectInfo & { SizeRw?: number }
     const limit = /^(\d+)g$/i.exec(settings.StorageOpt?.['size'] ?? '')?.[1]
-    const large = limit === undefined ? LARGE_BYTES : Math.min(LARGE_BYTES, (Number(limit) * GIB) / 2)
+    const large = limit === undefined ? LARGE.bytes : Math.min(LARGE.bytes, (Number(limit) * GIB) / 2)
     // Negative if the engine could not measure it: the tree is deeper than any path, which no honest program makes.
-    return written < 0 || written >= large ? as('Sandbox.Ended', error) : error
+    if (written < 0 || written >= large) return as('Sandbox.Ended', error)
+    const counted = await measure(name)
+    return counted !== null && (counted.bytes >= large || counted.files >= LARGE.files)
+      ? as('Sandbox.Ended', error)
+      : error
   } catch {
     // If the engine cannot be asked, no cause is ruled out.
     return error.code === 'Sandbox.Ended' ? as('Sandbox.Lost', error) : error

@@ -66,7 +66,10 @@ export async function answerOfContainer<T>(
       context.disks.remove(name)
       await removeContainer({ engine, name })
         .catch((error: unknown) => {
-          context.log('grading: container not removed', { name, why: error instanceof Error ? error.message : String(error) })
+          context.log('grading: container not removed', {
+            name,
+            why: error instanceof Error ? error.message : String(error),
+          })
         })
         .finally(() => context.cpus.give(name))
     }

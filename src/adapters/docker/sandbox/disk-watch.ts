@@ -13,6 +13,8 @@ export interface DiskWatch {
   /** Starts to watch a container, with the limits it was created with. A second call changes nothing. */
   add(name: string): Promise<void>
   remove(name: string): void
+  /** Counts what a container has written, unlinked files included; null if this host cannot read it. */
+  measure(name: string): Promise<Amount | null>
   /** @throws LonghaulError `Sandbox.DiskLimit` if the container was killed for exceeding its disk limit */
   requireWithin(name: string): void
   dispose(): void
@@ -136,6 +138,11 @@ export function createDiskWatch({ engine, log, everyMs = 2000 }: DiskWatchOption
       const countedAtMs = Math.min(Date.now(), Date.parse(facts.Created) || 0)
       watched.set(name, { name, directory, limit, written: nothing, held, countedAtMs })
       schedule(everyMs)
+    },
+    async measure(name) {
+      const directory = writtenFolderOf(await engine.docker.getContainer(name).inspect())
+      if (directory === undefined || !(await mayRead(directory))) return null
+      return countWritten(directory, await firstProcessOf(name))
     },
     remove(name) {
       known.delete(name)

@@ -112,7 +112,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       try {
         return await work()
       } catch (error) {
-        throw await attributeLoss(engine, name, error)
+        throw await attributeLoss(engine, name, error, disks.measure)
       }
     })
 
