@@ -173,11 +173,12 @@ POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 
 
 def test_an_interrupt_in_the_middle_leaves_nothing(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(command, "_write_config", lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     with pytest.raises(SystemExit, match="143"):
         command.import_model(ImportOptions(model, model.parent / "made"))
     assert [entry.name for entry in model.parent.iterdir()] == ["model"]
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 # Name → (damage, pattern of the message, which names the place and the remedy).
