@@ -159,8 +159,9 @@ const CONCURRENT = 16
  */
 export async function walkRun(input: WalkInput): Promise<RunPicture> {
   const picture: RunPicture = { activities: [], tasks: [], earlier: [], workflows: 0, notLookedAt: 0 }
-  const seen = new Set<string>()
-  const rootSinceMs = await walk(input, [input.workflowId], picture, seen)
+  const seen: OpenSince = new Map()
+  await walk(input, [input.workflowId], picture, seen)
+  const rootSinceMs = seen.get(input.workflowId) ?? null
   if (rootSinceMs === null) return picture
   const left = await listUnseen(input, seen, input.maxWorkflows - picture.workflows)
   picture.earlier = left
@@ -180,7 +181,7 @@ export async function walkRun(input: WalkInput): Promise<RunPicture> {
  */
 async function listUnseen(
   { connection: { client }, workflowId }: WalkInput,
-  seen: ReadonlySet<string>,
+  seen: OpenSince,
   most: number,
 ): Promise<EarlierWorkflow[]> {
   const found: EarlierWorkflow[] = []
@@ -195,34 +196,33 @@ async function listUnseen(
   return found
 }
 
-/** @returns since when the first workflow is open; null if it is not */
+/** Since when each workflow that was looked at is open, by id; null if it has closed. */
+type OpenSince = Map<string, number | null>
+
 async function walk(
   { connection, maxWorkflows, nowMs }: WalkInput,
   from: readonly string[],
   picture: RunPicture,
-  seen: Set<string>,
-): Promise<number | null> {
+  seen: OpenSince,
+): Promise<void> {
   let level = [...from]
-  let sinceMs: number | null = null
   while (level.length > 0) {
     const room = Math.max(0, maxWorkflows - picture.workflows)
     const chosen = level.slice(0, room)
     picture.notLookedAt += level.length - chosen.length
     picture.workflows += chosen.length
-    for (const id of chosen) seen.add(id)
     const next: string[] = []
     const queue = [...chosen]
     const look = async (): Promise<void> => {
       for (let id = queue.shift(); id !== undefined; id = queue.shift()) {
         const open = await lookAt({ connection, workflowId: id, nowMs, picture })
-        if (id === from[0]) sinceMs = open.sinceMs
+        seen.set(id, open.sinceMs)
         next.push(...open.children)
       }
     }
     await Promise.all(Array.from({ length: CONCURRENT }, look))
     level = next.filter((id) => !seen.has(id))
   }
-  return sinceMs
 }
 
 interface OpenWorkflow {
