@@ -115,7 +115,7 @@ describe('a worker with metrics', { skip: needsServer }, () => {
     try {
       const [code] = await once(child, 'exit')
       assert.notEqual(code, 0)
-      assert.match(said(), new RegExp(`LONGHAUL_METRICS_ADDRESS=127\\.0\\.0\\.1:${port} cannot be used`))
+      assert.match(said(), new RegExp(`LONGHAUL_METRICS_ADDRESS is "127\\.0\\.0\\.1:${port}", which cannot be used`))
       assert.doesNotMatch(said(), /\n\s+at /)
     } finally {
       await new Promise((resolve) => holder.close(resolve))

@@ -60,6 +60,8 @@ export interface Fault {
   expects: Expectation
   /** Whether no other fault may strike in the same run. */
   isAlone?: boolean
+  /** Freezes a worker and wakes it after another one has continued its episodes. */
+  wakesLate?: boolean
   needsSecondHost?: boolean
   /** Its runs sample from two servers, and it strikes the one that the visiting episode uses. */
   needsReplica?: boolean
@@ -277,6 +279,7 @@ export const FAULTS: readonly Fault[] = [
     phases: EPISODE_PHASES.filter((phase) => phase !== 'parting'),
     expects: 'identical',
     isAlone: true,
+    wakesLate: true,
     strike: async ({ stack, visit }) => {
       const sleeper = stack.process(sandboxOf(visit))
       const [identity = null] = livingProcesses([sleeper]) ?? []

@@ -34,11 +34,13 @@ export async function judgeChaos(input: {
   run: string
   /** Faults that may have struck; each may cost an episode one turn. */
   strikes: number
+  /** Whether one of them freezes a worker and wakes it late. */
+  wakesLate: boolean
   /** A cancelled run need not account for episodes that it never began. */
   isWhole: boolean
   restarts: readonly Restart[]
 }): Promise<ChaosJudgement> {
-  const { stack, run, strikes, isWhole, restarts } = input
+  const { stack, run, strikes, wakesLate, isWhole, restarts } = input
   const violations = (await leftBehind(input)).map((what) => `left behind: ${what}`)
   const records = await episodesOf(stack.store, run)
   const valid = records.filter(isValidEpisode)
@@ -48,7 +50,7 @@ export async function judgeChaos(input: {
     stack.store,
     valid,
     exchanges.filter(({ session }) => known.has(session)),
-    { fileOf: stack.fileOf },
+    { fileOf: stack.fileOf, lateSamples: wakesLate ? 1 : 0 },
   )
   violations.push(...audit.violations)
   violations.push(...(await withoutOutcome(stack, run, records)))

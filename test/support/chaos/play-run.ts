@@ -65,7 +65,8 @@ export async function playRun(input: PlayRunInput): Promise<PlayedRun> {
     const struck = await strikes
     await stack.settle()
     const isWhole = outcome.status === 'completed'
-    const judged = await judgeChaos({ stack, run, strikes: cells.length, isWhole, restarts })
+    const wakesLate = cells.some(({ cell }) => cell.fault.wakesLate === true)
+    const judged = await judgeChaos({ stack, run, strikes: cells.length, wakesLate, isWhole, restarts })
     const violations = [...outcomeFaults(outcome, struck), ...judged.violations]
     return { ...judged, run, violations, struck, restarts: restarts.length, digest: await digestRun(stack.store, run) }
   } finally {

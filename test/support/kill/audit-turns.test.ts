@@ -59,6 +59,13 @@ test('reports a committed turn that is sampled again, with turn and delay', asyn
   assert.match(violations[0] ?? '', /turn 1 was sampled again 5 ms after its record/)
 })
 
+test('allows a worker that was frozen one late request for each episode, and no second one', async () => {
+  const late = asked(17, RECORDED_MS + 5)
+  assert.deepEqual((await auditTurns(store, [EPISODE], [...honest, late], { lateSamples: 1 })).violations, [])
+  const { violations } = await auditTurns(store, [EPISODE], [...honest, late, late], { lateSamples: 1 })
+  assert.equal(violations.length, 2)
+})
+
 test('reports a sample without a record, an episode without a result, and a missing turn', async () => {
   const stray = await auditTurns(store, [EPISODE], [...honest, asked(99, RECORDED_MS)])
   assert.match(stray.violations.join(), /prompt of 99 tokens/)

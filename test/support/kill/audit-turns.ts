@@ -19,6 +19,9 @@ export interface TurnAudit {
 export interface AuditTurnsOptions {
   /** @default false */
   isTraced?: boolean
+  /** How many requests of each episode may start after their turn's record. A worker that is frozen between its last look at the store and
+   *  its request sends that request when it wakes, and the record of the other worker is the one that counts. @default 0 */
+  lateSamples?: number
   /** The file whose modification time dates a record. @default the store's own: a bucket has it below its server */
   fileOf?: (key: string) => string
 }
@@ -33,7 +36,7 @@ export async function auditTurns(
   store: ArtifactStore,
   episodes: readonly EpisodeRecord[],
   exchanges: readonly Exchange[],
-  { isTraced = false, fileOf = (key) => store.path(key) }: AuditTurnsOptions = {},
+  { isTraced = false, lateSamples = 0, fileOf = (key) => store.path(key) }: AuditTurnsOptions = {},
 ): Promise<TurnAudit> {
   const audit: TurnAudit = { turns: 0, sampledAgain: 0, commandsCounted: 0, violations: [] }
   const tokens = new Set<string>()
@@ -43,7 +46,8 @@ export async function auditTurns(
     const asked = sessions.get(record.episode) ?? []
     audit.turns += turns.length
     audit.violations.push(...recordFaults(record, turns, tokens))
-    audit.violations.push(...(await samplingFaults(fileOf, record.episode, turns, asked)))
+    const { faults, late } = await samplingFaults(fileOf, record.episode, turns, asked)
+    audit.violations.push(...faults, ...(late.length > lateSamples ? late : []))
     audit.sampledAgain += asked.length - new Set(asked.map(({ promptTokens }) => promptTokens)).size
     if (isTraced) {
       const bytes = record.disposition === 'submitted' ? await store.read(episodeKeys.patch(record.episode)) : null
@@ -79,8 +83,9 @@ async function samplingFaults(
   episode: string,
   turns: readonly RecordedTurn[],
   asked: readonly Exchange[],
-): Promise<string[]> {
+): Promise<{ faults: string[]; late: string[] }> {
   const faults: string[] = []
+  const late: string[] = []
   const turnOf = new Map(promptLengths(turns).map((length, turn) => [length, turn] as const))
   for (const { promptTokens, startedMs } of asked) {
     const turn = turnOf.get(promptTokens)
@@ -90,8 +95,8 @@ async function samplingFaults(
     }
     const { mtimeMs } = await stat(fileOf(episodeKeys.action(episode, turn)))
     if (startedMs > mtimeMs) {
-      faults.push(`${episode} turn ${turn} was sampled again ${Math.round(startedMs - mtimeMs)} ms after its record`)
+      late.push(`${episode} turn ${turn} was sampled again ${Math.round(startedMs - mtimeMs)} ms after its record`)
     }
   }
-  return faults
+  return { faults, late }
 }
