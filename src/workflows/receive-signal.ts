@@ -59,6 +59,7 @@ const PAYLOADS = {
       }),
     ),
   }),
+  handAgain: shape({ arrived: isCount }),
   arrived: shape({ queue: isId, engine: isText }),
   drain: optional(shape({ graceMs: optional(isGrace) })),
 } satisfies Record<string, Check>

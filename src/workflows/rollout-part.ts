@@ -1,6 +1,8 @@
-import { CancellationScope, getExternalWorkflowHandle, log, patched } from '@temporalio/workflow'
+import { CancellationScope, getExternalWorkflowHandle, log, patched, sleep } from '@temporalio/workflow'
 import type { PromptGroupResult } from '../contracts/workflows.types.ts'
 import {
+  type HandAgain,
+  handAgainSignal,
   handedSignal,
   passOn,
   passOnRequeue,
@@ -13,6 +15,10 @@ import {
  *  part's history. */
 const SHARE_OF_OPEN = 1 / 8
 
+/** A question takes ten events. Each waits twice as long as the one before, because groups are often open for hours. */
+const FIRST_QUESTION_MS = 60_000
+const LONGEST_BETWEEN_QUESTIONS_MS = 4 * 60 * 60_000
+
 /** Groups of earlier parts. Each occupies a slot of this part until it has ended. */
 export class HandedGroups {
   /** Groups without a slot yet. */
@@ -21,9 +27,13 @@ export class HandedGroups {
   readonly #ended: PromptGroupResult[] = []
   readonly #known = new Set<string>()
   readonly #places: ((group: PromptGroupResult | null) => void)[] = []
+  readonly #previous: string
+  #asking = false
 
-  constructor(toCome: number) {
+  /** @param previous workflow id of the previous part */
+  constructor({ toCome, previous }: { toCome: number; previous: string }) {
     this.toCome = toCome
+    this.#previous = previous
   }
 
   /** Waits without its own limit: the previous part hands on every group, or ends and cancels this one. @returns null if the
@@ -31,11 +41,36 @@ export class HandedGroups {
   async take(): Promise<PromptGroupResult | null> {
     this.toCome -= 1
     this.inPlaces += 1
-    const group =
-      this.#ended.shift() ??
-      (await unlessCancelled(new Promise<PromptGroupResult | null>((resolve) => this.#places.push(resolve))))
+    const group = this.#ended.shift() ?? (await this.#wait())
     this.inPlaces -= 1
     return group
+  }
+
+  #wait(): Promise<PromptGroupResult | null> {
+    const group = new Promise<PromptGroupResult | null>((resolve) => this.#places.push(resolve))
+    if (!this.#asking && patched('hand-again')) void this.#ask()
+    return unlessCancelled(group)
+  }
+
+  /**
+   * Asks the previous part while a group is awaited. A person may reset this part without the signals that it had received, and the
+   * previous part does not see that. The question carries how many groups have arrived, so an answer comes only if one was lost.
+   */
+  async #ask(): Promise<void> {
+    this.#asking = true
+    try {
+      for (let waitMs = FIRST_QUESTION_MS; this.#places.length > 0; waitMs *= 2) {
+        await sleep(Math.min(waitMs, LONGEST_BETWEEN_QUESTIONS_MS), { summary: 'groups of the previous part' })
+        if (this.#places.length === 0) break
+        await getExternalWorkflowHandle(this.#previous)
+          .signal(handAgainSignal, { arrived: this.#known.size })
+          .catch((error: unknown) => log.info('the previous part was not asked', { error: String(error) }))
+      }
+    } catch (error) {
+      // This part is cancelled, and so are those that wait.
+      log.info('the previous part is asked no more', { error: String(error) })
+    }
+    this.#asking = false
   }
 
   /** After a reset the previous part sees the end of a group again and hands it on again. Only the first time counts. */
@@ -74,6 +109,8 @@ export class NextPart {
   readonly workflowId: string
   readonly #start = Promise.withResolvers<void>()
   #ended: PromptGroupResult[] = []
+  /** All groups that were handed on. */
+  readonly #handed: PromptGroupResult[] = []
 
   constructor(workflowId: string) {
     this.workflowId = workflowId
@@ -103,8 +140,18 @@ export class NextPart {
     await unlessCancelled(this.#start.promise)
     const groups = this.#ended.splice(0)
     if (groups.length === 0) return
+    this.#handed.push(...groups)
+    await this.#send(groups)
+  }
+
+  /** Hands all groups on once more if fewer have arrived. One that is on its way arrives twice, and counts once. */
+  async handAgain({ arrived }: HandAgain): Promise<void> {
+    if (arrived < this.#handed.length) await this.#send(this.#handed)
+  }
+
+  async #send(groups: readonly PromptGroupResult[]): Promise<void> {
     try {
-      await getExternalWorkflowHandle(this.workflowId).signal(handedSignal, { groups })
+      await getExternalWorkflowHandle(this.workflowId).signal(handedSignal, { groups: [...groups] })
     } catch (error) {
       // The next part has ended, and its result is this part's result as well.
       log.info('groups not handed on', { part: this.workflowId, error: String(error) })

@@ -22,6 +22,7 @@ import { HandedGroups, NextPart, supersede } from './rollout-part.ts'
 import {
   answerRequeue,
   controlSignal,
+  handAgainSignal,
   handedSignal,
   passOn,
   type RequeueAnswer,
@@ -119,10 +120,11 @@ class Rollout {
     this.#again = [...(input.again ?? [])]
     this.#id = input.part?.rollout ?? workflowInfo().workflowId
     this.#number = input.part?.number ?? 1
-    this.#handed = new HandedGroups(input.part?.handed ?? 0)
+    this.#handed = new HandedGroups({ toCome: input.part?.handed ?? 0, previous: this.#partId(this.#number - 1) })
     receiveSignal(controlSignal, (next) => this.#steer(next))
     receiveSignal(requeueSignal, (order) => this.#answer(order))
     receiveSignal(handedSignal, ({ groups }) => this.#handed.arrive(groups))
+    receiveSignal(handAgainSignal, (asked) => this.#next?.handAgain(asked))
     setHandler(supersededSignal, () => this.#retire())
   }
 
@@ -251,7 +253,11 @@ class Rollout {
   }
 
   #nextId(): string {
-    return workflowIds.rolloutPart(this.#id, this.#number + 1)
+    return this.#partId(this.#number + 1)
+  }
+
+  #partId(number: number): string {
+    return number > 1 ? workflowIds.rolloutPart(this.#id, number) : this.#id
   }
 
   #retire(): Promise<void> | undefined {

@@ -101,6 +101,13 @@ export interface RequeueAnswer {
 /** Internal: sent from a part of a rollout to the next one when groups that it still had open have ended. */
 export const handedSignal = defineSignal<[{ groups: PromptGroupResult[] }], 'handed'>('handed')
 
+/** Internal: sent from a part that waits for such groups to the previous one, with the number of groups that have arrived. */
+export const handAgainSignal = defineSignal<[HandAgain], 'handAgain'>('handAgain')
+
+export interface HandAgain {
+  arrived: number
+}
+
 /** Internal: sent to a part whose previous part was reset and will hand nothing on. It ends its groups and then itself. */
 export const supersededSignal = defineSignal('superseded')
 

@@ -44,6 +44,8 @@ export interface WorkflowDriverOptions<A> {
   startTime?: string
   /** History length from which `continueAsNewSuggested` is true. @default 4096, as on a server */
   suggestContinueAsNewAfterEvents?: number
+  /** Signals that their receiver never sees, as after a reset without the signals that came later. @default none */
+  losesSignal?: (workflowId: string, name: string) => boolean
 }
 
 /** Ends an endless retry or a hot loop with a clear failure instead of a hanging test. */
@@ -63,6 +65,7 @@ export async function createWorkflowDriver<A = AllActivities>(
     scripts: new Map(Object.entries(options.activities) as [string, Script][]),
     startMs: Date.parse(options.startTime ?? '2026-01-01T00:00:00Z'),
     suggestAfterEvents: options.suggestContinueAsNewAfterEvents ?? 4096,
+    losesSignal: options.losesSignal ?? (() => false),
   })
 }
 
@@ -74,6 +77,7 @@ export class WorkflowDriver {
   readonly #sandbox: WorkflowSandbox
   readonly #scripts: Map<string, Script>
   readonly #suggestAfterEvents: number
+  readonly #losesSignal: (workflowId: string, name: string) => boolean
   readonly #agenda: Agenda
   readonly #runs: WorkflowRun[] = []
   readonly #stoppedQueues = new Set<string>()
@@ -87,10 +91,12 @@ export class WorkflowDriver {
     scripts: Map<string, Script>
     startMs: number
     suggestAfterEvents: number
+    losesSignal: (workflowId: string, name: string) => boolean
   }) {
     this.#sandbox = input.sandbox
     this.#scripts = input.scripts
     this.#suggestAfterEvents = input.suggestAfterEvents
+    this.#losesSignal = input.losesSignal
     this.#agenda = new Agenda(input.startMs)
   }
 
@@ -347,6 +353,7 @@ export class WorkflowDriver {
   #signal(workflowId: string, signal: coresdk.workflow_activation.ISignalWorkflow): boolean {
     const run = this.#openRun(workflowId)
     if (run === undefined) return false
+    if (this.#losesSignal(workflowId, signal.signalName ?? '')) return true
     run.history.add({
       type: 'EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED',
       timeMs: this.nowMs,

@@ -18,10 +18,18 @@ const AT_ONCE = 107
 
 const SUBMITTED = { turns: 8, disposition: 'submitted' } as const
 
-async function playWide({ overrides, ...input }: Partial<RolloutInput> & { overrides?: ActivityTable<AllActivities> }) {
+async function playWide({
+  overrides,
+  losesSignal,
+  ...input
+}: Partial<RolloutInput> & {
+  overrides?: ActivityTable<AllActivities>
+  losesSignal?: (workflowId: string, name: string) => boolean
+}) {
   const rolloutInput: RolloutInput = { ...ROLLOUT, groupSize: 1, maxReplacements: 0, ...input }
   const driver = await createWorkflowDriver({
     activities: { ...scriptedPipeline({ steps: 1, tasks: rolloutInput.tasks }), ...overrides },
+    ...(losesSignal === undefined ? {} : { losesSignal }),
   })
   return { driver, rollout: driver.start('rollout', rolloutInput, { workflowId: 'rollout' }) }
 }
@@ -157,6 +165,36 @@ test('a group that a part hands over twice counts once, and the next part waits 
 
   const counts = await rollout.result<RolloutCounts>()
   assert.deepEqual([counts.groups, counts.resolved, counts.infra], [tasks, tasks - 1, 1])
+})
+
+// `temporal workflow reset --reapply-exclude Signal` of a part: the server drops what the previous part had sent, and tells neither.
+test('a part that lost its messages in a reset asks for the groups, and the rollout ends with all of them', async () => {
+  const tasks = AT_ONCE + 20
+  let isLost = true
+  const asked: string[] = []
+  const { driver, rollout } = await playWide({
+    tasks,
+    maxOpenGroups: tasks,
+    losesSignal: (workflowId, name) => {
+      if (name === 'handAgain') asked.push(workflowId)
+      return isLost && name === 'handed'
+    },
+    overrides: {
+      advanceEpisode: ({ taskId }) => takes(taskId === taskAt(0) ? 3_600_000 : 60_000, SUBMITTED),
+    },
+  })
+  await driver.advance(300_000)
+  assert.equal(partsOf(driver).length, 2)
+  assert.equal(openGroups(driver), 1)
+  isLost = false
+  const counts = await rollout.result<RolloutCounts>()
+
+  assert.equal(counts.groups, tasks)
+  assert.deepEqual([...new Set(asked)], ['rollout'])
+  assert.ok(asked.length > 0 && asked.length < 8, `asked ${asked.length} times`)
+  assert.equal(partsOf(driver).filter(({ status }) => status === 'completed').length, 2)
+  const histories = partsOf(driver).map((part) => describeHistory(part.workflowId, part.history))
+  assert.deepEqual(await replayAll(await buildWorkflowBundle(), histories), [])
 })
 
 // The hosts of a run are down when its root is terminated and the run is started again: every group of before closes when they are back.

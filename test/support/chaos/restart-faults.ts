@@ -305,6 +305,8 @@ async function pauseBeforeRestart({ stack, run, random }: StrikeInput): Promise<
 
 // Resets of workflows ------------------------------------------------------------------------------------------------
 
+const { RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL } = proto.temporal.api.enums.v1.ResetReapplyExcludeType
+
 const TYPES = {
   root: [],
   stage: ['reinforce', 'evaluate', 'rejectionFineTune'],
@@ -328,7 +330,7 @@ async function findWorkflow(
   return chosen?.id ?? null
 }
 
-/** Resets like `temporal workflow reset`, to any possible point. @returns the new execution */
+/** Resets like `temporal workflow reset`, to any possible point, with or without the signals that came later. @returns the new execution */
 async function reset({ stack, random }: StrikeInput, workflowId: string): Promise<string | null> {
   const { client, namespace } = stack.connection
   const handle = client.workflow.getHandle(workflowId)
@@ -344,6 +346,7 @@ async function reset({ stack, random }: StrikeInput, workflowId: string): Promis
     workflowExecution: { workflowId, runId },
     reason: 'chaos',
     workflowTaskFinishEventId: point.eventId,
+    resetReapplyExcludeTypes: random.below(2) === 0 ? [] : [RESET_REAPPLY_EXCLUDE_TYPE_SIGNAL],
     requestId: `chaos-${workflowId}-${String(point.eventId)}-${Date.now()}`,
   })
   return answer.runId
