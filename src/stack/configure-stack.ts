@@ -4,6 +4,7 @@ import { resolve } from 'node:path'
 import { choosePort, type PortReservations } from '../platform/ports.ts'
 import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
+import type { GivenSettings } from './given-settings.ts'
 import type { StackPaths } from './paths.ts'
 import type { SetUpResult } from './setup/set-up.ts'
 import {
@@ -34,13 +35,14 @@ export interface ConfigureStackInput {
   policyServer: boolean
   namespace: string
   fingerprint: string
+  given: GivenSettings
   /** Hold each chosen port until its service has opened it. */
   reservations: PortReservations
 }
 
 /** Decides addresses and processes; starts nothing. Prefers the ports of the last start, so that bookmarks stay valid. */
 export async function configureStack(input: ConfigureStackInput): Promise<StackConfig> {
-  const { paths, prepared, roles, policyServer, namespace, fingerprint, reservations } = input
+  const { paths, prepared, roles, policyServer, namespace, fingerprint, given, reservations } = input
   const before = (await readJson<StackConfig>(paths.configFile))?.facts
   const external = namedTemporalServer()
   const ownsTemporal = external === null
@@ -100,6 +102,7 @@ export async function configureStack(input: ConfigureStackInput): Promise<StackC
   return {
     facts,
     fingerprint,
+    given,
     ownsTemporal,
     ownsEngine: prepared.engine?.isPrivate ?? false,
     runDir: paths.runDir,

@@ -1,3 +1,4 @@
+import type { GivenSettings } from './given-settings.ts'
 import { readJson } from '../platform/files.ts'
 import type { StackFacts } from './environment.ts'
 import { isAlive, type ProcessIdentity } from '../platform/processes.ts'
@@ -9,6 +10,8 @@ export interface StackConfig {
   facts: StackFacts
   /** Hash of the code that the services run; another hash requires a restart. */
   fingerprint: string
+  /** Absent in stacks of earlier versions. */
+  given?: GivenSettings
   /** Whether the stack owns, and so stops, Temporal and the engine. */
   ownsTemporal: boolean
   ownsEngine: boolean
@@ -39,6 +42,7 @@ export interface StackRecord {
   startedAt: string
   supervisor: ProcessIdentity
   fingerprint: string
+  given?: GivenSettings
   ownsTemporal: boolean
   ownsEngine: boolean
   facts: StackFacts

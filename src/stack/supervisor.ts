@@ -154,13 +154,14 @@ export class Supervisor {
 
   /** Sequential: an older record must not replace a newer one. */
   #write(): Promise<void> {
-    const { facts, fingerprint, ownsTemporal, ownsEngine, runDir, recordFile } = this.#config
+    const { facts, fingerprint, given, ownsTemporal, ownsEngine, runDir, recordFile } = this.#config
     this.#writing = this.#writing.then(() => {
       const record: StackRecord = {
         version: 1,
         startedAt: this.#startedAt,
         supervisor: identify(process.pid),
         fingerprint,
+        ...(given === undefined ? {} : { given }),
         ownsTemporal,
         ownsEngine,
         facts,

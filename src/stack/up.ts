@@ -20,6 +20,7 @@ import { engineFiles, noteEngineUser, releasePrivateEngine, engineUserKey } from
 import { findEngine } from './setup/engine.ts'
 import { setUp, type StackPart } from './setup/set-up.ts'
 import { livingServices, readStackRecord, type ServiceRecord, type StackRecord } from './stack-record.ts'
+import { differingSettings, givenSettings, type GivenSettings } from './given-settings.ts'
 import { inspectNamespace, prepareNamespace } from './temporal-namespace.ts'
 import { chooseStore, keepStore, parseTemporalStore } from './temporal-store.ts'
 import { sha256OfParts } from '../platform/hash.ts'
@@ -55,6 +56,8 @@ interface UpOptions {
 export interface UpResult {
   /** False if everything was already running. */
   changed: boolean
+  /** Names of the settings that the running stack has with other values. Empty if it was started now. */
+  differs: string[]
   stack: StackRecord
   setUpSeconds: number
 }
@@ -110,8 +113,9 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
   if (external !== null) await inspectNamespace(external)
 
   const fingerprint = await codeFingerprint()
+  const given = givenSettings({ roles })
   const running = await currentStack({ paths, fingerprint, log })
-  if (running !== null) return { changed: false, stack: running, setUpSeconds: 0 }
+  if (running !== null) return { changed: false, ...compareSettings(running, given, log), setUpSeconds: 0 }
   // Otherwise everything would start, for a worker that ends three times with the same message.
   await options.checkWorkers?.(plannedEnvironment(paths), roles)
   readCodecKeys()
@@ -137,6 +141,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
       policyServer,
       namespace,
       fingerprint,
+      given,
       reservations,
     })
     if (config.ownsTemporal && store.kind === 'development') await keepStore(paths, store, null)
@@ -153,7 +158,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
       mayCreate: config.ownsTemporal && store.kind === 'postgres',
     })
     const stack = await waitFor({ paths, supervisor, signal, log, board })
-    return { changed: true, stack, setUpSeconds: prepared.seconds }
+    return { changed: true, differs: [], stack, setUpSeconds: prepared.seconds }
   } catch (error) {
     // Stops what was started; errors of that must not replace the original error.
     if (started) await stopStack({ paths }).catch(() => undefined)
@@ -185,6 +190,21 @@ async function currentStack(input: {
   // Keeps the engine: the following setup renews its user registration.
   await stopStack({ paths, keepEngine: true, keepContainers: await mayKeepContainers({ paths, record, fingerprint }) })
   return null
+}
+
+/** Processes keep the variables that they were started with. A restart by itself would surprise the users of a shared stack. */
+function compareSettings(
+  stack: StackRecord,
+  given: GivenSettings,
+  log: (line: string) => void,
+): Pick<UpResult, 'stack' | 'differs'> {
+  const differs = stack.given === undefined ? [] : differingSettings(stack.given, given)
+  if (differs.length > 0) {
+    log(
+      `stack   it was started with other values of ${differs.join(', ')}, and keeps them: longhaul down, then longhaul up (runs continue)`,
+    )
+  }
+  return { stack, differs }
 }
 
 /**

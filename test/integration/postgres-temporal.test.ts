@@ -377,6 +377,13 @@ describe('Temporal on an external PostgreSQL', { skip }, () => {
         assert.ok(!(await readFile(join(paths.logsDir, 'temporal.log'), 'utf8')).includes(PASSWORD))
         const again = await up({ name, home, roles: [], policyServer: false, log })
         assert.equal(again.changed, false, 'a start without --temporal forgot the store')
+        assert.deepEqual(again.differs, [])
+        const lines: string[] = []
+        const note = (line: string): unknown => lines.push(line)
+        const restore = changeEnvironment({ LONGHAUL_LEASE_S: '120' })
+        const other = await up({ name, home, roles: ['control'], policyServer: false, log: note }).finally(restore)
+        assert.deepEqual([other.changed, other.differs], [false, ['--roles', 'LONGHAUL_LEASE_S']])
+        assert.match(lines.join('\n'), /started with other values of --roles, LONGHAUL_LEASE_S.*longhaul down/)
       } finally {
         await stopAll(paths)
       }

@@ -29,14 +29,20 @@ export function addUp(program: Command, { console }: CommandContext): void {
       ),
     )
     .action(async ({ roles, temporal, json }: { roles?: WorkerRole[]; temporal?: string; json?: true }) => {
-      const { changed, stack, setUpSeconds } = await startLocalStack({
+      const { changed, differs, stack, setUpSeconds } = await startLocalStack({
         console,
         temporal,
         ...(roles === undefined ? {} : { roles }),
       })
       const { facts, services } = stack
       if (json === true) {
-        console.record({ changed, setUpSeconds, facts, services: services.map(({ name, state }) => ({ name, state })) })
+        console.record({
+          changed,
+          differs,
+          setUpSeconds,
+          facts,
+          services: services.map(({ name, state }) => ({ name, state })),
+        })
         return
       }
       console.out(
