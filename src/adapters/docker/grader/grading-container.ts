@@ -43,7 +43,7 @@ export async function answerOfContainer<T>(
         const startedAtMs = Date.now()
         const startMs = performance.now()
         await container.start()
-        watching = watchDisk(context, name)
+        watching = watch(context, name)
         return { container, stream, startedAtMs, startMs }
       }, signal)
       const timeoutMs = run.timeoutMs + context.gradingSlackMs
@@ -64,6 +64,7 @@ export async function answerOfContainer<T>(
       for (const stream of streams) stream.close()
       await watching
       context.disks.remove(name)
+      context.sockets.remove(name)
       await removeContainer({ engine, name })
         .catch((error: unknown) => {
           context.log('grading: container not removed', {
@@ -76,10 +77,10 @@ export async function answerOfContainer<T>(
   }, signal)
 }
 
-/** Graded code may write as much as an agent. If the container cannot be watched, it is graded anyway. */
-async function watchDisk({ disks, log }: SandboxContext, name: string): Promise<void> {
-  await disks.add(name).catch((error: unknown) => {
-    log('disk watch: not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+/** Graded code may write and send as much as an agent. If the container cannot be watched, it is graded anyway. */
+async function watch({ disks, sockets, log }: SandboxContext, name: string): Promise<void> {
+  await Promise.all([disks.add(name), sockets.add(name)]).catch((error: unknown) => {
+    log('not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
   })
 }
 

@@ -19,6 +19,7 @@ import { createContainerAccess } from './container-access.ts'
 import { openRunnerExec } from './runner-connection.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import type { SandboxContext } from './sandbox-context.ts'
+import { createSocketWatch } from './socket-watch.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
 interface DockerSandboxHostOptions {
@@ -72,6 +73,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
   const relays = createRelayPool({ exec: (name, command) => openRunnerExec(engine, name, command), log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
   const disks = createDiskWatch({ engine, log })
+  const sockets = createSocketWatch({ engine, log })
   const context: SandboxContext = {
     engine,
     keeper,
@@ -85,6 +87,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     relays,
     cpus,
     disks,
+    sockets,
     log,
     runtime,
     maxLifeMs,
@@ -116,6 +119,10 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       }
     })
 
+  const watch = async (name: string): Promise<void> => {
+    await Promise.all([disks.add(name), sockets.add(name)])
+  }
+
   const grader: Grader = (grading, signal) => answerOfContainer(context, grading, signal)
 
   return {
@@ -123,7 +130,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     open: (input, signal) =>
       named('opening a sandbox', input.episode, signal, async () => {
         const sandbox = await createSandboxContainer(context, input, signal)
-        await disks.add(sandbox.name)
+        await watch(sandbox.name)
         return sandbox
       }),
     ...createRunnerOperations({
@@ -132,13 +139,14 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       log,
       around: inside,
       // Called before every turn, because another process may have opened the sandbox.
-      beforeTurn: (name) => disks.add(name),
+      beforeTurn: watch,
     }),
     close: ({ name }) =>
       named('closing a sandbox', name, null, async () => {
         runners.disconnect(name)
         relays.disconnect(name)
         disks.remove(name)
+        sockets.remove(name)
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
@@ -146,6 +154,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     audit: (input, signal) => named('auditing', input.episode, signal, () => auditPatch(grader, input, signal)),
     dispose() {
       disks.dispose()
+      sockets.dispose()
       runners.dispose()
       relays.dispose()
     },

@@ -1,0 +1,179 @@
+import { createReadStream } from 'node:fs'
+import { readFile } from 'node:fs/promises'
+import { errnoOf } from '../../../platform/files.ts'
+import type { Engine } from '../engine/engine.ts'
+
+/**
+ * Bounds what containers keep in the queues of sockets. The kernel charges netlink queues to no control group, and those of TCP and UDP
+ * to none under version 1; TCP and UDP of a host also share one budget, and connections of the host fail when it is used up. The watch
+ * ends the first process of a container over its bound, as the kernel's OOM killer would: the engine sees an exit that nobody ordered,
+ * so that the loss is the agent's own for every worker. It must be root on the engine's machine; elsewhere it does nothing.
+ */
+export interface SocketWatch {
+  /** Starts to watch a container that runs. A second call changes nothing. */
+  add(name: string): Promise<void>
+  remove(name: string): void
+  dispose(): void
+}
+
+export interface SocketWatchOptions {
+  engine: Engine
+  log(message: string, facts: Record<string, string | number>): void
+  /** @default 1000 */
+  everyMs?: number
+}
+
+const MIB = 1024 ** 2
+/** Tests of servers keep a few MiB in flight. A container with less memory may keep no more than that. */
+const MOST_BYTES = 256 * MIB
+/** Listing them takes the kernel time that grows with the square of their number. A process may have 4,096 descriptors. */
+const MOST_SOCKETS = 16_384
+
+interface Watched {
+  name: string
+  /** Names the container in the control groups of its processes. */
+  id: string
+  /** On this host. */
+  first: number
+  most: number
+}
+
+export function createSocketWatch({ engine, log, everyMs = 1000 }: SocketWatchOptions): SocketWatch {
+  const watched = new Map<string, Watched>()
+  /** Containers of an engine on another machine. */
+  const elsewhere = new Set<string>()
+  let timer: NodeJS.Timeout | undefined
+  let isDisposed = false
+
+  const schedule = (): void => {
+    if (isDisposed || timer !== undefined || watched.size === 0) return
+    timer = setTimeout(() => void look(), everyMs)
+    timer.unref()
+  }
+
+  const look = async (): Promise<void> => {
+    for (const one of watched.values()) {
+      if (isDisposed) break
+      try {
+        // It ended, or its first process is another one since a restart: the next turn adds it again.
+        if (!(await isFirstOf(one))) forget(one)
+        else if (await isOver(one)) await end(one)
+      } catch (error) {
+        log('socket watch: not counted', {
+          sandbox: one.name,
+          why: error instanceof Error ? error.message : String(error),
+        })
+      }
+    }
+    timer = undefined
+    schedule()
+  }
+
+  const forget = (one: Watched): void => {
+    if (watched.get(one.name) === one) watched.delete(one.name)
+  }
+
+  const end = async (one: Watched): Promise<void> => {
+    forget(one)
+    // Again, because counting takes a while and the kernel gives numbers of processes to others.
+    if (!(await isFirstOf(one))) return
+    log('socket watch: ended a container that keeps too much in sockets', { sandbox: one.name, most: one.most })
+    process.kill(one.first, 'SIGKILL')
+  }
+
+  return {
+    async add(name) {
+      if (watched.has(name) || elsewhere.has(name) || isDisposed || process.getuid?.() !== 0) return
+      const { Id: id, State: state, HostConfig: host } = await engine.docker.getContainer(name).inspect()
+      const most = Math.min(host.Memory || MOST_BYTES, MOST_BYTES)
+      const one = { name, id, first: state.Pid, most }
+      if (!state.Running) return
+      if (!(await isFirstOf(one))) {
+        elsewhere.add(name)
+        return
+      }
+      watched.set(name, one)
+      schedule()
+    },
+    remove(name) {
+      elsewhere.delete(name)
+      watched.delete(name)
+    },
+    dispose() {
+      isDisposed = true
+      clearTimeout(timer)
+    },
+  }
+}
+
+/** Returns whether a process of this host still is the container's first. False too where the engine is on another machine. */
+async function isFirstOf({ first, id }: Watched): Promise<boolean> {
+  try {
+    return first > 1 && (await readFile(`/proc/${first}/cgroup`, 'utf8')).includes(id)
+  } catch (error) {
+    if (isGone(error)) return false
+    throw error
+  }
+}
+
+async function isOver({ first, most }: Watched): Promise<boolean> {
+  const folder = `/proc/${first}/net`
+  const { sockets, pages } = parseSockets(await readFile(`${folder}/sockstat`, 'utf8'))
+  if (sockets > MOST_SOCKETS) return true
+  let bytes = 0
+  // The host's TCP and UDP together: while that is little, no container has much of it, and the long tables need not be read.
+  for (const { table, queues } of pages * 4096 > most ? [NETLINK, ...INTERNET] : [NETLINK]) {
+    for await (const line of linesOf(`${folder}/${table}`)) {
+      bytes += queues(line.trim().split(/\s+/))
+      if (bytes > most) return true
+    }
+  }
+  return false
+}
+
+interface Table {
+  table: string
+  /** Bytes in the queues of the socket of a line. */
+  queues(fields: string[]): number
+}
+
+/** `sk Eth Pid Groups Rmem Wmem …` */
+const NETLINK: Table = {
+  table: 'netlink',
+  queues: ([, , , , received, sent]) => (Number(received) || 0) + (Number(sent) || 0),
+}
+/** `sl local_address rem_address st tx_queue:rx_queue …`, in hexadecimal. */
+const INTERNET = ['tcp', 'tcp6', 'udp', 'udp6'].map(
+  (table): Table => ({
+    table,
+    queues: (fields) => {
+      const [, sent = '0', received = '0'] = /^([0-9A-F]{8}):([0-9A-F]{8})$/.exec(fields[4] ?? '') ?? []
+      return Number.parseInt(sent, 16) + Number.parseInt(received, 16)
+    },
+  }),
+)
+
+/** `sockets: used 12` counts those of the network namespace; `mem` counts pages of the whole host. */
+function parseSockets(text: string): { sockets: number; pages: number } {
+  const sockets = Number(/^sockets: used (\d+)/m.exec(text)?.[1] ?? 0)
+  const pages = [...text.matchAll(/^(?:TCP|UDP): .*\bmem (\d+)/gm)].reduce((sum, [, mem]) => sum + Number(mem), 0)
+  return { sockets, pages }
+}
+
+async function* linesOf(path: string): AsyncGenerator<string> {
+  let rest = ''
+  try {
+    for await (const piece of createReadStream(path, 'latin1')) {
+      const lines = `${rest}${piece}`.split('\n')
+      rest = lines.pop() ?? ''
+      yield* lines
+    }
+  } catch (error) {
+    // A kernel without IPv6 has no tables of it.
+    if (!isGone(error)) throw error
+  }
+}
+
+function isGone(error: unknown): boolean {
+  return ['ENOENT', 'ESRCH', 'EINVAL'].includes(errnoOf(error) ?? '')
+}
