@@ -113,6 +113,67 @@ for (const [what, attack] of ATTACKS) {
   })
 }
 
+/** Data that stays when its process ends: the tests find no memory. */
+const KEPT: [what: string, attack: string][] = [
+  [
+    'shared memory without a process',
+    code(
+      'import ctypes, os',
+      'libc = ctypes.CDLL(None)',
+      'libc.shmat.restype = ctypes.c_void_p',
+      'for _ in range(60):',
+      '    if os.fork() == 0:',
+      '        ctypes.memset(libc.shmat(libc.shmget(0, 10 << 20, 0o1666), None, 0), 1, 10 << 20)',
+      '        os._exit(0)',
+      '    os.wait()',
+    ),
+  ],
+  [
+    'messages without a process',
+    code(
+      'import ctypes, os',
+      'libc = ctypes.CDLL(None)',
+      'message = ctypes.create_string_buffer(b"\\1", 8200)',
+      'if os.fork() == 0:',
+      '    while True:',
+      '        queue = libc.msgget(0, 0o1666)',
+      '        if queue < 0: break',
+      '        while libc.msgsnd(queue, message, 8192, 0o4000) == 0: pass',
+      '    os._exit(0)',
+      'os.wait()',
+    ),
+  ],
+]
+
+for (const [what, attack] of KEPT) {
+  test(`ends as unresolved and removes its container when the code under test fills its memory with ${what}`, async (t) => {
+    const { kind, reason, audit } = await grade(attack)
+    t.diagnostic(`${kind} (${reason}), audit: ${audit?.outcome} ${audit?.reasons.join(' ')} (${audit?.detail})`)
+    assert.equal(kind, 'unresolved')
+    assert.equal(audit?.outcome, 'void')
+    assert.deepEqual(await listSandboxes({ engine: world.engine, run: world.run }), [])
+  })
+}
+
+test('a patch that keeps much in the queues of sockets ends its grader as its own failure', async () => {
+  const flood = code(
+    'import os, socket, time',
+    'kept, total = [], 0',
+    'while total < 600 << 20:',
+    '    receiver, sender = (socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 2) for _ in range(2))',
+    '    receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)',
+    '    receiver.bind((0, 0)); sender.connect(receiver.getsockname()); sender.setblocking(False)',
+    '    kept.extend((receiver, sender))',
+    '    try:',
+    '        while True: total += sender.send(bytes(60_000))',
+    '    except OSError: pass',
+    'time.sleep(20)',
+  )
+  // The first time; the second one is a verdict.
+  await assert.rejects(grade(flood), { code: 'Grading.Ended' })
+  assert.deepEqual(await listSandboxes({ engine: world.engine, run: world.run }), [])
+})
+
 // The story: a patch left so many files that the engine took longer than its deadline to remove them. Each attempt to grade was lost to
 // that, and the episode was replaced. Here the engine is given no time for removals at all.
 test('a grading whose container takes too long to be removed keeps its verdict', async (t) => {

@@ -4,6 +4,7 @@
  * stream that it had.
  */
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 
 import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
@@ -392,6 +393,44 @@ test('a process whose first thread has ended is ended with its turn and before t
   await fixture.host.capture(player.sandbox, { mode: 'all', after: lastTurn(player.sandbox) }, never)
   const captured = await edits()
   assert.ok(isStill(captured), `after the capture: ${captured}`)
+  await fixture.host.close(player.sandbox)
+})
+
+/** As the audit ends what its tests have left: all that it finds, one by one, until it finds none. */
+const SEARCH = `def alive():
+    with open(edited) as file: return len(file.read())
+edited = "/tmp/edited"
+open(edited, "w").close()
+os.chmod(edited, 0o666)
+def start(first_ends):
+    pid = os.fork()
+    if pid: return pid
+    os.setresgid(USER, USER, USER); os.setresuid(USER, USER, USER)
+    if first_ends:
+        os.execvp("python3", ["python3", "-c", HEADLESS])
+    os._exit(0)
+headless, zombie = start(True), start(False)
+while alive() == 0: time.sleep(0.01)
+while open("/proc/%d/stat" % headless).read().rsplit(")", 1)[1].split()[0] != "Z": time.sleep(0.01)
+print("found", [{headless: "headless", zombie: "zombie"}.get(pid, pid) for pid in processes_of(USER)], flush=True)
+for pid in processes_of(USER): os.kill(pid, signal.SIGKILL)
+while processes_of(USER): time.sleep(0.01)
+before = alive()
+time.sleep(0.5)
+print("edits", alive() - before)
+os.kill(headless, signal.SIGKILL)`
+
+test("the audit's search for processes finds one whose first thread has ended, and no zombie", async () => {
+  const player = await open()
+  const search = await readFile(
+    new URL('../../../src/adapters/docker/grader/audit/processes.py', import.meta.url),
+    'utf8',
+  )
+  const headless = HEADLESS.replace('/testbed/m.py', '/tmp/edited')
+  const { text } = await player.play(
+    python(`${search}\nUSER = 65533\nHEADLESS = ${JSON.stringify(headless)}\n${SEARCH}`),
+  )
+  assert.equal(text, "found ['headless']\nedits 0\n")
   await fixture.host.close(player.sandbox)
 })
 
