@@ -281,6 +281,31 @@ for (const [what, commands, [command, shown]] of CAPTURES) {
   })
 }
 
+const COMMIT = 'git -c user.name=a -c user.email=a@b commit -qam x'
+/** Settings by which Git sees another tree, or another start, than there is. The tree counts: it holds a repair and no file `gone`. */
+const OTHER_TREES: [what: string, commands: string[]][] = [
+  ['a repaired commit in the place of the start', [REPAIR, COMMIT, 'git replace HEAD~1 HEAD']],
+  ['a repaired tree in the place of the start', [REPAIR, COMMIT, 'git replace HEAD~1^{tree} HEAD^{tree}']],
+  [
+    'a sparse checkout that leaves the repair out',
+    ['git reset -q --hard; git sparse-checkout set --no-cone /tests; ls', `git show HEAD:calc.py > calc.py; ${REPAIR}`],
+  ],
+  ['a sparse index', ['git reset -q --hard; git sparse-checkout set --cone --sparse-index tests; ls', REPAIR]],
+]
+
+for (const [what, commands] of OTHER_TREES) {
+  test(`captures the tree as it is under ${what}`, async () => {
+    const { patch, reward } = await world.attack(commands)
+    assert.match(patch, /^\+ {4}return a \+ b$/m)
+    assert.equal(reward?.reward, 1)
+  })
+}
+
+test('captures what a sparse checkout has removed', async () => {
+  const { patch } = await world.attack(['git reset -q --hard; git sparse-checkout set --no-cone /calc.py; ls', REPAIR])
+  assert.match(patch, /^deleted file mode/m)
+})
+
 test('confirms a repair whose attributes only name a language', async () => {
   const { verdict, reward } = await world.attack([REPAIR, "echo '*.py diff=python' > .gitattributes"])
   assert.deepEqual([verdict.kind, verdict.audit?.outcome, reward?.reward], ['resolved', 'agrees', 1])

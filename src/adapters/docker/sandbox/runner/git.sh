@@ -2,6 +2,8 @@
 # know the first variable. In the second a listed name is allowed as that of a helper too, even an empty one; no program is called
 # `git-remote-/`.
 export GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=/
+# The commit of the start is what it was, whatever the repository says in its place.
+export GIT_NO_REPLACE_OBJECTS=1
 
 # git with everything neutralised that the repository's configuration or the agent could use to bend a diff.
 plain_git() {
@@ -15,8 +17,9 @@ plain_git() {
 diff_options='--binary -O/dev/null --no-color --no-ext-diff --no-textconv --no-renames --src-prefix=a/ --dst-prefix=b/
  --unified=3 --inter-hunk-context=0 --ignore-submodules=none --submodule=short'
 
-# A private index and object store: the repository stays as the agent left it.
+# A private index and object store: the repository stays as the agent left it. A sparse checkout would keep files outside of it as they
+# were.
 private_git() {
   GIT_INDEX_FILE=$work/index GIT_OBJECT_DIRECTORY=$work/objects \
-    GIT_ALTERNATE_OBJECT_DIRECTORIES=$LH_REPO/.git/objects plain_git "$@"
+    GIT_ALTERNATE_OBJECT_DIRECTORIES=$LH_REPO/.git/objects plain_git -c core.sparseCheckout=false -c index.sparse=false "$@"
 }
