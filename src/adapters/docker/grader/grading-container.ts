@@ -64,7 +64,7 @@ export async function answerOfContainer<T>(
       for (const stream of streams) stream.close()
       await watching
       context.disks.remove(name)
-      context.sockets.remove(name)
+      context.kernel.remove(name)
       await removeContainer({ engine, name })
         .catch((error: unknown) => {
           context.log('grading: container not removed', {
@@ -77,9 +77,9 @@ export async function answerOfContainer<T>(
   }, signal)
 }
 
-/** Graded code may write and send as much as an agent. If the container cannot be watched, it is graded anyway. */
-async function watch({ disks, sockets, log }: SandboxContext, name: string): Promise<void> {
-  await Promise.all([disks.add(name), sockets.add(name)]).catch((error: unknown) => {
+/** Graded code may write and take as much as an agent. If the container cannot be watched, it is graded anyway. */
+async function watch({ disks, kernel, log }: SandboxContext, name: string): Promise<void> {
+  await Promise.all([disks.add(name), kernel.add(name)]).catch((error: unknown) => {
     log('not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
   })
 }

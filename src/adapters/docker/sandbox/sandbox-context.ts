@@ -5,7 +5,7 @@ import type { Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from '../images/image-keeper.ts'
 import type { RelayPool } from './relay/relay-pool.ts'
 import type { RunnerPool } from './runner-pool.ts'
-import type { SocketWatch } from './socket-watch.ts'
+import type { KernelWatch } from './kernel-watch.ts'
 import type { Slots } from '../../../platform/limiter.ts'
 
 /** The state that all sandbox operations of one host share. */
@@ -31,7 +31,7 @@ export interface SandboxContext {
   /** Watches agents' containers and grading containers. */
   disks: DiskWatch
   /** Watches the same ones. */
-  sockets: SocketWatch
+  kernel: KernelWatch
   log(message: string, facts: Record<string, string | number>): void
   /** OCI runtime of this host for recipes that name none. */
   runtime: string | null

@@ -19,7 +19,7 @@ import { createContainerAccess } from './container-access.ts'
 import { openRunnerExec } from './runner-connection.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import type { SandboxContext } from './sandbox-context.ts'
-import { createSocketWatch } from './socket-watch.ts'
+import { createKernelWatch } from './kernel-watch.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
 interface DockerSandboxHostOptions {
@@ -73,7 +73,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
   const relays = createRelayPool({ exec: (name, command) => openRunnerExec(engine, name, command), log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
   const disks = createDiskWatch({ engine, log })
-  const sockets = createSocketWatch({ engine, log })
+  const kernel = createKernelWatch({ engine, log })
   const context: SandboxContext = {
     engine,
     keeper,
@@ -87,7 +87,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     relays,
     cpus,
     disks,
-    sockets,
+    kernel,
     log,
     runtime,
     maxLifeMs,
@@ -120,7 +120,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     })
 
   const watch = async (name: string): Promise<void> => {
-    await Promise.all([disks.add(name), sockets.add(name)])
+    await Promise.all([disks.add(name), kernel.add(name)])
   }
 
   const grader: Grader = (grading, signal) => answerOfContainer(context, grading, signal)
@@ -146,7 +146,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
         runners.disconnect(name)
         relays.disconnect(name)
         disks.remove(name)
-        sockets.remove(name)
+        kernel.remove(name)
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
@@ -154,7 +154,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     audit: (input, signal) => named('auditing', input.episode, signal, () => auditPatch(grader, input, signal)),
     dispose() {
       disks.dispose()
-      sockets.dispose()
+      kernel.dispose()
       runners.dispose()
       relays.dispose()
     },

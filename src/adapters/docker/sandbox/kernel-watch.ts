@@ -1,22 +1,23 @@
 import { createReadStream } from 'node:fs'
-import { readFile } from 'node:fs/promises'
+import { readdir, readFile } from 'node:fs/promises'
 import { errnoOf } from '../../../platform/files.ts'
 import type { Engine } from '../engine/engine.ts'
 
 /**
- * Bounds what containers keep in the queues of sockets. The kernel charges netlink queues to no control group, and those of TCP and UDP
- * to none under version 1; TCP and UDP of a host also share one budget, and connections of the host fail when it is used up. The watch
- * ends the first process of a container over its bound, as the kernel's OOM killer would: the engine sees an exit that nobody ordered,
- * so that the loss is the agent's own for every worker. It must be root on the engine's machine; elsewhere it does nothing.
+ * Bounds what containers take of the kernel's stock that no control group counts. The kernel charges the queues of netlink sockets to
+ * nobody, and those of TCP and UDP to nobody under version 1; TCP and UDP of a host also share one budget, and connections of the host
+ * fail when it is used up. All containers share the pseudo-terminals. The watch ends the first process of a container over its bound, as
+ * the kernel's OOM killer would: the engine sees an exit that nobody ordered, so that the loss is the agent's own for every worker. It
+ * must be root on the engine's machine; elsewhere it does nothing.
  */
-export interface SocketWatch {
+export interface KernelWatch {
   /** Starts to watch a container that runs. A second call changes nothing. */
   add(name: string): Promise<void>
   remove(name: string): void
   dispose(): void
 }
 
-export interface SocketWatchOptions {
+export interface KernelWatchOptions {
   engine: Engine
   log(message: string, facts: Record<string, string | number>): void
   /** @default 1000 */
@@ -28,6 +29,8 @@ const MIB = 1024 ** 2
 const MOST_BYTES = 256 * MIB
 /** Listing them takes the kernel time that grows with the square of their number. A process may have 4,096 descriptors. */
 const MOST_SOCKETS = 16_384
+/** The kernel has 3,072 for all containers together, unless the host sets another number. */
+const MOST_TERMINALS = 512
 
 interface Watched {
   name: string
@@ -38,7 +41,7 @@ interface Watched {
   most: number
 }
 
-export function createSocketWatch({ engine, log, everyMs = 1000 }: SocketWatchOptions): SocketWatch {
+export function createKernelWatch({ engine, log, everyMs = 1000 }: KernelWatchOptions): KernelWatch {
   const watched = new Map<string, Watched>()
   /** Containers of an engine on another machine. */
   const elsewhere = new Set<string>()
@@ -57,9 +60,12 @@ export function createSocketWatch({ engine, log, everyMs = 1000 }: SocketWatchOp
       try {
         // It ended, or its first process is another one since a restart: the next turn adds it again.
         if (!(await isFirstOf(one))) forget(one)
-        else if (await isOver(one)) await end(one)
+        else {
+          const over = await overOf(one)
+          if (over !== null) await end(one, over)
+        }
       } catch (error) {
-        log('socket watch: not counted', {
+        log('kernel watch: not counted', {
           sandbox: one.name,
           why: error instanceof Error ? error.message : String(error),
         })
@@ -73,11 +79,11 @@ export function createSocketWatch({ engine, log, everyMs = 1000 }: SocketWatchOp
     if (watched.get(one.name) === one) watched.delete(one.name)
   }
 
-  const end = async (one: Watched): Promise<void> => {
+  const end = async (one: Watched, over: string): Promise<void> => {
     forget(one)
     // Again, because counting takes a while and the kernel gives numbers of processes to others.
     if (!(await isFirstOf(one))) return
-    log('socket watch: ended a container that keeps too much in sockets', { sandbox: one.name, most: one.most })
+    log('kernel watch: ended a container that took too much of the kernel', { sandbox: one.name, over })
     process.kill(one.first, 'SIGKILL')
   }
 
@@ -116,19 +122,22 @@ async function isFirstOf({ first, id }: Watched): Promise<boolean> {
   }
 }
 
-async function isOver({ first, most }: Watched): Promise<boolean> {
+/** Returns what a container has too much of; null if nothing. */
+async function overOf({ first, most }: Watched): Promise<string | null> {
   const folder = `/proc/${first}/net`
   const { sockets, pages } = parseSockets(await readFile(`${folder}/sockstat`, 'utf8'))
-  if (sockets > MOST_SOCKETS) return true
+  if (sockets > MOST_SOCKETS) return `${sockets} sockets`
   let bytes = 0
   // The host's TCP and UDP together: while that is little, no container has much of it, and the long tables need not be read.
   for (const { table, queues } of pages * 4096 > most ? [NETLINK, ...INTERNET] : [NETLINK]) {
     for await (const line of linesOf(`${folder}/${table}`)) {
       bytes += queues(line.trim().split(/\s+/))
-      if (bytes > most) return true
+      if (bytes > most) return `${bytes} bytes in sockets`
     }
   }
-  return false
+  if (Number(await readFile('/proc/sys/kernel/pty/nr', 'utf8')) <= MOST_TERMINALS) return null
+  const terminals = await readdir(`/proc/${first}/root/dev/pts`)
+  return terminals.length > MOST_TERMINALS ? `${terminals.length} terminals` : null
 }
 
 interface Table {

@@ -1,6 +1,7 @@
 /**
  * An agent, or a patch under test, keeps data in the kernel instead of in its processes. What the kernel charges to the container ends by
- * the container's memory limit. What it does not charge would be taken from the host and its neighbours: the queues of sockets.
+ * the container's memory limit. What it does not charge would be taken from the host and its neighbours: the queues of sockets, and the
+ * terminals that all containers share.
  */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
@@ -26,7 +27,7 @@ let neighbour: Player
 let placement = 1
 
 before(async () => {
-  fixture = await createSandboxFixture('kernel-memory', { 'm.py': 'x = 1\n' })
+  fixture = await createSandboxFixture('kernel-stock', { 'm.py': 'x = 1\n' })
   neighbour = createPlayer(fixture.host, await fixture.host.open(fixture.openInput({ limits: LIMITS }), never))
 })
 
@@ -133,7 +134,23 @@ test('more sockets than honest programs have, though empty, end the sandbox', ()
     assert.equal(outcome, 'Sandbox.Ended')
   }))
 
-test('queues below the limit are nobody’s business', () =>
+test('more terminals than honest programs have end the sandbox, and its neighbours have theirs', () =>
+  attacked(async ({ play }) => {
+    const outcome = await play(
+      python(
+        'import os, time\nfor _ in range(3):\n    if os.fork() == 0: break\nkept = []\ntry:\n    while True: kept.append(os.open("/dev/ptmx", 2))\nexcept OSError: time.sleep(30)',
+      ),
+      { timeoutMs: 60_000 },
+    ).then(
+      ({ text }) => text,
+      (error: unknown) => codeOf(error),
+    )
+    assert.equal(outcome, 'Sandbox.Ended')
+    const { text } = await neighbour.play(python('import os\nprint(os.open("/dev/ptmx", 2) > 0)'))
+    assert.equal(text, 'True\n')
+  }))
+
+test('queues and terminals below the limits are nobody’s business', () =>
   attacked(async ({ play }) => {
     for (const [, lines] of SOCKETS) {
       const small = queues(...lines)
@@ -141,6 +158,9 @@ test('queues below the limit are nobody’s business', () =>
         .replace('sleep(60)', 'sleep(3)')
       assert.match((await play(python(small))).text, /^kept \d+\n$/)
     }
+    const terminals =
+      'import os, time\nkept = [os.open("/dev/ptmx", 2) for _ in range(400)]\ntime.sleep(3)\nprint(len(kept))'
+    assert.equal((await play(python(terminals))).text, '400\n')
   }))
 
 test('the attacks leave nothing, and the neighbouring sandbox keeps its state', async () => {
