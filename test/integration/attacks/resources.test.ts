@@ -7,6 +7,7 @@ import { readFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
+import { createDiskWatch } from '../../../src/adapters/docker/sandbox/disk-watch.ts'
 import type { SandboxLimits } from '../../../src/contracts/sandbox.types.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
 import {
@@ -37,9 +38,9 @@ after(async () => {
 })
 
 /** A sandbox of its own for each attack; afterwards the neighbour must still answer. */
-async function attacked(attack: (player: Player) => Promise<void>): Promise<void> {
+async function attacked(attack: (player: Player) => Promise<void>, limits = LIMITS): Promise<void> {
   placement += 1
-  const sandbox = await fixture.host.open(fixture.openInput({ placement, limits: LIMITS }), never)
+  const sandbox = await fixture.host.open(fixture.openInput({ placement, limits }), never)
   try {
     await attack(createPlayer(fixture.host, sandbox))
   } finally {
@@ -144,6 +145,33 @@ async function bounded(bomb: string, refusal: RegExp): Promise<void> {
     }
   })
 }
+
+test('A19: what has names is counted while a million mappings make the count of open files slow', () =>
+  attacked(
+    async ({ play, sandbox }) => {
+      const { engine } = fixture
+      const watch = createDiskWatch({ engine, log: () => undefined, countTimeoutMs: 2000 })
+      try {
+        const shield = `import ctypes, os, time
+libc = ctypes.CDLL(None)
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+fd = os.open("/tmp/mapped", os.O_CREAT | os.O_RDWR)
+os.ftruncate(fd, 8192)
+for number in range(60000): libc.mmap(None, 4096, 1, 1, fd, 4096 * (number % 2))
+for _ in range(15):
+    if os.fork() == 0: break
+time.sleep(60)`
+        await play(
+          `cat > /tmp/shield.py <<'EOF_SHIELD'\n${shield}\nEOF_SHIELD\n(setsid python3 /tmp/shield.py &) ; sleep 4`,
+        )
+        await play('fallocate -l 600M one')
+        assert.ok(((await watch.measure(sandbox.name))?.bytes ?? 0) >= 600 << 20)
+      } finally {
+        watch.dispose()
+      }
+    },
+    { ...LIMITS, memoryMiB: 1024 },
+  ))
 
 test('A20: a file descriptor bomb meets its limit', () =>
   attacked(async ({ play }) => {
