@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict'
 import { readFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
+import { setTimeout as sleep } from 'node:timers/promises'
 
 import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
 import {
@@ -393,6 +394,59 @@ test('a process whose first thread has ended is ended with its turn and before t
   await fixture.host.capture(player.sandbox, { mode: 'all', after: lastTurn(player.sandbox) }, never)
   const captured = await edits()
   assert.ok(isStill(captured), `after the capture: ${captured}`)
+  await fixture.host.close(player.sandbox)
+})
+
+/** Each edits when something else happens: a look at the repository, a timer, a signal from another one. */
+const WAITING = `import ctypes, os, signal, time
+os.setsid()
+libc = ctypes.CDLL(None)
+def edit(*_):
+    with open("/testbed/m.py", "a") as file: file.write("# edited\\n")
+def start(work):
+    pid = os.fork()
+    if pid == 0:
+        while True: work()
+    return pid
+watcher = libc.inotify_init()
+for folder in ("/testbed", "/testbed/.git", "/.lh/agent"): libc.inotify_add_watch(watcher, folder.encode(), 0x21)
+def watch():
+    os.read(watcher, 65536)
+    edit()
+def tick():
+    signal.signal(signal.SIGALRM, edit)
+    signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
+    signal.pause()
+def stop():
+    os.kill(os.getpid(), signal.SIGSTOP)
+    edit()
+start(watch); start(tick)
+stopped = start(stop)
+def go_on():
+    time.sleep(0.1)
+    os.kill(stopped, signal.SIGCONT)
+start(go_on)`
+
+test('what waits for the capture to edit has ended before it: watchers, timers and stopped processes', async () => {
+  const player = await open()
+  const lines = async (): Promise<number> => Number(await fixture.probe(player.sandbox, 'wc -l < /testbed/m.py'))
+  const capture = async (): Promise<string> => {
+    const { patch } = await fixture.host.capture(
+      player.sandbox,
+      { mode: 'all', after: lastTurn(player.sandbox) },
+      never,
+    )
+    return Buffer.from(patch).toString()
+  }
+  await player.play(`cat > /tmp/waiting.py <<'EOF'\n${WAITING}\nEOF\npython3 /tmp/waiting.py >/dev/null 2>&1 &`)
+  await player.play('sleep 1')
+  assert.ok((await lines()) > 5, 'they do not edit')
+  const first = await capture()
+  const edited = await lines()
+  assert.equal(first.match(/^\+# edited$/gm)?.length, edited - 1)
+  await sleep(1500)
+  assert.equal(await capture(), first)
+  assert.equal(await lines(), edited)
   await fixture.host.close(player.sandbox)
 })
 
