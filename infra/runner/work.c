@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -631,6 +632,13 @@ static void tell_with_body(const char *kind, const char *rest, const struct byte
   }
 }
 
+/* Git needs room. Where there is next to none, its failure says nothing of the agent, and the worker finds out who has filled the disk. */
+static bool is_disk_full(void) {
+  struct statvfs disk;
+  if (fstatvfs(home, &disk) != 0) return false;
+  return (unsigned long long)disk.f_bavail * disk.f_frsize < 64ULL << 20 || (disk.f_files > 0 && disk.f_favail < 1024);
+}
+
 static void finish_capture(void) {
   /* Git runs filters of the agent's own `.gitattributes`; what they have started ends before the patch is read. */
   end_others(0);
@@ -642,7 +650,8 @@ static void finish_capture(void) {
     snprintf(text, sizeof text, "uncaptured %s", work.reason);
     end_work(text);
   } else if (!WIFEXITED(work.status) || WEXITSTATUS(work.status) != 0) {
-    snprintf(text, sizeof text, "uncaptured %s", words[0] == 0 ? "git was ended" : words);
+    if (is_disk_full()) strcpy(text, "full");
+    else snprintf(text, sizeof text, "uncaptured %s", words[0] == 0 ? "git was ended" : words);
     end_work(text);
   } else if (size > work.most) {
     snprintf(text, sizeof text, "uncaptured patch-too-large %lld", size);

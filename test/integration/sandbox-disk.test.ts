@@ -16,7 +16,16 @@ import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapt
 import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-rootfs.ts'
 import type { OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
 import { startTestEngine, type TestEngine } from '../support/chaos/private-test-engine.ts'
-import { codeOf, createPlayer, LIMITS, never, repositoryTar, SMALL_WINDOW, untilTrue } from './sandbox-fixture.ts'
+import {
+  codeOf,
+  createPlayer,
+  lastTurn,
+  LIMITS,
+  never,
+  repositoryTar,
+  SMALL_WINDOW,
+  untilTrue,
+} from './sandbox-fixture.ts'
 
 const isRoot = process.getuid?.() === 0
 const skip = isRoot ? false : 'needs root: mounts a file system and starts an engine'
@@ -134,6 +143,21 @@ test('turns on a full host fail by name after a while, and continue when there i
   const { text } = await play('wc -l < /dev/shm/ran')
   assert.equal(text, `${ran + 1}\n`)
   await host.close(sandbox)
+})
+
+// The story: a neighbour filled the host while Git wrote what it captures. The episode had no patch, which counted as its own failure.
+test('a capture on a full host fails by name, and has its patch when there is room again', { skip }, async (t) => {
+  const sandbox = await host.open(openInput(20), never)
+  t.after(() => host.close(sandbox))
+  const { play } = createPlayer(host, sandbox)
+  await play('echo repaired > m.py; head -c 300000 /dev/urandom > data')
+  const capture = () => host.capture(sandbox, { mode: 'all', after: lastTurn(sandbox) }, never)
+  const clear = await fillFromOutside()
+  await assert.rejects(capture(), { code: 'Sandbox.OutOfDisk' })
+  await clear()
+  const { patch, failure } = await capture()
+  assert.equal(failure, undefined)
+  assert.match(Buffer.from(patch).toString(), /^\+repaired$/m)
 })
 
 // The story: a policy that sees that it has failed fills what its host shares with names or with files that have no name, both of which an
