@@ -130,6 +130,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: FETCHED_ONCE,
   },
   {
+    file: 'test/integration/attacks/kernel-stock.test.ts',
+    tests: ['stock of the kernel'],
+    reason: /^needs root: only root may count what containers keep in the kernel$/,
+    why: 'without root the worker cannot watch either, as docs/security.md says; CI is root',
+  },
+  {
     file: 'test/integration/audit-driver.test.ts',
     tests: ['an audit of hidden tests'],
     reason: /^needs root: the audit gives it up$/,
