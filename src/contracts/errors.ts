@@ -9,16 +9,21 @@ export interface LonghaulErrorInput {
   cause?: unknown
 }
 
+/** Characters. Longer texts come from servers, files and agents, and say no more by their length. */
+const MOST_FACT = 2_000
+const MOST_MESSAGE = 100_000
+
 /** The one error class. Compare `code`, never the class or the text: classes do not survive the workflow sandbox. */
 export class LonghaulError extends Error {
   readonly code: FailureCode
   readonly details: Record<string, string | number | boolean | null>
 
   constructor({ code, message, details = {}, cause }: LonghaulErrorInput) {
-    super(withFacts(message, details), cause === undefined ? undefined : { cause })
+    const facts = Object.fromEntries(Object.entries(details).map(([key, value]) => [key, fit(value, MOST_FACT)]))
+    super(fit(withFacts(message, facts), MOST_MESSAGE), cause === undefined ? undefined : { cause })
     this.name = 'LonghaulError'
     this.code = code
-    this.details = details
+    this.details = facts
   }
 
   get retryable(): boolean {
@@ -40,6 +45,12 @@ export function toLonghaulError(value: unknown): LonghaulError {
 /** Closes a switch over a union: the compiler proves that no case is missing. */
 export function assertNever(value: never): never {
   throw new LonghaulError({ code: 'Unexpected', message: `Unhandled case ${JSON.stringify(value)}` })
+}
+
+/** Cut to `most` characters, and without halves of characters: no file, no terminal and no message of Temporal can hold one. */
+function fit<T>(value: T, most: number): T | string {
+  if (typeof value !== 'string') return value
+  return (value.length <= most ? value : `${value.slice(0, most - 1)}…`).toWellFormed()
 }
 
 function withFacts(message: string, details: Record<string, string | number | boolean | null>): string {

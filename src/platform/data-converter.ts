@@ -2,16 +2,19 @@ import { fileURLToPath } from 'node:url'
 import type { DataConverter } from '@temporalio/common'
 import { createPayloadCodec, readCodecKeys } from './payload-codec.ts'
 
-/** Works on the sources (`.ts`) and on the compiled package (`.js`) alike. */
-const FAILURE_CONVERTER = fileURLToPath(
-  new URL(`./failure-converter.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url),
-)
+const FAILURE_CONVERTER = moduleBeside('failure-converter')
+const WELL_FORMED_FAILURES = moduleBeside('well-formed-failures')
 
-/** How clients and workers write payloads; the SDK's own way unless LONGHAUL_CODEC_KEYS names keys.
+/** Works on the sources (`.ts`) and on the compiled package (`.js`) alike. */
+function moduleBeside(name: string): string {
+  return fileURLToPath(new URL(`./${name}.${import.meta.url.endsWith('.ts') ? 'ts' : 'js'}`, import.meta.url))
+}
+
+/** How clients and workers write payloads and failures: payloads in the SDK's own way unless LONGHAUL_CODEC_KEYS names keys.
  *  @throws LonghaulError `Config.Invalid` */
-export function dataConverterOf(env: NodeJS.ProcessEnv = process.env): { dataConverter?: DataConverter } {
+export function dataConverterOf(env: NodeJS.ProcessEnv = process.env): { dataConverter: DataConverter } {
   const keys = readCodecKeys(env)
-  if (keys === null) return {}
+  if (keys === null) return { dataConverter: { failureConverterPath: WELL_FORMED_FAILURES } }
   return { dataConverter: { payloadCodecs: [createPayloadCodec(keys)], ...failureConverterOf(env) } }
 }
 
