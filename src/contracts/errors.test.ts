@@ -11,10 +11,8 @@ test('an error that quotes half of a character, or a text of megabytes, holds wh
   assert.ok(message.isWellFormed())
   assert.ok(message.startsWith('Expected a reply: 😀😀😀\ufffd [finish=xxx'), message.slice(0, 80))
   assert.ok(message.length < 3_000, String(message.length))
-  assert.deepEqual([String(details['finish']).length, details['model'], details['status'], details['policy']], [
-    2_000,
-    '\ufffd',
-    200,
-    null,
-  ])
+  assert.deepEqual(
+    [String(details['finish']).length, details['model'], details['status'], details['policy']],
+    [2_000, '\ufffd', 200, null],
+  )
 })

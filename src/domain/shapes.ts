@@ -7,7 +7,9 @@ export const isFlag: Check = (value) => typeof value === 'boolean'
 
 export const isNumber: Check = (value) => typeof value === 'number' && Number.isFinite(value)
 
-export const isCount: Check = (value) => Number.isSafeInteger(value) && (value as number) >= 0
+export function isCount(value: unknown): value is number {
+  return Number.isSafeInteger(value) && (value as number) >= 0
+}
 
 /** True for one JSON object; a list is none. */
 export function isObject(value: unknown): value is Record<string, unknown> {

@@ -1,4 +1,4 @@
-import { DefaultFailureConverter, type PayloadConverter } from '@temporalio/common'
+import { DefaultFailureConverter } from '@temporalio/common'
 
 type ProtoFailure = ReturnType<DefaultFailureConverter['errorToFailure']>
 
@@ -13,20 +13,18 @@ export class WellFormedFailureConverter extends DefaultFailureConverter {
   // Called for the failure itself and for each of its causes.
   override errorToFailureInner(...input: Parameters<DefaultFailureConverter['errorToFailureInner']>): ProtoFailure {
     const failure = super.errorToFailureInner(...input)
-    const { applicationFailureInfo } = failure
+    const { message, stackTrace, applicationFailureInfo: info } = failure
     return {
       ...failure,
-      message: wellFormed(failure.message),
-      stackTrace: wellFormed(failure.stackTrace),
-      ...(applicationFailureInfo
-        ? { applicationFailureInfo: { ...applicationFailureInfo, type: wellFormed(applicationFailureInfo.type) } }
-        : {}),
+      message: wellFormed(message),
+      stackTrace: wellFormed(stackTrace),
+      ...(info ? { applicationFailureInfo: { ...info, type: wellFormed(info.type) } } : {}),
     }
   }
 }
 
-function wellFormed<T extends string | null | undefined>(text: T): T | string {
-  return typeof text === 'string' ? text.slice(0, MOST_CHARACTERS).toWellFormed() : text
+function wellFormed(text: string | null | undefined): string {
+  return (text ?? '').slice(0, MOST_CHARACTERS).toWellFormed()
 }
 
 export const failureConverter = new WellFormedFailureConverter()

@@ -50,7 +50,9 @@ describe('failures that quote half of a character', { skip: needsServer }, () =>
       connection: native,
       namespace: connection.namespace,
       taskQueue: 'hostile',
-      workflowBundle: await buildBundleOf(fileURLToPath(new URL('../support/hostile/fails.workflow.ts', import.meta.url))),
+      workflowBundle: await buildBundleOf(
+        fileURLToPath(new URL('../support/hostile/fails.workflow.ts', import.meta.url)),
+      ),
       activities: { fail: activity(() => Promise.resolve().then(() => fail())) },
       ...dataConverterOf(),
     })

@@ -194,6 +194,21 @@ for (const { title, answer, code } of [
   { title: 'says nothing', answer: streams([]), code: 'Model.BadResponse' },
   { title: 'has an event that is no JSON', answer: streams([part('do'), '{"choices']), code: 'Model.BadResponse' },
   { title: 'has an event that is a number', answer: streams(['7']), code: 'Model.BadResponse' },
+  {
+    title: 'has an error that is nested deeply',
+    answer: streams([`{"error": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`]),
+    code: 'Model.Unavailable',
+  },
+  {
+    title: 'has an event of more than a mebibyte',
+    answer: streams([`[${'[],'.repeat(400_000)}0]`, ...WHOLE]),
+    code: 'Model.Unavailable',
+  },
+  {
+    title: 'has a text that is none',
+    answer: streams([{ choices: [{ delta: { content: { a: 1 } } }] }, ...WHOLE]),
+    code: 'Model.BadResponse',
+  },
   { title: 'is cut', answer: streams(WHOLE.slice(0, 4), 'cut'), code: 'Model.Unavailable' },
   { title: 'stops amid the reply', answer: STOPPED, code: 'Model.Unavailable' },
   {
@@ -239,10 +254,34 @@ test('waits for Retry-After within its timeout, and does not retry when it names
   assert.equal((await soon.client.reply(request, never)).text, 'done')
 })
 
-test('accepts a reply without usage, or with part of it, and estimates nothing', async (t) => {
-  const { client } = await serve(t, [says('a', { usage: undefined }), says('b', { usage: { prompt_tokens: 3 } })])
-  assert.equal((await client.reply(request, never)).answer.usage, null)
-  assert.equal((await client.reply(request, never)).answer.usage, null)
+test('accepts a reply without usage, or with counts that are none, and estimates nothing', async (t) => {
+  const usages = [
+    undefined,
+    { prompt_tokens: 3 },
+    { prompt_tokens: -1, completion_tokens: 3 },
+    { prompt_tokens: '3', completion_tokens: 3 },
+    // A sum of these is infinite, which no report can hold.
+    { prompt_tokens: 1e308, completion_tokens: 3 },
+    { prompt_tokens: 3, completion_tokens: 2 ** 53 },
+  ]
+  const { client } = await serve(
+    t,
+    usages.map((usage) => says('a', { usage })),
+  )
+  for (const usage of usages)
+    assert.equal((await client.reply(request, never)).answer.usage, null, JSON.stringify(usage))
+})
+
+test('an error that is nested deeply, or quotes half of a character, becomes a failure with a text', async (t) => {
+  const { client } = await serve(t, [
+    json(400, `{"error": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`),
+    json(400, '{"error": {"message": "half \\ud800"}}'),
+    json(200, `{"choices": [{"message": {}, "finish_reason": {"toString": 1}}], "model": "${'m'.repeat(1_000_000)}"}`),
+    says('done'),
+  ])
+  const half = await refusal(client.reply(request, never))
+  assert.deepEqual([half.code, /half \ufffd/.test(half.message)], ['Config.Invalid', true])
+  assert.equal((await client.reply(request, never)).text, 'done')
 })
 
 test('takes the text of a reply in parts, with a filter or with a tool call', async (t) => {

@@ -2,7 +2,7 @@ import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { ChatClient } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { connectToServer } from '../policy-server/server-connection.ts'
-import { chatBody, joinChunks, readChatReply, refuseWrongServer } from './chat-exchange.ts'
+import { chatBody, createChunkFold, readChatReply, refuseWrongServer } from './chat-exchange.ts'
 
 export interface ChatClientOptions {
   /** Base address. One with a path is used unchanged (`https://host/v1`); otherwise `/v1` is added. */
@@ -19,8 +19,9 @@ export interface ChatClientOptions {
 }
 
 const CHECK_MS = 60_000
-/** Replies are texts of some thousand tokens. The endpoint is not trusted, and many episodes query it at once. */
-const MAX_ANSWER_BYTES = 8 * 1024 * 1024
+/** Replies are texts of some thousand tokens. The endpoint is not trusted, many episodes query it at once, and hostile JSON of this size
+ *  takes the main thread a fifth of a second. */
+const MAX_ANSWER_BYTES = 2 * 1024 * 1024
 /** Each token of a stream has its own event of some 250 bytes. */
 const MAX_STREAM_BYTES = 32 * 1024 * 1024
 
@@ -61,9 +62,9 @@ export function createChatClient({
           body: chatBody({ model, request, settings }),
           policy: model,
           headers: { 'x-session-id': encodeURIComponent(request.session) },
-          isStreamed: settings.stream,
+          ...(settings.stream ? { fold: createChunkFold } : {}),
           signal,
-          parse: (answer) => readChatReply(Array.isArray(answer) ? joinChunks(answer) : answer),
+          parse: readChatReply,
         }),
       ),
     check: (signal) =>

@@ -1,7 +1,8 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.types.ts'
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
-import { isObject } from '../../domain/shapes.ts'
+import { isCount, isObject } from '../../domain/shapes.ts'
+import type { EventFold } from '../policy-server/openai-transport.ts'
 import { bad } from '../policy-server/reply.ts'
 
 /** Placeholder for an empty message. Some endpoints refuse a message without text, and an empty reply must not end a run. */
@@ -68,20 +69,39 @@ export function readChatReply(answer: unknown): ChatReply {
   }
 }
 
-/** Joins the chunks of a stream into one answer. A truncated stream has no finish reason and therefore is no finished reply. */
-export function joinChunks(chunks: readonly unknown[]): unknown {
-  const told = chunks.filter(isObject)
-  const choices = told
-    .flatMap(({ choices: list }) => (Array.isArray(list) ? list.filter(isObject) : []))
-    .filter(({ index }) => index === undefined || index === 0)
-  const deltas = choices.map(({ delta }) => delta).filter(isObject)
-  const text = deltas.map(({ content }) => textOf(content)).join('')
-  const finish = choices.map(({ finish_reason: reason }) => reason).findLast((reason) => typeof reason === 'string')
+/**
+ * Joins the chunks of a stream into one answer and keeps none of them. A truncated stream has no finish reason and therefore is no
+ * finished reply.
+ */
+export function createChunkFold(): EventFold {
+  let model: string | undefined
+  let text = ''
+  let finish: string | undefined
+  let usage: unknown
+  let fault: unknown = null
+
+  function addChoice(choice: Record<string, unknown>): void {
+    const { index, delta, finish_reason: reason } = choice
+    if (index !== undefined && index !== 0) return
+    if (isObject(delta)) text += textOf(delta['content'])
+    if (typeof reason === 'string') finish = reason
+  }
   return {
-    model: told.map(({ model }) => model).find((name) => typeof name === 'string'),
-    choices: [{ message: { content: text }, finish_reason: finish }],
-    // Some engines report running totals in every chunk, so the last one counts.
-    usage: told.map(({ usage }) => usage).findLast(isObject),
+    add(chunk) {
+      if (!isObject(chunk) || fault !== null) return
+      if (typeof chunk['model'] === 'string') model ??= chunk['model']
+      // Some engines report running totals in every chunk, so the last one counts.
+      if (isObject(chunk['usage'])) usage = chunk['usage']
+      try {
+        if (Array.isArray(chunk['choices'])) chunk['choices'].filter(isObject).forEach(addChoice)
+      } catch (error) {
+        fault = error
+      }
+    },
+    end() {
+      if (fault !== null) throw fault
+      return { model, choices: [{ message: { content: text }, finish_reason: finish }], usage }
+    },
   }
 }
 
@@ -103,10 +123,6 @@ function readUsage(usage: unknown): TokenUsage | null {
   const details = usage['prompt_tokens_details']
   const cached = isObject(details) ? details['cached_tokens'] : undefined
   return { promptTokens, cachedTokens: isCount(cached) ? Math.min(cached, promptTokens) : null, completionTokens }
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isInteger(value) && (value as number) >= 0
 }
 
 /** Servers by the owner that their list of models names; that list has every model of theirs. */

@@ -3,9 +3,9 @@
  * requests, check replies and decide about retries.
  */
 import { APIConnectionTimeoutError, APIError, OpenAI } from 'openai'
-import { Stream } from 'openai/core/streaming'
 import { Agent, EnvHttpProxyAgent, fetch } from 'undici'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { readEvents } from './event-stream.ts'
 import { refuseCustomHeaders } from './refuse-custom-headers.ts'
 import { isObject } from '../../domain/shapes.ts'
 
@@ -24,11 +24,19 @@ export interface HttpAsk {
   headers: Record<string, string>
   /** Sent as JSON; undefined for GET. */
   body?: unknown
-  /** The body requests server-sent events. A server that answers without a stream is accepted too. @default false */
-  isStreamed?: boolean | undefined
+  /** The body requests server-sent events, which a new one of these takes. A server that answers without a stream is accepted too. */
+  fold?: (() => EventFold) | undefined
   /** Limit for the whole exchange, from connect to the last byte. */
   timeoutMs: number
   signal: AbortSignal
+}
+
+/** Takes the events of a stream one by one, so that no stream is held, however many events it has. */
+export interface EventFold {
+  /** Must not throw; `end` does. */
+  add(event: unknown): void
+  /** The answer that the events make. @throws LonghaulError `Model.BadResponse` */
+  end(): unknown
 }
 
 /** A status other than 200, or an error inside a stream. */
@@ -42,8 +50,8 @@ export interface HttpRefusal {
   text: string
 }
 
-/** The events of a stream up to its `[DONE]` or its end. Only the caller can tell whether the end came too early. */
-export type HttpAnswer = { text: string } | { events: unknown[] } | HttpRefusal
+/** With a stream, the fold has taken its events up to `[DONE]` or its end. Only the caller can tell whether the end came too early. */
+export type HttpAnswer = { text: string } | { fold: EventFold } | HttpRefusal
 
 /** No complete answer arrived: refused, reset, truncated, too slow or too large. A retry may help. */
 export class HttpFault extends Error {
@@ -80,7 +88,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
     },
     fetch: boundedFetch(base, maxAnswerBytes),
   })
-  return async ({ path, headers, body, isStreamed = false, timeoutMs, signal }) => {
+  return async ({ path, headers, body, fold, timeoutMs, signal }) => {
     // The client's own time-out does not cover the body of an error.
     const deadline = new AbortController()
     const timer = setTimeout(() => deadline.abort(), timeoutMs)
@@ -92,19 +100,19 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
       }
       const request = body === undefined ? client.get(path, options) : client.post(path, { ...options, body })
       const response = await request.asResponse()
-      if (!isStreamed || !isEventStream(response)) return await readAnswer(response)
-      const events = await Array.fromAsync(Stream.fromSSEResponse(response, new AbortController(), client))
-      // The package treats an aborted request as the end of its stream.
-      options.signal.throwIfAborted()
-      return { events }
+      if (fold === undefined || !isEventStream(response)) return await readAnswer(response)
+      return await foldEvents(response, fold())
     } catch (error) {
       if (signal.aborted) throw signal.reason
       if (deadline.signal.aborted || error instanceof APIConnectionTimeoutError) {
         throw new HttpFault(`no answer within ${timeoutMs} ms`)
       }
-      if (error instanceof APIError && (isStreamed || error.status !== undefined)) return refusalOf(error)
-      // The package reports nothing else about an event that it cannot parse.
-      if (error instanceof SyntaxError) return { text: '' }
+      if (error instanceof APIError && error.status !== undefined) {
+        const { status, headers: told, error: reason, message } = error
+        return { status, ...hintsOf(told), error: reason, text: message.replace(/^\d{3} /, '') }
+      }
+      // An event that cannot be parsed, or an error so deep that the package cannot write it out.
+      if (error instanceof SyntaxError || error instanceof RangeError) return { text: '' }
       throw faultOf(error, maxAnswerBytes)
     } finally {
       clearTimeout(timer)
@@ -122,11 +130,34 @@ function isEventStream({ status, headers }: Response): boolean {
   return status === 200 && headers.get('content-type')?.startsWith('text/event-stream') === true
 }
 
+async function foldEvents({ body, headers }: Response, fold: EventFold): Promise<HttpAnswer> {
+  let refusal: HttpRefusal | null = null
+  await readEvents(body ?? new ReadableStream(), ({ name, data }) => {
+    if (data === '[DONE]') return false
+    const event: unknown = JSON.parse(data)
+    const error = isObject(event) ? event['error'] : undefined
+    const isError = name === 'error' || (error !== undefined && error !== null)
+    if (isError) refusal = refusalOf(error ?? event, headers)
+    else fold.add(event)
+    return !isError
+  })
+  return refusal ?? { fold }
+}
+
 /** An error inside a stream follows the status 200. Engines put the intended status into its `code`. */
-function refusalOf({ status, headers, error, message }: APIError): HttpRefusal {
+function refusalOf(error: unknown, headers: Headers): HttpRefusal {
   const code: unknown = isObject(error) ? error['code'] : undefined
   const meant = typeof code === 'number' && code >= 400 && code < 600 ? code : 500
-  return { status: status ?? meant, ...hintsOf(headers), error, text: message.replace(/^\d{3} /, '') }
+  return { status: meant, ...hintsOf(headers), error, text: spell(error) }
+}
+
+/** JSON for a message, also of a value that is nested too deep for it. */
+export function spell(value: unknown): string {
+  try {
+    return JSON.stringify(value)
+  } catch {
+    return 'a deeply nested value'
+  }
 }
 
 function hintsOf(headers: Headers | undefined): Pick<HttpRefusal, 'retryAfter' | 'location'> {

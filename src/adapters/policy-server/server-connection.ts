@@ -1,6 +1,6 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import { traceHeaders } from '../../platform/current-trace.ts'
-import { createTransport, HttpFault, type HttpRefusal } from './openai-transport.ts'
+import { createTransport, type EventFold, HttpFault, type HttpRefusal, spell } from './openai-transport.ts'
 import { retryUntilDone, type TryResult, parseRetryAfter } from './retry.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
 import { isObject } from '../../domain/shapes.ts'
@@ -32,8 +32,8 @@ export interface ServerAsk<T> {
   /** Policy that the request names; null if it names none. */
   policy: string | null
   headers?: Record<string, string>
-  /** The body requests a stream; `parse` then receives the list of its events. @default false */
-  isStreamed?: boolean
+  /** The body requests a stream. `parse` receives what the fold makes of its events, or the answer of a server that sends no stream. */
+  fold?: () => EventFold
   /** @default the connection's `requestMs` */
   timeoutMs?: number
   signal: AbortSignal
@@ -59,7 +59,7 @@ export function connectToServer({
   const base = parseBase(url)
   const exchange = createTransport({ base, apiKey, maxAnswerBytes })
 
-  return ({ path, body, policy, headers = {}, isStreamed, timeoutMs = requestMs, signal, parse }) => {
+  return ({ path, body, policy, headers = {}, fold, timeoutMs = requestMs, signal, parse }) => {
     const target = `${base.origin}${base.pathname.replace(/\/$/, '')}${path}`
     const sent = sendsTrace ? { ...traceHeaders(), ...headers } : headers
     return retryUntilDone({
@@ -67,7 +67,7 @@ export function connectToServer({
       signal,
       onAgain: onTransientError,
       async attempt(tries) {
-        const answer = await exchange({ path, headers: sent, body, isStreamed, timeoutMs, signal }).catch(
+        const answer = await exchange({ path, headers: sent, body, fold, timeoutMs, signal }).catch(
           (error: unknown) => {
             if (error instanceof HttpFault) return error
             throw error
@@ -84,12 +84,12 @@ export function connectToServer({
 const MOST_BAD_ANSWERS = 4
 
 function read<T>(
-  answer: { text: string } | { events: unknown[] },
+  answer: { text: string } | { fold: EventFold },
   parse: (value: unknown) => T,
   tries: number,
 ): TryResult<T> {
   try {
-    return { kind: 'done', value: parse('events' in answer ? answer.events : JSON.parse(answer.text)) }
+    return { kind: 'done', value: parse('fold' in answer ? answer.fold.end() : JSON.parse(answer.text)) }
   } catch (error) {
     const known = error instanceof LonghaulError ? error : notJson('text' in answer ? answer.text : '', error)
     if (known.code !== 'Model.BadResponse' || tries >= MOST_BAD_ANSWERS) return { kind: 'failed', error: known }
@@ -200,7 +200,7 @@ function readFault({ error, text }: HttpRefusal): Fault {
   const told = isObject(error) ? error : {}
   const code = [told['code'], told['type']].find((word) => typeof word === 'string') ?? null
   const said = told['message'] ?? told['detail'] ?? text
-  const message = (typeof said === 'string' ? said : JSON.stringify(said)).slice(0, 500)
+  const message = (typeof said === 'string' ? said : spell(said)).slice(0, 500)
   return { code, message, isRouteMissing: NO_ROUTE.test(message.trim()) }
 }
 
