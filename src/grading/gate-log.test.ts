@@ -32,6 +32,13 @@ test('a log without results misses every listed test', () => {
   assert.deepEqual(Object.values(readGateLog(TASK, Buffer.from('')).notPassed), Array(4).fill('MISSING'))
 })
 
+test('a test that is called __proto__ is named like any other', () => {
+  const task = { ...TASK, failToPass: ['__proto__'], passToPass: [] }
+  assert.deepEqual(Object.entries(readGateLog(task, Buffer.from('FAILED __proto__ - x\n')).notPassed), [
+    ['__proto__', 'MISSING'],
+  ])
+})
+
 test('a log that is no text misses every listed test', () => {
   assert.deepEqual(Object.values(readGateLog(TASK, Buffer.from([0xff])).notPassed), Array(4).fill('MISSING'))
 })

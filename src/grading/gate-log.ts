@@ -24,12 +24,13 @@ function notPassed({ gradingProfile, installConfig, failToPass, passToPass }: Ga
     tests: { failToPass, passToPass },
   })
   const statuses = graded.kind === 'graded' ? graded.statuses : new Map<string, string>()
-  const missing: Record<string, string> = {}
+  const missing = new Map<string, string>()
   for (const test of [...failToPass, ...passToPass]) {
     const status = statuses.get(test) ?? statuses.get(withoutTiming(test)) ?? 'MISSING'
-    if (status !== 'PASSED') missing[test] = status
+    if (status !== 'PASSED') missing.set(test, status)
   }
-  return missing
+  // A test may be called __proto__, and an assignment to that key would be lost.
+  return Object.fromEntries(missing)
 }
 
 const NAME = '(?:[A-Za-z_]\\w*\\.)*[A-Za-z_]\\w*(?:Error|Exception|Interrupt|Exit|Warning|Timeout)'

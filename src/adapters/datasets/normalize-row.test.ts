@@ -102,6 +102,8 @@ test('a row that its harness could not run is refused by column: no commands for
   const cases: [row: Record<string, unknown>, column: string][] = [
     [{ ...classic.row(), version: '99.9' }, 'version'],
     [{ ...classic.row(), version: null }, 'version'],
+    [{ ...classic.row(), environment_setup_commit: 7 }, 'environment_setup_commit'],
+    [{ ...classic.row(), environment_setup_commit: 'main; rm -rf /' }, 'environment_setup_commit'],
     [{ ...v5.row(), eval_script: null }, 'eval_script'],
     [{ ...v5.row(), image_assets: { patch: [{ path: '../../etc/passwd', url: 'x' }] } }, 'image_assets.patch'],
     [{ ...v5.row(), image_assets: { test_patch: [{ path: '$(id)', url: 'x' }] } }, 'image_assets.test_patch'],
@@ -161,6 +163,10 @@ test('lists within lists without end, in a value and in JSON text, are refused b
     [{ ...rebench.row(), meta: `{"a":${deep}}` }, /^Expected meta to be nested at most 100 deep/],
   ]
   for (const [wrong, message] of cases) assert.throws(() => normalizeRow(wrong), { code: 'Task.Invalid', message })
+  assert.throws(() => normalizeRow(JSON.parse(deep), { label: 'line 3' }), {
+    code: 'Task.Invalid',
+    message: /^Expected \(row\) to be an object, got a deeply nested value .*line 3/,
+  })
 })
 
 test('a test patch that leaves the repository is refused by its file', () => {

@@ -3,8 +3,9 @@ import { isTaskId } from '../../contracts/keys.ts'
 import { SYNTHETIC_FAMILIES } from '../../contracts/synthetic-families.ts'
 import type { GradingProfile, SyntheticSource, Task, TaskAsset } from '../../contracts/tasks.types.ts'
 import { readPatchedFiles } from '../../grading/test-patch.ts'
+import { isCount } from '../../domain/shapes.ts'
 import { canonicalHash, isSha256Hex } from '../../platform/hash.ts'
-import { RowColumns } from './row-columns.ts'
+import { RowColumns, setupCommitOf } from './row-columns.ts'
 import { rowInstallConfig } from './row-install-config.ts'
 
 /** Root of the repository in every image of the SWE-bench families. */
@@ -33,6 +34,8 @@ export function normalizeRow(row: unknown, { label = '(row without id)' }: Norma
   // The official rule would count a task without such tests as resolved by any patch.
   if (failToPass.length === 0) throw columns.refuse('FAIL_TO_PASS', 'a list of at least one test', failToPass)
   const profile = rowProfile(columns)
+  // Only images need it, but the person who imports the rows can still correct them.
+  setupCommitOf(columns, { gradingProfile: profile, baseCommit })
   const repo = repository(columns)
   const synthetic = syntheticSource(columns)
 
@@ -171,10 +174,6 @@ function syntheticSource(columns: RowColumns): SyntheticSource | null {
     throw columns.refuse('meta.synthetic', `a source {family, seed, split, index} of family ${families}`, source)
   }
   return { family: known, seed, split, index }
-}
-
-function isCount(value: unknown): value is number {
-  return Number.isSafeInteger(value) && (value as number) >= 0
 }
 
 /**

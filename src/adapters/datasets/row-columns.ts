@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import type { Task } from '../../contracts/tasks.types.ts'
 import { instant } from '../../domain/instant.ts'
 import { isNestedBeyond, isObject } from '../../domain/shapes.ts'
 
@@ -109,7 +110,22 @@ export class RowColumns {
   }
 }
 
+/**
+ * The commit whose dependencies an image gets. The fork and V2 use the base commit, whatever the row says.
+ * @throws LonghaulError `Task.Invalid`
+ */
+export function setupCommitOf(
+  columns: RowColumns,
+  { gradingProfile, baseCommit }: Pick<Task, 'gradingProfile' | 'baseCommit'>,
+): string {
+  const isFixed = gradingProfile === 'fork-4.0.3' || gradingProfile === 'rebench-v2'
+  const commit = isFixed ? baseCommit : (columns.optionalText('environment_setup_commit') ?? baseCommit)
+  if (/^[0-9a-f]{7,40}$/.test(commit)) return commit
+  throw columns.refuse('environment_setup_commit', 'a commit id', commit)
+}
+
 function abbreviate(value: unknown): string {
+  if (isNestedBeyond(value, MOST_NESTED)) return 'a deeply nested value'
   const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? 'nothing')
   return text.length <= 80 ? text : `${text.slice(0, 77)}...`
 }

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EnvironmentPin, TaskEnvironment } from '../../contracts/task-images.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
-import { RowColumns } from './row-columns.ts'
+import { RowColumns, setupCommitOf } from './row-columns.ts'
 
 /** `infra/images/environments/swebench-4.1.json`, written by `test/support/grading-oracle/record-environments.ts`. */
 export interface HarnessEnvironments {
@@ -35,14 +35,6 @@ export function taskEnvironment(row: unknown, task: Task): TaskEnvironment {
   return config === null
     ? harnessEnvironment(columns, task, setupCommit)
     : rowEnvironment(columns, config, task, setupCommit)
-}
-
-/** The fork uses the base commit, whatever the row says. */
-function setupCommitOf(columns: RowColumns, { gradingProfile, baseCommit }: Task): string {
-  const isFixed = gradingProfile === 'fork-4.0.3' || gradingProfile === 'rebench-v2'
-  const commit = isFixed ? baseCommit : (columns.optionalText('environment_setup_commit') ?? baseCommit)
-  if (/^[0-9a-f]{7,40}$/.test(commit)) return commit
-  throw columns.refuse('environment_setup_commit', 'a commit id', commit)
 }
 
 function harnessEnvironment(columns: RowColumns, task: Task, setupCommit: string): TaskEnvironment {

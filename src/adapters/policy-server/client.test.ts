@@ -129,6 +129,10 @@ test('retries an inconsistent answer and never accepts it', async (t) => {
     answer({ logprobs: { token_logprobs: [-0.5] } }),
     answer({ logprobs: { token_logprobs: [-0.5, 3] } }),
     answer({ prompt_token_ids: [5, 6] }),
+    // A batch would hold it as token 8.
+    answer({ token_ids: [2 ** 32 + 8, 2] }),
+    answer({ token_ids: [8.5, 2] }),
+    answer({ token_ids: ['8', 2] }),
     answer({ token_ids: [8, 2, 2, 2, 2], logprobs: { token_logprobs: [-1, -1, -1, -1, -1] } }),
     answer({ finish_reason: 'abort' }),
     reply(200, '{"model": "v0000'),

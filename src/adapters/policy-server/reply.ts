@@ -107,6 +107,9 @@ export function bad(expected: string, details: Record<string, string | number | 
   })
 }
 
+/** Batches hold ids as 32-bit integers, where a larger one would become another token. */
+const HIGHEST_ID = 2 ** 31 - 1
+
 export function isIdList(value: unknown): value is number[] {
-  return Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0)
+  return Array.isArray(value) && value.every((id) => Number.isInteger(id) && id >= 0 && id <= HIGHEST_ID)
 }

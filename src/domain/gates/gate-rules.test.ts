@@ -44,6 +44,15 @@ test('a check that differs between repeats is flaky, and the differing tests are
   assert.deepEqual(judged.flips, [{ check: 'gold', test: 't1', statuses: { PASSED: 2, FAILED: 1 } }])
 })
 
+test('a test that is called like a method of every object counts as passed where it passed', () => {
+  const judged = judgeGate({
+    checks: [gold(1), empty(1), gold(2), empty(2, { notPassed: { t1: 'FAILED', constructor: 'FAILED' } })],
+    repeats: 2,
+  })
+  assert.deepEqual(judged.flips, [{ check: 'empty', test: 'constructor', statuses: { PASSED: 1, FAILED: 1 } }])
+  assert.equal(judged.outcome, 'flaky')
+})
+
 test('a listed test that once ends as an expected failure makes the task flaky although every repeat resolves', () => {
   const judged = judgeGate({
     checks: [gold(1), empty(1), gold(2, { notPassed: { t2: 'XFAIL' } }), empty(2)],

@@ -155,7 +155,8 @@ function flippingTests(checks: readonly GradedCheck[]): FlippingTest[] {
   return [...named].flatMap((test) => {
     const statuses: Record<string, number> = {}
     for (const { notPassed } of graded) {
-      const status = notPassed[test] ?? 'PASSED'
+      // A test may have the name of a method that every object has, such as toString.
+      const status = Object.hasOwn(notPassed, test) ? (notPassed[test] ?? 'PASSED') : 'PASSED'
       statuses[status] = (statuses[status] ?? 0) + 1
     }
     return Object.keys(statuses).length > 1 ? [{ check: first.check, test, statuses }] : []
