@@ -1,4 +1,5 @@
 /** Tables of a comparison, with plain text cells. */
+import { showControls } from '../domain/hostile-text.ts'
 import type { Comparison, Difference } from '../domain/statistics/comparison.ts'
 import type { PassAt1 } from '../domain/statistics/statistics.ts'
 import { requireMean, showInterval, showMean, showSigned } from './means.ts'
@@ -229,8 +230,8 @@ function renderMarkdownTable({ title, columns, rows, notes }: Table): string {
 }
 
 function escapeMarkdown(text: string): string {
-  return text
-    .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '�')
+  return showControls(text)
+    .replaceAll(/[\t\n]/g, ' ')
     .replaceAll('&', '&amp;')
     .replaceAll('<', '&lt;')
     .replaceAll(/[\\`*_[\]|~]/g, (character) => `\\${character}`)

@@ -5,7 +5,7 @@
  */
 import type { AttemptSummary, EvaluatedTask, EvaluationDocument } from '../contracts/evaluations.types.ts'
 import type { RuleVerdict } from './ci-summary.ts'
-import { cut, xmlAttribute, xmlText } from './hostile-text.ts'
+import { cut, xmlAttribute, xmlText } from '../domain/hostile-text.ts'
 
 /** Longest output of one case, in characters. */
 const MAX_OUTPUT = 64 * 1024

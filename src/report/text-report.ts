@@ -1,3 +1,4 @@
+import { showControls } from '../domain/hostile-text.ts'
 import { contaminationTable } from './contamination-table.ts'
 import { auditDifferenceTable, auditedTable } from './evaluation-tables.ts'
 import { judgeGain, showSigned } from './means.ts'
@@ -60,7 +61,7 @@ export function renderTable({ title, columns, rows, notes }: Table): string {
 
 /** Names come from data sets and models, and a terminal must not interpret them. */
 function clean(cell: string): string {
-  return cell.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '�')
+  return showControls(cell).replaceAll(/[\t\n]/g, ' ')
 }
 
 function width(cell: string): number {

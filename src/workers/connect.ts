@@ -139,7 +139,7 @@ export async function requireNamespaceId(connection: NativeConnection, namespace
 
 export function unknownNamespace(namespace: string, cause?: unknown): LonghaulError {
   return new LonghaulError({
-    code: 'Temporal.Unreachable',
+    code: 'Config.NotFound',
     message: `Expected the Temporal server to know the namespace ${namespace}; set LONGHAUL_NAMESPACE, or create it`,
     cause,
   })

@@ -106,7 +106,7 @@ type WorkerPlan = Omit<WorkerOptions, 'connection'>
 /**
  * Creates all workers, or none and throws. A worker that was created and never ran would keep its connection, and thereby the process,
  * open. If the server is busy when it is asked for the namespace, the request is retried for half a minute.
- * @throws LonghaulError `Temporal.Unreachable`, `Temporal.Refused`
+ * @throws LonghaulError `Config.NotFound` for an unknown namespace, `Temporal.Unreachable`, `Temporal.Refused`
  */
 export async function createWorkers(
   connection: NativeConnection,

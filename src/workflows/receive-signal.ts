@@ -84,5 +84,5 @@ function isPositive(value: unknown): boolean {
 }
 
 function isGrace(value: unknown): boolean {
-  return isCount(value) && (value as number) <= MOST_GRACE_MS
+  return isCount(value) && value <= MOST_GRACE_MS
 }

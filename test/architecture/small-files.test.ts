@@ -16,6 +16,7 @@ const REASONS: Readonly<Record<string, string>> = {
   'src/client/read-evaluation.ts': 'one call of the package’s interface',
   'src/grading/parsers/xml-names.ts': 'a table of a standard',
   'src/platform/failure-converter.ts': 'the SDK loads it by its path',
+  'src/platform/well-formed-failures.ts': 'the SDK loads it by its path',
   'src/stack/doctor/kubernetes-checks.ts': 'one file for each group of checks',
   'src/stack/doctor/runtime-checks.ts': 'one file for each group of checks',
   'src/stack/postgres/prepare-database.ts': 'joined with schema.ts it would import what imports it',

@@ -175,5 +175,5 @@ test('texts of runs become one line of visible characters', async () => {
   const { alarms } = await look({
     ended: [{ run, workflowId: 'eval/n', status: 'FAILED', at: '2026-05-02T09:00:00.000Z' }],
   })
-  assert.equal(alarms[0]?.title, 'night -2 [31m ended: failed')
+  assert.equal(alarms[0]?.title, 'night\\u{202e}-2 ended: failed')
 })

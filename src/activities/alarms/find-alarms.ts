@@ -1,5 +1,6 @@
 /** Finds what is new since the last check. Each fact is claimed in the store by id, so that it causes one alarm, whichever worker
  *  sees it first. */
+import { oneLine } from '../../domain/hostile-text.ts'
 import type {
   Alarm,
   AlarmLook,
@@ -175,18 +176,14 @@ async function raise(world: AlarmWorld, fact: Fact, at: Date): Promise<void> {
     id,
     kind,
     ...rest,
-    title: oneLine(fact.title).slice(0, 200),
-    text: oneLine(words).slice(0, MOST_TEXT),
+    // Texts of runs contain output of agents and servers.
+    title: oneLine(fact.title, 200),
+    text: oneLine(words, MOST_TEXT),
     run,
     link: viewerUrl === null || run === null ? null : `${viewerUrl}#/run/${encodeURIComponent(run)}`,
     at: at.toISOString(),
   }
   await store.claimRecord(alarmKeys.alarm(id), alarm)
-}
-
-/** Texts of runs contain output of agents and servers. */
-function oneLine(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ')
 }
 
 async function unsent(store: ArtifactStore, at: Date): Promise<Omit<FoundAlarms, 'notLookedAt'>> {

@@ -1,3 +1,4 @@
+import { oneLine } from '../../domain/hostile-text.ts'
 import { asyncBufferFromFile, type AsyncBuffer } from 'hyparquet'
 import { constants } from 'node:buffer'
 import { open, stat, readFile } from 'node:fs/promises'
@@ -217,21 +218,13 @@ function parse(path: string, text: string, label: string): unknown {
   } catch (cause) {
     throw new LonghaulError({
       code: 'Task.Invalid',
-      message: `Expected JSON, got ${visible(cause instanceof Error ? cause.message : String(cause))}`,
+      // The parser repeats what it read.
+      message: `Expected JSON, got ${oneLine(cause instanceof Error ? cause.message : String(cause))}`,
       details: { file: path, row: label },
       cause,
     })
   }
 }
-
-/** The parser repeats what it read, also what steers a terminal or ends a line. */
-function visible(text: string): string {
-  return text
-    .slice(0, MOST_REPEATED)
-    .replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (character) => `\\u{${character.codePointAt(0)?.toString(16)}}`)
-}
-
-const MOST_REPEATED = 300
 
 function requireHoldable(path: string, size: number): void {
   if (size <= constants.MAX_STRING_LENGTH) return

@@ -1,3 +1,4 @@
+import { oneLine } from '../../domain/hostile-text.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { MlflowRecipe } from '../../contracts/trackers.types.ts'
 import { z } from 'zod'
@@ -113,10 +114,6 @@ function refused(url: string, status: number, text: string): MlflowRefusal {
     `MLflow at ${url} answered ${status}${why === '' ? '' : ` (${why})`}${hint}`,
     isPassing,
   )
-}
-
-function oneLine(text: string): string {
-  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]+/gu, ' ').slice(0, 300)
 }
 
 function parseJson(text: string): unknown {

@@ -1,8 +1,11 @@
 import { abortOnInterrupt } from '../../platform/interrupts.ts'
-import { logText } from '../../report/hostile-text.ts'
+import { logText, showControls, showHiddenInJson } from '../../domain/hostile-text.ts'
 import { EXIT, ExitError } from './exit-codes.ts'
 
-/** Where commands print. stdout carries the result and nothing else; progress and errors go to stderr. */
+/**
+ * Where commands print. stdout carries the result and nothing else; progress and errors go to stderr. Hidden characters and terminal
+ * sequences of texts become visible or vanish here, so no command needs to do that.
+ */
 export interface Console {
   /** One line, or several, of the result. */
   out(text: string): void
@@ -32,8 +35,9 @@ export function createConsole({
   env?: NodeJS.ProcessEnv
 } = {}): Console {
   const isInteractive = stderr.isTTY === true && env['TERM'] !== 'dumb' && !isCi(env)
-  // Names and messages in the log of a job can come from tasks and models.
-  const safe = isCi(env) ? logText : (text: string): string => text
+  // Names, statements and messages come from tasks, models and servers. On a terminal their sequences would move the cursor, write to the
+  // clipboard or hide a line; in the log of a job some lines are commands.
+  const safe = isCi(env) ? logText : showControls
   return {
     out: (text) => void stdout.write(ended(safe(text))),
     err: (text) => void stderr.write(ended(safe(text))),
@@ -51,12 +55,7 @@ export function createConsole({
 
 /** JSON that every log reader takes as plain text: no hidden characters, and none of the old workflow commands. */
 function jsonLine(value: object): string {
-  return JSON.stringify(value)
-    .replaceAll('##', '\\u0023#')
-    .replace(
-      /[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g,
-      (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-    )
+  return showHiddenInJson(JSON.stringify(value).replaceAll('##', '\\u0023#'))
 }
 
 export function isCi(env: NodeJS.ProcessEnv = process.env): boolean {

@@ -1,5 +1,5 @@
 import { type Clock, systemClock } from '../../platform/clock.ts'
-import { cut, showControls } from '../../report/hostile-text.ts'
+import { cut, showControls } from '../../domain/hostile-text.ts'
 import { noteDisplay } from './at-work.ts'
 import type { Console } from './console.ts'
 
@@ -58,9 +58,9 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
       stage = text.stage
       line = withoutTime(text.line)
       saidMs = clock.now()
-      console.err(safe(text.line))
+      console.err(text.line)
     }
-    return { tick: say, changed: say, note: (text: string) => console.err(safe(text)), finish: () => undefined }
+    return { tick: say, changed: say, note: (text: string) => console.err(text), finish: () => undefined }
   }
 
   function terminalDisplay({ write, columns, rows }: NonNullable<Console['terminal']>) {
@@ -70,9 +70,9 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
     const draw = (): void => {
       const text = describe(clock.now())
       if (text === null) return
-      // One column stays free, so that no line wraps; one row, so that nothing scrolls.
+      // Ids and messages can come from data sets and models. One column stays free, so that no line wraps; one row, so that nothing scrolls.
       const most = Math.max(1, Math.min(MOST_LINES, rows() - 1))
-      const lines = text.block.slice(0, most).map((row) => cut(safe(row), Math.max(20, columns() - 1)))
+      const lines = text.block.slice(0, most).map((row) => cut(showControls(row), Math.max(20, columns() - 1)))
       write(`${erased()}${lines.map((row) => `${row}\n`).join('')}`)
       drawn = lines.length
       drawnMs = clock.now()
@@ -85,7 +85,7 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
       note: (text: string) => {
         write(erased())
         drawn = 0
-        console.err(safe(text))
+        console.err(text)
         draw()
       },
       finish: draw,
@@ -93,7 +93,7 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
   }
 
   return {
-    note: (text) => (isOver ? console.err(safe(text)) : display.note(text)),
+    note: (text) => (isOver ? console.err(text) : display.note(text)),
     changed: () => {
       if (!isOver) display.changed()
     },
@@ -105,11 +105,6 @@ export function createLiveLines({ console, describe, clock = systemClock }: Live
       display.finish()
     },
   }
-}
-
-/** Ids and messages can come from data sets and models. */
-function safe(text: string): string {
-  return showControls(text)
 }
 
 /** Removes elapsed times, which alone do not count as a change. */

@@ -1,6 +1,6 @@
 /** Progress of a run, as a line of a log and as a block of a terminal, both from the same facts. */
 import type { OpenActivity, RolloutReport, RunEvent, WorkCount } from '../../client/index.ts'
-import { oneLine } from '../../report/hostile-text.ts'
+import { oneLine } from '../../domain/hostile-text.ts'
 import { elapsed, type LiveText } from './live-lines.ts'
 
 export type ProgressEvent = Extract<RunEvent<unknown>, { kind: 'progress' }>

@@ -1,5 +1,4 @@
 import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
-import { showHidden } from '../../report/hostile-text.ts'
 import { ExitError } from './exit-codes.ts'
 import type { Console } from './console.ts'
 import type { RunOutcome } from '../../client/index.ts'
@@ -9,7 +8,7 @@ export function printError(error: unknown, { console, json }: { console: Console
   if (error instanceof ExitError) return
   const known = isLonghaulError(error) ? error : toLonghaulError(error)
   if (json) console.record({ event: 'error', code: known.code, message: known.message })
-  console.err(`error ${known.code}: ${showHidden(known.message)}`)
+  console.err(`error ${known.code}: ${known.message}`)
   if ((process.env['LONGHAUL_DEBUG'] ?? '') !== '') {
     for (let link: unknown = error; link instanceof Error; link = link.cause) console.err(link.stack ?? String(link))
   } else if (known.code === 'Unexpected') {
@@ -20,7 +19,7 @@ export function printError(error: unknown, { console, json }: { console: Console
 export function describeFailure(outcome: Exclude<RunOutcome<unknown>, { status: 'completed' }>): string {
   switch (outcome.status) {
     case 'failed':
-      return `error ${outcome.code}: ${showHidden(outcome.message)}`
+      return `error ${outcome.code}: ${outcome.message}`
     case 'cancelled':
       return 'the run was cancelled'
     case 'terminated':

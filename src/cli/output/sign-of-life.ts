@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
 import { type Clock, systemClock } from '../../platform/clock.ts'
-import { showControls } from '../../report/hostile-text.ts'
 import { COMPLETE } from '../arguments/completion-scripts.ts'
 import { hasDisplay, innermostWait } from './at-work.ts'
 import type { Console } from './console.ts'
@@ -61,7 +60,7 @@ export function createSignOfLife({
   }
   const line = (name: string, startedMs: number): string => {
     const doing = innermostWait() ?? 'at work'
-    return `${elapsed(clock.now() - startedMs)}  ${name}: ${showControls(doing)}`
+    return `${elapsed(clock.now() - startedMs)}  ${name}: ${doing}`
   }
   const stop = (): void => stopClock()
 

@@ -1,5 +1,5 @@
 /** CSV by RFC 4180: UTF-8 without a byte order mark, CRLF, doubled quotes. Spreadsheets do not run its texts as formulas. */
-import { showHidden } from '../hostile-text.ts'
+import { showHidden } from '../../domain/hostile-text.ts'
 import type { ColumnType, ColumnValue } from './episode-columns.ts'
 
 export interface CsvColumn {

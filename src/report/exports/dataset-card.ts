@@ -3,7 +3,7 @@ import type { TableType } from '../../contracts/exports.types.ts'
 import { compareText } from '../../domain/hash-order.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { paymentOf } from '../../domain/rewards/payment.ts'
-import { markdownText } from '../hostile-text.ts'
+import { markdownText } from '../../domain/hostile-text.ts'
 import type { EpisodeFacts } from './episode-columns.ts'
 import { TRAJECTORY_COLUMNS } from './trajectory-columns.ts'
 

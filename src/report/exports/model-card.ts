@@ -3,7 +3,7 @@ import type { EvaluationRecord, StoredInterval } from '../../contracts/evaluatio
 import { purposeOf } from '../../contracts/episode-purpose.ts'
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { compareText } from '../../domain/hash-order.ts'
-import { markdownText, oneLine } from '../hostile-text.ts'
+import { markdownText, oneLine } from '../../domain/hostile-text.ts'
 
 export interface ModelFacts {
   policy: { version: string; manifestSha256: string; globalStep: number }

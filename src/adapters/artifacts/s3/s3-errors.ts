@@ -1,3 +1,4 @@
+import { oneLine } from '../../../domain/hostile-text.ts'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import { textOf } from './s3-xml.ts'
 
@@ -86,7 +87,7 @@ export function readRefusal(body: Uint8Array): { code: string; message: string }
   const xml = Buffer.from(body.subarray(0, BODY_CHARACTERS)).toString('utf8')
   return {
     code: (textOf(xml, 'Code') ?? '').slice(0, TEXT_CHARACTERS),
-    message: (textOf(xml, 'Message') ?? '').slice(0, TEXT_CHARACTERS).replaceAll(/[\p{Cc}\s]+/gu, ' '),
+    message: oneLine(textOf(xml, 'Message') ?? '', TEXT_CHARACTERS),
   }
 }
 

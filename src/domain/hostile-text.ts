@@ -7,10 +7,8 @@
 // oxlint-disable-next-line no-control-regex -- they are what is looked for
 const ANSI = /\u001b\[[0-?]*[ -/]*[@-~]|\u001b\][^\u0007\u001b]{0,4096}(?:\u0007|\u001b\\)|\u001b[ -/]{0,4}[0-Z\\-~]/g
 
-/** C0 without tab and line feed, DEL, C1, marks of direction, joiners and separators, byte order marks, lone surrogates, non-characters. */
-const HIDDEN =
-  // oxlint-disable-next-line no-control-regex -- they are what is looked for
-  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\u{e0000}-\u{e007f}]|[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/gu
+/** Controls without tab and line feed, formats (direction, joiners, tags), separators of lines, lone surrogates, what has no width. */
+const HIDDEN = /(?![\t\n])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Cs}\u{e0000}-\u{e007f}\u115f\u1160\u3164\uffa0\ufffe\uffff]/gu
 
 /** Removes terminal sequences and writes out every other hidden character as `\u{202e}`. Keeps tabs and line feeds. */
 export function showControls(text: string): string {
@@ -20,6 +18,16 @@ export function showControls(text: string): string {
 /** Writes out every hidden character as `\u{202e}`, also those of terminal sequences. Keeps tabs and line feeds. */
 export function showHidden(text: string): string {
   return text.replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`)
+}
+
+/** The same in JSON text, as JSON spells it: the value stays, and no reader of the line sees a hidden character. */
+export function showHiddenInJson(json: string): string {
+  return json.replace(HIDDEN, (character) =>
+    Array.from(
+      { length: character.length },
+      (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`,
+    ).join(''),
+  )
 }
 
 /** The text on one line, cut to `maxLength`. */
