@@ -205,6 +205,11 @@ for (const { title, answer, code } of [
     code: 'Model.Unavailable',
   },
   {
+    title: 'has a text of more than two mebibytes',
+    answer: streams([...Array<object>(5).fill(part('x'.repeat(500_000))), ...WHOLE]),
+    code: 'Model.BadResponse',
+  },
+  {
     title: 'has a text that is none',
     answer: streams([{ choices: [{ delta: { content: { a: 1 } } }] }, ...WHOLE]),
     code: 'Model.BadResponse',
@@ -279,6 +284,8 @@ test('an error that is nested deeply, or quotes half of a character, becomes a f
     json(200, `{"choices": [{"message": {}, "finish_reason": {"toString": 1}}], "model": "${'m'.repeat(1_000_000)}"}`),
     says('done'),
   ])
+  const split = await serve(t, [says('half \ud800 of a character')])
+  assert.equal((await split.client.reply(request, never)).text, 'half \ufffd of a character')
   const half = await refusal(client.reply(request, never))
   assert.deepEqual([half.code, /half \ufffd/.test(half.message)], ['Config.Invalid', true])
   assert.equal((await client.reply(request, never)).text, 'done')

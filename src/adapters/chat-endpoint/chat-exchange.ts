@@ -50,6 +50,9 @@ export function chatBody({
  */
 const ENDINGS = ['stop', 'length', 'content_filter', 'tool_calls', 'function_call', 'end_turn', 'eos'] as const
 
+/** Characters of a streamed reply, which the answer of a server that does not stream cannot exceed either. */
+const MOST_TEXT = 2 * 1024 * 1024
+
 /** @throws LonghaulError `Model.BadResponse` */
 export function readChatReply(answer: unknown): ChatReply {
   const body = isObject(answer) ? answer : {}
@@ -60,7 +63,8 @@ export function readChatReply(answer: unknown): ChatReply {
   const ending = ENDINGS.find((word) => word === choice['finish_reason'])
   if (ending === undefined) throw bad('a finished reply', { finish: String(choice['finish_reason']).slice(0, 40) })
   return {
-    text: textOf(message['content']),
+    // The next request repeats it, and servers in Python cannot encode half of a character.
+    text: textOf(message['content']).toWellFormed(),
     answer: {
       model: typeof body['model'] === 'string' ? body['model'] : null,
       ending,
@@ -84,6 +88,7 @@ export function createChunkFold(): EventFold {
     const { index, delta, finish_reason: reason } = choice
     if (index !== undefined && index !== 0) return
     if (isObject(delta)) text += textOf(delta['content'])
+    if (text.length > MOST_TEXT) throw bad('a reply of at most 2 MiB', {})
     if (typeof reason === 'string') finish = reason
   }
   return {
