@@ -233,6 +233,16 @@ const NO_RECIPES: [what: string, text: string, problem: RegExp][] = [
     /^x\.yaml:1:1 error recipe\/syntax expected fewer aliases$/m,
   ],
   [
+    'thousands of aliases of one value',
+    `a: &a 1\n${Array.from({ length: 2_000 }, (_, at) => `k${at}: *a`).join('\n')}\n`,
+    /^x\.yaml:102:7 error recipe\/syntax expected fewer aliases$/m,
+  ],
+  [
+    'text of more than half a mebibyte',
+    Array.from({ length: 60_000 }, (_, at) => `k${at}: 1`).join('\n'),
+    /^x\.yaml:1:1 error recipe\/syntax expected a text of at most 128 KiB, got 576 KiB$/m,
+  ],
+  [
     'an alias of itself',
     `${smallest}seed: &s [*s]\n`,
     /^x\.yaml:6:11 error recipe\/syntax the alias \*s is part of what/m,

@@ -20,7 +20,24 @@ export interface RecipeText {
   locate(path: KeyPath, at: 'value' | 'key'): TextPosition | null
 }
 
+/** Characters. The parser compares all keys of a mapping with each other: a megabyte of short keys takes it minutes. */
+const MOST_TEXT = 128 * 1024
+const MOST_ALIASES = 100
+/** More faults of the syntax say nothing more. */
+const MOST_FAULTS = 20
+
 export function parseRecipeText(text: string): RecipeText {
+  if (text.length > MOST_TEXT) {
+    const { lines, locate } = parseRecipeText('')
+    const message = `expected a text of at most ${MOST_TEXT / 1024} KiB, got ${Math.ceil(text.length / 1024)} KiB`
+    const position = { line: 1, column: 1 }
+    return {
+      value: null,
+      lines,
+      locate,
+      syntax: [{ rule: 'syntax', path: [], message, hint: null, at: 'value', position }],
+    }
+  }
   const counter = new LineCounter()
   // Warnings are silenced: what the parser would print to stderr is reported as a problem with a line, or as an unknown key.
   const document = parseDocument(text, { lineCounter: counter, prettyErrors: false, merge: false, logLevel: 'error' })
@@ -59,7 +76,7 @@ function readValue(document: Document): { value: unknown; faults: Fault[] } {
     message: describeSyntax(error),
     offset: error.pos[0],
   }))
-  if (faults.length > 0) return { value: null, faults: faults.slice(0, isTooDeep(document) ? 1 : undefined) }
+  if (faults.length > 0) return { value: null, faults: faults.slice(0, isTooDeep(document) ? 1 : MOST_FAULTS) }
   const { contents } = document
   const refuse = (message: string, node: unknown = contents): { value: null; faults: Fault[] } => ({
     value: null,
@@ -68,7 +85,7 @@ function readValue(document: Document): { value: unknown; faults: Fault[] } {
   try {
     const forbidden = findForbidden(document)
     if (forbidden !== null) return refuse(forbidden.message, forbidden.node)
-    const value: unknown = document.toJS({ maxAliasCount: 100 }) ?? {}
+    const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES }) ?? {}
     return isMap(contents) || contents === null || (isScalar(contents) && contents.value === null)
       ? { value, faults: [] }
       : refuse('expected keys with values, such as seed: 1')
@@ -76,10 +93,11 @@ function readValue(document: Document): { value: unknown; faults: Fault[] } {
     // Excessive aliases and undefined aliases are found only when the value is built.
     if (error instanceof RangeError) return refuse(TOO_DEEP)
     const message = error instanceof Error ? error.message : String(error)
-    return refuse(message.startsWith('Excessive alias') ? 'expected fewer aliases' : message)
+    return refuse(message.startsWith('Excessive alias') ? FEWER_ALIASES : message)
   }
 }
 
+const FEWER_ALIASES = 'expected fewer aliases'
 const TOO_DEEP = 'expected less nesting'
 
 /** The parser reports its own stack overflow as an error of the text. */
@@ -96,6 +114,7 @@ function describeSyntax({ code, message }: YAMLError): string {
 /** Finds constructs that YAML allows but a checked value cannot represent. */
 function findForbidden(document: Document): { message: string; node: unknown } | null {
   let found: { message: string; node: unknown } | null = null
+  let aliases = 0
   visit(document, {
     Pair: (_, { key }) => {
       if (!isScalar(key) || key.value !== '__proto__') return undefined
@@ -104,6 +123,12 @@ function findForbidden(document: Document): { message: string; node: unknown } |
       return visit.BREAK
     },
     Alias: (_, alias, path) => {
+      aliases += 1
+      // Each one is looked up in the whole document.
+      if (aliases > MOST_ALIASES) {
+        found = { message: FEWER_ALIASES, node: alias }
+        return visit.BREAK
+      }
       const target = alias.resolve(document)
       if (target === undefined || !path.includes(target)) return undefined
       found = { message: `the alias *${alias.source} is part of what it stands for`, node: alias }
