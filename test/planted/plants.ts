@@ -1122,4 +1122,34 @@ export const PLANTS: Plant[] = [
       test: 'a removal begins at any step of a start, and is at work until the start has ended: the start is refused, or nothing is removed',
     },
   },
+  {
+    name: 'a terminal shows what it is given: the console writes texts as they are outside of jobs',
+    file: 'src/cli/output/console.ts',
+    replace: 'const safe = isCi(env) ? logText : showControls',
+    by: 'const safe = isCi(env) ? logText : (text: string): string => (showControls(text) === "" ? "" : text)',
+    seenBy: {
+      file: 'src/cli/output/console.test.ts',
+      test: 'a text that writes to the clipboard is harmless on a terminal: in a result, a line, a record and an error',
+    },
+  },
+  {
+    name: 'no stream stops the worker: other work waits until a stream that is there is read',
+    file: 'src/adapters/policy-server/event-stream.ts',
+    replace: 'await nextTurn()',
+    by: 'if (text === "never") await nextTurn()',
+    seenBy: {
+      file: 'src/adapters/policy-server/event-stream.test.ts',
+      test: 'other work of the process goes on between the chunks of a stream that is already there',
+    },
+  },
+  {
+    name: 'no quote ends the worker: half of a character stays in the message of a cause',
+    file: 'src/platform/well-formed-failures.ts',
+    replace: '.toWellFormed()',
+    by: '',
+    seenBy: {
+      file: 'test/integration/hostile-failures.test.ts',
+      test: 'a failure with half of a character in the message of its cause reaches the run, and the worker goes on',
+    },
+  },
 ]
