@@ -136,7 +136,7 @@ async function foldEvents({ body, headers }: Response, fold: EventFold): Promise
     if (data === '[DONE]') return false
     const event: unknown = JSON.parse(data)
     const error = isObject(event) ? event['error'] : undefined
-    const isError = name === 'error' || (error !== undefined && error !== null)
+    const isError = name === 'error' || Boolean(error)
     if (isError) refusal = refusalOf(error ?? event, headers)
     else fold.add(event)
     return !isError
