@@ -112,7 +112,16 @@ def test_inputs_offloaded_to_the_host_are_counted_there(
 def test_inputs_copied_during_the_layers_use_as_much_as_planned(
     simulated: Simulate, short_vocabulary: Callable[[str], str]
 ) -> None:
-    options = ("--model", short_vocabulary("qwen3-0.6b"), "--layers", "2", "--context", "4096", "--offload", "activations")
+    options = (
+        "--model",
+        short_vocabulary("qwen3-0.6b"),
+        "--layers",
+        "2",
+        "--context",
+        "4096",
+        "--offload",
+        "activations",
+    )
     serial, overlapped = simulated(*options), simulated(*options, "--overlapped")
     assert overlapped["host_bytes"] == serial["host_bytes"] == 2 * 2 * 1024 * 4096
     assert abs(overlapped["predicted_share"] - 1) < 0.10
