@@ -15,6 +15,7 @@ import type { RunnerPool } from '../../src/adapters/docker/sandbox/runner-pool.t
 import type {
   OpenSandboxInput,
   SandboxHost,
+  SandboxLimits,
   SandboxHandle,
   TurnMark,
   TurnRequest,
@@ -213,4 +214,31 @@ export function textOf({ head, tail }: Pick<TurnResult, 'head' | 'tail'>): strin
 
 export function codeOf(error: unknown): unknown {
   return (error as { code?: unknown }).code
+}
+
+/**
+ * Gives each attack a sandbox of its own; afterwards the neighbour must still answer.
+ * @param beside called for each attack, because both exist only after the hooks of the file
+ */
+export function attacksBeside(
+  beside: () => { fixture: SandboxFixture; neighbour: Player },
+  usual: SandboxLimits,
+): (attack: (player: Player) => Promise<void>, limits?: SandboxLimits) => Promise<void> {
+  let placement = 1
+  return async (attack, limits = usual) => {
+    const { fixture, neighbour } = beside()
+    placement += 1
+    const sandbox = await fixture.host.open(fixture.openInput({ placement, limits }), never)
+    try {
+      await attack(createPlayer(fixture.host, sandbox))
+    } finally {
+      await fixture.host.close(sandbox)
+    }
+    assert.equal((await neighbour.play('echo fine')).text, 'fine\n')
+  }
+}
+
+/** A command that runs Python code. */
+export function python(code: string): string {
+  return `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
 }

@@ -9,11 +9,13 @@ import { after, before, describe, test } from 'node:test'
 import { listSandboxes } from '../../../src/adapters/docker/container/list-sandboxes.ts'
 import type { SandboxLimits } from '../../../src/contracts/sandbox.types.ts'
 import {
+  attacksBeside,
   codeOf,
   createPlayer,
   createSandboxFixture,
   never,
   type Player,
+  python,
   type SandboxFixture,
   untilTrue,
 } from '../sandbox-fixture.ts'
@@ -27,7 +29,6 @@ const skip = isRoot ? false : 'needs root: only root may count what containers k
 
 let fixture: SandboxFixture
 let neighbour: Player
-let placement = 1
 
 before(async () => {
   if (!isRoot) return
@@ -39,18 +40,7 @@ after(async () => {
   if (isRoot) await fixture.dispose()
 })
 
-async function attacked(attack: (player: Player) => Promise<void>): Promise<void> {
-  placement += 1
-  const sandbox = await fixture.host.open(fixture.openInput({ placement, limits: LIMITS }), never)
-  try {
-    await attack(createPlayer(fixture.host, sandbox))
-  } finally {
-    await fixture.host.close(sandbox)
-  }
-  assert.equal((await neighbour.play('echo fine')).text, 'fine\n')
-}
-
-const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
+const attacked = attacksBeside(() => ({ fixture, neighbour }), LIMITS)
 
 /** Fills queue after queue, and then keeps them. */
 const queues = (...lines: string[]): string =>

@@ -11,7 +11,9 @@ import { createDiskWatch } from '../../../src/adapters/docker/sandbox/disk-watch
 import type { SandboxLimits } from '../../../src/contracts/sandbox.types.ts'
 import { type AttackWorld, createAttackWorld } from '../../support/attacks/world.ts'
 import {
+  attacksBeside,
   type Player,
+  python,
   type SandboxFixture,
   codeOf,
   createPlayer,
@@ -24,7 +26,6 @@ const LIMITS: SandboxLimits = { cpus: 1, memoryMiB: 128, pids: 64, diskGiB: 1 }
 let fixture: SandboxFixture
 let world: AttackWorld
 let neighbour: Player
-let placement = 1
 
 before(async () => {
   fixture = await createSandboxFixture('resources', { 'm.py': 'x = 1\n' })
@@ -37,19 +38,7 @@ after(async () => {
   await world.dispose()
 })
 
-/** A sandbox of its own for each attack; afterwards the neighbour must still answer. */
-async function attacked(attack: (player: Player) => Promise<void>, limits = LIMITS): Promise<void> {
-  placement += 1
-  const sandbox = await fixture.host.open(fixture.openInput({ placement, limits }), never)
-  try {
-    await attack(createPlayer(fixture.host, sandbox))
-  } finally {
-    await fixture.host.close(sandbox)
-  }
-  assert.equal((await neighbour.play('echo fine')).text, 'fine\n')
-}
-
-const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
+const attacked = attacksBeside(() => ({ fixture, neighbour }), LIMITS)
 
 test('A14: killing every process gives a recorded result or Sandbox.Lost and never hangs', () =>
   attacked(async ({ play }) => {
