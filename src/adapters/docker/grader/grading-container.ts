@@ -79,9 +79,12 @@ export async function answerOfContainer<T>(
 
 /** Graded code may write and take as much as an agent. If the container cannot be watched, it is graded anyway. */
 async function watch({ disks, kernel, log }: SandboxContext, name: string): Promise<void> {
-  await Promise.all([disks.add(name), kernel.add(name)]).catch((error: unknown) => {
-    log('not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
-  })
+  const add = (watch: { add(name: string): Promise<void> }): Promise<void> =>
+    watch.add(name).catch((error: unknown) => {
+      log('not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+    })
+  // Both have answered before the container is forgotten, also if one of them fails.
+  await Promise.all([add(disks), add(kernel)])
 }
 
 /** Returns null if the container was not killed for what it wrote. */
