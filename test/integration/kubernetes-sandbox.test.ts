@@ -37,6 +37,7 @@ import {
   LIMITS,
   type MakeFixture,
   never,
+  PATIENT,
   untilTrue,
 } from './sandbox-fixture.ts'
 
@@ -111,7 +112,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
         const sandbox = await open()
         const player = createPlayer(host, sandbox)
         await player.play('echo one > /testbed/one')
-        const request = player.next('echo begun > /tmp/begun; sleep 120')
+        const request = player.next('echo begun > /tmp/begun; sleep 6000', PATIENT)
         const running = host.runTurn(sandbox, request, never)
         running.catch(() => undefined)
         await untilTrue(async () => (await fixture.probe(sandbox, 'cat /tmp/begun 2>/dev/null')).includes('begun'))
@@ -134,7 +135,10 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
 
     test('an agent that exceeds its disk is evicted by the node as its own doing and gets no other pod', async () => {
       const sandbox = await open({ limits: { ...LIMITS, diskGiB: 0.1 } })
-      const request = createPlayer(host, sandbox).next('head -c 300000000 /dev/zero > /testbed/full; sleep 120')
+      const request = createPlayer(host, sandbox).next(
+        'head -c 300000000 /dev/zero > /testbed/full; sleep 6000',
+        PATIENT,
+      )
       await assert.rejects(host.runTurn(sandbox, request, never), (error) => codeOf(error) === 'Sandbox.DiskLimit')
       await host.close(sandbox)
     })

@@ -12,7 +12,7 @@ import { describePods } from '../support/sandbox-contract/pods.ts'
 import { describeProcesses } from '../support/sandbox-contract/processes.ts'
 import { describeReplay } from '../support/sandbox-contract/replay.ts'
 import { describeTurns } from '../support/sandbox-contract/turns.ts'
-import { codeOf, createPlayer, createSandboxFixture, type MakeFixture, never } from './sandbox-fixture.ts'
+import { codeOf, createPlayer, createSandboxFixture, type MakeFixture, never, PATIENT } from './sandbox-fixture.ts'
 
 describe('pods of an API', () => {
   let api: PodsApi
@@ -45,7 +45,7 @@ describe('pods of an API', () => {
     const fixture = await makeFixture('deleted', { 'm.py': 'x = 1\n' })
     try {
       const sandbox = await fixture.host.open(fixture.openInput(), never)
-      const request = createPlayer(fixture.host, sandbox).next('sleep 60')
+      const request = createPlayer(fixture.host, sandbox).next('sleep 6000', PATIENT)
       const running = fixture.host.runTurn(sandbox, request, never)
       running.catch(() => undefined)
       await fixture.kill(sandbox.name)

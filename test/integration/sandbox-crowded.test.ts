@@ -8,6 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import {
+  PATIENT,
   type Player,
   type SandboxFixture,
   createPlayer,
@@ -15,11 +16,9 @@ import {
   createSandboxFixture,
   never,
 } from './sandbox-fixture.ts'
-import { HANG_MS } from '../support/hang.ts'
 
 const LIMITS = { cpus: 1, memoryMiB: 256, pids: 40 }
 /** Beyond what anything here takes: a turn that waits for its deadline says `timeout`, and the test expects another reason. */
-const PATIENT = { timeoutMs: HANG_MS }
 
 let fixture: SandboxFixture
 let sandbox: SandboxHandle

@@ -160,6 +160,9 @@ export function lastTurn(sandbox: SandboxHandle, before = Number.POSITIVE_INFINI
   return marks.sort((one, other) => one.turn - other.turn).at(-1) ?? null
 }
 
+/** For a turn that something else must end: its own limit would end it before on a busy machine. */
+export const PATIENT = { timeoutMs: HANG_MS }
+
 export function createPlayer(host: Pick<SandboxHost, 'runTurn'>, sandbox: SandboxHandle): Player {
   let turn = 0
   const next: Player['next'] = (command, changes = {}) => {

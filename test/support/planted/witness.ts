@@ -1,5 +1,5 @@
 import type { FileResult } from '../runner/file-result.ts'
-import { FILE_LIMIT_MS } from '../hang.ts'
+import { HANG_MS } from '../hang.ts'
 import { runTestFiles } from '../runner/run-test-files.ts'
 import { runTrainerTests } from '../runner/run-trainer-tests.ts'
 import type { WarmPython } from '../warm-process.ts'
@@ -46,7 +46,7 @@ export async function hearAll(
         files: [file],
         only: tests,
         concurrency: 1,
-        fileTimeoutMs: FILE_LIMIT_MS,
+        fileTimeoutMs: HANG_MS,
         signal,
         print,
       })
@@ -105,7 +105,7 @@ async function runPytest(
     scratch: root,
     python,
     isFull: true,
-    timeoutMs: FILE_LIMIT_MS,
+    timeoutMs: HANG_MS,
     signal,
     print: (line) => print(`${line}\n`),
     ...(warm === null ? {} : { runPython: (input) => warm.run(input) }),

@@ -4,7 +4,14 @@ import { createHash } from 'node:crypto'
 import { after, before, describe, test } from 'node:test'
 import { GRADING_SLACK_MS } from '../../../src/adapters/docker/grader/grading.ts'
 import type { GradeRunInput } from '../../../src/contracts/sandbox.types.ts'
-import { codeOf, type ContractFixture, type MakeFixture, never, untilTrue } from '../../integration/sandbox-fixture.ts'
+import {
+  codeOf,
+  type ContractFixture,
+  type MakeFixture,
+  never,
+  PATIENT,
+  untilTrue,
+} from '../../integration/sandbox-fixture.ts'
 
 export const GRADED_FILES = {
   'm.py': 'def f():\n    return 1\n',
@@ -167,7 +174,7 @@ export function describeGrading(makeFixture: MakeFixture): void {
     })
 
     test('a grader that is ended from outside is not blamed on the patch', async () => {
-      const grading = fixture.host.grade(gradeInput({ evalScript: 'sleep 60', timeoutMs: 90_000 }), never)
+      const grading = fixture.host.grade(gradeInput({ evalScript: 'sleep 6000', ...PATIENT }), never)
       grading.catch(() => undefined)
       await untilTrue(async () => {
         // An engine lists a container a moment before it knows it, and a moment after it has removed it.

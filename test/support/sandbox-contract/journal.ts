@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { SandboxHandle, TurnRequest } from '../../../src/contracts/sandbox.types.ts'
 import {
+  PATIENT,
   type Player,
   type ContractFixture,
   type ContractHost,
@@ -144,7 +145,7 @@ export function describeJournal(makeFixture: MakeFixture, { canRestart }: { canR
         assert.deepEqual(await ask(finished), answer)
         assert.equal((await player.play('pwd; echo $KEPT; cat /tmp/restart')).text, '/tmp\n1\nonce\n')
 
-        const unfinished = player.next('echo half >> /tmp/restart; sleep 60')
+        const unfinished = player.next('echo half >> /tmp/restart; sleep 6000', PATIENT)
         const running = ask(unfinished)
         running.catch(() => undefined)
         await untilTrue(async () => (await look('cat /tmp/restart')).includes('half'))

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 
 import type { SandboxHandle } from '../../../src/contracts/sandbox.types.ts'
 import {
+  PATIENT,
   type Player,
   type ContractFixture,
   type MakeFixture,
@@ -215,7 +216,11 @@ export function describeTurns(makeFixture: MakeFixture): void {
 
     test('a container that is killed during a turn fails it as Sandbox.Lost', async () => {
       const doomed = await fixture.host.open(fixture.openInput({ placement: 2 }), never)
-      const running = fixture.host.runTurn(doomed, { ...player.next('sleep 30'), turn: 0, after: null }, never)
+      const running = fixture.host.runTurn(
+        doomed,
+        { ...player.next('sleep 6000', PATIENT), turn: 0, after: null },
+        never,
+      )
       running.catch(() => undefined)
       await sleep(300)
       await fixture.kill(doomed.name)
