@@ -11,10 +11,12 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { promisify } from 'node:util'
 
+import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { buildTaskImage } from '../../src/adapters/docker/images/images.ts'
 import { createDockerSandboxHost, type DockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { readBaseImageRecipe } from '../../src/adapters/docker/images/base-image-rootfs.ts'
-import type { OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
+import type { GradeRunInput, OpenSandboxInput } from '../../src/contracts/sandbox.types.ts'
+import { HANG_MS } from '../support/hang.ts'
 import { startTestEngine, type TestEngine } from '../support/chaos/private-test-engine.ts'
 import {
   codeOf,
@@ -160,6 +162,37 @@ test('a capture on a full host fails by name, and has its patch when there is ro
   assert.match(Buffer.from(patch).toString(), /^\+repaired$/m)
 })
 
+/** Tests that keep writing until there is no room. */
+const NEEDS_ROOM = 'while head -c 100000 /dev/zero >> /testbed/data; do sleep 0.2; done; echo "no room"; exit 1'
+
+// The story: a neighbour filled the host while tests ran. They failed, and that counted as the patch's own failure.
+test('a grading on a host that others fill fails by name, and has its result when there is room again', {
+  skip,
+}, async () => {
+  const input = {
+    ...openInput(30),
+    role: 'grader' as const,
+    patch: new Uint8Array(),
+    applyCommands: [],
+    timeoutMs: HANG_MS,
+  } satisfies Partial<GradeRunInput>
+  const grading = host.grade({ ...input, evalScript: NEEDS_ROOM }, never)
+  grading.catch(() => undefined)
+  await untilTrue(async () => {
+    const [grader] = await listSandboxes({ engine: engine.engine, run: input.run })
+    if (grader === undefined) return false
+    const changed = (await engine.engine.docker.getContainer(grader.name).changes()) as { Path: string }[] | null
+    return changed?.some(({ Path: path }) => path === '/testbed/data') ?? false
+  })
+  const clear = await fillFromOutside()
+  await assert.rejects(grading, { code: 'Sandbox.OutOfDisk' })
+  await clear()
+  const evalScript = 'head -c 1000000 /dev/zero > /testbed/data && echo room'
+  const { kind, log } = await host.grade({ ...input, evalScript }, never)
+  assert.equal(kind, 'ran')
+  assert.match(Buffer.from(log).toString(), /^room$/m)
+})
+
 // The story: a policy that sees that it has failed fills what its host shares with names or with files that have no name, both of which an
 // engine counts as nothing. Its next turn was refused as the host's fault, and the episode was replaced.
 const FILLS: [what: string, code: string][] = [
@@ -200,3 +233,22 @@ for (const [index, [what, code]] of FILLS.entries()) {
     assert.equal(codeOf(refused), 'Sandbox.Ended', String(refused))
   })
 }
+
+test('a host that the graded tests have filled themselves is no reason to grade again, also if they delete it at the end', {
+  skip,
+}, async () => {
+  await run('mount', ['-o', 'remount,size=1900m', folder])
+  const { kind } = await host.grade(
+    {
+      ...openInput(31),
+      role: 'grader',
+      limits: { ...LIMITS, memoryMiB: 4096 },
+      patch: new Uint8Array(),
+      applyCommands: [],
+      timeoutMs: HANG_MS,
+      evalScript: 'cat /dev/zero > /testbed/data; sleep 10; rm /testbed/data; exit 1',
+    },
+    never,
+  )
+  assert.equal(kind, 'ran')
+})

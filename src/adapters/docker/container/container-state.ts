@@ -96,6 +96,11 @@ interface Written {
   files: number
 }
 
+/** Returns whether a container that wrote so much has filled a full disk itself. @param limit of what it may write */
+export function isLargePart(written: Written, limit: { bytes: number }): boolean {
+  return written.bytes >= Math.min(LARGE.bytes, limit.bytes / 2) || written.files >= LARGE.files
+}
+
 /**
  * Checks a runner's report of a loss against what the host observes. If a turn's processes are gone, the container was ended from
  * inside, unless it was restarted. A full disk is the host's fault, unless this container has filled a large part of it.
@@ -119,14 +124,12 @@ export async function attributeLoss(
     const { SizeRw: written = 0, HostConfig: settings } = (await container.inspect({
       size: true,
     } as ContainerInspectOptions)) as ContainerInspectInfo & { SizeRw?: number }
-    const limit = /^(\d+)g$/i.exec(settings.StorageOpt?.['size'] ?? '')?.[1]
-    const large = limit === undefined ? LARGE.bytes : Math.min(LARGE.bytes, (Number(limit) * GIB) / 2)
+    const gibibytes = /^(\d+)g$/i.exec(settings.StorageOpt?.['size'] ?? '')?.[1]
+    const limit = { bytes: gibibytes === undefined ? Number.POSITIVE_INFINITY : Number(gibibytes) * GIB }
     // Negative if the engine could not measure it: the tree is deeper than any path, which no honest program makes.
-    if (written < 0 || written >= large) return as('Sandbox.Ended', error)
+    if (written < 0 || isLargePart({ bytes: written, files: 0 }, limit)) return as('Sandbox.Ended', error)
     const counted = await measure(name)
-    return counted !== null && (counted.bytes >= large || counted.files >= LARGE.files)
-      ? as('Sandbox.Ended', error)
-      : error
+    return counted !== null && isLargePart(counted, limit) ? as('Sandbox.Ended', error) : error
   } catch {
     // If the engine cannot be asked, no cause is ruled out.
     return error.code === 'Sandbox.Ended' ? as('Sandbox.Lost', error) : error

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Container, ContainerInspectInfo } from 'dockerode'
-import type { LonghaulError } from '../../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import type { GradingMachine } from '../../../contracts/sandbox.types.ts'
 import { endedFromInside } from '../container/container-state.ts'
 import { containerName } from '../container/labels.ts'
@@ -19,7 +19,7 @@ import { answerInTime, type Grading, type GradingAnswered, namePartsOf, stalled 
 /** Runs a script in a fresh container as its main process. There is no exec, and no process can outlive the script. The container is
  *  removed before this returns. If the engine fails to, the reaper removes it later and the answer counts: graded code can make its own
  *  removal last long.
- *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Sandbox.OutOfDisk`, `Grading.Failed`, `Grading.Ended` */
 export async function answerOfContainer<T>(
   context: SandboxContext,
   run: Grading<T>,
@@ -57,9 +57,14 @@ export async function answerOfContainer<T>(
         lost: () => withoutResult(engine, container),
       })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
+      await requireRoom(context, name)
       return { answer, startMs, imageDigest, machine }
     } catch (error) {
-      throw asDiskLimit(context, name) ?? error
+      const limit = asDiskLimit(context, name)
+      if (limit !== null) throw limit
+      // Without room, the grader itself may have failed to write.
+      if (isLonghaulError(error) && error.code.startsWith('Grading.')) await requireRoom(context, name)
+      throw error
     } finally {
       for (const stream of streams) stream.close()
       await watching
@@ -95,6 +100,20 @@ function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | n
   } catch (error) {
     return endedByTests((error as LonghaulError).message)
   }
+}
+
+/** Tests that others' files left no room fail, whatever the patch is worth. @throws LonghaulError `Sandbox.OutOfDisk` */
+async function requireRoom({ disks, log }: SandboxContext, name: string): Promise<void> {
+  const wasCrowdedOut = await disks.wasCrowdedOut(name).catch((error: unknown) => {
+    log('not counted', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+    return false
+  })
+  if (!wasCrowdedOut) return
+  throw new LonghaulError({
+    code: 'Sandbox.OutOfDisk',
+    message: 'The disk of the host was full during a grading, whose result says nothing about the patch',
+    details: { grader: name },
+  })
 }
 
 function specOf(context: SandboxContext, run: Grading<unknown>, imageDigest: string) {

@@ -31,7 +31,7 @@ export interface GradingAnswered<T> {
 }
 
 /** Runs a script in a fresh container or pod, which is removed before this returns.
- *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Grading.Failed`, `Grading.Ended` */
+ *  @throws LonghaulError `Sandbox.ImageMissing`, `Sandbox.Stalled`, `Sandbox.OutOfDisk`, `Grading.Failed`, `Grading.Ended` */
 export type Grader = <T>(grading: Grading<T>, signal: AbortSignal) => Promise<GradingAnswered<T>>
 
 /** Several patches of one episode may be graded concurrently, and two runs may gate the same task, so both are part of the name. */

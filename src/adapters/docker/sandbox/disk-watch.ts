@@ -1,6 +1,7 @@
 import { readdir, readlink, stat, statfs } from 'node:fs/promises'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { runCommand } from '../../../platform/run-command.ts'
+import { isLargePart } from '../container/container-state.ts'
 import { mayRead, writtenFolderOf } from '../container/written-folder.ts'
 import type { Engine } from '../engine/engine.ts'
 
@@ -13,6 +14,9 @@ export interface DiskWatch {
   /** Starts to watch a container, with the limits it was created with. A second call changes nothing. */
   add(name: string): Promise<void>
   remove(name: string): void
+  /** Looks once more. Returns whether the host's disk has been full while this container was watched, and others have filled it. False
+   *  if it is not watched. */
+  wasCrowdedOut(name: string): Promise<boolean>
   /** Counts what a container has written, unlinked files included; null if this host cannot read it. */
   measure(name: string): Promise<Amount | null>
   /** @throws LonghaulError `Sandbox.DiskLimit` if the container was killed for exceeding its disk limit */
@@ -39,20 +43,32 @@ const COUNT_TIMEOUT_MS = 30_000
 /** The pause after a count, as a multiple of the count's duration, so that a host with a slow disk does not count all the time. */
 const REST = 5
 
+/** A test needs some room: with less, it is not the code under test that fails. */
+const FULL: Amount = { bytes: 64 * 1024 ** 2, files: 1024 }
+
 interface Amount {
   bytes: number
   files: number
+}
+
+interface Usage {
+  held: Amount
+  free: Amount
 }
 
 interface Watched {
   name: string
   directory: string
   limit: Amount
+  /** The engine keeps it to its limit, or it has none: it is only asked whether the disk is full. */
+  isEnforced: boolean
   /** From the last count. */
   written: Amount
   /** What the file system held at the last count. */
   held: Amount
   countedAtMs: number
+  /** The most that it had written whenever the disk was found full; null if it never was. It may delete all of it afterwards. */
+  whenFull: Amount | null
 }
 
 export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
@@ -74,7 +90,7 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
     for (const one of [...watched.values()].toSorted((a, b) => a.countedAtMs - b.countedAtMs)) {
       if (isDisposed || !watched.has(one.name)) continue
       try {
-        if (await mayHavePassed(one)) await count(one)
+        await lookAt(one)
       } catch (error) {
         log('disk watch: not counted', {
           sandbox: one.name,
@@ -86,14 +102,26 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
     schedule(Math.max(everyMs, REST * (performance.now() - begun)))
   }
 
-  /** Assumes the worst: this container alone wrote everything that the file system has gained since the last count. */
-  const mayHavePassed = async (one: Watched): Promise<boolean> => {
-    const now = await heldBy(one.directory)
+  const lookAt = async (one: Watched): Promise<void> => {
+    const now = await usageOf(one.directory)
     if (now === null) {
       watched.delete(one.name)
-      return false
+      return
     }
-    const gained = { bytes: now.bytes - one.held.bytes, files: now.files - one.held.files }
+    const isFull = now.free.bytes < FULL.bytes || now.free.files < FULL.files
+    if (!isFull && (one.isEnforced || !mayHavePassed(one, now.held))) return
+    const written = await count(one)
+    if (!isFull || written === null) return
+    const before = one.whenFull ?? written
+    one.whenFull = {
+      bytes: Math.max(before.bytes, written.bytes),
+      files: Math.max(before.files, written.files),
+    }
+  }
+
+  /** Assumes the worst: this container alone wrote everything that the file system has gained since the last count. */
+  const mayHavePassed = (one: Watched, held: Amount): boolean => {
+    const gained = { bytes: held.bytes - one.held.bytes, files: held.files - one.held.files }
     if (gained.bytes === 0 && gained.files === 0) return false
     return (
       one.written.bytes + Math.max(0, gained.bytes) > one.limit.bytes ||
@@ -102,20 +130,22 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
     )
   }
 
-  const count = async (one: Watched): Promise<void> => {
-    const held = await heldBy(one.directory)
+  /** Returns null if the container is gone. */
+  const count = async (one: Watched): Promise<Amount | null> => {
+    const usage = await usageOf(one.directory)
     const written = await countWritten(one.directory, await firstProcessOf(one.name), countTimeoutMs)
-    if (held === null || written === null) {
+    if (usage === null || written === null) {
       watched.delete(one.name)
-      return
+      return null
     }
-    Object.assign(one, { held, written, countedAtMs: Date.now() })
-    if (written.bytes <= one.limit.bytes && written.files <= one.limit.files) return
+    Object.assign(one, { held: usage.held, written, countedAtMs: Date.now() })
+    if (one.isEnforced || (written.bytes <= one.limit.bytes && written.files <= one.limit.files)) return written
     watched.delete(one.name)
     // Recorded before the kill, so that a request that waits for this sandbox fails with the reason.
     exceeded.set(one.name, { written, limit: one.limit })
     log('disk watch: killed a container that exceeded its limit', { sandbox: one.name, ...written })
     await engine.docker.getContainer(one.name).kill({ signal: 'SIGKILL' })
+    return written
   }
 
   const firstProcessOf = async (name: string): Promise<number | null> => {
@@ -130,17 +160,25 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
       const { HostConfig: host } = facts
       known.add(name)
       const directory = writtenFolderOf(facts)
-      const bytes = host.Ulimits?.find(({ Name }) => Name === 'fsize')?.Hard
+      if (directory === undefined || !(await mayRead(directory))) return
+      const bytes = host.Ulimits?.find(({ Name }) => Name === 'fsize')?.Hard ?? Number.POSITIVE_INFINITY
       const isCounted = Object.keys(host.StorageOpt ?? {}).length > 0
-      if (directory === undefined || bytes === undefined || isCounted || !(await mayRead(directory))) return
-      const held = await heldBy(directory)
-      if (held === null) return
+      const usage = await usageOf(directory)
+      if (usage === null) return
       const limit = { bytes, files: Math.ceil((bytes / GIB) * FILES_PER_GIB) }
       const nothing = { bytes: 0, files: 0 }
       // A new container has written nothing yet. One that this process adopts is counted at the next look.
       const countedAtMs = Math.min(Date.now(), Date.parse(facts.Created) || 0)
-      watched.set(name, { name, directory, limit, written: nothing, held, countedAtMs })
+      const { held } = usage
+      const isEnforced = isCounted || bytes === Number.POSITIVE_INFINITY
+      watched.set(name, { name, directory, limit, isEnforced, written: nothing, held, countedAtMs, whenFull: null })
       schedule(everyMs)
+    },
+    async wasCrowdedOut(name) {
+      const one = watched.get(name)
+      if (one === undefined) return false
+      await lookAt(one)
+      return one.whenFull !== null && !isLargePart(one.whenFull, one.limit)
     },
     async measure(name) {
       const directory = writtenFolderOf(await engine.docker.getContainer(name).inspect())
@@ -175,10 +213,14 @@ export function mayCountBelow(dataRoot: string): Promise<boolean> {
 }
 
 /** Returns null if the directory is gone because its container was removed. */
-async function heldBy(directory: string): Promise<Amount | null> {
+async function usageOf(directory: string): Promise<Usage | null> {
   try {
     const { bsize, blocks, bfree, files, ffree } = await statfs(directory)
-    return { bytes: (blocks - bfree) * bsize, files: files - ffree }
+    return {
+      held: { bytes: (blocks - bfree) * bsize, files: files - ffree },
+      // Some file systems have no limit of files, and report zero of zero.
+      free: { bytes: bfree * bsize, files: files === 0 ? Number.POSITIVE_INFINITY : ffree },
+    }
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null
     throw error
