@@ -213,7 +213,7 @@ test('a sandbox worker fails without an engine at the named socket, and dependen
   assert.equal(exitCode, 2)
   assert.match(of('docker/engine').value, /No Docker engine answered.*no-engine\.sock/)
   assert.match(of('docker/engine').fix, /DOCKER_HOST/)
-  for (const name of ['storage', 'limits', 'leftovers', 'image room', 'sandbox image'])
+  for (const name of ['storage', 'limits', 'leftovers', 'image room', 'epoll watches', 'sandbox image'])
     assert.deepEqual([of(`docker/${name}`).level, of(`docker/${name}`).value.includes('unknown')], ['warn', true], name)
   assert.equal(
     (await examine('--role', 'trainer')).result.checks.some(({ group }) => group === 'docker'),

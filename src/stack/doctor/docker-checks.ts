@@ -1,3 +1,5 @@
+import { readFile } from 'node:fs/promises'
+import { totalmem } from 'node:os'
 import { type BaseImageIdentity, readBaseImageRecipe } from '../../adapters/docker/images/base-image-rootfs.ts'
 import { mayLimitDisk } from '../../adapters/docker/container/container-spec.ts'
 import { mayCountBelow } from '../../adapters/docker/sandbox/disk-watch.ts'
@@ -64,6 +66,13 @@ const CHECKS: readonly CheckDefinition[] = [
     roles: SANDBOX,
     run: (paths, asked) =>
       withEngine(paths, asked, (engine) => findImageRoom(engine, Number(process.env['LONGHAUL_MIN_FREE_GIB'] ?? '10'))),
+  },
+  {
+    group: 'docker',
+    name: 'epoll watches',
+    why: 'a user shares them with all its sandboxes: one agent could stop the engine and its neighbours',
+    roles: SANDBOX,
+    run: (paths, asked) => withEngine(paths, asked, checkEpollWatches),
   },
   {
     group: 'docker',
@@ -174,6 +183,27 @@ async function makeImage(dockerHost: string, { paths, log, signal }: MendContext
   })
   await runner.all()
   return `made ${await made} in ${dockerHost}`
+}
+
+const EPOLL_WATCHES = '/proc/sys/fs/epoll/max_user_watches'
+/** The least that the kernel charges the taker's container for one (5.5 million took 1.2 GB of its memory). */
+const WATCH_BYTES = 200
+
+async function checkEpollWatches(engine: Engine): Promise<Finding> {
+  if ((await engineFreeBytes(engine)) === null) return ok('on another machine: look there')
+  const limit = await readFile(EPOLL_WATCHES, 'utf8').catch(() => null)
+  return limit === null ? ok('this kernel does not limit them') : findEpollWatches(Number(limit), totalmem())
+}
+
+/**
+ * If the watches of a user cost more than the machine's memory, every container meets its own memory limit before it has taken them all.
+ * The kernel's default is 4 % of the memory.
+ * @internal exported for its test
+ */
+export function findEpollWatches(limit: number, memoryBytes: number): Finding {
+  const value = `a user may have ${limit}`
+  const needed = Math.ceil(memoryBytes / WATCH_BYTES)
+  return limit >= needed ? ok(value) : warn(value, `sysctl fs.epoll.max_user_watches=${needed} (docs/security.md)`)
 }
 
 const TIMEOUT_MS = 10_000
