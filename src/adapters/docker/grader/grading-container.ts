@@ -43,7 +43,7 @@ export async function answerOfContainer<T>(
         const startedAtMs = Date.now()
         const startMs = performance.now()
         await container.start()
-        watching = watch(context, name)
+        watching = startWatch(context, name)
         return { container, stream, startedAtMs, startMs }
       }, signal)
       const timeoutMs = run.timeoutMs + context.gradingSlackMs
@@ -68,8 +68,7 @@ export async function answerOfContainer<T>(
     } finally {
       for (const stream of streams) stream.close()
       await watching
-      context.disks.remove(name)
-      context.kernel.remove(name)
+      context.watch.remove(name)
       await removeContainer({ engine, name })
         .catch((error: unknown) => {
           context.log('grading: container not removed', {
@@ -83,19 +82,16 @@ export async function answerOfContainer<T>(
 }
 
 /** Graded code may write and take as much as an agent. If the container cannot be watched, it is graded anyway. */
-async function watch({ disks, kernel, log }: SandboxContext, name: string): Promise<void> {
-  const add = (watch: { add(name: string): Promise<void> }): Promise<void> =>
-    watch.add(name).catch((error: unknown) => {
-      log('not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
-    })
-  // Both have answered before the container is forgotten, also if one of them fails.
-  await Promise.all([add(disks), add(kernel)])
+async function startWatch({ watch, log }: SandboxContext, name: string): Promise<void> {
+  await watch.add(name).catch((error: unknown) => {
+    log('not watched', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
+  })
 }
 
 /** Returns null if the container was not killed for what it wrote. */
-function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | null {
+function asDiskLimit({ watch }: SandboxContext, name: string): LonghaulError | null {
   try {
-    disks.requireWithin(name)
+    watch.requireWithin(name)
     return null
   } catch (error) {
     return endedByTests((error as LonghaulError).message)
@@ -103,8 +99,8 @@ function asDiskLimit({ disks }: SandboxContext, name: string): LonghaulError | n
 }
 
 /** Tests that others' files left no room fail, whatever the patch is worth. @throws LonghaulError `Sandbox.OutOfDisk` */
-async function requireRoom({ disks, log }: SandboxContext, name: string): Promise<void> {
-  const wasCrowdedOut = await disks.wasCrowdedOut(name).catch((error: unknown) => {
+async function requireRoom({ watch, log }: SandboxContext, name: string): Promise<void> {
+  const wasCrowdedOut = await watch.wasCrowdedOut(name).catch((error: unknown) => {
     log('not counted', { sandbox: name, why: error instanceof Error ? error.message : String(error) })
     return false
   })

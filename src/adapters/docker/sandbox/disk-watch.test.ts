@@ -6,7 +6,7 @@ import { after, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { HANG_MS } from '../../../../test/support/hang.ts'
-import { createDiskWatch } from './disk-watch.ts'
+import { createDiskWatch, type DiskWatch } from './disk-watch.ts'
 import type { Engine } from '../engine/engine.ts'
 
 const folder = await mkdtemp(join(tmpdir(), 'disk-watch-'))
@@ -47,7 +47,12 @@ async function until(isDone: () => boolean): Promise<void> {
   }
 }
 
-const within = (watch: ReturnType<typeof createDiskWatch>, name: string): boolean => {
+const addTo =
+  (watch: DiskWatch, { docker }: Engine) =>
+  async (name: string): Promise<void> =>
+    watch.add(name, await docker.getContainer(name).inspect())
+
+const within = (watch: DiskWatch, name: string): boolean => {
   try {
     watch.requireWithin(name)
     return true
@@ -66,7 +71,8 @@ test('a container that writes past its limit, in bytes or in files, is killed; i
   const { engine, killed } = engineOf(containers)
   const watch = createDiskWatch({ engine, log: () => undefined, everyMs: 10 })
   t.after(() => watch.dispose())
-  for (const name of names) await watch.add(name)
+  const add = addTo(watch, engine)
+  for (const name of names) await add(name)
 
   await writeFile(join(folder, 'honest/a'), Buffer.alloc(3 * MIB, 1))
   // One file under many names is one file.
@@ -101,7 +107,8 @@ test('what the engine counts itself, has no limit or cannot be read is left alon
   })
   const watch = createDiskWatch({ engine, log: () => undefined, everyMs: 10 })
   t.after(() => watch.dispose())
-  for (const name of ['counted', 'free', 'elsewhere', 'other', 'seen']) await watch.add(name)
+  const add = addTo(watch, engine)
+  for (const name of ['counted', 'free', 'elsewhere', 'other', 'seen']) await add(name)
   await writeFile(join(UpperDir, 'a'), Buffer.alloc(MIB, 1))
   await until(() => killed.length === 1)
   assert.deepEqual(killed, ['seen'])
@@ -117,9 +124,10 @@ test('a container that is gone is watched no longer, and a new one waits for its
   const said: string[] = []
   const watch = createDiskWatch({ engine, log: (message) => said.push(message), everyMs: 10 })
   t.after(() => watch.dispose())
-  await watch.add('gone')
+  const add = addTo(watch, engine)
+  await add('gone')
   await rm(join(folder, 'gone'), { recursive: true })
-  await watch.add('new')
+  await add('new')
   for (let i = 0; i < 3; i++) await writeFile(join(folder, `new/${i}`), Buffer.alloc(MIB, 1))
   await until(() => killed.length === 1)
   assert.deepEqual(killed, ['new'])

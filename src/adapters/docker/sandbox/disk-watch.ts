@@ -1,4 +1,5 @@
 import { readdir, readlink, stat, statfs } from 'node:fs/promises'
+import type { ContainerInspectInfo } from 'dockerode'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { runCommand } from '../../../platform/run-command.ts'
 import { isLargePart } from '../container/container-state.ts'
@@ -12,7 +13,8 @@ import type { Engine } from '../engine/engine.ts'
  */
 export interface DiskWatch {
   /** Starts to watch a container, with the limits it was created with. A second call changes nothing. */
-  add(name: string): Promise<void>
+  add(name: string, facts: ContainerInspectInfo): Promise<void>
+  knows(name: string): boolean
   remove(name: string): void
   /** Looks once more. Returns whether the host's disk has been full while this container was watched, and others have filled it. False
    *  if it is not watched. */
@@ -154,9 +156,8 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
   }
 
   return {
-    async add(name) {
+    async add(name, facts) {
       if (known.has(name) || isDisposed) return
-      const facts = await engine.docker.getContainer(name).inspect()
       const { HostConfig: host } = facts
       known.add(name)
       const directory = writtenFolderOf(facts)
@@ -174,6 +175,7 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
       watched.set(name, { name, directory, limit, isEnforced, written: nothing, held, countedAtMs, whenFull: null })
       schedule(everyMs)
     },
+    knows: (name) => known.has(name),
     async wasCrowdedOut(name) {
       const one = watched.get(name)
       if (one === undefined) return false

@@ -1,7 +1,7 @@
 import { createReadStream } from 'node:fs'
 import { readdir, readFile } from 'node:fs/promises'
+import type { ContainerInspectInfo } from 'dockerode'
 import { errnoOf } from '../../../platform/files.ts'
-import type { Engine } from '../engine/engine.ts'
 
 /**
  * Bounds what containers take of the kernel's stock that no control group counts. The kernel charges the queues of netlink sockets to
@@ -12,13 +12,14 @@ import type { Engine } from '../engine/engine.ts'
  */
 export interface KernelWatch {
   /** Starts to watch a container that runs. A second call changes nothing. */
-  add(name: string): Promise<void>
+  add(name: string, facts: ContainerInspectInfo): Promise<void>
+  /** Whether adding it would change nothing. */
+  knows(name: string): boolean
   remove(name: string): void
   dispose(): void
 }
 
 export interface KernelWatchOptions {
-  engine: Engine
   log(message: string, facts: Record<string, string | number>): void
   /** @default 1000 */
   everyMs?: number
@@ -41,7 +42,7 @@ interface Watched {
   most: number
 }
 
-export function createKernelWatch({ engine, log, everyMs = 1000 }: KernelWatchOptions): KernelWatch {
+export function createKernelWatch({ log, everyMs = 1000 }: KernelWatchOptions): KernelWatch {
   const watched = new Map<string, Watched>()
   /** Containers of an engine on another machine. */
   const elsewhere = new Set<string>()
@@ -87,10 +88,13 @@ export function createKernelWatch({ engine, log, everyMs = 1000 }: KernelWatchOp
     process.kill(one.first, 'SIGKILL')
   }
 
+  const knows = (name: string): boolean =>
+    watched.has(name) || elsewhere.has(name) || isDisposed || process.getuid?.() !== 0
+
   return {
-    async add(name) {
-      if (watched.has(name) || elsewhere.has(name) || isDisposed || process.getuid?.() !== 0) return
-      const { Id: id, State: state, HostConfig: host } = await engine.docker.getContainer(name).inspect()
+    knows,
+    async add(name, { Id: id, State: state, HostConfig: host }) {
+      if (knows(name)) return
       const most = Math.min(host.Memory || MOST_BYTES, MOST_BYTES)
       const one = { name, id, first: state.Pid, most }
       if (!state.Running) return

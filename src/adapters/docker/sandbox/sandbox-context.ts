@@ -1,11 +1,10 @@
 import type { SandboxLimits } from '../../../contracts/sandbox.types.ts'
 import type { CpuPool } from '../container/cpu-pool.ts'
-import type { DiskWatch } from './disk-watch.ts'
+import type { ContainerWatch } from './container-watch.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from '../images/image-keeper.ts'
 import type { RelayPool } from './relay/relay-pool.ts'
 import type { RunnerPool } from './runner-pool.ts'
-import type { KernelWatch } from './kernel-watch.ts'
 import type { Slots } from '../../../platform/limiter.ts'
 
 /** The state that all sandbox operations of one host share. */
@@ -28,10 +27,8 @@ export interface SandboxContext {
   runners: RunnerPool
   relays: RelayPool
   cpus: CpuPool
-  /** Watches agents' containers and grading containers. */
-  disks: DiskWatch
-  /** Watches the same ones. */
-  kernel: KernelWatch
+  /** Of agents' containers and grading containers. */
+  watch: ContainerWatch
   log(message: string, facts: Record<string, string | number>): void
   /** OCI runtime of this host for recipes that name none. */
   runtime: string | null

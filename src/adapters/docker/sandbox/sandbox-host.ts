@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import type { SandboxHost } from '../../../contracts/sandbox.types.ts'
 import { attributeLoss } from '../container/container-state.ts'
 import { createCpuPool } from '../container/cpu-pool.ts'
-import { createDiskWatch } from './disk-watch.ts'
+import { createContainerWatch } from './container-watch.ts'
 import { toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { auditPatch } from '../grader/audit-patch.ts'
@@ -19,7 +19,6 @@ import { createContainerAccess } from './container-access.ts'
 import { openRunnerExec } from './runner-connection.ts'
 import { createRunnerPool } from './runner-pool.ts'
 import type { SandboxContext } from './sandbox-context.ts'
-import { createKernelWatch } from './kernel-watch.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 
 interface DockerSandboxHostOptions {
@@ -72,8 +71,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
   const runners = createRunnerPool(createContainerAccess({ engine }))
   const relays = createRelayPool({ exec: (name, command) => openRunnerExec(engine, name, command), log, ...network })
   const cpus = createCpuPool({ cpus: engine.cpus })
-  const disks = createDiskWatch({ engine, log })
-  const kernel = createKernelWatch({ engine, log })
+  const watch = createContainerWatch({ engine, log })
   const context: SandboxContext = {
     engine,
     keeper,
@@ -86,8 +84,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     runners,
     relays,
     cpus,
-    disks,
-    kernel,
+    watch,
     log,
     runtime,
     maxLifeMs,
@@ -104,7 +101,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     } catch (error) {
       // A cancelled caller must receive its own reason and not an engine failure.
       if (signal?.aborted === true && error === signal.reason) throw error
-      disks.requireWithin(name)
+      watch.requireWithin(name)
       throw toSandboxError(error, { doing, details: { name } })
     }
   }
@@ -115,13 +112,9 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       try {
         return await work()
       } catch (error) {
-        throw await attributeLoss(engine, name, error, disks.measure)
+        throw await attributeLoss(engine, name, error, watch.measure)
       }
     })
-
-  const watch = async (name: string): Promise<void> => {
-    await Promise.all([disks.add(name), kernel.add(name)])
-  }
 
   const grader: Grader = (grading, signal) => answerOfContainer(context, grading, signal)
 
@@ -130,7 +123,7 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
     open: (input, signal) =>
       named('opening a sandbox', input.episode, signal, async () => {
         const sandbox = await createSandboxContainer(context, input, signal)
-        await watch(sandbox.name)
+        await watch.add(sandbox.name)
         return sandbox
       }),
     ...createRunnerOperations({
@@ -139,22 +132,20 @@ export function createDockerSandboxHost(options: DockerSandboxHostOptions): Dock
       log,
       around: inside,
       // Called before every turn, because another process may have opened the sandbox.
-      beforeTurn: watch,
+      beforeTurn: watch.add,
     }),
     close: ({ name }) =>
       named('closing a sandbox', name, null, async () => {
         runners.disconnect(name)
         relays.disconnect(name)
-        disks.remove(name)
-        kernel.remove(name)
+        watch.remove(name)
         await removeContainer({ engine, name })
         cpus.give(name)
       }),
     grade: (input, signal) => named('grading', input.episode, signal, () => gradePatch(grader, input, signal)),
     audit: (input, signal) => named('auditing', input.episode, signal, () => auditPatch(grader, input, signal)),
     dispose() {
-      disks.dispose()
-      kernel.dispose()
+      watch.dispose()
       runners.dispose()
       relays.dispose()
     },
