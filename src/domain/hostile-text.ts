@@ -20,14 +20,16 @@ export function showHidden(text: string): string {
   return text.replace(HIDDEN, (character) => `\\u{${(character.codePointAt(0) ?? 0).toString(16)}}`)
 }
 
-/** The same in JSON text, as JSON spells it: the value stays, and no reader of the line sees a hidden character. */
-export function showHiddenInJson(json: string): string {
-  return json.replace(HIDDEN, (character) =>
-    Array.from(
-      { length: character.length },
-      (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`,
-    ).join(''),
-  )
+/** JSON text that every reader of a log takes for plain text: no hidden characters and no old workflow commands. Its value stays. */
+export function plainJson(json: string): string {
+  return json
+    .replaceAll('##', '\\u0023#')
+    .replace(HIDDEN, (character) =>
+      Array.from(
+        { length: character.length },
+        (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`,
+      ).join(''),
+    )
 }
 
 /** The text on one line, cut to `maxLength`. */

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer'
+import { plainJson } from '../../domain/hostile-text.ts'
 import {
   answerMembers,
   errorMember,
@@ -36,7 +37,7 @@ export async function gradeBatch({ input, write }: GradeBatchInput): Promise<Gra
     const { text, isGraded, isRead } = await answerLine(number === 1 ? withoutMark(line) : line, number)
     if (!isRead) counts.unread += 1
     counts[isGraded ? 'graded' : 'errors'] += 1
-    pending += text
+    pending += plainJson(text)
     if (pending.length < WRITE_CHARACTERS) continue
     await write(pending)
     pending = ''

@@ -70,6 +70,28 @@ test('a log without lists gives its map in the order of the log and no verdict; 
   assert.equal(both.stdout, `{${map},"resolved":false}`)
 })
 
+test('a test whose name steers terminals keeps its name, and no answer holds it raw', async () => {
+  const name = 'test_\u202e\u009bodd ##[error]'
+  const log = LOG.replace('PASSED 7', `PASSED ${name}`)
+  const one = await longhaul(
+    '--profile',
+    'swebench-4.1',
+    '--parser',
+    'pytest-dev/pytest',
+    await file('odd.txt', log),
+    '--json',
+  )
+  const { text } = await batch(request({ logBase64: Buffer.from(log).toString('base64') }))
+  for (const answer of [one.stdout, text]) {
+    const { statusMap } = JSON.parse(answer) as { statusMap: object }
+    assert.ok(
+      Object.keys(statusMap).some((key) => key.startsWith('test_\u202e')),
+      answer,
+    )
+    assert.doesNotMatch(answer, /[\u202e\u009b]|##/)
+  }
+})
+
 test('what the harness refuses is an error with exit code 1, and so is a wrong call', async () => {
   const log = await file('bad.txt', Uint8Array.from([0xff]))
   const refused = await longhaul('--profile', 'rebench-v2', '--parser', 'parse_log_pytest', log, '--json')

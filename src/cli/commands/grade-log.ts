@@ -4,6 +4,7 @@ import { readFile } from 'node:fs/promises'
 import { type Command, Option } from 'commander'
 import { unpackLog } from '../../adapters/artifacts/stored-log.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { plainJson } from '../../domain/hostile-text.ts'
 import { explainUnreadable, openInputFile } from '../../platform/input-file.ts'
 import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
@@ -65,7 +66,7 @@ export function addGradeLog(program: Command, { console, exit }: CommandContext)
         return
       }
       const result = await gradeFile(log, options)
-      if (options.json === true) console.out(`{${answerMembers(result)}}`)
+      if (options.json === true) console.out(plainJson(`{${answerMembers(result)}}`))
       else console.out(describe(result))
       if (result.kind === 'refused') exit(EXIT.usage)
     })

@@ -108,7 +108,8 @@ The first line of a recipe names it, relative to the recipe:
       const text = recipeSchemaText()
       if (output === undefined) {
         // A schema is one JSON document, with and without --json.
-        console.out(json === true ? JSON.stringify(JSON.parse(text)) : text)
+        if (json === true) console.record(JSON.parse(text) as object)
+        else console.out(text)
         return
       }
       await requireWritable({ files: { '--output': output } })

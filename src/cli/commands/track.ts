@@ -59,8 +59,7 @@ async function track(run: string, options: TrackOptions, { console, exit }: Comm
   const { readTrackedRun } = await import('../../activities/trackers/read-tracked-run.ts')
   const tracked = await readTrackedRun(store, run, { mayWrite: !isDry })
   if (points === true) {
-    for (const { atMs, ...point } of tracked.points)
-      console.out(JSON.stringify({ ...point, at: new Date(atMs).toISOString() }))
+    for (const { atMs, ...point } of tracked.points) console.record({ ...point, at: new Date(atMs).toISOString() })
     return
   }
   const trackers = trackersOf(asked ?? (await createRecipeReader(store)(run)), recipe ?? `of ${run}`)

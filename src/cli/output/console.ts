@@ -1,5 +1,5 @@
 import { abortOnInterrupt } from '../../platform/interrupts.ts'
-import { logText, showControls, showHiddenInJson } from '../../domain/hostile-text.ts'
+import { logText, plainJson, showControls } from '../../domain/hostile-text.ts'
 import { EXIT, ExitError } from './exit-codes.ts'
 
 /**
@@ -41,7 +41,7 @@ export function createConsole({
   return {
     out: (text) => void stdout.write(ended(safe(text))),
     err: (text) => void stderr.write(ended(safe(text))),
-    record: (value) => void stdout.write(`${jsonLine(value)}\n`),
+    record: (value) => void stdout.write(`${plainJson(JSON.stringify(value))}\n`),
     command: (line) => void stderr.write(ended(line)),
     terminal: isInteractive
       ? {
@@ -51,11 +51,6 @@ export function createConsole({
         }
       : null,
   }
-}
-
-/** JSON that every log reader takes as plain text: no hidden characters, and none of the old workflow commands. */
-function jsonLine(value: object): string {
-  return showHiddenInJson(JSON.stringify(value).replaceAll('##', '\\u0023#'))
 }
 
 export function isCi(env: NodeJS.ProcessEnv = process.env): boolean {

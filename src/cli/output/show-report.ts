@@ -7,6 +7,7 @@ import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { formatOrigin } from '../../report/suite-table.ts'
 import { compareGradings } from '../../activities/grading/close-grading.ts'
 import type { VerdictComparison } from '../../domain/statistics/compare-verdicts.ts'
+import { plainJson } from '../../domain/hostile-text.ts'
 import { isLostToInfrastructure } from '../../domain/grading-rules.ts'
 import { changesTable, gradingLines, regradeTables } from '../../report/grading-lines.ts'
 import { renderTable } from '../../report/text-report.ts'
@@ -81,7 +82,7 @@ export function reportGrading({
     console.out(
       [
         record === null || context === null
-          ? JSON.stringify({ run, counts, graded, official, changed })
+          ? plainJson(JSON.stringify({ run, counts, graded, official, changed }))
           : renderGrading(record, context),
         ...(share < minGraded
           ? [`too little was graded: infrastructure took ${((1 - share) * 100).toFixed(1)} % of the patches`]
