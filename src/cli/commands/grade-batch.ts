@@ -1,4 +1,4 @@
-import { isUtf8 } from 'node:buffer'
+import { isAscii, isUtf8 } from 'node:buffer'
 import { plainJson } from '../../domain/hostile-text.ts'
 import {
   answerMembers,
@@ -37,13 +37,19 @@ export async function gradeBatch({ input, write }: GradeBatchInput): Promise<Gra
     const { text, isGraded, isRead } = await answerLine(number === 1 ? withoutMark(line) : line, number)
     if (!isRead) counts.unread += 1
     counts[isGraded ? 'graded' : 'errors'] += 1
-    pending += plainJson(text)
+    pending += plainAnswer(text)
     if (pending.length < WRITE_CHARACTERS) continue
     await write(pending)
     pending = ''
   }
   if (pending !== '') await write(pending)
   return counts
+}
+
+/** The search of `plainJson` takes as long as the grading of a log, and most answers hold nothing to find. */
+function plainAnswer(text: string): string {
+  const isPlain = isAscii(Buffer.from(text)) && !text.includes('\u007f') && !text.includes('##')
+  return isPlain ? text : plainJson(text)
 }
 
 interface Answer {
