@@ -18,7 +18,6 @@ import {
 } from './sandbox-fixture.ts'
 
 const LIMITS = { cpus: 1, memoryMiB: 256, pids: 40 }
-/** Beyond what anything here takes: a turn that waits for its deadline says `timeout`, and the test expects another reason. */
 
 let fixture: SandboxFixture
 let sandbox: SandboxHandle

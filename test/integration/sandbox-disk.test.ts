@@ -81,6 +81,17 @@ function openInput(placement: number): OpenSandboxInput {
   }
 }
 
+function gradeInput(placement: number, evalScript: string): GradeRunInput {
+  return {
+    ...openInput(placement),
+    role: 'grader',
+    patch: new Uint8Array(),
+    applyCommands: [],
+    timeoutMs: HANG_MS,
+    evalScript,
+  }
+}
+
 const fillerPath = (): string => join(folder, 'filler')
 
 async function fillFromOutside(): Promise<() => Promise<void>> {
@@ -169,14 +180,8 @@ const NEEDS_ROOM = 'while head -c 100000 /dev/zero >> /testbed/data; do sleep 0.
 test('a grading on a host that others fill fails by name, and has its result when there is room again', {
   skip,
 }, async () => {
-  const input = {
-    ...openInput(30),
-    role: 'grader' as const,
-    patch: new Uint8Array(),
-    applyCommands: [],
-    timeoutMs: HANG_MS,
-  } satisfies Partial<GradeRunInput>
-  const grading = host.grade({ ...input, evalScript: NEEDS_ROOM }, never)
+  const input = gradeInput(30, NEEDS_ROOM)
+  const grading = host.grade(input, never)
   grading.catch(() => undefined)
   await untilTrue(async () => {
     const [grader] = await listSandboxes({ engine: engine.engine, run: input.run })
@@ -238,17 +243,7 @@ test('a host that the graded tests have filled themselves is no reason to grade 
   skip,
 }, async () => {
   await run('mount', ['-o', 'remount,size=1900m', folder])
-  const { kind } = await host.grade(
-    {
-      ...openInput(31),
-      role: 'grader',
-      limits: { ...LIMITS, memoryMiB: 4096 },
-      patch: new Uint8Array(),
-      applyCommands: [],
-      timeoutMs: HANG_MS,
-      evalScript: 'cat /dev/zero > /testbed/data; sleep 10; rm /testbed/data; exit 1',
-    },
-    never,
-  )
+  const input = gradeInput(31, 'cat /dev/zero > /testbed/data; sleep 10; rm /testbed/data; exit 1')
+  const { kind } = await host.grade({ ...input, limits: { ...LIMITS, memoryMiB: 4096 } }, never)
   assert.equal(kind, 'ran')
 })

@@ -160,7 +160,7 @@ export function lastTurn(sandbox: SandboxHandle, before = Number.POSITIVE_INFINI
   return marks.sort((one, other) => one.turn - other.turn).at(-1) ?? null
 }
 
-/** For a turn that something else must end: its own limit would end it before on a busy machine. */
+/** For a turn that something else must end: on a busy machine a shorter limit would come first, and the turn would say `timeout`. */
 export const PATIENT = { timeoutMs: HANG_MS }
 
 export function createPlayer(host: Pick<SandboxHost, 'runTurn'>, sandbox: SandboxHandle): Player {

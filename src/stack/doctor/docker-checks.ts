@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises'
 import { totalmem } from 'node:os'
 import { type BaseImageIdentity, readBaseImageRecipe } from '../../adapters/docker/images/base-image-rootfs.ts'
 import { mayLimitDisk } from '../../adapters/docker/container/container-spec.ts'
-import { mayCountBelow } from '../../adapters/docker/sandbox/disk-watch.ts'
+import { FULL, mayCountBelow } from '../../adapters/docker/sandbox/disk-watch.ts'
 import { enginePlace, connectEngine, type Engine } from '../../adapters/docker/engine/engine.ts'
 import { imageExists } from '../../adapters/docker/images/images.ts'
 import { toLonghaulError } from '../../contracts/errors.ts'
@@ -207,8 +207,6 @@ export function findEpollWatches(limit: number, memoryBytes: number): Finding {
 }
 
 const TIMEOUT_MS = 10_000
-/** Below this, a container's own files and a turn's records no longer fit. */
-const FULL_BYTES = 64 * 1024 ** 2
 
 /** Finds overdue resources of every owner. A running sandbox worker of their stack removes such resources within half a minute. */
 async function findOrphaned(engine: Engine, asked?: Asked): Promise<Finding> {
@@ -235,7 +233,7 @@ async function findImageRoom(engine: Engine, minFreeGib: number): Promise<Findin
   const free = await engineFreeBytes(engine)
   if (free === null) return ok('on another machine; its workers watch it')
   const { rootDir } = await enginePlace(engine)
-  if (free < FULL_BYTES) {
+  if (free < FULL.bytes) {
     const fix = 'free disk space there (docker system df); unused task images are removed automatically'
     return warn(`Sandbox.OutOfDisk: ${rootDir} is full`, fix)
   }

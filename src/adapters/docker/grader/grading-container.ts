@@ -57,9 +57,11 @@ export async function answerOfContainer<T>(
         lost: () => withoutResult(engine, container),
       })
       const machine = machineOf(engine, spec, { startedAtMs, endedAtMs: Date.now() })
+      await watching
       await requireRoom(context, name)
       return { answer, startMs, imageDigest, machine }
     } catch (error) {
+      await watching
       const limit = asDiskLimit(context, name)
       if (limit !== null) throw limit
       // Without room, the grader itself may have failed to write.
@@ -67,7 +69,6 @@ export async function answerOfContainer<T>(
       throw error
     } finally {
       for (const stream of streams) stream.close()
-      await watching
       context.watch.remove(name)
       await removeContainer({ engine, name })
         .catch((error: unknown) => {
@@ -98,7 +99,7 @@ function asDiskLimit({ watch }: SandboxContext, name: string): LonghaulError | n
   }
 }
 
-/** Tests that others' files left no room fail, whatever the patch is worth. @throws LonghaulError `Sandbox.OutOfDisk` */
+/** Tests that others' files left no room fail, whatever the patch is worth. Only a container that is watched is known to be such. @throws LonghaulError `Sandbox.OutOfDisk` */
 async function requireRoom({ watch, log }: SandboxContext, name: string): Promise<void> {
   const wasCrowdedOut = await watch.wasCrowdedOut(name).catch((error: unknown) => {
     log('not counted', { sandbox: name, why: error instanceof Error ? error.message : String(error) })

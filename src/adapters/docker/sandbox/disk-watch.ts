@@ -45,8 +45,8 @@ const COUNT_TIMEOUT_MS = 30_000
 /** The pause after a count, as a multiple of the count's duration, so that a host with a slow disk does not count all the time. */
 const REST = 5
 
-/** A test needs some room: with less, it is not the code under test that fails. */
-const FULL: Amount = { bytes: 64 * 1024 ** 2, files: 1024 }
+/** A disk with less room counts as full: a container's own files and a turn's records no longer fit, and tests fail for want of it. */
+export const FULL: Amount = { bytes: 64 * 1024 ** 2, files: 1024 }
 
 interface Amount {
   bytes: number
