@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 
+import { writtenFolderOf } from '../../src/adapters/docker/container/written-folder.ts'
 import { connectEngine } from '../../src/adapters/docker/engine/engine.ts'
 import { imageDigest, imageExists } from '../../src/adapters/docker/images/images.ts'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
@@ -60,6 +63,27 @@ test('opening a placement again, also from another host, adopts the container wi
   } finally {
     other.dispose()
   }
+})
+
+// Engines with containerd's image store, as fresh ones from 29, say nothing about it, and no limit of the disk was kept there.
+test('what a container writes is found without the engine’s word, also after its end, and not by a stranger’s PID', async () => {
+  const { engine, host } = fixture
+  const sandbox = await host.open(fixture.openInput({ placement: 60 }), never)
+  await createPlayer(host, sandbox).play('echo witness > m.py', { turn: 0, token: 'witness' })
+  const container = engine.docker.getContainer(sandbox.name)
+  const facts = await container.inspect()
+  const silent = { ...facts, GraphDriver: undefined as never }
+  const folder = (await writtenFolderOf(engine, silent)) ?? ''
+  assert.equal(await readFile(join(folder, 'testbed/m.py'), 'utf8'), 'witness\n')
+  const reported = (facts.GraphDriver as { Data?: { UpperDir?: string } | null } | undefined)?.Data?.UpperDir
+  assert.equal(reported ?? folder, folder)
+
+  const ended = { ...silent, State: { ...facts.State, Running: false, Pid: 0 } }
+  assert.equal(await writtenFolderOf(engine, ended), folder)
+  const elsewhere = { ...silent, Id: 'f'.repeat(64), State: { ...facts.State, Pid: process.pid } }
+  assert.equal(await writtenFolderOf(engine, elsewhere), undefined)
+  const another = { ...silent, Id: 'f'.repeat(64) }
+  assert.equal(await writtenFolderOf(engine, another), undefined)
 })
 
 test('two concurrent attempts to open one placement get one container and one handle', async () => {

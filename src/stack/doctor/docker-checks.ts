@@ -34,7 +34,7 @@ const CHECKS: readonly CheckDefinition[] = [
   {
     group: 'docker',
     name: 'storage',
-    why: 'without overlay2 each container copies its whole image',
+    why: 'without an overlay each container copies its whole image',
     roles: SANDBOX,
     run: (paths, asked) => withEngine(paths, asked, checkStorage),
   },
@@ -139,7 +139,7 @@ async function checkEngine(paths: StackPaths, asked?: Asked): Promise<Finding> {
 async function checkStorage(engine: Engine): Promise<Finding> {
   const { storageDriver: driver, backingFilesystem, cgroupVersion } = engine.facts
   const { rootDir } = await enginePlace(engine)
-  const isWatched = driver === 'overlay2' && (await mayCountBelow(rootDir))
+  const isWatched = await mayCountBelow({ dataRoot: rootDir, driver })
   const how = mayLimitDisk(engine)
     ? 'the engine limits what a container writes'
     : isWatched

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { readFile, rm } from 'node:fs/promises'
 import { promisify } from 'node:util'
 
+import { readMounts } from '../../platform/mount-table.ts'
 import { listProcesses, signalProcess, waitUntilGone, withDescendants } from '../../platform/processes.ts'
 import type { EngineFiles } from './private-engine.ts'
 import { SYSTEM_PATH } from './system-packages.ts'
@@ -47,16 +48,10 @@ async function unmountAll(roots: string[]): Promise<number> {
   return mounts.length
 }
 
-export async function mountsBelow(roots: string[], table = '/proc/self/mountinfo'): Promise<string[]> {
-  const text = await readFile(table, 'utf8').catch(() => '')
-  return text
-    .split('\n')
-    .map((line) => unescapeMount(line.split(' ')[4] ?? ''))
+export async function mountsBelow(roots: string[], table?: string): Promise<string[]> {
+  const mounts = await readMounts(table)
+  return mounts
+    .map(({ path }) => path)
     .filter((path) => roots.some((root) => path === root || path.startsWith(`${root}/`)))
     .reverse()
-}
-
-/** The kernel escapes spaces and similar characters as octal numbers. */
-function unescapeMount(path: string): string {
-  return path.replaceAll(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)))
 }

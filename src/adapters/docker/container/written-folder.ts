@@ -1,10 +1,11 @@
 import { execFile } from 'node:child_process'
-import { access, constants, opendir } from 'node:fs/promises'
+import { access, constants, opendir, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import type { ContainerInspectInfo } from 'dockerode'
 import { errnoOf } from '../../../platform/files.ts'
+import { readMounts } from '../../../platform/mount-table.ts'
 import type { Engine } from '../engine/engine.ts'
 
 const run = promisify(execFile)
@@ -19,9 +20,33 @@ const FIND_MS = 30_000
 const DELETE_MS = 120_000
 const STOP_MS = 10_000
 
-/** Returns where overlay2 stores what a container has written; undefined for other drivers. */
-export function writtenFolderOf({ GraphDriver: graph }: ContainerInspectInfo): string | undefined {
-  return (graph.Data as Record<string, string> | null)?.['UpperDir']
+/** By the id of a container. An engine that reports no folder unmounts it when the container ends, and it is then found nowhere else. */
+const mounted = new WeakMap<Engine, Map<string, string>>()
+
+/**
+ * Returns where an overlay file system stores what a container has written; undefined for other storage drivers. overlay2 reports it.
+ * containerd's image store (driver `overlayfs`, the default of fresh engines from 29) does not: there the folder is read from the
+ * mounts of the container's first process, so that this process must share the engine's machine and PID namespace, and must have asked
+ * once while the container ran.
+ */
+export async function writtenFolderOf(engine: Engine, facts: ContainerInspectInfo): Promise<string | undefined> {
+  // Engines from API 1.52 on leave the driver out if it reports nothing.
+  const driver = facts.GraphDriver as ContainerInspectInfo['GraphDriver'] | undefined
+  const reported = (driver?.Data as Record<string, string> | null | undefined)?.['UpperDir']
+  if (reported !== undefined) return reported
+  const known = mounted.get(engine) ?? new Map<string, string>()
+  const found = (await mountedFolderOf(facts)) ?? known.get(facts.Id)
+  if (found !== undefined) mounted.set(engine, known.set(facts.Id, found))
+  return found
+}
+
+async function mountedFolderOf({ Id: id, State: { Pid: pid } }: ContainerInspectInfo): Promise<string | undefined> {
+  if (!(pid > 0)) return undefined
+  const mounts = await readMounts(`/proc/${pid}/mountinfo`)
+  // On another machine, or after the container's end, the PID may be another process's.
+  const groups = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => '')
+  if (!groups.includes(id)) return undefined
+  return mounts.findLast(({ path, type }) => path === '/' && type === 'overlay')?.options.get('upperdir')
 }
 
 /** Returns whether this process runs on the engine's machine and may read its files. */
@@ -40,7 +65,8 @@ export function mayRead(directory: string): Promise<boolean> {
 export async function flattenWrittenFolder(engine: Engine, name: string): Promise<void> {
   const container = engine.docker.getContainer(name)
   const facts = await container.inspect().catch(() => null)
-  const directory = facts === null ? undefined : writtenFolderOf(facts)
+  const directory = facts === null ? undefined : await writtenFolderOf(engine, facts)
+  if (facts !== null) mounted.get(engine)?.delete(facts.Id)
   if (directory === undefined || !(await mayRead(directory)) || !(await isDeep(directory))) return
   await container.kill({ signal: 'SIGKILL' }).catch(() => undefined)
   for (const end = performance.now() + STOP_MS; performance.now() < end; await sleep(50)) {

@@ -8,7 +8,7 @@ import type { Engine } from '../engine/engine.ts'
 
 /**
  * Measures from the host what containers have written, for engines that cannot limit it (`mayLimitDisk`), and kills a container that
- * exceeds its limit. It reads overlay2's upper directories, so it must run on the engine's machine with permission to read them, which
+ * exceeds its limit. It reads the upper directories of overlays, so it must run on the engine's machine with permission to read them, which
  * in practice is root.
  */
 export interface DiskWatch {
@@ -160,7 +160,7 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
       if (known.has(name) || isDisposed) return
       const { HostConfig: host } = facts
       known.add(name)
-      const directory = writtenFolderOf(facts)
+      const directory = await writtenFolderOf(engine, facts)
       if (directory === undefined || !(await mayRead(directory))) return
       const bytes = host.Ulimits?.find(({ Name }) => Name === 'fsize')?.Hard ?? Number.POSITIVE_INFINITY
       const isCounted = Object.keys(host.StorageOpt ?? {}).length > 0
@@ -183,7 +183,7 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
       return one.whenFull !== null && !isLargePart(one.whenFull, one.limit)
     },
     async measure(name) {
-      const directory = writtenFolderOf(await engine.docker.getContainer(name).inspect())
+      const directory = await writtenFolderOf(engine, await engine.docker.getContainer(name).inspect())
       if (directory === undefined || !(await mayRead(directory))) return null
       return countWritten(directory, await firstProcessOf(name), countTimeoutMs)
     },
@@ -209,9 +209,18 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
   }
 }
 
-/** Returns whether this process can read what containers of overlay2 write. @param dataRoot the engine's data directory */
-export function mayCountBelow(dataRoot: string): Promise<boolean> {
-  return mayRead(`${dataRoot}/overlay2`)
+/** By the engine's storage driver: below its data directory, or where a containerd that the system started keeps them. */
+const SNAPSHOTS = 'io.containerd.snapshotter.v1.overlayfs'
+const WRITTEN: Readonly<Record<string, (dataRoot: string) => string[]>> = {
+  overlay2: (dataRoot) => [`${dataRoot}/overlay2`],
+  overlayfs: (dataRoot) => [`${dataRoot}/containerd/daemon/${SNAPSHOTS}`, `/var/lib/containerd/${SNAPSHOTS}`],
+}
+
+/** Returns whether this process can read what an engine's containers write. */
+export async function mayCountBelow({ dataRoot, driver }: { dataRoot: string; driver: string }): Promise<boolean> {
+  for (const folder of WRITTEN[driver]?.(dataRoot) ?? [])
+    if ((await mayRead(dataRoot)) && (await mayRead(folder))) return true
+  return false
 }
 
 /** Returns null if the directory is gone because its container was removed. */
