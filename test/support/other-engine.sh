@@ -17,7 +17,7 @@ rm -f "$root/run/engine/pid"
 # containers write. A newer dockerd in usr/local/sbin and settings in etc/docker/daemon.json are used if they are there.
 # shellcheck disable=SC2016
 unshare --mount bash -c '
-  mount --make-rprivate / && mount --bind "$0" "$0" && mount --bind "$0" "$0$0"
+  mount --make-rprivate / && mount --rbind "$0" "$0" && mount --rbind "$0" "$0$0"
   mount -t proc proc "$0/proc" && mount --rbind /sys "$0/sys" && mount --rbind /dev "$0/dev"
   cd "$0" && pivot_root . mnt/old && umount -l /mnt/old
   exec /usr/bin/env -i PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin dockerd --data-root "$0/var/lib/engine" \
