@@ -161,7 +161,9 @@ export interface ActionRecord {
   command: string | null
   /** Random key of the turn in the sandbox journal, generated here so that a retry finds the same entry. */
   token: string
+  /** When the policy was asked, ms since 1970, by the worker's clock. */
   sampledAtMs: number
+  /** From the question to the answer. */
   sampleMs: number
 }
 

@@ -96,7 +96,7 @@ export async function storeAction(
   turn: number,
   said: { text: string; command: string },
 ): Promise<void> {
-  const at = { sampledAtMs: 2_000 + 1_000 * turn, sampleMs: 400 }
+  const at = { sampledAtMs: 1_600 + 1_000 * turn, sampleMs: 400 }
   await store.putRecord(episodeKeys.action(record.episode, turn), { ...makeAction(record, turn), ...said, ...at })
 }
 

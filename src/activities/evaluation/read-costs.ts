@@ -91,11 +91,12 @@ async function readEpisode(store: ArtifactStore, episode: string, keys: readonly
   }
 }
 
-type SignOfLife = Partial<Pick<ActionRecord, 'sampledAtMs'> & Pick<ObservationRecord, 'observedAtMs'>>
+type SignOfLife = Partial<Pick<ActionRecord, 'sampledAtMs' | 'sampleMs'> & Pick<ObservationRecord, 'observedAtMs'>>
 
 function timeOf(sign: SignOfLife | null): number[] {
-  const time = sign?.observedAtMs ?? sign?.sampledAtMs
-  return time === undefined ? [] : [time]
+  if (sign?.observedAtMs !== undefined) return [sign.observedAtMs]
+  // The sandbox was there until the sample ended, not only when it was requested.
+  return sign?.sampledAtMs === undefined ? [] : [sign.sampledAtMs + (sign.sampleMs ?? 0)]
 }
 
 function lastTurns(turns: readonly string[]): string[] {

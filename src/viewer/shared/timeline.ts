@@ -157,11 +157,11 @@ export function timelineOf({ startedAtMs, turns, moments }: TimelineFacts): Time
   const bars = of('placement')
   let free = (startedAtMs ?? fromMs) - fromMs
   for (const { turn, sampledAtMs, sampleMs, observedAtMs, wallMs, ended } of turns) {
-    const sampled = sampledAtMs - fromMs
-    const from = Math.max(free, sampled - sampleMs)
+    const from = Math.max(free, sampledAtMs - fromMs)
+    const sampled = Math.max(free, sampledAtMs + sampleMs - fromMs)
     pushBar(bars, { what: 'waiting', turn, fromMs: free, toMs: from, note: 'before sampling' })
     pushBar(bars, { what: 'sampling', turn, fromMs: from, toMs: sampled, note: '' })
-    free = Math.max(free, sampled)
+    free = sampled
     if (observedAtMs === null) continue
     const observed = observedAtMs - fromMs
     const ran = Math.max(free, observed - (wallMs ?? 0))
