@@ -59,7 +59,7 @@ export async function serveViewer({
     }
     if (place.kind === 'page') {
       const page = await pages.read(place.name)
-      if (page === null) return sendJson(response, 404, { error: `There is no page ${JSON.stringify(place.name)}` })
+      if (page === null) return sendJson(response, 404, { error: sayAbsent(place.name) })
       return sendJson(response, 200, page)
     }
     if (live >= MAX_LIVE) return sendJson(response, 503, { error: `${MAX_LIVE} live pages are open already` })
@@ -136,6 +136,29 @@ function send(response: ServerResponse, status: number, type: string, body: stri
 
 function sendJson(response: ServerResponse, status: number, value: object): void {
   send(response, status, 'application/json; charset=utf-8', JSON.stringify(value))
+}
+
+/** Why there is no such page, in the reader's words: a link may be old, or its run removed. */
+function sayAbsent(name: string): string {
+  const [kind = '', run = '', ...rest] = name.split('/')
+  const quoted = JSON.stringify([run, ...rest].join('/'))
+  switch (kind) {
+    case 'run':
+    case 'episodes':
+    case 'report':
+    case 'blockers':
+      return `No run is called ${quoted} in this store`
+    case 'episode':
+      return `No episode is called ${quoted} in this store`
+    case 'tokens':
+      return `No batch has the episode ${quoted}: the trainer has not read it`
+    case 'compare':
+      return `One of the two runs is not in this store: ${JSON.stringify(run)} and ${JSON.stringify(rest[1] ?? '')}`
+    case 'trend':
+      return `No evaluation in this store has joined the series ${quoted}`
+    default:
+      return `There is no page ${JSON.stringify(name)}`
+  }
 }
 
 interface SendLiveInput {

@@ -4,7 +4,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import type { Browser } from 'playwright-core'
+import type { Browser, Locator } from 'playwright-core'
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import type { Trajectory } from '../../src/adapters/trainer-job/batch/trajectory.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
@@ -37,6 +37,9 @@ after(async () => {
   await viewer?.close()
   if (root !== undefined) await rm(root, { recursive: true, force: true })
 })
+
+/** Of the policy's tokenizer, which all tests share. */
+const PIECES = { [HOSTILE]: 10, '<|im_end|>': 258 }
 
 const open = (address: string) => openPage(browser, `${viewer.url}${address}`)
 
@@ -75,7 +78,7 @@ test('a comparison of two evaluations shows losses first, ids as text, and a tas
   assert.match(rows[4] ?? '', /<script>document\.title="owned"<\/script>[^]*one side only/)
   assert.equal(rows.length, 5)
   assert.equal(await foreignElements(page), 0)
-  assert.equal(await page.title(), 'Longhaul')
+  assert.equal(await page.title(), 'compare old/nightly/new/nightly · Longhaul')
   assert.deepEqual(await axe(page), [])
 
   // By keyboard to the second task, by a link into both attempts.
@@ -94,12 +97,97 @@ test('a comparison of two evaluations shows losses first, ids as text, and a tas
     await output.filter({ hasText: `${run} <script>` }).waitFor()
   }
   await page.keyboard.press('j')
-  await page.getByText('turn 1 of 2').waitFor()
+  await page.getByText('turn 1, the last is 1').waitFor()
   assert.equal(await foreignElements(page), 0)
   assert.deepEqual(await axe(page), [])
   await page.goBack()
   await tasks.getByRole('link', { name: 'attempt 0: unresolved' }).first().click()
   await page.getByRole('article', { name: 'Turn 0' }).waitFor()
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+test('a link to nothing says once what is missing, and leads on', async () => {
+  for (const [address, says, up] of [
+    ['#/run/gone', 'Could not read the run: No run is called "gone" in this store', 'All runs'],
+    ['#/episode/gone/rft/0000/t/00', 'No episode is called "gone/rft/0000/t/00"', 'Run gone'],
+    ['#/tokens/gone/rft/0000/t/00', 'No batch has the episode "gone/rft/0000/t/00"', 'Episode'],
+    ['#/compare/gone/a/lost/b', 'One of the two runs is not in this store: "gone" and "lost"', 'Run lost'],
+    ['#/trend/gone', 'No evaluation in this store has joined the series "gone"', 'All series'],
+  ] as const) {
+    const { page, context, wrong } = await open(address)
+    await page.getByRole('alert').filter({ hasText: says }).waitFor()
+    assert.equal(await page.getByRole('alert').count(), 1, address)
+    assert.equal(await page.getByRole('main').count(), 1)
+    assert.equal(await page.getByRole('heading', { level: 1 }).count(), 1)
+    assert.ok(await page.getByRole('link', { name: up, exact: true }).isVisible())
+    assert.match(await page.title(), /gone.* · Longhaul$/)
+    assert.deepEqual(await axe(page), [])
+    assert.deepEqual(wrong, [])
+    await context.close()
+  }
+})
+
+test('every page but the list of runs leads up with the key u', async () => {
+  await storeEvaluations()
+  await storeViewedRun(store, 'up')
+  const trajectories = await storeTokens(store, { run: 'up', iteration: 7, taskId: 't-1', pieces: PIECES })
+  const { page, context, wrong } = await open(`#/tokens/${trajectories[0]?.record.episode}`)
+  await page.getByRole('heading', { name: 'Tokens of' }).waitFor()
+  for (const address of [/#\/episode\/up\//, /#\/run\/up$/, /#\/$/]) {
+    await page.keyboard.press('u')
+    await page.waitForURL(address)
+    await page.getByRole('heading', { level: 1 }).waitFor()
+  }
+  assert.equal(await page.title(), 'runs · Longhaul')
+  await page.goto(`${viewer.url}#/compare/old/nightly/new/nightly`)
+  await page.getByRole('heading', { name: 'Difference' }).waitFor()
+  await page.keyboard.press('u')
+  await page.waitForURL(/#\/run\/new$/)
+  assert.deepEqual(wrong, [])
+  await context.close()
+})
+
+/** Whether a reader sees the middle of the element once it is scrolled to. */
+async function isReached(cell: Locator): Promise<boolean> {
+  await cell.scrollIntoViewIfNeeded()
+  return cell.evaluate((element) => {
+    const { x, y, width, height } = element.getBoundingClientRect()
+    const seen = document.elementFromPoint(x + width / 2, y + height / 2)
+    return width >= 20 && seen !== null && (element.contains(seen) || seen.contains(element.firstElementChild))
+  })
+}
+
+test('on a phone every column of every table is reached by scrolling, and so is the end of a long line of a patch', async () => {
+  await storeViewedRun(store, 'phone')
+  const patch = `--- a/m.py\n+++ b/m.py\n@@ -1 +1 @@\n-short\n+${'x'.repeat(300)}END\n`
+  const episode = await storeEpisode(store, { run: 'phone', taskId: 'o__n-1', turns: 2, verdict: 'resolved', patch })
+  const { page, context, wrong } = await open('#/run/phone')
+  await page.setViewportSize({ width: 375, height: 700 })
+  const everyCell = async (name: string): Promise<void> => {
+    const row = page.getByRole('table', { name, exact: true }).locator('.space .row').first()
+    await row.waitFor()
+    for (const [at, cell] of (await row.getByRole('cell').all()).entries()) {
+      if ((await cell.innerText()) !== '') assert.ok(await isReached(cell), `${name}, column ${at}`)
+    }
+  }
+  await everyCell('Episodes')
+  await page.goto(`${viewer.url}#/episode/${episode}`)
+  await everyCell('Turns')
+  await everyCell('Tests')
+  const table = page.getByRole('table', { name: 'Patch' })
+  await table.getByText('END').waitFor()
+  await table.evaluate((box) => box.scrollTo(box.scrollWidth, 0))
+  const isShown = await table.getByText('END').evaluate((line) => {
+    const text = document.createRange()
+    text.selectNodeContents(line)
+    const { right } = text.getBoundingClientRect()
+    const cell = line.closest('[role=cell]')?.getBoundingClientRect()
+    return right <= (cell?.right ?? 0) + 1 && right <= innerWidth
+  })
+  assert.ok(isShown, 'the end of the line must be in its cell and in the window')
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 375)
+  assert.deepEqual(await axe(page), [])
   assert.deepEqual(wrong, [])
   await context.close()
 })
@@ -115,8 +203,7 @@ test('a comparison with a missing evaluation says so', async () => {
 
 test('each token row has the ratio and clip of the batch file, and pieces are text', async () => {
   await storeViewedRun(store, 'trained')
-  const pieces = { [HOSTILE]: 10, '<|im_end|>': 258 }
-  const trajectories = await storeTokens(store, { run: 'trained', iteration: 7, taskId: 't-1', pieces })
+  const trajectories = await storeTokens(store, { run: 'trained', iteration: 7, taskId: 't-1', pieces: PIECES })
   const ratioOf = (place: number): number => 1.1 + (place % 3) * 0.4
   await storeProximal(store, { run: 'trained', iteration: 7 }, trajectories, ratioOf)
   const { page, context, wrong } = await open(`#/tokens/${trajectories[0]?.record.episode}`)
@@ -133,7 +220,7 @@ test('each token row has the ratio and clip of the batch file, and pieces are te
   assert.ok(cells.some(([, piece]) => piece?.includes('<script>document.title="owned"</script>')))
   assert.match(await page.locator('main').innerText(), /6 sampled, 6 of them trained on/)
   assert.equal(await foreignElements(page), 0)
-  assert.equal(await page.title(), 'Longhaul')
+  assert.equal(await page.title(), `tokens ${trajectories[0]?.record.episode} · Longhaul`)
   assert.deepEqual(await axe(page), [])
   // Of the other attempt the last reply was sampled and is off the loss: it has no ratio.
   await page.goto(`${viewer.url}#/tokens/${trajectories[1]?.record.episode}`)

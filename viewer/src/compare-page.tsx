@@ -4,7 +4,7 @@ import { bothEpisodes, linkTo } from '../../src/viewer/shared/address.ts'
 import { usePage } from './data.ts'
 import { Turn, useEpisode, useTurn } from './episode-page.tsx'
 import { useKeys } from './keys.ts'
-import { Outcome, TableView, Waiting } from './parts.tsx'
+import { Outcome, TableView, Waiting, WaitingPage } from './parts.tsx'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
@@ -13,11 +13,16 @@ export function ComparePage({ of }: { of: string }) {
   const [chosen, setChosen] = useState(-1)
   const count = loaded.state === 'there' ? loaded.page.tasks.length : 0
   const step = (by: number): void => setChosen((at) => Math.max(0, Math.min(count - 1, at + by)))
-  useKeys({ j: () => step(1), k: () => step(-1) })
-  if (loaded.state !== 'there') return <Waiting of={loaded} what="the comparison" />
+  const [runA = '', , runB = ''] = of.split('/')
+  useKeys({ j: () => step(1), k: () => step(-1), u: () => (location.hash = linkTo('run', runB)) })
+  const up = <RunLinks runs={[runA, runB]} />
+  if (loaded.state !== 'there') {
+    return <WaitingPage of={loaded} what="the comparison" title="Comparison" up={up} />
+  }
   const { before, after, tables, warnings, tasks } = loaded.page
   return (
     <main>
+      <p>{up}</p>
       <h1>
         <Visible text={after.name} /> of <Visible text={after.run} /> against <Visible text={before.name} /> of{' '}
         <Visible text={before.run} />
@@ -27,6 +32,7 @@ export function ComparePage({ of }: { of: string }) {
           Not alike: <Visible text={warning} />
         </p>
       ))}
+      <h2>Difference</h2>
       {tables.map((table) => (
         <TableView key={table.title} table={table} />
       ))}
@@ -60,6 +66,20 @@ export function ComparePage({ of }: { of: string }) {
   )
 }
 
+function RunLinks({ runs }: { runs: readonly string[] }) {
+  return (
+    <>
+      {[...new Set(runs)].map((run) => (
+        <span key={run}>
+          <a href={linkTo('run', run)}>
+            Run <Visible text={run} />
+          </a>{' '}
+        </span>
+      ))}
+    </>
+  )
+}
+
 function Attempts({ of: { resolved, attempts, episodes } }: { of: ComparedAttempts }) {
   return (
     <>
@@ -80,9 +100,13 @@ export function BothPage({ of }: { of: string }) {
   const [turn, setTurn] = useState(0)
   const last = Math.max(before.page?.turns.length ?? 0, after.page?.turns.length ?? 0) - 1
   const step = (by: number): void => setTurn((at) => Math.max(0, Math.min(last, at + by)))
-  useKeys({ j: () => step(1), k: () => step(-1) })
+  const runs = [left, right].map((episode) => episode.split('/')[0] ?? '')
+  useKeys({ j: () => step(1), k: () => step(-1), u: () => (location.hash = linkTo('run', runs[1] ?? '')) })
   return (
     <main>
+      <p>
+        <RunLinks runs={runs} />
+      </p>
       <h1>Two attempts, turn by turn</h1>
       <p>
         <button type="button" onClick={() => step(-1)}>
@@ -91,7 +115,8 @@ export function BothPage({ of }: { of: string }) {
         <button type="button" onClick={() => step(1)}>
           Next turn (j)
         </button>{' '}
-        turn {turn} of {last + 1}
+        turn {turn}
+        {last < 0 ? '' : `, the last is ${last}`}
       </p>
       <div class="both">
         <Side label="before" episode={left} read={before} turn={turn} />

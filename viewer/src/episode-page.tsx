@@ -12,7 +12,7 @@ import { isOlder, partOf, turnLine } from '../../src/viewer/shared/turn-parts.ts
 import { type Loaded, readPage, useLive, usePage } from './data.ts'
 import { isStatic } from './is-static.ts'
 import { useKeys } from './keys.ts'
-import { Diff, Outcome, seconds, Waiting } from './parts.tsx'
+import { Diff, Outcome, seconds, Waiting, WaitingPage } from './parts.tsx'
 import { replaceRoute } from './route.ts'
 import { Block, Visible } from './text.tsx'
 import { Timeline } from './timeline.tsx'
@@ -43,8 +43,11 @@ export function EpisodePage({ episode, query }: { episode: string; query: string
     p: () => jump(-1),
     u: () => (location.hash = linkTo('run', episode.split('/')[0] ?? '')),
   })
-  if (page === null) return <Waiting of={loaded} what="the episode" />
   const run = episode.split('/')[0] ?? ''
+  if (page === null) {
+    const up = <a href={linkTo('run', run)}>Run {run}</a>
+    return <WaitingPage of={loaded} what="the episode" title={`Episode ${episode}`} up={up} />
+  }
   return (
     <main>
       <p>

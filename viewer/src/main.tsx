@@ -1,5 +1,5 @@
 import { Component, type ComponentChildren, render } from 'preact'
-import { useState } from 'preact/hooks'
+import { useEffect, useState } from 'preact/hooks'
 import { BothPage, ComparePage } from './compare-page.tsx'
 import { EpisodePage } from './episode-page.tsx'
 import { useKeys } from './keys.ts'
@@ -7,12 +7,17 @@ import { NightsPage, TrendPage } from './nights-page.tsx'
 import { useRoute } from './route.ts'
 import { RunPage, RunsPage } from './run-page.tsx'
 import { TokensPage } from './tokens-page.tsx'
+import { spelled } from '../../src/viewer/shared/visible-text.ts'
 import './style.css'
 
 function App() {
   const { kind, of, query } = useRoute()
   const [hasHelp, setHelp] = useState(false)
   useKeys({ '?': () => setHelp(!hasHelp) })
+  // Tabs and the browser's history tell the pages apart by it.
+  useEffect(() => {
+    document.title = titleOf(kind, of)
+  }, [kind, of])
   return (
     <>
       {hasHelp ? (
@@ -23,6 +28,12 @@ function App() {
       <Guard key={`${kind}/${of}`}>{pageOf(kind, of, query)}</Guard>
     </>
   )
+}
+
+/** From the address alone, whose text may be hostile. */
+function titleOf(kind: string, of: string): string {
+  const subject = kind === '' ? 'runs' : kind === 'run' ? of : `${kind} ${of}`
+  return `${spelled(subject.trim())} · Longhaul`
 }
 
 function pageOf(kind: string, of: string, query: string) {

@@ -11,13 +11,16 @@ import { Curve } from './curve.tsx'
 import { linkTo } from '../../src/viewer/shared/address.ts'
 import { usePage } from './data.ts'
 import { isStatic } from './is-static.ts'
-import { Waiting } from './parts.tsx'
+import { WaitingPage } from './parts.tsx'
 import { replaceRoute } from './route.ts'
 import { Visible } from './text.tsx'
 
 export function NightsPage() {
   const loaded = usePage<NightsData>('nights')
-  if (loaded.state !== 'there') return <Waiting of={loaded} what="the series of nights" />
+  if (loaded.state !== 'there') {
+    const up = <a href={linkTo('', '')}>All runs</a>
+    return <WaitingPage of={loaded} what="the series of nights" title="Nights" up={up} />
+  }
   const { series } = loaded.page
   return (
     <main>
@@ -59,7 +62,10 @@ function Newest({ night }: { night: TrendNight }) {
 export function TrendPage({ series, query }: { series: string; query: string }) {
   const loaded = usePage<TrendData>(`trend/${series}`)
   const runs = useRunsHere()
-  if (loaded.state !== 'there') return <Waiting of={loaded} what="the nights" />
+  if (loaded.state !== 'there') {
+    const up = <a href={linkTo('nights', '')}>All series</a>
+    return <WaitingPage of={loaded} what="the nights" title={`Nights of ${series}`} up={up} />
+  }
   const { nights, earlier, unreadable } = loaded.page
   return (
     <main>

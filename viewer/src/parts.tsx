@@ -2,20 +2,46 @@
 import type { Table } from '../../src/report/tables.ts'
 import type { EpisodeRow } from '../../src/viewer/pages.types.ts'
 import { type DiffLine, diffLines } from '../../src/viewer/shared/diff-lines.ts'
+import type { ComponentChildren } from 'preact'
 import { useMemo } from 'preact/hooks'
 import type { Loaded } from './data.ts'
+import { LINE_CHARS, visibleParts } from '../../src/viewer/shared/visible-text.ts'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
-export function Waiting({ of, what }: { of: Loaded<never> | { state: string; why?: string }; what: string }) {
+interface WaitingProps {
+  of: Loaded<never> | { state: string; why?: string }
+  what: string
+}
+
+export function Waiting({ of, what }: WaitingProps) {
   if (of.state === 'failed') {
     return (
       <p role="alert">
-        {what}: <Visible text={'why' in of ? (of.why ?? '') : ''} />
+        Could not read {what}: <Visible text={'why' in of ? (of.why ?? '') : ''} />
       </p>
     )
   }
   return <p role="status">Reading {what} …</p>
+}
+
+interface WaitingPageProps extends WaitingProps {
+  title: string
+  /** Where a reader of an address that leads nowhere can go. */
+  up: ComponentChildren
+}
+
+/** A page that has nothing to show yet, or never will. */
+export function WaitingPage({ title, up, ...waiting }: WaitingPageProps) {
+  return (
+    <main>
+      <p>{up}</p>
+      <h1>
+        <Visible text={title} />
+      </h1>
+      <Waiting {...waiting} />
+    </main>
+  )
 }
 
 export function TableView({ table: { title, columns, rows, notes } }: { table: Table }) {
@@ -67,6 +93,7 @@ const SIGNS: Record<DiffLine['kind'], string> = {
 /** Lines of a patch; the page holds only visible ones. */
 export function Diff({ patch, label }: { patch: string; label: string }) {
   const lines = useMemo(() => diffLines(patch), [patch])
+  const width = useMemo(() => Math.max(0, ...lines.map(({ text }) => columnsOf(text))), [lines])
   return (
     <VirtualRows
       label={label}
@@ -75,6 +102,7 @@ export function Diff({ patch, label }: { patch: string; label: string }) {
       chosen={-1}
       onChoose={() => undefined}
       className="diff"
+      minWidth={`calc(11rem + ${width}ch)`}
       row={(index) => {
         const line = lines[index]
         if (line === undefined) return []
@@ -84,12 +112,21 @@ export function Diff({ patch, label }: { patch: string; label: string }) {
           line.after ?? '',
           <code class={line.kind}>
             {SIGNS[line.kind]}
-            <Visible text={(isCode ? line.text.slice(1) : line.text).slice(0, 2_000)} />
+            <Visible text={(isCode ? line.text.slice(1) : line.text).slice(0, LINE_CHARS)} />
           </code>,
         ]
       }}
     />
   )
+}
+
+/** The columns that a line takes at most: a tab takes eight, and a character beyond ASCII may be twice as wide. */
+function columnsOf(line: string): number {
+  let columns = 0
+  for (const { text } of visibleParts(line.slice(0, LINE_CHARS))) {
+    for (const char of text) columns += char === '\t' ? 8 : char <= '~' ? 1 : 2
+  }
+  return columns
 }
 
 export function seconds(ms: number): string {

@@ -19,16 +19,17 @@ import {
 } from '../../src/viewer/shared/filter-rows.ts'
 import { Blockers, useBlockers } from './blockers.tsx'
 import { Curve, type CurveSeries } from './curve.tsx'
+import { spelled } from '../../src/viewer/shared/visible-text.ts'
 import { useLive, usePage, usePlayedPage } from './data.ts'
 import { useKeys } from './keys.ts'
-import { Outcome, TableView, Waiting } from './parts.tsx'
+import { Outcome, TableView, Waiting, WaitingPage } from './parts.tsx'
 import { replaceRoute } from './route.ts'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
 export function RunsPage() {
   const loaded = usePage<RunsData>('runs')
-  if (loaded.state !== 'there') return <Waiting of={loaded} what="the runs" />
+  if (loaded.state !== 'there') return <WaitingPage of={loaded} what="the runs" title="Runs" up={null} />
   const { runs } = loaded.page
   return (
     <main>
@@ -56,6 +57,11 @@ export function RunPage({ run, query }: { run: string; query: string }) {
   const isPlayed = waits?.isPlayed ?? false
   const loaded = usePlayedPage<RunData>(`run/${run}`, isPlayed)
   const report = usePlayedPage<ReportData>(`report/${run}`, isPlayed)
+  useKeys({ u: () => (location.hash = linkTo('', '')) })
+  // Without the run nothing else of it is there: one message is enough.
+  if (loaded.state === 'failed') {
+    return <WaitingPage of={loaded} what="the run" title={`Run ${run}`} up={<a href={linkTo('', '')}>All runs</a>} />
+  }
   return (
     <main>
       <p>
@@ -251,7 +257,7 @@ function Filters({ rows, filter, set, search }: FiltersProps) {
             <option value="">all</option>
             {values[key].map((value) => (
               <option key={value} value={value}>
-                {value}
+                {spelled(value)}
               </option>
             ))}
           </select>
@@ -270,9 +276,9 @@ function Filters({ rows, filter, set, search }: FiltersProps) {
           <option value="failed">failures</option>
         </select>
       </label>
-      <a href="#" onClick={(event) => (event.preventDefault(), set(readFilter('')))}>
+      <button type="button" class="link" onClick={() => set(readFilter(''))}>
         clear
-      </a>
+      </button>
     </form>
   )
 }
@@ -295,14 +301,17 @@ function Training({ lines }: { lines: TrainingLine[] }) {
   return (
     <section>
       <h2>Training</h2>
-      {alarms.length === 0 ? <p>No alarm.</p> : null}
-      <ul>
-        {alarms.map(({ stage, iteration, step, metric, value, side, limit }, at) => (
-          <li key={at}>
-            ⚠ {stage} {iteration}, step {step}: {metric} {value ?? 'is no number'} {side} {limit}
-          </li>
-        ))}
-      </ul>
+      {alarms.length === 0 ? (
+        <p>No alarm.</p>
+      ) : (
+        <ul>
+          {alarms.map(({ stage, iteration, step, metric, value, side, limit }, at) => (
+            <li key={at}>
+              ⚠ {stage} {iteration}, step {step}: {metric} {value ?? 'is no number'} {side} {limit}
+            </li>
+          ))}
+        </ul>
+      )}
       <label>
         Metric{' '}
         <select value={metric} onChange={({ currentTarget }) => setMetric(currentTarget.value)}>

@@ -3,7 +3,8 @@ import type { TokensPage as TokensData } from '../../src/viewer/pages.types.ts'
 import { isOutsideClip } from '../../src/viewer/shared/token-clip.ts'
 import { linkTo } from '../../src/viewer/shared/address.ts'
 import { usePage } from './data.ts'
-import { Waiting } from './parts.tsx'
+import { useKeys } from './keys.ts'
+import { WaitingPage } from './parts.tsx'
 import { Visible } from './text.tsx'
 import { VirtualRows } from './virtual-rows.tsx'
 
@@ -12,7 +13,11 @@ const COLUMNS = ['at', 'token', 'id', 'mask', 'advantage', 'log-probability', 'r
 export function TokensPage({ episode }: { episode: string }) {
   const loaded = usePage<TokensData>(`tokens/${episode}`)
   const [chosen, setChosen] = useState(-1)
-  if (loaded.state !== 'there') return <Waiting of={loaded} what="the tokens" />
+  useKeys({ u: () => (location.hash = linkTo('episode', episode)) })
+  if (loaded.state !== 'there') {
+    const up = <a href={linkTo('episode', episode)}>Episode</a>
+    return <WaitingPage of={loaded} what="the tokens" title={`Tokens of ${episode}`} up={up} />
+  }
   const { page } = loaded
   return (
     <main>

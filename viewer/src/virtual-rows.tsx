@@ -19,9 +19,20 @@ interface VirtualRowsProps {
   /** Cells of a row. */
   row: (index: number) => ComponentChildren[]
   className?: string
+  /** Width of the widest row, as CSS; else the columns' least widths decide. The table scrolls sideways where it is narrower. */
+  minWidth?: string
 }
 
-export function VirtualRows({ label, columns, count, chosen, onChoose, row, className = '' }: VirtualRowsProps) {
+export function VirtualRows({
+  label,
+  columns,
+  count,
+  chosen,
+  onChoose,
+  row,
+  className = '',
+  minWidth,
+}: VirtualRowsProps) {
   const box = useRef<HTMLDivElement>(null)
   const [made, setMade] = useState(() => guessRows(chosen))
   const measure = (): void => {
@@ -60,31 +71,34 @@ export function VirtualRows({ label, columns, count, chosen, onChoose, row, clas
       // No taller than its rows; the style sheet sets the maximum.
       style={{ maxHeight: `${(count + 1) * ROW_PX + 6}px` }}
     >
-      <div class="row head" role="row" aria-rowindex={1}>
-        {columns.map((name) => (
-          <span role="columnheader" key={name}>
-            {name}
-          </span>
-        ))}
-      </div>
-      <div class="space" role="rowgroup" style={{ height: `${count * ROW_PX}px` }}>
-        {shown.map((index) => (
-          <div
-            class={index === chosen ? 'row chosen' : 'row'}
-            role="row"
-            aria-rowindex={index + 2}
-            aria-current={index === chosen ? 'true' : undefined}
-            key={index}
-            style={{ top: `${index * ROW_PX}px` }}
-            onClick={() => onChoose(index)}
-          >
-            {row(index).map((cell, at) => (
-              <span role="cell" key={columns[at] ?? at}>
-                {cell}
-              </span>
-            ))}
-          </div>
-        ))}
+      {/* As wide as the header's columns: the rows' own box has no width of its content, and would cut them at the window's edge. */}
+      <div class="wide" style={minWidth === undefined ? undefined : { minWidth: `max(100%, ${minWidth})` }}>
+        <div class="row head" role="row" aria-rowindex={1}>
+          {columns.map((name) => (
+            <span role="columnheader" key={name}>
+              {name}
+            </span>
+          ))}
+        </div>
+        <div class="space" role="rowgroup" style={{ height: `${count * ROW_PX}px` }}>
+          {shown.map((index) => (
+            <div
+              class={index === chosen ? 'row chosen' : 'row'}
+              role="row"
+              aria-rowindex={index + 2}
+              aria-current={index === chosen ? 'true' : undefined}
+              key={index}
+              style={{ top: `${index * ROW_PX}px` }}
+              onClick={() => onChoose(index)}
+            >
+              {row(index).map((cell, at) => (
+                <span role="cell" key={columns[at] ?? at}>
+                  {cell}
+                </span>
+              ))}
+            </div>
+          ))}
+        </div>
       </div>
     </div>
   )

@@ -33,6 +33,13 @@ export function visibleParts(text: string): TextPart[] {
   return parts
 }
 
+/** The same as one string, for places that hold no elements: a title, an option. */
+export function spelled(text: string): string {
+  return visibleParts(text)
+    .map((part) => part.text)
+    .join('')
+}
+
 function spell(found: string): string {
   if (found.length > 1 && found.startsWith('\u001b')) {
     return `␛${found.slice(1).replaceAll(/[\p{Cc}]/gu, '␇')}`
