@@ -151,14 +151,15 @@ function formatPower({ power, level, tasks, before, difference }: Comparison): s
   const attempts = Math.round(before.attempts / Math.max(1, before.tasks))
   const smallest = `power: ${tasks} tasks × ${attempts} show a difference of ${power.smallest.toFixed(3)} with ${percent(power.power)} chance at ${percent(level)}`
   if (power.tasks === null) return [smallest]
+  const settle = `to settle a true difference of ${showSigned(difference.mean)}`
+  if (power.tasks <= tasks) {
+    return [smallest, `${settle}: so many tasks and attempts suffice, with ${percent(power.power)} chance`]
+  }
   const byAttempts =
     power.attempts === null
       ? 'no number of attempts suffices'
-      : `${power.attemptsAtLeast ? 'at least ' : ''}${power.attempts} attempts a task`
-  return [
-    smallest,
-    `to settle a true difference of ${showSigned(difference.mean)}: ${byAttempts}, or ${power.tasks} tasks with the current attempts`,
-  ]
+      : `${power.attemptsAtLeast ? 'at least ' : ''}${power.attempts} ${power.attempts === 1 ? 'attempt' : 'attempts'} a task`
+  return [smallest, `${settle}: ${byAttempts}, or ${power.tasks} tasks with the current attempts`]
 }
 
 function showDifference({ mean, sem, tasks }: Difference, digits = 3): string {

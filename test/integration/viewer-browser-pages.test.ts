@@ -153,7 +153,7 @@ async function isReached(cell: Locator): Promise<boolean> {
   await cell.scrollIntoViewIfNeeded()
   return cell.evaluate((element) => {
     const { x, y, width, height } = element.getBoundingClientRect()
-    const seen = document.elementFromPoint(x + width / 2, y + height / 2)
+    const seen = element.ownerDocument.elementFromPoint(x + width / 2, y + height / 2)
     return width >= 20 && seen !== null && (element.contains(seen) || seen.contains(element.firstElementChild))
   })
 }
@@ -179,14 +179,15 @@ test('on a phone every column of every table is reached by scrolling, and so is 
   await table.getByText('END').waitFor()
   await table.evaluate((box) => box.scrollTo(box.scrollWidth, 0))
   const isShown = await table.getByText('END').evaluate((line) => {
-    const text = document.createRange()
+    const { ownerDocument } = line
+    const text = ownerDocument.createRange()
     text.selectNodeContents(line)
     const { right } = text.getBoundingClientRect()
     const cell = line.closest('[role=cell]')?.getBoundingClientRect()
-    return right <= (cell?.right ?? 0) + 1 && right <= innerWidth
+    return right <= (cell?.right ?? 0) + 1 && right <= ownerDocument.documentElement.clientWidth
   })
   assert.ok(isShown, 'the end of the line must be in its cell and in the window')
-  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 375)
+  assert.equal(await page.evaluate<number>('document.documentElement.scrollWidth'), 375)
   assert.deepEqual(await axe(page), [])
   assert.deepEqual(wrong, [])
   await context.close()

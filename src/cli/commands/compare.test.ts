@@ -60,6 +60,17 @@ test('not proven either way: 0 with "cannot exclude", 3 when strict', async () =
   assert.match(strict.stdout, /cannot exclude .*; strict\)/)
 })
 
+test('the power hint asks for more tasks only where those at hand are too few', async () => {
+  const proven = await compare('one:base', 'one:rl')
+  assert.match(
+    proven.stdout,
+    /to settle a true difference of −0\.500: so many tasks and attempts suffice, with 80 % chance/,
+  )
+  const open = await compare('one:base', 'two')
+  assert.match(open.stdout, /to settle a true difference of −0\.017: .* \d+ tasks with the current attempts/)
+  assert.doesNotMatch(open.stdout, /\b1 attempts/)
+})
+
 test('strict says nothing without a limit, so it is refused', async () => {
   const { exitCode, stderr } = await compare('one:base', 'two', '--strict')
   assert.equal(exitCode, 1)

@@ -183,7 +183,7 @@ function describeSet({ predictions, duplicates }: Awaited<ReturnType<typeof stor
 }
 
 interface RegradeOptions extends GradingOptions {
-  stage: string[]
+  stage?: string[]
   strict?: true
 }
 
@@ -192,7 +192,7 @@ export function addRegrade(program: Command, context: CommandContext): void {
     .command('regrade')
     .argument('<run>', 'name of a training run, an evaluation, or a run that graded predictions', runName)
     .description('grade the stored patches of a run again, without sampling; first verdicts stay')
-    .option('--stage <name>', 'only patches of this stage, repeatable: dapo-1, eval-base (default: all)', runNames, [])
+    .option('--stage <name>', 'only patches of this stage, repeatable: dapo-1, eval-base (default: all)', runNames)
     .option('--strict', 'exit 3 when a verdict differs from the first one')
   withGradingOptions(command)
     .addHelpText(
@@ -207,7 +207,7 @@ export function addRegrade(program: Command, context: CommandContext): void {
 
 async function regrade(run: string, options: RegradeOptions, context: CommandContext): Promise<void> {
   const request = await requestOf(options)
-  const { stage: stages, strict } = options
+  const { stage: stages = [], strict } = options
   await launchRun({
     options,
     context,

@@ -15,10 +15,10 @@ import {
   type SteerInput,
   stopRunAfterIteration,
 } from '../../client/index.ts'
-import { makeRunHandle } from '../../client/run-handle.ts'
+import { makeRunHandle, type RunHandle } from '../../client/run-handle.ts'
 import type { CommandContext } from '../command-context.ts'
 import { describeBlockers } from '../output/describe-blockers.ts'
-import { describeAnswer, describeRun, describeRuns } from '../output/describe-run.ts'
+import { describeAnswer, describeRun, describeRuns, type Ended, whereToRead } from '../output/describe-run.ts'
 import { describeFailure } from '../output/print-error.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
@@ -112,7 +112,10 @@ function addList(run: Command, { console }: CommandContext): void {
     .option('--limit <n>', 'at most this many', integer({ name: '--limit', min: 1 }), 20)
     .addOption(dryRunOfReader())
     .addOption(jsonOption())
-    .addHelpText('after', examples('longhaul run list --open', 'longhaul run list --filter "Stage = \'dapo-1\'"'))
+    .addHelpText(
+      'after',
+      examples('longhaul run list --open', 'longhaul run list --filter "Split = \'synthetic/eval\'"'),
+    )
     .action(async ({ open, filter, limit, json }: Options & { open?: true; filter?: string; limit: number }) => {
       await withConnection(async (connection) => {
         const query = { ...(open === true ? { open } : {}), ...(filter === undefined ? {} : { filter }) }
@@ -135,12 +138,12 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
     .action(async (name: string, { follow, json }: Options & { follow?: true }) => {
       await withRun(name, async (found, target) => {
         if (follow !== true) {
-          const look = found.status === 'RUNNING' ? await lookAtRun(target) : null
+          const look = found.status === 'RUNNING' ? await lookAtRun(target) : await lookAtEnd(target)
           if (json === true) console.record({ ...found, progress: null, ...look })
           else console.out(describeRun(found, look))
           return
         }
-        const handle = makeRunHandle<unknown>({ ...target, attached: true, ownsConnection: false })
+        const handle = handleOf(target)
         const followed = await followRun({ handle, console, json: json === true, onInterrupt: 'detach' })
         if (followed.kind === 'detached') {
           exit(EXIT.interrupted)
@@ -148,11 +151,24 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
         }
         const { outcome } = followed
         if (json === true) console.record({ event: 'done', outcome })
-        else if (outcome.status === 'completed') console.out(`${name} is complete; longhaul report shows its figures`)
+        else if (outcome.status === 'completed')
+          console.out(`${name} is complete; ${whereToRead(found.type, outcome.result)}`)
         else console.err(describeFailure(outcome))
         exit(exitCodeOfOutcome(outcome))
       })
     })
+}
+
+function handleOf(target: Target): RunHandle<unknown> {
+  return makeRunHandle<unknown>({ ...target, attached: true, ownsConnection: false })
+}
+
+/** Null if the ending cannot be read, as without the keys of encrypted histories: the status is still worth printing. */
+async function lookAtEnd(target: Target): Promise<Ended | null> {
+  const outcome = await handleOf(target)
+    .outcome()
+    .catch(() => null)
+  return outcome === null ? null : { outcome }
 }
 
 function addBlockers(run: Command, { console, exit }: CommandContext): void {

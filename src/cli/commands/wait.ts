@@ -14,6 +14,7 @@ import {
   prepareJudge,
   readJudgeFiles,
 } from '../output/judge-evaluation.ts'
+import { whereToRead } from '../output/describe-run.ts'
 import { describeFailure } from '../output/print-error.ts'
 import { withConnection } from '../local-stack.ts'
 import { type Followed, followRun, type OnInterrupt } from './follow-run.ts'
@@ -92,12 +93,16 @@ async function waitForOther(
   const { outcome, interrupted } = followed
   const exitCode = interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
   if (json === true) context.console.record({ event: 'done', exitCode, outcome })
-  else printOutcome(outcome, target, context)
+  else printOutcome(outcome, { ...target, type }, context)
   return exitCode
 }
 
-function printOutcome(outcome: RunOutcome<unknown>, { workflowId }: Target, { console }: CommandContext): void {
-  if (outcome.status === 'completed') console.out(`${workflowId} is complete; longhaul report shows its figures`)
+function printOutcome(
+  outcome: RunOutcome<unknown>,
+  { workflowId, type }: Target & { type: string },
+  { console }: CommandContext,
+): void {
+  if (outcome.status === 'completed') console.out(`${workflowId} is complete; ${whereToRead(type, outcome.result)}`)
   else console.err(describeFailure(outcome))
 }
 

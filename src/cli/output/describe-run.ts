@@ -1,10 +1,50 @@
-import type { FoundRun, ListedRun, RolloutReport, RunLook, RunProgress, SteerAnswer } from '../../client/index.ts'
+import type {
+  FoundRun,
+  ListedRun,
+  RolloutReport,
+  RunLook,
+  RunOutcome,
+  RunProgress,
+  SteerAnswer,
+} from '../../client/index.ts'
+import type { EvaluateResult, StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { describeScore } from '../commands/train.ts'
 import { uiLink } from '../local-stack.ts'
+import { describeFailure } from './print-error.ts'
 
-/** @param look null for a run that has ended */
-export function describeRun(found: FoundRun, look: RunLook | null): string {
-  return [...head(found), ...(look === null ? [] : describeLook(look)), ...link(found)].join('\n')
+export interface Ended {
+  outcome: RunOutcome<unknown>
+}
+
+/** @param look of a run that has ended its outcome, or null if that cannot be read */
+export function describeRun(found: FoundRun, look: RunLook | Ended | null): string {
+  const lines = look === null ? [] : 'outcome' in look ? describeEnd(found, look.outcome) : describeLook(look)
+  return [...head(found), ...lines, ...link(found)].join('\n')
+}
+
+function describeEnd({ type, closedAt }: FoundRun, outcome: RunOutcome<unknown>): string[] {
+  const ended = closedAt === null ? [] : [`ended   ${closedAt.toISOString()}`]
+  if (outcome.status !== 'completed') return [...ended, `why     ${describeFailure(outcome)}`]
+  const { result } = outcome
+  return [
+    ...ended,
+    ...scoresOf(type, result).map((score) => `score   ${describeScore(score)}`),
+    `next    ${whereToRead(type, result)}`,
+  ]
+}
+
+function scoresOf(type: string, result: unknown): StageScore[] {
+  if (type === 'evaluate') return [result as EvaluateResult]
+  // Gates and gradings have no stages.
+  return (result as Partial<TrainAgentResult>).stages ?? []
+}
+
+/** Which command shows what a completed run found. A gate has no report of scores. */
+export function whereToRead(type: string, result: unknown): string {
+  const { run } = result as { run: string }
+  return type === 'gateSuite'
+    ? `repeat longhaul tasks gate to print its report from the records; they are below runs/${run}/gates of the artifact store`
+    : `longhaul report ${run} shows its figures`
 }
 
 export function describeAnswer(found: FoundRun, answer: SteerAnswer, dryRun: boolean): string {
