@@ -10,7 +10,7 @@ import { examples, jsonOption, policyName, runNames } from '../arguments/options
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
 interface DifficultyOptions {
-  stage: string[]
+  stage?: string[]
   policy?: string
   dropSolved: number
   keepUnsolved?: true
@@ -23,7 +23,7 @@ export function addDifficulty(tasks: Command, context: CommandContext): void {
     .command('difficulty')
     .argument('<runs...>', 'names of runs; their attempts are merged', runNames)
     .description('solve rate of each task from stored attempts, and which of them the second stage of the paper keeps')
-    .option('--stage <name>', 'only attempts of this stage, repeatable (default: all, evaluations too)', runNames, [])
+    .option('--stage <name>', 'only attempts of this stage, repeatable (default: all, evaluations too)', runNames)
     .option('--policy <version>', 'only attempts of this policy', policyName)
     .option('--drop-solved <rate>', 'drop tasks solved at least this often', rate, 2 / 3)
     .option('--keep-unsolved', 'keep tasks that were never solved')
@@ -42,11 +42,17 @@ export function addDifficulty(tasks: Command, context: CommandContext): void {
 async function showDifficulty(runs: string[], options: DifficultyOptions, { console }: CommandContext): Promise<void> {
   await requireWritable({ files: { '--output': options.output } })
   const store = await openStore()
-  const played = await readPlayedTasks(store, { runs, stages: options.stage, policy: options.policy ?? null })
-  if (played.length === 0) {
+  const stages = options.stage ?? []
+  const played = await readPlayedTasks(store, { runs, stages, policy: options.policy ?? null })
+  // A name that matches nothing is a mistake also beside others: their rates would pass for those of all.
+  const placed = played.map(({ record }) => record.episode.split('/'))
+  const idle = runs.filter((run) => !placed.some(([of]) => of === run))
+  const absent = stages.filter((stage) => !placed.some(([, of]) => of === stage))
+  if (idle.length + absent.length > 0) {
+    const what = idle.length > 0 ? `of ${idle.join(', ')} matches` : `is of the stage ${absent.join(', ')}`
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `No attempt of ${runs.join(', ')} matches in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
+      message: `No attempt ${what} in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
     })
   }
   const rule = {
