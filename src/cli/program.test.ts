@@ -28,3 +28,17 @@ test('help, mistakes and completion: every command is registered', async () => {
     assert.deepEqual(namesOf(await createProgram(context, args)), namesOf(whole), args.join(' '))
   }
 })
+
+test('no option names two defaults, or an empty list as one', () => {
+  const faulty: string[] = []
+  const look = (command: Command): void => {
+    for (const { flags, description, defaultValue, defaultValueDescription } of command.options) {
+      if (defaultValue === undefined) continue
+      const isShown = defaultValueDescription !== undefined || !Array.isArray(defaultValue) || defaultValue.length > 0
+      if (!isShown || description.includes('(default')) faulty.push(`${command.name()} ${flags}`)
+    }
+    command.commands.forEach(look)
+  }
+  look(whole)
+  assert.deepEqual(faulty, [])
+})

@@ -19,7 +19,7 @@ interface ImportOptions {
   split?: string
   hubUrl?: string
   tokenVariable: string
-  filter: string[]
+  filter?: string[]
   paperFilters?: true
   ids?: string
   evidence?: string
@@ -46,7 +46,6 @@ export function addImport(tasks: Command, context: CommandContext): void {
       '--filter <filter>',
       'repeatable, applied in the order given: created>=DATE, created<DATE, files<=N, lines<=N, llm-score!=X, hidden-names, deterministic>=N',
       collect,
-      [],
     )
     .option(
       '--paper-filters',
@@ -78,7 +77,7 @@ async function runImport(argument: string, options: ImportOptions, { console, ex
   const source = readSourceArgument(argument, options)
   const filters: SuiteFilter[] = [
     ...(options.ids === undefined ? [] : [{ kind: 'ids' as const, ids: await readIds(options.ids) }]),
-    ...options.filter.map(readFilter),
+    ...(options.filter ?? []).map(readFilter),
     ...(options.paperFilters === true ? paperFilters() : []),
   ]
   const evidence = options.evidence === undefined ? new Map() : await readEvidence(options.evidence)
