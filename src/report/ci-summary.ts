@@ -7,6 +7,8 @@ import { commandMessage, commandProperty, markdownText } from '../domain/hostile
 export interface RuleVerdict {
   state: 'passed' | 'failed' | 'unknown'
   text: string
+  /** It passes because it is not strict, although the data neither prove nor exclude what it forbids. */
+  isOpen?: boolean
 }
 
 export interface CiSummary {
@@ -39,7 +41,9 @@ export function renderCiSummary(summary: CiSummary): string {
     '',
     `Run ${linked(workflowId, ui)}`,
     '',
-    ...verdicts.map(({ state, text }) => `- ${MARKS[state]} ${markdownText(text, 600)}`),
+    ...verdicts.map(
+      ({ state, text, isOpen }) => `- ${MARKS[isOpen === true ? 'unknown' : state]} ${markdownText(text, 600)}`,
+    ),
     ...nightLines(document),
     ...(document === null ? [] : describeScore(document)),
     ...(flips === null ? [] : flipRows(flips)),

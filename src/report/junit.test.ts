@@ -181,6 +181,19 @@ test('shows an invalid address without a link', () => {
   assert.match(renderCiSummary(summaryOf()), /^Run \[eval\/r\]\(https:\/\/temporal\.test\/.*%2Fr\)$/m)
 })
 
+test('a lenient rule that the data leave open has a warning on the page, and no tick', () => {
+  const page = renderCiSummary(
+    summaryOf({
+      verdicts: [
+        { state: 'passed', text: 'met' },
+        { state: 'passed', text: 'cannot exclude', isOpen: true },
+      ],
+    }),
+  )
+  assert.match(page, /^- ✅ met$/m)
+  assert.match(page, /^- ⚠️ cannot exclude$/m)
+})
+
 test('a page of thousands of tasks shows fifty of each list and at most 256 KiB', () => {
   const many = Array.from({ length: 3_000 }, (_, index) => `task-${index}-${'|'.repeat(280)}`)
   const document = documentOf(many.map((taskId) => ({ taskId, attempts: [0 as const] })))

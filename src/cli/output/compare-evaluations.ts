@@ -16,7 +16,11 @@ interface CompareOptions extends ComparisonRules {
 }
 
 /** @throws LonghaulError `Config.Invalid` if the two sides played different tasks */
-export function compareAndJudge(options: CompareOptions): { data: ComparisonData; codes: ExitCode[] } {
+export function compareAndJudge(options: CompareOptions): {
+  data: ComparisonData
+  codes: ExitCode[]
+  isOpen: boolean[]
+} {
   const { before, after, confidence, intersect, maxRegression } = options
   const comparability = checkComparability(before, after)
   refuseOtherTasks(comparability, intersect)
@@ -27,8 +31,8 @@ export function compareAndJudge(options: CompareOptions): { data: ComparisonData
     isSameCurrency: before.cost !== undefined && before.cost.prices.currency === after.cost?.prices.currency,
     line: maxRegression === null ? 0 : -maxRegression,
   })
-  const { codes, verdicts } = judgeComparison({ before, after, comparison }, options)
-  return { data: { before, after, comparison, comparability, verdicts }, codes }
+  const { codes, verdicts, isOpen } = judgeComparison({ before, after, comparison }, options)
+  return { data: { before, after, comparison, comparability, verdicts }, codes, isOpen }
 }
 
 /** A task whose row changed is another task: no option makes it comparable. */
@@ -61,6 +65,8 @@ interface JudgedComparison {
   codes: ExitCode[]
   /** One line per rule, with the numbers and the rule itself. */
   verdicts: string[]
+  /** For each rule, whether the data neither prove nor exclude what it forbids. */
+  isOpen: boolean[]
 }
 
 /** The only place that turns a comparison into words and exit codes, so that the two never disagree. Bounds decide, never the mean. */
@@ -70,23 +76,28 @@ export function judgeComparison(
 ): JudgedComparison {
   const { interval } = comparison.difference
   if (interval === null)
-    return { codes: [EXIT.infra], verdicts: ['nothing to compare: no task was scored on both sides'] }
+    return { codes: [EXIT.infra], verdicts: ['nothing to compare: no task was scored on both sides'], isOpen: [false] }
   const poor = [before, after].find((side) => gradedShare(side) < rules.minGraded)
   if (poor !== undefined) {
     const share = `${(gradedShare(poor) * 100).toFixed(1)} % < ${(rules.minGraded * 100).toFixed(1)} %`
     const verdict = `too little was graded in ${poor.name} of ${poor.run}: ${share}; no verdict`
-    return { codes: [EXIT.infra], verdicts: [verdict] }
+    return { codes: [EXIT.infra], verdicts: [verdict], isOpen: [false] }
   }
   const facts = `difference ${show(comparison.difference.mean)}, ${Number((comparison.level * 100).toFixed(2))} % interval ${show(interval.low)} to ${show(interval.high)}`
   const judged = [judgeRegression(interval, rules, facts), judgeGain(interval, rules, facts)].filter(
     (one) => one !== null,
   )
-  return { codes: judged.map(({ code }) => code), verdicts: judged.map(({ verdict }) => verdict) }
+  return {
+    codes: judged.map(({ code }) => code),
+    verdicts: judged.map(({ verdict }) => verdict),
+    isOpen: judged.map((one) => one.isOpen === true),
+  }
 }
 
 interface Judged {
   code: ExitCode
   verdict: string
+  isOpen?: true
 }
 
 type Bounds = { low: number; high: number }
@@ -110,6 +121,7 @@ function judgeRegression(
   }
   return {
     code: strict ? EXIT.threshold : EXIT.ok,
+    isOpen: true,
     verdict: `cannot exclude a regression of more than ${maxRegression}: delta.lower ${show(low)} < ${show(limit)} (${facts}${strict ? '; strict' : ''})`,
   }
 }

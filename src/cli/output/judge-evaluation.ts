@@ -114,6 +114,7 @@ async function readBaseline(
 interface RuleFinding {
   code: ExitCode
   text: string
+  isOpen?: boolean
 }
 
 interface Judged {
@@ -247,7 +248,7 @@ function compare(
     }
   }
   try {
-    const { codes, data } = compareAndJudge({
+    const { codes, data, isOpen } = compareAndJudge({
       before,
       after: document.evaluation,
       confidence,
@@ -257,7 +258,11 @@ function compare(
       strict: strict === true,
       minGraded,
     })
-    const findings = data.verdicts.map((text, index) => ({ code: codes[index] ?? EXIT.infra, text }))
+    const findings = data.verdicts.map((text, index) => ({
+      code: codes[index] ?? EXIT.infra,
+      text,
+      isOpen: isOpen[index] === true,
+    }))
     return { findings, flips: data.comparison.flips }
   } catch (error) {
     if (!isLonghaulError(error)) throw error
@@ -290,7 +295,12 @@ interface Writing {
 
 async function writeFiles(workflowId: string, judged: Judged, { options, console }: Writing): Promise<void> {
   const { exitCode, findings, document, flips } = judged
-  const verdicts = findings.map(({ code, text }) => ({ state: stateOf(code), text }))
+  const verdicts = findings.map(({ code, text, isOpen }) => ({
+    state: stateOf(code),
+    text,
+    // A rule that fails already says so.
+    isOpen: isOpen === true && code === EXIT.ok,
+  }))
   const summary: CiSummary = {
     workflowId,
     ui: uiLink(workflowId),
