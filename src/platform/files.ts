@@ -1,4 +1,16 @@
-import { close, fdatasync, fsync, mkdirSync, open, statSync, writeFile as writeDescriptor } from 'node:fs'
+import {
+  close,
+  constants,
+  fdatasync,
+  fstat,
+  fsync,
+  mkdirSync,
+  open,
+  readFile as readDescriptor,
+  statSync,
+  type Stats,
+  writeFile as writeDescriptor,
+} from 'node:fs'
 import { access, mkdir, readFile, rename, rm, stat, writeFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { promisify } from 'node:util'
@@ -12,7 +24,42 @@ export const descriptors = {
   fdatasync: promisify(fdatasync),
   fsync: promisify(fsync),
   close: promisify(close),
+  stat: promisify<number, Stats>(fstat),
+  read: promisify<number, Buffer>(readDescriptor),
 }
+
+/** What lies in the place of a file, or why the file cannot be one that was written there. */
+export class OddFileError extends Error {
+  override name = 'OddFileError'
+}
+
+/**
+ * Reads a file that a program of ours wrote, in a directory where others may write too. Opening a pipe or some devices waits for another
+ * process, in one of the process's four threads for files, and reading a link would show a file of another place.
+ * @param maxBytes a larger file is not read
+ * @throws OddFileError if the path leads to anything but a file of at most `maxBytes`; the errors of the system
+ */
+export async function readPlainFile(path: string, maxBytes = LARGEST_READ): Promise<Buffer> {
+  const descriptor = await descriptors
+    .open(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW)
+    .catch((error: unknown) => {
+      if (errnoOf(error) === 'ELOOP') throw new OddFileError('it is a symbolic link')
+      if (errnoOf(error) === 'ENXIO') throw new OddFileError('it is a socket')
+      throw error
+    })
+  try {
+    const found = await descriptors.stat(descriptor)
+    if (found.isDirectory()) throw new OddFileError('it is a directory')
+    if (!found.isFile()) throw new OddFileError(found.isFIFO() ? 'it is a pipe' : 'it is a device')
+    if (found.size > maxBytes) throw new OddFileError(`it has ${found.size} bytes, of at most ${maxBytes}`)
+    return await descriptors.read(descriptor)
+  } finally {
+    await descriptors.close(descriptor)
+  }
+}
+
+/** Node refuses to read more at once. */
+const LARGEST_READ = 2 ** 31 - 1
 
 /** Readers see the old text or the new one, never a part. `mode` 0o600 keeps secrets from other users of the machine. */
 export async function writeFileAtomically(path: string, content: string | Uint8Array, mode = 0o666): Promise<void> {

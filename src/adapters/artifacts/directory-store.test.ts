@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import { spawnSync } from 'node:child_process'
-import { existsSync } from 'node:fs'
-import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { closeSync, constants, existsSync, openSync } from 'node:fs'
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, symlink, truncate, writeFile } from 'node:fs/promises'
+import { createServer } from 'node:net'
 import { hostname, tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
@@ -33,6 +34,60 @@ test('a record is stored as one line of JSON that ends with its hash', async () 
   const text = await readFile(store.path('layout/r.json'), 'utf8')
   assert.match(text, /^\{"text":"ü \\"quoted\\"","list":\[1,0\.000001\],"sha256":"[0-9a-f]{64}"\}\n$/)
   assert.equal(store.locate('layout/r.json'), store.path('layout/r.json'))
+})
+
+/** What a person with access to the directory, or a repair of its file system, may leave in the place of a file. */
+const NO_FILES: { what: string; make: (path: string) => Promise<unknown> }[] = [
+  { what: 'a directory', make: (path) => mkdir(path) },
+  { what: 'a symbolic link', make: (path) => symlink('/etc/passwd', path) },
+  { what: 'a pipe', make: async (path) => assert.equal(spawnSync('mkfifo', [path]).status, 0) },
+  {
+    what: 'a socket',
+    async make(path) {
+      const { promise, resolve } = Promise.withResolvers<void>()
+      const server = createServer().listen(path, resolve).unref()
+      after(() => server.close())
+      await promise
+    },
+  },
+]
+
+for (const [index, { what, make }] of NO_FILES.entries()) {
+  test(`${what} in the place of a file is corrupt at once, whatever reads or writes it, and other reads go on`, async (t) => {
+    const odd = createDirectoryStore({ root, answerMs: 3_000 })
+    const key = `odd/${index}.json`
+    await odd.putRecord('odd/good.json', { good: true })
+    await make(odd.path(key))
+    // Ends the waits of a version that opens a pipe for reading.
+    t.after(() => what === 'a pipe' && closeSync(openSync(odd.path(key), constants.O_RDWR)))
+    const isNamed = (error: unknown): boolean =>
+      isLonghaulError(error) &&
+      error.code === 'Artifact.Corrupt' &&
+      error.message.includes(`${key}, fault=it is ${what}`)
+    const ref = { key, sha256: '0'.repeat(64), bytes: 1 }
+    // More calls than the process has threads for files.
+    const calls = Array.from({ length: 3 }, () => [
+      odd.read(key),
+      odd.readRecord(key),
+      odd.get(ref),
+      odd.put(key, bytes('x')),
+      odd.claimRecord(key, { mine: true }),
+    ]).flat()
+    await Promise.all(calls.map((call) => assert.rejects(call, isNamed)))
+    assert.deepEqual(await odd.readRecord('odd/good.json'), { good: true })
+  })
+}
+
+test('a file of gigabytes in the place of a small one is corrupt, and is not read', async () => {
+  const ref = await store.put('odd/small', bytes('x'))
+  for (const size of [1024 ** 3, 3 * 1024 ** 3]) {
+    await truncate(store.path(ref.key), size)
+    const before = process.memoryUsage().arrayBuffers
+    await assert.rejects(store.get(ref), hasCode('Artifact.Corrupt'))
+    await assert.rejects(store.readRecord(ref.key), hasCode('Artifact.Corrupt'))
+    assert.ok(process.memoryUsage().arrayBuffers - before < 512 * 1024 ** 2)
+  }
+  await assert.rejects(store.read(ref.key), hasCode('Artifact.Corrupt'))
 })
 
 test('an unwritable directory is unavailable, which is retryable', async () => {

@@ -1,14 +1,15 @@
-import { link, readdir, rm, unlink } from 'node:fs/promises'
-import { readFile as readFileThen, statSync } from 'node:fs'
+import { link, readdir, readFile, rm, unlink } from 'node:fs/promises'
+import { constants } from 'node:buffer'
+import { statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import { pathToFileURL, fileURLToPath } from 'node:url'
-import { promisify } from 'node:util'
 import type { ArtifactRef, ArtifactStore, WeightStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import {
   checkFolder,
   checkKey,
   checkPrefix,
+  corrupt,
   PAGE_KEYS,
   TEMP_DIRECTORY,
   openRecord,
@@ -18,12 +19,16 @@ import {
   requireReferenced,
   wrapStore,
 } from './store-rules.ts'
-import { errnoOf, makeDirectory, makeDirectorySync, syncPath } from '../../platform/files.ts'
+import {
+  errnoOf,
+  makeDirectory,
+  makeDirectorySync,
+  OddFileError,
+  readPlainFile,
+  syncPath,
+} from '../../platform/files.ts'
 import { sweepTempFiles, writeTempFile } from '../../platform/temp-files.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-
-/** Records are small and many, and `readFile` of `node:fs/promises` takes two to three times the CPU time per file. */
-const readFile = promisify(readFileThen)
 
 interface DirectoryStoreOptions {
   /** Needs hard links, which every local Unix file system and NFS have. */
@@ -65,7 +70,7 @@ export function createDirectoryStore({
     try {
       const won = await linkNew({ temp, path, bytes })
       if (won) return ref
-      const stored = await readFile(path)
+      const stored = await readPlainFile(path)
       if (sha256Hex(stored) === ref.sha256) return ref
       throw conflict(ref, stored)
     } catch (error) {
@@ -73,10 +78,10 @@ export function createDirectoryStore({
     }
   }
 
-  const read = async (key: string): Promise<Buffer | null> => {
+  const read = async (key: string, maxBytes?: number): Promise<Buffer | null> => {
     const path = pathOf(key)
     try {
-      return await readFile(path)
+      return await readPlainFile(path, maxBytes)
     } catch (error) {
       if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return null
       throw asStoreError(error, key)
@@ -84,16 +89,16 @@ export function createDirectoryStore({
   }
 
   const readRecord = async <T extends object>(key: string): Promise<T | null> => {
-    const bytes = await read(key)
+    const bytes = await read(key, MOST_RECORD_BYTES)
     return bytes === null ? null : openRecord<T>(key, bytes)
   }
 
   const store: ArtifactStore = {
     put,
-    read,
+    read: (key) => read(key),
     readRecord,
     async get(ref) {
-      return requireReferenced(ref, await read(ref.key))
+      return requireReferenced(ref, await read(ref.key, ref.bytes))
     },
     putRecord: (key, record) => put(key, sealRecord(record)),
     async claimRecord<T extends object>(key: string, record: T) {
@@ -156,6 +161,9 @@ export function createDirectoryStore({
   }
   return boundStore({ store, name: root, answerMs })
 }
+
+/** A record was one text when it was written. */
+const MOST_RECORD_BYTES = constants.MAX_STRING_LENGTH
 
 /** Returns false if the name is taken. The directory is synced even then, because the winner may have died before syncing it. */
 async function linkNew({ temp, path, bytes }: { temp: string; path: string; bytes: Uint8Array }): Promise<boolean> {
@@ -261,6 +269,7 @@ function asRootError(error: unknown, root: string): LonghaulError {
  *  missing permission or descriptors may pass once an operator acts. */
 export function asStoreError(error: unknown, key: string): LonghaulError {
   if (isLonghaulError(error)) return error
+  if (error instanceof OddFileError) return corrupt(key, error.message, error)
   const errno = errnoOf(error)
   if (errno === 'ENOENT') return missingArtifact(key)
   if (errno === 'ENOSPC' || errno === 'EDQUOT') {

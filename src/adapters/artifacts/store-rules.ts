@@ -55,6 +55,7 @@ export function checkPrefix(prefix: string): string {
 export const PAGE_KEYS = 1_000
 
 const SEAL = /,?"sha256":"([0-9a-f]{64})"\}\n$/
+const SEAL_BYTES = `,"sha256":"${'0'.repeat(64)}"}\n`.length
 
 /**
  * Seals a record: its last field is the hash of the JSON text without that field, so a reader can verify the bytes without the
@@ -69,11 +70,12 @@ export function sealRecord(record: object): Uint8Array {
 
 /** Returns the record without its seal. @throws LonghaulError `Artifact.Corrupt` */
 export function openRecord<T extends object>(key: string, bytes: Uint8Array): T {
-  const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('utf8')
-  const match = SEAL.exec(sealed)
-  if (match === null) throw corrupt(key, 'no sha256 as the last field')
-  const text = `${sealed.slice(0, match.index)}}`
-  if (sha256Hex(text) !== match[1]) throw corrupt(key, 'content differs from its sha256')
+  const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+  // Its last bytes alone tell whether the others are worth a text.
+  const seal = SEAL.exec(sealed.toString('latin1', sealed.byteLength - SEAL_BYTES))
+  if (seal === null) throw corrupt(key, 'no sha256 as the last field')
+  const text = `${sealed.toString('utf8', 0, sealed.byteLength - seal[0].length)}}`
+  if (sha256Hex(text) !== seal[1]) throw corrupt(key, 'content differs from its sha256')
   try {
     return JSON.parse(text) as T
   } catch (cause) {
