@@ -113,7 +113,11 @@ test('only a recorded ending is graded', async () => {
   await grade('submitted', patch)
 
   const ran = { ...input, index: 3 }
-  await store.putRecord(episodeKeys.disposition(episodeId(ran)), { ...settled, disposition: 'turn-limit' })
+  await store.putRecord(episodeKeys.disposition(episodeId(ran)), {
+    ...settled,
+    episode: episodeId(ran),
+    disposition: 'turn-limit',
+  })
   await requireSettled(store, { ...ran, disposition: 'turn-limit', patch: null })
 })
 

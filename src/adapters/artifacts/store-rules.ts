@@ -1,6 +1,7 @@
 import { isAbsolute } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
+import { misplaced } from './record-place.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 
 /** Holds half-written files. It is in the same file system as the keys and is never listed. */
@@ -68,7 +69,7 @@ export function sealRecord(record: object): Uint8Array {
   return Buffer.from(`${text.slice(0, -1)}${separator}"sha256":"${sha256Hex(text)}"}\n`)
 }
 
-/** Returns the record without its seal. @throws LonghaulError `Artifact.Corrupt` */
+/** Returns the record without its seal, if it is one that was written under this key. @throws LonghaulError `Artifact.Corrupt` */
 export function openRecord<T extends object>(key: string, bytes: Uint8Array): T {
   const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   // Its last bytes alone tell whether the others are worth a text.
@@ -76,6 +77,13 @@ export function openRecord<T extends object>(key: string, bytes: Uint8Array): T 
   if (seal === null) throw corrupt(key, 'no sha256 as the last field')
   const text = `${sealed.toString('utf8', 0, sealed.byteLength - seal[0].length)}}`
   if (sha256Hex(text) !== seal[1]) throw corrupt(key, 'content differs from its sha256')
+  const record = parseRecord<T>(key, text)
+  const fault = misplaced(key, record)
+  if (fault !== null) throw corrupt(key, fault)
+  return record
+}
+
+function parseRecord<T extends object>(key: string, text: string): T {
   try {
     return JSON.parse(text) as T
   } catch (cause) {
@@ -86,7 +94,7 @@ export function openRecord<T extends object>(key: string, bytes: Uint8Array): T 
 export function corrupt(key: string, fault: string, cause?: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Artifact.Corrupt',
-    message: 'Expected stored bytes to match their hash',
+    message: 'Expected stored bytes to be those that were written under their key',
     details: { key, fault },
     cause,
   })

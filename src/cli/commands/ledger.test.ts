@@ -3,7 +3,8 @@
  * of which the commands that read records say what they have, or that they have none.
  */
 import assert from 'node:assert/strict'
-import { rm, writeFile } from 'node:fs/promises'
+import { spawnSync } from 'node:child_process'
+import { copyFile, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
@@ -144,6 +145,30 @@ test('a result that was changed from lost to failed: the rules say something els
   await rm(store.path(key))
   await store.putRecord(key, { ...lost, disposition: 'submitted', verdict: 'unresolved', failure: null })
   assert.deepEqual(await kindsOf(), [2, ['other-fate']])
+})
+
+test('a result that is a copy of another, of a later version, or a pipe is named, and nothing adds up or waits, exit 2', async () => {
+  const [won, failed] = records
+  assert.ok(won !== undefined && failed !== undefined)
+  const path = store.path(episodeKeys.result(failed.episode))
+  const damages: [string, () => Promise<unknown>][] = [
+    [`it is a record of episode ${won.episode}`, () => copyFile(store.path(episodeKeys.result(won.episode)), path)],
+    [
+      'a later version of Longhaul wrote it',
+      () => writeFile(path, sealRecord({ ...failed, schema: 'longhaul.episode-result/2' })),
+    ],
+    ['it is a pipe', async () => assert.equal(spawnSync('mkfifo', [path]).status, 0)],
+    ['it is a symbolic link', () => symlink(store.path(episodeKeys.result(won.episode)), path)],
+  ]
+  for (const [fault, damage] of damages) {
+    await rm(path)
+    await damage()
+    const { exitCode, stderr } = await longhaul('ledger', 'verify', PLACE.run)
+    assert.equal(exitCode, 2, fault)
+    assert.match(stderr, new RegExp(`Artifact\\.Corrupt: .*${episodeKeys.result(failed.episode)}, fault=${fault}`))
+  }
+  await rm(path)
+  await store.putRecord(episodeKeys.result(failed.episode), failed)
 })
 
 async function kindsOf(): Promise<[number, string[]]> {
