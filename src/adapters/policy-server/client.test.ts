@@ -144,6 +144,45 @@ test('retries an inconsistent answer and never accepts it', async (t) => {
   }
 })
 
+test('reads no more of an answer than the request can honestly have, and never a long error', async (t) => {
+  const many = { ...request, promptIds: Array.from({ length: 2_000 }, () => 151_642), maxTokens: 2_000 }
+  const longest = '━'.repeat(42)
+  const texts = Array.from({ length: many.maxTokens }, () => longest)
+  // Each token is told as fully, and has as long a text, as engines can.
+  const full = {
+    ...choice,
+    token_ids: Array.from(texts, () => 151_642),
+    prompt_token_ids: many.promptIds,
+    logprobs: {
+      token_logprobs: Array.from(texts, () => -12.345678901234567),
+      tokens: texts,
+      top_logprobs: texts.map((text) => ({ [text]: -12.345678901234567 })),
+      text_offset: texts.map((text, index) => index * text.length),
+    },
+    finish_reason: 'length',
+    text: texts.join(''),
+  }
+  const honest = await serve(t, reply(200, { ...good, choices: [full] }))
+  assert.equal((await honest.client.sample(many, never)).ids.length, many.maxTokens)
+
+  const flood = `{"data": [${'[],'.repeat(3_000_000)}[]]}`
+  for (const [status, message] of [
+    [200, /answer over \d+ bytes/],
+    [503, /answer over 1048576 bytes/],
+  ] as const) {
+    const { url } = await serve(t, reply(status, flood))
+    const client = createPolicyClient({ kind: 'vllm', url, publish: 'reload', timeouts: { giveUpAfterMs: 1 } })
+    for (const asked of [
+      () => client.sample(request, never),
+      () => client.tokenize({ policy: VERSION, text: 'short' }, never),
+      () => client.score({ policy: VERSION, ids: [1, 2] }, never),
+      () => client.served(never),
+    ]) {
+      await assert.rejects(asked, { code: 'Model.Unavailable', message })
+    }
+  }
+})
+
 test('a log-probability that is not finite arrives as NaN, which the batch writer drops', async (t) => {
   // JSON has no infinity: it comes as null, or as the number that vLLM writes for it.
   for (const spelled of [null, -9999]) {

@@ -1,7 +1,7 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyClient, PolicyVersion } from '../../contracts/policy.types.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
-import type { Dialect, Exchange, Send, Witnessed } from './dialect.ts'
+import { type Dialect, type Exchange, type Send, SMALL_ANSWER_BYTES, type Witnessed } from './dialect.ts'
 import { embeddedDialect } from './completions-dialect.ts'
 import { answeredByAnother, isUnlabelled } from './reply.ts'
 import { connectToServer, type PolicyServerTimeouts } from './server-connection.ts'
@@ -30,7 +30,7 @@ export function createPolicyClient({ kind, publish = null, ...options }: PolicyC
   const sendWith =
     (signal: AbortSignal): Send =>
     (exchange) =>
-      connection({ ...exchange, signal })
+      connection({ maxAnswerBytes: SMALL_ANSWER_BYTES, ...exchange, signal })
   const prove = proveWeights(dialect)
 
   return {

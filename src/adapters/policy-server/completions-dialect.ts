@@ -1,7 +1,7 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import { isObject } from '../../domain/shapes.ts'
 import { answeredByAnother, bad, isIdList, readLogprob, readReply, unlabelled, versionsOf } from './reply.ts'
-import { decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS, type Witnessed } from './dialect.ts'
+import { answerBytes, decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS, type Witnessed } from './dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { fileURLToPath } from 'node:url'
@@ -16,6 +16,7 @@ export function completionsDialect({ leastTokens }: { leastTokens: 0 | 1 }): Omi
       body: completionBody(request),
       policy: request.policy,
       headers: affinityHeaders(request),
+      maxAnswerBytes: answerBytes({ ids: request.promptIds.length, told: request.maxTokens }),
       parse: (answer) => readCompletion({ answer, request }),
     }),
     tokenize,
@@ -23,6 +24,7 @@ export function completionsDialect({ leastTokens }: { leastTokens: 0 | 1 }): Omi
       path: '/v1/completions',
       body: scoringBody({ policy, ids, maxTokens: leastTokens }),
       policy,
+      maxAnswerBytes: answerBytes({ ids: ids.length, told: ids.length }),
       parse: (answer) => readPromptLogprobs({ answer, ids, policy }),
     }),
     served,
@@ -36,6 +38,8 @@ export const tokenize: Dialect['tokenize'] = ({ policy, text }) => ({
   body: { model: policy, prompt: text, add_special_tokens: false },
   policy,
   timeoutMs: SMALL_ANSWER_MS,
+  // No text has more tokens than bytes.
+  maxAnswerBytes: answerBytes({ ids: Buffer.byteLength(text) }),
   parse: readTokens,
 })
 

@@ -13,6 +13,8 @@ export interface Exchange<T> {
   headers?: Record<string, string>
   /** For answers that are short and immediate. @default the limit of a sample */
   timeoutMs?: number
+  /** Largest answer that an honest server gives. @default SMALL_ANSWER_BYTES */
+  maxAnswerBytes?: number
   /** Reads a 200 answer. @throws LonghaulError */
   parse: (answer: unknown) => T
 }
@@ -52,6 +54,21 @@ export interface Dialect {
 
 /** Limit for lists, tokenization and leases: a server that takes longer for these is unhealthy. */
 export const SMALL_ANSWER_MS = 60_000
+
+/** Bytes of an answer that does not grow with what was asked. JSON of a size takes up to thirty times as much memory, and the main thread
+ *  parses it: 256 MiB of `[],[],` ended a worker. */
+export const SMALL_ANSWER_BYTES = 2 * 1024 * 1024
+
+/** Bytes of the longest spelling of an id, with what separates it from the next. */
+const ID_BYTES = 32
+
+/** Bytes of a token with its id, its log-probability, its rank and three spellings of its text. The longest tokens have 128 characters. */
+const TOLD_TOKEN_BYTES = 1024
+
+/** Largest honest answer, in bytes, to a request that makes a server repeat ids, tell tokens in full, or both. */
+export function answerBytes({ ids, told = 0 }: { ids: number; told?: number }): number {
+  return SMALL_ANSWER_BYTES + ids * ID_BYTES + told * TOLD_TOKEN_BYTES
+}
 
 /**
  * Every decoding field, by the name that vLLM, SGLang and the embedded server share. An omitted field falls back to the engine's

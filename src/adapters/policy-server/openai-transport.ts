@@ -26,6 +26,8 @@ export interface HttpAsk {
   body?: unknown
   /** The body requests server-sent events, which a new one of these takes. A server that answers without a stream is accepted too. */
   fold?: (() => EventFold) | undefined
+  /** Reading a 200 answer stops beyond this size. @default the transport's */
+  maxAnswerBytes?: number | undefined
   /** Limit for the whole exchange, from connect to the last byte. */
   timeoutMs: number
   signal: AbortSignal
@@ -65,6 +67,8 @@ export class HttpFault extends Error {
 export type Transport = (ask: HttpAsk) => Promise<HttpAnswer>
 
 const MAX_ANSWER_BYTES = 256 * 1024 * 1024
+/** An error is a sentence, and some engines quote the request in it. The client parses all of it on the main thread. */
+const MAX_ERROR_BYTES = 1024 * 1024
 const CONNECT_MS = 10_000
 
 /** @throws LonghaulError `Config.Invalid` if the key, a proxy or the environment is invalid */
@@ -88,7 +92,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
     },
     fetch: boundedFetch(base, maxAnswerBytes),
   })
-  return async ({ path, headers, body, fold, timeoutMs, signal }) => {
+  return async ({ path, headers, body, fold, maxAnswerBytes: most = maxAnswerBytes, timeoutMs, signal }) => {
     // The client's own time-out does not cover the body of an error.
     const deadline = new AbortController()
     const timer = setTimeout(() => deadline.abort(), timeoutMs)
@@ -99,7 +103,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
         signal: AbortSignal.any([signal, deadline.signal]),
       }
       const request = body === undefined ? client.get(path, options) : client.post(path, { ...options, body })
-      const response = await request.asResponse()
+      const response = withAtMost(most, await request.asResponse())
       if (fold === undefined || !isEventStream(response)) return await readAnswer(response)
       return await foldEvents(response, fold())
     } catch (error) {
@@ -113,7 +117,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
       }
       // An event that cannot be parsed, or an error so deep that the package cannot write it out.
       if (error instanceof SyntaxError || error instanceof RangeError) return { text: '' }
-      throw faultOf(error, maxAnswerBytes)
+      throw faultOf(error, Math.min(most, maxAnswerBytes))
     } finally {
       clearTimeout(timer)
     }
@@ -188,13 +192,20 @@ function boundedFetch(base: URL, maxBytes: number): typeof globalThis.fetch {
       redirect: 'manual',
       dispatcher,
     })
-    const { body, status, headers } = response
-    if (body === null) return new Response(null, { status, headers: [...headers] })
-    return new Response(body.pipeThrough(countBytes(maxBytes)), { status, headers: [...headers] })
+    const { body, status } = response
+    const headers = [...response.headers]
+    if (body === null) return new Response(null, { status, headers })
+    const whole = new Response(body as ReadableStream<Uint8Array<ArrayBuffer>>, { status, headers })
+    return withAtMost(status === 200 ? maxBytes : Math.min(maxBytes, MAX_ERROR_BYTES), whole)
   }
 }
 
-function countBytes(maxBytes: number): TransformStream<Uint8Array, Uint8Array> {
+function withAtMost(maxBytes: number, response: Response): Response {
+  const { body, status, headers } = response
+  return body === null ? response : new Response(body.pipeThrough(countBytes(maxBytes)), { status, headers })
+}
+
+function countBytes(maxBytes: number): TransformStream<Uint8Array<ArrayBuffer>, Uint8Array<ArrayBuffer>> {
   let bytes = 0
   return new TransformStream({
     transform(chunk, controller) {

@@ -34,6 +34,8 @@ export interface ServerAsk<T> {
   headers?: Record<string, string>
   /** The body requests a stream. `parse` receives what the fold makes of its events, or the answer of a server that sends no stream. */
   fold?: () => EventFold
+  /** Largest 200 answer that is read. @default the connection's `maxAnswerBytes` */
+  maxAnswerBytes?: number
   /** @default the connection's `requestMs` */
   timeoutMs?: number
   signal: AbortSignal
@@ -59,7 +61,7 @@ export function connectToServer({
   const base = parseBase(url)
   const exchange = createTransport({ base, apiKey, maxAnswerBytes })
 
-  return ({ path, body, policy, headers = {}, fold, timeoutMs = requestMs, signal, parse }) => {
+  return ({ path, body, policy, headers = {}, fold, maxAnswerBytes: most, timeoutMs = requestMs, signal, parse }) => {
     const target = `${base.origin}${base.pathname.replace(/\/$/, '')}${path}`
     const sent = sendsTrace ? { ...traceHeaders(), ...headers } : headers
     return retryUntilDone({
@@ -67,12 +69,18 @@ export function connectToServer({
       signal,
       onAgain: onTransientError,
       async attempt(tries) {
-        const answer = await exchange({ path, headers: sent, body, fold, timeoutMs, signal }).catch(
-          (error: unknown) => {
-            if (error instanceof HttpFault) return error
-            throw error
-          },
-        )
+        const answer = await exchange({
+          path,
+          headers: sent,
+          body,
+          fold,
+          maxAnswerBytes: most,
+          timeoutMs,
+          signal,
+        }).catch((error: unknown) => {
+          if (error instanceof HttpFault) return error
+          throw error
+        })
         if (answer instanceof HttpFault) return { kind: 'again', error: unreachable(answer, target), afterMs: null }
         return 'error' in answer ? decideOnError(answer, { url: target, policy }, tries) : read(answer, parse, tries)
       },

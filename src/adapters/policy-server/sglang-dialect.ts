@@ -3,6 +3,7 @@ import { isObject } from '../../domain/shapes.ts'
 import { answeredByAnother, bad, readLogprob, readReply, versionsOf } from './reply.ts'
 import { affinityHeaders, tokenize, localPath } from './completions-dialect.ts'
 import {
+  answerBytes,
   decodingFields,
   type Dialect,
   type Exchange,
@@ -28,6 +29,7 @@ export function sglangDialect({ reload }: { reload: boolean }): Dialect {
       body: generateBody(request),
       policy: request.policy,
       headers: affinityHeaders(request),
+      maxAnswerBytes: answerBytes({ ids: request.promptIds.length, told: request.maxTokens }),
       parse: (answer) => readGenerated({ answer, request }),
     }),
     tokenize,
@@ -35,6 +37,7 @@ export function sglangDialect({ reload }: { reload: boolean }): Dialect {
       path: '/generate',
       body: scoreBody({ policy, ids }),
       policy,
+      maxAnswerBytes: answerBytes({ ids: ids.length, told: ids.length }),
       parse: (answer) => readScores({ answer, ids, policy }),
     }),
     served,
