@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -277,3 +278,48 @@ test('a hub that does not answer is unavailable, not an empty split', async () =
   const source = { kind: 'hub' as const, dataset: 'a/b', revision: REVISION, split: 'test' }
   await assert.rejects(importSuite({ source, hubUrl: 'http://127.0.0.1:1' }), { code: 'Artifact.Unavailable' })
 })
+
+test('a line that is no UTF-8 is refused by itself, and lines around it keep their text', async () => {
+  const [first, last] = [1, 2].map((number) => ({
+    ...rebench.row(`owner__thing-${number}`),
+    problem_statement: 'Größe ≠ 0 😀',
+  }))
+  const latin = Buffer.from(jsonl([{ ...rebench.row('owner__thing-3'), problem_statement: 'Größe' }]), 'latin1')
+  const bytes = Buffer.concat([Buffer.from(jsonl([first])), latin, Buffer.from(jsonl([last]))])
+  const { suite, kept } = await importFile(await save('mixed.jsonl', bytes))
+  assert.deepEqual(
+    kept.map(({ task }) => task.statement),
+    ['Größe ≠ 0 😀', 'Größe ≠ 0 😀'],
+  )
+  assert.deepEqual(
+    suite.refused.map(({ at, column }) => [at, column]),
+    [['line 2', 'problem_statement']],
+  )
+})
+
+for (const [what, begin, piece, end] of [
+  ['one byte that is no UTF-8', '{"instance_id": "\xff', 'x', '"}\n'],
+  ['a list of lists', '{"meta": [', '[],', '[]]}\n'],
+  ['a list of numbers', '[', '1,', '1]'],
+  ['lines of nothing', '', '[]\n', ''],
+] as const) {
+  test(`64 MiB of rows with ${what} end with a message, in little memory`, async () => {
+    const size = 64 * 1024 ** 2
+    const path = await save('large.jsonl', Buffer.from(begin + piece.repeat(size / piece.length) + end, 'latin1'))
+    const { status, stdout, stderr } = spawnSync(
+      process.execPath,
+      [
+        '--max-old-space-size=256',
+        join(import.meta.dirname, '../../../bin/longhaul.mjs'),
+        'tasks',
+        'import',
+        path,
+        '--output',
+        `${path}.out.jsonl`,
+      ],
+      { encoding: 'utf8', timeout: 300_000, cwd: folder },
+    )
+    assert.deepEqual([status === null, /Expected/.test(stdout + stderr)], [false, true], stderr.slice(-500))
+    assert.doesNotMatch(stderr, /heap|Unexpected/)
+  })
+}

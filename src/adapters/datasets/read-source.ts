@@ -9,6 +9,7 @@ import type { HubPlace } from '../hub/requests.ts'
 import { describeForeign, describeNotParquet } from './foreign-file.ts'
 import { findHubFiles } from './hub-files.ts'
 import { type ImportLimits, readImportLimits, readParquet } from './parquet-rows.ts'
+import { weighJson } from './json-weight.ts'
 import { decodeText } from './plain-value.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { isObject } from '../../domain/shapes.ts'
@@ -165,9 +166,19 @@ export async function readTaskRows(path: string): Promise<LabelledRow[]> {
   })
 }
 
+/** As `weighJson` counts: some two gigabytes of memory, and more than half a gibibyte of published rows has. */
+const MOST_WEIGHT = 32_000_000
+
 /** The same, keeping lines that are not JSON in their position. */
 async function scanRows(path: string, what = ROWS): Promise<LabelledRow[]> {
   const text = (await readText(path, what)).replace(/^\uFEFF/, '')
+  if (weighJson(text, MOST_WEIGHT) > MOST_WEIGHT) {
+    throw refuseFile(
+      path,
+      'it holds too many lists, objects and elements to be read at once: split it, or save it as Parquet',
+      what,
+    )
+  }
   if (text.trimStart().startsWith('[')) return readArray(path, text)
   const rows = text.split('\n').flatMap((line, index) => (line.trim() === '' ? [] : [readLine(path, line, index)]))
   // One error: hundreds of refused lines would hide that the file has another form.
