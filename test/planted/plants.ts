@@ -667,7 +667,7 @@ export const PLANTS: Plant[] = [
   {
     name: 'what is read is what was hashed: a record’s seal is not compared',
     file: 'src/adapters/artifacts/store-rules.ts',
-    replace: 'if (sha256Hex(text) !== match[1]) throw',
+    replace: 'if (sha256Hex(text) !== seal[1]) throw',
     by: 'if (sha256Hex(text) === key) throw',
     seenBy: flipped,
   },

@@ -98,6 +98,25 @@ export function describeCapture(makeFixture: MakeFixture): void {
       assert.ok(text.endsWith('\n'))
     })
 
+    test('all: ignored files count once Git tracks them, staged by force or committed, as they are now', async () => {
+      const commands = [
+        'mkdir ignored; for name in staged committed dropped loose; do echo $name > ignored/$name; done',
+        'git add -f ignored/committed && git -c user.name=a -c user.email=a@b commit -q -m work',
+        'git add -f ignored/staged ignored/dropped; rm ignored/dropped; echo later >> ignored/staged',
+        // What the agent ignores itself hides nothing that is tracked.
+        'echo "*" > .git/info/exclude; echo "y = 2" >> keep.py; git init -q ignored/inner',
+      ]
+      const { patch } = await patchAfter(commands.join('\n'), 'all')
+      const names = ['staged', 'committed', 'dropped', 'loose'].map((name) => `ignored/${name}`)
+      assert.deepEqual(applied(patch, [...names, 'keep.py']), [
+        'staged\nlater\n',
+        'committed\n',
+        null,
+        null,
+        'x = 1\ny = 2\n',
+      ])
+    })
+
     test('all: committed work counts, and the repository stays as the agent left it', async () => {
       const commit = 'git add -A && git -c user.name=a -c user.email=a@b commit -q -m work; git rm -q keep.py'
       const { patch } = await patchAfter(`echo new > new.txt; ${commit}`, 'all')

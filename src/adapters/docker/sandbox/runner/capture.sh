@@ -9,8 +9,15 @@ add_all() {
   private_git add -A --ignore-errors . || :
 }
 
+# What the agent added by force or committed is its work, although a rule ignores it. A path that cannot be added must not cost the rest.
+add_tracked() {
+  plain_git ls-files -z -c -i --exclude-standard >"$work/tracked" &&
+    private_git update-index -z --add --remove --stdin <"$work/tracked" || :
+}
+
 take_patch() {
   private_git read-tree "$2" && add_all || return 1
+  add_tracked
   # shellcheck disable=SC2086
   private_git diff --cached $diff_options --name-only "$2" >"$work/all" &&
     plain_git diff $diff_options --name-only >"$work/unstaged" || return 1
