@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import { readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
+import { ApplicationFailure } from '@temporalio/common'
 import { inActivity } from '../../test/support/activity-context.ts'
 import { useOwnStore } from '../../test/support/command-line.ts'
 import { rebench } from '../../test/support/datasets/published-rows.ts'
@@ -13,6 +14,30 @@ import type { PolicyRef } from '../contracts/policy.types.ts'
 import { composeRole } from './compose-role.ts'
 import { PASS_THROUGH } from './connect.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
+
+test('an evaluation that has lost the record of an episode is not summarized', async (t) => {
+  const { root, store, close } = await useOwnStore()
+  t.after(close)
+  const rows = [{ ...rebench.row('owner__thing-1'), created_at: null }]
+  const attempts = [[1, 0] as const]
+  const made = await makeEvaluatedRun({
+    store,
+    root,
+    run: 'torn',
+    rows,
+    attempts: attempts.map((all) => [...all]),
+    cutoff: null,
+  })
+  const { run, name, stage, suite, score } = made
+  const [, second = ''] = (await store.list(`episodes/${run}/`)).filter((key) => key.endsWith('/result.json'))
+  rmSync(store.path(second))
+  const activities = await artifactActivities(root)
+  const policy = { version: score.policy } as PolicyRef
+  await assert.rejects(
+    inActivity<unknown>(() => activities.summarizeEvaluation({ run, name, stage, policy, suite })),
+    (error) => error instanceof ApplicationFailure && error.type === 'Artifact.Missing',
+  )
+})
 
 test('the trackers of a run get its figures after a summarized evaluation and after a report', async (t) => {
   const { root, store, close } = await useOwnStore()
@@ -30,15 +55,7 @@ test('the trackers of a run get its figures after a summarized evaluation and af
     cutoff: null,
     trackers,
   })
-  const environment = readWorkerEnvironment({
-    LONGHAUL_ARTIFACTS: join(root, 'store'),
-    LONGHAUL_CACHE: join(root, 'cache'),
-    LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
-    LONGHAUL_PYTHON: 'python3',
-  })
-  // The artifacts role asks Temporal for nothing itself.
-  const { workers } = await composeRole('artifacts', environment, {} as never, PASS_THROUGH)
-  const activities = workers[0]?.activities as ArtifactActivities
+  const activities = await artifactActivities(root)
   const policy = { version: score.policy } as PolicyRef
   const steps = [
     () => activities.summarizeEvaluation({ run, name, stage, policy, suite }),
@@ -52,3 +69,15 @@ test('the trackers of a run get its figures after a summarized evaluation and af
   }
   assert.equal((await store.list(runKeys.allMeasured(run))).length, 1)
 })
+
+async function artifactActivities(root: string): Promise<ArtifactActivities> {
+  const environment = readWorkerEnvironment({
+    LONGHAUL_ARTIFACTS: join(root, 'store'),
+    LONGHAUL_CACHE: join(root, 'cache'),
+    LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
+    LONGHAUL_PYTHON: 'python3',
+  })
+  // The artifacts role asks Temporal for nothing itself.
+  const { workers } = await composeRole('artifacts', environment, {} as never, PASS_THROUGH)
+  return workers[0]?.activities as ArtifactActivities
+}

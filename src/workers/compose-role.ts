@@ -18,10 +18,13 @@ import {
 import { QUEUES } from '../contracts/workflow-ids.ts'
 import type { ArtifactActivities } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import type { Coordinates } from '../contracts/episodes.types.ts'
+import type { Recipe } from '../contracts/recipe.types.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
 import { closeGrading } from '../activities/grading/close-grading.ts'
 import { buildBatch } from '../activities/training/build-batch.ts'
 import { planRefill } from '../activities/run/plan-refill.ts'
+import { requireWholeGroups } from '../activities/run/require-whole-groups.ts'
 import { readEvaluation } from '../activities/evaluation/read-evaluation.ts'
 import { recordNight } from '../activities/evaluation/record-night.ts'
 import { summarizeEvaluation } from '../activities/evaluation/derive-evaluation.ts'
@@ -93,10 +96,19 @@ interface ArtifactDependencies {
 function createArtifactActivities(deps: ArtifactDependencies): ArtifactActivities {
   const { store, recipes, tasks } = deps
   const track = createTracking(deps)
+  /** The sources of what is derived from an iteration whose groups have ended. */
+  const playedIn = async (
+    place: Coordinates & { round?: number },
+  ): Promise<{ store: ArtifactStore; recipe: Recipe }> => {
+    const recipe = await recipes(place.run)
+    await requireWholeGroups({ store, recipe }, place)
+    return { store, recipe }
+  }
   return {
-    planRefill: activity(async (input) => planRefill({ store, recipe: await recipes(input.run) }, input)),
-    buildBatch: activity(async (input) => buildBatch({ store, recipe: await recipes(input.run) }, input)),
+    planRefill: activity(async (input) => planRefill(await playedIn(input), input)),
+    buildBatch: activity(async (input) => buildBatch(await playedIn(input), input)),
     summarizeEvaluation: activity(async (input, { signal }) => {
+      await playedIn({ ...input, iteration: 0 })
       const summary = await summarizeEvaluation({ store, tasks }, input)
       await track(input.run, signal)
       return summary

@@ -72,6 +72,7 @@ async function grade(
     ? async () => undefined
     : createImageProvider({ engine: used, cacheDir, log: () => undefined })
   const patch = await store.put(episodeKeys.patch(episodeId(input(index))), Buffer.from(task.goldPatch))
+  await settle(index)
   try {
     return await gradeSubmission(
       { store, sandbox, recipe, ensureImage, tasks: async () => graded, hostId },
@@ -89,6 +90,13 @@ async function grade(
   } finally {
     sandbox.dispose()
   }
+}
+
+/** The ending of an episode without turns. */
+async function settle(index: number): Promise<void> {
+  const episode = episodeId(input(index))
+  const ended = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 0 }
+  await store.putRecord(episodeKeys.disposition(episode), ended)
 }
 
 const record = <T extends object>(key: string): Promise<T> => readOrThrow<T>(store, key)
@@ -136,6 +144,7 @@ test('an episode is excluded with the code when every engine is away, and a late
 })
 
 test('lost graders exclude a submitted episode unless one of them wrote its verdict', async () => {
+  await settle(4)
   const silent = await recordUngraded(store, { ...input(3), disposition: 'submitted', failure: 'Sandbox.Lost' })
   assert.deepEqual([silent.verdict, silent.failure], ['could-not-grade', 'Sandbox.Lost'])
   const verdict = await record<VerdictRecord>(episodeKeys.verdict(episodeId(input(0))))

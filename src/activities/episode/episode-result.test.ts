@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
+import type { Disposition, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { recordUngraded } from '../grading/grade-submission.ts'
@@ -74,8 +74,58 @@ test('only a sign that voids the reward makes the record a suspected hack', asyn
   ] as const) {
     const input: EpisodeInput = { ...(await tornEpisode(index)) }
     await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
+    await settle(input, 'submitted', 1)
     await recordOutcome(store, input, { ...graded, signs: [...signs], patchBytes: 10 })
     const record = await store.readRecord<EpisodeRecord>(episodeKeys.result(episodeId(input)))
     assert.deepEqual([record?.suspectedHack, record?.verdict], [suspected, 'resolved'], signs.join())
   }
 })
+
+/** The story: an older copy of the store is restored, so turns that were played have no records any more. */
+test('a verdict never counts for fewer turns than the episode has played', async () => {
+  const outcome = { failure: null, verdict: 'resolved' as const, verdictReason: null, signs: [], patchBytes: 0 }
+  for (const [index, turns] of [
+    [20, 2],
+    [21, null],
+  ] as const) {
+    const input = await tornEpisode(index)
+    await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
+    if (turns !== null) await settle(input, 'submitted', turns)
+    await assert.rejects(recordOutcome(store, input, { ...outcome, disposition: 'submitted' }), {
+      code: 'Artifact.Missing',
+    })
+    assert.equal(await store.readRecord(episodeKeys.result(episodeId(input))), null)
+  }
+})
+
+test('an episode that has lost turns has no reward, whatever its ending and its verdict say', async () => {
+  for (const [index, disposition] of [
+    [30, 'submitted'],
+    [31, 'turn-limit'],
+    [32, 'context-limit'],
+  ] as const) {
+    const input = await tornEpisode(index)
+    await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
+    await settle(input, disposition, 2)
+    await store.putRecord(episodeKeys.verdict(episodeId(input)), { schema: 'longhaul.verdict/1', kind: 'resolved' })
+    const result = await recordUngraded(store, { ...input, disposition, failure: 'Artifact.Missing' })
+    assert.deepEqual([result.disposition, result.verdict, result.turns], [disposition, 'could-not-grade', 1])
+  }
+})
+
+test('an episode that ended its own sandboxes counts with the turns that it has', async () => {
+  const input = await tornEpisode(40)
+  await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
+  const result = await recordUngraded(store, { ...input, disposition: 'agent-gave-up', failure: 'Sandbox.Ended' })
+  assert.deepEqual([result.verdict, result.turns], ['unresolved', 1])
+})
+
+async function settle(input: EpisodeInput, disposition: Disposition, turns: number): Promise<void> {
+  const episode = episodeId(input)
+  await store.putRecord(episodeKeys.disposition(episode), {
+    schema: 'longhaul.disposition/1',
+    episode,
+    disposition,
+    turns,
+  })
+}

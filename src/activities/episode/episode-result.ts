@@ -1,6 +1,13 @@
 import { parse, ParserOverrun } from '../../adapters/parsing/parser-pool.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { Disposition, EpisodeRecord, VerdictKind, VerdictRecord } from '../../contracts/episodes.types.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type {
+  Disposition,
+  DispositionRecord,
+  EpisodeRecord,
+  VerdictKind,
+  VerdictRecord,
+} from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
 import { type HackSign, isSuspectedHack, sortSigns } from '../../contracts/hack-signs.ts'
@@ -19,7 +26,10 @@ export interface Outcome {
   patchBytes: number
 }
 
-/** Derives an episode's last record from its turns. The first record that is written counts. */
+/**
+ * Derives an episode's last record from its turns. The first record that is written counts.
+ * @throws LonghaulError `Artifact.Corrupt`, or `Artifact.Missing` if a verdict would count for fewer turns than were played
+ */
 export async function recordOutcome(
   store: ArtifactStore,
   input: EpisodeInput,
@@ -27,7 +37,7 @@ export async function recordOutcome(
 ): Promise<EpisodeResult> {
   const episode = episodeId(input)
   const isLost = outcome.verdict === null || outcome.verdict === 'could-not-grade'
-  const read = isLost ? await readWholeTurns(store, episode) : await readTurns(store, episode)
+  const read = isLost ? await readWholeTurns(store, episode) : await readEveryTurn(store, episode, outcome.disposition)
   const turns = read.filter(({ observation }) => observation !== null)
   const actions = turns.map(({ action }) => action)
   const signs = sortSigns([...outcome.signs, ...(await signsOf(turns.flatMap(playedTurn)))])
@@ -57,6 +67,35 @@ export async function recordOutcome(
   })
   const { disposition, verdict, failure } = record
   return { episode, disposition, verdict, turns: record.turns, failure }
+}
+
+/**
+ * The ending counts the turns. Reading stops at the first turn without a record, so an episode that lost one (an older copy of the
+ * store was restored, a file was deleted) would look like a shorter episode.
+ */
+async function readEveryTurn(store: ArtifactStore, episode: string, disposition: Disposition): Promise<Turn[]> {
+  const settled = await store.readRecord<DispositionRecord>(episodeKeys.disposition(episode))
+  const turns = await readTurns(store, episode)
+  // Only an episode that ended its own sandboxes never settles.
+  if (settled === null && disposition === 'agent-gave-up') return turns
+  const committed = turns.filter(({ observation }) => observation !== null).length
+  if (settled?.turns === committed) return turns
+  throw new LonghaulError({
+    code: 'Artifact.Missing',
+    message: `Expected the records of ${settled?.turns ?? 'all'} turns, got those of ${committed}`,
+    details: { episode, ended: settled?.disposition ?? null },
+  })
+}
+
+/** Whether the episode has a record of each turn that it has played. */
+export async function hasEveryTurn(store: ArtifactStore, episode: string, disposition: Disposition): Promise<boolean> {
+  try {
+    await readEveryTurn(store, episode, disposition)
+    return true
+  } catch (error) {
+    if (isLonghaulError(error) && (error.code === 'Artifact.Missing' || error.code === 'Artifact.Corrupt')) return false
+    throw error
+  }
 }
 
 /** Removes times, which differ between runs, and keeps the findings. */

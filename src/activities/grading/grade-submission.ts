@@ -5,7 +5,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-import { recordOutcome } from '../episode/episode-result.ts'
+import { hasEveryTurn, recordOutcome } from '../episode/episode-result.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
 import { type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-to-verdict.ts'
@@ -189,11 +189,15 @@ export async function recordUngraded(
   input: EpisodeInput & { disposition: Disposition; failure: string | null },
 ): Promise<EpisodeResult> {
   const { disposition, failure } = input
-  // Without its turns an episode can be neither trained on nor judged, whatever its patch does.
-  const mayCount = isPolicyDisposition(disposition) && failure !== 'Artifact.Corrupt'
-  const graded = mayCount ? await readUnlessCorrupt<VerdictRecord>(store, episodeKeys.verdict(episodeId(input))) : null
+  const isJudged = isPolicyDisposition(disposition)
+  // Without its turns an episode can be neither trained on nor judged, whatever its patch does: it is like a submission without a grade.
+  const lacksTurns = isJudged && !(await hasEveryTurn(store, episodeId(input), disposition))
+  const key = episodeKeys.verdict(episodeId(input))
+  const graded = isJudged && !lacksTurns ? await readUnlessCorrupt<VerdictRecord>(store, key) : null
   const { verdict, reason } =
-    graded === null ? ungradedVerdict(disposition) : { verdict: graded.kind, reason: graded.reason }
+    graded === null
+      ? ungradedVerdict(lacksTurns ? 'submitted' : disposition)
+      : { verdict: graded.kind, reason: graded.reason }
   const verdictReason = verdict === 'could-not-grade' && graded === null ? (failure ?? reason) : reason
   const signs = graded?.signs ?? []
   const audit = graded?.audit

@@ -1,0 +1,61 @@
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { Coordinates, EpisodeRecord } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { readEpisodeRecords } from '../episode/episode-records.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
+import { type IterationPlan, sizesOf } from './plan-iteration.ts'
+
+/**
+ * Requires the record of every episode of an iteration whose groups have ended. A score, a batch and a ledger are derived from the
+ * records that exist, so an episode whose record is gone (an older copy of the store was restored, a file was deleted) would vanish
+ * from all of them. The run fails instead; when it is started again it plays such episodes again.
+ * @param at.round the refill round that has not been played yet. @default every recorded round has been played
+ * @throws LonghaulError `Artifact.Missing`
+ */
+export async function requireWholeGroups(
+  { store, recipe }: { store: ArtifactStore; recipe: Recipe },
+  { run, stage, iteration, round = Number.POSITIVE_INFINITY }: Coordinates & { round?: number },
+): Promise<void> {
+  const planned = await plannedTasks(store, { run, stage, iteration, round })
+  const records = await readEpisodeRecords(store, { run, stage, iteration })
+  const byTask = Map.groupBy(records, ({ taskId }) => taskId)
+  const sizes = sizesOf(recipe, stage)
+  const torn = planned.filter((taskId) => !isWhole(byTask.get(taskId) ?? [], sizes))
+  const [first] = torn
+  if (first === undefined) return
+  const { groupSize } = sizes
+  const found = byTask.get(first)?.length ?? 0
+  throw new LonghaulError({
+    code: 'Artifact.Missing',
+    message: `Expected the records of ${groupSize} graded episodes of each task, or of all replacements: some have disappeared from the store, for ${first} there are ${found} records. Start the run again under its name, and it plays the missing episodes again`,
+    details: { run, stage, iteration, tasks: torn.length },
+  })
+}
+
+/** A group ends with all of its graded episodes, or after all of its replacements. Its indexes have no gap. */
+function isWhole(
+  records: readonly EpisodeRecord[],
+  { groupSize, maxReplacements }: { groupSize: number; maxReplacements: number },
+): boolean {
+  const indexes = new Set(records.map(({ index }) => index))
+  if (records.some((_, index) => !indexes.has(index))) return false
+  return records.filter(isValidEpisode).length >= groupSize || records.length >= groupSize + maxReplacements
+}
+
+/** The tasks of the iteration and of its refill rounds before this one. */
+async function plannedTasks(
+  store: ArtifactStore,
+  { run, stage, iteration, round: end }: Coordinates & { round: number },
+): Promise<string[]> {
+  const { taskIds } = await readOrThrow<IterationPlan>(store, runKeys.plan(run, stage, iteration))
+  const all = [...taskIds]
+  for (let round = 1; round < end; round++) {
+    const refill = await store.readRecord<IterationPlan>(runKeys.refill(run, stage, iteration, round))
+    if (refill === null) return all
+    all.push(...refill.taskIds)
+  }
+  return all
+}
