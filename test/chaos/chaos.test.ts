@@ -43,6 +43,15 @@ const RUNS: readonly [story: string, cells: Cell[]][] = [
     [cell('terminate-all', 'parting'), cell('reset:part', 'parting')],
   ],
   [
+    'the record of a turn disappears while its episode is played, so the episode is replaced',
+    [cell('lost-record:turn', 'executing')],
+  ],
+  [
+    'the result of a graded episode disappears, so the run fails, and is started again',
+    [cell('lost-record:result', 'executing')],
+  ],
+  ["the server's database is replaced by an older copy of itself", [cell('old-database', 'executing')]],
+  [
     "the server's database is lost between execution and record of a turn, and a group of the restarted run is reset",
     [cell('database-lost', 'executed'), cell('reset:group', 'capturing')],
   ],

@@ -3,7 +3,7 @@
  * its own TCP proxy), the scripted policy server, one or two private engines, and artifacts on their own disk.
  */
 import { existsSync } from 'node:fs'
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -26,6 +26,7 @@ import { type ChaosBucket, startChaosBucket } from './chaos-bucket.ts'
 import { type ChaosPods, startChaosPods } from './chaos-pods.ts'
 import { type ContainerJournal, readJournal } from './container-journal.ts'
 import { clearDeadStacks, noteStackOwner, STACK_PREFIX } from './dead-stacks.ts'
+import { livingProcesses, untilStopped } from './effects.ts'
 import { ManagedProcess } from './managed-process.ts'
 import { startTestEngine, type TestEngine } from './private-test-engine.ts'
 import { startTcpProxy, type TcpProxy } from './tcp-proxy.ts'
@@ -103,6 +104,10 @@ export interface ChaosStack {
   crash(): Promise<void>
   /** Kills the server, deletes its database and starts a new server. @returns how many files were deleted */
   loseDatabase(): Promise<number>
+  /** Copies the server's database while the server is stopped by a signal, as a snapshot of its disk would. */
+  copyDatabase(): Promise<void>
+  /** Kills the server, replaces its database with the last copy and starts a new server. @returns how many files were replaced */
+  restoreDatabase(): Promise<number>
   /** Deletes the output of earlier trainings, because the disk is in memory. */
   clearRuns(): Promise<void>
   /** Switches the trainer's planted mistake on or off. */
@@ -335,6 +340,15 @@ async function open({
     Object.assign(processes.get('sandbox-b')?.plan.env ?? {}, wait)
   }
 
+  const databaseCopy = join(folder, 'database-copy')
+  const withoutServer = async (change: () => Promise<void>): Promise<void> => {
+    const server = mustHave(processes.get('temporal'), 'temporal')
+    await server.stop('SIGKILL')
+    await change()
+    server.start()
+    await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
+  }
+
   const stack: ChaosStack = {
     artifactsDir: disk.path,
     policyUrls,
@@ -382,13 +396,31 @@ async function open({
       for (const one of living) one.start()
     },
     async loseDatabase() {
-      const managed = mustHave(processes.get('temporal'), 'temporal')
-      await managed.stop('SIGKILL')
-      const files = (await readdir(folder)).filter((name) => /^temporal-.*\.db/.test(name))
-      for (const name of files) await rm(join(folder, name))
-      managed.start()
-      await until(() => accepts('127.0.0.1', temporalPort), 'Temporal')
+      const files = await databaseFiles(folder)
+      await withoutServer(async () => {
+        for (const name of files) await rm(join(folder, name))
+      })
       return files.length
+    },
+    async copyDatabase() {
+      const server = mustHave(processes.get('temporal'), 'temporal')
+      const [identity = null] = livingProcesses([server]) ?? []
+      server.signal('SIGSTOP')
+      try {
+        if (identity === null || !(await untilStopped(identity))) throw new Error('The server cannot be stopped')
+        await rm(databaseCopy, { recursive: true, force: true })
+        for (const name of await databaseFiles(folder)) await cp(join(folder, name), join(databaseCopy, name))
+      } finally {
+        server.signal('SIGCONT')
+      }
+    },
+    async restoreDatabase() {
+      const copied = await readdir(databaseCopy)
+      await withoutServer(async () => {
+        for (const name of await databaseFiles(folder)) await rm(join(folder, name))
+        for (const name of copied) await cp(join(databaseCopy, name), join(folder, name))
+      })
+      return copied.length
     },
     usePlant: (isUsed) => (isUsed ? writeFile(plantSwitch, '') : rm(plantSwitch, { force: true })),
     async clearRuns() {
@@ -407,6 +439,10 @@ async function open({
     close,
   }
   return stack
+}
+
+async function databaseFiles(folder: string): Promise<string[]> {
+  return (await readdir(folder)).filter((name) => /^temporal-.*\.db/.test(name))
 }
 
 const PATIENCE_MS = 60_000

@@ -33,6 +33,7 @@ import { hogMemory, killContainer } from './hurt-container.ts'
 import { EPISODE_PHASES, type Phase, PHASES, TRAINING_PHASES, type Verdict, type Visit, WITH_AGENT } from './phases.ts'
 import { type PolicyState, policyStateFile } from './policy-state.ts'
 import { BUCKET_FAULTS } from './bucket-faults.ts'
+import { STORAGE_FAULTS } from './lost-records.ts'
 import { POD_FAULTS } from './pod-faults.ts'
 import { RESTART_FAULTS, statusOnceClosed } from './restart-faults.ts'
 import type { Strike } from './visits.ts'
@@ -332,6 +333,7 @@ export const FAULTS: readonly Fault[] = [
     },
   },
   ...RESTART_FAULTS,
+  ...STORAGE_FAULTS,
 ]
 
 /** Faults that are also played with pods, because a dying worker leaves a pod behind. All other faults reach no code that differs for

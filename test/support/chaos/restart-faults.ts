@@ -287,7 +287,8 @@ export async function statusOnceClosed(stack: ChaosStack, workflowId: string, ru
   }
 }
 
-function onceClosed(input: StrikeInput, expected: string): Strike & { over: Promise<unknown> } {
+/** @returns what waits for the end of the run, and for the operator's pause before the restart */
+export function onceClosed(input: StrikeInput, expected: string): Strike & { over: Promise<unknown> } {
   let status: string | null = null
   const closed = statusOnceClosed(input.stack, input.workflowId).then((found) => (status = found))
   return { over: closed.then(() => pauseBeforeRestart(input)), seen: () => status === expected }
