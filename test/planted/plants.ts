@@ -362,6 +362,26 @@ export const PLANTS: Plant[] = [
     seenBy: batch,
   },
   {
+    name: 'no verdict for fewer turns than were played: turns without a record are not missed',
+    file: 'src/activities/episode/episode-result.ts',
+    replace: 'if (settled?.turns === committed) return turns',
+    by: 'if (settled?.turns !== 0) return turns',
+    seenBy: {
+      file: 'src/activities/episode/episode-result.test.ts',
+      test: 'a verdict never counts for fewer turns than the episode has played',
+    },
+  },
+  {
+    name: 'no episode vanishes from a score: an evaluation is summarized without the records of all its groups',
+    file: 'src/workers/compose-role.ts',
+    replace: 'await playedIn({ ...input, iteration: 0 })',
+    by: 'await recipes(input.run)',
+    seenBy: {
+      file: 'src/workers/compose-role.test.ts',
+      test: 'an evaluation that has lost the record of an episode is not summarized',
+    },
+  },
+  {
     name: 'suspected hacks never fine-tune: no sign marks an episode',
     file: 'src/activities/episode/episode-result.ts',
     replace: 'suspectedHack: isSuspectedHack(signs),',
