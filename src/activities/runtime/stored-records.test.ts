@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { cachedRecords, RUN_RECORDS_FRESH_MS } from './stored-records.ts'
+import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { isLonghaulError } from '../../contracts/errors.ts'
+import { answerToFailure } from '../../domain/failure-answers.ts'
+import { cachedRecords, createRecipeReader, RUN_RECORDS_FRESH_MS } from './stored-records.ts'
 
 /** A store that says which keys were read, and has all but `absent`. */
 function readStore(absent = new Set<string>()) {
@@ -51,4 +54,16 @@ test('a removable record is read again once it is no longer fresh', async () => 
   })
   for (nowMs of [0, 10_000, 29_999, 30_000, 59_999, 60_000]) await records('a')
   assert.deepEqual(read, ['a', 'a', 'a'])
+})
+
+// The story: an operator starts a worker of the same server with another artifact folder. It takes episodes of the run and loses each.
+test('a worker whose store does not know the run fails the run, and names the store', async () => {
+  const root = '/nowhere/artifacts'
+  const read = createRecipeReader(createDirectoryStore({ root }))
+  await assert.rejects(read('demo-2026-11-20-a'), (error) => {
+    assert.ok(isLonghaulError(error))
+    assert.match(error.message, /demo-2026-11-20-a .* \/nowhere\/artifacts\/runs\..*LONGHAUL_ARTIFACTS/)
+    assert.deepEqual(answerToFailure(error.code), { kind: 'fail-run' })
+    return true
+  })
 })

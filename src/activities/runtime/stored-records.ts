@@ -1,3 +1,4 @@
+import { hostname } from 'node:os'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys, runKeys, gateKeys } from '../../contracts/keys.ts'
@@ -102,6 +103,11 @@ export interface StoredRecipe {
 
 export type RecipeReader = (run: string) => Promise<Recipe>
 
+/**
+ * A run without a recipe in this store has its records in another one: the worker was started with other settings. Each episode that it
+ * takes would be lost and replaced, so the run must fail instead.
+ * @returns a reader that throws LonghaulError `Config.Invalid` for such a run
+ */
 export function createRecipeReader(store: ArtifactStore): RecipeReader {
   const read = cachedRecords<string, StoredRecipe>(store, {
     key: (run) => runKeys.recipe(run),
@@ -111,7 +117,11 @@ export function createRecipeReader(store: ArtifactStore): RecipeReader {
   return async (run) => {
     const stored = await read(run)
     if (stored !== null) return stored.recipe
-    throw new LonghaulError({ code: 'Artifact.Missing', message: 'The run has no stored recipe', details: { run } })
+    throw new LonghaulError({
+      code: 'Config.Invalid',
+      message: `Run ${run} has no recipe in the artifact store at ${store.locate('runs')}. Every worker and command of a run needs the store with which the run was started (LONGHAUL_ARTIFACTS)`,
+      details: { run, machine: hostname() },
+    })
   }
 }
 
