@@ -19,9 +19,8 @@ export async function readStageRecords(
 
 async function readResults(store: ArtifactStore, prefix: string): Promise<EpisodeRecord[]> {
   const keys = (await store.list(prefix)).filter((key) => key.endsWith('/result.json'))
-  const records: EpisodeRecord[] = []
-  for (const key of keys) records.push(await readOrThrow<EpisodeRecord>(store, key))
-  return records
+  const slots = createSlots(READS)
+  return Promise.all(keys.map((key) => slots.use(() => readOrThrow<EpisodeRecord>(store, key))))
 }
 
 /** Maximum concurrent requests, because more would only queue for the disk. */
