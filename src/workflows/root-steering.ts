@@ -37,10 +37,12 @@ export interface RootSteeringInput {
 }
 
 /**
- * The updates of a root. Each is validated before it is recorded, changes nothing if the state already holds, and returns the resulting
- * state. The signal `steer` requests the same of a run whose worker does not answer.
+ * The updates of a root, and the reports to it; called once the root is complete. Each update is validated before it is recorded, changes
+ * nothing if the state already holds, and returns the resulting state. The signal `steer` requests the same of a run whose worker does not
+ * answer.
  */
 export function steerable({ board, deliver, openChild, hasIterations = false }: RootSteeringInput): void {
+  board.receiveReports()
   const apply = async (change: Partial<RunControl>): Promise<SteeredRun> => {
     const changed = board.steer(change)
     // Delivered even if nothing changed, because the open child may have missed it.

@@ -69,8 +69,16 @@ export class RunBoard {
     setHandler(blockersQuery, () => this.#waits())
     setHandler(configQuery, () => this.#config())
     setHandler(failuresQuery, () => ({ run: this.#run, failed: this.#failure, ...this.#failures }))
+  }
+
+  /**
+   * Called once the root is complete, because the board shows what the root says. After a reset to its first task the reports of its
+   * whole earlier life are there before it, and each is handled at once.
+   */
+  receiveReports(): void {
     receiveSignal(reportSignal, (report) => {
-      this.#rollout = report
+      // A report may leave them out.
+      this.#rollout = { ...report, score: report.score ?? null, eta: report.eta ?? null }
       this.#failures = { byCode: report.failures, last: report.errors }
       this.show()
     })

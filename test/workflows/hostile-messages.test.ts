@@ -93,6 +93,40 @@ for (const [type, input] of Object.entries(CASES)) {
   })
 }
 
+/** As the workflows below a root send them. */
+const REPORT = {
+  workflowId: 'w',
+  stage: 's',
+  iteration: 0,
+  at: '2026-01-01T00:00:00.000Z',
+  groups: 0,
+  tasks: 2,
+  episodes: 0,
+  resolved: 0,
+  endings: {},
+  slowest: [],
+  errors: [],
+  failures: {},
+}
+
+// The story: a root that has ended is reset to its first task. The server delivers the signals of its whole first life before it.
+for (const [type, input] of Object.entries(CASES)) {
+  test(`${type}: signals that arrive before the first task change nothing, and the workflow ends as without them`, async () => {
+    const play = async (isReset: boolean) => {
+      const plan = type === 'evaluate' ? RUN : PLAN
+      const driver = await createWorkflowDriver({ activities: scriptedPipeline({ plan }) })
+      const root = driver.start(type, input)
+      if (isReset) {
+        root.signal('report', REPORT)
+        root.signal('control', { paused: false, stopAfterIteration: null })
+        root.signal('requeue', { task: 'task-9999', id: 1, replyTo: 'nobody' })
+      }
+      return root.result()
+    }
+    assert.deepEqual(await play(true), await play(false))
+  })
+}
+
 const UPDATES = ['pause', 'setLimits', 'stopAfterIteration', 'requeue', 'resume', 'nothing-of-ours'] as const
 const QUERIES = ['progress', 'failures', 'blockers', 'config'] as const
 
