@@ -14,7 +14,9 @@ function moduleBeside(name: string): string {
  *  @throws LonghaulError `Config.Invalid` */
 export function dataConverterOf(env: NodeJS.ProcessEnv = process.env): { dataConverter: DataConverter } {
   const keys = readCodecKeys(env)
-  if (keys === null) return { dataConverter: { failureConverterPath: WELL_FORMED_FAILURES } }
+  if (keys === null) {
+    return { dataConverter: { payloadCodecs: [createPayloadCodec([])], failureConverterPath: WELL_FORMED_FAILURES } }
+  }
   return { dataConverter: { payloadCodecs: [createPayloadCodec(keys)], ...failureConverterOf(env) } }
 }
 

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { defaultPayloadConverter, type Payload } from '@temporalio/common'
 import { isLonghaulError } from '../contracts/errors.ts'
+import { dataConverterOf } from './data-converter.ts'
 import { type CodecKey, createPayloadCodec, readCodecKeys } from './payload-codec.ts'
 
 const directory = mkdtempSync(join(tmpdir(), 'longhaul-codec-'))
@@ -57,6 +58,20 @@ test('encodes with a new first key and decodes with the old one, whose absence i
   assert.match(
     await messageOf(() => createPayloadCodec([fresh]).decode([before])),
     /key "2026-10".*LONGHAUL_CODEC_KEYS/,
+  )
+})
+
+test('without any key it writes payloads as they are, and names the variable that an encrypted one needs', async () => {
+  const { dataConverter } = dataConverterOf({})
+  const [codec] = dataConverter.payloadCodecs ?? []
+  assert.ok(codec !== undefined)
+  const plain = payloadOf('plain')
+  assert.deepEqual(await codec.encode([plain]), [plain])
+  assert.deepEqual(await codec.decode([plain]), [plain])
+  const sealed = await createPayloadCodec([key('lost')]).encode([plain])
+  assert.match(
+    await messageOf(() => codec.decode(sealed)),
+    /the key "lost", and LONGHAUL_CODEC_KEYS is not set: name the file/,
   )
 })
 
@@ -134,4 +149,17 @@ test('refuses a file of keys without an end, a directory, and a key with trailin
   } finally {
     rmSync(directory, { recursive: true })
   }
+})
+
+test('refuses a key that stands where its file should, and does not repeat it', async () => {
+  const secret = randomBytes(32)
+  const texts = [secret.toString('base64'), `id ${secret.toString('base64')}\n`, `id:${secret.toString('hex')}`]
+  for (const text of texts) {
+    const message = await messageOf(() => readCodecKeys({ LONGHAUL_CODEC_KEYS: text }))
+    assert.match(message, /LONGHAUL_CODEC_KEYS to be the path of a file/)
+    assert.ok(!message.includes(secret.toString('base64').slice(0, 8)), message)
+    assert.ok(!message.includes(secret.toString('hex').slice(0, 8)), message)
+  }
+  const absent = join(directory, 'a-name-that-is-much-longer-than-a-key-in-base64-would-be.keys')
+  assert.ok((await messageOf(() => readCodecKeys({ LONGHAUL_CODEC_KEYS: absent }))).includes(absent))
 })

@@ -32,13 +32,15 @@ const MOST_UNPACKED_BYTES = 64 * 1024 ** 2
 /**
  * Encrypts every payload (inputs, results, heartbeats, memos, failures) with the first key and decrypts with all of them, so a key is
  * rotated by putting a new one on top. Unencrypted payloads are read as they are, so earlier histories continue.
- * Key id and compression flag are authenticated, so neither can be changed.
+ * Key id and compression flag are authenticated, so neither can be changed. Without any key it writes payloads as they are, and names
+ * the missing variable for an encrypted one, which the SDK would call an unknown encoding.
  */
-export function createPayloadCodec(keys: readonly [CodecKey, ...CodecKey[]]): PayloadCodec {
+export function createPayloadCodec(keys: readonly CodecKey[]): PayloadCodec {
   const [current] = keys
   const byId = new Map(keys.map((key) => [key.id, key]))
   return {
-    encode: (payloads) => Promise.resolve(payloads.map((payload) => encrypt(payload, current))),
+    encode: (payloads) =>
+      Promise.resolve(current === undefined ? payloads : payloads.map((payload) => encrypt(payload, current))),
     decode: (payloads) =>
       Promise.resolve(payloads.map((payload) => (isEncrypted(payload) ? decrypt(payload, byId) : payload))),
   }
@@ -71,9 +73,11 @@ function decrypt({ metadata, data }: Payload, keys: ReadonlyMap<string, CodecKey
   const id = textOf(metadata?.['encryption-key-id'])
   const key = keys.get(id)
   if (key === undefined) {
-    throw unreadable(
-      `is encrypted with the key ${JSON.stringify(id)}, which LONGHAUL_CODEC_KEYS lacks: keep old keys below the new one while histories with them live`,
-    )
+    const remedy =
+      keys.size === 0
+        ? 'and LONGHAUL_CODEC_KEYS is not set: name the file that holds this key'
+        : 'which LONGHAUL_CODEC_KEYS lacks: keep old keys below the new one while histories with them live'
+    throw unreadable(`is encrypted with the key ${JSON.stringify(id)}, ${remedy}`)
   }
   const bytes = Buffer.from(data ?? [])
   const kind = bytes.subarray(0, 1)
@@ -134,6 +138,9 @@ function readLines(path: string): { text: string; number: number }[] {
 /** Far more keys than rotations leave. A device has no end. */
 const MAX_KEY_FILE_BYTES = 64 * 1024
 
+/** 32 bytes in base64 or hexadecimal: a key that stands where its file should, and that no message may repeat. */
+const HOLDS_KEY = /[A-Za-z0-9+/_-]{43}=|(?<![0-9a-f])[0-9a-f]{64}(?![0-9a-f])/i
+
 function readStart(path: string): string {
   const bytes = Buffer.alloc(MAX_KEY_FILE_BYTES + 1)
   let size = 0
@@ -147,6 +154,11 @@ function readStart(path: string): string {
       closeSync(file)
     }
   } catch (cause) {
+    if (HOLDS_KEY.test(path)) {
+      throw invalid(
+        'Expected LONGHAUL_CODEC_KEYS to be the path of a file of keys, got a key itself: write it into a file',
+      )
+    }
     throw invalid(
       `Expected a readable file of keys at ${path} (LONGHAUL_CODEC_KEYS), got ${errnoOf(cause) ?? String(cause)}`,
       cause,
