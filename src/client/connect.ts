@@ -1,7 +1,7 @@
 import { Client, Connection } from '@temporalio/client'
-import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { isLonghaulError } from '../contracts/errors.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
-import { probeTemporal } from '../platform/temporal-reach.ts'
+import { explainAnswer, probeTemporal, unreachableTemporal } from '../platform/temporal-reach.ts'
 import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
 import { type ClientTraces, clientTraces } from './traces.ts'
 
@@ -43,10 +43,10 @@ export async function connect({ env = process.env, ...override }: ConnectOptions
     return await open(settings, how, CONNECT_TIMEOUT_MS)
   } catch (cause) {
     if (isLonghaulError(cause)) throw cause
-    const { mayAnswerLater, finding } = await probeTemporal(settings)
-    if (!mayAnswerLater) throw unreachable(settings.address, finding, cause)
+    const reach = await probeTemporal(settings)
+    if (!reach.mayAnswerLater) throw unreachableTemporal(settings.address, reach, cause)
     return open(settings, how, PATIENT_TIMEOUT_MS).catch((last: unknown) => {
-      throw isLonghaulError(last) ? last : unreachable(settings.address, finding, last)
+      throw isLonghaulError(last) ? last : unreachableTemporal(settings.address, reach, last)
     })
   }
 }
@@ -64,9 +64,7 @@ async function open(
     )
   } catch (cause) {
     await connection.close()
-    if (isNotFound(cause)) throw unknownNamespace(namespace, address)
-    if (isRefusal(cause)) throw refused(address, namespace, cause)
-    throw cause
+    throw explainAnswer({ address, namespace }, cause) ?? cause
   }
   const client = new Client({
     connection,
@@ -81,47 +79,10 @@ async function open(
   return { client, address, namespace, close }
 }
 
-function unreachable(address: string, finding: string, cause: unknown): LonghaulError {
-  return new LonghaulError({
-    code: 'Temporal.Unreachable',
-    message: `No Temporal server answers at ${address}: ${finding}. Start the local stack with "longhaul up", or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE (docs/operations.md, "Another Temporal server")`,
-    cause,
-  })
-}
-
-function refused(address: string, namespace: string, cause: unknown): LonghaulError {
-  return new LonghaulError({
-    code: 'Temporal.Refused',
-    message: `The Temporal server at ${address} refuses this client access to the namespace ${namespace}: set TEMPORAL_API_KEY, or a client certificate, that is valid for this namespace`,
-    cause,
-  })
-}
-
-function unknownNamespace(namespace: string, address: string): LonghaulError {
-  return new LonghaulError({
-    code: 'Config.NotFound',
-    message: `The Temporal server at ${address} has no namespace ${namespace}. Set LONGHAUL_NAMESPACE or TEMPORAL_NAMESPACE, or create it: temporal operator namespace create ${namespace}`,
-  })
-}
-
-/** gRPC status 7 and 16: permission denied, unauthenticated. */
-function isRefusal(error: unknown): boolean {
-  return [7, 16].includes(grpcStatus(error) ?? 0)
-}
-
 /** gRPC status 5. */
 export function isNotFound(error: unknown): boolean {
   return (
     (error as { code?: unknown } | null)?.code === 5 ||
     (error as { name?: unknown } | null)?.name === 'WorkflowNotFoundError'
   )
-}
-
-/** Of a failed call, wherever the SDK puts it; null for anything else. */
-export function grpcStatus(error: unknown): number | null {
-  for (let link: unknown = error; link instanceof Error; link = link.cause) {
-    const { code } = link as { code?: unknown }
-    if (typeof code === 'number') return code
-  }
-  return null
 }

@@ -1,7 +1,8 @@
 import type { WorkflowService } from '@temporalio/client'
 import { LonghaulError } from '../contracts/errors.ts'
 import { DEPLOYMENT } from '../contracts/workflow-ids.ts'
-import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { grpcStatus } from '../platform/temporal-reach.ts'
 
 /** One build of the control workers, as the Temporal server describes it. */
 export interface BuildLook {

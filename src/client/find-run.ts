@@ -1,6 +1,7 @@
 import { defineSearchAttributeKey } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { grpcStatus } from '../platform/temporal-reach.ts'
 import { listByName, ROOT_IDS } from './start.ts'
 
 /** The server's own limit. */

@@ -5,7 +5,8 @@ import type { DrainRequest, HostDrain, HostFacts, HostHolder, HostInput, HostSta
 import { HOST_TYPE, QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 import { isSameHolder } from '../contracts/host-holder.ts'
 import { readActivities } from './blockers/pending-activities.ts'
-import { CALL_TIMEOUT_MS, grpcStatus, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { grpcStatus } from '../platform/temporal-reach.ts'
 
 /** A sandbox host as the server describes it, without asking a worker. */
 export interface ListedHost {

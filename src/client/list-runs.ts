@@ -1,5 +1,6 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, grpcStatus, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { grpcStatus } from '../platform/temporal-reach.ts'
 import { ROOT_TYPES } from './start.ts'
 import type { RolloutReport, RunProgress } from '../contracts/workflows.types.ts'
 import { queryProgress, queryRollout, type RunAddress } from './control-run.ts'

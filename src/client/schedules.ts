@@ -7,7 +7,8 @@ import {
 } from '@temporalio/client'
 import { LonghaulError } from '../contracts/errors.ts'
 import { QUEUES, WATCH_TYPE } from '../contracts/workflow-ids.ts'
-import { CALL_TIMEOUT_MS, grpcStatus, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { grpcStatus } from '../platform/temporal-reach.ts'
 import {
   differences,
   optionsOf,

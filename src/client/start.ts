@@ -1,4 +1,6 @@
-import { type LonghaulConnection, CALL_TIMEOUT_MS, grpcStatus } from './connect.ts'
+import { type LonghaulConnection, CALL_TIMEOUT_MS } from './connect.ts'
+import { requireSearchAttributes } from '../platform/search-attributes.ts'
+import { grpcStatus } from '../platform/temporal-reach.ts'
 import { decodePayload } from './decode-payload.ts'
 import { resolveConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
 import type {
@@ -146,6 +148,7 @@ const MAX_RUNS_A_DAY = 26 * 27
  */
 async function startRoot<T extends RootInput>(root: StartRootInput<T>): Promise<StartedRoot> {
   const { connection } = root
+  await requireSearchAttributes({ ...connection, connection: connection.client.connection })
   return bounded(connection, () =>
     root.input.run === undefined ? startUnnamed(root) : startNamed(root, root.input.run),
   )

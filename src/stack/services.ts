@@ -8,7 +8,7 @@ import { clusterService, type PrivateCluster } from './postgres/private-cluster.
 import type { TemporalCli } from './setup/temporal-cli.ts'
 import type { TemporalServer } from './setup/temporal-server.ts'
 import type { ServerFiles } from './temporal-server-files.ts'
-import { searchAttributes } from './temporal-namespace.ts'
+import { searchAttributes } from '../platform/search-attributes.ts'
 
 export const WORKER_ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
 export type WorkerRole = (typeof WORKER_ROLES)[number]

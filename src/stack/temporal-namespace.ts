@@ -1,28 +1,19 @@
 import { randomUUID } from 'node:crypto'
-import { readFileSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
 import { Connection } from '@temporalio/client'
 import proto from '@temporalio/proto'
 
-import { LonghaulError } from '../contracts/errors.ts'
-import { probeTemporal } from '../platform/temporal-reach.ts'
+import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { missingFrom, searchAttributes } from '../platform/search-attributes.ts'
+import { explainAnswer, grpcStatus, probeTemporal, unreachableTemporal } from '../platform/temporal-reach.ts'
 import { readTemporalSettings } from '../platform/temporal-settings.ts'
-import { packageFile } from './paths.ts'
 
 // The package is CommonJS, so its exports are properties of one default export.
 const enums = proto.temporal.api.enums.v1
 
 /** The development server's default is one day; nightly results must outlive a holiday. */
 const RETENTION_DAYS = 30
-
-/** Name → type, spelled as on the server's command line and in `infra/temporal`. */
-export function searchAttributes(): Record<string, string> {
-  return JSON.parse(readFileSync(packageFile('infra/temporal/search-attributes.json'), 'utf8')) as Record<
-    string,
-    string
-  >
-}
 
 export interface NamespaceInput {
   address: string
@@ -57,12 +48,12 @@ export async function prepareNamespace(input: PrepareInput): Promise<NamespaceFa
     const facts = await readFacts(connection, namespace)
     if (facts.missingAttributes.length > 0) {
       const types = searchAttributes()
-      await connection.operatorService.addSearchAttributes({
-        namespace,
-        searchAttributes: Object.fromEntries(
-          facts.missingAttributes.map((name) => [name, valueType(types[name] ?? '')]),
-        ),
-      })
+      const asked = facts.missingAttributes.map((name) => [name, valueType(types[name] ?? '')] as const)
+      await connection.operatorService
+        .addSearchAttributes({ namespace, searchAttributes: Object.fromEntries(asked) })
+        .catch((cause: unknown) => {
+          throw NEEDS_OPERATOR.has(grpcStatus(cause) ?? 0) ? unregistered(input, facts, cause) : cause
+        })
     }
     if (input.raiseRetention && facts.retentionDays < RETENTION_DAYS) {
       const seconds = RETENTION_DAYS * 86_400
@@ -72,6 +63,19 @@ export async function prepareNamespace(input: PrepareInput): Promise<NamespaceFa
       })
     }
     return facts
+  })
+}
+
+/** gRPC status codes of a server that lets no client register search attributes, or not this one: denied, not implemented, unauthenticated. */
+const NEEDS_OPERATOR = new Set([7, 12, 16])
+
+function unregistered({ address, namespace }: NamespaceInput, facts: NamespaceFacts, cause: unknown): LonghaulError {
+  const types = searchAttributes()
+  const names = facts.missingAttributes.map((name) => `${name} (${types[name]})`).join(', ')
+  return new LonghaulError({
+    code: 'Temporal.Refused',
+    message: `The Temporal server at ${address} lets this client register no search attributes. Register these in the namespace ${namespace} by the server's own tools: ${names}`,
+    cause,
   })
 }
 
@@ -205,11 +209,10 @@ async function readFacts(connection: Connection, namespace: string): Promise<Nam
     connection.operatorService.listSearchAttributes({ namespace }),
     connection.workflowService.getSystemInfo({}),
   ])
-  const registered = { ...attributes.customAttributes, ...attributes.systemAttributes }
   return {
     serverVersion: system.serverVersion ?? 'unknown',
     retentionDays: Number(description.config?.workflowExecutionRetentionTtl?.seconds ?? 0) / 86_400,
-    missingAttributes: Object.keys(searchAttributes()).filter((name) => registered[name] === undefined),
+    missingAttributes: missingFrom(attributes),
   }
 }
 
@@ -222,11 +225,14 @@ async function withConnection<T>(input: NamespaceInput, use: (connection: Connec
     connection = await Connection.connect({ address, connectTimeout: timeoutMs, ...credentials })
     return await connection.withDeadline(Date.now() + timeoutMs, () => use(connection as Connection))
   } catch (cause) {
+    if (isLonghaulError(cause)) throw cause
+    const answer = explainAnswer(settings, cause)
+    if (answer !== null) throw answer
     // Without a connection the client reports only a timeout.
-    const why = connection === undefined ? (await probeTemporal(settings)).finding : (cause as Error).message
+    if (connection === undefined) throw unreachableTemporal(address, await probeTemporal(settings), cause)
     throw new LonghaulError({
       code: 'Temporal.Unreachable',
-      message: `Expected a Temporal server with the namespace ${namespace} at ${address}: ${why}`,
+      message: `The Temporal server at ${address} did not answer about the namespace ${namespace}: ${(cause as Error).message}`,
       cause,
     })
   } finally {

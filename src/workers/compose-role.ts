@@ -54,7 +54,7 @@ export async function composeRole(
     case 'sandbox':
       return composeSandbox(environment, connection, between)
     case 'trainer':
-      return composeTrainer(environment, between, await runOwners(connection, environment.temporal.namespace))
+      return composeTrainer(environment, between, await runOwners(connection, environment.temporal))
     case 'artifacts':
       return composeArtifacts(environment, between)
     default:
@@ -62,9 +62,10 @@ export async function composeRole(
   }
 }
 
-async function runOwners(connection: NativeConnection, namespace: string) {
+async function runOwners(connection: NativeConnection, temporal: WorkerEnvironment['temporal']) {
+  const { namespace } = temporal
   return {
-    namespaceId: await requireNamespaceId(connection, namespace),
+    namespaceId: await requireNamespaceId(connection, temporal),
     stateOf: (workflowId: string) => describeOwner(connection, { namespace, workflowId }),
     roots: createRootRegistry(connection, namespace),
   }

@@ -69,7 +69,7 @@ type Machine = Awaited<ReturnType<typeof openMachine>>
 /** Opens where sandboxes and graders run, together with the parts that both workers share: the guards of images and sandboxes. */
 async function openMachine(environment: WorkerEnvironment, connection: NativeConnection, between: Interposers) {
   const { temporal } = environment
-  const namespaceId = await requireNamespaceId(connection, temporal.namespace)
+  const namespaceId = await requireNamespaceId(connection, temporal)
   const store = await connectStore(environment, between)
   const places = await openPlaces(environment, namespaceId)
   const place = placeOf(environment, { places, namespaceId, between })

@@ -13,6 +13,8 @@ import { connectToServer } from '../adapters/policy-server/server-connection.ts'
 import { sleepUntilLoad } from '../adapters/policy-server/vllm-dialect.ts'
 import { createPolicyClient, type PolicyClientOptions } from '../adapters/policy-server/client.ts'
 import { LonghaulError } from '../contracts/errors.ts'
+import { unknownNamespace } from '../platform/temporal-reach.ts'
+import type { TemporalSettings } from '../platform/temporal-settings.ts'
 import type { NativeConnection } from '@temporalio/worker'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { namespaceIdOf } from './workflow-owners.ts'
@@ -131,16 +133,8 @@ export const PASS_THROUGH: Interposers = {
 
 /** Resources that a host keeps for the workflows of a namespace carry the namespace's identity: containers as a label, engines as
  *  their folder. */
-export async function requireNamespaceId(connection: NativeConnection, namespace: string): Promise<string> {
-  const id = await namespaceIdOf(connection, namespace)
+export async function requireNamespaceId(connection: NativeConnection, temporal: TemporalSettings): Promise<string> {
+  const id = await namespaceIdOf(connection, temporal.namespace)
   if (id !== null) return id
-  throw unknownNamespace(namespace)
-}
-
-export function unknownNamespace(namespace: string, cause?: unknown): LonghaulError {
-  return new LonghaulError({
-    code: 'Config.NotFound',
-    message: `Expected the Temporal server to know the namespace ${namespace}; set LONGHAUL_NAMESPACE, or create it`,
-    cause,
-  })
+  throw unknownNamespace(temporal)
 }

@@ -3,10 +3,11 @@ import { NativeConnection, Worker, type WorkerOptions, DefaultLogger, type LogEn
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { quoteAddress } from '../platform/quote-address.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
-import { probeTemporal } from '../platform/temporal-reach.ts'
+import { requireSearchAttributes } from '../platform/search-attributes.ts'
+import { probeTemporal, refusedNamespace, unknownNamespace, unreachableTemporal } from '../platform/temporal-reach.ts'
 import type { TemporalSettings } from '../platform/temporal-settings.ts'
 import { composeRole, type Composed } from './compose-role.ts'
-import { type Interposers, PASS_THROUGH, unknownNamespace } from './connect.ts'
+import { type Interposers, PASS_THROUGH } from './connect.ts'
 import { openHealth } from './health.ts'
 import { metered, metricsOptions } from './metrics.ts'
 import { openTraces } from '../platform/traces.ts'
@@ -48,6 +49,9 @@ export async function runWorker({
   const forgetStrayErrors = surviveStrayErrors((line) => process.stderr.write(line))
   const composed: Composed[] = []
   const work = async (): Promise<void> => {
+    if (roles.includes('control')) {
+      await requireSearchAttributes({ connection, ...environment.temporal, patienceMs: PATIENCE_MS })
+    }
     const between = metered(interposers, Runtime.instance().metricMeter)
     for (const one of roles) composed.push(await composeRole(one, environment, connection, between))
     const options = composed.flatMap(({ workers }) => workers)
@@ -142,12 +146,12 @@ function isBusy(cause: unknown): boolean {
 }
 
 function explained(cause: unknown, temporal: TemporalSettings): unknown {
-  if (/code: NotFound/.test(String(cause))) return unknownNamespace(temporal.namespace, cause)
+  if (/code: NotFound/.test(String(cause))) return unknownNamespace(temporal, cause)
   return refusedOr(cause, temporal)
 }
 
 function refusedOr(cause: unknown, temporal: TemporalSettings): unknown {
-  return REFUSED.test(String(cause)) ? refused(temporal, cause) : cause
+  return REFUSED.test(String(cause)) ? refusedNamespace(temporal, cause) : cause
 }
 
 function createWorker(
@@ -184,12 +188,7 @@ async function connect({ temporal }: WorkerEnvironment): Promise<NativeConnectio
         await sleep(500)
         continue
       }
-      const { finding } = await probeTemporal(temporal)
-      throw new LonghaulError({
-        code: 'Temporal.Unreachable',
-        message: `No Temporal server answers at ${temporal.address}: ${finding}. Start the local stack (longhaul up), or set TEMPORAL_ADDRESS or TEMPORAL_PROFILE`,
-        cause,
-      })
+      throw unreachableTemporal(temporal.address, await probeTemporal(temporal), cause)
     }
   }
 }
@@ -205,14 +204,6 @@ async function open(temporal: TemporalSettings): Promise<NativeConnection> {
   } catch (cause) {
     throw refusedOr(cause, temporal)
   }
-}
-
-function refused({ address, namespace }: TemporalSettings, cause: unknown): LonghaulError {
-  return new LonghaulError({
-    code: 'Temporal.Refused',
-    message: `The Temporal server at ${address} refuses this worker access to the namespace ${namespace}: set TEMPORAL_API_KEY, or a client certificate, that is valid for this namespace`,
-    cause,
-  })
 }
 
 /** Writes one JSON line per entry to stderr, for a cluster's log collector. Must be called before the first connection. */

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { parse } from 'yaml'
 import { SQL_PLUGIN } from '../../src/stack/postgres/schema.ts'
-import { searchAttributes } from '../../src/stack/temporal-namespace.ts'
+import { searchAttributes } from '../../src/platform/search-attributes.ts'
 import { HISTORY_SHARDS } from '../../src/stack/temporal-server-files.ts'
 
 const root = join(import.meta.dirname, '../..')

@@ -125,7 +125,7 @@ test('--dry-run reports missing search attributes, --fix registers them, and the
   skip: needsServer,
 }, async (t) => {
   process.env['LONGHAUL_TEMPORAL_ADDRESS'] = own['LONGHAUL_TEMPORAL_ADDRESS']
-  const connection = await connectToOwnNamespace('doctor')
+  const connection = await connectToOwnNamespace('doctor', { isBare: true })
   t.after(() => connection.close())
   delete process.env['LONGHAUL_TEMPORAL_ADDRESS']
   const { namespace } = connection

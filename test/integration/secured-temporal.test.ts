@@ -6,7 +6,9 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { createServer as createHttpServer } from 'node:http'
+import { createServer as createHttpsServer } from 'node:https'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -21,9 +23,11 @@ import {
 } from '../../src/client/index.ts'
 import { isLonghaulError, type LonghaulError } from '../../src/contracts/errors.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
+import { readTemporalSettings } from '../../src/platform/temporal-settings.ts'
+import { doctor } from '../../src/stack/doctor/doctor.ts'
 import { hasPoller, inspectNamespace, prepareNamespace } from '../../src/stack/temporal-namespace.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
-import { freePort } from '../support/loopback.ts'
+import { closeServer, freePort, listenOnLoopback } from '../support/loopback.ts'
 import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 import { createAuthority, openTemporalGate, type Authority, type TemporalGate } from '../support/temporal-gate.ts'
 import { withDeadline } from '../support/with-deadline.ts'
@@ -202,6 +206,93 @@ describe('a secured Temporal server', { skip: needsServer }, () => {
     assert.match((await at({ TEMPORAL_ADDRESS: expired.address })).message, /certificate has expired/)
     assert.match((await at({ TEMPORAL_TLS_SERVER_CA_CERT_PATH: '' })).message, /TEMPORAL_TLS_SERVER_CA_CERT_PATH/)
     assert.match((await at({ TEMPORAL_TLS_SERVER_NAME: 'elsewhere.test' })).message, /TEMPORAL_TLS_SERVER_NAME/)
+  })
+
+  describe('the set-up and the doctor name what commands name', () => {
+    const CASES: [what: string, change: () => NodeJS.ProcessEnv, code: string, says: RegExp][] = [
+      [
+        'a refused key',
+        () => ({ TEMPORAL_API_KEY: 'another' }),
+        'Temporal.Refused',
+        /refuses this process .*: set TEMPORAL_API_KEY/,
+      ],
+      [
+        'an unknown namespace',
+        () => ({ TEMPORAL_NAMESPACE: 'not-there' }),
+        'Config.NotFound',
+        /has no namespace not-there.*namespace create/,
+      ],
+      [
+        "another server's name",
+        () => ({ TEMPORAL_TLS_SERVER_NAME: 'elsewhere.test' }),
+        'Temporal.Unreachable',
+        /TEMPORAL_TLS_SERVER_NAME$/,
+      ],
+      [
+        'a client certificate of the future',
+        () => clientFiles(authority.issueEarly('early')),
+        'Temporal.Unreachable',
+        /the client's certificate is not valid before 2\d{3}-.*: compare the clocks/,
+      ],
+    ]
+    for (const [what, change, code, says] of CASES) {
+      test(what, async (t) => {
+        const env = { ...byVariables(), ...change() }
+        const command = await refusal(connect({ env }))
+        useEnvironment(t, { ...env, LONGHAUL_TEMPORAL_ADDRESS: '', LONGHAUL_NAMESPACE: '' })
+        const { address, namespace: asked } = readTemporalSettings()
+        const setUp = await refusal(inspectNamespace({ address, namespace: asked }))
+        for (const error of [command, setUp]) {
+          assert.equal(error.code, code)
+          assert.match(error.message, says)
+          assert.doesNotMatch(error.message, /longhaul up|UNAUTHENTICATED|NOT_FOUND/)
+        }
+        const { checks } = await doctor({ role: 'control' })
+        const found = checks.find(({ group, name }) => group === 'temporal' && name === 'server')
+        assert.equal(found?.level, 'fail')
+        assert.doesNotMatch(`${found.value} ${found.fix}`, /longhaul up|start that server|UNAUTHENTICATED|NOT_FOUND/)
+      })
+    }
+  })
+
+  test('a web server in the place of the server is named, with TLS and without', async () => {
+    const plain = createHttpServer((_, response) => response.end('<html>'))
+    const { certPath, keyPath } = authority.issue('web')
+    const files = { cert: readFileSync(certPath), key: readFileSync(keyPath) }
+    const secure = createHttpsServer(files, (_, response) => response.end('<html>'))
+    try {
+      const insecure = { ...base, TEMPORAL_ADDRESS: `127.0.0.1:${await listenOnLoopback(plain)}` }
+      const secured = { ...byVariables(), TEMPORAL_ADDRESS: `127.0.0.1:${await listenOnLoopback(secure)}` }
+      for (const env of [insecure, secured]) {
+        const error = await refusal(connect({ env }))
+        assert.equal(error.code, 'Temporal.Unreachable')
+        assert.match(
+          error.message,
+          /a server without gRPC answers there, perhaps Temporal's UI: write the port .* TEMPORAL_ADDRESS$/,
+        )
+      }
+    } finally {
+      await Promise.all([closeServer(plain), closeServer(secure)])
+    }
+  })
+
+  test('a namespace without the search attributes ends a control worker and a start, before a run begins', async (t) => {
+    const connection = await connectToOwnNamespace('bare', { isBare: true })
+    t.after(() => connection.close())
+    const bare = connection.namespace
+    const error = await refusal(startEvaluation({ connection, recipe: 'mini' }))
+    assert.equal(error.code, 'Config.Invalid')
+    assert.match(error.message, /lacks the search attributes TrainRun, .*: longhaul doctor --role control --fix/)
+    const worker = workerEnvironment({ ...base, TEMPORAL_ADDRESS: target, TEMPORAL_NAMESPACE: bare })
+    const { child, said } = startWorker(worker)
+    t.after(() => stop(child))
+    await withDeadline(once(child, 'exit'), HANG_MS, 'the end of the worker')
+    assert.equal(child.exitCode, 1)
+    assert.match(said(), /^error Config\.Invalid: .*lacks the search attributes TrainRun/m)
+    assert.equal((await connection.client.workflow.count()).count, 0)
+    await prepareNamespace({ address: target, namespace: bare, raiseRetention: false })
+    const { workflowId } = await startEvaluation({ connection, recipe: 'mini', run: 'after-the-fix' })
+    await connection.client.workflow.getHandle(workflowId).terminate()
   })
 
   test('a server that requires a client certificate says so, also to a client without TLS', async () => {

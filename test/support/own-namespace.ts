@@ -11,13 +11,17 @@ export const needsServer =
 
 /**
  * A namespace that no worker of the stack serves: runs in it wait, so the test controls their states. It exists as long as the
- * server's database.
+ * server's database. A bare one has no search attributes of Longhaul's, so no run starts in it.
  */
-export async function connectToOwnNamespace(topic: string): Promise<LonghaulConnection> {
+export async function connectToOwnNamespace(
+  topic: string,
+  { isBare = false }: { isBare?: boolean } = {},
+): Promise<LonghaulConnection> {
   const namespace = `${topic}-${randomUUID().slice(0, 8)}`
   const any = await connect()
   await any.client.workflowService.registerNamespace({ namespace, workflowExecutionRetentionPeriod: msToTs('1 day') })
   await any.close()
+  if (!isBare) await eventually(() => prepareNamespace({ address: any.address, namespace, raiseRetention: false }))
   // The server's caches learn of a new namespace within seconds.
   const connection = await eventually(() => connect({ namespace }))
   await eventually(async () => {
@@ -32,11 +36,10 @@ export interface OwnPlace {
   environment: NodeJS.ProcessEnv
 }
 
-/** The same with Longhaul's search attributes, for runs that are played there. */
+/** The same with the variables of processes that play runs there. */
 export async function prepareOwnNamespace(topic: string, scratch: string): Promise<OwnPlace> {
   const connection = await connectToOwnNamespace(topic)
   const { address, namespace } = connection
-  await prepareNamespace({ address, namespace, raiseRetention: false })
   const environment = {
     ...process.env,
     LONGHAUL_TEMPORAL_ADDRESS: address,

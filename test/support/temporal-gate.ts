@@ -12,6 +12,8 @@ export interface Authority {
   caPath: string
   /** Issues a server's certificate for `temporal.test`, or a client's; negative `days`: expired. */
   issue(name: string, days?: number): { certPath: string; keyPath: string }
+  /** The same, valid only from 2090 on. */
+  issueEarly(name: string): { certPath: string; keyPath: string }
 }
 
 /** A private certificate authority in `directory`. */
@@ -41,19 +43,30 @@ export function createAuthority(directory: string): Authority {
     '-subj',
     '/CN=longhaul test authority',
   )
+  const request = (name: string): Record<'key' | 'csr' | 'pem', string> => {
+    const paths = { key: at(`${name}.key`), csr: at(`${name}.csr`), pem: at(`${name}.pem`) }
+    openssl('req', '-new', ...newKey(paths.key), '-out', paths.csr, '-subj', `/CN=${name}`)
+    return paths
+  }
   return {
     caPath: at('ca.pem'),
+    issueEarly(name) {
+      const { key, csr, pem } = request(name)
+      const settings = ['[ca]', 'default_ca=it', '[it]', `database=${at('index.txt')}`, `new_certs_dir=${directory}`]
+      settings.push('rand_serial=yes', 'default_md=sha256', 'policy=any', '[any]', 'commonName=supplied', '')
+      writeFileSync(at('ca.cnf'), settings.join('\n'))
+      writeFileSync(at('index.txt'), '')
+      const dates = ['-startdate', '20900101000000Z', '-enddate', '20910101000000Z']
+      const authority = ['-config', at('ca.cnf'), '-cert', at('ca.pem'), '-keyfile', at('ca.key')]
+      openssl('ca', '-batch', '-notext', ...authority, ...dates, '-in', csr, '-out', pem)
+      return { certPath: pem, keyPath: key }
+    },
     issue(name, days = 30) {
-      const [key, request, cert, names] = ['key', 'csr', 'pem', 'ext'].map((end) => at(`${name}.${end}`)) as [
-        string,
-        string,
-        string,
-        string,
-      ]
-      openssl('req', '-new', ...newKey(key), '-out', request, '-subj', `/CN=${name}`)
+      const { key, csr, pem: cert } = request(name)
+      const names = at(`${name}.ext`)
       writeFileSync(names, 'subjectAltName=DNS:temporal.test\n')
       const authority = ['-CA', at('ca.pem'), '-CAkey', at('ca.key'), '-CAcreateserial', '-extfile', names]
-      openssl('x509', '-req', '-in', request, '-out', cert, '-days', String(days), ...authority)
+      openssl('x509', '-req', '-in', csr, '-out', cert, '-days', String(days), ...authority)
       return { certPath: cert, keyPath: key }
     },
   }

@@ -1,7 +1,17 @@
 import { toLonghaulError } from '../../contracts/errors.ts'
 import { stackPaths, type StackPaths } from '../paths.ts'
 import { DOCKER_CHECKS } from './docker-checks.ts'
-import type { Asked, Check, CheckDefinition, DoctorRole, DoctorTools, Finding, Level, Mend } from './finding.ts'
+import {
+  AS_IT_SAYS,
+  type Asked,
+  type Check,
+  type CheckDefinition,
+  type DoctorRole,
+  type DoctorTools,
+  type Finding,
+  type Level,
+  type Mend,
+} from './finding.ts'
 import { KUBERNETES_CHECKS } from './kubernetes-checks.ts'
 import { RUNTIME_CHECKS } from './runtime-checks.ts'
 import { TEMPORAL_CHECKS } from './temporal-checks.ts'
@@ -118,7 +128,9 @@ async function runBounded({ run }: CheckDefinition, paths: StackPaths, asked: As
   try {
     return await Promise.race([run(paths, asked), late.promise])
   } catch (error) {
-    return { level: 'fail', value: toLonghaulError(error).message, fix: 'longhaul up' }
+    // A refused setting names itself; starting the stack again would meet it again.
+    const { code, message } = toLonghaulError(error)
+    return { level: 'fail', value: message, fix: code.startsWith('Config.') ? AS_IT_SAYS : 'longhaul up' }
   } finally {
     clearTimeout(timer)
   }

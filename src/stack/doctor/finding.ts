@@ -68,6 +68,9 @@ function finding(level: Level, value: string, fix: string, mend: Mend | undefine
   return { level, value, fix, ...(mend === undefined ? {} : { mend }) }
 }
 
+/** The fix of a finding whose value already says what to change. */
+export const AS_IT_SAYS = 'what the finding says'
+
 /** The command by which an operator applies the automatic fix. */
 export function fixCommand(asked: Asked | undefined): string {
   const role = asked?.role ?? null

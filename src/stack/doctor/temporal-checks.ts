@@ -1,11 +1,22 @@
 import { namedTemporalServer } from '../../platform/temporal-settings.ts'
+import { namesRemedy } from '../../platform/temporal-reach.ts'
 import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
 import type { StackPaths } from '../paths.ts'
 import { describeCluster } from '../postgres/private-cluster.ts'
 import { stackStatus } from '../stack-record.ts'
 import { describeStore, readKeptStore } from '../temporal-store.ts'
 import { type NamespaceInput, inspectNamespace, prepareNamespace, serverClock } from '../temporal-namespace.ts'
-import { type Asked, type CheckDefinition, fail, type Finding, fixCommand, type Mend, ok, warn } from './finding.ts'
+import {
+  AS_IT_SAYS,
+  type Asked,
+  type CheckDefinition,
+  fail,
+  type Finding,
+  fixCommand,
+  type Mend,
+  ok,
+  warn,
+} from './finding.ts'
 
 const ANSWER_MS = 5_000
 /** gRPC status code. */
@@ -72,6 +83,7 @@ async function checkServer(paths: StackPaths, asked?: Asked): Promise<Finding> {
         registering(server, `the namespace ${namespace} with its search attributes`),
       )
     }
+    if (namesRemedy(error)) return fail(message, AS_IT_SAYS)
     return fail(message, isNamed ? 'start that server, or unset TEMPORAL_ADDRESS and TEMPORAL_PROFILE' : 'longhaul up')
   }
 }
