@@ -329,6 +329,40 @@ describe('a check of the bucket before a worker uses it', { skip: skip ?? false 
     refused({ secret: 'another secret' }, /accept the credentials of this machine \(SignatureDoesNotMatch/))
   test('no such bucket', () => refused({ bucket: 'not-there' }, /bucket of the artifact store to exist/))
 
+  describe('one refused operation is named by the right that it needs, also where all others work', () => {
+    const CASES: [right: string, matches: (request: SeenS3Request) => boolean][] = [
+      ['s3:ListBucket', ({ method, query }) => method === 'GET' && query.has('list-type')],
+      ['s3:PutObject', ({ method, query }) => method === 'PUT' && !query.has('uploadId')],
+      ['s3:PutObject', ({ method, query }) => method === 'POST' && query.has('uploads')],
+      ['s3:GetObject and s3:ListBucket', ({ method, query }) => method === 'GET' && !query.has('list-type')],
+    ]
+    for (const [right, matches] of CASES) {
+      test(`${right}, refused to ${matches.toString().match(/'(?:GET|PUT|POST)'/)?.[0]}`, async () => {
+        proxy.obey((request) => (matches(request) ? { kind: 'answer', status: 403, code: 'AccessDenied' } : null))
+        const expected = new RegExp(
+          `\\(AccessDenied: .*\\): they need ${right} for this request, and in all s3:GetObject`,
+        )
+        await refused({ prefix: 'rights', url: proxy.url }, expected)
+      })
+    }
+  })
+
+  test('each refusal names its own remedy: identity, token, room, key of the bucket, uploads in parts', async () => {
+    const CASES: [status: number, code: string, says: RegExp][] = [
+      [403, 'InvalidAccessKeyId', /: correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE/],
+      [400, 'ExpiredToken', /: renew the session token, in AWS_SESSION_TOKEN/],
+      [403, 'QuotaExceeded', /Expected room in the artifact store, .*: free some, or raise its quota/],
+      [507, 'XMinioStorageFull', /Expected room in the artifact store, .*: free some, or raise its quota/],
+      [403, 'KMS.DisabledException', /: let its account use the key that encrypts the bucket's objects/],
+    ]
+    for (const [status, code, says] of CASES) {
+      proxy.obey(({ method }) => (method === 'PUT' ? { kind: 'answer', status, code } : null))
+      await refused({ prefix: 'remedies', url: proxy.url }, says)
+    }
+    proxy.obey(({ method }) => (method === 'POST' ? { kind: 'answer', status: 405, code: 'MethodNotAllowed' } : null))
+    await refused({ prefix: 'remedies', url: proxy.url }, /it does not implement the request. Use a server with/)
+  })
+
   test('a server without conditional writes', async () => {
     proxy.obey(() => ({ kind: 'unconditional' }))
     await refused({ prefix: 'unconditional', url: proxy.url }, /refuse a second put with If-None-Match/)

@@ -100,15 +100,33 @@ interface RefusalInput {
   key: string
   region: string
   server: string
+  /** The permission that the request needs, such as `s3:PutObject`. */
+  right: string
   /** S3 describes every error, except in answers to HEAD. */
   hasText: boolean
 }
 
-/** Codes about a key, whatever their status: versitygw answers 404 to one that it does not know. */
-const CREDENTIALS = /AccessKey|UserNotFound|Signature|Token|Credential/i
+/** Codes about who asks, whatever their status: versitygw answers 404 to a key that it does not know. */
+const TOKEN = /Token/i
+const IDENTITY = /AccessKey|UserNotFound|Signature|Credential/i
+/** Codes of a full disk or account, which several servers answer with 403. */
+const NO_ROOM = /Quota|Storage(?:Full|Limit)|InsufficientStorage/i
+
+/** All of them, so that a policy is written once. */
+const RIGHTS = 's3:GetObject, PutObject, DeleteObject, AbortMultipartUpload, ListBucket and ListBucketMultipartUploads'
 
 /** The error for an answer that a retry does not change. */
-export function refusalOf({ status, code, message, store, key, region, server, hasText }: RefusalInput): LonghaulError {
+export function refusalOf({
+  status,
+  code,
+  message,
+  store,
+  key,
+  region,
+  server,
+  right,
+  hasText,
+}: RefusalInput): LonghaulError {
   const facts = { store, key, status, code }
   if (hasText && code === '') return noS3({ server, got: `${status} without an S3 error document`, facts })
   const said = message === '' ? code : `${code}: ${message}`
@@ -122,14 +140,26 @@ export function refusalOf({ status, code, message, store, key, region, server, h
       'Expected the clock of this machine to agree with the artifact store’s within 15 minutes: set it',
       facts,
     )
-  if (status === 401 || status === 403 || CREDENTIALS.test(code))
+  const refused = (remedy: string): LonghaulError =>
+    needsPerson(`Expected the artifact store to accept the credentials of this machine (${said}): ${remedy}`, facts)
+  if (TOKEN.test(code)) return refused('renew the session token, in AWS_SESSION_TOKEN or where AWS_PROFILE names it')
+  if (IDENTITY.test(code)) return refused('correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE')
+  if (status === 507 || NO_ROOM.test(code))
     return needsPerson(
-      `Expected the artifact store to accept the credentials of this machine (${said}). They need s3:GetObject, PutObject, DeleteObject, AbortMultipartUpload and ListBucket`,
+      `Expected room in the artifact store, but it answered ${status} (${said}): free some, or raise its quota`,
       facts,
     )
+  if (code.startsWith('KMS.')) return refused("let its account use the key that encrypts the bucket's objects")
+  if (status === 401 || status === 403)
+    return refused(`they need ${right} for this request, and in all ${RIGHTS} (docs/object-store.md)`)
   if ((status >= 300 && status < 400) || code === 'AuthorizationHeaderMalformed')
     return needsPerson(
       `Expected the bucket of the artifact store in region ${region}, but it is elsewhere (${said}): set AWS_REGION`,
+      facts,
+    )
+  if (status === 405 || status === 501 || code === 'NotImplemented')
+    return needsPerson(
+      `Expected the artifact store to implement conditional writes and uploads in parts, but it answered ${status} (${said}): use a server that has them, such as Amazon S3 or a newer version of this one`,
       facts,
     )
   return needsPerson(`Expected the artifact store to accept a request, but it answered ${status} (${said})`, facts)

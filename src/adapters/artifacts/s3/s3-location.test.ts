@@ -38,11 +38,16 @@ test('an invalid bucket or prefix is refused and not repeated, since it may cont
     's3://id:secret-key@bucket/x',
     's3://lab/../x',
     's3://lab/a//b',
+    's3://lab//secret-key',
     's3://a..b',
   ])
     assert.throws(
       () => parseS3Location(text, {}),
-      (error) => isLonghaulError(error) && error.code === 'Config.Invalid' && !error.message.includes('secret-key'),
+      (error) =>
+        isLonghaulError(error) &&
+        error.code === 'Config.Invalid' &&
+        error.message.includes('LONGHAUL_ARTIFACTS') &&
+        !error.message.includes('secret-key'),
       text,
     )
   assert.throws(() => parseS3Location('s3://lab', { AWS_ENDPOINT_URL: 'nowhere' }), { code: 'Config.Invalid' })

@@ -35,12 +35,21 @@ export function parseS3Location(text: string, env: NodeJS.ProcessEnv = process.e
     throw invalid('got an address with credentials, which belong into AWS_ACCESS_KEY_ID and the like')
   if (!BUCKET.test(bucket) || bucket.includes('..'))
     throw invalid('got a bucket that S3 does not allow: 3 to 63 of a-z 0-9 . -')
-  const prefix = segments.length === 0 ? '' : `${checkKey(segments.join('/'))}/`
+  const prefix = segments.length === 0 ? '' : `${prefixOf(segments)}/`
   const region = said(env['AWS_REGION']) ?? said(env['AWS_DEFAULT_REGION']) ?? 'us-east-1'
   // It becomes part of a host's name and of a header.
   if (!/^[\w-]{1,63}$/.test(region)) throw misset('AWS_REGION (or AWS_DEFAULT_REGION) to be a region such as eu-west-1')
   const endpoint = said(env['AWS_ENDPOINT_URL_S3']) ?? said(env['AWS_ENDPOINT_URL'])
   return { bucket, prefix, region, base: baseOf({ bucket, region, endpoint }) }
+}
+
+/** Without the text in the error, as above. */
+function prefixOf(segments: readonly string[]): string {
+  try {
+    return checkKey(segments.join('/'))
+  } catch {
+    throw invalid('got a prefix that holds an empty segment, ".", ".." or a character that no key may have')
+  }
 }
 
 function baseOf({ bucket, region, endpoint }: { bucket: string; region: string; endpoint: string | null }): string {

@@ -144,7 +144,13 @@ export function createS3Requests({
         if (!noBucket) return { answer: { status: response.status, headers: response.headers, body, lost: tries.lost } }
       }
       const hasText = method !== 'HEAD'
-      return judgeRefusal(response, body, { ...facts, region: location.region, server, hasText })
+      return judgeRefusal(response, body, {
+        ...facts,
+        region: location.region,
+        server,
+        right: rightOf(request),
+        hasText,
+      })
     } catch (error) {
       const failed = failedConnection({ got: describeNetwork(error, clock), server, facts })
       return failed.mayPass ? { retry: failed.error, isLost: true } : { refused: failed.error, expired: false }
@@ -220,7 +226,7 @@ function startDeadline(ms: number): Deadline {
 function judgeRefusal(
   response: Response,
   body: Uint8Array,
-  facts: { store: string; key: string; region: string; server: string; hasText: boolean },
+  facts: { store: string; key: string; region: string; server: string; right: string; hasText: boolean },
 ): Outcome {
   const { status } = response
   const refusal = readRefusal(body)
@@ -231,6 +237,15 @@ function judgeRefusal(
     return { retry, ...retryAfter(response.headers.get('retry-after')), isLost: status >= 500 || status === 408 }
   }
   return { refused: refusalOf({ status, ...refusal, ...facts }), expired: EXPIRED_CODES.has(refusal.code) }
+}
+
+/** The permission that S3 asks for. Without the one to list, it refuses the reading of an absent key too. */
+function rightOf({ method, key = '', query = {} }: S3Request): string {
+  if (method === 'PUT') return 's3:PutObject'
+  if (method === 'DELETE') return 'uploadId' in query ? 's3:AbortMultipartUpload' : 's3:DeleteObject'
+  if (method === 'POST') return 'delete' in query ? 's3:DeleteObject' : 's3:PutObject'
+  if (key !== '') return 's3:GetObject and s3:ListBucket'
+  return 'uploads' in query ? 's3:ListBucketMultipartUploads' : 's3:ListBucket'
 }
 
 /** Reads seconds only, limited to our own longest pause. */

@@ -187,8 +187,8 @@ export interface CheckBucketInput {
 }
 
 /**
- * Tests, before anything is written, the guarantee that records depend on: of two writers of one key, the second is refused. A server
- * without `If-None-Match` accepts both, and two hosts would run the same turn.
+ * Tests, before anything is written, the right to list and the guarantee that records depend on: of two writers of one key, the second is
+ * refused. A server without `If-None-Match` accepts both, and two hosts would run the same turn.
  * @throws LonghaulError `Config.Invalid` for credentials, bucket, region or a server without conditional writes; `Artifact.Unavailable`
  */
 export async function checkBucket({ location, send }: CheckBucketInput): Promise<void> {
@@ -197,6 +197,8 @@ export async function checkBucket({ location, send }: CheckBucketInput): Promise
   const input = (text: string) => ({ name, bytes: Buffer.from(text), sha256: sha256Hex(text), writer: text })
   const stored = async (): Promise<string | null> => (await objects.get(name))?.bytes.toString() ?? null
   try {
+    // Reading an absent record and every listing need this right, which no put shows to be missing.
+    await send({ method: 'GET', query: { 'list-type': '2', 'max-keys': '1', prefix: location.prefix } })
     await objects.create(input('first'))
     try {
       const second = await objects.create(input('second'))
@@ -215,7 +217,7 @@ export async function checkBucket({ location, send }: CheckBucketInput): Promise
     }
   } catch (error) {
     const details = isLonghaulError(error) ? error.details : {}
-    if (details['status'] === 501 || details['code'] === 'NotImplemented')
+    if (details['status'] === 501 || /^(?:NotImplemented|MethodNotAllowed)$/.test(String(details['code'])))
       throw unconditional('it does not implement the request')
     throw asStartError(error)
   }
