@@ -6,6 +6,7 @@ import { delimiter, dirname, isAbsolute, join } from 'node:path'
 import { promisify } from 'node:util'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { oneLine } from '../../domain/hostile-text.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { requireHeaderValue } from '../../platform/quote-address.ts'
 
@@ -128,7 +129,14 @@ async function readConfig(path: string): Promise<z.infer<typeof CONFIG>> {
     throw invalid(`${path} is not YAML (${reason})`)
   }
   const config = CONFIG.safeParse(value)
-  if (!config.success) throw invalid(`${path}: ${z.prettifyError(config.error).slice(0, 300)}`)
+  if (!config.success)
+    throw invalid(
+      `${path} is no kubeconfig: ${z
+        .prettifyError(config.error)
+        .replace(/\s*✖\s*/g, ' ')
+        .trim()
+        .slice(0, 300)}`,
+    )
   const place = (file: string | undefined): string | undefined =>
     file === undefined || file === '' || isAbsolute(file) ? file : join(dirname(path), file)
   for (const { cluster } of config.data.clusters ?? [])
@@ -225,7 +233,7 @@ function askedOf({
         const hint = installHint === undefined ? '' : `; the kubeconfig says: ${installHint.trim().slice(0, 300)}`
         throw invalid(`${program} is not installed on this machine${hint}`)
       }
-      throw invalid(`${program} failed (${error.message.slice(0, 300)})`)
+      throw invalid(`${program} failed (${oneLine(error.message, 300)})`)
     })
     const answer = ANSWER.safeParse(jsonOf(stdout))
     if (!answer.success) throw invalid(`${command}, which the kubeconfig names for credentials, printed no credentials`)

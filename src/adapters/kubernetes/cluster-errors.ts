@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import { oneLine } from '../../domain/hostile-text.ts'
 import type { FailureCode } from '../../contracts/failure-codes.ts'
 import { remedyFor } from './remedies.ts'
 
@@ -13,6 +14,13 @@ export class ClusterRefusal extends Error {
     super(message)
     this.status = status
     this.reason = reason
+  }
+}
+
+/** An answer that no API server gives, such as a page or a redirect to one. */
+export class ForeignAnswer extends Error {
+  constructor(status: number) {
+    super(`what answers is not the Kubernetes API (${status})`)
   }
 }
 
@@ -65,5 +73,7 @@ function codeOf(status: number | null, said: string): FailureCode {
 function sayingOf(error: unknown): string {
   if (error instanceof ClusterRefusal) return `${error.message}${error.reason === '' ? '' : ` (${error.reason})`}`
   if (!(error instanceof Error)) return String(error)
-  return error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+  const said = error.cause instanceof Error ? `${error.message}: ${error.cause.message}` : error.message
+  // OpenSSL's reason stands between a number of its own and a file of its sources.
+  return oneLine(said.replace(/(?:[0-9A-F]+:)?error:[0-9A-F]+:([^:]*):[^:]*:([^:]+)(?::.*)?$/s, '$1: $2'), 300)
 }

@@ -1,6 +1,6 @@
 import { Agent, WebSocket, fetch } from 'undici'
 import { type ClusterAccess, type ClusterCredentials, readClusterAccess } from './cluster-access.ts'
-import { ClusterRefusal } from './cluster-errors.ts'
+import { ClusterRefusal, ForeignAnswer } from './cluster-errors.ts'
 import { ExecStream } from './exec-stream.ts'
 
 /** An API server is slow when etcd is slow. */
@@ -53,13 +53,20 @@ export async function connectCluster({ namespace, access }: ConnectClusterInput 
     const response = await fetch(`${reached.server}${path}`, {
       method,
       dispatcher: agent,
+      // An API server sends none: what does is a sign-in page or a proxy.
+      redirect: 'manual',
       headers: { ...headers, accept: 'application/json', 'content-type': 'application/json' },
       signal: signal === undefined ? deadline : AbortSignal.any([signal, deadline]),
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     })
     const text = await response.text()
+    if (response.status >= 300 && response.status < 400) throw new ForeignAnswer(response.status)
     if (!response.ok) throw new ClusterRefusal(response.status, text)
-    return JSON.parse(text) as unknown
+    try {
+      return JSON.parse(text) as unknown
+    } catch {
+      throw new ForeignAnswer(response.status)
+    }
   }
   const pathOf = (kind: string, name?: string): string => {
     const group = kind === 'networkpolicies' ? '/apis/networking.k8s.io/v1' : '/api/v1'

@@ -91,11 +91,23 @@ export function remedyFor(said: string, worker: keyof typeof ASKERS): string {
       `the credentials of the ${worker} worker are wrong or have expired: renew the kubeconfig that KUBECONFIG names`,
     ],
     [
+      /not the Kubernetes API|invalid character '<'/,
+      'correct the server in the kubeconfig that KUBECONFIG names, or check for a proxy in between',
+    ],
+    [
+      /wrong version number|packet length too long|HTTP response to HTTPS client/,
+      'the address in the kubeconfig that KUBECONFIG names speaks no TLS: correct its port or its scheme',
+    ],
+    [
+      /PEM|no start line|key values mismatch|bad decrypt|failed to find any PEM data|private key does not match/i,
+      'a certificate or a key in the kubeconfig that KUBECONFIG names is damaged, or they are no pair: get the file again',
+    ],
+    [
       /x509|certificate|tls(?! handshake timeout)|self-signed|SSL/i,
       'the cluster and the kubeconfig that KUBECONFIG names do not trust each other: a certificate is from another authority or has expired',
     ],
     [
-      /ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|connection refused|no such host|no route to host/,
+      /ECONNREFUSED|ENOTFOUND|EHOSTUNREACH|ECONNRESET|ETIMEDOUT|other side closed|aborted due to timeout|bad port|connection refused|no such host|no route to host|i\/o timeout/,
       'the address in the kubeconfig that KUBECONFIG names does not answer',
     ],
   ]
