@@ -52,6 +52,11 @@ def edit(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path.write_text(json.dumps(content))
 
 
+def link(path: Path, target: str) -> None:
+    path.unlink()
+    path.symlink_to(target)
+
+
 def refusal(source: Path, **options: Any) -> str:
     """The message of an import that must fail. It must leave no new files."""
     before = sorted(entry.name for entry in source.parent.iterdir())
@@ -389,6 +394,14 @@ BROKEN: dict[str, tuple[Callable[[Path], Any], str]] = {
     "a template that is no text": (
         lambda m: (m / "chat_template.jinja").write_bytes(b"\xff\xfe"),
         r"Expected text in UTF-8 in .*chat_template\.jinja",
+    ),
+    "weights behind a link to nothing": (
+        lambda m: link(sorted(m.glob("*.safetensors"))[0], "../../blobs/0123"),
+        r"Expected a file behind model-.*\.safetensors in .*a link to nothing \(1 such links\): copy the model .*cp -rL",
+    ),
+    "a config behind a link to itself": (
+        lambda m: link(m / "config.json", "config.json"),
+        r"Expected a file behind config\.json in .*a link to nothing.*cp -rL",
     ),
     "no template": (
         lambda m: (m / "chat_template.jinja").unlink(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,17 @@ def _copy_generation(directory: Path, target: Path, vocabulary: int) -> None:
     copy_generation_ids(directory, target)
 
 
+def _refuse_broken_links(directory: Path) -> None:
+    """The hub's cache holds a model as links to files elsewhere: a copy of its folder alone has the names and nothing behind them."""
+    broken = sorted(entry.name for entry in directory.iterdir() if entry.is_symlink() and not os.path.exists(entry))
+    if broken:
+        raise refused(
+            f"Expected a file behind {broken[0]} in {directory}, it is a link to nothing ({len(broken)} such links): copy the model with the files that the links name (cp -rL)"
+        )
+
+
 def _read_config(directory: Path) -> dict[str, Any]:
+    _refuse_broken_links(directory)
     path = directory / "config.json"
     if not path.is_file():
         raise refused(f"Expected config.json in {directory}: is it the directory of a Hugging Face model?")
