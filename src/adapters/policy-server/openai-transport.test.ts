@@ -1,13 +1,19 @@
 /** What the package and the environment could bring along with an exchange, and peers that mean harm. */
 import assert from 'node:assert/strict'
 import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
+import { mkdtemp, readFile, rm } from 'node:fs/promises'
+import { createServer as createSecureServer } from 'node:https'
 import { createServer as createSocketServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { type TestContext, test } from 'node:test'
 import { gzipSync } from 'node:zlib'
 import { useEnvironment } from '../../../test/support/environment.ts'
 import { listenOnLoopback } from '../../../test/support/loopback.ts'
 import { readWorkerEnvironment } from '../../workers/worker-environment.ts'
-import { createTransport, type HttpAsk, type TransportOptions } from './openai-transport.ts'
+import { createAuthority } from '../../../test/support/temporal-gate.ts'
+import { connectToServer } from './server-connection.ts'
+import { createTransport, HttpFault, type HttpAsk, type TransportOptions } from './openai-transport.ts'
 
 const never = new AbortController().signal
 const BOUND = 64 * 1024
@@ -215,4 +221,38 @@ test('refuses an invalid proxy without its password', (t) => {
       },
     )
   }
+})
+
+test('each fault of TLS is one line that says what to change, without the numbers and files of OpenSSL', async (t) => {
+  const { port } = await serve(t, (_, response) => response.end())
+  const directory = await mkdtemp(join(tmpdir(), 'longhaul-policy-tls-'))
+  t.after(() => rm(directory, { recursive: true }))
+  const { certPath, keyPath } = createAuthority(directory).issue('server')
+  const secure = createSecureServer({ cert: await readFile(certPath), key: await readFile(keyPath) })
+  const securePort = await listenOnLoopback(secure)
+  t.after(() => secure.close())
+  for (const [at, says] of [
+    [port, /^the server speaks no TLS: write http:\/\/ in its address.*\(ERR_SSL_WRONG_VERSION_NUMBER\)$/],
+    [
+      securePort,
+      /^the server's certificate is from an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS/,
+    ],
+  ] as const) {
+    const fault = await ask(`https://127.0.0.1:${at}`).then(
+      () => null,
+      (error: unknown) => error,
+    )
+    assert.ok(fault instanceof HttpFault, String(fault))
+    assert.match(fault.message, says)
+    assert.doesNotMatch(fault.message, /\n|error:[0-9A-F]{8}|\.c:/)
+  }
+})
+
+test('a page in the place of an answer names the address and what to correct', async (t) => {
+  const { url } = await serve(t, (_, response) => response.end('<html>sign in'))
+  const connection = connectToServer({ url, timeouts: { giveUpAfterMs: 100 } })
+  await assert.rejects(connection({ path: '/v1/models', policy: null, signal: never, parse: (answer) => answer }), {
+    code: 'Model.BadResponse',
+    message: new RegExp(`got a page of another server: correct its address, policyServer.url .*url=${url}`),
+  })
 })

@@ -5,6 +5,7 @@
 import { APIConnectionTimeoutError, APIError, OpenAI } from 'openai'
 import { Agent, EnvHttpProxyAgent, fetch } from 'undici'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { oneLine } from '../../domain/hostile-text.ts'
 import { readEvents } from './event-stream.ts'
 import { refuseCustomHeaders } from './refuse-custom-headers.ts'
 import { isObject } from '../../domain/shapes.ts'
@@ -240,8 +241,33 @@ function faultOf(error: unknown, maxBytes: number): HttpFault {
   if (!(root instanceof Error)) return new HttpFault(String(root), error)
   const { code, message } = root as NodeJS.ErrnoException
   if (code === 'UND_ERR_RES_EXCEEDED_MAX_SIZE') return tooBig(maxBytes)
+  const remedy = TLS_FAULTS[code ?? '']
+  if (remedy !== undefined) return new HttpFault(`${remedy} (${code})`, error)
   if (message === 'bad port') return new HttpFault('fetch refuses this port: let the server listen on another one')
-  return new HttpFault(code === undefined || message.includes(code) ? message : `${message} (${code})`.trim(), error)
+  const said = oneLine(alertOf(message), 300)
+  return new HttpFault(code === undefined || said.includes(code) ? said : `${said} (${code})`.trim(), error)
+}
+
+/** OpenSSL's own reason, without its numbers and the files of its sources. */
+function alertOf(message: string): string {
+  return /:SSL routines:[^:]*:([^:]+):/.exec(message)?.[1] ?? message
+}
+
+const NO_TLS = 'the server speaks no TLS: write http:// in its address, or the port that does'
+const UNKNOWN_AUTHORITY =
+  "the server's certificate is from an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS of the workers"
+
+/** What an operator must change, by the code of Node's error. */
+const TLS_FAULTS: Readonly<Record<string, string>> = {
+  CERT_HAS_EXPIRED: "the server's certificate has expired: renew it",
+  CERT_NOT_YET_VALID: "the server's certificate is not valid yet: compare the clocks",
+  ERR_TLS_CERT_ALTNAME_INVALID: "the server's certificate is for another name: write that name in its address",
+  DEPTH_ZERO_SELF_SIGNED_CERT: UNKNOWN_AUTHORITY,
+  SELF_SIGNED_CERT_IN_CHAIN: UNKNOWN_AUTHORITY,
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: UNKNOWN_AUTHORITY,
+  UNABLE_TO_GET_ISSUER_CERT_LOCALLY: UNKNOWN_AUTHORITY,
+  ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
+  ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
 }
 
 function tooBig(maxBytes: number): HttpFault {

@@ -82,7 +82,9 @@ export function connectToServer({
           throw error
         })
         if (answer instanceof HttpFault) return { kind: 'again', error: unreachable(answer, target), afterMs: null }
-        return 'error' in answer ? decideOnError(answer, { url: target, policy }, tries) : read(answer, parse, tries)
+        return 'error' in answer
+          ? decideOnError(answer, { url: target, policy }, tries)
+          : read(answer, parse, { tries, url: target })
       },
     })
   }
@@ -94,22 +96,23 @@ const MOST_BAD_ANSWERS = 4
 function read<T>(
   answer: { text: string } | { fold: EventFold },
   parse: (value: unknown) => T,
-  tries: number,
+  { tries, url }: { tries: number; url: string },
 ): TryResult<T> {
   try {
     return { kind: 'done', value: parse('fold' in answer ? answer.fold.end() : JSON.parse(answer.text)) }
   } catch (error) {
-    const known = error instanceof LonghaulError ? error : notJson('text' in answer ? answer.text : '', error)
+    const known = error instanceof LonghaulError ? error : notJson('text' in answer ? answer.text : '', url, error)
     if (known.code !== 'Model.BadResponse' || tries >= MOST_BAD_ANSWERS) return { kind: 'failed', error: known }
     return { kind: 'again', error: known, afterMs: null }
   }
 }
 
-function notJson(text: string, cause: unknown): LonghaulError {
+function notJson(text: string, url: string, cause: unknown): LonghaulError {
+  const isPage = text.trimStart().startsWith('<')
   return new LonghaulError({
     code: 'Model.BadResponse',
-    message: 'Expected JSON from the policy server',
-    details: { characters: text.length, start: text.slice(0, 80) },
+    message: `Expected JSON from the policy server${isPage ? ', got a page of another server: correct its address, policyServer.url or LONGHAUL_POLICY_URL, or check for a proxy in between' : ''}`,
+    details: { url, characters: text.length, start: text.slice(0, 80) },
     cause,
   })
 }
