@@ -5,7 +5,6 @@
 import { APIConnectionTimeoutError, APIError, OpenAI } from 'openai'
 import { Agent, EnvHttpProxyAgent, fetch } from 'undici'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { oneLine } from '../../domain/hostile-text.ts'
 import { readEvents } from './event-stream.ts'
 import { refuseCustomHeaders } from './refuse-custom-headers.ts'
 import { isObject } from '../../domain/shapes.ts'
@@ -244,7 +243,7 @@ function faultOf(error: unknown, maxBytes: number): HttpFault {
   const remedy = TLS_FAULTS[code ?? '']
   if (remedy !== undefined) return new HttpFault(`${remedy} (${code})`, error)
   if (message === 'bad port') return new HttpFault('fetch refuses this port: let the server listen on another one')
-  const said = oneLine(alertOf(message), 300)
+  const said = alertOf(message).replaceAll(/\s+/g, ' ').trim()
   return new HttpFault(code === undefined || said.includes(code) ? said : `${said} (${code})`.trim(), error)
 }
 
