@@ -5,9 +5,9 @@
 import assert from 'node:assert/strict'
 import { execFile } from 'node:child_process'
 import { statSync } from 'node:fs'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { dirname, join } from 'node:path'
+import { basename, dirname, join } from 'node:path'
 import test, { describe } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { promisify } from 'node:util'
@@ -239,6 +239,25 @@ def test_asked_once(most_asked): assert most_asked == add(0, 1)
       answer.tests.map(({ id }) => id),
       names.map((name) => `tests/test_calc.py::test_${name}`),
     )
+  })
+
+  // As those of astropy, whose solutions all counted as patches that had changed the runner.
+  test('plugins of the environment that look for the project do not have the patch run before the tests', async () => {
+    const { path, close } = await withPlugins({
+      looks:
+        'try:\n    import calc\nexcept ImportError:\n    calc = None\ndef pytest_report_header(config): return str(calc)\n',
+      needs: 'from calc import add\ndef pytest_report_header(config): return str(add(1, 2))\n',
+    })
+    try {
+      const honest = await runAudit({ python: path, runner: 'pytest', patch: SOLVED, hidden: HIDDEN_PYTEST })
+      assert.ok(isHonestPass(honest), explain(honest))
+      const early = `import sys\nif 'tests.test_calc' not in sys.modules and 'test_calc' not in sys.modules:\n    import pytest\n    pytest.raises = None\n`
+      const patch = { 'calc/__init__.py': `${early}${SOLVED['calc/__init__.py'] ?? ''}` }
+      const answer = await runAudit({ python: path, runner: 'pytest', patch, hidden: HIDDEN_PYTEST })
+      assert.ok(!isHonestPass(answer), explain(answer))
+    } finally {
+      await close()
+    }
   })
 
   test('names tests as the verbose runner of unittest prints them, docstrings included', async () => {
@@ -667,4 +686,22 @@ function waysTo(path: string): string[] {
 
 function isClosed(directory: string): boolean {
   return (statSync(directory).mode & 0o001) === 0
+}
+
+/** An interpreter with pytest and these plugins installed. */
+async function withPlugins(plugins: Record<string, string>): Promise<{ path: string; close(): Promise<void> }> {
+  const home = await mkdtemp(join(tmpdir(), 'plugins-'))
+  const run = promisify(execFile)
+  await run(python, ['-m', 'venv', '--without-pip', home])
+  const asked = await run(python, ['-c', 'import os, pytest; print(os.path.dirname(os.path.dirname(pytest.__file__)))'])
+  const from = asked.stdout.trim()
+  const to = join(home, 'lib', basename(dirname(from)), 'site-packages')
+  for (const name of ['pytest', '_pytest', 'py.py', 'pluggy', 'iniconfig', 'packaging', 'pygments'])
+    await cp(join(from, name), join(to, name), { recursive: true })
+  for (const [name, text] of Object.entries(plugins)) {
+    await writeFile(join(to, `${name}.py`), text)
+    await mkdir(join(to, `${name}-1.dist-info`))
+    await writeFile(join(to, `${name}-1.dist-info`, 'entry_points.txt'), `[pytest11]\n${name} = ${name}\n`)
+  }
+  return { path: join(home, 'bin/python'), close: () => rm(home, { recursive: true }) }
 }

@@ -3824,6 +3824,27 @@ def from_repository(repository):
     return found
 
 
+class Outside(object):
+    """While it is asked first, no module of the repository is found. A plugin that looks whether its project is installed, as those of astropy do,
+    must not run code under test before what judges the tests is held."""
+
+    def __init__(self, repository):
+        self.repository = repository
+
+    def find_spec(self, name, path=None, target=None):
+        for finder in [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]:
+            found = finder.find_spec(name, path, target)
+            if found is not None:
+                places = [found.origin] if found.has_location else list(found.submodule_search_locations or ())
+                if any(is_inside(place, self.repository) for place in places):
+                    raise ModuleNotFoundError("No module named %r" % name, name=name)
+                return found
+        return None
+
+    def find_module(self, name, path=None):
+        return None
+
+
 # Plugins of the environment that put something else in place while they are set up.
 PATCHING_PLUGINS = {"subtests": ("_pytest.unittest.TestCaseFunction",)}
 
@@ -4396,6 +4417,8 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_cmdline_parse(self, pluginmanager, args):
+            outside = Outside(repository)
+            sys.meta_path.insert(0, outside)
             for name, module in plugins.items():
                 if pluginmanager.is_blocked(name) or pluginmanager.hasplugin(name):
                     continue
@@ -4404,6 +4427,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
                 except Exception:
                     # As one that is not installed: its options are then unknown, which the gate of the task shows.
                     continue
+            sys.meta_path.remove(outside)
             try:
                 from _pytest.assertion import rewrite
 
