@@ -92,7 +92,8 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
     },
     fetch: boundedFetch(base, maxAnswerBytes),
   })
-  return async ({ path, headers, body, fold, maxAnswerBytes: most = maxAnswerBytes, timeoutMs, signal }) => {
+  return async ({ path, headers, body, fold, maxAnswerBytes: asked = maxAnswerBytes, timeoutMs, signal }) => {
+    const most = Math.min(asked, maxAnswerBytes)
     // The client's own time-out does not cover the body of an error.
     const deadline = new AbortController()
     const timer = setTimeout(() => deadline.abort(), timeoutMs)
@@ -117,7 +118,7 @@ export function createTransport({ base, apiKey, maxAnswerBytes = MAX_ANSWER_BYTE
       }
       // An event that cannot be parsed, or an error so deep that the package cannot write it out.
       if (error instanceof SyntaxError || error instanceof RangeError) return { text: '' }
-      throw faultOf(error, Math.min(most, maxAnswerBytes))
+      throw faultOf(error, most)
     } finally {
       clearTimeout(timer)
     }
@@ -196,7 +197,8 @@ function boundedFetch(base: URL, maxBytes: number): typeof globalThis.fetch {
     const headers = [...response.headers]
     if (body === null) return new Response(null, { status, headers })
     const whole = new Response(body as ReadableStream<Uint8Array<ArrayBuffer>>, { status, headers })
-    return withAtMost(status === 200 ? maxBytes : Math.min(maxBytes, MAX_ERROR_BYTES), whole)
+    // What was asked for bounds a 200 answer, once the client has returned it unread.
+    return status === 200 ? whole : withAtMost(Math.min(maxBytes, MAX_ERROR_BYTES), whole)
   }
 }
 

@@ -209,8 +209,8 @@ export function createDiskWatch(options: DiskWatchOptions): DiskWatch {
   }
 }
 
-/** By the engine's storage driver: below its data directory, or where a containerd that the system started keeps them. */
 const SNAPSHOTS = 'io.containerd.snapshotter.v1.overlayfs'
+/** By the engine's storage driver: below its data directory, or where a containerd that the system started keeps them. */
 const WRITTEN: Readonly<Record<string, (dataRoot: string) => string[]>> = {
   overlay2: (dataRoot) => [`${dataRoot}/overlay2`],
   overlayfs: (dataRoot) => [`${dataRoot}/containerd/daemon/${SNAPSHOTS}`, `/var/lib/containerd/${SNAPSHOTS}`],
@@ -218,9 +218,9 @@ const WRITTEN: Readonly<Record<string, (dataRoot: string) => string[]>> = {
 
 /** Returns whether this process can read what an engine's containers write. */
 export async function mayCountBelow({ dataRoot, driver }: { dataRoot: string; driver: string }): Promise<boolean> {
-  for (const folder of WRITTEN[driver]?.(dataRoot) ?? [])
-    if ((await mayRead(dataRoot)) && (await mayRead(folder))) return true
-  return false
+  if (!(await mayRead(dataRoot))) return false
+  const readable = await Promise.all((WRITTEN[driver]?.(dataRoot) ?? []).map(mayRead))
+  return readable.includes(true)
 }
 
 /** Returns null if the directory is gone because its container was removed. */
