@@ -68,7 +68,7 @@ describe('exports and their readers', { skip: 'skip' in readers ? readers.skip :
     )
     assert.deepEqual(document.steps[3], {
       step_id: 4,
-      timestamp: '1970-01-01T00:00:03.000Z',
+      timestamp: '1970-01-01T00:00:02.600Z',
       source: 'agent',
       message: 'reply 1',
       tool_calls: [{ tool_call_id: 'turn-1', function_name: 'command', arguments: { command: 'ls 1' } }],

@@ -3,9 +3,8 @@
  * and what to do. Real server, workers and adapters; what stalls is real too, or a proxy in front of it that stops moving bytes.
  */
 import assert from 'node:assert/strict'
-import { execFile, execFileSync } from 'node:child_process'
-import { createWriteStream } from 'node:fs'
-import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
+import { execFile } from 'node:child_process'
+import { chmod, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
@@ -27,6 +26,7 @@ import { makeTrainingRecipe } from '../support/training-records.ts'
 import { needsServer } from '../support/own-namespace.ts'
 import { EPISODE, PLAN, policyRef } from '../support/scripted-pipeline.ts'
 import { startStallingProxy } from '../support/stalling-proxy.ts'
+import { mountDeadFolder, withoutDeadFolders } from '../support/stalls/dead-folder.ts'
 import { openStallWorld, publishingInput, type StallWorld } from '../support/stalls/stall-world.ts'
 import { writeSmallBatch } from '../support/stalls/training-batch.ts'
 import { withDeadline } from '../support/with-deadline.ts'
@@ -96,20 +96,18 @@ describe('stalled dependencies', { skip: needsServer, concurrency: true }, () =>
     assert.match(blocker.error?.message ?? '', /ECONNREFUSED/)
   })
 
-  test('names the store and the key of a file that never answers', async () => {
+  test('names the store and the key of a file that never answers', { skip: withoutDeadFolders }, async () => {
     const run = 'stuck-store'
     const plan = { ...PLAN, run }
     const key = runKeys.recipe(run)
-    await mkdir(join(world.artifacts, 'runs', run), { recursive: true })
-    execFileSync('mkfifo', [join(world.artifacts, key)])
+    const revive = await mountDeadFolder(join(world.artifacts, 'runs', run))
     try {
       const workflowId = `train/${run}/rft`
       await world.start('rejectionFineTune', workflowId, publishingInput(plan))
       const blocker = await world.named(workflowId, ({ on }) => on.kind === 'artifact-store')
       assert.deepEqual([blocker.on.name, blocker.doing], [world.artifacts, `reading ${key}`])
     } finally {
-      // The blocked calls get their end, else the worker's threads could not.
-      createWriteStream(join(world.artifacts, key)).end()
+      await revive()
     }
   })
 

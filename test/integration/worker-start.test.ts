@@ -89,7 +89,10 @@ describe('against a server', { skip: needsStack }, () => {
       const { code, stderr } = await run([command, 'worker', '--role', role], env)
       // As for a command: the setting is wrong, the server is well.
       assert.equal(code, 1)
-      assert.match(stderr, /^error Config\.NotFound: Expected the Temporal server to know the namespace not-there/m)
+      assert.match(
+        stderr,
+        /^error Config\.NotFound: The Temporal server at \S+ has no namespace not-there\. Set LONGHAUL_NAMESPACE/m,
+      )
     })
   }
 

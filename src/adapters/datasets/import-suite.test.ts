@@ -309,7 +309,8 @@ for (const [what, begin, piece, end] of [
     const { status, stdout, stderr } = spawnSync(
       process.execPath,
       [
-        '--max-old-space-size=256',
+        // One such byte makes a text of two bytes per character: 128 MiB as read, and as much again as parsed.
+        '--max-old-space-size=384',
         join(import.meta.dirname, '../../../bin/longhaul.mjs'),
         'tasks',
         'import',
