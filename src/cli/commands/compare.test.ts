@@ -160,7 +160,7 @@ test('a hint of proof needs enough tasks: three lost of three are not proven', (
   const [before, after] = [of(1), of(0)]
   const comparison = compareEvaluations({ before: before.tasks, after: after.tasks })
   const rules = { maxRegression: 0, minDifference: null, strict: false, minGraded: 0.95 }
-  const { codes, verdicts } = judgeComparison({ before, after, comparison }, rules)
-  assert.deepEqual(codes, [0])
-  assert.match(verdicts[0] ?? '', /cannot exclude/)
+  const [finding, ...others] = judgeComparison({ before, after, comparison }, rules)
+  assert.deepEqual([finding?.code, finding?.isOpen, others], [0, true, []])
+  assert.match(finding?.text ?? '', /cannot exclude/)
 })

@@ -16,11 +16,7 @@ interface CompareOptions extends ComparisonRules {
 }
 
 /** @throws LonghaulError `Config.Invalid` if the two sides played different tasks */
-export function compareAndJudge(options: CompareOptions): {
-  data: ComparisonData
-  codes: ExitCode[]
-  isOpen: boolean[]
-} {
+export function compareAndJudge(options: CompareOptions): { data: ComparisonData; findings: RuleFinding[] } {
   const { before, after, confidence, intersect, maxRegression } = options
   const comparability = checkComparability(before, after)
   refuseOtherTasks(comparability, intersect)
@@ -31,8 +27,9 @@ export function compareAndJudge(options: CompareOptions): {
     isSameCurrency: before.cost !== undefined && before.cost.prices.currency === after.cost?.prices.currency,
     line: maxRegression === null ? 0 : -maxRegression,
   })
-  const { codes, verdicts, isOpen } = judgeComparison({ before, after, comparison }, options)
-  return { data: { before, after, comparison, comparability, verdicts }, codes, isOpen }
+  const findings = judgeComparison({ before, after, comparison }, options)
+  const verdicts = findings.map(({ text }) => text)
+  return { data: { before, after, comparison, comparability, verdicts }, findings }
 }
 
 /** A task whose row changed is another task: no option makes it comparable. */
@@ -61,43 +58,29 @@ interface ComparisonRules {
   minGraded: number
 }
 
-interface JudgedComparison {
-  codes: ExitCode[]
-  /** One line per rule, with the numbers and the rule itself. */
-  verdicts: string[]
-  /** For each rule, whether the data neither prove nor exclude what it forbids. */
-  isOpen: boolean[]
+/** What one rule says of an evaluation or a comparison. */
+export interface RuleFinding {
+  code: ExitCode
+  /** One line with the numbers and the rule itself. */
+  text: string
+  /** Whether the data neither prove nor exclude what the rule forbids. @default false */
+  isOpen?: true
 }
 
 /** The only place that turns a comparison into words and exit codes, so that the two never disagree. Bounds decide, never the mean. */
 export function judgeComparison(
   { before, after, comparison }: { before: EvaluationRecord; after: EvaluationRecord; comparison: Comparison },
   rules: ComparisonRules,
-): JudgedComparison {
+): RuleFinding[] {
   const { interval } = comparison.difference
-  if (interval === null)
-    return { codes: [EXIT.infra], verdicts: ['nothing to compare: no task was scored on both sides'], isOpen: [false] }
+  if (interval === null) return [{ code: EXIT.infra, text: 'nothing to compare: no task was scored on both sides' }]
   const poor = [before, after].find((side) => gradedShare(side) < rules.minGraded)
   if (poor !== undefined) {
     const share = `${(gradedShare(poor) * 100).toFixed(1)} % < ${(rules.minGraded * 100).toFixed(1)} %`
-    const verdict = `too little was graded in ${poor.name} of ${poor.run}: ${share}; no verdict`
-    return { codes: [EXIT.infra], verdicts: [verdict], isOpen: [false] }
+    return [{ code: EXIT.infra, text: `too little was graded in ${poor.name} of ${poor.run}: ${share}; no verdict` }]
   }
   const facts = `difference ${show(comparison.difference.mean)}, ${Number((comparison.level * 100).toFixed(2))} % interval ${show(interval.low)} to ${show(interval.high)}`
-  const judged = [judgeRegression(interval, rules, facts), judgeGain(interval, rules, facts)].filter(
-    (one) => one !== null,
-  )
-  return {
-    codes: judged.map(({ code }) => code),
-    verdicts: judged.map(({ verdict }) => verdict),
-    isOpen: judged.map((one) => one.isOpen === true),
-  }
-}
-
-interface Judged {
-  code: ExitCode
-  verdict: string
-  isOpen?: true
+  return [judgeRegression(interval, rules, facts), judgeGain(interval, rules, facts)].filter((one) => one !== null)
 }
 
 type Bounds = { low: number; high: number }
@@ -106,32 +89,32 @@ function judgeRegression(
   { low, high }: Bounds,
   { maxRegression, strict }: ComparisonRules,
   facts: string,
-): Judged | null {
+): RuleFinding | null {
   if (maxRegression === null) return null
   const limit = -maxRegression
   const decision = decideRegression({ low, high }, maxRegression)
   if (decision === 'proven') {
     return {
       code: EXIT.regression,
-      verdict: `regression proven: delta.upper ${show(high)} < ${show(limit)} (${facts})`,
+      text: `regression proven: delta.upper ${show(high)} < ${show(limit)} (${facts})`,
     }
   }
   if (decision === 'excluded') {
-    return { code: EXIT.ok, verdict: `no such regression: delta.lower ${show(low)} ≥ ${show(limit)} (${facts})` }
+    return { code: EXIT.ok, text: `no such regression: delta.lower ${show(low)} ≥ ${show(limit)} (${facts})` }
   }
   return {
     code: strict ? EXIT.threshold : EXIT.ok,
     isOpen: true,
-    verdict: `cannot exclude a regression of more than ${maxRegression}: delta.lower ${show(low)} < ${show(limit)} (${facts}${strict ? '; strict' : ''})`,
+    text: `cannot exclude a regression of more than ${maxRegression}: delta.lower ${show(low)} < ${show(limit)} (${facts}${strict ? '; strict' : ''})`,
   }
 }
 
-function judgeGain({ low }: Bounds, { minDifference }: ComparisonRules, facts: string): Judged | null {
+function judgeGain({ low }: Bounds, { minDifference }: ComparisonRules, facts: string): RuleFinding | null {
   if (minDifference === null) return null
   const met = low >= minDifference
   return {
     code: met ? EXIT.ok : EXIT.threshold,
-    verdict: `threshold ${met ? 'met' : 'missed'}: delta.lower ${show(low)} ${met ? '≥' : '<'} ${minDifference} (${facts})`,
+    text: `threshold ${met ? 'met' : 'missed'}: delta.lower ${show(low)} ${met ? '≥' : '<'} ${minDifference} (${facts})`,
   }
 }
 

@@ -17,7 +17,7 @@ import {
 } from '../arguments/evaluation-argument.ts'
 import { describeScore } from '../commands/train.ts'
 import { uiLink } from '../local-stack.ts'
-import { compareAndJudge } from './compare-evaluations.ts'
+import { compareAndJudge, type RuleFinding } from './compare-evaluations.ts'
 import type { Console } from './console.ts'
 import { describeEvaluation } from './describe-evaluation.ts'
 import { combineExitCodes, describeExit, EXIT, type ExitCode } from './exit-codes.ts'
@@ -109,12 +109,6 @@ async function readBaseline(
   if (baseline === undefined) return null
   const { evaluation } = await readEvaluation({ connection, ...splitEvaluationName(baseline) })
   return evaluation
-}
-
-interface RuleFinding {
-  code: ExitCode
-  text: string
-  isOpen?: boolean
 }
 
 interface Judged {
@@ -248,7 +242,7 @@ function compare(
     }
   }
   try {
-    const { codes, data, isOpen } = compareAndJudge({
+    const { findings, data } = compareAndJudge({
       before,
       after: document.evaluation,
       confidence,
@@ -258,11 +252,6 @@ function compare(
       strict: strict === true,
       minGraded,
     })
-    const findings = data.verdicts.map((text, index) => ({
-      code: codes[index] ?? EXIT.infra,
-      text,
-      isOpen: isOpen[index] === true,
-    }))
     return { findings, flips: data.comparison.flips }
   } catch (error) {
     if (!isLonghaulError(error)) throw error
