@@ -1,3 +1,4 @@
+import { QueryNotRegisteredError, type WorkflowService } from '@temporalio/client'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { WorkflowWaits } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
@@ -12,11 +13,12 @@ import {
   judgeActivity,
   judgeEarlier,
   judgeSilence,
+  judgeStuck,
   judgeWorkflowTask,
+  type QueueState,
 } from './judge-activity.ts'
-import { describeQueue, type QueueState } from './queues.ts'
-import { type RunPicture, walkRun } from './pending-activities.ts'
-import { QueryNotRegisteredError } from '@temporalio/client'
+import { millis, type RunPicture, walkRun } from './pending-activities.ts'
+import { findStuck } from './stuck-workflows.ts'
 
 export interface FindBlockersInput {
   connection: LonghaulConnection
@@ -69,15 +71,19 @@ export async function findBlockers({
       const queues = await describeQueues(connection, picture, nowMs)
       const promotion = self === 'no-answer' ? await promotionMissing(connection, workflowId, nowMs) : null
       const clock = { nowMs, longerThanMs }
+      const said = self === 'no-answer' ? null : self
+      // The workflows of a paused run wait for the person, each with a timer.
+      const idle = (said?.waits ?? []).length > 0 ? [] : picture.idle
+      const stuck = await findStuck(connection, idle, (sinceMs) => nowMs - sinceMs > longerThanMs)
       const findings = [
         ...picture.activities.map((one) => judgeActivity(one, queues.of('activity', one.queue), clock)),
         ...picture.tasks.map((task) => judgeWorkflowTask(task, queues.of('workflow', task.queue), clock)),
         ...picture.earlier.map((one) => judgeEarlier(one, clock)),
+        ...stuck.map(judgeStuck),
         ...(self === 'no-answer' && promotion === null
           ? [judgeSilence(workflowId, queues.of('workflow', QUEUES.control), clock)]
           : []),
       ].filter((finding): finding is Finding => finding !== null)
-      const said = self === 'no-answer' ? null : self
       return {
         workflowId,
         at: new Date(nowMs).toISOString(),
@@ -126,6 +132,33 @@ async function describeQueues(connection: LonghaulConnection, picture: RunPictur
     }),
   )
   return { of: (type, queue) => states.get(`${type} ${queue}`) ?? null }
+}
+
+type QueueType = NonNullable<Parameters<WorkflowService['describeTaskQueue']>[0]['taskQueueType']>
+
+/** `temporal.api.enums.v1.TaskQueueType`, whose package is none of the client's. */
+const TYPES: Record<'workflow' | 'activity', unknown> = { workflow: 1, activity: 2 }
+
+async function describeQueue({
+  connection: { client, namespace },
+  queue,
+  type,
+}: {
+  connection: LonghaulConnection
+  queue: string
+  type: 'workflow' | 'activity'
+}): Promise<QueueState> {
+  const taskQueueType = TYPES[type] as QueueType
+  const request = { namespace, taskQueue: { name: queue }, taskQueueType }
+  const { pollers } = await client.workflowService.describeTaskQueue(request)
+  let state: QueueState = { lastPollMs: null, lastWorker: null, isBusy: false }
+  for (const { lastAccessTime, identity } of pollers ?? []) {
+    const lastPollMs = millis(lastAccessTime)
+    if (lastPollMs !== null && lastPollMs > (state.lastPollMs ?? 0)) {
+      state = { ...state, lastPollMs, lastWorker: identity ?? null }
+    }
+  }
+  return state
 }
 
 /** Control workers that say their build get no work before one build is current. */

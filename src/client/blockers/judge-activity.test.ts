@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { ActivityHeartbeat, ActivityWait } from '../../contracts/waits.types.ts'
 import { adviceFor } from './blocker.ts'
-import { type Finding, judgeActivity, judgeSilence, judgeWorkflowTask } from './judge-activity.ts'
-import type { QueueState } from './queues.ts'
+import { type Finding, judgeActivity, judgeSilence, judgeWorkflowTask, type QueueState } from './judge-activity.ts'
 import type { PendingActivity } from './pending-activities.ts'
 
 const NOW = Date.parse('2026-11-21T12:00:00Z')

@@ -1,7 +1,20 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
-import type { QueueState } from './queues.ts'
+import type { ListedHost } from '../hosts.ts'
+import type { StuckWorkflow } from './stuck-workflows.ts'
 import type { EarlierWorkflow, FailureFacts, PendingActivity, PendingWorkflowTask } from './pending-activities.ts'
+
+/** Who polls a task queue, as the server remembers it for some minutes. */
+export interface QueueState {
+  /** ms since 1970; null: the server remembers no poller. */
+  lastPollMs: number | null
+  /** `pid@host` of the last to poll. */
+  lastWorker: string | null
+  /** A worker of this queue gives signs of life from other work: it may be full, and full workers do not poll. */
+  isBusy: boolean
+  /** Hosts that serve it, where all of them are drained. @default none */
+  drained?: readonly ListedHost[]
+}
 
 /** One wait that is longer than it should be, or longer than the asker's patience. */
 export interface Finding {
@@ -166,6 +179,24 @@ export function judgeEarlier({ workflowId, sinceMs }: EarlierWorkflow, clock: Cl
     // It closes its sandboxes, or plays on after a reset of the root: both may last.
     isBlocker: false,
     toDo: `nothing: it closes its sandboxes, or plays on after a reset, and the run takes its records. To end it at once: temporal workflow terminate --workflow-id ${workflowId}`,
+  }
+}
+
+/** A reset builds the workflow's state anew from the history that the server has. */
+export function judgeStuck({ workflowId, sinceMs }: StuckWorkflow): Finding {
+  return {
+    on: { kind: 'workflow', name: workflowId },
+    doing: 'nothing: no activity, child, timer or task of it is open',
+    sinceMs,
+    workflowId,
+    activity: null,
+    attempt: 1,
+    error: {
+      code: null,
+      message: 'its control worker remembers more than the server, whose database was restored to an earlier state',
+    },
+    isBlocker: true,
+    toDo: `restart the control workers, then: temporal workflow reset --workflow-id ${workflowId} --type LastWorkflowTask --reason stuck`,
   }
 }
 

@@ -130,10 +130,17 @@ export interface EarlierWorkflow {
   sinceMs: number
 }
 
+/** An open workflow of which a description shows nothing that will wake it; it may have a timer. */
+export interface IdleWorkflow {
+  workflowId: string
+  runId: string
+}
+
 /** Everything open below one workflow. */
 export interface RunPicture {
   activities: PendingActivity[]
   tasks: PendingWorkflowTask[]
+  idle: IdleWorkflow[]
   /** Open workflows of an earlier execution of the root, without those below them. The root waits until they have ended. */
   earlier: EarlierWorkflow[]
   /** Open workflows that were looked at. */
@@ -158,7 +165,7 @@ const CONCURRENT = 16
  * scale has thousands of episodes: past the limit they are counted, not asked.
  */
 export async function walkRun(input: WalkInput): Promise<RunPicture> {
-  const picture: RunPicture = { activities: [], tasks: [], earlier: [], workflows: 0, notLookedAt: 0 }
+  const picture: RunPicture = { activities: [], tasks: [], idle: [], earlier: [], workflows: 0, notLookedAt: 0 }
   const seen: OpenSince = new Map()
   await walk(input, [input.workflowId], picture, seen)
   const rootSinceMs = seen.get(input.workflowId) ?? null
@@ -244,6 +251,8 @@ async function lookAt({
     if (task !== null) picture.tasks.push(task)
     const info = description.workflowExecutionInfo
     const isOpen = info?.closeTime === null || info?.closeTime === undefined
+    const runId = info?.execution?.runId ?? ''
+    if (isOpen && task === null && isIdle(description)) picture.idle.push({ workflowId, runId })
     return {
       children: (description.pendingChildren ?? []).flatMap(({ workflowId: id }) =>
         typeof id === 'string' ? [id] : [],
@@ -255,4 +264,8 @@ async function lookAt({
     if (isNotFound(error)) return { children: [], sinceMs: null }
     throw error
   }
+}
+
+function isIdle({ pendingActivities, pendingChildren, pendingNexusOperations }: Description): boolean {
+  return [pendingActivities, pendingChildren, pendingNexusOperations].every((pending) => (pending ?? []).length === 0)
 }

@@ -106,7 +106,7 @@ export interface ChaosStack {
   loseDatabase(): Promise<number>
   /** Copies the server's database while the server is stopped by a signal, as a snapshot of its disk would. */
   copyDatabase(): Promise<void>
-  /** Kills the server, replaces its database with the last copy and starts a new server. @returns how many files were replaced */
+  /** Kills the server and, as docs/reliability.md asks, the control worker, replaces the database with the last copy and starts both. @returns how many files were replaced */
   restoreDatabase(): Promise<number>
   /** Deletes the output of earlier trainings, because the disk is in memory. */
   clearRuns(): Promise<void>
@@ -416,10 +416,13 @@ async function open({
     },
     async restoreDatabase() {
       const copied = await readdir(databaseCopy)
+      const control = mustHave(processes.get('control'), 'control')
+      await control.stop('SIGKILL')
       await withoutServer(async () => {
         for (const name of await databaseFiles(folder)) await rm(join(folder, name))
         for (const name of copied) await cp(join(databaseCopy, name), join(folder, name))
       })
+      control.start()
       return copied.length
     },
     usePlant: (isUsed) => (isUsed ? writeFile(plantSwitch, '') : rm(plantSwitch, { force: true })),
