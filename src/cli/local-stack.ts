@@ -54,14 +54,21 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
 
 /**
  * Opens LONGHAUL_ARTIFACTS (a directory or a bucket), else the local stack's directory. Reading needs no right to write.
- * @param options.creates for a command that writes: the first put creates a missing directory
+ * @param options.writes for a command that writes: a bucket must refuse a second put of a key, as workers require
+ * @param options.creates for a command whose put may be the first: it creates a missing directory
  * @throws LonghaulError `Config.NotFound` for a missing directory or a prefix without objects, which would look like a store without runs
  */
-export async function openStore({ creates = false }: { creates?: boolean } = {}): Promise<ArtifactStore> {
+export async function openStore({
+  creates = false,
+  writes = creates,
+}: {
+  creates?: boolean
+  writes?: boolean
+} = {}): Promise<ArtifactStore> {
   await adoptLocalStack()
   const location = stackPaths().artifactsDir
   const opened = noteWait(`opening the artifact store ${location}`)
-  const store = await openArtifactStore({ location, check: false, mustExist: !creates }).finally(opened)
+  const store = await openArtifactStore({ location, check: false, writes, mustExist: !creates }).finally(opened)
   return notingCalls(store, (method, argument) => `${VERBS[method] ?? method} ${placeOf(argument)} in ${location}`)
 }
 
@@ -98,13 +105,16 @@ function placeOf(argument: unknown): string {
 }
 
 /** The same with the weights of a bucket, in the cache that workers of this machine use. */
-export async function openStoreWithWeights(env: NodeJS.ProcessEnv = process.env): Promise<ArtifactStore> {
+export async function openStoreWithWeights(
+  { writes }: { writes: boolean },
+  env: NodeJS.ProcessEnv = process.env,
+): Promise<ArtifactStore> {
   await adoptLocalStack(env)
   // Loaded here: only one command needs it.
   const { weightsPlace } = await import('../workers/worker-environment.ts')
   const { artifactsDir, cacheDir } = stackPaths()
   const weights = weightsPlace(env, cacheDir)
-  return openArtifactStore({ location: artifactsDir, check: false, mustExist: true, weights })
+  return openArtifactStore({ location: artifactsDir, check: false, writes, mustExist: true, weights })
 }
 
 /** The UI's page of a workflow; null if the UI's address is not known. */

@@ -528,6 +528,43 @@ test('a command that the bucket refuses ends with 1 in one line that says what t
   assert.match((await longhaul('report', 'x')).stderr, /Config\.NotFound: No run called "x"/)
 })
 
+test('every command that writes refuses a bucket that accepts a second put, as workers do', {
+  skip: skip ?? false,
+}, async (t) => {
+  const folder = await mkdtemp(join(tmpdir(), 'longhaul-unconditional-'))
+  t.after(() => rm(folder, { recursive: true, force: true }))
+  const recipe = join(folder, 'mine.yaml')
+  const rows = join(folder, 'rows.json')
+  await copyFile('recipes/mini.yaml', recipe)
+  await writeFile(rows, '[{"instance_id": "a__b-1", "model_name_or_path": "m", "model_patch": ""}]')
+  useEnvironment(t, {
+    ...server.environment,
+    AWS_ENDPOINT_URL_S3: proxy.url,
+    LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1',
+    HF_TOKEN: 'unused',
+  })
+  const commands = [
+    ['recipe', 'push', recipe],
+    ['run', 'remove', 'x'],
+    ['track', 'x'],
+    ['publish', 'promoted', '--to', 'a/b'],
+    ['grade', rows, '--suite', rows],
+  ]
+  for (const [at, args] of commands.entries()) {
+    // One store each, because a process checks a bucket once; it exists, so that readers accept it.
+    const restore = changeEnvironment({ LONGHAUL_ARTIFACTS: `s3://records/unconditional-${at}` })
+    await open({ prefix: `unconditional-${at}` }).store.putRecord('suites/x.json', {})
+    proxy.obey(() => ({ kind: 'unconditional' }))
+    const { exitCode, stdout, stderr } = await longhaul(...args)
+    restore()
+    assert.match(stderr, /error Config\.Invalid: [^\n]*refuse a second put with If-None-Match[^\n]*\n$/, args.join(' '))
+    assert.deepEqual([exitCode, stdout], [1, ''], args.join(' '))
+  }
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: 's3://records/unconditional-0' })
+  assert.equal((await longhaul('recipe', 'list')).exitCode, 0, 'readers need no conditional writes')
+  assert.equal((await longhaul('recipe', 'push', recipe, '--dry-run')).exitCode, 0)
+})
+
 test('readers refuse an empty prefix in one line after one request, and only a writer starts one', {
   skip: skip ?? false,
 }, async (t) => {

@@ -11,6 +11,8 @@ export interface OpenStoreInput {
   location: string
   /** Whether write access is tested first. Workers do that; readers may lack write access. */
   check: boolean
+  /** Whether a bucket must prove that it refuses a second put of a key, for commands that write. @default only if `check` is true */
+  writes?: boolean
   /** Whether an absent directory, or a prefix of a bucket without objects, is refused; otherwise the first put creates it. @default false */
   mustExist?: boolean
   onTransientError?: (error: LonghaulError) => void
@@ -38,6 +40,7 @@ const checked = new Map<string, Promise<void>>()
 export async function openArtifactStore({
   location: text,
   check,
+  writes = check,
   mustExist = false,
   onTransientError,
   weights,
@@ -64,12 +67,14 @@ export async function openArtifactStore({
         reach(request).catch((error: unknown) => {
           throw asStartError(error)
         })
-  if (check) {
-    const { createObjects } = await import('./s3/s3-objects.ts')
+  if (writes) {
     const found = checked.get(text) ?? checkBucket({ location, send: createS3Requests({ ...requests, ...transient }) })
     checked.set(text, found)
     found.catch(() => checked.delete(text))
     await found
+  }
+  if (check) {
+    const { createObjects } = await import('./s3/s3-objects.ts')
     const before = new Date(Date.now() - UNFINISHED_MS)
     // In the background, because unfinished uploads cost space and never correctness.
     void createObjects(send)

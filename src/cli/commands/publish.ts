@@ -86,7 +86,7 @@ async function publish(asked: string, options: PublishOptions, { console }: Comm
       import('../../adapters/models/publish-model.ts'),
       import('../../report/exports/model-card.ts'),
     ])
-  const store = await openStoreWithWeights()
+  const store = await openStoreWithWeights({ writes: options.dryRun !== true })
   const policy = await findPublishable(store, asked)
   const { version, manifestSha256 } = policy
   const kind = options.adapter === true ? 'adapter' : 'model'

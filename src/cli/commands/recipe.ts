@@ -82,8 +82,8 @@ function addPush(recipe: Command, console: CommandContext['console']): void {
       const text = await readRecipeFile(file)
       const name = given.name ?? basename(file, extname(file))
       const { hash } = await loadRecipe({ name, text })
-      const store = await openStore({ creates: true })
       const dryRun = given.dryRun === true
+      const store = await openStore({ creates: true, writes: !dryRun })
       const builtIn = await recipeNames([packageFile('recipes')])
       const { changed, key } = await pushRecipe(store, { name, text, builtIn, dryRun })
       if (given.json === true) console.record({ name, hash, key, changed, ...(dryRun ? { dryRun } : {}) })

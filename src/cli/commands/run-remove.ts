@@ -27,7 +27,7 @@ export function addRunRemove(run: Command, { console, exit }: CommandContext): v
       examples('longhaul run remove demo-2026-11-20-a --dry-run', 'longhaul run remove OLD-RUN --json'),
     )
     .action(async (name: string, { dryRun, force, json }: RemoveOptions) => {
-      const store = await openStore()
+      const store = await openStore({ writes: dryRun !== true })
       const holdings = await lookAtHoldings(store, name)
       const uses = usesOf(holdings)
       const kept = uses.length > 0 && force !== true

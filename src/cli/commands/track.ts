@@ -52,9 +52,9 @@ export function addTrack(program: Command, context: CommandContext): void {
 async function track(run: string, options: TrackOptions, { console, exit }: CommandContext): Promise<void> {
   const { dryRun, json, points, recipe } = options
   const asked = recipe === undefined ? null : (await readRecipeArgument({ recipe })).loaded.recipe
-  const store = await openStore()
-  await requireRunWithEpisodes(store, run)
   const isDry = dryRun === true || points === true
+  const store = await openStore({ writes: !isDry })
+  await requireRunWithEpisodes(store, run)
   // Loaded here: no other command needs the trackers.
   const { readTrackedRun } = await import('../../activities/trackers/read-tracked-run.ts')
   const tracked = await readTrackedRun(store, run, { mayWrite: !isDry })
