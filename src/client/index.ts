@@ -45,6 +45,7 @@ export {
   type SteerHostInput,
   uncordonHost,
 } from './hosts.ts'
+export type { RunScore } from './run-scores.ts'
 export { lookAtRun, type RunLook } from './list-runs.ts'
 export type { OpenActivity, RunWork } from './look-at-work.ts'
 export { findOpenWork, findRun, type FoundRun } from './find-run.ts'

@@ -1,7 +1,9 @@
 import { LonghaulError } from '../contracts/errors.ts'
 import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
-import { ROOT_TYPES } from './start.ts'
+import { ROOT_TYPES, type ROOT_IDS } from './start.ts'
+import type { RunKind } from '../contracts/activities.types.ts'
+import { readScores, type RunScore } from './run-scores.ts'
 import type { RolloutReport, RunProgress } from '../contracts/workflows.types.ts'
 import { queryProgress, queryRollout, type RunAddress } from './control-run.ts'
 import { countEpisodes, type EpisodeCounts } from './watch-run.ts'
@@ -9,12 +11,18 @@ import { countEpisodes, type EpisodeCounts } from './watch-run.ts'
 export interface ListedRun {
   /** Null until the run has its name. */
   run: string | null
+  /** What the run does, as its records say it. */
+  kind: RunKind
   workflowId: string
+  /** Of its last execution. */
+  executionId: string
   type: string
   /** `RUNNING`, `COMPLETED`, `FAILED`, … as Temporal says it. */
   status: string
   startedAt: Date
   closedAt: Date | null
+  /** Its headline figure, if it has completed with one; always null unless `scores` is asked for. */
+  score: RunScore | null
   /** Search attributes of the run, by name. */
   attributes: Record<string, string | number | boolean>
 }
@@ -27,17 +35,27 @@ export interface ListRunsInput {
   filter?: string
   /** @default 50 */
   limit?: number
+  /** Whether the scores of completed runs are read, by one small request each. @default false */
+  scores?: boolean
 }
+
+const KINDS: Readonly<Record<string, RunKind>> = {
+  trainAgent: 'train',
+  evaluate: 'eval',
+  gradePredictions: 'grade',
+  gateSuite: 'gate',
+} satisfies Record<keyof typeof ROOT_IDS, RunKind>
 
 /** Most workflows looked through for roots: evaluations inside of training runs are of the same type. */
 const MOST_LOOKED_AT = 5_000
 
 /**
- * Runs, the newest first, from the server's index alone: no worker is asked. The index lags by a moment.
+ * Runs from the server alone: no worker is asked. First the runs under way, the latest start first, then those that have ended, the
+ * latest end first. The index lags by a moment.
  * @throws LonghaulError `Config.Invalid` for a filter that the server refuses
  */
 export async function listRuns(input: ListRunsInput): Promise<ListedRun[]> {
-  const { connection, open = false, filter, limit = 50 } = input
+  const { connection, open = false, filter, limit = 50, scores = false } = input
   const parts = [`WorkflowType IN (${ROOT_TYPES})`]
   if (open) parts.push("ExecutionStatus = 'Running'")
   if (filter !== undefined) parts.push(`(${filter})`)
@@ -47,18 +65,28 @@ export async function listRuns(input: ListRunsInput): Promise<ListedRun[]> {
     await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
       for await (const info of connection.client.workflow.list({ query: parts.join(' AND '), pageSize: 200 })) {
         looked += 1
-        if (runs.length >= limit || looked > MOST_LOOKED_AT) return
+        if (looked > MOST_LOOKED_AT) return
+        // An earlier execution of a run that was listed before it: the run has begun with this one.
+        if (info.status.name === 'CONTINUED_AS_NEW') {
+          const later = runs.findLast(({ workflowId }) => workflowId === info.workflowId)
+          if (later !== undefined) later.startedAt = info.startTime
+          continue
+        }
+        if (runs.length >= limit) return
         // An evaluation inside of a training run belongs to that run.
         if (info.parentExecution !== undefined) continue
         const attributes = attributesOf(info.searchAttributes)
         const { workflowId, type, status, startTime, closeTime } = info
         runs.push({
           run: typeof attributes['TrainRun'] === 'string' ? attributes['TrainRun'] : null,
+          kind: KINDS[type] ?? 'train',
           workflowId,
+          executionId: info.runId,
           type,
           status: status.name,
           startedAt: startTime,
           closedAt: closeTime ?? null,
+          score: null,
           attributes,
         })
       }
@@ -66,7 +94,15 @@ export async function listRuns(input: ListRunsInput): Promise<ListedRun[]> {
   } catch (error) {
     throw explainRefusal(error, filter)
   }
-  return runs
+  // Stores of the server differ in their order.
+  runs.sort((a, b) => recency(b) - recency(a) || b.startedAt.getTime() - a.startedAt.getTime())
+  if (!scores) return runs
+  const read = await readScores(connection, runs)
+  return runs.map((run, at) => ({ ...run, score: read[at] ?? null }))
+}
+
+function recency({ closedAt }: ListedRun): number {
+  return closedAt === null ? Number.MAX_SAFE_INTEGER : closedAt.getTime()
 }
 
 /** gRPC 3: the server does not understand the query. */

@@ -106,7 +106,9 @@ function concurrency(text: string): number | 'recipe' {
 function addList(run: Command, { console }: CommandContext): void {
   run
     .command('list')
-    .description('list runs, newest first; needs only the Temporal server, no worker')
+    .description(
+      'list runs, those under way first, then the last ended: kind, state, dates, score; needs only the Temporal server, no worker',
+    )
     .option('--open', 'only runs under way')
     .option('--filter <query>', 'a filter over search attributes, such as "Model = \'qwen3-4b\'"')
     .option('--limit <n>', 'at most this many', integer({ name: '--limit', min: 1 }), 20)
@@ -119,9 +121,9 @@ function addList(run: Command, { console }: CommandContext): void {
     .action(async ({ open, filter, limit, json }: Options & { open?: true; filter?: string; limit: number }) => {
       await withConnection(async (connection) => {
         const query = { ...(open === true ? { open } : {}), ...(filter === undefined ? {} : { filter }) }
-        const runs = await listRuns({ connection, limit, ...query })
+        const runs = await listRuns({ connection, limit, scores: true, ...query })
         if (json === true) console.record({ runs })
-        else console.out(runs.length === 0 ? 'no runs' : describeRuns(runs))
+        else console.out(runs.length === 0 ? 'no runs' : describeRuns(runs, console.columns ?? null))
       })
     })
 }

@@ -15,6 +15,8 @@ export interface Console {
   record(value: object): void
   /** A workflow command of the CI system, unchanged on stderr. All other text is escaped, so that it cannot be one. */
   command(line: string): void
+  /** Columns of the terminal that shows the result; null if stdout is a pipe or a file, whose lines may have any width. */
+  columns?: number | null
   /** Null if stderr cannot be redrawn: a pipe, a log, a CI system. */
   terminal: Terminal | null
 }
@@ -30,7 +32,7 @@ export function createConsole({
   stderr = process.stderr,
   env = process.env,
 }: {
-  stdout?: NodeJS.WritableStream
+  stdout?: NodeJS.WritableStream & { isTTY?: boolean; columns?: number }
   stderr?: NodeJS.WritableStream & { isTTY?: boolean; columns?: number; rows?: number }
   env?: NodeJS.ProcessEnv
 } = {}): Console {
@@ -42,6 +44,7 @@ export function createConsole({
     out: (text) => void stdout.write(ended(safe(text))),
     err: (text) => void stderr.write(ended(safe(text))),
     record: (value) => void stdout.write(`${plainJson(JSON.stringify(value))}\n`),
+    columns: stdout.isTTY === true ? (stdout.columns ?? null) : null,
     command: (line) => void stderr.write(ended(line)),
     terminal: isInteractive
       ? {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { FoundRun, RunOutcome } from '../../client/index.ts'
-import { describeRun, whereToRead } from './describe-run.ts'
+import type { FoundRun, ListedRun, RunOutcome } from '../../client/index.ts'
+import { describeRun, describeRuns, whereToRead } from './describe-run.ts'
 
 function found(type: string): FoundRun {
   const startedAt = new Date('2026-11-20T12:00:00Z')
@@ -41,4 +41,52 @@ test('a gate has no report of scores, so no command is named that would refuse i
 
 test('an ending that cannot be read leaves the status of the server', () => {
   assert.match(describeRun(found('trainAgent'), null), /^x\/r {2}completed, started 2026-11-20T12:00:00.000Z/)
+})
+
+function listed(change: Partial<ListedRun> = {}): ListedRun {
+  return {
+    run: 'demo-2026-11-20-a',
+    kind: 'train',
+    workflowId: 'train/demo-2026-11-20-a',
+    executionId: 'x',
+    type: 'trainAgent',
+    status: 'COMPLETED',
+    startedAt: new Date('2026-11-20T12:00:00Z'),
+    closedAt: new Date('2026-11-20T12:30:00Z'),
+    score: { name: 'rl', passAt1: 0.7031, sem: 0.0412, tasks: 128 },
+    attributes: { Stage: 'eval-rl' },
+    ...change,
+  }
+}
+
+const LISTED = [
+  listed(),
+  listed({ run: 'night-ä', kind: 'eval', workflowId: 'eval/night-ä', status: 'RUNNING', closedAt: null, score: null }),
+  listed({ closedAt: new Date('2026-11-21T01:30:00Z'), status: 'TIMED_OUT', score: null, attributes: {} }),
+]
+
+test('the list of runs has kind, state, dates and the score with its error bar', () => {
+  assert.deepEqual(describeRuns(LISTED, null).split('\n'), [
+    'run                kind   state      started (UTC)     ended        pass@1 ± SEM      stage',
+    'demo-2026-11-20-a  train  completed  2026-11-20 12:00  12:30        0.703 ± 0.041 rl  eval-rl',
+    'night-ä            eval   running    2026-11-20 12:00  –            –                 eval-rl',
+    'demo-2026-11-20-a  train  timed-out  2026-11-20 12:00  11-21 01:30  –                 –',
+  ])
+})
+
+test('the list of runs fits the terminal, and keeps names whole', () => {
+  for (let columns = 17; columns < 110; columns++) {
+    const lines = describeRuns(LISTED, columns).split('\n')
+    assert.ok(
+      lines.every((line) => line.length <= columns),
+      `${columns} columns: ${lines.join('\n')}`,
+    )
+    assert.ok(lines[1]?.startsWith('demo-2026-11-20-a'))
+  }
+  assert.match(describeRuns(LISTED, 80), /^run +kind +state +started \(UTC\) +pass@1 ± SEM$/m)
+  assert.match(describeRuns(LISTED, 5), /^demo-2026-11-20-a$/m)
+})
+
+test('the list of runs names the workflow where a run was started under another id', () => {
+  assert.match(describeRuns([listed({ workflowId: 'c0ffee' })], null), /workflow\n.* c0ffee$/)
 })

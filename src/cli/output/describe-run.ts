@@ -63,19 +63,82 @@ function verdictOf({ changed, pending }: SteerAnswer, dryRun: boolean): string {
   return changed ? 'changed' : 'nothing changed'
 }
 
-export function describeRuns(runs: readonly ListedRun[]): string {
-  const rows = runs.map(({ run, workflowId, status, startedAt, attributes }) => [
-    run ?? workflowId,
-    status.toLowerCase(),
-    startedAt.toISOString().slice(0, 16).replace('T', ' '),
-    String(attributes['Stage'] ?? '–'),
-    attributes['ResolvedRate'] === undefined ? '–' : Number(attributes['ResolvedRate']).toFixed(3),
-    workflowId,
-  ])
-  const table = [['run', 'status', 'started (UTC)', 'stage', 'pass@1', 'workflow'], ...rows]
-  const widths = table[0]?.map((_, column) => Math.max(...table.map((row) => row[column]?.length ?? 0))) ?? []
-  const line = (row: string[]): string => row.map((text, column) => text.padEnd(widths[column] ?? 0)).join('  ')
-  return table.map((row) => line(row).trimEnd()).join('\n')
+/**
+ * A table that fits the terminal: columns that other columns or commands tell too go first. Names of runs stay whole, since they are
+ * arguments of other commands.
+ * @param columns of the terminal; null: any width
+ */
+export function describeRuns(runs: readonly ListedRun[], columns: number | null): string {
+  const isNamedAfterRun = runs.every(({ run, kind, workflowId }) => run === null || workflowId === `${kind}/${run}`)
+  const shown: RunColumn[] = RUN_COLUMNS.filter(({ name }) => name !== 'workflow' || !isNamedAfterRun)
+  while (columns !== null && widthOf(shown, runs) > columns) {
+    const least = shown.reduce((one, other) => (other.rank > one.rank ? other : one))
+    if (least.rank === 0) break
+    shown.splice(shown.indexOf(least), 1)
+  }
+  const widths = shown.map((column) => cellsOf(column, runs).map(({ length }) => length)).map((all) => Math.max(...all))
+  const rows = [shown.map(({ name }) => name), ...runs.map((run) => shown.map(({ cell }) => cell(run)))]
+  return rows
+    .map((row) =>
+      row
+        .map((text, at) => text.padEnd(widths[at] ?? 0))
+        .join(GAP)
+        .trimEnd(),
+    )
+    .join('\n')
+}
+
+interface RunColumn {
+  name: string
+  /** A narrow terminal loses the column of the highest rank first; that of rank 0 stays. */
+  rank: number
+  cell(run: ListedRun): string
+}
+
+const GAP = '  '
+const NONE = '–'
+
+const RUN_COLUMNS: readonly RunColumn[] = [
+  { name: 'run', rank: 0, cell: ({ run, workflowId }) => run ?? workflowId },
+  { name: 'kind', rank: 3, cell: ({ kind }) => kind },
+  { name: 'state', rank: 1, cell: ({ status }) => status.toLowerCase().replaceAll('_', '-') },
+  { name: 'started (UTC)', rank: 4, cell: ({ startedAt }) => minuteOf(startedAt) },
+  {
+    name: 'ended',
+    rank: 5,
+    cell: ({ startedAt, closedAt }) => (closedAt === null ? NONE : endOf(startedAt, closedAt)),
+  },
+  { name: 'pass@1 ± SEM', rank: 2, cell: scoreOfRun },
+  { name: 'stage', rank: 6, cell: ({ attributes }) => String(attributes['Stage'] ?? NONE) },
+  { name: 'workflow', rank: 7, cell: ({ workflowId }) => workflowId },
+]
+
+function cellsOf({ name, cell }: RunColumn, runs: readonly ListedRun[]): string[] {
+  return [name, ...runs.map(cell)]
+}
+
+function widthOf(columns: readonly RunColumn[], runs: readonly ListedRun[]): number {
+  const widths = columns.map((column) => Math.max(...cellsOf(column, runs).map(({ length }) => length)))
+  return widths.reduce((sum, width) => sum + width, GAP.length * (columns.length - 1))
+}
+
+function minuteOf(at: Date): string {
+  return at.toISOString().slice(0, 16).replace('T', ' ')
+}
+
+/** The time alone where the run ended on the day of its start. */
+function endOf(startedAt: Date, closedAt: Date): string {
+  const [day, time = ''] = minuteOf(closedAt).split(' ')
+  return minuteOf(startedAt).startsWith(`${day} `) ? time : minuteOf(closedAt).slice(5)
+}
+
+/** A run under way has at most the value that it has told the server's index, without an error bar. */
+function scoreOfRun({ score, attributes }: ListedRun): string {
+  if (score !== null) {
+    const value = `${score.passAt1.toFixed(3)} ± ${score.sem.toFixed(3)}`
+    return score.name === null ? value : `${value} ${score.name}`
+  }
+  return attributes['ResolvedRate'] === undefined ? NONE : Number(attributes['ResolvedRate']).toFixed(3)
 }
 
 function head({ workflowId, status, startedAt }: FoundRun): string[] {

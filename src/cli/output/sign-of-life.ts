@@ -45,6 +45,7 @@ export function createSignOfLife({
     err: (text) => (said(), given.err(text)),
     record: (value) => (said(), given.record(value)),
     command: (line) => (said(), given.command(line)),
+    columns: given.columns ?? null,
     terminal: terminal === null ? null : { ...terminal, write: (text) => (said(), terminal.write(text)) },
   }
 
