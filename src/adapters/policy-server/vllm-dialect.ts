@@ -92,11 +92,15 @@ export function reloadableNames(version: PolicyVersion): string[] {
   return ['policy', `${STARTED_WITH}${version}`]
 }
 
+export function isReloadableName(name: string): boolean {
+  return name.startsWith(STARTED_WITH)
+}
+
 /** If the server still has the first label, no reload has begun since its start, and its weights are those of its name. */
 async function look(send: Send): Promise<{ label: string; version: PolicyVersion }> {
   const [told = ''] = await send(label())
   if (told !== FIRST_LABEL) return { label: told, version: told }
-  const name = (await send(served())).find((one) => one.startsWith(STARTED_WITH))
+  const name = (await send(served())).find(isReloadableName)
   return { label: told, version: name?.slice(STARTED_WITH.length) ?? told }
 }
 

@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises'
 import { basename, join, resolve } from 'node:path'
 import { type Command, Option } from 'commander'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import type { PolicyClient } from '../../contracts/policy.types.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
 import { explainUnreadable } from '../../platform/input-file.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -121,13 +122,51 @@ function addCheck(server: Command, { console }: CommandContext): void {
       requireVersion(policy)
       const client = connectToOneServer({ kind, url, publish, timeouts: { giveUpAfterMs: UNREACHABLE_MS } })
       const signal = AbortSignal.timeout(600_000)
-      const figures = await selfCheck({ client, policy, tolerance, signal })
+      const figures = await selfCheck({ client, policy, tolerance, signal }).catch(async (error: unknown) => {
+        throw await withRemedy(error, { client, policy, kind, url, publish })
+      })
       if (json === true) console.record({ policy, url, ...figures })
       else
         console.out(
           `${url} samples ${policy} as it says: ${figures.tokens} tokens, median difference ${figures.medianDifference.toPrecision(2)}, mean excess ${figures.meanExcess.toPrecision(2)}`,
         )
     })
+}
+
+const NAME_FLAGS = { vllm: '--served-model-name', sglang: '--weight-version' } as const
+
+/** A run waits until the policy is served; the operator of this command chooses between another start and another version. */
+async function withRemedy(
+  error: unknown,
+  {
+    client,
+    policy,
+    kind,
+    url,
+    publish,
+  }: { client: PolicyClient; policy: string } & Pick<CheckOptions, 'kind' | 'url' | 'publish'>,
+): Promise<unknown> {
+  if (!isLonghaulError(error) || error.code !== 'Model.NotServed') return error
+  const served = await client.served(AbortSignal.timeout(UNREACHABLE_MS)).catch(() => [])
+  const names = served.map((name) => JSON.stringify(name)).join(', ')
+  const { isReloadableName } = await import('../../adapters/policy-server/vllm-dialect.ts')
+  const other = served.find((name) => /^v\d{6}-[0-9a-f]{8}$/.test(name))
+  const restart =
+    kind === 'embedded'
+      ? `a run loads its policies by itself, so check it while a run that uses ${policy} is under way`
+      : `restart the server on the policy’s directory with ${NAME_FLAGS[kind]} ${policy} (longhaul policy-server command DIRECTORY --kind ${kind} prints all flags)`
+  return new LonghaulError({
+    code: 'Model.NotServed',
+    message: [
+      `Expected ${url} to serve ${policy}, but it serves ${names === '' ? 'no policy' : names}`,
+      `: ${restart}`,
+      ...(publish === 'restart' && served.some(isReloadableName)
+        ? [', or add --publish reload: it was started to read new weights itself']
+        : []),
+      ...(other === undefined ? [] : [`, or check what it serves: longhaul policy-server check ${other}`]),
+    ].join(''),
+    cause: error,
+  })
 }
 
 function addExplain(server: Command, { console }: CommandContext): void {
