@@ -1,14 +1,18 @@
 /** What `longhaul view` reads from the Temporal server. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { findBlockers, findRun, type LonghaulConnection, readHistory } from '../client/index.ts'
+import { findBlockers, findRun, listRuns, type LonghaulConnection, readHistory } from '../client/index.ts'
 import type { ExecutionHistory } from '../contracts/histories.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
-import type { Answer, BlockersAnswer, HistoryQuestion, RunSource } from '../viewer/run-source.ts'
+import type { Answer, BlockersAnswer, HistoryQuestion, RunSource, RunState } from '../viewer/run-source.ts'
 
 /** If nothing listens, connecting fails after three seconds. */
 const CONNECT_MS = 5_000
 /** Short, since the records are already shown. */
 const HISTORY_MS = 2_000
+/** Thousands of runs take a second. */
+const RUNS_MS = 5_000
+/** Older ones are shown from their records alone. */
+const MOST_RUNS = 5_000
 /** A thousand open workflows take seconds. */
 const BLOCKERS_MS = 20_000
 /** An open connection closes at once. */
@@ -53,6 +57,7 @@ export function temporalSource(connect: () => Promise<LonghaulConnection>): Temp
 
   return {
     history: (question) => ask(HISTORY_MS, (found, deadlineMs) => historiesOf(found, { ...question, deadlineMs })),
+    runs: () => ask(RUNS_MS, statesOfRuns),
     blockers: (run) => ask(BLOCKERS_MS, (found) => blockersOf(found, run)),
     async close() {
       if (connecting === null) return
@@ -100,6 +105,13 @@ async function historiesOf(
     code: 'Config.NotFound',
     message: `the Temporal server at ${connection.address} has no history of this episode (closed workflows are kept for as long as the namespace ${connection.namespace} retains them)`,
   })
+}
+
+async function statesOfRuns(connection: LonghaulConnection): Promise<RunState[]> {
+  const listed = await listRuns({ connection, limit: MOST_RUNS })
+  return listed.flatMap(({ run, status, startedAt, closedAt }) =>
+    run === null ? [] : [{ run, state: status.toLowerCase().replaceAll('_', '-'), startedAt, endedAt: closedAt }],
+  )
 }
 
 async function blockersOf(connection: LonghaulConnection, run: string): Promise<BlockersAnswer | null> {

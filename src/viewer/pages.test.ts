@@ -6,7 +6,8 @@ import { after, before, test } from 'node:test'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { keepLog } from '../adapters/artifacts/stored-log.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import { episodeKeys } from '../contracts/keys.ts'
+import { episodeKeys, runKeys } from '../contracts/keys.ts'
+import { makeEvaluation, type MakeEvaluationInput } from '../../test/support/evaluation-records.ts'
 import {
   storeEpisode,
   storeProximal,
@@ -20,11 +21,13 @@ import type {
   EpisodesPage,
   ReportPage,
   RunPage,
+  RunsPage,
   TokensPage,
   TurnPage,
   TurnsPage,
   TurnView,
 } from './pages.types.ts'
+import type { RunSource } from './run-source.ts'
 import { timelineOf } from './shared/timeline.ts'
 import { turnsOfPart } from './shared/turn-parts.ts'
 
@@ -249,4 +252,68 @@ test('the page of a run with a million turns is bounded by its episodes and read
     asked.filter((key) => key.includes('/turns/')),
     [],
   )
+})
+
+const TWO_TASKS: MakeEvaluationInput['tasks'] = [
+  { taskId: 'a', attempts: [1] },
+  { taskId: 'b', attempts: [0] },
+]
+
+test('the list of runs has times and states from the server, scores from records, and the latest start first', async (t) => {
+  const own = await mkdtemp(join(tmpdir(), 'longhaul-runs-'))
+  t.after(() => rm(own, { recursive: true, force: true }))
+  const runs = createDirectoryStore({ root: own })
+  for (const [at, run] of ['old', 'scored', 'open'].entries()) {
+    const startedAt = at === 0 ? {} : { startedAt: `2026-11-2${at}T10:00:00.000Z` }
+    await runs.putRecord(runKeys.claim(run), { run, kind: 'train', recipe: 'demo', ...startedAt })
+  }
+  for (const name of ['base', 'dapo-1-0003', 'rl', 'rl.verified'])
+    await runs.putRecord(runKeys.evaluation('scored', name), makeEvaluation({ run: 'scored', name, tasks: TWO_TASKS }))
+  await runs.putRecord(runKeys.durations('scored', 1), { schema: 'longhaul.durations/1', durations: {} })
+
+  const read = async (source: RunSource | null) => ((await createPages(runs, source).read('runs')) as RunsPage).runs
+  const alone = await read(null)
+  assert.deepEqual(
+    alone.map(({ run, state, startedAt, endedAt }) => [run, state, startedAt, endedAt]),
+    [
+      ['open', null, '2026-11-22T10:00:00.000Z', null],
+      ['scored', 'completed', '2026-11-21T10:00:00.000Z', null],
+      ['old', null, null, null],
+    ],
+  )
+  assert.deepEqual(
+    alone.map(({ score }) => score?.name ?? null),
+    [null, 'rl', null],
+  )
+  assert.equal(alone[1]?.score?.passAt1, 0.5)
+
+  const at = (hour: number): Date => new Date(Date.UTC(2026, 10, 23, hour))
+  const source: RunSource = {
+    runs: async () => ({
+      ok: true,
+      value: [
+        { run: 'old', state: 'running', startedAt: at(3), endedAt: null },
+        { run: 'old', state: 'failed', startedAt: at(1), endedAt: at(2) },
+      ],
+    }),
+    history: async () => ({ ok: false, why: 'not asked' }),
+    blockers: async () => ({ ok: false, why: 'not asked' }),
+  }
+  const [first] = await read(source)
+  assert.deepEqual([first?.run, first?.state, first?.startedAt], ['old', 'running', at(3).toISOString()])
+})
+
+test('of a run that has ended the list reads no record twice', async (t) => {
+  const own = await mkdtemp(join(tmpdir(), 'longhaul-runs-'))
+  t.after(() => rm(own, { recursive: true, force: true }))
+  const runs = createDirectoryStore({ root: own })
+  await runs.putRecord(runKeys.claim('r'), { run: 'r', kind: 'eval', recipe: 'demo' })
+  await runs.putRecord(runKeys.durations('r', 1), { schema: 'longhaul.durations/1', durations: {} })
+  const reads: string[] = []
+  const seen = { ...runs, readRecord: <T>(key: string) => (reads.push(key), runs.readRecord<T>(key)) }
+  const seenPages = createPages(seen)
+  await seenPages.read('runs')
+  const before = reads.length
+  await seenPages.read('runs')
+  assert.deepEqual([before > 0, reads.length - before], [true, 0])
 })

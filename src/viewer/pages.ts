@@ -2,7 +2,7 @@
 import { createTaskReader } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createEpisodeIndex, type EpisodeIndex } from './episode-index.ts'
-import type { EpisodePage, EpisodeRow, Page } from './pages.types.ts'
+import type { EpisodePage, EpisodeRow, Page, RunLine } from './pages.types.ts'
 import { readComparePage } from './read-comparison.ts'
 import { readEpisodePage, readTurnPage, readTurnsPage } from './read-episode.ts'
 import { readHistoryPage } from './read-history.ts'
@@ -25,6 +25,7 @@ export interface Pages {
 /** @param source answers what records do not contain; without it, pages state that they show only records */
 export function createPages(store: ArtifactStore, source: RunSource | null = null): Pages {
   const readTask = createTaskReader(store)
+  const ended = new Map<string, RunLine>()
   const indices = new Map<string, EpisodeIndex>()
 
   const index = async (run: string): Promise<EpisodeIndex | null> => {
@@ -68,7 +69,7 @@ export function createPages(store: ArtifactStore, source: RunSource | null = nul
       const of = rest.join('/')
       switch (kind) {
         case 'runs':
-          return rest.length === 0 ? readRunsPage(store) : null
+          return rest.length === 0 ? readRunsPage({ store, source }, ended) : null
         case 'run':
           return ofRun(of, () => readRunPage(store, of))
         case 'blockers':

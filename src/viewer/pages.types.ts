@@ -11,7 +11,22 @@ import type { Table } from '../report/tables.ts'
 
 export interface RunsPage {
   kind: 'runs'
-  runs: { run: string; kind: string; recipe: string }[]
+  /** The latest start first; runs of earlier versions that the server no longer knows have no start, and come last. */
+  runs: RunLine[]
+}
+
+export interface RunLine {
+  run: string
+  /** `train`, `eval`, `gate` or `grade`. */
+  kind: string
+  recipe: string
+  /** `running`, `completed`, `failed`, … as the server says it; without a server `completed` or null. */
+  state: string | null
+  /** ISO times; null where neither the server nor a record tells. */
+  startedAt: string | null
+  endedAt: string | null
+  /** Its last evaluation of the held-out suite. */
+  score: { name: string; passAt1: number; sem: number } | null
 }
 
 /** What is read of a run fast. Episodes and tables take longer and have pages of their own. */

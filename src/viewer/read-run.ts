@@ -1,12 +1,16 @@
 /** Reads a run's page and its report from records. */
-import { gatherReportData, readEvaluations } from '../activities/evaluation/report-data.ts'
+import { gatherReportData, orderEvaluations, readEvaluations } from '../activities/evaluation/report-data.ts'
+import { isHeldOut } from '../activities/evaluation/read-evaluation.ts'
 import { readRunCosts } from '../activities/evaluation/read-costs.ts'
 import { newestDurations } from '../activities/evaluation/write-report.ts'
 import type { RunClaim } from '../activities/run/run-names.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
+import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
+import { compareText } from '../domain/hash-order.ts'
+import { createSlots } from '../platform/limiter.ts'
 import { lineageTable, lostCostTable, policyTable, resolvedCostTable, runCostTable } from '../report/cost-tables.ts'
 import {
   auditDifferenceTable,
@@ -29,9 +33,17 @@ import {
   signTable,
   suspectTable,
 } from '../report/tables.ts'
-import type { EvaluationLine, ReportPage, RunPage, RunsPage, TrainingLine, BlockersPage } from './pages.types.ts'
+import type {
+  EvaluationLine,
+  ReportPage,
+  RunLine,
+  RunPage,
+  RunsPage,
+  TrainingLine,
+  BlockersPage,
+} from './pages.types.ts'
 import { seriesOfRun } from './read-nights.ts'
-import { NO_SERVER, type RunSource } from './run-source.ts'
+import { NO_SERVER, type RunSource, type RunState } from './run-source.ts'
 
 const TABLES = [
   scoreTable,
@@ -63,14 +75,66 @@ export function listRuns(store: ArtifactStore): Promise<string[]> {
   return store.folders('runs/')
 }
 
-export async function readRunsPage(store: ArtifactStore): Promise<RunsPage> {
-  const names = await listRuns(store)
-  const claims = await Promise.all(names.map((run) => readUnlessCorrupt<RunClaim>(store, runKeys.claim(run))))
-  const runs = names.map((run, at) => {
-    const claim = claims[at]
-    return { run, kind: claim?.kind ?? 'unknown', recipe: claim?.recipe ?? '' }
+/** Runs read at once: each takes up to four small requests, which a bucket answers in some milliseconds each. */
+const RUNS_AT_ONCE = 32
+
+/** @param known lines of runs that have ended, whose records no longer change; later calls read none of them again */
+export async function readRunsPage(
+  { store, source }: { store: ArtifactStore; source: RunSource | null },
+  known: Map<string, RunLine> = new Map(),
+): Promise<RunsPage> {
+  const [names, answer] = await Promise.all([listRuns(store), source?.runs()])
+  const states = new Map<string, RunState>()
+  // The same run may have been started again: its newest execution comes first.
+  for (const state of answer?.ok === true ? answer.value : []) if (!states.has(state.run)) states.set(state.run, state)
+  const slots = createSlots(RUNS_AT_ONCE)
+  const lines = names.map(async (run): Promise<RunLine> => {
+    const line = known.get(run) ?? (await slots.use(() => readRunLine(store, run)))
+    const state = states.get(run)
+    if (line.state !== null) known.set(run, line)
+    if (state === undefined) return line
+    return {
+      ...line,
+      state: state.state,
+      startedAt: state.startedAt.toISOString(),
+      endedAt: state.endedAt?.toISOString() ?? null,
+    }
   })
+  const started = ({ startedAt }: RunLine): string => startedAt ?? ''
+  const runs = (await Promise.all(lines)).sort(
+    (a, b) => compareText(started(b), started(a)) || compareText(a.run, b.run),
+  )
   return { kind: 'runs', runs }
+}
+
+export async function readRunLine(store: ArtifactStore, run: string): Promise<RunLine> {
+  const [claim, folders] = await Promise.all([
+    readUnlessCorrupt<RunClaim>(store, runKeys.claim(run)),
+    store.folders(runKeys.folder(run)),
+  ])
+  return {
+    run,
+    kind: claim?.kind ?? 'unknown',
+    recipe: claim?.recipe ?? '',
+    // Durations are written with the report, when all else is.
+    state: folders.includes('durations') ? 'completed' : null,
+    startedAt: claim?.startedAt ?? null,
+    endedAt: null,
+    score: folders.includes('evaluations') ? await readHeadline(store, run) : null,
+  }
+}
+
+/** Chosen by its key, so that one record is read of a run with hundreds of evaluations. */
+async function readHeadline(store: ArtifactStore, run: string): Promise<RunLine['score']> {
+  const names = (await store.list(`runs/${run}/evaluations/`))
+    .map((key) => /\/evaluations\/(.+)\.json$/.exec(key)?.[1])
+    .filter((name) => name !== undefined)
+  const chosen = orderEvaluations(names.map((name) => ({ name })).filter(isHeldOut)).at(-1)
+  if (chosen === undefined) return null
+  const record = await readUnlessCorrupt<EvaluationRecord>(store, runKeys.evaluation(run, chosen.name))
+  // Records of earlier versions hold no score of their own.
+  const { score } = (record ?? {}) as Partial<EvaluationRecord>
+  return score === undefined ? null : { name: chosen.name, passAt1: score.passAt1, sem: score.sem }
 }
 
 export async function readRunPage(store: ArtifactStore, run: string): Promise<RunPage> {

@@ -5,8 +5,17 @@ import type { BlockerLine } from './pages.types.ts'
 export interface RunSource {
   /** Bounded in time. Never throws: `why` says why there is no answer. */
   history(input: HistoryQuestion): Promise<Answer<ExecutionHistory[]>>
+  /** States and times of the runs that the server knows. Bounded in time and never throws, as above. */
+  runs(): Promise<Answer<RunState[]>>
   /** What a run waits for; null if it has ended. Bounded in time and never throws, as above. */
   blockers(run: string): Promise<Answer<BlockersAnswer | null>>
+}
+
+export interface RunState {
+  run: string
+  state: string
+  startedAt: Date
+  endedAt: Date | null
 }
 
 export interface HistoryQuestion {

@@ -4,12 +4,14 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { nearNames } from '../adapters/recipes/explain-issues.ts'
 import { errnoOf } from '../platform/files.ts'
 import { ASSETS, type AssetName, type Assets } from './assets.ts'
 import { followEpisode, followRun } from './live.ts'
 import { PAGE_HEADERS } from './page-headers.ts'
 import { createPages, type Pages } from './pages.ts'
 import type { LiveMessage } from './pages.types.ts'
+import { listRuns } from './read-run.ts'
 import type { RunSource } from './run-source.ts'
 import { TOKEN_KEY } from './shared/token-key.ts'
 
@@ -59,7 +61,10 @@ export async function serveViewer({
     }
     if (place.kind === 'page') {
       const page = await pages.read(place.name)
-      if (page === null) return sendJson(response, 404, { error: sayAbsent(place.name) })
+      if (page === null) {
+        const near = await nearRuns(store, place.name)
+        return sendJson(response, 404, { error: sayAbsent(place.name), near })
+      }
       return sendJson(response, 200, page)
     }
     if (live >= MAX_LIVE) return sendJson(response, 503, { error: `${MAX_LIVE} live pages are open already` })
@@ -160,6 +165,15 @@ function sayAbsent(name: string): string {
       return `There is no page ${JSON.stringify(name)}`
   }
 }
+
+/** Names like that of a run that is not there, for pages that need only the run. */
+async function nearRuns(store: ArtifactStore, name: string): Promise<string[]> {
+  const [kind = '', run = ''] = name.split('/')
+  return OF_A_RUN.includes(kind) ? nearNames(run, await listRuns(store), MOST_NEAR) : []
+}
+
+const OF_A_RUN: readonly string[] = ['run', 'episodes', 'report', 'blockers']
+const MOST_NEAR = 5
 
 interface SendLiveInput {
   store: ArtifactStore

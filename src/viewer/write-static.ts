@@ -8,6 +8,7 @@ import type { Assets } from './assets.ts'
 import { FILE_POLICY } from './page-headers.ts'
 import { createPages, type Pages } from './pages.ts'
 import type { EpisodesPage, NightsPage, Page, RunPage } from './pages.types.ts'
+import { readRunLine } from './read-run.ts'
 import { dataFile } from './shared/data-file.ts'
 import { partOf } from './shared/turn-parts.ts'
 import { makeDirectory } from '../platform/files.ts'
@@ -47,10 +48,7 @@ export async function writeStatic({ store, assets, run, directory }: WriteStatic
   }
   const slots = createSlots(WRITES)
   await Promise.all(names.map((name) => slots.use(() => write(name))))
-  await writePage(directory, 'runs', {
-    kind: 'runs',
-    runs: [{ run, kind: runPage.runKind, recipe: runPage.recipe?.name ?? '' }],
-  })
+  await writePage(directory, 'runs', { kind: 'runs', runs: [await readRunLine(store, run)] })
   const all = (await required(pages, 'nights')) as NightsPage
   const own = all.series.filter(({ series }) => runPage.series.includes(series))
   await writePage(directory, 'nights', { kind: 'nights', series: own })

@@ -12,7 +12,7 @@ import { runKeys } from '../../src/contracts/keys.ts'
 import { type Assets, loadAssets } from '../../src/viewer/assets.ts'
 import { type RunningViewer, serveViewer } from '../../src/viewer/serve.ts'
 import { openBrowser } from '../support/browser.ts'
-import { makeEvaluation } from '../support/evaluation-records.ts'
+import { makeEvaluation, type MakeEvaluationInput } from '../support/evaluation-records.ts'
 import { HOSTILE } from '../support/hostile-texts.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { storeEpisode, storeProximal, storeRecords, storeTokens, storeViewedRun } from '../support/viewed-run.ts'
@@ -126,6 +126,53 @@ test('a link to nothing says once what is missing, and leads on', async () => {
     assert.deepEqual(wrong, [])
     await context.close()
   }
+})
+
+/** The story: an operator mistypes a run's name. The page asked for its blockers every ten seconds for as long as the tab was open. */
+test('the page of an unknown run names runs of a like name and asks no more', async () => {
+  await storeViewedRun(store, 'demo-2026-11-20-a')
+  const context = await browser.newContext()
+  const page = await context.newPage()
+  await page.clock.install()
+  const asked: string[] = []
+  page.on('request', (request) => asked.push(request.url()))
+  await page.goto(`${viewer.url}#/run/demo-2026-11-20-b`)
+  await page.getByRole('alert').filter({ hasText: 'No run is called "demo-2026-11-20-b"' }).waitFor()
+  const near = page.getByRole('link', { name: 'demo-2026-11-20-a', exact: true })
+  await near.waitFor()
+  await page.waitForLoadState('networkidle')
+  const before = asked.length
+  await page.clock.runFor(60_000)
+  assert.deepEqual(asked.slice(before), [])
+  await near.click()
+  await page.getByRole('heading', { name: 'Run demo-2026-11-20-a' }).waitFor()
+  await context.close()
+})
+
+const TWO_TASKS: MakeEvaluationInput['tasks'] = [
+  { taskId: 'a', attempts: [1] },
+  { taskId: 'b', attempts: [0] },
+]
+
+test('the list of runs is a table with states, dates and scores', async () => {
+  await store.putRecord(runKeys.claim('listed'), {
+    run: 'listed',
+    kind: 'eval',
+    recipe: HOSTILE,
+    startedAt: '2026-11-20T10:11:12.000Z',
+  })
+  await store.putRecord(
+    runKeys.evaluation('listed', 'alone'),
+    makeEvaluation({ run: 'listed', name: 'alone', tasks: TWO_TASKS }),
+  )
+  const { page, context, wrong } = await open('#/')
+  const row = page.locator('.runs .row').filter({ hasText: 'listed' })
+  await row.getByText('2026-11-20 10:11').waitFor()
+  await row.getByText(/^0\.500 ± \d\.\d{3} alone$/).waitFor()
+  assert.equal(await foreignElements(page), 0)
+  assert.deepEqual(await axe(page), [])
+  assert.deepEqual(wrong, [])
+  await context.close()
 })
 
 test('every page but the list of runs leads up with the key u', async () => {

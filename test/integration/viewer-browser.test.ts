@@ -288,6 +288,7 @@ test('shows the workflow history beside the turns as text, and which of several 
   const at = 2_000
   const activity = { worker: '1@h', summary: HOSTILE, failure: null, state: 'completed' as const }
   const source: RunSource = {
+    runs: async () => ({ ok: false, why: 'not asked' }),
     history: async ({ workflowIds, runIds }) =>
       workflowIds[0]?.includes('o__n-1') === true
         ? {
@@ -361,6 +362,7 @@ test('the page shows what a run waits for until the run has ended', async (t) =>
     toDo: 'start the server',
   }
   const source: RunSource = {
+    runs: async () => ({ ok: false, why: 'not asked' }),
     history: async () => ({ ok: false, why: 'not asked' }),
     blockers: async () => ({ ok: true, value: hasEnded ? null : { blockers: [blocker], notLookedAt: 30 } }),
   }
@@ -385,6 +387,7 @@ test('the cost of a running run is refreshed, and once more after its end', asyn
     storeEpisode(store, { run: 'paid', taskId, turns: 2, verdict: 'resolved' })
   let hasEnded = false
   const source: RunSource = {
+    runs: async () => ({ ok: false, why: 'not asked' }),
     history: async () => ({ ok: false, why: 'not asked' }),
     blockers: async () => ({ ok: true, value: hasEnded ? null : { blockers: [], notLookedAt: 0 } }),
   }

@@ -197,6 +197,7 @@ test('answers with the blockers of a run, nothing for an ended run, or why there
   for (const run of ['ended', 'silent']) await storeViewedRun(store, run)
   const asked: string[] = []
   const source: RunSource = {
+    runs: async () => ({ ok: false, why: 'not asked' }),
     history: async () => ({ ok: false, why: 'not asked' }),
     blockers: async (run) => (asked.push(run), answers[run] ?? { ok: false, why: 'unknown' }),
   }

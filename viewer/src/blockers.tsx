@@ -68,11 +68,12 @@ export function useBlockers(run: string): BlockersPage | null {
   const page = loaded.state === 'there' ? loaded.page : null
   // A run without an answer may get one: the server may start after its viewer.
   const hasEnded = page !== null && page.why === null && page.open === null
+  const isAbsent = loaded.state === 'failed' && loaded.near !== null
   useEffect(() => {
-    if (isStatic || hasEnded) return
+    if (isStatic || hasEnded || isAbsent) return
     const timer = setInterval(() => setVersion((before) => before + 1), REFRESH_MS)
     return () => clearInterval(timer)
-  }, [run, hasEnded])
+  }, [run, hasEnded, isAbsent])
   if (loaded.state === 'failed') return { kind: 'blockers', run, why: loaded.why, open: null, isPlayed: false }
   return page
 }

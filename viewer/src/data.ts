@@ -32,11 +32,22 @@ export function readPageAnew(name: string): Promise<Page> {
   return readPage(name)
 }
 
+/** The server answers that there is no such page. */
+class AbsentPage extends Error {
+  readonly near: string[]
+
+  constructor(message: string, near: string[]) {
+    super(message)
+    this.near = near
+  }
+}
+
 async function loadJson(name: string): Promise<Page> {
   const response = await (takeAsked(name) ?? fetch(dataAddress(name)))
   const answer: unknown = await response.json()
   if (response.ok) return answer as Page
-  throw new Error((answer as { error?: string }).error ?? `the server answered ${response.status}`)
+  const { error = `the server answered ${response.status}`, near = [] } = answer as { error?: string; near?: string[] }
+  throw response.status === 404 ? new AbsentPage(error, near) : new Error(error)
 }
 
 /** The response that start.js has requested. It can be read once, so reading a page again sends a new request. */
@@ -67,7 +78,8 @@ function loadScript(name: string): Promise<Page> {
 
 export type Loaded<P extends Page> =
   | { state: 'loading' }
-  | { state: 'failed'; why: string }
+  /** `near`: runs of a like name, if there is no such page; null if reading it failed. */
+  | { state: 'failed'; why: string; near: string[] | null }
   | { state: 'there'; page: P }
 
 /** The page of that name, read again when `version` changes. */
@@ -85,7 +97,14 @@ export function usePage<P extends Page>(name: string | null, version = 0): Loade
       (page) => isWanted && setLoaded({ name, result: { state: 'there', page: page as P } }),
       (error: unknown) =>
         isWanted &&
-        setLoaded({ name, result: { state: 'failed', why: error instanceof Error ? error.message : String(error) } }),
+        setLoaded({
+          name,
+          result: {
+            state: 'failed',
+            why: error instanceof Error ? error.message : String(error),
+            near: error instanceof AbsentPage ? error.near : null,
+          },
+        }),
     )
     return () => {
       isWanted = false

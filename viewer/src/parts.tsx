@@ -29,10 +29,12 @@ interface WaitingPageProps extends WaitingProps {
   title: string
   /** Where a reader of an address that leads nowhere can go. */
   up: ComponentChildren
+  /** What helps such a reader besides. */
+  children?: ComponentChildren
 }
 
 /** A page that has nothing to show yet, or never will. */
-export function WaitingPage({ title, up, ...waiting }: WaitingPageProps) {
+export function WaitingPage({ title, up, children, ...waiting }: WaitingPageProps) {
   return (
     <main>
       <p>{up}</p>
@@ -40,6 +42,7 @@ export function WaitingPage({ title, up, ...waiting }: WaitingPageProps) {
         <Visible text={title} />
       </h1>
       <Waiting {...waiting} />
+      {children}
     </main>
   )
 }

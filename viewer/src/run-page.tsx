@@ -5,6 +5,7 @@ import type {
   EvaluationLine,
   LiveMessage,
   ReportPage,
+  RunLine,
   RunPage as RunData,
   RunsPage as RunsData,
   TrainingLine,
@@ -29,6 +30,7 @@ import { VirtualRows } from './virtual-rows.tsx'
 
 export function RunsPage() {
   const loaded = usePage<RunsData>('runs')
+  const [chosen, setChosen] = useState(-1)
   if (loaded.state !== 'there') return <WaitingPage of={loaded} what="the runs" title="Runs" up={null} />
   const { runs } = loaded.page
   return (
@@ -38,18 +40,48 @@ export function RunsPage() {
       </p>
       <h1>Runs</h1>
       {runs.length === 0 ? <p>This store has no runs.</p> : null}
-      <ul class="runs">
-        {runs.map(({ run, kind, recipe }) => (
-          <li key={run}>
-            <a href={linkTo('run', run)}>
-              <Visible text={run} />
-            </a>{' '}
-            {kind} <Visible text={recipe} />
-          </li>
-        ))}
-      </ul>
+      {runs.length === 0 ? null : (
+        <VirtualRows
+          label="Runs"
+          columns={RUN_COLUMNS}
+          count={runs.length}
+          chosen={chosen}
+          onChoose={setChosen}
+          className="runs"
+          row={(index) => {
+            const line = runs[index]
+            return line === undefined ? [] : cellsOfRun(line)
+          }}
+        />
+      )}
     </main>
   )
+}
+
+const RUN_COLUMNS = ['run', 'kind', 'recipe', 'state', 'started (UTC)', 'ended', 'pass@1 ± SEM'] as const
+
+function cellsOfRun({ run, kind, recipe, state, startedAt, endedAt, score }: RunLine) {
+  return [
+    <a href={linkTo('run', run)}>
+      <Visible text={run} />
+    </a>,
+    kind,
+    <Visible text={recipe} />,
+    state ?? '',
+    minuteOf(startedAt),
+    minuteOf(endedAt),
+    score === null ? (
+      ''
+    ) : (
+      <>
+        {score.passAt1.toFixed(3)} ± {score.sem.toFixed(3)} <Visible text={score.name} />
+      </>
+    ),
+  ]
+}
+
+function minuteOf(at: string | null): string {
+  return at === null ? '' : at.slice(0, 16).replace('T', ' ')
 }
 
 export function RunPage({ run, query }: { run: string; query: string }) {
@@ -60,7 +92,11 @@ export function RunPage({ run, query }: { run: string; query: string }) {
   useKeys({ u: () => (location.hash = linkTo('', '')) })
   // Without the run nothing else of it is there: one message is enough.
   if (loaded.state === 'failed') {
-    return <WaitingPage of={loaded} what="the run" title={`Run ${run}`} up={<a href={linkTo('', '')}>All runs</a>} />
+    return (
+      <WaitingPage of={loaded} what="the run" title={`Run ${run}`} up={<a href={linkTo('', '')}>All runs</a>}>
+        <NearRuns names={loaded.near ?? []} />
+      </WaitingPage>
+    )
   }
   return (
     <main>
@@ -76,6 +112,25 @@ export function RunPage({ run, query }: { run: string; query: string }) {
       {loaded.state === 'there' ? <Training lines={loaded.page.training} /> : null}
       {report.state === 'there' ? <Report page={report.page} /> : <Waiting of={report} what="the report" />}
     </main>
+  )
+}
+
+/** Where a mistyped address may have led. */
+function NearRuns({ names }: { names: readonly string[] }) {
+  if (names.length === 0) return null
+  return (
+    <>
+      <p>Runs of a like name:</p>
+      <ul class="runs">
+        {names.map((name) => (
+          <li key={name}>
+            <a href={linkTo('run', name)}>
+              <Visible text={name} />
+            </a>
+          </li>
+        ))}
+      </ul>
+    </>
   )
 }
 

@@ -65,7 +65,7 @@ export function selectEvaluation(
   })
 }
 
-function isHeldOut({ name }: EvaluationRecord): boolean {
+export function isHeldOut({ name }: Pick<EvaluationRecord, 'name'>): boolean {
   const { iteration, suite } = evaluationOf(name)
   return iteration === null && suite === null
 }

@@ -95,7 +95,7 @@ export async function readEvaluations(store: ArtifactStore, run: string): Promis
 const FIXED_ORDER: readonly (string | null)[] = ['base', 'rft', null, 'rl']
 
 /** Order: base, rft, stages by name, rl. An evaluation on a further suite follows the one at the same point of training. */
-function orderEvaluations(evaluations: EvaluationRecord[]): EvaluationRecord[] {
+export function orderEvaluations<T extends Pick<EvaluationRecord, 'name'>>(evaluations: T[]): T[] {
   const rank = (evaluation: string): number => {
     const { name } = evaluationOf(evaluation)
     return FIXED_ORDER.includes(name) ? FIXED_ORDER.indexOf(name) : FIXED_ORDER.indexOf(null)

@@ -14,13 +14,15 @@ export interface RunClaim {
   workflowId: string
   /** First execution of the chain, which survives continue-as-new and reset. */
   firstExecutionRunId: string
+  /** ISO time at which the run got its name; absent in claims of earlier versions. */
+  startedAt?: string
   /** Name of an evaluation that was started alone; absent for other kinds, and in claims of earlier versions. */
   evaluation?: string
   /** What an evaluation that was started alone evaluates, as asked for; absent like `evaluation`. */
   policy?: string
 }
 
-export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run'> {
+export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run' | 'startedAt'> {
   /** A name given by the user. It continues that run or creates it. */
   run: string | undefined
   date: string
@@ -157,6 +159,7 @@ function claim(
     recipeHash,
     workflowId,
     firstExecutionRunId,
+    startedAt: new Date().toISOString(),
     ...(evaluation === undefined ? {} : { evaluation }),
     ...(policy === undefined ? {} : { policy }),
   }

@@ -160,14 +160,20 @@ function isIn(overrides: Record<string, unknown>, path: RecipeProblem['path']): 
 
 /** Returns the candidate that the user most likely meant; null if none is close. */
 export function nearestName(name: string, candidates: readonly string[]): string | null {
+  return nearNames(name, candidates, 1)[0] ?? null
+}
+
+/** Returns at most `limit` candidates that the user may have meant, the nearest first. */
+export function nearNames(name: string, candidates: readonly string[], limit: number): string[] {
   const wanted = name.toLowerCase()
-  let best: { candidate: string; distance: number } | null = null
-  for (const candidate of candidates) {
-    const distance = editDistance(wanted, candidate.toLowerCase())
-    if (best === null || distance < best.distance) best = { candidate, distance }
-  }
   // Up to a third of the letters may differ; beyond that it is another word.
-  return best !== null && best.distance <= Math.max(1, Math.floor(wanted.length / 3)) ? best.candidate : null
+  const most = Math.max(1, Math.floor(wanted.length / 3))
+  return candidates
+    .map((candidate) => ({ candidate, distance: editDistance(wanted, candidate.toLowerCase()) }))
+    .filter(({ distance }) => distance <= most)
+    .toSorted((a, b) => a.distance - b.distance)
+    .slice(0, limit)
+    .map(({ candidate }) => candidate)
 }
 
 /** Counts insertions, deletions, substitutions and swapped neighbours. */
