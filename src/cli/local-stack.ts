@@ -1,5 +1,6 @@
 import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
-import type { LonghaulConnection } from '../client/index.ts'
+import { nearestName } from '../adapters/recipes/explain-issues.ts'
+import type { FoundRun, LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { namesTemporalServer } from '../platform/temporal-settings.ts'
@@ -49,6 +50,30 @@ export async function withConnection<T>(action: (connection: LonghaulConnection)
   } finally {
     ended()
     await connection.close()
+  }
+}
+
+/** Runs among which a mistyped name is looked for. */
+const MOST_NEAR = 1_000
+
+/** @throws LonghaulError `Config.NotFound` with the run of the nearest name */
+export async function requireRunThere(connection: LonghaulConnection, run: string): Promise<FoundRun> {
+  const { findRun, listRuns } = await import('../client/index.ts')
+  try {
+    return await findRun({ connection, run })
+  } catch (error) {
+    if (!isLonghaulError(error) || error.code !== 'Config.NotFound') throw error
+    const listed = await listRuns({ connection, limit: MOST_NEAR }).catch(() => [])
+    const near = nearestName(
+      run,
+      listed.map(({ run: name, workflowId }) => name ?? workflowId.replace(/^\w+\//, '')),
+    )
+    if (near === null) throw error
+    throw new LonghaulError({
+      code: 'Config.NotFound',
+      message: `No run is called ${JSON.stringify(run)}; did you mean ${near}? longhaul run list shows the existing runs`,
+      cause: error,
+    })
   }
 }
 

@@ -1,5 +1,7 @@
 import { type Command, CommanderError } from 'commander'
 import { type Console, createConsole } from './output/console.ts'
+import { COMPLETE } from './arguments/completion-scripts.ts'
+import { misspeltVariables } from './arguments/misspelt-variables.ts'
 import { combineExitCodes, EXIT, type ExitCode, exitCodeOfError } from './output/exit-codes.ts'
 import { printError } from './output/print-error.ts'
 import { createSignOfLife } from './output/sign-of-life.ts'
@@ -23,6 +25,13 @@ export async function runCli({
   sign.watch(program)
   const onOneLine = quoter(args)
   catchExits(program, console, onOneLine)
+  // A shell that completes a word shows nothing else.
+  if (args[0] !== COMPLETE) {
+    for (const { name, near } of misspeltVariables(process.env))
+      console.err(
+        `warning: ${name} in the environment is not a variable of Longhaul and is ignored; did you mean ${near}?`,
+      )
+  }
   try {
     await program.parseAsync(namedCommand(program, args), { from: 'user' })
   } catch (error) {

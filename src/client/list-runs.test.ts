@@ -5,6 +5,7 @@ import { defaultPayloadConverter } from '@temporalio/common'
 import proto from '@temporalio/proto'
 import { eventually } from '../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../test/support/own-namespace.ts'
+import { requireRunThere } from '../cli/local-stack.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { LonghaulConnection } from './connect.ts'
 import { listRuns } from './list-runs.ts'
@@ -97,6 +98,17 @@ test('runs are listed with kind, dates and score, those under way first, and a r
   const chain = connection.client.workflow.getHandle('grade/patches', firstExecutionRunId)
   assert.deepEqual(graded.startedAt, (await chain.describe()).startTime, 'the start of the first execution')
   assert.ok((await listRuns({ connection })).every(({ score }) => score === null))
+})
+
+test('a mistyped name of a run is refused with the nearest one', { skip: needsServer }, async () => {
+  await start('evaluate', workflowIds.evaluation('night-2026-11-20-a'))
+  await eventually(() =>
+    assert.rejects(requireRunThere(connection, 'nigth-2026-11-20-a'), {
+      code: 'Config.NotFound',
+      message: /^No run is called "nigth-2026-11-20-a"; did you mean night-2026-11-20-a\? longhaul run list/,
+    }),
+  )
+  await assert.rejects(requireRunThere(connection, 'unlike'), { message: /^No run is called "unlike" \(closed runs/ })
 })
 
 test('the score of a training run is that of its last evaluation on the held-out suite', () => {

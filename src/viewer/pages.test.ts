@@ -310,7 +310,7 @@ test('of a run that has ended the list reads no record twice', async (t) => {
   await runs.putRecord(runKeys.claim('r'), { run: 'r', kind: 'eval', recipe: 'demo' })
   await runs.putRecord(runKeys.durations('r', 1), { schema: 'longhaul.durations/1', durations: {} })
   const reads: string[] = []
-  const seen = { ...runs, readRecord: <T>(key: string) => (reads.push(key), runs.readRecord<T>(key)) }
+  const seen = { ...runs, readRecord: <T extends object>(key: string) => (reads.push(key), runs.readRecord<T>(key)) }
   const seenPages = createPages(seen)
   await seenPages.read('runs')
   const before = reads.length

@@ -41,7 +41,7 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
   const [episodes, records] = await Promise.all(FOLDERS.map((folderOf) => countKeys(store, folderOf(run))))
   const begun = await isBeingRemoved(store, run)
   if (episodes === 0 && records === 0 && !begun) {
-    throw unknownRun(store, run)
+    throw await unknownRun(store, run)
   }
   const newest = await findNewestPromotion(store)
   return {

@@ -1,4 +1,5 @@
 import { setTimeout as later } from 'node:timers/promises'
+import { nearestName } from '../../adapters/recipes/explain-issues.ts'
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -106,10 +107,16 @@ export function requestedName({ workflowId, kind }: Pick<AllocateRunInput, 'work
 }
 
 /** For a command that reads or removes a run's records. */
-export function unknownRun(store: Pick<ArtifactStore, 'locate'>, run: string, cause?: unknown): LonghaulError {
+export async function unknownRun(
+  store: Pick<ArtifactStore, 'locate' | 'folders'>,
+  run: string,
+  cause?: unknown,
+): Promise<LonghaulError> {
+  const near = nearestName(run, await store.folders('runs/').catch(() => []))
+  const meant = near === null ? '' : `; did you mean ${near}?`
   return new LonghaulError({
     code: 'Config.NotFound',
-    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}; set LONGHAUL_ARTIFACTS to use another store`,
+    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}${meant === '' ? '; set' : `${meant} Else set`} LONGHAUL_ARTIFACTS to use another store`,
     cause,
   })
 }

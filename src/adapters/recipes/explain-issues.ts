@@ -47,7 +47,13 @@ function wrongValue(issue: Issue, path: KeyPath, value: unknown): RecipeProblem 
   // The name of a variable that holds a key was expected; the key may have come in its place.
   const shown = String(path.at(-1)).endsWith('Variable') && typeof got === 'string' ? 'another text' : show(got)
   const message = `expected ${expected}, got ${got === undefined ? 'nothing' : shown}`
-  return { rule, path, message, hint: choiceHint(issue, got) ?? node?.description ?? null, at: 'value' }
+  return {
+    rule,
+    path,
+    message,
+    hint: choiceHint(issue, got) ?? formHint(expected, got) ?? node?.description ?? null,
+    at: 'value',
+  }
 }
 
 /** An invalid `kind`: the schema at that path knows only one of the kinds. */
@@ -82,6 +88,22 @@ function choiceHint(issue: Issue, got: unknown): string | null {
   const near = nearestName(got, issue.values.map(String))
   return near === null ? null : `did you mean ${near}?`
 }
+
+/** How text becomes the value that was probably meant: a number with a unit, a number in quotes, a truth value of YAML 1.1. */
+function formHint(expected: string, got: unknown): string | null {
+  if (typeof got !== 'string') return null
+  if (/\b(?:number|integer)\b/.test(expected)) {
+    if (/^\s*[-+]?\.?\d[\d_.,]*\s*[a-zA-Zµ%]+\s*$/.test(got)) return 'write the number alone, in the unit of the key'
+    if (/^[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?$/i.test(got)) return `write ${got} without quotes`
+  }
+  const [truth] = TRUTHS.find(([, words]) => words.includes(got.toLowerCase())) ?? []
+  return truth !== undefined && /\b(?:true|false)\b/.test(expected) ? `YAML reads ${got} as text: write ${truth}` : null
+}
+
+const TRUTHS: readonly [truth: string, words: readonly string[]][] = [
+  ['true', ['yes', 'on', 'y', 'true']],
+  ['false', ['no', 'off', 'n', 'false']],
+]
 
 function valueAt(value: unknown, path: KeyPath): unknown {
   let here = value

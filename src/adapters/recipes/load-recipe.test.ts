@@ -719,3 +719,38 @@ test('a chat endpoint needs only kind and url, and a key in place of its variabl
   const { code } = await refusal({ name: 'nightly', dirs, overrides: { policyServer: { kind: 'chat', chat } } })
   assert.equal(code, 'Config.Invalid')
 })
+
+test('a number with a zero before it is refused: YAML 1.1 reads it as octal and YAML 1.2 as decimal', async () => {
+  const text = await readFile(join(recipes, 'mini.yaml'), 'utf8')
+  for (const [digits, decimal] of [
+    ['017', '17'],
+    ['-007', '-7'],
+    ['00', '0'],
+  ] as const) {
+    await assert.rejects(loadRecipe({ name: 'x', text: text.replace(/^seed: .*/m, `seed: ${digits}`) }), {
+      code: 'Config.Invalid',
+      message: new RegExp(
+        `x\\.yaml:5:7 .*without a zero before it, got ${digits}: write ${decimal}, or "${digits}" for text`,
+      ),
+    })
+  }
+  for (const fine of ['0', '0o17', '0x10'])
+    assert.ok(await loadRecipe({ name: 'x', text: text.replace(/^seed: .*/m, `seed: ${fine}`) }))
+})
+
+test('a number with a unit or in quotes, and yes and no, are refused with how to write them', async () => {
+  const text = await readFile(join(recipes, 'mini.yaml'), 'utf8')
+  for (const [from, to, hint] of [
+    ['memGiB: 0.5', 'memGiB: 512MiB', 'write the number alone, in the unit of the key'],
+    ['episodeTimeoutS: 300', 'episodeTimeoutS: 5 m', 'write the number alone, in the unit of the key'],
+    ['seed: 1', 'seed: 1_000k', 'write the number alone, in the unit of the key'],
+    ['seed: 1', 'seed: "7"', 'write 7 without quotes'],
+    ['refill: false', 'refill: no', 'YAML reads no as text: write false'],
+  ] as const) {
+    assert.ok(text.includes(from))
+    await assert.rejects(loadRecipe({ name: 'x', text: text.replace(from, to) }), (error: Error) => {
+      assert.ok(error.message.includes(`hint: ${hint}`), error.message)
+      return true
+    })
+  }
+})

@@ -33,7 +33,7 @@ export async function pushRecipe(
   input: { name: string; text: string; builtIn: readonly string[]; dryRun?: boolean },
 ): Promise<{ changed: boolean; key: string }> {
   const { name, text, builtIn, dryRun = false } = input
-  requireRecipeName(name)
+  requireRecipeName(name, ': give it one with --name')
   if (builtIn.includes(name)) {
     throw new LonghaulError({
       code: 'Config.Invalid',

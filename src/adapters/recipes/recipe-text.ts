@@ -122,6 +122,18 @@ function findForbidden(document: Document): { message: string; node: unknown } |
       found = { message: 'no key may be called __proto__', node: key }
       return visit.BREAK
     },
+    Scalar: (_, scalar) => {
+      const text = typeof scalar.value === 'number' ? (scalar.source ?? '') : ''
+      const [digits] = /^[-+]?0\d+$/.exec(text) ?? []
+      if (digits === undefined) return undefined
+      const decimal = digits.replace(/^([-+]?)0+(?=\d)/, '$1')
+      // YAML 1.1 reads such a number as octal, YAML 1.2 as decimal, and a reader of the file may know either.
+      found = {
+        message: `expected a number without a zero before it, got ${digits.slice(0, 40)}: write ${decimal.slice(0, 40)}, or "${digits.slice(0, 40)}" for text`,
+        node: scalar,
+      }
+      return visit.BREAK
+    },
     Alias: (_, alias, path) => {
       aliases += 1
       // Each one is looked up in the whole document.

@@ -9,6 +9,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { metricsOptions } from '../../workers/metrics.ts'
 import { readWorkerEnvironment } from '../../workers/worker-environment.ts'
+import { misspeltVariables } from './misspelt-variables.ts'
 import { ENVIRONMENT, environmentExample } from './environment-example.ts'
 
 const root = join(import.meta.dirname, '../../..')
@@ -53,7 +54,7 @@ function sources(folder: string): string[] {
       (entry) => entry.isFile() && /\.(?:[tj]s|mjs|cjs|py)$/.test(entry.name) && !/\.test\.|\.d\.ts$/.test(entry.name),
     )
     .map((entry) => join(entry.parentPath, entry.name))
-    .filter((file) => !file.endsWith('environment-example.ts'))
+    .filter((file) => !/(?:environment-example|misspelt-variables)\.ts$/.test(file))
     .map((file) => readFileSync(file, 'utf8'))
 }
 
@@ -85,6 +86,11 @@ test('every variable that the code reads is in .env.example, or has a reason why
     [],
     'a reason for a name that no code reads',
   )
+})
+
+test('no variable that the code reads is taken for a misspelt one', () => {
+  const ours = [...read].filter((name) => /^(?:LONGHAUL|TEMPORAL)_/.test(name))
+  assert.deepEqual(misspeltVariables(Object.fromEntries(ours.map((name) => [name, 'x']))), [])
 })
 
 test('a variable that code begins to read is missed, also through a variable that holds its name', () => {

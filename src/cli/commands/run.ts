@@ -1,7 +1,6 @@
 import { type Command, Option } from 'commander'
 import {
   findBlockers,
-  findRun,
   type FoundRun,
   listRuns,
   type LonghaulConnection,
@@ -23,7 +22,7 @@ import { describeFailure } from '../output/print-error.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
 import { addRunRemove } from './run-remove.ts'
-import { withConnection } from '../local-stack.ts'
+import { requireRunThere, withConnection } from '../local-stack.ts'
 import { examples, integer, jsonOption, runOrWorkflow, taskId } from '../arguments/options.ts'
 
 export function addRun(program: Command, context: CommandContext): void {
@@ -251,7 +250,7 @@ function steer(
 
 function withRun(name: string, action: (found: FoundRun, target: Target) => Promise<void>): Promise<void> {
   return withConnection(async (connection) => {
-    const found = await findRun({ connection, run: name })
+    const found = await requireRunThere(connection, name)
     await action(found, { connection, workflowId: found.workflowId })
   })
 }

@@ -130,5 +130,5 @@ function notViewable(given: string, why: string): LonghaulError {
 export async function requireRun(store: ArtifactStore, run: string): Promise<void> {
   const { listRuns } = await import('../../viewer/read-run.ts')
   if ((await listRuns(store)).includes(run)) return
-  throw unknownRun(store, run)
+  throw await unknownRun(store, run)
 }

@@ -1,5 +1,5 @@
 import type { Command } from 'commander'
-import { findRun, type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
+import { type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
 import { makeRunHandle } from '../../client/run-handle.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
@@ -16,7 +16,7 @@ import {
 } from '../output/judge-evaluation.ts'
 import { whereToRead } from '../output/describe-run.ts'
 import { describeFailure } from '../output/print-error.ts'
-import { withConnection } from '../local-stack.ts'
+import { requireRunThere, withConnection } from '../local-stack.ts'
 import { type Followed, followRun, type OnInterrupt } from './follow-run.ts'
 
 type WaitOptions = JudgeOptions & { onInterrupt?: OnInterrupt }
@@ -42,7 +42,7 @@ export function addWait(program: Command, context: CommandContext): void {
 async function wait(run: string, options: WaitOptions, context: CommandContext): Promise<void> {
   const files = await readJudgeFiles(options)
   await withConnection(async (connection) => {
-    const { workflowId, type } = await findRun({ connection, run })
+    const { workflowId, type } = await requireRunThere(connection, run)
     const target = { connection, workflowId }
     context.exit(
       type === 'evaluate'

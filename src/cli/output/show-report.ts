@@ -131,6 +131,6 @@ export async function reportOf(store: ArtifactStore, run: string): Promise<Repor
     if (!isLonghaulError(error) || error.code !== 'Artifact.Missing') throw error
     // A run that has records is known: the error names the one that is missing.
     if ((await store.read(runKeys.claim(run))) !== null) throw error
-    throw unknownRun(store, run, error)
+    throw await unknownRun(store, run, error)
   }
 }
