@@ -91,7 +91,7 @@ test('runs are listed with kind, dates and score, those under way first, and a r
     ],
   )
   const [, trained, graded] = runs
-  assert.ok(trained?.closedAt != null && graded?.closedAt != null)
+  assert.ok(trained?.closedAt instanceof Date && graded?.closedAt instanceof Date)
   const first = await connection.client.workflow.getHandle('grade/patches').fetchHistory()
   const { firstExecutionRunId } = first.events?.[0]?.workflowExecutionStartedEventAttributes ?? {}
   assert.ok(firstExecutionRunId)

@@ -1,4 +1,3 @@
-import proto from '@temporalio/proto'
 import { evaluationOf } from '../contracts/episode-purpose.ts'
 import type { EvaluateResult, GradePredictionsResult, TrainAgentResult } from '../contracts/workflows.types.ts'
 import { createSlots } from '../platform/limiter.ts'
@@ -15,6 +14,8 @@ export interface RunScore {
   tasks: number
 }
 
+/** `HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT`: the last event alone. */
+const CLOSE_EVENT = 2
 /** Requests at once: a server answers each within milliseconds. */
 const READS_AT_ONCE = 16
 
@@ -41,7 +42,10 @@ export async function readScores(
     }
   }
   return Promise.all(
-    runs.map((run) => (run.status === 'COMPLETED' && run.type !== 'gateSuite' ? slots.use(() => read(run)) : null)),
+    runs.map(async (run) => {
+      const hasScore = run.status === 'COMPLETED' && run.type !== 'gateSuite'
+      return hasScore ? slots.use(() => read(run)) : null
+    }),
   )
 }
 
@@ -52,7 +56,7 @@ async function readResult(
   const { history } = await client.workflowService.getWorkflowExecutionHistory({
     namespace,
     execution,
-    historyEventFilterType: proto.temporal.api.enums.v1.HistoryEventFilterType.HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT,
+    historyEventFilterType: CLOSE_EVENT,
   })
   const [payload] = history?.events?.at(-1)?.workflowExecutionCompletedEventAttributes?.result?.payloads ?? []
   return payload === undefined ? null : decodePayload(client, payload)

@@ -137,7 +137,7 @@ const NAME_FLAGS = { vllm: '--served-model-name', sglang: '--weight-version' } a
 
 /** A run waits until the policy is served; the operator of this command chooses between another start and another version. */
 async function withRemedy(
-  error: unknown,
+  refusal: unknown,
   {
     client,
     policy,
@@ -146,7 +146,7 @@ async function withRemedy(
     publish,
   }: { client: PolicyClient; policy: string } & Pick<CheckOptions, 'kind' | 'url' | 'publish'>,
 ): Promise<unknown> {
-  if (!isLonghaulError(error) || error.code !== 'Model.NotServed') return error
+  if (!isLonghaulError(refusal) || refusal.code !== 'Model.NotServed') return refusal
   const served = await client.served(AbortSignal.timeout(UNREACHABLE_MS)).catch(() => [])
   const names = served.map((name) => JSON.stringify(name)).join(', ')
   const { isReloadableName } = await import('../../adapters/policy-server/vllm-dialect.ts')
@@ -165,7 +165,7 @@ async function withRemedy(
         : []),
       ...(other === undefined ? [] : [`, or check what it serves: longhaul policy-server check ${other}`]),
     ].join(''),
-    cause: error,
+    cause: refusal,
   })
 }
 

@@ -70,12 +70,8 @@ function verdictOf({ changed, pending }: SteerAnswer, dryRun: boolean): string {
  */
 export function describeRuns(runs: readonly ListedRun[], columns: number | null): string {
   const isNamedAfterRun = runs.every(({ run, kind, workflowId }) => run === null || workflowId === `${kind}/${run}`)
-  const shown: RunColumn[] = RUN_COLUMNS.filter(({ name }) => name !== 'workflow' || !isNamedAfterRun)
-  while (columns !== null && widthOf(shown, runs) > columns) {
-    const least = shown.reduce((one, other) => (other.rank > one.rank ? other : one))
-    if (least.rank === 0) break
-    shown.splice(shown.indexOf(least), 1)
-  }
+  const all = RUN_COLUMNS.filter(({ name }) => name !== 'workflow' || !isNamedAfterRun)
+  const shown = fitting(all, runs, columns ?? Number.POSITIVE_INFINITY)
   const widths = shown.map((column) => cellsOf(column, runs).map(({ length }) => length)).map((all) => Math.max(...all))
   const rows = [shown.map(({ name }) => name), ...runs.map((run) => shown.map(({ cell }) => cell(run)))]
   return rows
@@ -112,6 +108,16 @@ const RUN_COLUMNS: readonly RunColumn[] = [
   { name: 'stage', rank: 6, cell: ({ attributes }) => String(attributes['Stage'] ?? NONE) },
   { name: 'workflow', rank: 7, cell: ({ workflowId }) => workflowId },
 ]
+
+function fitting(columns: readonly RunColumn[], runs: readonly ListedRun[], width: number): readonly RunColumn[] {
+  const least = Math.max(...columns.map(({ rank }) => rank))
+  if (least === 0 || widthOf(columns, runs) <= width) return columns
+  return fitting(
+    columns.filter(({ rank }) => rank < least),
+    runs,
+    width,
+  )
+}
 
 function cellsOf({ name, cell }: RunColumn, runs: readonly ListedRun[]): string[] {
   return [name, ...runs.map(cell)]
