@@ -2,7 +2,6 @@ import { evaluationOf } from '../contracts/episode-purpose.ts'
 import type { EvaluateResult, GradePredictionsResult, TrainAgentResult } from '../contracts/workflows.types.ts'
 import { createSlots } from '../platform/limiter.ts'
 import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
-import { decodePayload } from './decode-payload.ts'
 import type { ListedRun } from './list-runs.ts'
 
 /** The number that a run is known by: pass@1 with its standard error over tasks. */
@@ -14,8 +13,6 @@ export interface RunScore {
   tasks: number
 }
 
-/** `HISTORY_EVENT_FILTER_TYPE_CLOSE_EVENT`: the last event alone. */
-const CLOSE_EVENT = 2
 /** Requests at once: a server answers each within milliseconds. */
 const READS_AT_ONCE = 16
 
@@ -33,8 +30,9 @@ export async function readScores(
   const read = async ({ workflowId, type, executionId }: (typeof runs)[number]): Promise<RunScore | null> => {
     if (Date.now() > deadline) return null
     try {
-      const result = await connection.client.withDeadline(deadline, () =>
-        readResult(connection, { workflowId, runId: executionId }),
+      const result: unknown = await connection.client.withDeadline(deadline, () =>
+        // Of a completed execution the server answers at once, with the last event alone.
+        connection.client.workflow.getHandle(workflowId, executionId, { followRuns: false }).result(),
       )
       return headlineScore(type, result)
     } catch {
@@ -47,19 +45,6 @@ export async function readScores(
       return hasScore ? slots.use(() => read(run)) : null
     }),
   )
-}
-
-async function readResult(
-  { client, namespace }: LonghaulConnection,
-  execution: { workflowId: string; runId: string },
-): Promise<unknown> {
-  const { history } = await client.workflowService.getWorkflowExecutionHistory({
-    namespace,
-    execution,
-    historyEventFilterType: CLOSE_EVENT,
-  })
-  const [payload] = history?.events?.at(-1)?.workflowExecutionCompletedEventAttributes?.result?.payloads ?? []
-  return payload === undefined ? null : decodePayload(client, payload)
 }
 
 /** Of a training run: its last evaluation of the held-out suite, as `longhaul compare RUN` chooses it. */
