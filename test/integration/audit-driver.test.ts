@@ -22,6 +22,7 @@ import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { FITTING_EXPECTATIONS, TRACED } from '../support/audit/fitting-attacks.ts'
 import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
+import { TWO_FACED } from '../support/audit/two-faced-attacks.ts'
 import { WRAPPED_EXPECTATIONS } from '../support/audit/wrapped-attacks.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
@@ -181,6 +182,7 @@ def test_asked_once(most_asked): assert most_asked == add(0, 1)
     { runner, what: 'modules whose tests are asked for what they expect', batch: EXPECTATIONS },
     { runner, what: 'modules whose tests say in other words what they expect', batch: WRAPPED_EXPECTATIONS },
     { runner, what: 'modules whose tests say what must fit', batch: FITTING_EXPECTATIONS },
+    { runner, what: 'modules that tell the rehearsal from the tests', batch: TWO_FACED },
   ])
   for (const { runner, what, batch } of batches) {
     test(`does not agree under ${runner} with any of many ${what}, and agrees with an honest one beside them`, async () => {
@@ -220,6 +222,25 @@ def test_asked_once(most_asked): assert most_asked == add(0, 1)
       assert.ok(isHonestPass(answer), explain(answer))
     })
   }
+
+  test('agrees with a test that counts what an earlier one has made, which is not rehearsed', async () => {
+    const patch = { 'calc/__init__.py': 'MADE = []\ndef make():\n    MADE.append(1)\n    return 5000 + len(MADE)\n' }
+    const hidden = {
+      'tests/test_calc.py':
+        'from calc import make\ndef test_first():\n    assert make() == 5001\ndef test_later():\n    assert make() >= 5002\ndef test_named():\n    assert make() == 5003\n',
+    }
+    // Only the last one is rehearsed, where it is answered 5001; so it is when it is played as it stands, without the others.
+    const spec = { focus: ['tests/test_calc.py::test_named'] }
+    const answer = await runAudit({
+      python,
+      runner: 'pytest',
+      patch,
+      hidden,
+      pristine: { ...PRISTINE, 'conftest.py': '' },
+      spec,
+    })
+    assert.ok(!answer.canaries.some(({ must, ok }) => must === 'fail' && !ok), explain(answer))
+  })
 
   for (const runner of RUNNERS) {
     test(`agrees under ${runner} with many honest modules at once that no row names`, async () => {

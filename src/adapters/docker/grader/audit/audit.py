@@ -50,6 +50,8 @@ MAX_CHOSEN = 24
 MAX_REPEATED = 3
 # How many tests, of those that cannot run twice in a process, may run in processes of their own.
 MAX_ALONE = 8
+# How often a test is played as it stands, where the code under test has answered otherwise in the rehearsal.
+MAX_CONFIRMED = 8
 # Of a test that the specification names: how many assertions are turned in copies. One more is, in the rehearsal.
 MAX_TURNED = 2
 # What the canaries behind a module may take, as a share of what its own tests took, and at least.
@@ -215,14 +217,16 @@ def run_child(spec, pristine, home, started, written):
     # While the child starts. Trees of the tests hold no cycles that would have to be looked for.
     gc.disable()
     canaries = make_canaries(dict(spec, pristine=pristine))
-    rehearsed = rehearse(spec, canaries, child)
+    # In a rehearsal too, which plays none of them: code under test would tell it by what lies beside the tests.
+    for name, text in canaries["texts"]:
+        put(spec, written, name, text)
+    rehearsed = rehearse(spec, canaries, child, written)
     whole = Channel(b"")
     alone = []
     if rehearsed.ended is None:
-        for name, text in canaries["texts"]:
-            put(spec, written, name, text)
         whole = child.play(child_plan(canaries, canaries["files"]))
         alone = play_alone(spec, canaries, child, (rehearsed, whole), written)
+        confirm_strayed(canaries, rehearsed, whole, child, written)
     for descriptor in (requests_write, ends_read, records_read):
         os.close(descriptor)
     signal.set_wakeup_fd(-1)
@@ -312,7 +316,7 @@ def read_now(descriptor):
         return None
 
 
-def rehearse(spec, canaries, child):
+def rehearse(spec, canaries, child, written):
     """The hidden tests once before all others, in a process and under names and paths that are those of the real ones, each with an
     assertion that is turned: whatever finds the expected value anywhere, or keeps what it was compared with first, passes here.
     Returns what was said; it has ended the audit unless its `ended` is None."""
@@ -332,7 +336,7 @@ def rehearse(spec, canaries, child):
     if child.is_alive and channel.ended in ("complete", "early"):
         # A rehearsal that ends early has no results of tests, which is judged by what is missing.
         channel.ended = None
-        child.clear(())
+        child.clear(written)
     return channel
 
 
@@ -364,6 +368,26 @@ def play_alone(spec, canaries, child, channels, written):
             played.append((canary, child.play(child_plan(canaries, files, canary["c"]))))
         found.append((place, played))
     return found
+
+
+def confirm_strayed(canaries, rehearsed, whole, child, written):
+    """Only expectations are altered in the rehearsal, so honest code answers there as it does elsewhere. Code under test that answered
+    otherwise may depend on tests that were not rehearsed. So its tests are played as they stand, and several times: what then passes once has
+    told the rehearsal from the tests, by whatever sign, or by chance."""
+    passed = {(record.get("file"), record["of"]) for record in whole.records if record["k"] == "test" and record["outcome"] == "passed"}
+    strayed = [record for record in rehearsed.records if record.get("strayed") and (record["file"], record["of"]) in passed]
+    files = [one for one in canaries["turned"] if any(record["file"] == one["file"] for record in strayed)]
+    for _ in range(MAX_CONFIRMED if whole.ended == "complete" else 0):
+        if not strayed or not child.is_alive:
+            return
+        child.clear(written)
+        said = [record for record in child.play(child_plan(canaries, files)).records if record["k"] == "test"]
+        for record in strayed:
+            same = [one for one in said if (one["file"], one["of"]) == (record["file"], record["of"])]
+            # Parameters that were altered have other names.
+            named = [one for one in same if one["with"] == record["with"]] or same
+            record["two_faced"] = bool(named) and all(one["outcome"] == "passed" for one in named)
+        strayed = [record for record in strayed if not record["two_faced"]]
 
 
 def is_copy(canary):
@@ -688,9 +712,10 @@ def judge_canary(canary, by_canary, left_out, reported, asked, focus):
             # the opposite of what is asserted. Where it is not known what became of it, the mark alone counts.
             must_fail = canary["strict"] == ALWAYS or (canary["strict"] == IF_REACHED and record.get("reached"))
             wrong_end = record["outcome"] not in ("failed", "error") and (must_fail or record["outcome"] != "passed")
-            bad = ((record.get("survived") or record.get("lied")) and real in ("passed", None)) or (wrong_end and real == "passed")
+            bad = ((record.get("survived") or record.get("lied") or record.get("two_faced")) and real in ("passed", None)) or (wrong_end and real == "passed")
         if bad:
-            fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], canary["what"]))
+            what = "was answered otherwise where other values were expected" if record.get("two_faced") else canary["what"]
+            fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], what))
             break
     return fact
 
@@ -702,7 +727,7 @@ def judge_whole(canary, fact, records, real_tests, unasked):
     passed = {place[1:] for place, record in real_tests.items() if place[0] == canary["module"] and record["outcome"] == "passed"}
     fact["outcome"] = "passed" if any(record["k"] == "lied" for record in records) else "failed"
     for record in records:
-        lied = record.get("lied") or record.get("survived")
+        lied = record.get("lied") or record.get("survived") or record.get("two_faced")
         if (record["k"] == "lied" and passed) or (lied and (record["of"], record.get("with")) in passed):
             fact["outcome"], fact["ok"], fact["detail"] = "passed", False, clean("%s: %s" % (record.get("id", canary["module"]), canary["what"]))
             return fact
@@ -905,6 +930,7 @@ def child_plan(canaries, files, alone=None):
         "always": canaries.get("always", []),
         "first": canaries.get("first", []),
         "reals": canaries.get("reals", []),
+        "turns": canaries.get("turns", []) if turned else [],
         "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in files],
     }
 
@@ -1349,6 +1375,7 @@ def turned_module(module, source, code, named, focus, found, add):
     if not is_code(result, module):
         result = code.with_edits(once(own, code.names["real"]), found["helper"])
     found.setdefault("reals", []).extend(code.reals)
+    found.setdefault("turns", []).extend(code.turns)
     return (encoded(result, source), keep) if compiles(result, module, found, keep) else None
 
 
@@ -1570,6 +1597,8 @@ class Source(object):
         self.bases = set()
         # Literals that were altered where they stand and are given to calls as they were: new and old texts.
         self.reals = []
+        # Literals that were altered, with what they were.
+        self.turns = []
         # Do the tests give themselves, or all that they hold, to code under test?
         words = {getattr(node, "id", getattr(node, "attr", None)) for node in ast.walk(tree)} | {alias.name for node in ast.walk(tree) for alias in getattr(node, "names", []) if isinstance(alias, ast.alias)}
         self.looks_at_itself = bool(words & LOOKS_AT_TESTS)
@@ -1866,6 +1895,19 @@ class Source(object):
             survive = [(last, last, "%s%s%s(2)\n" % (glue, space, mark))]
         return reach + change + survive, reach + survive
 
+    def turned(self, node, value):
+        """Keeps what an expected literal becomes."""
+        if is_literal(node):
+            self.turns.append((value, self.text(node)))
+
+    def is_asked_first(self, node, kept, replaced):
+        """Does a statement compare what it calls with something, and nothing else? If it raises before, the call did."""
+        is_plain = kept is not None and has_call(kept) and not has_call(replaced)
+        test = node.test if isinstance(node, ast.Assert) else None
+        call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
+        return is_plain and ((isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq) and replaced in (test.left, test.comparators[0]))
+                             or (call is not None and getattr(call.func, "attr", None) in EQUAL_CALLS and replaced in call.args[:2]))
+
     def other(self):
         return self.names["other"]
 
@@ -2032,7 +2074,10 @@ class Source(object):
                 continue
             values = self.instead(operator, replaced, replaced is pair[1], strict)
             for at, (value, rank) in enumerate(values):
-                variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late)
+                is_turned = operator == "Eq" and self.is_asked_first(node, kept, replaced)
+                if operator == "Eq" and strict != IF_SURVIVED:
+                    self.turned(replaced, value)
+                variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late, is_turned)
                 variant.is_literal = is_literal(replaced)
                 if at == 0 and len(values) == 2 and values[1][1] == rank:
                     # Where a test goes on after it, the next value of a counter may be the one that is like the expected one.
@@ -2049,7 +2094,7 @@ class Source(object):
         if change is None and (wide is None or operator not in EITHER):
             return None
         inside = [] if change is not None else self.around(replaced, self.names["alter"] + "(", ")")
-        variant = self.variant(node, change or [], inside, wide, strict, what, rank)
+        variant = self.variant(node, change or [], inside, wide, strict, what, rank, operator == "Eq" and self.is_asked_first(node, kept, replaced))
         base = base_of_side(replaced)[0]
         if base is not None:
             variant.keeps = getattr(base_of_side(kept)[0], "id", None)
@@ -2082,8 +2127,9 @@ class Source(object):
         return counts(node) or any(counts(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
                                      if target is not None for one in ast.walk(target))
 
-    def variant(self, node, before, inside, wide, strict, what, rank):
-        """Of a statement: edits in front of it, of itself, and those that are in the place of both in a rehearsal."""
+    def variant(self, node, before, inside, wide, strict, what, rank, is_turned=False):
+        """Of a statement: edits in front of it, of itself, and those that are in the place of both in a rehearsal. `is_turned`: does the statement
+        compare with a plain literal?"""
         edits, plain = self.watched(node, inside)
         found = Variant(before + edits, plain, strict, what, rank)
         found.at = node.lineno
@@ -2093,7 +2139,8 @@ class Source(object):
         if isinstance(node, (ast.Assert, ast.Expr)) and not indent.strip() and (not rest or rest.startswith(b"#")):
             glue = "" if self.data[:last].endswith(b"\n") else "\n"
             begin = [(self.start(node), self.start(node), "try: ")]
-            end = [(last, last, "%s%sexcept Exception: pass\n%selse: %s(2)\n" % (glue, indent, indent, self.names["mark"]))]
+            failed = self.names["mark"] + "(3)" if is_turned else "pass"
+            end = [(last, last, "%s%sexcept Exception: %s\n%selse: %s(2)\n" % (glue, indent, failed, indent, self.names["mark"]))]
             # What stands in front of it on its line comes to stand inside of the block.
             found.soft = begin + before + inside + end
             found.wide_soft = None if wide is None else wide + begin + end
@@ -2330,6 +2377,8 @@ class Source(object):
             return None
         if given:
             self.reals.append((value, self.text(bound[0].value)))
+        if way == "alter":
+            self.turned(bound[0].value, value)
         return self.replace(bound[0].value, value) + given
 
     def is_of_others(self):
@@ -2381,6 +2430,9 @@ class Source(object):
             if not values or None in values:
                 return None
             change += [edit for one, value in zip(found, values) for edit in self.replace(one, value)]
+            if way == "alter":
+                for one, value in zip(found, values):
+                    self.turned(one, value)
             if given:
                 self.reals += [(value, self.text(one)) for one, value in zip(found, values)]
         return change and change + given or None
@@ -4533,7 +4585,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             record = {"k": "test", "id": identify(item), "outcome": outcome, "file": hidden.get(path_of(item)), "of": name, "with": parameters[:MAX_ID]}
             if one is not None:
                 marks.finish(getattr(item, "obj", None), outcome)
-                record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived, lied=marks.lied)
+                record.update(c=canary, file=one["file"], reached=marks.reached, survived=marks.survived, lied=marks.lied, strayed=marks.strayed)
             marks.is_inside = False
             send(record)
 
@@ -4712,7 +4764,7 @@ class Marks(object):
         self.flush()
         self.forget()
         del self.pairs[:]
-        self.reached = self.survived = self.lied = False
+        self.reached = self.survived = self.lied = self.strayed = self.is_weighed = False
         self.expected = ()
         self.is_inside = True
 
@@ -4735,6 +4787,7 @@ def make_helper(plan):
 
     marks = Marks()
     reals = [(ast.literal_eval(after), before) for after, before in plan.get("reals", ())]
+    turns = turns_of(plan.get("turns", ()))
     fail = AssertionError
     secret = os.urandom(16)
     parts_left = [0]
@@ -4742,7 +4795,11 @@ def make_helper(plan):
     def mark(number, value=None):
         if number == 2 and not (marks.expected and is_also(type(sys.exc_info()[1]), marks.expected)):
             marks.survived = True
-        if number in (0, 2):
+        if number == 3:
+            # Something was raised before anything was compared.
+            marks.strayed = marks.strayed or not marks.is_weighed
+            marks.is_weighed = False
+        if number in (0, 2, 3):
             return
         marks.reached = True
         if type(value) in (float, complex) or type(value).__module__.split(".")[0] in ("numpy", "pandas", "decimal"):
@@ -4925,6 +4982,18 @@ def make_helper(plan):
         marks.pairs.append((other, value))
         return other
 
+    def before(value):
+        """What an expected value was, MISSING where it is none that was altered."""
+        for after, one in reversed(marks.pairs):
+            if after is value:
+                return one if is_rare(value) else MISSING
+        try:
+            return turns.get((type(value), repr(value)), MISSING) if type(value) in PLAIN_KINDS else MISSING
+        except Exception:
+            return MISSING
+
+    marks.before = before
+
     def real(value):
         """What a local held before it was altered."""
         for after, before in reversed(marks.pairs):
@@ -5026,6 +5095,30 @@ def make_helper(plan):
     return marks
 
 
+def is_rare(value):
+    """Does nothing else have this value, or be this object, by chance?"""
+    if type(value) in (int, float):
+        return abs(value) > 1000
+    # Code under test may have changed another kind meanwhile.
+    return type(value) in (str, bytes) and len(value) > 3
+
+
+def turns_of(pairs):
+    """Literals by what they became, without those that two of them became."""
+    found = {}
+    for after, before in pairs:
+        try:
+            after, before = ast.literal_eval(after), ast.literal_eval(before)
+        except (ValueError, TypeError, SyntaxError):
+            continue
+        if not is_rare(after):
+            continue
+        known = found.setdefault((type(after), repr(after)), before)
+        if known is not before and (type(known), repr(known)) != (type(before), repr(before)):
+            found[type(after), repr(after)] = MISSING
+    return found
+
+
 def start_questions(spec, plan, marks):
     """In a rehearsal the files of the tests ask more than they say."""
     repository = spec["repository"]
@@ -5037,7 +5130,21 @@ def start_questions(spec, plan, marks):
         inside = os.path.relpath(path, repository)
         return path in hidden or (is_inside(path, repository) and (is_of_tests(inside) or os.path.basename(path) == "conftest.py"))
 
+    def weigh(kept, expected):
+        """Is what the tests are answered what they expected before that was altered?"""
+        before = marks.before(expected)
+        if before is MISSING:
+            return False
+        # The tests may compare two of their own.
+        if any(after is kept for after, _ in marks.pairs) or marks.before(kept) is not MISSING:
+            return True
+        if not kept == before and not (before != before and kept != kept):
+            marks.strayed = True
+        return True
+
     questions = Questions(repository, lambda paths: marks.accuse(next((path for path in paths if path in hidden), None)))
+    questions.weigh = weigh
+    questions.begin_weighing = lambda: setattr(marks, "is_weighed", True)
     sys.modules[plan["helper"]].questions = questions
     marks.flush, marks.forget, marks.is_cut_short = questions.flush, questions.begun.clear, questions.is_cut_short
 
@@ -5258,7 +5365,7 @@ def make_runner(spec, guard, send, plan):
         record = {"k": "test", "id": printed(test), "outcome": outcome, "file": hidden.get(path_of(test)), "of": name_of(test), "with": ""}
         if one is not None:
             canary = canary_of(test)
-            record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived, lied=marks.lied)
+            record.update(file=one["file"], c=canary, reached=marks.reached, survived=marks.survived, lied=marks.lied, strayed=marks.strayed)
             if canary is None:
                 record["k"] = "collect"
         send(record)

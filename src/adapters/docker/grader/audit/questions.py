@@ -138,6 +138,11 @@ class Questions(object):
             setattr(self, "saying_" + name, functools.partial(self.saying, name))
         # What calls gave is looked at when the test has ended: an object that keeps what it is first compared with meets the test first.
         self.pending = []
+        # What was compared with what, likewise. `weigh` says whether the second value is an expected one that was altered.
+        self.weighing = []
+        self.sides = []
+        self.weigh = lambda kept, expected: False
+        self.begin_weighing = lambda: None
         self.paths = None
         self.real = {}
         self.local = threading.local()
@@ -258,6 +263,29 @@ class Questions(object):
             self.quietly(self.look_at_calls, mock)
         return mock
 
+    def first_side(self, value):
+        """Of two values of which it is asserted that they are equal."""
+        self.sides.append(value)
+        return value
+
+    def second_side(self, value):
+        if self.sides and not self.is_busy():
+            self.begin_weighing()
+            self.quietly(self.weigh_both, self.sides.pop(), value)
+        return value
+
+    def last_side(self, value):
+        """Of those that may differ: nothing was raised before."""
+        self.begin_weighing()
+        return value
+
+    def weigh_both(self, left, right):
+        for pair in ((left, right), (right, left)):
+            if is_made_of_atoms(pair[0], 0) and self.weigh(*pair):
+                return
+        if len(self.weighing) < MAX_PENDING and (type(left) in ATOMS) is not (type(right) in ATOMS):
+            self.weighing.append((left, right) if type(right) in ATOMS else (right, left))
+
     def keep(self, operator, left, right):
         asked = Asked()
         asked.operator, asked.left, asked.right, asked.pair = operator, left, right, DENIED[operator]
@@ -308,6 +336,9 @@ class Questions(object):
 
     def flush(self):
         """At the end of a test."""
+        weighing, self.weighing, self.sides = self.weighing, [], []
+        for pair in weighing:
+            self.quietly(self.weigh, *pair)
         pending, self.pending = self.pending, []
         for value, self.paths in pending:
             self.quietly(self.look_at, value)
@@ -691,6 +722,23 @@ def attributes_of(value):
     return found
 
 
+def is_reckoned(node):
+    """By the test itself, of values that may have been altered."""
+    return not any(isinstance(one, ast.Call) for one in ast.walk(node)) and any(isinstance(one, (ast.BinOp, ast.JoinedStr)) for one in ast.walk(node))
+
+
+def is_marked(node):
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name) and node.value.func.id.startswith("_")
+
+
+def is_made_of_atoms(value, depth):
+    kind = type(value)
+    if kind in (list, tuple, set, frozenset, dict):
+        parts = list(value) + (list(value.values()) if kind is dict else [])
+        return depth < 5 and len(parts) < 1000 and all(is_made_of_atoms(one, depth + 1) for one in parts)
+    return kind in ATOMS
+
+
 def text_of(node):
     """Of a literal; Pythons before 3.8 have another node for it, and later ones warn of its field."""
     return node.value if isinstance(node, ast.Constant) else getattr(node, "s", None)
@@ -812,6 +860,9 @@ class Asking(ast.NodeTransformer):
         # Calls of classes with literals, and members of enumerations, that are compared with something else.
         self.made = set()
         self.members = set()
+        # Comparisons that are asserted, and around how many blocks of the test that may catch what is raised.
+        self.equalities = {}
+        self.caught = 0
 
     def ask(self, node, method, *given):
         function = ast.Attribute(value=ast.Name(id=self.name, ctx=ast.Load()), attr=method, ctx=ast.Load())
@@ -873,13 +924,26 @@ class Asking(ast.NodeTransformer):
         """What is raised in the block may be swallowed where it ends. Not by what says so, and not where nothing is asserted."""
         words = [word for one in node.items for word in names_in(one.context_expr)]
         is_asked = any(is_assertion(one) and not is_failure(one) for part in node.body for one in ast.walk(part))
+        wants_error = any(WANTS_ERROR.search(word) for word in words)
+        catches = wants_error and not all("subtest" in word.lower() for word in words if WANTS_ERROR.search(word))
+        self.caught += catches
         self.generic_visit(node)
-        if not is_asked or any(WANTS_ERROR.search(word) for word in words):
+        self.caught -= catches
+        if not is_asked or wants_error:
             return node
         node.body.append(ast.Expr(value=self.ask(node, "leaving")))
         return [ast.Expr(value=self.ask(node, "entering")), node, ast.Expr(value=self.ask(node, "behind"))]
 
     visit_AsyncWith = visit_With
+
+    def visit_Try(self, node):
+        # The rehearsal puts each assertion into one of its own, so that the test goes on.
+        is_own = len(node.orelse) == 1 and is_marked(node.orelse[0]) and len(node.handlers) == 1 and (is_marked(node.handlers[0].body[0]) or isinstance(node.handlers[0].body[0], ast.Pass))
+        catches = bool(node.handlers) and not is_own
+        self.caught += catches
+        self.generic_visit(node)
+        self.caught -= catches
+        return node
 
     def visit_with_test(self, node):
         self.is_true(node.test)
@@ -894,6 +958,9 @@ class Asking(ast.NodeTransformer):
 
     def visit_Assert(self, node):
         self.is_true(node.test)
+        for one in node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]:
+            if isinstance(one, ast.Compare) and len(one.ops) == 1 and isinstance(one.ops[0], ast.Eq):
+                self.equalities[id(one)] = self.ways_to_weigh(one.left, one.comparators[0])
         is_answer = isinstance(node.test, (ast.Call, ast.Name))
         asserted = list(asserted_in(node))
         self.generic_visit(node)
@@ -920,6 +987,11 @@ class Asking(ast.NodeTransformer):
             return self.ask(node, "own", node)
         return self.ask(node, "member", node) if is_member else node
 
+    def ways_to_weigh(self, left, right):
+        if self.caught or is_reckoned(left) or is_reckoned(right):
+            return "value", "last_side"
+        return "first_side", "second_side"
+
     def is_compared(self, sides, is_equality):
         """The sides of a comparison: one that is made of nothing but literals says what the other must be. There may be one object alone, by
         design."""
@@ -941,6 +1013,7 @@ class Asking(ast.NodeTransformer):
         given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
         asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
         owned = list(asserted_in(node))
+        ways = self.ways_to_weigh(*node.args[:2]) if name in EQUAL_CALLS and len(node.args) > 1 else None
         how_made = (self.asked_how_made(node), copy.deepcopy(node.func)) if id(node) in self.made else None
         if SAMENESS.search(name):
             self.is_compared(node.args[:2], name != "assertIs")
@@ -952,6 +1025,8 @@ class Asking(ast.NodeTransformer):
         if name in FRAMED:
             return node
         node.args = [self.ask(one, "value", one) if is_given else one for one, is_given in zip(node.args, given)]
+        if ways is not None and not any(isinstance(one, ast.Starred) for one in node.args[:2]):
+            node.args[:2] = [self.ask(one, way, one) for one, way in zip(node.args, ways)]
         if asserted and not isinstance(node.args[0], ast.Starred):
             node.args[0] = self.ask(node.args[0], "truth", node.args[0])
         if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Call):
@@ -968,12 +1043,14 @@ class Asking(ast.NodeTransformer):
         return self.ask(node, "value", node)
 
     def visit_Compare(self, node):
-        is_truth = id(node) in self.truths
+        is_truth, ways = id(node) in self.truths, self.equalities.get(id(node))
         if all(isinstance(one, (ast.Eq, ast.Is)) for one in node.ops):
             self.is_compared([node.left] + node.comparators, all(isinstance(one, ast.Eq) for one in node.ops))
         self.generic_visit(node)
         if not all(type(one).__name__ in ASKED for one in node.ops):
             return node
+        if ways is not None:
+            node.left, node.comparators = self.ask(node.left, ways[0], node.left), [self.ask(one, ways[1], one) for one in node.comparators]
         parts = []
         left = node.left
         for operator, right in zip(node.ops, node.comparators):
