@@ -128,14 +128,19 @@ const wanted = values.uncovered ? uncoveredSeeds() : seedsLeft()
 const expected = new Set([...reports.map(({ seed }) => seed), ...wanted]).size
 let engine = kept[0]?.engine ?? 'none'
 const failures: { seed: number; message: string }[] = []
-// A fault can leave a rejected promise without a handler. Recording it keeps the results of the seeds played so far.
-process.on('unhandledRejection', (error) => {
-  failures.push({ seed: -1, message: `unhandled rejection: ${String(error)}` })
-  console.error(failures.at(-1)?.message)
-})
+// A fault can leave a rejected promise without a handler, and an abandoned seed asks servers that are gone. Recording it keeps the
+// results of the seeds played so far.
+process.on('unhandledRejection', noteError)
+process.on('uncaughtException', noteError)
 const startedMs = Date.now()
 await Promise.all(Array.from({ length: Math.min(lanes, seeds) }, playLane))
 reports.sort((one, other) => one.seed - other.seed)
+
+function noteError(error: unknown): void {
+  if (interrupted.aborted) return
+  failures.push({ seed: -1, message: `an error without a handler: ${String(error)}` })
+  console.error(failures.at(-1)?.message)
+}
 
 function seedsLeft(): number[] {
   const done = new Set(reports.map(({ seed }) => seed))
