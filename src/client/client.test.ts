@@ -23,10 +23,12 @@ import {
   pauseRun,
   queryProgress,
   type RunEvent,
+  type RunHandle,
   requeueTask,
   resumeRun,
   setRunLimits,
   startEvaluation,
+  startGate,
   startGrading,
   startTraining,
   stopRunAfterIteration,
@@ -158,6 +160,46 @@ test('a run that the Temporal UI started under another id is joined by its name'
   const joined = await startTraining({ connection, recipe: 'clicked', run: 'clicked-a' })
   assert.deepEqual([joined.workflowId, joined.attached], ['a-random-id', true])
   assert.equal(await codeOf(startTraining({ connection, recipe: 'demo', run: 'clicked-a' })), 'Run.RecipeConflict')
+})
+
+/** The story: somebody stops a run, and a moment later the same command joins it. The user believes that the run goes on; it closes. */
+test('a start within the closing of a cancelled run waits for its end and continues it', {
+  skip: needsServer,
+}, async () => {
+  const { workflow } = connection.client
+  const roots: [
+    string,
+    (common: { closingMs?: number; onClosing?: (id: string) => void }) => Promise<RunHandle<unknown>>,
+  ][] = [
+    ['train/closing', (common) => startTraining({ connection, recipe: 'closing', run: 'closing', ...common })],
+    ['eval/closing', (common) => startEvaluation({ connection, recipe: 'closing', run: 'closing', ...common })],
+    ['grade/closing', (common) => startGrading({ connection, regrade: 'old', run: 'closing', ...common })],
+    ['gate/closing', (common) => startGate({ connection, recipe: 'closing', run: 'closing', ...common })],
+  ]
+  for (const [workflowId, start] of roots) {
+    await start({})
+    const first = await workflow.getHandle(workflowId).describe()
+    // No worker serves this namespace, so the run closes for as long as the test wants.
+    await cancelRun({ connection, workflowId })
+    await assert.rejects(start({ closingMs: 0 }), { code: 'Run.StillClosing', message: new RegExp(`^${workflowId} `) })
+    const waited: string[] = []
+    const again = start({ onClosing: (id) => waited.push(id) })
+    await eventually(async () => assert.deepEqual(waited, [workflowId]))
+    await workflow.getHandle(workflowId, first.runId).terminate()
+    assert.deepEqual([(await again).workflowId, (await again).attached], [workflowId, false])
+    assert.notEqual((await workflow.getHandle(workflowId).describe()).runId, first.runId)
+  }
+  const another = startTraining({ connection, recipe: 'other', run: 'closing', closingMs: 0 })
+  assert.equal(await codeOf(another), 'Run.RecipeConflict')
+})
+
+test('an unnamed request begins another run beside a cancelled one', { skip: needsServer }, async () => {
+  const first = await startTraining({ connection, recipe: 'leaving' })
+  await cancelRun({ connection, workflowId: first.workflowId })
+  const second = await startTraining({ connection, recipe: 'leaving' })
+  assert.deepEqual([second.workflowId, second.attached], [`train/leaving-${today}-b`, false])
+  const third = await startTraining({ connection, recipe: 'leaving' })
+  assert.deepEqual([third.workflowId, third.attached], [second.workflowId, true])
 })
 
 test('an evaluation has an id with the prefix eval', { skip: needsServer }, async () => {

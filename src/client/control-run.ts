@@ -1,5 +1,9 @@
 import { randomUUID } from 'node:crypto'
-import { QueryNotRegisteredError, WorkflowUpdateFailedError } from '@temporalio/client'
+import {
+  QueryNotRegisteredError,
+  type WorkflowExecutionDescription,
+  WorkflowUpdateFailedError,
+} from '@temporalio/client'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import type { PauseMode, RolloutReport, RunProgress, SteeredRun, WorkCount } from '../contracts/workflows.types.ts'
 import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
@@ -132,15 +136,20 @@ export interface CancelAnswer {
 /** Requests the end of the run, which the server records even without a worker. Does nothing for a run that has ended or was cancelled before. */
 export async function requestCancel({ connection, workflowId, dryRun = false }: SteerInput): Promise<CancelAnswer> {
   const address = { connection, workflowId }
-  const { status, raw } = await called(address, () => connection.client.workflow.getHandle(workflowId).describe())
-  if (status.name !== 'RUNNING') {
-    return { workflowId, changed: false, note: `it has ended already: ${status.name.toLowerCase()}` }
+  const found = await called(address, () => connection.client.workflow.getHandle(workflowId).describe())
+  if (found.status.name !== 'RUNNING') {
+    return { workflowId, changed: false, note: `it has ended already: ${found.status.name.toLowerCase()}` }
   }
-  if (raw.workflowExtendedInfo?.cancelRequested === true) {
+  if (isClosing(found)) {
     return { workflowId, changed: false, note: 'it was cancelled before and is closing its sandboxes' }
   }
   if (!dryRun) await cancelRun(address)
   return { workflowId, changed: true, note: null }
+}
+
+/** Whether a workflow was cancelled and is still open: it closes its sandboxes, and then it ends. */
+export function isClosing({ status, raw }: WorkflowExecutionDescription): boolean {
+  return status.name === 'RUNNING' && raw.workflowExtendedInfo?.cancelRequested === true
 }
 
 /** Requests the end of the run, which closes its sandboxes and releases its leases. Returns at once. @param input.reason kept in the run's history */

@@ -1,6 +1,7 @@
 import { type LonghaulConnection, CALL_TIMEOUT_MS } from './connect.ts'
 import { requireSearchAttributes } from '../platform/search-attributes.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
+import { isClosing } from './control-run.ts'
 import { decodePayload } from './decode-payload.ts'
 import { resolveConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
 import type {
@@ -14,6 +15,7 @@ import type {
   TrainAgentResult,
 } from '../contracts/workflows.types.ts'
 import { createHash } from 'node:crypto'
+import { setTimeout as sleep } from 'node:timers/promises'
 import {
   type WorkflowExecutionDescription,
   type WorkflowExecutionInfo,
@@ -32,6 +34,10 @@ interface StartOptions {
   fresh?: boolean
   /** Kept with a run that this call starts and shown in the Temporal UI, such as the CI job that asked for it. */
   memo?: Record<string, string>
+  /** Maximum time to wait for the end of a cancelled run of that name, which is then continued. @default five minutes */
+  closingMs?: number
+  /** Called once with the id of a cancelled run that this call waits for. */
+  onClosing?: (workflowId: string) => void
 }
 
 interface StartRunInput {
@@ -41,12 +47,17 @@ interface StartRunInput {
   request: RootInput & StartOptions
 }
 
+/** A run closes in seconds, but first it waits for a step that cannot be interrupted, such as the load of a policy. */
+const CLOSING_MS = 300_000
+const CLOSING_POLL_MS = 500
+
 /** Starts a root, or joins the same request under way. */
 async function startRun<T>({ type, name, request }: StartRunInput): Promise<RunHandle<T>> {
-  const { connection: given, fresh = false, memo = {}, ...input } = request
+  const { connection: given, fresh = false, memo = {}, closingMs = CLOSING_MS, onClosing, ...input } = request
   requireSize(input)
   const { connection, ownsConnection } = await resolveConnection(given)
-  const started = await startRoot({ connection, type, input, recipe: name, fresh, memo })
+  const root = { connection, type, input, recipe: name, fresh, memo }
+  const started = await startWhenClosed(root, { closingMs, ...(onClosing === undefined ? {} : { onClosing }) })
   return makeRunHandle<T>({ connection, ownsConnection, ...started })
 }
 
@@ -133,6 +144,11 @@ interface StartedRoot {
   attached: boolean
 }
 
+interface Closing {
+  /** Id of a cancelled root that is still open. */
+  closing: string
+}
+
 /** As the server's query language writes a list. */
 export const ROOT_TYPES = Object.keys(ROOT_IDS)
   .map((type) => `'${type}'`)
@@ -142,11 +158,38 @@ export const ROOT_TYPES = Object.keys(ROOT_IDS)
 const MAX_RUNS_A_DAY = 26 * 27
 
 /**
+ * A run that was cancelled does not go on: who joined it would believe that it does. So it is waited for and started again, which
+ * continues it from its records.
+ * @throws LonghaulError `Run.StillClosing` if it is still open when the time is over
+ */
+async function startWhenClosed<T extends RootInput>(
+  root: StartRootInput<T>,
+  { closingMs, onClosing }: { closingMs: number; onClosing?: (workflowId: string) => void },
+): Promise<StartedRoot> {
+  const untilMs = performance.now() + closingMs
+  for (let looks = 0; ; looks++) {
+    const found = await startRoot(root)
+    if (!('closing' in found)) return found
+    if (performance.now() >= untilMs) throw stillClosing(found.closing)
+    if (looks === 0) onClosing?.(found.closing)
+    await sleep(Math.min(CLOSING_POLL_MS, closingMs))
+  }
+}
+
+function stillClosing(workflowId: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Run.StillClosing',
+    message: `${workflowId} was cancelled and is still closing, so it cannot be joined. longhaul run blockers ${workflowId} shows what it waits for; once it has ended, the same request continues it`,
+    details: { workflowId },
+  })
+}
+
+/**
  * Starts a root workflow under a readable id. The same request made twice joins the run that is under way, so that a repeated
  * CI job or a second terminal does no work twice.
  * @throws LonghaulError `Run.RecipeConflict` where a named run is under way with another request
  */
-async function startRoot<T extends RootInput>(root: StartRootInput<T>): Promise<StartedRoot> {
+async function startRoot<T extends RootInput>(root: StartRootInput<T>): Promise<StartedRoot | Closing> {
   const { connection } = root
   await requireSearchAttributes({ ...connection, connection: connection.client.connection })
   return bounded(connection, () =>
@@ -165,7 +208,7 @@ async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promi
     const existing = await startOrDescribe(root, workflowId, 'REJECT_DUPLICATE')
     if (existing === null) return { workflowId, attached: false }
     // Another client has just started the same run: the list above may lag behind.
-    if (!root.fresh && isRunning(existing) && (await isSameRequest(existing, root)))
+    if (!root.fresh && isJoinable(existing) && (await isSameRequest(existing, root)))
       return { workflowId, attached: true }
   }
   throw new LonghaulError({
@@ -174,7 +217,7 @@ async function startUnnamed<T extends RootInput>(root: StartRootInput<T>): Promi
   })
 }
 
-async function startNamed<T extends RootInput>(root: StartRootInput<T>, run: string): Promise<StartedRoot> {
+async function startNamed<T extends RootInput>(root: StartRootInput<T>, run: string): Promise<StartedRoot | Closing> {
   if (root.fresh) {
     throw new LonghaulError({
       code: 'Config.Invalid',
@@ -186,7 +229,10 @@ async function startNamed<T extends RootInput>(root: StartRootInput<T>, run: str
   const existing =
     (await findUnderOtherId(root, run)) ?? (await startOrDescribe(root, workflowId, 'ALLOW_DUPLICATE_FAILED_ONLY'))
   if (existing === null) return { workflowId, attached: false }
-  if (await isSameRequest(existing, root)) return { workflowId: existing.workflowId, attached: true }
+  if (await isSameRequest(existing, root)) {
+    const { workflowId } = existing
+    return isClosing(existing) ? { closing: workflowId } : { workflowId, attached: true }
+  }
   throw new LonghaulError({
     code: 'Run.RecipeConflict',
     message: `Run ${run} exists and was started with another recipe or other overrides. Choose another name, or repeat the request that it was started with`,
@@ -220,7 +266,10 @@ async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promis
   const prefix = idOf(root, `${root.recipe}-`)
   const query = `WorkflowType = '${root.type}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${prefix}'`
   for await (const execution of root.connection.client.workflow.list({ query, pageSize: 50 })) {
-    if (isRequest(execution.memo?.['request'], root)) return execution.workflowId
+    if (!isRequest(execution.memo?.['request'], root)) continue
+    // The index does not know of a cancel. An unnamed request does not wait for a cancelled run: it begins another, as after its end.
+    const found = await root.connection.client.workflow.getHandle(execution.workflowId).describe()
+    if (isJoinable(found)) return execution.workflowId
   }
   return null
 }
@@ -268,6 +317,10 @@ export async function listByName({ client }: LonghaulConnection, run: string): P
 
 function isRunning({ status }: WorkflowExecutionDescription): boolean {
   return status.name === 'RUNNING'
+}
+
+function isJoinable(found: WorkflowExecutionDescription): boolean {
+  return isRunning(found) && !isClosing(found)
 }
 
 /** Of a root that was not started here (the Temporal UI, a schedule) no memo tells the request: its input does. */

@@ -2,7 +2,7 @@ import type { Command } from 'commander'
 import { startTraining } from '../../client/index.ts'
 import type { TrainAgentResult } from '../../contracts/workflows.types.ts'
 import type { CommandContext } from '../command-context.ts'
-import { type Followed, followRun } from './follow-run.ts'
+import { announceClosing, type Followed, followRun } from './follow-run.ts'
 import { concludeRun } from './launch-run.ts'
 import { withConnection } from '../local-stack.ts'
 import { collect, integer } from '../arguments/options.ts'
@@ -40,7 +40,11 @@ async function demo(options: DemoOptions, { console, exit }: CommandContext): Pr
   let followed: Followed<TrainAgentResult>
   try {
     followed = await withConnection(async (connection) =>
-      followRun({ handle: await startTraining({ connection, ...request }), console, json: false }),
+      followRun({
+        handle: await startTraining({ connection, ...request, onClosing: announceClosing(console) }),
+        console,
+        json: false,
+      }),
     )
   } finally {
     if (options.down === true) console.err(describeDown(await stopLocalStack()))

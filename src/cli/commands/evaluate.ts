@@ -33,7 +33,7 @@ import {
 import type { CommandContext } from '../command-context.ts'
 import { type JudgeOptions, prepareJudge, readJudgeFiles } from '../output/judge-evaluation.ts'
 import { withConnection } from '../local-stack.ts'
-import { announce, type Followed, followRun } from './follow-run.ts'
+import { announce, announceClosing, announceSteering, type Followed, followRun } from './follow-run.ts'
 import { endingOf } from './wait.ts'
 
 interface EvaluateOptions extends RecipeOptions, RunOptions, JudgeOptions {
@@ -82,10 +82,12 @@ async function evaluate(options: EvaluateOptions, context: CommandContext): Prom
   const { request } = await readAsked(options, job)
   const json = options.json === true
   await withConnection(async (connection) => {
-    const start = (): Promise<RunHandle<EvaluateResult>> => startAsked({ connection, options, request, job })
+    const onClosing = announceClosing(console)
+    const start = (): Promise<RunHandle<EvaluateResult>> => startAsked({ connection, options, request, job, onClosing })
     if (options.detach === true) {
       const handle = await start()
       announce(handle, { console, json })
+      await announceSteering(handle, (line) => console.err(line))
       if (!json) console.out(handle.workflowId)
       return
     }
@@ -123,9 +125,16 @@ interface StartInput {
   options: EvaluateOptions
   request: RecipeArgument['request']
   job: CiJob | null
+  onClosing: (workflowId: string) => void
 }
 
-function startAsked({ connection, options, request: asked, job }: StartInput): Promise<RunHandle<EvaluateResult>> {
+function startAsked({
+  connection,
+  options,
+  request: asked,
+  job,
+  onClosing,
+}: StartInput): Promise<RunHandle<EvaluateResult>> {
   const { policy, fresh, oncePer } = options
   const request = { ...asked, ...(policy === undefined ? {} : { policy }) }
   const run =
@@ -138,6 +147,7 @@ function startAsked({ connection, options, request: asked, job }: StartInput): P
     ...request,
     ...(run === undefined ? {} : { run }),
     fresh: fresh === true,
+    onClosing,
     ...(job === null ? {} : { memo: memoOf(job) }),
   })
 }

@@ -8,9 +8,12 @@ import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { NativeConnection, Worker } from '@temporalio/worker'
 import { eventually } from '../../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
-import { findRun, type LonghaulConnection, startTraining } from '../../client/index.ts'
+import { findRun, type LonghaulConnection, pauseRun, startTraining, stopRunAfterIteration } from '../../client/index.ts'
+import { QUEUES } from '../../contracts/workflow-ids.ts'
+import { buildWorkflowBundle } from '../../workers/compose-control.ts'
 
 const bin = fileURLToPath(new URL('../../../bin/longhaul.mjs', import.meta.url))
 let connection: LonghaulConnection
@@ -162,9 +165,50 @@ test('--detach prints the workflow id and ends with 0; status and stop find the 
   const stop = longhaul(['run', 'stop', 'later', '--now'])
   assert.equal(await stop.ended, 0)
   assert.equal(stop.output.stdout, 'cancelling train/later\n')
+  // Nobody carries the cancel out here: the run closes until the test ends it.
+  const first = await connection.client.workflow.getHandle('train/later').describe()
+  const again = longhaul(['train', '--recipe', 'mini', '--run', 'later', '--detach'])
+  await again.says(/train\/later was cancelled and is closing; it is started again when it has ended/)
+  await connection.client.workflow.getHandle('train/later', first.runId).terminate('end of test')
+  assert.equal(await again.ended, 0)
+  assert.match(again.output.stderr, /started train\/later/)
+  assert.equal(await statusOf('later'), 'RUNNING')
   const unknown = longhaul(['run', 'status', 'absent'])
   assert.equal(await unknown.ended, 1)
   assert.match(unknown.output.stderr, /^error Config\.NotFound/)
+})
+
+/** The story: somebody stops or pauses a run, and another person's command joins it. It would end early, or stand still, unexplained. */
+test('a command that joins a paused run that will stop early says both', { skip: needsServer }, async () => {
+  const native = await NativeConnection.connect({ address: connection.address })
+  const worker = await Worker.create({
+    connection: native,
+    namespace: connection.namespace,
+    taskQueue: QUEUES.control,
+    workflowBundle: await buildWorkflowBundle(),
+  })
+  const stopped = worker.run()
+  try {
+    const command = ['train', '--recipe', 'mini', '--run', 'shared']
+    const first = longhaul([...command, '--detach'])
+    assert.equal(await first.ended, 0)
+    assert.doesNotMatch(first.output.stderr, /paused|stops after/)
+    const address = { connection, workflowId: 'train/shared' }
+    await eventually(() => pauseRun(address))
+    await stopRunAfterIteration({ ...address, iteration: 2 })
+    for (const extra of [['--detach'], []]) {
+      const joined = longhaul([...command, ...extra])
+      await joined.says(/it is paused; continue it with longhaul run resume shared/)
+      await joined.says(/it stops after iteration 2, as an operator asked/)
+      joined.child.kill('SIGTERM')
+      await joined.ended
+    }
+    await connection.client.workflow.getHandle('train/shared').terminate('end of test')
+  } finally {
+    worker.shutdown()
+    await stopped
+    await native.close()
+  }
 })
 
 test('schedules by command: created, unchanged, listed, triggered, deleted', { skip: needsServer }, async () => {

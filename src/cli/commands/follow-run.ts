@@ -82,6 +82,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   })
   // Announced after the handlers are set: a user who reads the announcement may press Ctrl-C at once.
   announce(handle, { console, json })
+  void announceSteering(handle, (line) => printer.note(line))
   const over = new AbortController()
   // Not awaited at the end: a pending query may take as long as the server's silence.
   void announceBlockers({
@@ -113,13 +114,36 @@ export function announce(handle: RunHandle<unknown>, { console, json }: { consol
   console.err(`${attached ? 'joined' : 'started'} ${workflowId}${ui === null ? '' : `\n        ${ui}`}`)
 }
 
+/** For a start that finds its run cancelled and not yet closed. */
+export function announceClosing(console: Console): (workflowId: string) => void {
+  return (workflowId) =>
+    console.err(`${workflowId} was cancelled and is closing; it is started again when it has ended`)
+}
+
+/** Names what an operator asked of a run that this command joined, since a user expects one that plays to its end. */
+export async function announceSteering(handle: RunHandle<unknown>, say: (line: string) => void): Promise<void> {
+  const progress = handle.attached ? await handle.progress().catch(() => null) : null
+  if (progress === null || progress.phase === 'done') return
+  const { paused, stopAfterIteration } = progress
+  const run = wayTo(handle.workflowId)
+  if (paused) say(`it is paused; continue it with longhaul run resume ${run}`)
+  if (stopAfterIteration !== null) {
+    const change = `longhaul run stop ${run} --after-iteration <n> changes that`
+    say(`it stops after iteration ${stopAfterIteration}, as an operator asked; ${change}`)
+  }
+}
+
 function addressOf({ connection, workflowId }: RunHandle<unknown>): RunAddress {
   return { connection, workflowId }
 }
 
 /** The `train/` prefix is dropped, since a bare name is first looked up among training runs; other runs need their full id. */
+function wayTo(workflowId: string): string {
+  return workflowId.replace(/^train\//, '')
+}
+
 function howToReturn(workflowId: string, { isAsked }: { isAsked: boolean }): string {
-  const run = workflowId.replace(/^train\//, '')
+  const run = wayTo(workflowId)
   return [
     `detached; ${workflowId} goes on`,
     `  watch it again   longhaul run status ${run} --follow`,

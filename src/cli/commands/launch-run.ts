@@ -3,7 +3,7 @@ import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'
 import { describeFailure } from '../output/print-error.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
-import { announce, type Followed, followRun } from './follow-run.ts'
+import { announce, announceClosing, announceSteering, type Followed, followRun } from './follow-run.ts'
 import { withConnection } from '../local-stack.ts'
 import type { RunOptions } from '../arguments/options.ts'
 
@@ -12,6 +12,7 @@ export interface LaunchRequest {
   connection: LonghaulConnection
   run?: string
   fresh: boolean
+  onClosing: (workflowId: string) => void
 }
 
 /** Prints the result of a completed run and returns the command's exit code; receives 0, or 130 after a Ctrl-C. */
@@ -30,9 +31,15 @@ export async function launchRun<T>({ options, context, start, conclude }: Launch
   const { run, onInterrupt } = options
   const json = options.json === true
   await withConnection(async (connection) => {
-    const handle = await start({ connection, ...(run === undefined ? {} : { run }), fresh: options.fresh === true })
+    const handle = await start({
+      connection,
+      ...(run === undefined ? {} : { run }),
+      fresh: options.fresh === true,
+      onClosing: announceClosing(console),
+    })
     if (options.detach === true) {
       announce(handle, { console, json })
+      await announceSteering(handle, (line) => console.err(line))
       if (!json) console.out(handle.workflowId)
       return
     }
