@@ -10,6 +10,7 @@ import { csvHeader, csvRow } from '../../report/exports/csv.ts'
 import { EPISODE_COLUMNS, EPISODE_SCHEMA, episodeRow } from '../../report/exports/episode-columns.ts'
 import { renderJUnit } from '../../report/junit.ts'
 import { readEvaluationDocument } from '../evaluation/read-evaluation.ts'
+import { readEvaluations } from '../evaluation/report-data.ts'
 import { predictionsOfRun } from '../grading/run-predictions.ts'
 import type { RunClaim } from '../run/run-names.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
@@ -86,10 +87,12 @@ async function exportJUnit(input: ExportRunInput): Promise<ExportSummary> {
   const text = renderJUnit(document, { workflowId: claim?.workflowId ?? run, verdicts: [] })
   const written = await writeExportFile(place, (sink) => sink.write(text))
   const { evaluation, refused } = document
+  const all = stage === null ? await readEvaluations(store, run) : []
   return {
     ...summaryHead({ ...subject, stages: [evaluation.stage] }, input, written),
     evaluation: evaluation.name,
     tasks: evaluation.tasks.length + refused.length,
+    others: all.map((one) => one.name).filter((one) => one !== evaluation.name),
   }
 }
 

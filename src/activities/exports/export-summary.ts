@@ -37,6 +37,8 @@ export interface ExportSummary {
   /** For JUnit: the evaluation, and the number of its tasks with a test case. */
   evaluation?: string
   tasks?: number
+  /** For JUnit of a run without a named evaluation: the other evaluations of the run, which the file leaves out. */
+  others?: string[]
   /** For predictions. */
   predictions?: { written: number; empty: number; unwritable: string[]; missing: string[] }
 }

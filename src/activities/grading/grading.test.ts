@@ -149,8 +149,29 @@ test('a repeated request finds its run, and a name with other patches is refused
   )
   await assert.rejects(
     openGrading(deps(), { regrade: 'no-such-run', workflowId: 'w', firstExecutionRunId: 'r', date: '2026-01-01' }),
-    fails('Config.NotFound', /patches of run no-such-run/),
+    fails('Config.NotFound', /No run called "no-such-run"/),
   )
+})
+
+test('a run that is to be graded again and is not there: near names; a stage that is not there: those that are', async () => {
+  const source = 'known-2026-11-20-a'
+  await store.put(`runs/${source}/recipe.json`, Buffer.from('{}'))
+  await store.put(`episodes/${source}/eval-rl/0/x/0/spec.json`, Buffer.from('{}'))
+  const again = (regrade: string, stages?: string[]) =>
+    openGrading(deps(), {
+      regrade,
+      ...(stages === undefined ? {} : { stages }),
+      workflowId: 'w',
+      firstExecutionRunId: 'r',
+      date: '2026-01-01',
+    })
+  for (const near of ['known', 'knwon-2026-11-20-a', 'known-2026-11-20-b']) {
+    await assert.rejects(again(near), fails('Config.NotFound', /did you mean known-2026-11-20-a\?/))
+  }
+  await assert.rejects(again('another'), (error: Error) => !error.message.includes('did you mean'))
+  await assert.rejects(again('../runs'), fails('Config.Invalid', /letters, digits/))
+  await assert.rejects(again(source, ['eval-base']), fails('Config.NotFound', /in eval-base. Its stages: eval-rl/))
+  await assert.rejects(again(source), fails('Config.NotFound', /Expected submitted patches of run known/))
 })
 
 test('refuses a profile that cannot run a row, with the row and the reason', async () => {

@@ -6,7 +6,7 @@ import { gradingKeys, runKeys, episodeKeys } from '../../contracts/keys.ts'
 import type { OpenedGrading } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { playAlone, type RootRegistry } from '../run/play-alone.ts'
-import { allocateRun, requestedName, requireRunName, untilForgotten } from '../run/run-names.ts'
+import { allocateRun, requestedName, requireRunName, unknownRun, untilForgotten } from '../run/run-names.ts'
 import { type StoredRecipe, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { profileFor } from './run-grading.ts'
 import { resolveSuite, type SuiteDependencies } from './resolve-suite.ts'
@@ -100,11 +100,12 @@ async function planRegrade(deps: OpenDependencies, input: OpenGradingInput, sour
     const { schema: _schema, run: _run, ...plan } = begun
     return { plan, recipe: await limitsOfRegrade(deps, input, source), name }
   }
+  await requireSource(deps.store, { run: source, stages })
   const patches = await collectPatches(deps.store, { run: source, stages })
   if (patches.length === 0) {
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `Expected graded patches of run ${source}${stages.length === 0 ? '' : ` in ${stages.join(', ')}`} in the artifact store, found none`,
+      message: `Expected submitted patches of run ${source}${stages.length === 0 ? '' : ` in ${stages.join(', ')}`}, but it has none`,
     })
   }
   const instances: GradingInstance[] = []
@@ -114,6 +115,26 @@ async function planRegrade(deps: OpenDependencies, input: OpenGradingInput, sour
   }
   const plan = { source: from, profile, suite: null, ...ordered(instances) }
   return { plan, recipe: await limitsOfRegrade(deps, input, source), name }
+}
+
+/**
+ * Of a run whose patches are to be graded again.
+ * @throws LonghaulError `Config.NotFound` with near names of runs, or with the run's stages
+ */
+export async function requireSource(
+  store: ArtifactStore,
+  { run, stages }: { run: string; stages: readonly string[] },
+): Promise<void> {
+  requireRunName(run)
+  if (!(await store.folders('runs/')).includes(run)) throw await unknownRun(store, run)
+  if (stages.length === 0) return
+  const played = await store.folders(episodeKeys.ofRun(run))
+  const absent = stages.filter((stage) => !played.includes(stage))
+  if (absent.length === 0) return
+  throw new LonghaulError({
+    code: 'Config.NotFound',
+    message: `Run ${run} has no episodes in ${absent.join(', ')}. Its stages: ${played.join(', ') || 'none'}`,
+  })
 }
 
 /** Those of the run whose patches are graded again, unless the request names others. */

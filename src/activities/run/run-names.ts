@@ -1,5 +1,5 @@
 import { setTimeout as later } from 'node:timers/promises'
-import { nearestName } from '../../adapters/recipes/explain-issues.ts'
+import { nearNames } from '../../adapters/recipes/explain-issues.ts'
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -106,17 +106,23 @@ export function requestedName({ workflowId, kind }: Pick<AllocateRunInput, 'work
     : null
 }
 
+/** Maximum number of names that an error suggests. */
+const MOST_SUGGESTED = 5
+
 /** For a command that reads or removes a run's records. */
 export async function unknownRun(
   store: Pick<ArtifactStore, 'locate' | 'folders'>,
   run: string,
   cause?: unknown,
 ): Promise<LonghaulError> {
-  const near = nearestName(run, await store.folders('runs/').catch(() => []))
-  const meant = near === null ? '' : `; did you mean ${near}?`
+  const runs = await store.folders('runs/').catch(() => [])
+  // A name often lacks its end, the day and a letter.
+  const begun = runs.filter((name) => run !== '' && name.startsWith(run)).toReversed()
+  const near = [...new Set([...begun, ...nearNames(run, runs)])].slice(0, MOST_SUGGESTED)
+  const meant = near.length === 0 ? '; set' : `; did you mean ${near.join(' or ')}? Else set`
   return new LonghaulError({
     code: 'Config.NotFound',
-    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}${meant === '' ? '; set' : `${meant} Else set`} LONGHAUL_ARTIFACTS to use another store`,
+    message: `No run called ${JSON.stringify(run)} is in the artifact store at ${store.locate('runs')}${meant} LONGHAUL_ARTIFACTS to use another store`,
     cause,
   })
 }

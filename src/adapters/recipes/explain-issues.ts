@@ -186,7 +186,7 @@ export function nearestName(name: string, candidates: readonly string[]): string
 }
 
 /** Returns at most `limit` candidates that the user may have meant, the nearest first. */
-export function nearNames(name: string, candidates: readonly string[], limit: number): string[] {
+export function nearNames(name: string, candidates: readonly string[], limit = Infinity): string[] {
   const wanted = name.toLowerCase()
   // Up to a third of the letters may differ; beyond that it is another word.
   const most = Math.max(1, Math.floor(wanted.length / 3))

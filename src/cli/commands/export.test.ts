@@ -12,7 +12,7 @@ import { rebench } from '../../../test/support/datasets/published-rows.ts'
 import { storeEpisode, storeViewedRun } from '../../../test/support/viewed-run.ts'
 import { checkLedger } from '../../activities/training/check-ledger.ts'
 import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
-import { episodeKeys } from '../../contracts/keys.ts'
+import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { EPISODE_COLUMNS } from '../../report/exports/episode-columns.ts'
 
@@ -177,6 +177,13 @@ describe('longhaul export', () => {
     assert.deepEqual([summary['evaluation'], summary['tasks']], ['nightly', evaluation.tasks.length])
     const xml = await readFile(out('junit.xml'), 'utf8')
     assert.match(xml, /<testsuites name="night" tests="2" failures="1" errors="1">/)
+    assert.deepEqual(summary['others'], [])
+    const record = { ...evaluation, name: 'base' }
+    await own.store.putRecord(runKeys.evaluation('night', 'base'), record)
+    const said = await longhaul('export', 'night', '--format', 'junit', '--out', out('junit.xml'), '--force')
+    assert.equal(said.exitCode, 0)
+    assert.match(said.stderr, /this is the evaluation night:nightly; the others of the run are night:base\n/)
+    assert.equal(await readFile(out('junit.xml'), 'utf8'), xml)
     await write('run:rl', 'predictions', 'a.jsonl')
     assert.equal((await longhaul('predictions', 'run', '--stage', 'eval-rl', '--out', out('b.jsonl'))).exitCode, 0)
     assert.equal(await readFile(out('a.jsonl'), 'utf8'), await readFile(out('b.jsonl'), 'utf8'))

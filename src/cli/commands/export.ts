@@ -124,7 +124,7 @@ function requireFitting(options: ExportOptions): void {
 
 /** Reports on stdout what was written, and on stderr what is missing from it. */
 export function printExport(summary: ExportSummary, console: Console): void {
-  const { run, stages, format, out, bytes, files, episodes, tasks, predictions } = summary
+  const { run, stages, format, out, bytes, files, episodes, tasks, predictions, evaluation, others } = summary
   const place = `of ${run}, ${stages.join(', ')}, in ${out} (${format}, ${bytes} bytes)`
   if (predictions !== undefined) {
     const { written, unwritable, missing } = predictions
@@ -140,5 +140,11 @@ export function printExport(summary: ExportSummary, console: Console): void {
     else console.out(`${finished} trajectories ${place}`)
     if (unfinished > 0) console.err(`${unfinished} ${leftOut} are not finished`)
     if (unreadable > 0) console.err(`${unreadable} ${leftOut} have a corrupt record: longhaul ledger verify ${run}`)
-  } else console.out(`${tasks} tasks ${place}`)
+  } else {
+    console.out(`${tasks} tasks ${place}`)
+    if (others !== undefined && others.length > 0) {
+      const names = others.map((name) => `${run}:${name}`).join(', ')
+      console.err(`this is the evaluation ${run}:${evaluation}; the others of the run are ${names}`)
+    }
+  }
 }

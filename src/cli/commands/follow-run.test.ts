@@ -5,6 +5,9 @@
 import assert from 'node:assert/strict'
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
@@ -208,6 +211,29 @@ test('a command that joins a paused run that will stop early says both', { skip:
     worker.shutdown()
     await stopped
     await native.close()
+  }
+})
+
+test('the patches of a run that nobody knows are to be graded again: no run begins, and near names are shown', {
+  skip: needsServer,
+}, async () => {
+  const store = await mkdtemp(join(tmpdir(), 'longhaul-regrade-'))
+  try {
+    await mkdir(join(store, 'runs', 'known-2026-11-20-a'), { recursive: true })
+    await writeFile(join(store, 'runs', 'known-2026-11-20-a', 'recipe.json'), '{}')
+    const env = { LONGHAUL_ARTIFACTS: store }
+    const unknown = longhaul(['regrade', 'known-2026-11-20-b', '--run', 'regraded', '--detach'], env)
+    assert.equal(await unknown.ended, 1)
+    assert.match(unknown.output.stderr, /^error Config\.NotFound: .*did you mean known-2026-11-20-a\?/)
+    await assert.rejects(findRun({ connection, run: 'regraded' }), { code: 'Config.NotFound' })
+
+    // This store may not be that of the workers, who look in theirs.
+    await startTraining({ connection, recipe: 'mini', run: 'elsewhere' })
+    const known = longhaul(['regrade', 'elsewhere', '--run', 'regraded', '--detach'], env)
+    assert.equal(await known.ended, 0, known.output.stderr)
+    assert.equal(known.output.stdout, 'grade/regraded\n')
+  } finally {
+    await rm(store, { recursive: true, force: true })
   }
 })
 

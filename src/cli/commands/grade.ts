@@ -1,11 +1,13 @@
 import { resolve } from 'node:path'
 import { type Command, Option } from 'commander'
 import { type OfficialFilesInput, writeOfficialFiles } from '../../activities/grading/official-files.ts'
+import { requireSource } from '../../activities/grading/open-grading.ts'
 import { resolveSuite } from '../../activities/grading/resolve-suite.ts'
 import { readGiven, storePredictions } from '../../activities/grading/store-predictions.ts'
 import { loadTasksAndFile } from '../../adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
-import { startGrading } from '../../client/index.ts'
+import { findRun, type LonghaulConnection, startGrading } from '../../client/index.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingRecord } from '../../contracts/grading.types.ts'
 import type { GradingProfile } from '../../contracts/tasks.types.ts'
@@ -205,16 +207,39 @@ export function addRegrade(program: Command, context: CommandContext): void {
     .action((run: string, options: RegradeOptions) => regrade(run, options, context))
 }
 
+/**
+ * A mistyped name costs no run. A run that the store here lacks, and the server knows, may be in the store of the workers, who look for it too.
+ * @throws LonghaulError `Config.NotFound`
+ */
+async function requireSourceHere(
+  store: ArtifactStore,
+  { connection, run, stages }: { connection: LonghaulConnection; run: string; stages: readonly string[] },
+): Promise<void> {
+  try {
+    await requireSource(store, { run, stages })
+  } catch (error) {
+    if ((await store.folders('runs/')).includes(run)) throw error
+    const isKnown = await findRun({ connection, run }).then(
+      () => true,
+      () => false,
+    )
+    if (!isKnown) throw error
+  }
+}
+
 async function regrade(run: string, options: RegradeOptions, context: CommandContext): Promise<void> {
   const request = await requestOf(options)
   const { stage: stages = [], strict } = options
+  const store = await openStoreIfThere()
   await launchRun({
     options,
     context,
-    start: (common) =>
-      startGrading({ ...common, regrade: run, ...(stages.length === 0 ? {} : { stages }), ...request }),
+    start: async (common) => {
+      if (store !== null) await requireSourceHere(store, { connection: common.connection, run, stages })
+      return startGrading({ ...common, regrade: run, ...(stages.length === 0 ? {} : { stages }), ...request })
+    },
     conclude: reportGrading({
-      store: await openStoreIfThere(),
+      store,
       console: context.console,
       minGraded: options.minGraded,
       json: options.json === true,
