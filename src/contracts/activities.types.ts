@@ -99,6 +99,8 @@ export interface PlanIterationInput {
   stage: string
   iteration: number
   suite: string
+  /** Version of the policy that is to play; absent in executions that an earlier version began. */
+  policy?: string
 }
 
 export interface PlannedIteration {
@@ -247,6 +249,8 @@ export interface ArtifactActivities {
   writeReport(input: {
     run: string
     durations: Record<string, number>
+    /** Every score that the workflow is about to return; absent in executions that an earlier version began. */
+    scores?: StageScore[]
   }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
   /** Report and evidence of a gated suite. */
   writeGateReport(input: { run: string; suite: string }): Promise<WrittenGateReport>

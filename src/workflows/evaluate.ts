@@ -116,7 +116,10 @@ class Scoring {
       finished: _,
       evaluated,
       ...planned
-    } = requireResult('planIteration', await control.planIteration({ run, stage, iteration: 0, suite: suite.suite }))
+    } = requireResult(
+      'planIteration',
+      await control.planIteration({ run, stage, iteration: 0, suite: suite.suite, policy: policy.version }),
+    )
     if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
     upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version }))
     say(`evaluating **${policy.version}** on ${planned.tasks} tasks of ${suite.name}, k = ${planned.groupSize}`)
@@ -230,7 +233,8 @@ class Evaluation {
     // Last, so that the workflow finally shows the held-out score.
     await this.#enter(`evaluating ${policy.version}`)
     const result = await this.#score({ plan: run, name, policy }, 'main')
-    await artifacts.writeReport({ run: run.run, durations: { total: (Date.now() - startTime.getTime()) / 1000 } })
+    const durations = { total: (Date.now() - startTime.getTime()) / 1000 }
+    await artifacts.writeReport({ run: run.run, durations, scores: this.#scores })
     this.#board.enter('done')
     return result
   }

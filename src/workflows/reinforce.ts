@@ -144,7 +144,7 @@ async function iterate(step: Collecting): Promise<Trained | 'over'> {
     refill = 0,
     over,
     ...planned
-  } = requireResult('planIteration', await control.planIteration({ ...coordinates, suite }))
+  } = requireResult('planIteration', await control.planIteration({ ...coordinates, suite, policy: policy.version }))
   if (over !== undefined) {
     log.warn('the run has left this stage, so no further iteration begins', { stage, iteration })
     return 'over'

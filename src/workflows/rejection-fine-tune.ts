@@ -47,7 +47,10 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
       finished,
       evaluated: _,
       ...planned
-    } = requireResult('planIteration', await control.planIteration({ run, stage: STAGE, iteration: 0, suite }))
+    } = requireResult(
+      'planIteration',
+      await control.planIteration({ run, stage: STAGE, iteration: 0, suite, policy: input.policy.version }),
+    )
     if (finished !== undefined) {
       return { policy: finished.policy ?? input.policy, iterations: 0, unpublished: true }
     }

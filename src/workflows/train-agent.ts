@@ -280,7 +280,7 @@ class TrainingRun {
     this.#promotion = promoted?.why ?? ''
     this.#board.enter('writing the report')
     this.#time('report')
-    const { html } = await artifacts.writeReport({ run, durations: this.#durations })
+    const { html } = await artifacts.writeReport({ run, durations: this.#durations, scores: this.#scores })
     this.#board.enter('done')
     const result = { run, policy: policy.version, stages: this.#scores, report: html }
     if (promoted?.why === undefined) return result

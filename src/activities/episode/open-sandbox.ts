@@ -131,7 +131,9 @@ export async function requireSettled(
   const settled = await store.readRecord<DispositionRecord>(episodeKeys.disposition(episode))
   const captured = patch === null ? null : await store.readRecord<CaptureRecord>(episodeKeys.capture(episode))
   const isCaptured = disposition === 'submitted' ? captured !== null : patch === null
-  if (settled?.disposition === disposition && isCaptured && captured?.sha256OfPatch === patch?.sha256) return
+  // An invented size would count as an empty patch, or as one that is too large to grade.
+  const isSame = captured?.sha256OfPatch === patch?.sha256 && captured?.bytes === patch?.bytes
+  if (settled?.disposition === disposition && isCaptured && isSame) return
   throw new LonghaulError({
     code: 'Artifact.Missing',
     message: `Expected the records of an episode that ended as ${disposition}, got ${settled === null ? 'none' : settled.disposition}${isCaptured ? '' : ' without its patch'}. An activity that is completed by hand does not end an episode: cancel or terminate its workflow`,

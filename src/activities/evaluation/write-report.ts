@@ -1,14 +1,18 @@
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { StageScore } from '../../contracts/workflows.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { renderJsonReport } from '../../report/json-report.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
+import { requireScores } from '../run/require-recorded.ts'
 import { gatherReportData } from './report-data.ts'
 
 export interface WriteReportInput {
   run: string
   durations: Record<string, number>
+  /** Scores that the workflow returns with the report. */
+  scores?: StageScore[]
 }
 
 /** Durations of the phases, the only figures of a report that no other record contains. */
@@ -21,11 +25,15 @@ interface DurationsRecord {
 /** Limit on reports of a continued run; a hundred continuations must be a loop. */
 const MAX_REPORTS = 100
 
-/** Report files of a run: `report.html`, and `report-2.html` … if the run was continued and its figures have changed. */
+/**
+ * Report files of a run: `report.html`, and `report-2.html` … if the run was continued and its figures have changed.
+ * @throws LonghaulError `Run.EndedByHand` if a score of the workflow is not that of its record
+ */
 export async function writeReport(
   { store }: { store: ArtifactStore },
   input: WriteReportInput,
 ): Promise<{ html: ArtifactRef; json: ArtifactRef }> {
+  await requireScores(store, input.run, input.scores ?? [])
   const data = await gatherReportData(store, input)
   const files = { json: encode(renderJsonReport(data)), html: encode(renderHtmlReport(data)) }
   for (let number = 1; ; number++) {

@@ -6,7 +6,9 @@ import { policyRef } from '../../../test/support/scripted-pipeline.ts'
 import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { PromotionRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { findNewestPromotion } from './policies.ts'
 import { promoteByRule, type PromotionDecision } from './promote-by-rule.ts'
 
@@ -35,8 +37,8 @@ async function evaluated(run: string, name: string, step: number, resolved: numb
   await store.putRecord(runKeys.evaluation(run, name), evaluation)
 }
 
-function promote(run: string, step: number, promotion: PromotionRecipe | undefined = GATE) {
-  const score = { name: 'rl', policy: policyRef(step).version, passAt1: 0.5, sem: 0.1, tasks: 40, attempts: 2 }
+async function promote(run: string, step: number, promotion: PromotionRecipe | undefined = GATE) {
+  const { score } = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation(run, 'rl'))
   return promoteByRule({ store, recipe: recipeWith(promotion) }, { run, policy: policyRef(step), score })
 }
 
@@ -89,9 +91,32 @@ test('nothing is promoted when the evaluation of the newest promotion is gone, a
 })
 
 test('the last policy is promoted without a rule, and in runs from before there were rules', async () => {
+  await evaluated('sixth', 'rl', 6, 10)
   assert.equal((await promote('sixth', 6, { ...GATE, gate: 'always' })).number, 4)
   const { promotion: _, ...unruled } = makeTrainingRecipe()
-  const score = { name: 'rl', policy: '', passAt1: 0, sem: 0, tasks: 1, attempts: 1 }
+  await evaluated('seventh', 'rl', 7, 10)
+  const { score } = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation('seventh', 'rl'))
   const input = { run: 'seventh', policy: policyRef(7), score }
   assert.equal((await promoteByRule({ store, recipe: unruled as Recipe }, input)).number, 5)
+})
+
+/** The story: somebody completes `summarizeEvaluation` by hand with a score of their own, and it becomes a promotion. */
+test('a score that is not that of its evaluation is not promoted, and neither is one without an evaluation', async () => {
+  await evaluated('invented', 'rl', 8, 10)
+  const { score } = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation('invented', 'rl'))
+  const before = await store.list(policyKeys.promotions)
+  const ask = (held: Partial<typeof score>) =>
+    promoteByRule(
+      { store, recipe: recipeWith({ ...GATE, gate: 'always' }) },
+      { run: 'invented', policy: policyRef(8), score: { ...score, ...held } },
+    )
+  for (const held of [{ passAt1: 0.99 }, { sem: 0.9 }, { policy: policyRef(7).version }, { tasks: 500 }]) {
+    await assert.rejects(ask(held), {
+      code: 'Run.EndedByHand',
+      message: /^Expected the score of rl to be that of its record/,
+    })
+  }
+  await assert.rejects(ask({ name: 'base' }), { code: 'Artifact.Missing' })
+  assert.deepEqual(await store.list(policyKeys.promotions), before)
+  assert.equal(await store.readRecord(runKeys.promotion('invented')), null)
 })

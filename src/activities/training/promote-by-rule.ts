@@ -7,6 +7,7 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { PromotionRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
 import { judgeNight, type JudgedNight } from '../../domain/statistics/judge-night.ts'
+import { requireScores } from '../run/require-recorded.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { findNewestPromotion, promote, type Promotion } from './policies.ts'
 
@@ -37,6 +38,7 @@ export async function promoteByRule(
   { store, recipe }: { store: ArtifactStore; recipe: Recipe },
   input: PromoteInput,
 ): Promise<{ number: number | null; why: string }> {
+  await requireScores(store, input.run, [input.score])
   const key = runKeys.promotion(input.run)
   const stored = await store.readRecord<PromotionDecision>(key)
   const decision =

@@ -1,0 +1,94 @@
+import assert from 'node:assert/strict'
+import { after, before, test } from 'node:test'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { policyRef } from '../../../test/support/scripted-pipeline.ts'
+import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { policyKeys, runKeys } from '../../contracts/keys.ts'
+import { requireOwnBatch, requireOwnPolicy } from './require-recorded.ts'
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+  for (const step of [0, 1, 2, 3, 9]) await store.putRecord(policyKeys.ref(policyRef(step).version), policyRef(step))
+})
+
+after(() => close())
+
+/** A run whose rft trained policy 1, and whose stage trained `trained`; null is an iteration without a batch. */
+async function begin(run: string, trained: readonly (number | null)[]): Promise<void> {
+  await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'train' })
+  await store.putRecord(runKeys.policy(run, 'base'), policyRef(0))
+  await iterate(run, 'rft', 0, 1)
+  for (const [index, step] of trained.entries()) await iterate(run, 'dapo-1', index + 1, step)
+}
+
+async function iterate(run: string, stage: string, iteration: number, step: number | null): Promise<void> {
+  await store.putRecord(runKeys.plan(run, stage, iteration), { run, stage, iteration })
+  const batch = `${runKeys.batch(run, stage, iteration, 0)}/batch.json`
+  const entries = step === null ? [] : [{ fate: 'trained', batch }]
+  await store.putRecord(runKeys.ledger(run, stage, iteration), { entries })
+  if (step === null) return
+  await store.putRecord(runKeys.training(run, stage, iteration, 0), { policy: policyRef(step).version })
+}
+
+function ask(run: string, stage: string, iteration: number, step: number): Promise<void> {
+  const recipe = makeTrainingRecipe()
+  const [first] = recipe.reinforce?.stages ?? []
+  assert.ok(first && recipe.reinforce)
+  recipe.reinforce.stages = [{ ...first, name: 'dapo-1', until: { ...first.until, maxIterations: 5 } }]
+  return requireOwnPolicy({ store, recipe }, { run, stage, iteration, policy: policyRef(step).version })
+}
+
+test('what a run has trained may play: the base, what rft made, the iteration before, and the last one before an empty one', async () => {
+  await begin('whole', [2, null, 3])
+  await ask('whole', 'eval-base', 0, 0)
+  await ask('whole', 'rft', 0, 0)
+  await ask('whole', 'eval-rft', 0, 1)
+  await ask('whole', 'dapo-1', 1, 1)
+  await ask('whole', 'dapo-1', 2, 2)
+  await ask('whole', 'dapo-1', 3, 2)
+  await ask('whole', 'dapo-1', 4, 3)
+  // A run that was cancelled in its fourth iteration, and then stopped after its third.
+  await store.putRecord(runKeys.plan('whole', 'dapo-1', 4), {})
+  await ask('whole', 'eval-rl', 0, 3)
+})
+
+/** The story: somebody completes `runTrainingJob` or `buildBatch` by hand. Without a job there is no record of one. */
+test('an invented policy plays nothing, and no iteration follows one that has not trained', async () => {
+  await begin('invented', [2])
+  for (const [stage, iteration] of [
+    ['dapo-1', 2],
+    ['eval-rl', 0],
+    ['rft', 0],
+  ] as const) {
+    await assert.rejects(ask('invented', stage, iteration, 9), { code: 'Run.EndedByHand', message: /got v000009/ })
+  }
+  const untrained = { code: 'Artifact.Missing', message: /^Iteration 2 of dapo-1 is over, .* has not trained/ }
+  await assert.rejects(ask('invented', 'dapo-1', 3, 2), untrained)
+  await store.putRecord(runKeys.ledger('invented', 'dapo-1', 2), { entries: [{ fate: 'trained', batch: 'b' }] })
+  await assert.rejects(ask('invented', 'dapo-1', 3, 2), untrained)
+})
+
+test('runs that train nothing, and those without a record of their base, play any policy', async () => {
+  await store.putRecord(runKeys.claim('night'), { schema: 'longhaul.run/1', run: 'night', kind: 'eval' })
+  await store.putRecord(runKeys.policy('night', 'base'), policyRef(0))
+  await ask('night', 'eval-rl', 0, 9)
+  await store.putRecord(runKeys.claim('old'), { schema: 'longhaul.run/1', run: 'old', kind: 'train' })
+  await ask('old', 'dapo-1', 3, 9)
+})
+
+test('a training job takes only the batch of its own iteration and slice', () => {
+  const job = { run: 'r', stage: 'dapo-1', iteration: 2, slice: 0 }
+  const batch = (iteration: number, slice: number) => ({
+    key: `${runKeys.batch('r', 'dapo-1', iteration, slice)}/batch.json`,
+    sha256: '',
+    bytes: 1,
+  })
+  requireOwnBatch({ ...job, batch: batch(2, 0) })
+  for (const other of [batch(1, 0), batch(2, 1), { ...batch(2, 0), key: 'episodes/x' }]) {
+    assert.throws(() => requireOwnBatch({ ...job, batch: other }), { code: 'Run.EndedByHand' })
+  }
+})

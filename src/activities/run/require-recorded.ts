@@ -1,0 +1,107 @@
+/**
+ * What a workflow holds is compared with the run's records where it would become a score, a promotion or a trained weight: a person can
+ * complete any activity by hand with a result that looks right.
+ */
+import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { purposeOf } from '../../contracts/episode-purpose.ts'
+import type { Coordinates } from '../../contracts/episodes.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
+import { runKeys } from '../../contracts/keys.ts'
+import type { PolicyRef } from '../../contracts/policy.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import type { StageScore } from '../../contracts/workflows.types.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
+import { finishedTraining } from './recall-run.ts'
+import type { RunClaim } from './run-names.ts'
+
+type Figures = Pick<StageScore, 'name' | 'policy' | 'passAt1' | 'sem' | 'tasks' | 'attempts'>
+
+/** @throws LonghaulError `Run.EndedByHand` if a score is not that of its evaluation; `Artifact.Missing` without the evaluation */
+export async function requireScores(store: ArtifactStore, run: string, scores: readonly Figures[]): Promise<void> {
+  for (const held of scores) {
+    const { score } = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation(run, held.name))
+    const isSame = (['policy', 'passAt1', 'sem', 'tasks', 'attempts'] as const).every((key) => held[key] === score[key])
+    if (isSame) continue
+    throw byHand(
+      `Expected the score of ${held.name} to be that of its record, ${say(score)}, got ${say(held)}`,
+      runKeys.evaluation(run, held.name),
+    )
+  }
+}
+
+function say({ policy, passAt1, tasks, attempts }: Figures): string {
+  return `pass@1 ${passAt1} of ${policy} (n = ${tasks}, k = ${attempts})`
+}
+
+/**
+ * Of an iteration or evaluation of a training run that is about to be played with a policy.
+ * @throws LonghaulError `Artifact.Missing` if the iteration before it has not trained; `Run.EndedByHand` if the policy is not one of the run
+ */
+export async function requireOwnPolicy(
+  { store, recipe }: { store: ArtifactStore; recipe: Pick<Recipe, 'reinforce'> },
+  { run, stage, iteration, policy }: Coordinates & { policy: string },
+): Promise<void> {
+  const claim = await store.readRecord<RunClaim>(runKeys.claim(run))
+  const base = await store.readRecord<PolicyRef>(runKeys.policy(run, 'base'))
+  // Other runs train nothing, and those of earlier versions have no such record.
+  if (claim?.kind !== 'train' || base === null) return
+  const purpose = purposeOf(stage)
+  const before = purpose.kind === 'reinforce' && iteration > 1 ? { run, stage, iteration: iteration - 1 } : null
+  if (before !== null) {
+    const trained = await finishedTraining(store, before)
+    if (trained === null) throw untrained(before)
+    if (trained.policy?.version === policy) return
+  }
+  if (policy === base.version || (await isTrainedBy(store, recipe, { run, policy }))) return
+  throw byHand(`Expected the policy of ${stage} to be one that run ${run} has trained, got ${policy}`, run)
+}
+
+async function isTrainedBy(
+  store: ArtifactStore,
+  { reinforce }: Pick<Recipe, 'reinforce'>,
+  { run, policy }: { run: string; policy: string },
+): Promise<boolean> {
+  const isOf = async (stage: string, iteration: number): Promise<boolean> =>
+    (await finishedTraining(store, { run, stage, iteration }))?.policy?.version === policy
+  if (await isOf('rft', 0)) return true
+  for (const { name, until } of reinforce?.stages ?? []) {
+    for (let iteration = 1; iteration <= until.maxIterations; iteration++) {
+      if ((await store.readRecord(runKeys.plan(run, name, iteration))) === null) break
+      if (await isOf(name, iteration)) return true
+    }
+  }
+  return false
+}
+
+/** @throws LonghaulError `Run.EndedByHand` if the batch of a training job was written for other work */
+export function requireOwnBatch({
+  run,
+  stage,
+  iteration,
+  slice,
+  batch,
+}: Coordinates & { slice: number; batch: ArtifactRef }): void {
+  const own = `${runKeys.batch(run, stage, iteration, slice)}/`
+  if (batch.key.startsWith(own)) return
+  throw byHand(`Expected the batch of a training job below ${own}, got ${batch.key}`, own)
+}
+
+function untrained({ run, stage, iteration }: Coordinates): LonghaulError {
+  const key = runKeys.training(run, stage, iteration, 0)
+  return new LonghaulError({
+    code: 'Artifact.Missing',
+    message: `Iteration ${iteration} of ${stage} is over, and its records say that it has not trained: an activity was completed by hand, or the records are older than the run. ${AGAIN}`,
+    details: { key },
+  })
+}
+
+function byHand(what: string, key: string): LonghaulError {
+  return new LonghaulError({
+    code: 'Run.EndedByHand',
+    message: `${what}: an activity was completed by hand. ${AGAIN}`,
+    details: { key },
+  })
+}
+
+const AGAIN = 'Start the run again under its name, and it continues from its records'
