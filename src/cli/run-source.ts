@@ -1,6 +1,6 @@
 /** What `longhaul view` reads from the Temporal server. */
 import { setTimeout as sleep } from 'node:timers/promises'
-import { findBlockers, findRun, listRuns, type LonghaulConnection, readHistory } from '../client/index.ts'
+import { findBlockers, findRun, isOpen, listRuns, type LonghaulConnection, readHistory } from '../client/index.ts'
 import type { ExecutionHistory } from '../contracts/histories.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import type { Answer, BlockersAnswer, HistoryQuestion, RunSource, RunState } from '../viewer/run-source.ts'
@@ -116,7 +116,7 @@ async function statesOfRuns(connection: LonghaulConnection): Promise<RunState[]>
 
 async function blockersOf(connection: LonghaulConnection, run: string): Promise<BlockersAnswer | null> {
   const { workflowId, status } = await findRun({ connection, run })
-  if (status !== 'RUNNING') return null
+  if (!isOpen(status)) return null
   const { blockers, notLookedAt } = await findBlockers({ connection, workflowId })
   return { blockers, notLookedAt }
 }

@@ -6,7 +6,7 @@ import {
 } from '@temporalio/client'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import type { PauseMode, RolloutReport, RunProgress, SteeredRun, WorkCount } from '../contracts/workflows.types.ts'
-import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
 
 export interface RunAddress {
   connection: LonghaulConnection
@@ -137,7 +137,7 @@ export interface CancelAnswer {
 export async function requestCancel({ connection, workflowId, dryRun = false }: SteerInput): Promise<CancelAnswer> {
   const address = { connection, workflowId }
   const found = await called(address, () => connection.client.workflow.getHandle(workflowId).describe())
-  if (found.status.name !== 'RUNNING') {
+  if (!isOpen(found.status.name)) {
     return { workflowId, changed: false, note: `it has ended already: ${found.status.name.toLowerCase()}` }
   }
   if (isClosing(found)) {
@@ -149,7 +149,7 @@ export async function requestCancel({ connection, workflowId, dryRun = false }: 
 
 /** Whether a workflow was cancelled and is still open: it closes its sandboxes, and then it ends. */
 export function isClosing({ status, raw }: WorkflowExecutionDescription): boolean {
-  return status.name === 'RUNNING' && raw.workflowExtendedInfo?.cancelRequested === true
+  return isOpen(status.name) && raw.workflowExtendedInfo?.cancelRequested === true
 }
 
 /** Requests the end of the run, which closes its sandboxes and releases its leases. Returns at once. @param input.reason kept in the run's history */

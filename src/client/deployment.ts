@@ -1,7 +1,7 @@
 import type { WorkflowService } from '@temporalio/client'
 import { LonghaulError } from '../contracts/errors.ts'
 import { DEPLOYMENT } from '../contracts/workflow-ids.ts'
-import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, IS_OPEN, isNotFound, type LonghaulConnection } from './connect.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 
 /** One build of the control workers, as the Temporal server describes it. */
@@ -126,7 +126,7 @@ function currentOf(described: Described | null): string | null {
 async function countPinned({ client }: LonghaulConnection, build: string): Promise<number> {
   const of = `TemporalWorkerDeploymentVersion = '${DEPLOYMENT}:${build}' AND TemporalWorkflowVersioningBehavior = 'Pinned'`
   const { count } = await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
-    client.workflow.count(`${of} AND ExecutionStatus = 'Running'`),
+    client.workflow.count(`${of} AND ${IS_OPEN}`),
   )
   return count
 }

@@ -1,6 +1,6 @@
 import { defineSearchAttributeKey } from '@temporalio/common'
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, IS_OPEN, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 import { listByName, ROOT_IDS } from './start.ts'
 
@@ -55,7 +55,7 @@ export async function findOpenWork({
     const ids = Object.values(ROOT_IDS).map((idOf) => idOf(run))
     for (const workflowId of ids) {
       const found = await describe(connection, workflowId)
-      if (found?.status === 'RUNNING') return { workflowId, count: 1 }
+      if (found !== null && isOpen(found.status)) return { workflowId, count: 1 }
     }
     if (
       lastPlayer !== null &&
@@ -64,7 +64,7 @@ export async function findOpenWork({
     ) {
       return { workflowId: lastPlayer, count: 1 }
     }
-    const query = `TrainRun = '${run}' AND ExecutionStatus = 'Running'`
+    const query = `TrainRun = '${run}' AND ${IS_OPEN}`
     try {
       const { count } = await client.workflow.count(query)
       if (count === 0) return null
@@ -85,7 +85,7 @@ async function isPlaying(
   try {
     const { status, typedSearchAttributes } = await client.workflow.getHandle(workflowId).describe()
     const named = typedSearchAttributes.get(TRAIN_RUN)
-    return status.name === 'RUNNING' && (named === undefined || named === run)
+    return isOpen(status.name) && (named === undefined || named === run)
   } catch (error) {
     if (isNotFound(error)) return false
     throw error

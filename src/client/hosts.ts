@@ -5,7 +5,7 @@ import type { DrainRequest, HostDrain, HostFacts, HostHolder, HostInput, HostSta
 import { HOST_TYPE, QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 import { isSameHolder } from '../contracts/host-holder.ts'
 import { readActivities } from './blockers/pending-activities.ts'
-import { CALL_TIMEOUT_MS, isNotFound, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, IS_OPEN, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 
 /** A sandbox host as the server describes it, without asking a worker. */
@@ -54,7 +54,7 @@ const CONCURRENT = 16
 export async function listHosts({ connection }: HostsInput): Promise<ListedHost[]> {
   return called(connection, async () => {
     const names: string[] = []
-    const query = `WorkflowType = '${HOST_TYPE}' AND ExecutionStatus = 'Running'`
+    const query = `WorkflowType = '${HOST_TYPE}' AND ${IS_OPEN}`
     for await (const { workflowId } of connection.client.workflow.list({ query, pageSize: 200 })) {
       if (workflowId.startsWith(workflowIds.host(''))) names.push(workflowId.slice(workflowIds.host('').length))
     }
@@ -261,7 +261,7 @@ async function readHost({ client }: LonghaulConnection, host: string): Promise<H
   const workflowId = workflowIds.host(host)
   try {
     const { raw, status, memo } = await client.workflow.getHandle(workflowId).describe()
-    if (status.name !== 'RUNNING') return null
+    if (!isOpen(status.name)) return null
     const state = memo?.['host'] as HostState | undefined
     if (state === undefined) return null
     const activities = await readActivities({ client, workflowId, nowMs: Date.now() }, raw)

@@ -1,7 +1,7 @@
 /** The programmatic interface of Longhaul: what is exported here is public. */
 export type { Blocker } from './blockers/blocker.ts'
 export { findBlockers, type FindBlockersInput, type RunBlockers } from './blockers/find-blockers.ts'
-export { connect, type ConnectOptions, type LonghaulConnection } from './connect.ts'
+export { connect, isOpen, type ConnectOptions, type LonghaulConnection } from './connect.ts'
 export {
   type CancelAnswer,
   cancelReasonOf,

@@ -1,5 +1,5 @@
 import { LonghaulError } from '../contracts/errors.ts'
-import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, IS_OPEN, type LonghaulConnection } from './connect.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 import { ROOT_TYPES, type ROOT_IDS } from './start.ts'
 import type { RunKind } from '../contracts/activities.types.ts'
@@ -57,7 +57,7 @@ const MOST_LOOKED_AT = 5_000
 export async function listRuns(input: ListRunsInput): Promise<ListedRun[]> {
   const { connection, open = false, filter, limit = 50, scores = false } = input
   const parts = [`WorkflowType IN (${ROOT_TYPES})`]
-  if (open) parts.push("ExecutionStatus = 'Running'")
+  if (open) parts.push(IS_OPEN)
   if (filter !== undefined) parts.push(`(${filter})`)
   const runs: ListedRun[] = []
   let looked = 0

@@ -1,4 +1,4 @@
-import { type LonghaulConnection, CALL_TIMEOUT_MS } from './connect.ts'
+import { CALL_TIMEOUT_MS, IS_OPEN, isOpen, type LonghaulConnection } from './connect.ts'
 import { requireSearchAttributes } from '../platform/search-attributes.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 import { isClosing } from './control-run.ts'
@@ -264,7 +264,7 @@ async function startOrDescribe<T extends RootInput>(
 
 async function findRunning<T extends RootInput>(root: StartRootInput<T>): Promise<string | null> {
   const prefix = idOf(root, `${root.recipe}-`)
-  const query = `WorkflowType = '${root.type}' AND ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${prefix}'`
+  const query = `WorkflowType = '${root.type}' AND ${IS_OPEN} AND WorkflowId STARTS_WITH '${prefix}'`
   for await (const execution of root.connection.client.workflow.list({ query, pageSize: 50 })) {
     if (!isRequest(execution.memo?.['request'], root)) continue
     // The index does not know of a cancel. An unnamed request does not wait for a cancelled run: it begins another, as after its end.
@@ -283,7 +283,7 @@ async function findUnderOtherId<T extends RootInput>(
   const { client } = root.connection
   for (const { workflowId, type, parentExecution, status } of await listByName(root.connection, run)) {
     const isOther = workflowId !== own && type === root.type && parentExecution === undefined
-    if (!isOther || status.name !== 'RUNNING') continue
+    if (!isOther || !isOpen(status.name)) continue
     const found = await client.workflow.getHandle(workflowId).describe()
     // The index lags by a moment: a root that has just ended is continued, not joined.
     if (isRunning(found)) return found
@@ -316,7 +316,7 @@ export async function listByName({ client }: LonghaulConnection, run: string): P
 }
 
 function isRunning({ status }: WorkflowExecutionDescription): boolean {
-  return status.name === 'RUNNING'
+  return isOpen(status.name)
 }
 
 function isJoinable(found: WorkflowExecutionDescription): boolean {

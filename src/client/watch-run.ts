@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { RunProgress } from '../contracts/workflows.types.ts'
-import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
+import { CALL_TIMEOUT_MS, isOpen, type LonghaulConnection } from './connect.ts'
 import { queryProgress } from './control-run.ts'
 import { lookAtWork, type RunWork } from './look-at-work.ts'
 import { WorkflowFailedError, type WorkflowHandle } from '@temporalio/client'
@@ -61,7 +61,7 @@ async function look<T>(connection: LonghaulConnection, workflowId: string): Prom
   const handle = connection.client.workflow.getHandle(workflowId)
   try {
     const { status, raw } = await connection.client.withDeadline(Date.now() + CALL_TIMEOUT_MS, () => handle.describe())
-    if (status.name !== 'RUNNING') {
+    if (!isOpen(status.name)) {
       return { kind: 'closed', at: new Date(), outcome: await outcomeOf<T>(handle) }
     }
     const progress = await queryProgress({ connection, workflowId })

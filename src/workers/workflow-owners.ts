@@ -89,7 +89,7 @@ async function listRoots(
   { namespace, run }: { namespace: string; run: string },
 ): Promise<string[]> {
   const types = ROOT_TYPES.map((type) => `'${type}'`).join(', ')
-  const query = `TrainRun = '${run}' AND ExecutionStatus = 'Running' AND WorkflowType IN (${types})`
+  const query = `TrainRun = '${run}' AND CloseTime IS NULL AND WorkflowType IN (${types})`
   try {
     const { executions } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
       connection.workflowService.listWorkflowExecutions({ namespace, query, pageSize: 100 }),

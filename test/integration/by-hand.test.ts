@@ -4,7 +4,14 @@ import { after, before, test } from 'node:test'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { activity } from '../../src/activities/runtime/activity-runtime.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
-import { findBlockers } from '../../src/client/blockers/find-blockers.ts'
+import {
+  findBlockers,
+  findOpenWork,
+  findRun,
+  listRuns,
+  type LonghaulConnection,
+  startEvaluation,
+} from '../../src/client/index.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
 import { type ScriptedServer, startScriptedServer } from '../support/scripted-server.ts'
 import { EPISODE } from '../support/scripted-pipeline.ts'
@@ -131,6 +138,38 @@ test('a run waits for what an earlier execution has open: its blockers name that
   assert.ok(isNamed, JSON.stringify(blockers))
   await root.terminate()
   await rollout.terminate()
+})
+
+// The story: an operator pauses a workflow in Temporal. Its status is no longer `Running`, and whoever took that for its end would show a
+// result that is not there, start a second root, or remove the records of a run that goes on.
+test('a root is paused in Temporal: it stays an open run, its blockers name the operator and the way back, and it goes on', async () => {
+  const { client, connection: grpc, address } = scripted.server.environment
+  const connection = { client, connection: grpc, address, namespace: 'default' } as unknown as LonghaulConnection
+  const run = 'paused-in-temporal'
+  held.add('task-0001')
+  const before = stepsOf('task-0001')
+  const root = await startEvaluation({ connection, recipe: 'demo', run })
+  const { workflowId } = root
+  await until(() => stepsOf('task-0001') > before, 'its first episode plays')
+  await scripted.temporal('workflow', 'pause', '--workflow-id', workflowId)
+  const joined = await startEvaluation({ connection, recipe: 'demo', run })
+  assert.deepEqual([joined.workflowId, joined.attached], [workflowId, true])
+  await until(async () => (await findRun({ connection, run })).status === 'PAUSED', 'it is paused')
+  assert.equal((await findOpenWork({ connection, run }))?.workflowId, workflowId)
+  await until(
+    async () => (await listRuns({ connection, open: true })).some((one) => one.workflowId === workflowId),
+    'it is listed',
+  )
+  const { blockers } = await findBlockers({ connection, workflowId, longerThanMs: 0 })
+  const paused = blockers.find(({ on }) => on.kind === 'person')
+  assert.equal(paused?.doing, `${workflowId}, paused`)
+  assert.equal(paused?.toDo, `temporal workflow unpause --workflow-id ${workflowId}`)
+  // Its episodes go on; what they report waits for it.
+  held.clear()
+  const watch = joined.watch({ intervalMs: 50 })
+  assert.notEqual((await watch.next()).value?.kind, 'closed')
+  await scripted.temporal('workflow', 'unpause', '--workflow-id', workflowId)
+  assert.equal((await root.outcome()).status, 'completed')
 })
 
 test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {

@@ -33,6 +33,8 @@ export async function startLocalServer({ onDisk = false }: { onDisk?: boolean } 
         executable: { type: 'existing-path', path: quiet },
         log: { format: 'json', level: 'error' },
         searchAttributes: Object.values(attributes),
+        // Off by default so far; a cluster may have it on.
+        extraArgs: ['--dynamic-config-value', 'frontend.WorkflowPauseEnabled=true'],
         ...(onDisk ? { dbFilename: join(folder, 'temporal.db') } : {}),
       },
     }),

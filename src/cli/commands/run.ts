@@ -13,6 +13,7 @@ import {
   type SteerAnswer,
   type SteerInput,
   stopRunAfterIteration,
+  isOpen,
 } from '../../client/index.ts'
 import { makeRunHandle, type RunHandle } from '../../client/run-handle.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -139,7 +140,7 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
     .action(async (name: string, { follow, json }: Options & { follow?: true }) => {
       await withRun(name, async (found, target) => {
         if (follow !== true) {
-          const look = found.status === 'RUNNING' ? await lookAtRun(target) : await lookAtEnd(target)
+          const look = isOpen(found.status) ? await lookAtRun(target) : await lookAtEnd(target)
           if (json === true) console.record({ ...found, progress: null, ...look })
           else console.out(describeRun(found, look))
           return
@@ -184,8 +185,7 @@ function addBlockers(run: Command, { console, exit }: CommandContext): void {
     .addHelpText('after', examples('longhaul run blockers demo-2026-11-20-a', 'longhaul run blockers RUN --json'))
     .action(async (name: string, { longerThan, all, json }: Options & { longerThan: number; all?: true }) => {
       await withRun(name, async (found, target) => {
-        const isOpen = found.status === 'RUNNING'
-        const look = isOpen ? await findBlockers({ ...target, longerThanMs: longerThan * 1000 }) : null
+        const look = isOpen(found.status) ? await findBlockers({ ...target, longerThanMs: longerThan * 1000 }) : null
         if (json === true) console.record({ ...found, ...look })
         else console.out(look === null ? describeRun(found, null) : describeBlockers(look, { all: all === true }))
         if (look !== null && look.blockers.length > 0) exit(EXIT.infra)
@@ -236,7 +236,7 @@ function steer(
 ): Promise<void> {
   return withRun(name, async (found, target) => {
     const { workflowId, status } = found
-    if (status !== 'RUNNING') {
+    if (!isOpen(status)) {
       const note = `it has ended already: ${status.toLowerCase()}`
       if (json === true) console.record({ workflowId, changed: false, pending: false, progress: null, note })
       else console.out(`${workflowId}: nothing changed, ${note}`)

@@ -12,6 +12,7 @@ import {
   isAlive,
   judgeActivity,
   judgeEarlier,
+  judgePaused,
   judgeSilence,
   judgeStuck,
   judgeWorkflowTask,
@@ -80,6 +81,7 @@ export async function findBlockers({
         ...picture.tasks.map((task) => judgeWorkflowTask(task, queues.of('workflow', task.queue), clock)),
         ...picture.earlier.map((one) => judgeEarlier(one, clock)),
         ...stuck.map(judgeStuck),
+        ...picture.paused.map((one) => judgePaused(one, clock)),
         ...(self === 'no-answer' && promotion === null
           ? [judgeSilence(workflowId, queues.of('workflow', QUEUES.control), clock)]
           : []),

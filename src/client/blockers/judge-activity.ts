@@ -2,7 +2,13 @@ import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { ListedHost } from '../hosts.ts'
 import type { StuckWorkflow } from './stuck-workflows.ts'
-import type { EarlierWorkflow, FailureFacts, PendingActivity, PendingWorkflowTask } from './pending-activities.ts'
+import type {
+  EarlierWorkflow,
+  FailureFacts,
+  PausedWorkflow,
+  PendingActivity,
+  PendingWorkflowTask,
+} from './pending-activities.ts'
 
 /** Who polls a task queue, as the server remembers it for some minutes. */
 export interface QueueState {
@@ -197,6 +203,22 @@ export function judgeStuck({ workflowId, sinceMs }: StuckWorkflow): Finding {
     },
     isBlocker: true,
     toDo: `restart the control workers, then: temporal workflow reset --workflow-id ${workflowId} --type LastWorkflowTask --reason stuck`,
+  }
+}
+
+/** Nothing below a paused workflow begins or ends until a person continues it. */
+export function judgePaused({ workflowId, sinceMs }: PausedWorkflow, clock: Clock): Finding | null {
+  if (clock.nowMs - sinceMs <= clock.longerThanMs) return null
+  return {
+    on: { kind: 'person', name: 'the operator who paused the workflow in Temporal' },
+    doing: `${workflowId}, paused`,
+    sinceMs,
+    workflowId,
+    activity: null,
+    attempt: 1,
+    error: null,
+    isBlocker: true,
+    toDo: `temporal workflow unpause --workflow-id ${workflowId}`,
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Client, WorkflowExecutionDescription } from '@temporalio/client'
 import type { ActivityHeartbeat } from '../../contracts/waits.types.ts'
-import { isNotFound, type LonghaulConnection } from '../connect.ts'
+import { IS_OPEN, isNotFound, type LonghaulConnection } from '../connect.ts'
 import { decodePayload, messageOf } from '../decode-payload.ts'
 
 /** An activity that has not ended, as the server describes it. Times in ms since 1970. */
@@ -136,6 +136,12 @@ export interface IdleWorkflow {
   runId: string
 }
 
+/** A workflow that an operator has paused in Temporal: the server gives it no task until it is unpaused. */
+export interface PausedWorkflow {
+  workflowId: string
+  sinceMs: number
+}
+
 /** Everything open below one workflow. */
 export interface RunPicture {
   activities: PendingActivity[]
@@ -143,6 +149,7 @@ export interface RunPicture {
   idle: IdleWorkflow[]
   /** Open workflows of an earlier execution of the root, without those below them. The root waits until they have ended. */
   earlier: EarlierWorkflow[]
+  paused: PausedWorkflow[]
   /** Open workflows that were looked at. */
   workflows: number
   /** Open workflows beyond the limit. */
@@ -165,7 +172,15 @@ const CONCURRENT = 16
  * scale has thousands of episodes: past the limit they are counted, not asked.
  */
 export async function walkRun(input: WalkInput): Promise<RunPicture> {
-  const picture: RunPicture = { activities: [], tasks: [], idle: [], earlier: [], workflows: 0, notLookedAt: 0 }
+  const picture: RunPicture = {
+    activities: [],
+    tasks: [],
+    idle: [],
+    earlier: [],
+    paused: [],
+    workflows: 0,
+    notLookedAt: 0,
+  }
   const seen: OpenSince = new Map()
   await walk(input, [input.workflowId], picture, seen)
   const rootSinceMs = seen.get(input.workflowId) ?? null
@@ -194,7 +209,7 @@ async function listUnseen(
   const found: EarlierWorkflow[] = []
   // A quote would end the query's text.
   if (most <= 0 || workflowId.includes("'")) return found
-  const query = `ExecutionStatus = 'Running' AND WorkflowId STARTS_WITH '${workflowId}/'`
+  const query = `${IS_OPEN} AND WorkflowId STARTS_WITH '${workflowId}/'`
   for await (const info of client.workflow.list({ query, pageSize: 1_000 })) {
     if (seen.has(info.workflowId)) continue
     found.push({ workflowId: info.workflowId, sinceMs: info.startTime.getTime() })
@@ -232,6 +247,9 @@ async function walk(
   }
 }
 
+/** `WORKFLOW_EXECUTION_STATUS_PAUSED` of the protocol. */
+const PAUSED_WORKFLOW = 8
+
 interface OpenWorkflow {
   children: string[]
   /** Null if it has closed. */
@@ -250,9 +268,14 @@ async function lookAt({
     const task = readWorkflowTask(workflowId, description)
     if (task !== null) picture.tasks.push(task)
     const info = description.workflowExecutionInfo
+    const pausedTime = description.workflowExtendedInfo?.pauseInfo?.pausedTime
+    const isPaused = info?.status === PAUSED_WORKFLOW
+    if (isPaused) {
+      picture.paused.push({ workflowId, sinceMs: millis(pausedTime) ?? millis(info.startTime) ?? 0 })
+    }
     const isOpen = info?.closeTime === null || info?.closeTime === undefined
     const runId = info?.execution?.runId ?? ''
-    if (isOpen && task === null && isIdle(description)) picture.idle.push({ workflowId, runId })
+    if (isOpen && !isPaused && task === null && isIdle(description)) picture.idle.push({ workflowId, runId })
     return {
       children: (description.pendingChildren ?? []).flatMap(({ workflowId: id }) =>
         typeof id === 'string' ? [id] : [],
