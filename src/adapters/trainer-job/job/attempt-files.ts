@@ -1,4 +1,5 @@
-import { open, readdir, readFile, stat, writeFile } from 'node:fs/promises'
+import { randomUUID } from 'node:crypto'
+import { open, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { errnoOf, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 import type { HostProcess } from '../../../platform/processes.ts'
@@ -98,9 +99,20 @@ export async function exitReport(jobDirectory: string, fence: number): Promise<E
   return report !== null && typeof report['code'] === 'number' ? (report as ExitReport) : null
 }
 
-export async function progressAge(jobDirectory: string, fence: number, nowMs: number): Promise<number> {
-  const path = join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')
-  return nowMs - ((await stat(path).catch(() => null))?.mtimeMs ?? 0)
+/**
+ * Milliseconds since an attempt last reported progress; infinite if it never has. Another host may have written that file, and its clock
+ * may differ by hours. So the time now is that of a file which is written beside it: one file system has dated both.
+ */
+export async function progressAge(jobDirectory: string, fence: number): Promise<number> {
+  const progress = await stat(join(attemptDirectory(jobDirectory, fence), 'progress.jsonl')).catch(() => null)
+  if (progress === null) return Number.POSITIVE_INFINITY
+  const probe = join(jobDirectory, `now-${randomUUID()}`)
+  await writeFile(probe, '')
+  try {
+    return (await stat(probe)).mtimeMs - progress.mtimeMs
+  } finally {
+    await rm(probe, { force: true })
+  }
 }
 
 async function readJson(path: string): Promise<Record<string, unknown> | null> {

@@ -32,13 +32,13 @@ const SETTLE_POLL_MS = 500
 
 /**
  * Watches one attempt until it ends, hangs, exceeds its time or is aborted. An attempt that hangs or exceeds its time is stopped and
- * counts as failed. Stalls are measured by this process's clock from the moment its last progress was seen, so that clocks need not
- * agree. Time in a queue does not count, because the trainer has reported nothing yet.
+ * counts as failed. Stalls are measured by this process's monotonic clock from the moment its last progress was seen, so that clocks need
+ * not agree, and one that is set does not end a job that trains. Time in a queue does not count, because the trainer has reported nothing yet.
  */
 export async function followAttempt(input: FollowAttemptInput): Promise<AttemptEnd> {
   const { launcher, job, fence, onProgress, signal, mayOutlive, queueMs = QUEUE_MS, blockedMs = BLOCKED_MS } = input
   const readProgress = tailProgress(join(attemptDirectory(job.jobDirectory, fence), 'progress.jsonl'))
-  let startedAt = Date.now()
+  let startedAt = performance.now()
   let lastProgressMs = 0
   let seenAt = startedAt
   let blockedAt: number | null = null
@@ -49,19 +49,19 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
       onProgress?.(progress)
       if (progress.lastProgressMs === lastProgressMs) continue
       lastProgressMs = progress.lastProgressMs
-      seenAt = Date.now()
+      seenAt = performance.now()
     }
     if (state.kind === 'over' || state.kind === 'absent') return endOf(input, state)
     const isQueued = launcher.isElsewhere && lastProgressMs === 0
-    if (isQueued) startedAt = seenAt = Date.now()
+    if (isQueued) startedAt = seenAt = performance.now()
     if (signal.aborted) {
       if (!mayOutlive?.(signal.reason)) await stopSurely(input)
       throw signal.reason
     }
     const waitedMs = isQueued ? Date.now() - ((await claimedAt(job.jobDirectory, fence)) ?? Date.now()) : 0
     const blockedBy = isQueued && state.kind === 'alive' ? (state.blockedBy ?? null) : null
-    blockedAt = blockedBy === null ? null : (blockedAt ?? Date.now())
-    const isBlocked = blockedAt !== null && Date.now() - blockedAt >= blockedMs
+    blockedAt = blockedBy === null ? null : (blockedAt ?? performance.now())
+    const isBlocked = blockedAt !== null && performance.now() - blockedAt >= blockedMs
     const overdue =
       (isBlocked ? blocked(blockedBy ?? '') : null) ??
       (waitedMs > queueMs ? notStarted(queueMs) : overdueBy({ job, startedAt, seenAt }))
@@ -87,10 +87,11 @@ async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promis
 function overdueBy(times: { job: LaunchedJob; startedAt: number; seenAt: number }): AttemptEnd | null {
   const { job, startedAt, seenAt } = times
   const { stallMs, timeoutMs } = job.limits
-  if (Date.now() - seenAt > stallMs) {
+  if (performance.now() - seenAt > stallMs) {
     return { code: null, message: `no progress for ${stallMs} ms, stopped`, failure: 'Trainer.Stalled' }
   }
-  if (Date.now() - startedAt > timeoutMs) return { code: null, message: `not done after ${timeoutMs} ms, stopped` }
+  if (performance.now() - startedAt > timeoutMs)
+    return { code: null, message: `not done after ${timeoutMs} ms, stopped` }
   return null
 }
 

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, before, describe, test } from 'node:test'
+import { after, before, describe, mock, test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { python, pythonEnvironment, startPolicyServer, withoutPython } from '../../../../test/support/python.ts'
 import { type JobRequest, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
@@ -292,6 +292,13 @@ describe('training job', { skip: withoutPython }, () => {
         retryable: true,
         message: /trainer on another host is running.*host=another-host/,
       })
+    }
+    // The clock of this host is hours ahead of the one that dates the file, by which that trainer would have been silent for long.
+    mock.timers.enable({ apis: ['Date'], now: Date.now() + job.limits.stallMs + 7_200_000 })
+    try {
+      await assert.rejects(start(job, { attempt: 3 }), { code: 'Trainer.Unavailable' })
+    } finally {
+      mock.timers.reset()
     }
     assert.deepEqual(attemptsOf(job), ['1'])
     const silentSince = new Date(Date.now() - job.limits.stallMs - 60_000)

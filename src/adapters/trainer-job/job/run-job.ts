@@ -154,7 +154,7 @@ async function newestAttempt(
       continue
     }
     // On a shared file system, silence is the only sign of death. Fences make a wrong guess harmless.
-    const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs
+    const isSilent = (await progressAge(jobDirectory, fence)) > limits.stallMs
     if (!isSilent) return { ...state, fence }
     break
   }
