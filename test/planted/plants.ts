@@ -161,7 +161,7 @@ export const PLANTS: Plant[] = [
   {
     name: 'a job ends after trainer.timeoutS: the limit is never checked',
     file: 'src/adapters/trainer-job/job/follow-attempt.ts',
-    replace: 'if (Date.now() - startedAt > timeoutMs) return',
+    replace: 'if (playedMs > timeoutMs) return',
     by: 'if (timeoutMs < 0) return',
     seenBy: late,
   },
@@ -298,7 +298,7 @@ export const PLANTS: Plant[] = [
   {
     name: 'one trainer at a time: a trainer of unknown state is replaced',
     file: 'src/adapters/trainer-job/job/run-job.ts',
-    replace: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > limits.stallMs',
+    replace: 'const isSilent = (await progressAge(jobDirectory, fence)) > limits.stallMs',
     by: 'const isSilent = (await progressAge(jobDirectory, fence, Date.now())) > -limits.stallMs',
     seenBy: farAway,
   },

@@ -9,7 +9,9 @@ import type { NightRecord } from '../../contracts/nights.types.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { OverlapRecord } from '../../contracts/suites.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
+import type { StageScore } from '../../contracts/workflows.types.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { INTERVAL_SEED } from '../../domain/statistics/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/statistics/score-interval.ts'
@@ -207,4 +209,28 @@ async function readAll<T extends object>(store: ArtifactStore, prefix: string): 
   const records: T[] = []
   for (const key of keys) records.push(await readOrThrow<T>(store, key))
   return records
+}
+
+type Figures = Pick<StageScore, 'name' | 'policy' | 'passAt1' | 'sem' | 'tasks' | 'attempts'>
+
+/**
+ * A person can complete an activity by hand with any score, so those that a workflow holds are compared with the records before they are
+ * promoted or returned.
+ * @throws LonghaulError `Run.EndedByHand` if a score is not that of its evaluation; `Artifact.Missing` without the evaluation
+ */
+export async function requireScores(store: ArtifactStore, run: string, scores: readonly Figures[]): Promise<void> {
+  for (const held of scores) {
+    const { score } = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation(run, held.name))
+    const isSame = (['policy', 'passAt1', 'sem', 'tasks', 'attempts'] as const).every((key) => held[key] === score[key])
+    if (isSame) continue
+    throw new LonghaulError({
+      code: 'Run.EndedByHand',
+      message: `Expected the score of ${held.name} to be that of its record, ${say(score)}, got ${say(held)}: an activity was completed by hand. Start the run again under its name, and it continues from its records`,
+      details: { key: runKeys.evaluation(run, held.name) },
+    })
+  }
+}
+
+function say({ policy, passAt1, tasks, attempts }: Figures): string {
+  return `pass@1 ${passAt1} of ${policy} (n = ${tasks}, k = ${attempts})`
 }

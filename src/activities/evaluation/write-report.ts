@@ -5,8 +5,7 @@ import { runKeys } from '../../contracts/keys.ts'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { renderJsonReport } from '../../report/json-report.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { requireScores } from '../run/require-recorded.ts'
-import { gatherReportData } from './report-data.ts'
+import { gatherReportData, requireScores } from './report-data.ts'
 
 export interface WriteReportInput {
   run: string

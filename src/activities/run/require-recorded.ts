@@ -1,38 +1,16 @@
 /**
- * What a workflow holds is compared with the run's records where it would become a score, a promotion or a trained weight: a person can
+ * What a workflow holds is compared with the run's records where it would become a trained weight, or a score of one: a person can
  * complete any activity by hand with a result that looks right.
  */
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { purposeOf } from '../../contracts/episode-purpose.ts'
 import type { Coordinates } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import type { StageScore } from '../../contracts/workflows.types.ts'
-import { readOrThrow } from '../runtime/stored-records.ts'
 import { finishedTraining } from './recall-run.ts'
 import type { RunClaim } from './run-names.ts'
-
-type Figures = Pick<StageScore, 'name' | 'policy' | 'passAt1' | 'sem' | 'tasks' | 'attempts'>
-
-/** @throws LonghaulError `Run.EndedByHand` if a score is not that of its evaluation; `Artifact.Missing` without the evaluation */
-export async function requireScores(store: ArtifactStore, run: string, scores: readonly Figures[]): Promise<void> {
-  for (const held of scores) {
-    const { score } = await readOrThrow<EvaluationRecord>(store, runKeys.evaluation(run, held.name))
-    const isSame = (['policy', 'passAt1', 'sem', 'tasks', 'attempts'] as const).every((key) => held[key] === score[key])
-    if (isSame) continue
-    throw byHand(
-      `Expected the score of ${held.name} to be that of its record, ${say(score)}, got ${say(held)}`,
-      runKeys.evaluation(run, held.name),
-    )
-  }
-}
-
-function say({ policy, passAt1, tasks, attempts }: Figures): string {
-  return `pass@1 ${passAt1} of ${policy} (n = ${tasks}, k = ${attempts})`
-}
 
 /**
  * Of an iteration or evaluation of a training run that is about to be played with a policy.

@@ -7,7 +7,7 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { PromotionRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
 import { judgeNight, type JudgedNight } from '../../domain/statistics/judge-night.ts'
-import { requireScores } from '../run/require-recorded.ts'
+import { requireScores } from '../evaluation/report-data.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { findNewestPromotion, promote, type Promotion } from './policies.ts'
 

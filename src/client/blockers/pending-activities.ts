@@ -269,9 +269,9 @@ async function lookAt({
     if (task !== null) picture.tasks.push(task)
     const info = description.workflowExecutionInfo
     const pausedTime = description.workflowExtendedInfo?.pauseInfo?.pausedTime
-    const isPaused = info?.status === PAUSED_WORKFLOW
+    const isPaused = Number(info?.status) === PAUSED_WORKFLOW
     if (isPaused) {
-      picture.paused.push({ workflowId, sinceMs: millis(pausedTime) ?? millis(info.startTime) ?? 0 })
+      picture.paused.push({ workflowId, sinceMs: millis(pausedTime) ?? millis(info?.startTime) ?? 0 })
     }
     const isOpen = info?.closeTime === null || info?.closeTime === undefined
     const runId = info?.execution?.runId ?? ''

@@ -90,8 +90,8 @@ function overdueBy(times: { job: LaunchedJob; startedAt: number; seenAt: number 
   if (performance.now() - seenAt > stallMs) {
     return { code: null, message: `no progress for ${stallMs} ms, stopped`, failure: 'Trainer.Stalled' }
   }
-  if (performance.now() - startedAt > timeoutMs)
-    return { code: null, message: `not done after ${timeoutMs} ms, stopped` }
+  const playedMs = performance.now() - startedAt
+  if (playedMs > timeoutMs) return { code: null, message: `not done after ${timeoutMs} ms, stopped` }
   return null
 }
 
