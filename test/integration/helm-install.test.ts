@@ -115,7 +115,7 @@ describe('the chart on a cluster', { skip: 'reason' in found ? found.reason : fa
     // A slow operator finds the run in a later phase, which is as good.
     const until = (phase: RegExp) => waitForPhase({ connection, workflowId, phase, limitMs: HANG_MS })
     const say = (line: string): void => console.error(line)
-    const ended = outcomeOf({ connection, handle, limitMs: STORY_MS / 2, say })
+    const ended = outcomeOf({ connection, handle, limitMs: 0.8 * STORY_MS, say })
     ended.catch(() => undefined)
     await until(/^evaluating base/)
     await release('upgrade', 'longhaul', WORKERS, ['--reuse-values', '--set', 'viewerUrl=http://viewer.test'])
