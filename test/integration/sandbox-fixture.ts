@@ -64,6 +64,10 @@ export interface SandboxFixture extends ContractFixture {
   openInput(changes?: Partial<OpenSandboxInput>): OpenSandboxInput
 }
 
+/** Names the network devices that are up. A kernel adds tunnels that are down to each namespace, where their modules are loaded. */
+export const DEVICES_UP =
+  'for dev in /sys/class/net/*; do if [ $(($(cat $dev/flags) & 1)) = 1 ]; then basename $dev; fi; done'
+
 export const never: AbortSignal = new AbortController().signal
 
 /** A real engine, a task image made of the given files, and a host. Names hold the process id: test files run side by side. */

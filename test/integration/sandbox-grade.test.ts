@@ -4,7 +4,7 @@ import { after, before, test } from 'node:test'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { describeGrading, GRADED_FILES, gradeInputOf } from '../support/sandbox-contract/grading.ts'
-import { type SandboxFixture, createSandboxFixture, never } from './sandbox-fixture.ts'
+import { DEVICES_UP, type SandboxFixture, createSandboxFixture, never } from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
 
@@ -18,7 +18,7 @@ describeGrading(createSandboxFixture)
 
 test('a grader has only the capabilities of scripts, no new privileges, seccomp and loopback only', async () => {
   const evalScript = [
-    'grep -E "^(CapEff|CapBnd|CapInh|NoNewPrivs|Seccomp):" /proc/self/status; ls /sys/class/net',
+    `grep -E "^(CapEff|CapBnd|CapInh|NoNewPrivs|Seccomp):" /proc/self/status; ${DEVICES_UP}`,
     'mknod /tmp/device c 1 3 2>&1; python3 -c "import socket; socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)" 2>&1 | tail -n 1',
     'mkfifo /tmp/pipe && chown 1000:1000 /tmp/pipe && python3 -c "import socket; socket.socket().bind((\\"127.0.0.1\\", 80))" && echo used',
   ].join('\n')

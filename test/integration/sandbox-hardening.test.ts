@@ -8,7 +8,15 @@ import { containerName } from '../../src/adapters/docker/container/labels.ts'
 import type { Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
 import { createDockerSandboxHost } from '../../src/adapters/docker/sandbox/sandbox-host.ts'
-import { LIMITS, type SandboxFixture, codeOf, createPlayer, createSandboxFixture, never } from './sandbox-fixture.ts'
+import {
+  DEVICES_UP,
+  LIMITS,
+  type SandboxFixture,
+  codeOf,
+  createPlayer,
+  createSandboxFixture,
+  never,
+} from './sandbox-fixture.ts'
 
 let fixture: SandboxFixture
 
@@ -32,7 +40,7 @@ function hostOn(engine: Engine, runtime: string | null = null) {
 test('an agent container has no capabilities or new privileges, and has seccomp, loopback only and its limits', async () => {
   const sandbox = await fixture.host.open(fixture.openInput({ limits: { ...LIMITS, cpus: 1 } }), never)
   const { play } = createPlayer(fixture.host, sandbox)
-  const status = await play('grep -E "^(CapEff|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; ls /sys/class/net')
+  const status = await play(`grep -E "^(CapEff|CapBnd|NoNewPrivs|Seccomp):" /proc/self/status; ${DEVICES_UP}`)
   const capabilities = '00000000000000eb'
   assert.equal(status.text, `CapEff:\t${capabilities}\nCapBnd:\t${capabilities}\nNoNewPrivs:\t1\nSeccomp:\t2\nlo\n`)
   const runner = await play('grep -E "^(Uid|CapEff|CapInh|NoNewPrivs|Seccomp):" /proc/1/status')
