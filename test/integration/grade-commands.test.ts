@@ -178,7 +178,7 @@ test('each bad request gives one error, exits with 1 and starts nothing', { skip
     [['grade', 'gold', '--suite', 'nowhere.jsonl'], /Config\.NotFound.*task rows/],
     [['grade', 'gold', '--suite', 'dmeo:heldOut'], /did you mean demo/],
     [['grade', 'gold', '--suite', rows, '--run', 'a', '--run-id', 'b'], /one name, got --run a and --run-id b/],
-    [['regrade', 'no-such-run'], /patches of run no-such-run/],
+    [['regrade', 'no-such-run'], /No run called "no-such-run" is in the artifact store/],
     [['predictions', 'no-such-run', '--out', join(folder, 'x.json')], /no run "no-such-run" is in/],
   ] as const) {
     const { exitCode, stdout, stderr } = await longhaul(...words)
