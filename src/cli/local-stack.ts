@@ -1,5 +1,5 @@
 import { openArtifactStore } from '../adapters/artifacts/open-store.ts'
-import { nearestName } from '../adapters/recipes/explain-issues.ts'
+import { nearestName } from '../domain/near-names.ts'
 import type { FoundRun, LonghaulConnection } from '../client/index.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'

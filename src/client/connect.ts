@@ -79,7 +79,6 @@ async function open(
   return { client, address, namespace, close }
 }
 
-/** gRPC status 5. */
 /** Of a workflow's status: one that an operator has paused in Temporal goes on once it is unpaused. */
 export function isOpen(status: string): boolean {
   return status === 'RUNNING' || status === 'PAUSED'
@@ -88,6 +87,7 @@ export function isOpen(status: string): boolean {
 /** The same in the server's query language. Servers that cannot pause a workflow refuse its status by name. */
 export const IS_OPEN = 'CloseTime IS NULL'
 
+/** gRPC status 5. */
 export function isNotFound(error: unknown): boolean {
   return (
     (error as { code?: unknown } | null)?.code === 5 ||

@@ -1,4 +1,4 @@
-import { evaluationOf } from '../contracts/episode-purpose.ts'
+import { headlineEvaluation } from '../contracts/episode-purpose.ts'
 import type { EvaluateResult, GradePredictionsResult, TrainAgentResult } from '../contracts/workflows.types.ts'
 import { createSlots } from '../platform/limiter.ts'
 import { CALL_TIMEOUT_MS, type LonghaulConnection } from './connect.ts'
@@ -56,10 +56,7 @@ export function headlineScore(type: string, result: unknown): RunScore | null {
   }
   if (type === 'evaluate') return scoreOf(result as EvaluateResult)
   const stages = (result as Partial<TrainAgentResult>).stages ?? []
-  const heldOut = stages.findLast(
-    ({ name }) => evaluationOf(name).iteration === null && evaluationOf(name).suite === null,
-  )
-  const chosen = heldOut ?? stages.at(-1)
+  const chosen = headlineEvaluation(stages)
   return chosen === undefined ? null : scoreOf(chosen)
 }
 

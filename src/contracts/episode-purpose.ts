@@ -32,6 +32,17 @@ export function evaluationOf(evaluation: string): EvaluationPurpose {
   return { name, iteration: iteration === undefined ? null : Number(iteration), suite }
 }
 
+/** Whether an evaluation is of the held-out suite itself, and of no policy in the middle of a stage. */
+export function isHeldOut({ name }: { name: string }): boolean {
+  const { iteration, suite } = evaluationOf(name)
+  return iteration === null && suite === null
+}
+
+/** The evaluation that a run is known by; undefined without any. @param evaluations in the order in which they were made */
+export function headlineEvaluation<T extends { name: string }>(evaluations: readonly T[]): T | undefined {
+  return evaluations.findLast(isHeldOut) ?? evaluations.at(-1)
+}
+
 /** The evaluation after the last reinforce stage is called `rl`, for any name of that stage. */
 export function evaluatedAfter(stage: string, isLast: boolean): string {
   return isLast ? 'rl' : stage

@@ -1,11 +1,11 @@
 /** Reads a run's page and its report from records. */
 import { gatherReportData, orderEvaluations, readEvaluations } from '../activities/evaluation/report-data.ts'
-import { isHeldOut } from '../activities/evaluation/read-evaluation.ts'
 import { readRunCosts } from '../activities/evaluation/read-costs.ts'
 import { newestDurations } from '../activities/evaluation/write-report.ts'
 import type { RunClaim } from '../activities/run/run-names.ts'
 import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
+import { isHeldOut } from '../contracts/episode-purpose.ts'
 import { runKeys } from '../contracts/keys.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'

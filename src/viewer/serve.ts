@@ -4,7 +4,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
-import { nearNames } from '../adapters/recipes/explain-issues.ts'
+import { nearNames } from '../domain/near-names.ts'
 import { errnoOf } from '../platform/files.ts'
 import { ASSETS, type AssetName, type Assets } from './assets.ts'
 import { followEpisode, followRun } from './live.ts'

@@ -1,4 +1,4 @@
-import { evaluationOf } from '../../contracts/episode-purpose.ts'
+import { evaluationOf, headlineEvaluation } from '../../contracts/episode-purpose.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
@@ -50,10 +50,7 @@ export function selectEvaluation(
   evaluations: readonly EvaluationRecord[],
   { run, name }: { run: string; name?: string | undefined },
 ): EvaluationRecord {
-  const found =
-    name === undefined
-      ? (evaluations.findLast(isHeldOut) ?? evaluations.at(-1))
-      : evaluations.find((one) => one.name === name)
+  const found = name === undefined ? headlineEvaluation(evaluations) : evaluations.find((one) => one.name === name)
   if (found !== undefined) return found
   const names = evaluations.map((one) => one.name).join(', ')
   throw new LonghaulError({
@@ -63,11 +60,6 @@ export function selectEvaluation(
         ? `Expected the name of a run with an evaluation, got ${JSON.stringify(run)}: the workers' artifact store has no evaluation of it`
         : `Expected an evaluation of ${run}, one of ${names}; got ${JSON.stringify(name)}`,
   })
-}
-
-export function isHeldOut({ name }: Pick<EvaluationRecord, 'name'>): boolean {
-  const { iteration, suite } = evaluationOf(name)
-  return iteration === null && suite === null
 }
 
 async function documentOf(

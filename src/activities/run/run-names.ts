@@ -1,5 +1,5 @@
 import { setTimeout as later } from 'node:timers/promises'
-import { nearNames } from '../../adapters/recipes/explain-issues.ts'
+import { nearNames } from '../../domain/near-names.ts'
 import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'

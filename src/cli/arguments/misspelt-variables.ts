@@ -1,4 +1,4 @@
-import { nearestName } from '../../adapters/recipes/explain-issues.ts'
+import { nearestName } from '../../domain/near-names.ts'
 import { ENVIRONMENT } from './environment-example.ts'
 
 /** Read by Longhaul, and set by its own processes, CI jobs and images instead of people. */

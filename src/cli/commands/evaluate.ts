@@ -33,7 +33,7 @@ import {
 import type { CommandContext } from '../command-context.ts'
 import { type JudgeOptions, prepareJudge, readJudgeFiles } from '../output/judge-evaluation.ts'
 import { withConnection } from '../local-stack.ts'
-import { announce, announceClosing, announceSteering, type Followed, followRun } from './follow-run.ts'
+import { announceClosing, announceDetached, type Followed, followRun } from './follow-run.ts'
 import { endingOf } from './wait.ts'
 
 interface EvaluateOptions extends RecipeOptions, RunOptions, JudgeOptions {
@@ -86,9 +86,7 @@ async function evaluate(options: EvaluateOptions, context: CommandContext): Prom
     const start = (): Promise<RunHandle<EvaluateResult>> => startAsked({ connection, options, request, job, onClosing })
     if (options.detach === true) {
       const handle = await start()
-      announce(handle, { console, json })
-      await announceSteering(handle, (line) => console.err(line))
-      if (!json) console.out(handle.workflowId)
+      await announceDetached(handle, { console, json })
       return
     }
     const judge = await prepareJudge({ connection, options, console, files })

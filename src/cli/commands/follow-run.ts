@@ -107,11 +107,21 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   }
 }
 
-export function announce(handle: RunHandle<unknown>, { console, json }: { console: Console; json: boolean }): void {
+function announce(handle: RunHandle<unknown>, { console, json }: { console: Console; json: boolean }): void {
   const { workflowId, attached } = handle
   const ui = uiLink(workflowId)
   if (json) console.record({ event: 'launch', workflowId, attached, ui })
   console.err(`${attached ? 'joined' : 'started'} ${workflowId}${ui === null ? '' : `\n        ${ui}`}`)
+}
+
+/** For a command that does not follow the run. Its only result is the run's id. */
+export async function announceDetached(
+  handle: RunHandle<unknown>,
+  { console, json }: { console: Console; json: boolean },
+): Promise<void> {
+  announce(handle, { console, json })
+  await announceSteering(handle, (line) => console.err(line))
+  if (!json) console.out(handle.workflowId)
 }
 
 /** For a start that finds its run cancelled and not yet closed. */
@@ -121,7 +131,7 @@ export function announceClosing(console: Console): (workflowId: string) => void 
 }
 
 /** Names what an operator asked of a run that this command joined, since a user expects one that plays to its end. */
-export async function announceSteering(handle: RunHandle<unknown>, say: (line: string) => void): Promise<void> {
+async function announceSteering(handle: RunHandle<unknown>, say: (line: string) => void): Promise<void> {
   const progress = handle.attached ? await handle.progress().catch(() => null) : null
   if (progress === null || progress.phase === 'done') return
   const { paused, stopAfterIteration } = progress

@@ -3,7 +3,7 @@ import type { CommandContext } from '../command-context.ts'
 import type { Console } from '../output/console.ts'
 import { describeFailure } from '../output/print-error.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
-import { announce, announceClosing, announceSteering, type Followed, followRun } from './follow-run.ts'
+import { announceClosing, announceDetached, type Followed, followRun } from './follow-run.ts'
 import { withConnection } from '../local-stack.ts'
 import type { RunOptions } from '../arguments/options.ts'
 
@@ -38,9 +38,7 @@ export async function launchRun<T>({ options, context, start, conclude }: Launch
       onClosing: announceClosing(console),
     })
     if (options.detach === true) {
-      announce(handle, { console, json })
-      await announceSteering(handle, (line) => console.err(line))
-      if (!json) console.out(handle.workflowId)
+      await announceDetached(handle, { console, json })
       return
     }
     const followed = await followRun({ handle, console, json, onInterrupt })

@@ -72,7 +72,7 @@ export function describeRuns(runs: readonly ListedRun[], columns: number | null)
   const isNamedAfterRun = runs.every(({ run, kind, workflowId }) => run === null || workflowId === `${kind}/${run}`)
   const all = RUN_COLUMNS.filter(({ name }) => name !== 'workflow' || !isNamedAfterRun)
   const shown = fitting(all, runs, columns ?? Number.POSITIVE_INFINITY)
-  const widths = shown.map((column) => cellsOf(column, runs).map(({ length }) => length)).map((all) => Math.max(...all))
+  const widths = widthsOf(shown, runs)
   const rows = [shown.map(({ name }) => name), ...runs.map((run) => shown.map(({ cell }) => cell(run)))]
   return rows
     .map((row) =>
@@ -111,7 +111,8 @@ const RUN_COLUMNS: readonly RunColumn[] = [
 
 function fitting(columns: readonly RunColumn[], runs: readonly ListedRun[], width: number): readonly RunColumn[] {
   const least = Math.max(...columns.map(({ rank }) => rank))
-  if (least === 0 || widthOf(columns, runs) <= width) return columns
+  const needed = widthsOf(columns, runs).reduce((sum, one) => sum + one, GAP.length * (columns.length - 1))
+  if (least === 0 || needed <= width) return columns
   return fitting(
     columns.filter(({ rank }) => rank < least),
     runs,
@@ -119,13 +120,8 @@ function fitting(columns: readonly RunColumn[], runs: readonly ListedRun[], widt
   )
 }
 
-function cellsOf({ name, cell }: RunColumn, runs: readonly ListedRun[]): string[] {
-  return [name, ...runs.map(cell)]
-}
-
-function widthOf(columns: readonly RunColumn[], runs: readonly ListedRun[]): number {
-  const widths = columns.map((column) => Math.max(...cellsOf(column, runs).map(({ length }) => length)))
-  return widths.reduce((sum, width) => sum + width, GAP.length * (columns.length - 1))
+function widthsOf(columns: readonly RunColumn[], runs: readonly ListedRun[]): number[] {
+  return columns.map(({ name, cell }) => Math.max(...[name, ...runs.map(cell)].map(({ length }) => length)))
 }
 
 function minuteOf(at: Date): string {

@@ -18,8 +18,7 @@ import {
   judgeWorkflowTask,
   type QueueState,
 } from './judge-activity.ts'
-import { millis, type RunPicture, walkRun } from './pending-activities.ts'
-import { findStuck } from './stuck-workflows.ts'
+import { findStuck, millis, type RunPicture, walkRun } from './pending-activities.ts'
 
 export interface FindBlockersInput {
   connection: LonghaulConnection

@@ -1,13 +1,13 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { ListedHost } from '../hosts.ts'
-import type { StuckWorkflow } from './stuck-workflows.ts'
 import type {
   EarlierWorkflow,
   FailureFacts,
   PausedWorkflow,
   PendingActivity,
   PendingWorkflowTask,
+  StuckWorkflow,
 } from './pending-activities.ts'
 
 /** Who polls a task queue, as the server remembers it for some minutes. */
@@ -174,68 +174,61 @@ export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState |
 /** The root waits for its end; what it waits for itself is found like everything else that is open. */
 export function judgeEarlier({ workflowId, sinceMs }: EarlierWorkflow, clock: Clock): Finding | null {
   if (clock.nowMs - sinceMs <= clock.longerThanMs) return null
-  return {
+  return ofWorkflow(workflowId, {
     on: { kind: 'workflow', name: workflowId },
     doing: 'waiting for the end of an earlier execution',
     sinceMs,
-    workflowId,
-    activity: null,
-    attempt: 1,
     error: null,
     // It closes its sandboxes, or plays on after a reset of the root: both may last.
     isBlocker: false,
     toDo: `nothing: it closes its sandboxes, or plays on after a reset, and the run takes its records. To end it at once: temporal workflow terminate --workflow-id ${workflowId}`,
-  }
+  })
 }
 
 /** A reset builds the workflow's state anew from the history that the server has. */
 export function judgeStuck({ workflowId, sinceMs }: StuckWorkflow): Finding {
-  return {
+  return ofWorkflow(workflowId, {
     on: { kind: 'workflow', name: workflowId },
     doing: 'nothing: no activity, child, timer or task of it is open',
     sinceMs,
-    workflowId,
-    activity: null,
-    attempt: 1,
     error: {
       code: null,
       message: 'its control worker remembers more than the server, whose database was restored to an earlier state',
     },
     isBlocker: true,
     toDo: `restart the control workers, then: temporal workflow reset --workflow-id ${workflowId} --type LastWorkflowTask --reason stuck`,
-  }
+  })
 }
 
 /** Nothing below a paused workflow begins or ends until a person continues it. */
 export function judgePaused({ workflowId, sinceMs }: PausedWorkflow, clock: Clock): Finding | null {
   if (clock.nowMs - sinceMs <= clock.longerThanMs) return null
-  return {
+  return ofWorkflow(workflowId, {
     on: { kind: 'person', name: 'the operator who paused the workflow in Temporal' },
     doing: `${workflowId}, paused`,
     sinceMs,
-    workflowId,
-    activity: null,
-    attempt: 1,
     error: null,
     isBlocker: true,
     toDo: `temporal workflow unpause --workflow-id ${workflowId}`,
-  }
+  })
 }
 
 /** The root did not answer its own query: no worker runs workflows, or a slow one that still polls. */
 export function judgeSilence(workflowId: string, queue: QueueState | null, clock: Clock): Finding | null {
   const sinceMs = queue?.lastPollMs ?? clock.nowMs - clock.longerThanMs
   if (clock.nowMs - sinceMs < clock.longerThanMs) return null
-  return {
+  return ofWorkflow(workflowId, {
     on: { kind: 'worker', name: QUEUES.control },
     doing: 'the next step of the workflow',
     sinceMs,
-    workflowId,
-    activity: null,
-    attempt: 1,
     error: { code: null, message: noWorker(QUEUES.control, queue) },
     isBlocker: true,
-  }
+  })
+}
+
+/** Of the workflow itself, not of one of its activities. */
+function ofWorkflow(workflowId: string, facts: Omit<Finding, 'workflowId' | 'activity' | 'attempt'>): Finding {
+  return { ...facts, workflowId, activity: null, attempt: 1 }
 }
 
 function noWorker(name: string, queue: QueueState | null): string {
