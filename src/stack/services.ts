@@ -148,7 +148,7 @@ export function workerService({ role, facts }: { role: WorkerRole; facts: StackF
   return {
     name: `worker-${role}`,
     command: process.execPath,
-    args: ['--enable-source-maps', packageFile('bin/longhaul.mjs'), 'worker', '--role', role],
+    args: [packageFile('bin/longhaul.mjs'), 'worker', '--role', role],
     env: { ...stackEnvironment(facts), ...metricsAddressOf(role) },
     // A drained host polls only its own queue.
     ready: {

@@ -4,6 +4,7 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { evictImages } from '../../src/adapters/docker/images/evict-images.ts'
 import { createImageKeeper, type ImageKeeper } from '../../src/adapters/docker/images/image-keeper.ts'
@@ -46,7 +47,7 @@ function ensure(image: string, signal: AbortSignal = never): Promise<void> {
 
 test('concurrent requests in one process and in three pull an image only once', async () => {
   const { image, digest } = await registry.publish({ name: 'shared', tag: '1', text: 'shared' })
-  const child = new URL('../support/ensure-image.ts', import.meta.url).pathname
+  const child = fileURLToPath(new URL('../support/ensure-image.ts', import.meta.url))
   const elsewhere = Promise.all(
     [1, 2].map(() => promisify(execFile)(process.execPath, [child, cacheDir, image], { env: process.env })),
   )

@@ -7,7 +7,7 @@ import { createSlots } from '../../platform/limiter.ts'
 import { taskEnvironment } from '../datasets/task-environment.ts'
 import { ensureBaseImage } from '../docker/images/base-image.ts'
 import { imageExists, imageFacts, pullImage } from '../docker/images/images.ts'
-import type { Engine } from '../docker/engine/engine.ts'
+import { buildNetwork, type Engine } from '../docker/engine/engine.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { buildTaskImage, readRecord, type TaskImageBuilder } from './build-task-image.ts'
 import { listHostPythons } from './host-pythons.ts'
@@ -109,7 +109,7 @@ async function createBuilder(input: BuildTaskImagesInput): Promise<TaskImageBuil
     const fix = input.base === null ? '' : '. Name another one with --base, or build without it'
     throw buildFailure({ stage: 'base', message: `The base image is not available: ${reason}${fix}`, cause })
   })
-  const network = input.network ?? ((await hasBridge(engine)) ? 'bridge' : 'host')
+  const network = input.network ?? (await buildNetwork(engine))
   const pythons = [...(await listHostPythons(input.env)), ...(input.base === null ? [DEBIAN_PYTHON] : [])]
   const settings = readPackageSettings(input.env)
   const layers = createSharedLayers()
@@ -126,11 +126,6 @@ async function ensureBase({ engine, base, cacheDir, log, signal }: BuildTaskImag
   }
   if (!(await imageExists({ engine, image: base }))) await pullImage({ engine, image: base, log, signal })
   return base
-}
-
-async function hasBridge({ docker }: Engine): Promise<boolean> {
-  const networks = await docker.listNetworks()
-  return networks.some(({ Name }) => Name === 'bridge')
 }
 
 interface OneTask {

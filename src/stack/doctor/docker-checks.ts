@@ -9,6 +9,7 @@ import { toLonghaulError } from '../../contracts/errors.ts'
 import type { StackPaths } from '../paths.ts'
 import { findEngine } from '../setup/engine.ts'
 import { engineFiles, engineRuns } from '../setup/private-engine.ts'
+import { canBootstrap } from '../../adapters/docker/images/base-image-rootfs.ts'
 import { findProgram, mayInstallPackages } from '../setup/system-packages.ts'
 import {
   type Asked,
@@ -80,11 +81,10 @@ const CHECKS: readonly CheckDefinition[] = [
     why: 'makes the sandbox image where it is missing',
     roles: SANDBOX,
     run: async () => {
-      const path = findProgram('debootstrap')
-      if (path !== null) return ok(path)
+      if (canBootstrap()) return ok(findProgram('debootstrap') ?? '')
       return (await mayInstallPackages())
         ? ok('not installed; longhaul up installs it')
-        : warn('not installed', 'apt-get install debootstrap')
+        : ok('not usable; the image is made in a container of Debian’s own image, which a registry or the engine has')
     },
   },
 ]

@@ -267,3 +267,9 @@ function imageName(machine: string): string {
   if (machine === 'x86_64') return 'amd64'
   return machine === 'aarch64' ? 'arm64' : machine
 }
+
+/** The network of builds, which fetch packages: the engine's bridge, or the host's if the engine has none. */
+export async function buildNetwork({ docker }: Engine): Promise<'bridge' | 'host'> {
+  const networks = await docker.listNetworks()
+  return networks.some(({ Name }) => Name === 'bridge') ? 'bridge' : 'host'
+}

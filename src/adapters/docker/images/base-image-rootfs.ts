@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process'
+import { existsSync } from 'node:fs'
 import { writeFile, readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -13,19 +14,22 @@ interface BuildRootFilesystemInput {
   /** Gzip-compressed tar to write. */
   archive: string
   log: (line: string) => void
-  signal?: AbortSignal | undefined
+  signal: AbortSignal
 }
+
+/** Whether `buildRootFilesystem` can work. Another user's packages, or another system, are no reason to fail: see `buildInContainer`. */
+export function canBootstrap(): boolean {
+  return process.getuid?.() === 0 && DEBOOTSTRAP.some((path) => existsSync(path))
+}
+
+const DEBOOTSTRAP = ['/usr/sbin/debootstrap', '/usr/bin/debootstrap', '/usr/local/sbin/debootstrap']
 
 /** Installs a minimal Debian into a folder, slims it and packs it. Needs root and debootstrap (with its default mirror).
  *  @throws LonghaulError `Stack.SetupFailed` with the last lines of the failing step */
 export async function buildRootFilesystem(input: BuildRootFilesystemInput): Promise<void> {
   const { recipe, folder, archive, log, signal } = input
-  if (process.getuid?.() !== 0) {
-    throw new LonghaulError({
-      code: 'Stack.SetupFailed',
-      message:
-        'Building the sandbox base image needs root (debootstrap). Run as root once, or copy the cached archive.',
-    })
+  if (!canBootstrap()) {
+    throw failed('Without an engine, the base image is made by root with debootstrap: apt-get install debootstrap')
   }
   log(`base image: installing Debian ${recipe.suite} with ${recipe.packages.join(', ')}`)
   await run({

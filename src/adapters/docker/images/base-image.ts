@@ -8,11 +8,13 @@ import {
   type BaseImageName,
   readBaseImageRecipe,
   buildRootFilesystem,
+  canBootstrap,
 } from './base-image-rootfs.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
 import { makeDirectory } from '../../../platform/files.ts'
+import { buildInContainer } from './base-image-container.ts'
 
 export interface EnsureBaseImageInput {
   engine: Engine
@@ -30,8 +32,8 @@ export interface EnsureBaseImageResult {
   did: 'nothing' | 'imported' | 'built'
 }
 
-/** Ensures the base of task images without a registry: debootstrap runs once per machine, the import once per engine. Safe to
- *  interrupt and to repeat, because everything is made under a temporary name and renamed when complete.
+/** Ensures the base of task images: it is made once per machine, by debootstrap or in a container, and imported once per engine. Safe
+ *  to interrupt and to repeat, because everything is made under a temporary name and renamed when complete.
  *  @throws LonghaulError `Stack.SetupFailed` */
 export async function ensureBaseImage(input: EnsureBaseImageInput): Promise<EnsureBaseImageResult> {
   const identity = await readBaseImageRecipe(input.name)
@@ -56,7 +58,8 @@ export async function ensureBaseArchive(input: ArchiveInput): Promise<{ path: st
   return { path, name: `${identity.archive}.tar.gz`, tag: identity.tag }
 }
 
-type ArchiveInput = Omit<EnsureBaseImageInput, 'engine'>
+/** Without an engine only debootstrap can make the archive. */
+type ArchiveInput = Omit<EnsureBaseImageInput, 'engine'> & { engine?: Engine }
 
 /** Holds the archive's lock: one process builds the archive, and others that share the cache wait. */
 async function withArchive<T>(
@@ -81,13 +84,12 @@ async function ensureArchive(input: ArchiveInput, identity: BaseImageIdentity, a
   // This process holds the lock, so an existing folder was left by a killed build.
   await rm(folder, { recursive: true, force: true })
   try {
-    await buildRootFilesystem({
-      recipe: identity.recipe,
-      folder,
-      archive: temporary,
-      log: input.log,
-      signal: input.signal,
-    })
+    const { engine, log, signal = new AbortController().signal } = input
+    if (engine === undefined || canBootstrap()) {
+      await buildRootFilesystem({ recipe: identity.recipe, folder, archive: temporary, log, signal })
+    } else {
+      await buildInContainer({ engine, identity, archive: temporary, log, signal })
+    }
     await rename(temporary, archive)
   } finally {
     await rm(folder, { recursive: true, force: true })

@@ -2,6 +2,7 @@ import { execFile } from 'node:child_process'
 import { mkdtemp, readFile, readdir, rm } from 'node:fs/promises'
 import { arch, tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import type { Readable } from 'node:stream'
 
@@ -133,7 +134,7 @@ export async function compileRunner(): Promise<Buffer> {
   try {
     const names = Object.keys(await readSources()).filter((name) => name.endsWith('.c'))
     const output = join(folder, 'runner')
-    const files = names.map((name) => new URL(name, SOURCES).pathname)
+    const files = names.map((name) => fileURLToPath(new URL(name, SOURCES)))
     for (const compiler of COMPILERS) {
       try {
         await run(compiler, [...FLAGS, '-o', output, ...files], { timeout: 120_000 })
