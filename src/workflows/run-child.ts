@@ -41,6 +41,7 @@ export async function runChild<Input, Result>(
   const { workflowId } = options
   const since = Date.now()
   for (let isFirst = true; ; isFirst = false) {
+    const ended = cancelThoughReset(workflowId)
     try {
       if (on.started === undefined) return await executeChild(workflow, options)
       const child = await startChild(workflow, options)
@@ -67,18 +68,35 @@ export async function runChild<Input, Result>(
           summary: `the earlier execution of ${workflowId} is closing`.slice(0, 200),
         })
       } catch (cancelled) {
-        if (isCancellation(cancelled) && patched('earlier-cancelled')) await cancelEarlier(workflowId)
+        if (isCancellation(cancelled) && patched('earlier-cancelled')) await cancelCurrent(workflowId)
         throw cancelled
       }
+    } finally {
+      ended()
     }
   }
 }
 
-/** A reset parent no longer owns the execution, so its own cancellation does not reach it: it would play to its end, for days. */
-async function cancelEarlier(workflowId: string): Promise<void> {
+/**
+ * Cancels the child by its id too when the current scope is cancelled. The SDK cancels the execution that it started. If a person has
+ * reset the child, that one is closed, and its successor would play to its end, or wait for its parent forever.
+ * @returns to be called when the child has ended
+ */
+function cancelThoughReset(workflowId: string): () => void {
+  let isOpen = true
+  CancellationScope.current().cancelRequested.catch(async () => {
+    if (isOpen && patched('reset-children-cancelled')) await cancelCurrent(workflowId)
+  })
+  return () => {
+    isOpen = false
+  }
+}
+
+/** Reaches an execution that this workflow did not start. A reset parent no longer owns its child, which would play to its end, for days. */
+async function cancelCurrent(workflowId: string): Promise<void> {
   try {
     await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).cancel())
   } catch (error) {
-    log.info('the earlier execution was not cancelled, it has just closed', { workflowId, error: String(error) })
+    log.info('a child was not cancelled by its id, it has just closed', { workflowId, error: String(error) })
   }
 }

@@ -237,6 +237,35 @@ for (const [overlap, first, second] of [
   })
 }
 
+// The story: a person resets one workflow of a run, and stops the run later. The server sends a parent's cancellation to the execution that
+// the parent started, and a reset has closed that one: its successor played on, and the parent waited for it.
+for (const type of ['rollout', 'promptGroup', 'episode']) {
+  test(`a run is cancelled after a ${type} of it was reset: all of its workflows end`, async () => {
+    const { client } = scripted.server.environment
+    const run = `cancelled-after-${type.toLowerCase()}`
+    const workflowId = `eval/${run}`
+    const open = async (condition = '') => {
+      const query = `WorkflowId STARTS_WITH '${workflowId}' AND ExecutionStatus = 'Running'${condition}`
+      return (await Array.fromAsync(client.workflow.list({ query }))).map((info) => info.workflowId)
+    }
+    work.waits = 'episodes'
+    const root = await client.workflow.start('evaluate', {
+      workflowId,
+      taskQueue: QUEUES.control,
+      args: [{ recipe: 'demo', run }],
+    })
+    await until(() => begun.includes(run), 'it plays')
+    await until(async () => (await open(` AND WorkflowType = '${type}'`)).length > 0, `a ${type} is listed`)
+    const [chosen = assert.fail()] = await open(` AND WorkflowType = '${type}'`)
+    const reset = ['workflow', 'reset', '--workflow-id', chosen, '--reason', 'test', '--type', 'FirstWorkflowTask']
+    await scripted.temporal(...reset)
+    await root.cancel()
+    await until(async () => (await open()).length === 0, 'all of its workflows end')
+    assert.equal((await toOutcome(root.result())).status, 'cancelled')
+    work.waits = 'nothing'
+  })
+}
+
 /** Bytes that are no JSON, and an encoding that the SDK does not know. */
 const UNREADABLE = [
   { metadata: { encoding: Buffer.from('json/plain') }, data: Buffer.from('{"paused": tr') },
