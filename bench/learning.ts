@@ -12,7 +12,6 @@
  */
 import { writeFileSync } from 'node:fs'
 import { createDirectoryStore } from '../src/adapters/artifacts/directory-store.ts'
-import type { StoredRecipe } from '../src/activities/runtime/stored-records.ts'
 import { startTraining } from '../src/client/index.ts'
 import type { ArtifactStore } from '../src/contracts/artifacts.types.ts'
 import type { EvaluatedTask, EvaluationRecord } from '../src/contracts/evaluations.types.ts'
@@ -29,6 +28,7 @@ import { conclude, endWith2OnError } from './support/conclude.ts'
 import { liveSampler } from './support/live-sampler.ts'
 import { readTrainings, samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { resultName, versions } from './support/versions.ts'
+import type { StoredRecipe } from '../src/contracts/run-records.types.ts'
 
 const STAGES = ['base', 'rft', 'rl'] as const
 type Stage = (typeof STAGES)[number]

@@ -89,3 +89,26 @@ export interface AlarmSources {
   /** Why a run ended. */
   reasonOf(workflowId: string): Promise<string>
 }
+
+/** When this store was first watched. */
+export interface AlarmsSince {
+  schema: 'longhaul.alarms-since/1'
+  /** ISO time. */
+  at: string
+}
+
+/** What a schedule had skipped when it was first seen. */
+export interface AlarmCounts {
+  schema: 'longhaul.alarm-counts/1'
+  schedule: string
+  skippedOverlap: number
+  missedCatchup: number
+}
+
+/** An alarm that a receiver took, or that was given up. */
+export interface AlarmSent {
+  schema: 'longhaul.alarm-sent/1'
+  id: string
+  /** ISO time; null for one that was given up. */
+  at: string | null
+}

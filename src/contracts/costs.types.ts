@@ -143,3 +143,10 @@ export interface RunLineage {
     promotion: number | null
   })[]
 }
+
+/** Durations of the phases, the only figures of a report that no other record contains. */
+export interface DurationsRecord {
+  schema: 'longhaul.durations/1'
+  /** Seconds. */
+  durations: Record<string, number>
+}

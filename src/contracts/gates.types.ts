@@ -117,3 +117,13 @@ export interface GateReport {
   withoutMemory: number
   gates: TaskGate[]
 }
+
+/** The result of the check of an image. Keyed by digest, so that each image is checked once. */
+export interface ImageRecord {
+  schema: 'longhaul.image-check/1'
+  image: string
+  digest: string
+  repoDir: string
+  commit: string
+  head: string
+}

@@ -127,3 +127,30 @@ export interface SuiteOrigin {
   /** In the words of `--filter`, in order; `kept` is null where only rows and no counts are left. */
   filters: { filter: string; kept: number | null }[]
 }
+
+/** Records which suite an import produced. */
+export interface MadeSuite {
+  schema: 'longhaul.made-suite/1'
+  suite: string
+}
+
+export interface PinnedFile {
+  path: string
+  url: string
+  sha256: string
+  bytes: number
+}
+
+/** What the files of a row were when it was first graded, in the row's order. */
+export interface PinnedFilesRecord {
+  schema: 'longhaul.pinned-files/1'
+  taskId: string
+  rowHash: string
+  files: PinnedFile[]
+}
+
+/** A row as published. */
+export interface RowRecord {
+  schema: 'longhaul.row/1'
+  row: Record<string, unknown>
+}

@@ -1,3 +1,6 @@
+import type { PolicyRef } from './policy.types.ts'
+import type { StageScore } from './workflows.types.ts'
+
 /** When a job's figures hold its run; null = never. Metric names in trainer terms stand behind each. */
 export interface AlarmLimits {
   /** |k1| and |k3|, nats a token. */
@@ -48,4 +51,23 @@ export interface TrainingRecord {
   /** One object an optimizer step, as the trainer logged it. */
   steps: Record<string, unknown>[]
   alarms: TrainingAlarm[]
+}
+
+export interface KeptPolicies {
+  schema: 'longhaul.kept-policies/1'
+  policies: PolicyRef[]
+}
+
+/** Append-only: `promotions/000001.json`; the newest counts. */
+export interface Promotion {
+  schema: 'longhaul.promotion/1'
+  number: number
+  run: string
+  policy: PolicyRef
+  score: StageScore
+}
+
+export interface JobPlanRecord {
+  schema: 'longhaul.job-plan/1'
+  totalSteps: number
 }

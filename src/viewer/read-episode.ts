@@ -18,7 +18,7 @@ import type { Task } from '../contracts/tasks.types.ts'
 import { isValidEpisode } from '../domain/ledger/episode-rules.ts'
 import { rewardOf, stageRewardRule } from '../domain/rewards/rewards.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
-import { readUnlessCorrupt, type StoredRecipe, type TaskReader } from '../activities/runtime/stored-records.ts'
+import { readUnlessCorrupt, type TaskReader } from '../activities/runtime/stored-records.ts'
 import { readLog } from '../adapters/artifacts/stored-log.ts'
 import { createSlots } from '../platform/limiter.ts'
 import type {
@@ -35,6 +35,7 @@ import type {
 import { turnLine, turnsOfPart } from './shared/turn-parts.ts'
 import { parse } from '../adapters/parsing/parser-pool.ts'
 import { withoutTiming } from '../grading/test-names.ts'
+import type { StoredRecipe } from '../contracts/run-records.types.ts'
 
 /** Characters of one text in a part of the turns; the turn's own page has all of it. */
 export const SHOWN_CHARS = 8_192

@@ -1,12 +1,12 @@
 /** Reads an episode's executions from the server. */
 import { readPlacements } from '../activities/episode/claim-placement.ts'
-import type { RunClaim } from '../activities/run/run-names.ts'
 import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { runKeys } from '../contracts/keys.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { EpisodeRow, HistoryPage } from './pages.types.ts'
 import { NO_SERVER, type RunSource } from './run-source.ts'
+import type { RunClaim } from '../contracts/run-records.types.ts'
 
 /** An episode has one execution, and one more for each continuation of its run that executed it again. */
 const MAX_EXECUTIONS = 4

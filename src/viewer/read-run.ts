@@ -2,8 +2,7 @@
 import { gatherReportData, orderEvaluations, readEvaluations } from '../activities/evaluation/report-data.ts'
 import { readRunCosts } from '../activities/evaluation/read-costs.ts'
 import { newestDurations } from '../activities/evaluation/write-report.ts'
-import type { RunClaim } from '../activities/run/run-names.ts'
-import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { isHeldOut } from '../contracts/episode-purpose.ts'
 import { runKeys } from '../contracts/keys.ts'
@@ -44,6 +43,7 @@ import type {
 } from './pages.types.ts'
 import { seriesOfRun } from './read-nights.ts'
 import { NO_SERVER, type RunSource, type RunState } from './run-source.ts'
+import type { RunClaim, StoredRecipe } from '../contracts/run-records.types.ts'
 
 const TABLES = [
   scoreTable,

@@ -1,11 +1,12 @@
 /** Reads an episode's tokens as the trainer read them: its row of the batch file, never a reconstruction. */
 import { decodeSafetensors, type StoredTensor } from '../adapters/trainer-job/batch/safetensors.ts'
 import { BATCH_FILE, BATCH_MANIFEST } from '../adapters/trainer-job/batch/batch-writer.ts'
-import { readUnlessCorrupt, type StoredRecipe } from '../activities/runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { policyKeys, runKeys } from '../contracts/keys.ts'
 import type { EpisodeRow, TokensPage } from './pages.types.ts'
+import type { StoredRecipe } from '../contracts/run-records.types.ts'
 
 interface BatchManifest {
   policies: { version: string }[]

@@ -4,9 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
-import type { IterationPlan } from '../../src/activities/run/plan-iteration.ts'
 import { resolveSuite } from '../../src/activities/grading/resolve-suite.ts'
-import type { StoredRecipe } from '../../src/activities/runtime/stored-records.ts'
 import { readPredictions } from '../../src/adapters/predictions/predictions.ts'
 import { loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
@@ -20,6 +18,7 @@ import { makeVerdict } from '../support/evaluation-records.ts'
 import { watchGraders } from '../support/grade-kill/grader-starts.ts'
 import { layoutTasks, removeLayoutImages, writeLayoutRows } from '../support/layouts/layout-tasks.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
+import type { IterationPlan, StoredRecipe } from '../../src/contracts/run-records.types.ts'
 
 const tasks = layoutTasks({ series: process.pid, layouts: ['synthetic'], perLayout: 3 })
 const taskIds = tasks.map(({ task }) => task.taskId)

@@ -2,7 +2,6 @@
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
 import { checkLedger } from '../../src/activities/training/check-ledger.ts'
-import type { IterationPlan } from '../../src/activities/run/plan-iteration.ts'
 import { readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import type { EpisodeRecord, EpisodeSpec } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
@@ -15,6 +14,7 @@ import { STORY_MS } from '../support/hang.ts'
 import { attachWorld, needsStack, type PipelineWorld } from '../support/pipeline-world.ts'
 import { runRecipe } from '../support/run-recipe.ts'
 import { batchesOf, episodesOf, leftBehind, recipeOf } from '../support/run-records.ts'
+import type { IterationPlan } from '../../src/contracts/run-records.types.ts'
 
 const STAGES = ['dapo-1', 'dapo-2']
 

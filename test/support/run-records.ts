@@ -1,12 +1,13 @@
 /** The remains of a finished run: its records by episode, and leftovers that should not exist. */
 import { listSandboxes } from '../../src/adapters/docker/container/list-sandboxes.ts'
-import { readOrThrow, type StoredRecipe } from '../../src/activities/runtime/stored-records.ts'
+import { readOrThrow } from '../../src/activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { ActionRecord, EpisodeRecord, ObservationRecord } from '../../src/contracts/episodes.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
 import { listTrainingJobs } from '../../src/stack/down.ts'
 import type { PipelineWorld } from './pipeline-world.ts'
+import type { StoredRecipe } from '../../src/contracts/run-records.types.ts'
 
 export async function recipeOf(store: ArtifactStore, run: string): Promise<Recipe> {
   return (await readOrThrow<StoredRecipe>(store, runKeys.recipe(run))).recipe

@@ -2,7 +2,6 @@
 import { encodeSafetensors } from '../../src/adapters/trainer-job/batch/safetensors.ts'
 import { writeBatch } from '../../src/adapters/trainer-job/batch/batch-writer.ts'
 import { assembleTrajectory, type Trajectory } from '../../src/adapters/trainer-job/batch/trajectory.ts'
-import type { RunClaim } from '../../src/activities/run/run-names.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import type { EpisodeRecord, EpisodeSpec, EpisodeStart, ObservationRecord } from '../../src/contracts/episodes.types.ts'
 import { episodeId, episodeKeys, policyKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
@@ -11,6 +10,7 @@ import { createSlots } from '../../src/platform/limiter.ts'
 import { makeVerdict } from './evaluation-records.ts'
 import { makeRecord } from './episode-records.ts'
 import { makeAction, makeEpisode, makeTrainingRecipe } from './training-records.ts'
+import type { RunClaim } from '../../src/contracts/run-records.types.ts'
 
 export const VIEWED_SUITE = 'suite'
 

@@ -13,13 +13,13 @@ import type { EvaluateRecipe, GradingRecipe } from '../../contracts/recipe.types
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
 import { exclusionOf, isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { type AttemptFacts, summarizeAttempts, type SummaryInput } from '../../domain/statistics/evaluation-summary.ts'
-import type { IterationPlan } from '../run/plan-iteration.ts'
-import { type StoredRecipe, readOrThrow, type TaskReader, readUnlessCorrupt } from '../runtime/stored-records.ts'
+import { readOrThrow, type TaskReader, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { JudgedScore } from '../../contracts/activities.types.ts'
 import { judgedScore } from '../../domain/statistics/comparability.ts'
 import { buildEvaluationLedger, unpaidIn } from '../../domain/ledger/ledger.ts'
+import type { IterationPlan, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 interface EvaluationPlace {
   run: string

@@ -3,9 +3,9 @@ import { runKeys } from '../../contracts/keys.ts'
 import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import type { PlayedTask } from '../../domain/statistics/task-difficulty.ts'
-import type { IterationPlan } from '../run/plan-iteration.ts'
-import { type StoredRecipe, createTaskReader, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
+import { createTaskReader, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
+import type { IterationPlan, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 export interface PlayedTasksInput {
   runs: readonly string[]

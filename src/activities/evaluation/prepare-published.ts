@@ -1,7 +1,7 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
-import type { PinnedSplit } from '../../contracts/suites.types.ts'
+import type { MadeSuite, PinnedSplit } from '../../contracts/suites.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import type { PublishedSource, PublishedSuite } from '../../adapters/datasets/published-suite.ts'
 import { originOf } from '../../domain/gates/suite-origin.ts'
@@ -15,12 +15,6 @@ export interface PublishedLoader {
   load(source: PublishedSource, filters: DataRecipe['filters'] | undefined): Promise<PublishedSuite>
   /** Returns the newest monthly split of a data set, at a given commit or at the newest one. */
   newestSplit(source: { dataset: string; revision: string | null }): Promise<PinnedSplit>
-}
-
-/** Records which suite an import produced. */
-interface MadeSuite {
-  schema: 'longhaul.made-suite/1'
-  suite: string
 }
 
 interface PreparePublishedInput {

@@ -10,9 +10,9 @@ import type { EvaluationPage, ReadEvaluationInput } from '../../contracts/workfl
 import { compareText } from '../../domain/hash-order.ts'
 import { packPage } from '../../platform/packed-pages.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
-import { requireRunName, type RunClaim } from '../run/run-names.ts'
-import type { StoredRecipe } from '../runtime/stored-records.ts'
+import { requireRunName } from '../run/run-names.ts'
 import { readEvaluations } from './report-data.ts'
+import type { RunClaim, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** @throws LonghaulError `Config.NotFound` with the existing names */
 export async function readEvaluation(

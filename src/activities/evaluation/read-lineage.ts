@@ -6,12 +6,11 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { TaskGate } from '../../contracts/gates.types.ts'
 import { episodeKeys, gateKeys, policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import type { TrainingRecord } from '../../contracts/training.types.ts'
+import type { Promotion, TrainingRecord } from '../../contracts/training.types.ts'
 import { compareText } from '../../domain/hash-order.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readCodes } from '../run/record-code.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'
-import type { Promotion } from '../training/policies.ts'
 import { readSuiteOrigin } from './suite-origin.ts'
 
 interface LineageInput {

@@ -8,9 +8,10 @@ import type { CompareRecipe } from '../../contracts/recipe.types.ts'
 import { gradedShare } from '../../domain/statistics/comparability.ts'
 import { judgeNight } from '../../domain/statistics/judge-night.ts'
 import { requireRunName } from '../run/run-names.ts'
-import { readOrThrow, type StoredRecipe } from '../runtime/stored-records.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
 import { ownEvaluation, selectEvaluation } from './read-evaluation.ts'
 import { readEvaluations } from './report-data.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 export interface RecordNightInput {
   run: string

@@ -20,7 +20,7 @@ import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { pairedDifference, passAt1 } from '../../domain/statistics/statistics.ts'
 import { gatherFlagged, type CurvePoint, type ReportData } from '../../report/report-data.ts'
 import { requireRunWithEpisodes } from '../run/run-names.ts'
-import { type StoredRecipe, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
+import { createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { readRunCosts } from './read-costs.ts'
 import { readRunLineage } from './read-lineage.ts'
 import { readSuiteOrigin } from './suite-origin.ts'
@@ -29,6 +29,7 @@ import { deriveEvaluation } from './derive-evaluation.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readIterationPlans } from './played-tasks.ts'
 import { packageVersion } from '../../platform/code-version.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Gathers a run's report from its records alone, so the result is the same whenever it is computed, even long after the run. */
 export async function gatherReportData(

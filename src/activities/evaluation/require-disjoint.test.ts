@@ -12,8 +12,9 @@ import type { OverlapRecord, SuiteOrigin } from '../../contracts/suites.types.ts
 import type { SuiteManifest, SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { storeSuite } from './suite-origin.ts'
 import { createSuiteReader, readOrThrow } from '../runtime/stored-records.ts'
-import { type IterationPlan, planIteration } from '../run/plan-iteration.ts'
+import { planIteration } from '../run/plan-iteration.ts'
 import { requireDisjoint } from './require-disjoint.ts'
+import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>

@@ -6,19 +6,13 @@ import { renderHtmlReport } from '../../report/html-report.ts'
 import { renderJsonReport } from '../../report/json-report.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { gatherReportData, requireScores } from './report-data.ts'
+import type { DurationsRecord } from '../../contracts/costs.types.ts'
 
 export interface WriteReportInput {
   run: string
   durations: Record<string, number>
   /** Scores that the workflow returns with the report. */
   scores?: StageScore[]
-}
-
-/** Durations of the phases, the only figures of a report that no other record contains. */
-interface DurationsRecord {
-  schema: 'longhaul.durations/1'
-  /** Seconds. */
-  durations: Record<string, number>
 }
 
 /** Limit on reports of a continued run; a hundred continuations must be a loop. */

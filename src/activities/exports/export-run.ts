@@ -12,8 +12,7 @@ import { renderJUnit } from '../../report/junit.ts'
 import { readEvaluationDocument } from '../evaluation/read-evaluation.ts'
 import { readEvaluations } from '../evaluation/report-data.ts'
 import { predictionsOfRun } from '../grading/run-predictions.ts'
-import type { RunClaim } from '../run/run-names.ts'
-import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { type ExportSubject, findExportSubject } from './export-subject.ts'
 import { readEpisodeFacts } from './read-episode-facts.ts'
 import { exportAtif, exportTrajectories } from './export-trajectories.ts'
@@ -24,6 +23,7 @@ import {
   requireSome,
   summaryHead,
 } from './export-summary.ts'
+import type { RunClaim, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** @throws LonghaulError `Config.NotFound` with the existing names, `Config.Invalid` if the path is taken */
 export async function exportRun(input: ExportRunInput): Promise<ExportSummary> {

@@ -16,7 +16,7 @@ import {
 } from '../../report/exports/dataset-card.ts'
 import { type ExportedTrajectory, wellFormedJson, type ExportedTurn } from '../../report/exports/trajectory.ts'
 import { TRAJECTORY_COLUMNS } from '../../report/exports/trajectory-columns.ts'
-import { cachedRecords, createTaskReader, readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
+import { cachedRecords, createTaskReader, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { type ExportSubject, findExportSubject } from './export-subject.ts'
 import {
   type EpisodeCounts,
@@ -30,6 +30,7 @@ import { readTrajectory } from './read-trajectory.ts'
 import type { ChatMessage } from '../../contracts/policy.types.ts'
 import { episodeRow } from '../../report/exports/episode-columns.ts'
 import { createDefuse } from '../../scaffold/special-tokens.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Number of cached rows. Rows contain their tests, and siblings follow each other, so few are enough. */
 const ROWS_KEPT = 16

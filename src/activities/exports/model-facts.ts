@@ -6,14 +6,15 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
 import { policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import type { TrainingRecord } from '../../contracts/training.types.ts'
+import type { Promotion, TrainingRecord } from '../../contracts/training.types.ts'
 import { readImportedChatFormat } from '../../adapters/trainer-job/job/policy-facts.ts'
 import { readIterationPlans } from '../evaluation/played-tasks.ts'
 import { playedSuites } from '../evaluation/report-data.ts'
 import { readSuiteOrigin } from '../evaluation/suite-origin.ts'
-import { readOrThrow, type StoredRecipe } from '../runtime/stored-records.ts'
-import { newestPromotion, type Promotion } from '../training/policies.ts'
+import { readOrThrow } from '../runtime/stored-records.ts'
+import { newestPromotion } from '../training/policies.ts'
 import type { CardBase, CardEvaluation, CardTraining, ModelFacts } from '../../report/exports/model-card.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** @param asked a version, or `promoted` for the newest promotion. @throws LonghaulError `Config.*` */
 export async function findPublishable(store: ArtifactStore, asked: string): Promise<PolicyRef> {

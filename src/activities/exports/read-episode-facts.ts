@@ -18,15 +18,9 @@ import { stageRewardRule } from '../../domain/rewards/rewards.ts'
 import type { EpisodeFacts } from '../../report/exports/episode-columns.ts'
 import { type EpisodePlace, findStageEpisodes } from '../episode/episode-records.ts'
 import { verdictSuite } from '../evaluation/suite-origin.ts'
-import type { IterationPlan } from '../run/plan-iteration.ts'
-import {
-  cachedRecords,
-  createTaskReader,
-  readUnlessCorrupt,
-  type StoredRecipe,
-  type TaskReader,
-} from '../runtime/stored-records.ts'
+import { cachedRecords, createTaskReader, readUnlessCorrupt, type TaskReader } from '../runtime/stored-records.ts'
 import type { ExportSubject } from './export-subject.ts'
+import type { IterationPlan, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Number of episodes that are read concurrently. */
 const AT_ONCE = 32

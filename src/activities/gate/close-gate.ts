@@ -3,11 +3,12 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { GatedSuite, TaskGate, GateCounts, GateReport, GateRecord } from '../../contracts/gates.types.ts'
 import { gateKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { type SuiteReader, readOrThrow, type StoredRecipe } from '../runtime/stored-records.ts'
+import { type SuiteReader, readOrThrow } from '../runtime/stored-records.ts'
 import type { WrittenGateReport } from '../../contracts/activities.types.ts'
 import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import { readSuiteOrigin } from '../evaluation/suite-origin.ts'
 import type { TaskEvidence } from '../../contracts/suites.types.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Collects the gates of a suite's tasks into the run's gated list. A refused task ends the run unless the recipe excludes such tasks. */
 export async function closeGate(

@@ -9,6 +9,7 @@ import { gateKeys } from '../../contracts/keys.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
+import type { ImageRecord } from '../../contracts/gates.types.ts'
 
 export interface VerifiedImage {
   /** Registry digest if the image has one, otherwise its content id. */
@@ -51,16 +52,6 @@ export function createEngineInspector(deps: {
       }
     },
   }
-}
-
-/** The result of the check of an image. Keyed by digest, so that each image is checked once. */
-interface ImageRecord {
-  schema: 'longhaul.image-check/1'
-  image: string
-  digest: string
-  repoDir: string
-  commit: string
-  head: string
 }
 
 /**

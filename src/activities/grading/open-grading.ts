@@ -7,7 +7,7 @@ import type { OpenedGrading } from '../../contracts/workflows.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { playAlone, type RootRegistry } from '../run/play-alone.ts'
 import { allocateRun, requestedName, requireRunName, unknownRun, untilForgotten } from '../run/run-names.ts'
-import { type StoredRecipe, readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
+import { readOrThrow, type TaskReader } from '../runtime/stored-records.ts'
 import { profileFor } from './run-grading.ts'
 import { resolveSuite, type SuiteDependencies } from './resolve-suite.ts'
 import { storePredictions } from './store-predictions.ts'
@@ -16,6 +16,7 @@ import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readIterationPlans } from '../evaluation/played-tasks.ts'
 import { readVerdict } from './stored-plan.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 interface OpenDependencies extends SuiteDependencies {
   tasks: TaskReader

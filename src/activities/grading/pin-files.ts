@@ -4,21 +4,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { suiteKeys } from '../../contracts/keys.ts'
 import type { Task } from '../../contracts/tasks.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-
-interface PinnedFile {
-  path: string
-  url: string
-  sha256: string
-  bytes: number
-}
-
-/** What the files of a row were when it was first graded, in the row's order. */
-interface PinnedFilesRecord {
-  schema: 'longhaul.pinned-files/1'
-  taskId: string
-  rowHash: string
-  files: PinnedFile[]
-}
+import type { PinnedFile, PinnedFilesRecord } from '../../contracts/suites.types.ts'
 
 /**
  * The files of a task's row, with the bytes that its other gradings had. A row gives an address, and its host may answer differently

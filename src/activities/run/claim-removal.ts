@@ -2,18 +2,11 @@ import { randomUUID } from 'node:crypto'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { removalKeys } from '../../contracts/keys.ts'
+import type { RemovalBegun } from '../../contracts/run-records.types.ts'
 
 /** A command without a sign of life for a minute was killed, because it renews its mark every ten seconds. */
 const SIGN_EVERY_MS = 10_000
 const ALIVE_FOR_MS = 60_000
-
-interface Begun {
-  schema: 'longhaul.removal/1'
-  run: string
-  /** Both are absent in marks of earlier versions. */
-  id?: string
-  begunAtMs?: number
-}
 
 export interface RemovalClaim {
   /** Declares that records will be removed. If the command gives up after this, the run's name stays refused. */
@@ -36,15 +29,15 @@ export async function beginRemoval(
   run: string,
   now: () => number = Date.now,
 ): Promise<RemovalClaim> {
-  const mark: Begun = { schema: 'longhaul.removal/1', run, id: randomUUID(), begunAtMs: now() }
-  const { record: begun, won } = await store.claimRecord<Begun>(removalKeys.begun(run), mark)
+  const mark: RemovalBegun = { schema: 'longhaul.removal/1', run, id: randomUUID(), begunAtMs: now() }
+  const { record: begun, won } = await store.claimRecord<RemovalBegun>(removalKeys.begun(run), mark)
   const number = won ? 0 : await takeUp(store, begun, now)
   const sign = (): void => void store.putRecord(removalKeys.sign(run, number, now()), { run }).catch(() => undefined)
   const signing = setInterval(sign, SIGN_EVERY_MS)
   signing.unref()
   let isWhole = won
   const isHeld = async (): Promise<boolean> => {
-    const stored = await store.readRecord<Begun>(removalKeys.begun(run))
+    const stored = await store.readRecord<RemovalBegun>(removalKeys.begun(run))
     return stored !== null && stored.id === begun.id && (await lastNumber(store, run)) === number
   }
   return {
@@ -77,7 +70,7 @@ export async function beginRemoval(
 }
 
 /** @returns the number of this command among those that have taken over the removal */
-async function takeUp(store: ArtifactStore, begun: Begun, now: () => number): Promise<number> {
+async function takeUp(store: ArtifactStore, begun: RemovalBegun, now: () => number): Promise<number> {
   const { run } = begun
   const last = await lastNumber(store, run)
   const hasGivenUp = (await store.readRecord(removalKeys.givenUp(run, last))) !== null
@@ -91,7 +84,7 @@ async function lastNumber(store: ArtifactStore, run: string): Promise<number> {
   return (await store.list(removalKeys.allTakenUp(run))).length
 }
 
-async function lastSignMs(store: ArtifactStore, { run, begunAtMs = 0 }: Begun, number: number): Promise<number> {
+async function lastSignMs(store: ArtifactStore, { run, begunAtMs = 0 }: RemovalBegun, number: number): Promise<number> {
   const taken = number === 0 ? null : await store.readRecord<{ atMs: number }>(removalKeys.takenUp(run, number))
   const signs = (await store.list(removalKeys.signs(run, number))).map(removalKeys.signedAtMs)
   return Math.max(number === 0 ? begunAtMs : (taken?.atMs ?? 0), ...signs)

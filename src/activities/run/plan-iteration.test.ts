@@ -8,7 +8,8 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import { episodeKeys, gateKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { type IterationPlan, planIteration } from './plan-iteration.ts'
+import { planIteration } from './plan-iteration.ts'
+import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>

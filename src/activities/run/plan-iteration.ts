@@ -14,19 +14,10 @@ import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { requireOwnPolicy } from './require-recorded.ts'
 import { finishedTraining, isCollected, isOver, recallEvaluation } from './recall-run.ts'
-import { type Reselection, reselectPool } from '../../domain/rewards/stage-rules.ts'
+import { reselectPool, type StagePool } from '../../domain/rewards/stage-rules.ts'
 import { taskRecordsOf } from '../../domain/statistics/task-difficulty.ts'
 import { readStageRecords } from '../episode/episode-records.ts'
-
-export interface IterationPlan {
-  schema: 'longhaul.plan/1'
-  run: string
-  stage: string
-  iteration: number
-  suite: string
-  groupSize: number
-  taskIds: string[]
-}
+import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 /** Decides which tasks an iteration plays, in which order, and how many episodes each. Stored as a record, so that every attempt
  *  plays the same. */
@@ -181,14 +172,6 @@ export async function readPlanPage(
 ): Promise<string[]> {
   const { taskIds } = await readOrThrow<IterationPlan>(store, plan.key)
   return taskIds.slice(from, from + count)
-}
-
-/** The tasks from which a stage draws its problems, and those that its rule excluded. */
-interface StagePool extends Reselection {
-  schema: 'longhaul.pool/1'
-  run: string
-  stage: string
-  over: string
 }
 
 /**

@@ -6,11 +6,12 @@ import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { episodeKeys, gateKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { type IterationPlan, planIteration } from './plan-iteration.ts'
+import { planIteration } from './plan-iteration.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { selectEpisodes } from '../training/build-batch.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { planRefill } from './plan-refill.ts'
+import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 const POOL = Array.from({ length: 9 }, (_, index) => `task-${index}`)
 

@@ -3,19 +3,12 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { orderByHash } from '../../domain/hash-order.ts'
-import { type IterationPlan, reinforcePool, sizesOf } from './plan-iteration.ts'
+import { reinforcePool, sizesOf } from './plan-iteration.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { selectEpisodes } from '../training/build-batch.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
-
-/** The tasks of one refill round, and the counts that decided them. */
-interface RefillPlan extends IterationPlan {
-  round: number
-  /** Groups of the iteration with a spread, and without one. */
-  kept: number
-  withoutSpread: number
-}
+import type { IterationPlan, RefillPlan } from '../../contracts/run-records.types.ts'
 
 /**
  * Plans one round of DAPO's dynamic sampling: one further problem for each group whose rewards are all equal, drawn from the stage's

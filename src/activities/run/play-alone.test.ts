@@ -6,9 +6,10 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { MockActivityEnvironment } from '@temporalio/testing'
-import { callingRoot, findOtherPlayer, lastPlayer, playAlone, type Player, type RootRegistry } from './play-alone.ts'
+import { callingRoot, findOtherPlayer, lastPlayer, playAlone, type RootRegistry } from './play-alone.ts'
 import { removeRun } from './remove-run.ts'
 import { allocateRun } from './run-names.ts'
+import type { Player } from '../../contracts/run-records.types.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>

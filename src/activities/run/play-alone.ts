@@ -2,19 +2,8 @@ import { Context } from '@temporalio/activity'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
-import { type RunClaim, requireWhole } from './run-names.ts'
-
-/** One execution of a root that plays a run. */
-export interface Player {
-  workflowId: string
-  runId: string
-}
-
-/** Claimed by put-if-absent: the first player of a run is the one that claimed its name, and each later one takes the next number. */
-interface PlayerRecord extends Player {
-  schema: 'longhaul.player/1'
-  run: string
-}
+import { requireWhole } from './run-names.ts'
+import type { Player, PlayerRecord, RunClaim } from '../../contracts/run-records.types.ts'
 
 /** What the Temporal server knows about roots. */
 export interface RootRegistry {

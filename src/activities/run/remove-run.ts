@@ -5,10 +5,11 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import type { NightRecord } from '../../contracts/nights.types.ts'
 import { episodeKeys, nightKeys, runKeys } from '../../contracts/keys.ts'
 import { findNewestPromotion } from '../training/policies.ts'
-import { readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
+import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { beginRemoval } from './claim-removal.ts'
 import { lastPlayer } from './play-alone.ts'
 import { isBeingRemoved, unknownRun } from './run-names.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** A run's stored records, and the remaining records that are compared with it. */
 export interface RunHoldings {

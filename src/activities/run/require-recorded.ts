@@ -10,7 +10,7 @@ import { runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { finishedTraining } from './recall-run.ts'
-import type { RunClaim } from './run-names.ts'
+import type { RunClaim } from '../../contracts/run-records.types.ts'
 
 /**
  * Of an iteration or evaluation of a training run that is about to be played with a policy.

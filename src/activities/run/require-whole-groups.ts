@@ -6,7 +6,8 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { type IterationPlan, sizesOf } from './plan-iteration.ts'
+import { sizesOf } from './plan-iteration.ts'
+import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 /**
  * Requires the record of every episode of an iteration whose groups have ended. A score, a batch and a ledger are derived from the

@@ -9,11 +9,11 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { SuiteSource } from '../../contracts/tasks.types.ts'
 import type { ResolvedRun } from '../../contracts/workflows.types.ts'
 import { isReservedStage, limitNames } from '../../domain/statistics/evaluation-limits.ts'
-import type { StoredRecipe } from '../runtime/stored-records.ts'
 import { readNamedEvaluation } from '../evaluation/record-night.ts'
 import { recordCode } from './record-code.ts'
 import { playAlone, type RootRegistry } from './play-alone.ts'
 import { allocateRun, requireRunName, untilForgotten } from './run-names.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 export type RecipeLoader = (input: {
   name: string

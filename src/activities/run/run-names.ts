@@ -4,24 +4,7 @@ import type { RunKind } from '../../contracts/activities.types.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { gradingKeys, isRunName, removalKeys, runKeys } from '../../contracts/keys.ts'
-
-/** The holder of a run's name. Claimed by put-if-absent, so that two roots started in the same second get two names. */
-export interface RunClaim {
-  schema: 'longhaul.run/1'
-  run: string
-  kind: RunKind
-  recipe: string
-  recipeHash: string
-  workflowId: string
-  /** First execution of the chain, which survives continue-as-new and reset. */
-  firstExecutionRunId: string
-  /** ISO time at which the run got its name; absent in claims of earlier versions. */
-  startedAt?: string
-  /** Name of an evaluation that was started alone; absent for other kinds, and in claims of earlier versions. */
-  evaluation?: string
-  /** What an evaluation that was started alone evaluates, as asked for; absent like `evaluation`. */
-  policy?: string
-}
+import type { RunClaim } from '../../contracts/run-records.types.ts'
 
 export interface AllocateRunInput extends Omit<RunClaim, 'schema' | 'run' | 'startedAt'> {
   /** A name given by the user. It continues that run or creates it. */

@@ -5,6 +5,7 @@ import { suiteKeys, runKeys, gateKeys } from '../../contracts/keys.ts'
 import type { SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
+import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Maximum number of cached records of a kind, because a worker lives for weeks and reads the records of every run. */
 const KEPT = { tasks: 1_000, suites: 16, recipes: 64, gatedSuites: 16 } as const
@@ -91,14 +92,6 @@ export type SuiteReader = (suite: string) => Promise<SuiteManifest>
 
 export function createSuiteReader(store: ArtifactStore): SuiteReader {
   return cachedRequired(store, { key: (suite) => suiteKeys.manifest(suite), max: KEPT.suites })
-}
-
-/** The resolved recipe of a run, as `resolveRecipe` stored it. */
-export interface StoredRecipe {
-  schema: 'longhaul.recipe/1'
-  /** SHA-256 of the resolved recipe's canonical JSON. */
-  hash: string
-  recipe: Recipe
 }
 
 export type RecipeReader = (run: string) => Promise<Recipe>

@@ -8,8 +8,8 @@ import type { MeasuredRecord, TrackedPoint, TrackedRun } from '../../contracts/t
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import { deriveEvaluation } from '../evaluation/derive-evaluation.ts'
 import { newestDurations } from '../evaluation/write-report.ts'
-import type { RunClaim } from '../run/run-names.ts'
-import { createTaskReader, readOrThrow, readUnlessCorrupt, type StoredRecipe } from '../runtime/stored-records.ts'
+import { createTaskReader, readOrThrow, readUnlessCorrupt } from '../runtime/stored-records.ts'
+import type { RunClaim, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 type Value = Omit<TrackedPoint, 'atMs'>
 

@@ -2,21 +2,11 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { evaluationName } from '../../contracts/episode-purpose.ts'
 import { runKeys } from '../../contracts/keys.ts'
-import type { PlateauRecipe, Recipe } from '../../contracts/recipe.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
 import { haveEqualLimits } from '../../domain/statistics/evaluation-limits.ts'
 import { passAt1 } from '../../domain/statistics/statistics.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
-import { findPlateau, type IterationScore, type Plateau } from '../../domain/rewards/plateau.ts'
-
-/** The finding after an iteration, and the figures behind it. */
-interface PlateauRecord extends Plateau {
-  schema: 'longhaul.plateau/1'
-  run: string
-  stage: string
-  iteration: number
-  rule: PlateauRecipe
-  scores: IterationScore[]
-}
+import { findPlateau, type IterationScore, type PlateauRecord } from '../../domain/rewards/plateau.ts'
 
 /**
  * Applies a stage's plateau rule to the run's stored evaluations: those inside the stage and, as iteration 0, the one before it if it

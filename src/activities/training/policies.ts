@@ -6,15 +6,7 @@ import type { ModelRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
 import { readImportedChatFormat, readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
 import { sha256Hex } from '../../platform/hash.ts'
-
-/** Append-only: `promotions/000001.json`; the newest counts. */
-export interface Promotion {
-  schema: 'longhaul.promotion/1'
-  number: number
-  run: string
-  policy: PolicyRef
-  score: StageScore
-}
+import type { KeptPolicies, Promotion } from '../../contracts/training.types.ts'
 
 /** @throws LonghaulError `Config.*` */
 export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
@@ -46,11 +38,6 @@ export async function keptForRun(
   if (stored !== null) return { policies: stored.policies }
   const record: KeptPolicies = { schema: 'longhaul.kept-policies/1', policies: await keptPromotions(deps) }
   return { policies: (await deps.store.claimRecord<KeptPolicies>(key, record)).record.policies }
-}
-
-interface KeptPolicies {
-  schema: 'longhaul.kept-policies/1'
-  policies: PolicyRef[]
 }
 
 /** Each policy once, without those whose directory is gone. */

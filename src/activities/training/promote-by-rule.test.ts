@@ -10,7 +10,8 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { PromotionRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { findNewestPromotion } from './policies.ts'
-import { promoteByRule, type PromotionDecision } from './promote-by-rule.ts'
+import { promoteByRule } from './promote-by-rule.ts'
+import type { PromotionDecision } from '../../domain/statistics/judge-night.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>

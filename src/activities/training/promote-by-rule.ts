@@ -6,23 +6,11 @@ import type { NightOutcome } from '../../contracts/nights.types.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { PromotionRecipe, Recipe } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
-import { judgeNight, type JudgedNight } from '../../domain/statistics/judge-night.ts'
+import { judgeNight, type PromotionDecision } from '../../domain/statistics/judge-night.ts'
 import { requireScores } from '../evaluation/report-data.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { findNewestPromotion, promote, type Promotion } from './policies.ts'
-
-/** Why a run's last policy was or was not promoted. */
-export interface PromotionDecision {
-  schema: 'longhaul.promotion-decision/1'
-  run: string
-  policy: string
-  gate: PromotionRecipe['gate']
-  promoted: boolean
-  /** The evaluation it was compared with; null if there was none. */
-  against: { run: string; name: string; policy: string } | null
-  judged: JudgedNight | null
-  why: string
-}
+import { findNewestPromotion, promote } from './policies.ts'
+import type { Promotion } from '../../contracts/training.types.ts'
 
 interface PromoteInput {
   run: string

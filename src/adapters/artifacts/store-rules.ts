@@ -2,6 +2,7 @@ import { isAbsolute } from 'node:path'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
+import { findMisfit } from './records/record-kinds.ts'
 
 /** Holds half-written files. It is in the same file system as the keys and is never listed. */
 export const TEMP_DIRECTORY = '.tmp'
@@ -68,8 +69,13 @@ export function sealRecord(record: object): Uint8Array {
   return Buffer.from(`${text.slice(0, -1)}${separator}"sha256":"${sha256Hex(text)}"}\n`)
 }
 
-/** Returns the record without its seal, if it is one that was written under this key. @throws LonghaulError `Artifact.Corrupt` */
-export function openRecord<T extends object>(key: string, bytes: Uint8Array): T {
+/**
+ * Returns the record without its seal, if it is one that was written under this key and has the shape of its kind.
+ * @param key names the record in errors
+ * @param ofKey the key whose kind of record it is, for a file outside of the store
+ * @throws LonghaulError `Artifact.Corrupt`
+ */
+export function openRecord<T extends object>(key: string, bytes: Uint8Array, ofKey: string = key): T {
   const sealed = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
   // Its last bytes alone tell whether the others are worth a text.
   const seal = SEAL.exec(sealed.toString('latin1', sealed.byteLength - SEAL_BYTES))
@@ -79,6 +85,8 @@ export function openRecord<T extends object>(key: string, bytes: Uint8Array): T 
   const record = parseRecord<T>(key, text)
   const fault = misplaced(key, record)
   if (fault !== null) throw corrupt(key, fault)
+  const misfit = findMisfit(ofKey, record)
+  if (misfit !== null) throw corrupt(key, misfit)
   return record
 }
 

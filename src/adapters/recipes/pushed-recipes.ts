@@ -2,13 +2,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { recipeKeys } from '../../contracts/keys.ts'
 import { requireRecipeName } from './recipe-name.ts'
-
-/** A recipe that was pushed under a name. Every control worker sees the same text, which never changes. */
-interface PushedRecipe {
-  schema: 'longhaul.pushed-recipe/1'
-  name: string
-  text: string
-}
+import type { PushedRecipe } from '../../contracts/run-records.types.ts'
 
 /** Where names are looked up that no folder of a worker has. */
 export interface PushedRecipes {

@@ -5,7 +5,7 @@ import { openRecord } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
-import { isRunName } from '../../contracts/keys.ts'
+import { isRunName, runKeys } from '../../contracts/keys.ts'
 import { readInputFile } from '../../platform/input-file.ts'
 
 /**
@@ -48,7 +48,7 @@ export async function readEvaluationFile(path: string): Promise<EvaluationRecord
       message: `Expected an evaluation record at ${path}, a copy of one in runs/RUN/evaluations of the artifact store: it has no sha256`,
     })
   }
-  const record = openRecord<EvaluationRecord>(path, new TextEncoder().encode(text))
+  const record = openRecord<EvaluationRecord>(path, new TextEncoder().encode(text), runKeys.evaluation('file', 'file'))
   if (record.schema === 'longhaul.evaluation/2') return record
   throw new LonghaulError({
     code: 'Config.Invalid',

@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { checkGrading, type GradingCheck } from '../../activities/grading/close-grading.ts'
-import { requireRunWithEpisodes, type RunClaim } from '../../activities/run/run-names.ts'
+import { requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../../activities/runtime/stored-records.ts'
 import { checkLedger, type LedgerCheck } from '../../activities/training/check-ledger.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -12,6 +12,7 @@ import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption, runName } from '../arguments/options.ts'
 import { requireRun } from './view.ts'
+import type { RunClaim } from '../../contracts/run-records.types.ts'
 
 /** Mismatches shown; the rest is counted. */
 const MOST_SHOWN = 20

@@ -1,3 +1,4 @@
+import type { PlateauRecipe } from '../../contracts/recipe.types.ts'
 import { mean } from '../statistics/moments.ts'
 
 /** A held-out score after an iteration of a stage; iteration 0 is before its first. */
@@ -37,4 +38,14 @@ export function findPlateau({
   const before = between(iteration - 2 * window, iteration - window)
   const gain = last.length === 0 || before.length === 0 ? null : mean(last) - mean(before)
   return { plateau: gain !== null && gain < minGain, gain, last: last.length, before: before.length }
+}
+
+/** The finding after an iteration, and the figures behind it. */
+export interface PlateauRecord extends Plateau {
+  schema: 'longhaul.plateau/1'
+  run: string
+  stage: string
+  iteration: number
+  rule: PlateauRecipe
+  scores: IterationScore[]
 }

@@ -56,3 +56,11 @@ function asFraction(rate: number): Fraction {
   }
   return { numerator: rate, denominator: 1 }
 }
+
+/** The tasks from which a stage draws its problems, and those that its rule excluded. */
+export interface StagePool extends Reselection {
+  schema: 'longhaul.pool/1'
+  run: string
+  stage: string
+  over: string
+}

@@ -1,4 +1,5 @@
 /** Compares one evaluation with an earlier one by the rules of `longhaul compare`, for a workflow that decides without an operator. */
+import type { PromotionRecipe } from '../../contracts/recipe.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { ComparedTaskCounts, NightOutcome, NightVerdict } from '../../contracts/nights.types.ts'
 import { checkComparability, gradedShare } from './comparability.ts'
@@ -115,4 +116,17 @@ function signed(value: number): string {
 
 function percent(share: number): string {
   return `${Number((share * 100).toFixed(2))} %`
+}
+
+/** Why a run's last policy was or was not promoted. */
+export interface PromotionDecision {
+  schema: 'longhaul.promotion-decision/1'
+  run: string
+  policy: string
+  gate: PromotionRecipe['gate']
+  promoted: boolean
+  /** The evaluation it was compared with; null if there was none. */
+  against: { run: string; name: string; policy: string } | null
+  judged: JudgedNight | null
+  why: string
 }

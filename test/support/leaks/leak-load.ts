@@ -1,7 +1,7 @@
 /** Episodes that keep a sandbox worker busy with opening, turns, capture, closing and grading. */
 import { fileURLToPath } from 'node:url'
 import { prepareSuite } from '../../../src/activities/evaluation/prepare-suite.ts'
-import { type StoredRecipe, readOrThrow } from '../../../src/activities/runtime/stored-records.ts'
+import { readOrThrow } from '../../../src/activities/runtime/stored-records.ts'
 import { loadTasksAndFile } from '../../../src/adapters/datasets/load-tasks.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { runKeys, suiteKeys } from '../../../src/contracts/keys.ts'
@@ -9,6 +9,7 @@ import type { SuiteManifest } from '../../../src/contracts/tasks.types.ts'
 import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
 import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
 import type { LeakWorld } from './leak-stack.ts'
+import type { StoredRecipe } from '../../../src/contracts/run-records.types.ts'
 
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 const RUN = 'leaks'

@@ -1,6 +1,5 @@
 /** Records that a rollout needs in the store before it is played, and checks of those that it must leave there. */
 import { join } from 'node:path'
-import type { IterationPlan } from '../../../src/activities/run/plan-iteration.ts'
 import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { loadTasks } from '../../../src/adapters/datasets/load-tasks.ts'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
@@ -10,6 +9,7 @@ import type { Recipe } from '../../../src/contracts/recipe.types.ts'
 import type { RolloutInput } from '../../../src/contracts/workflows.types.ts'
 import { policyRef, SHA } from '../scripted-pipeline.ts'
 import { readExecutions } from './scripted-sandboxes.ts'
+import type { IterationPlan } from '../../../src/contracts/run-records.types.ts'
 
 export interface ScaleShape {
   run: string

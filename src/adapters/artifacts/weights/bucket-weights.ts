@@ -8,15 +8,16 @@ import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { exists, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 import { checkKey, missingArtifact } from '../store-rules.ts'
-import { bytesOfTree, holdsTree, readFromTree, storeTree, type TreeFile, writeTree } from './stored-tree.ts'
+import {
+  bytesOfTree,
+  holdsTree,
+  readFromTree,
+  storeTree,
+  type TreeFile,
+  writeTree,
+  type WeightsRecord,
+} from './stored-tree.ts'
 import { createWeightsCache, type WeightsCache, type WeightsPlace } from './weights-cache.ts'
-
-/** Both parts are in one record, so that two hosts that train the same job can never contribute one part each. */
-interface WeightsRecord {
-  schema: 'longhaul.weights/1'
-  policy: PolicyRef
-  trees: { policy: TreeFile[]; checkpoint: TreeFile[] | null }
-}
 
 /** Where weights are stored on this machine. */
 export interface LocalWeights extends WeightsPlace {

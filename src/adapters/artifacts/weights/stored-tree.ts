@@ -1,5 +1,6 @@
 /** A directory stored as blobs by hash. Content that two policies share is stored once, and an interrupted transfer continues where
  *  it stopped. */
+import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import { open, readdir, stat } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import type { ArtifactStore } from '../../../contracts/artifacts.types.ts'
@@ -170,4 +171,11 @@ async function pathsBelow(root: string, below: string): Promise<string[]> {
     else paths.push(path)
   }
   return paths
+}
+
+/** Both parts are in one record, so that two hosts that train the same job can never contribute one part each. */
+export interface WeightsRecord {
+  schema: 'longhaul.weights/1'
+  policy: PolicyRef
+  trees: { policy: TreeFile[]; checkpoint: TreeFile[] | null }
 }

@@ -5,17 +5,13 @@ import type { GroupDropReason } from '../../../domain/rewards/group-selection.ts
 import { compareText } from '../../../domain/hash-order.ts'
 import { encodeTensors } from './batch-tensors.ts'
 import type { Trajectory } from './trajectory.ts'
+import type { JobPlanRecord } from '../../../contracts/training.types.ts'
 
 export const BATCH_FILE = 'batch.safetensors'
 export const BATCH_MANIFEST = 'batch.json'
 
 /** The job's further input, stored with the batch so that a job needs only the batch's reference. */
 export const JOB_PLAN = 'plan.json'
-
-export interface JobPlanRecord {
-  schema: 'longhaul.job-plan/1'
-  totalSteps: number
-}
 
 /** A trajectory and its position in the batch. */
 export interface BatchRow {

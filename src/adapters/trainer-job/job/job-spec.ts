@@ -6,9 +6,10 @@ import { LonghaulError } from '../../../contracts/errors.ts'
 import { policyKeys, runKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
 import type { Recipe, TrainerRecipe } from '../../../contracts/recipe.types.ts'
-import { JOB_PLAN, type JobPlanRecord } from '../batch/batch-writer.ts'
+import { JOB_PLAN } from '../batch/batch-writer.ts'
 import { jobConfig, reinforceStage } from './job-config.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
+import type { JobPlanRecord } from '../../../contracts/training.types.ts'
 
 /** A job for a launcher: everything except attempt and fence, which each launch adds. */
 export interface LaunchedJob {
