@@ -30,6 +30,7 @@ import type {
 import type { RunSource } from './run-source.ts'
 import { timelineOf } from './shared/timeline.ts'
 import { turnsOfPart } from './shared/turn-parts.ts'
+import { putPart } from '../../test/support/record-examples.ts'
 
 let root: string
 let store: ArtifactStore
@@ -265,11 +266,11 @@ test('the list of runs has times and states from the server, scores from records
   const runs = createDirectoryStore({ root: own })
   for (const [at, run] of ['old', 'scored', 'open'].entries()) {
     const startedAt = at === 0 ? {} : { startedAt: `2026-11-2${at}T10:00:00.000Z` }
-    await runs.putRecord(runKeys.claim(run), { run, kind: 'train', recipe: 'demo', ...startedAt })
+    await putPart(runs, runKeys.claim(run), { run, kind: 'train', recipe: 'demo', ...startedAt })
   }
   for (const name of ['base', 'dapo-1-0003', 'rl', 'rl.verified'])
-    await runs.putRecord(runKeys.evaluation('scored', name), makeEvaluation({ run: 'scored', name, tasks: TWO_TASKS }))
-  await runs.putRecord(runKeys.durations('scored', 1), { schema: 'longhaul.durations/1', durations: {} })
+    await putPart(runs, runKeys.evaluation('scored', name), makeEvaluation({ run: 'scored', name, tasks: TWO_TASKS }))
+  await putPart(runs, runKeys.durations('scored', 1), { schema: 'longhaul.durations/1', durations: {} })
 
   const read = async (source: RunSource | null) => ((await createPages(runs, source).read('runs')) as RunsPage).runs
   const alone = await read(null)
@@ -307,8 +308,8 @@ test('of a run that has ended the list reads no record twice', async (t) => {
   const own = await mkdtemp(join(tmpdir(), 'longhaul-runs-'))
   t.after(() => rm(own, { recursive: true, force: true }))
   const runs = createDirectoryStore({ root: own })
-  await runs.putRecord(runKeys.claim('r'), { run: 'r', kind: 'eval', recipe: 'demo' })
-  await runs.putRecord(runKeys.durations('r', 1), { schema: 'longhaul.durations/1', durations: {} })
+  await putPart(runs, runKeys.claim('r'), { run: 'r', kind: 'eval', recipe: 'demo' })
+  await putPart(runs, runKeys.durations('r', 1), { schema: 'longhaul.durations/1', durations: {} })
   const reads: string[] = []
   const seen = { ...runs, readRecord: <T extends object>(key: string) => (reads.push(key), runs.readRecord<T>(key)) }
   const seenPages = createPages(seen)

@@ -18,6 +18,7 @@ import type { PolicyClient } from '../contracts/policy.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { ownSandboxesWorker } from './compose-sandbox.ts'
 import { PASS_THROUGH } from './connect.ts'
+import { putPart } from '../../test/support/record-examples.ts'
 
 const LEASE_MS = 1_200
 /** Rounds without a renewal after which the container ends, as its lease loop counts them. */
@@ -97,13 +98,13 @@ test('an episode with an interrupted turn cannot be replayed and continues even 
   const episode = episodeId({ ...EPISODE, index: 8 })
   await storeEpisode(8)
   const turn = { episode, turn: 0 }
-  await store.putRecord(episodeKeys.action(episode, 0), {
+  await putPart(store, episodeKeys.action(episode, 0), {
     schema: 'longhaul.action/1',
     ...turn,
     command: 'sleep 1000',
     tokenIds: [4],
   })
-  await store.putRecord(episodeKeys.observation(episode, 0), {
+  await putPart(store, episodeKeys.observation(episode, 0), {
     schema: 'longhaul.observation/1',
     ...turn,
     text: '',
@@ -161,9 +162,9 @@ async function storeEpisode(index = EPISODE.index): Promise<void> {
     ...makeTrainingRecipe(),
     policyServer: { kind: 'embedded', url: null, replicas: [], publish: null, leaseS: 60, patienceS: 60, chat: null },
   }
-  await store.putRecord(runKeys.recipe(EPISODE.run), { schema: 'longhaul.recipe/1', hash: 'test', recipe })
-  await store.putRecord(suiteKeys.task(EPISODE.suite, EPISODE.taskId), { taskId: EPISODE.taskId, repoDir: '/testbed' })
-  await store.putRecord(episodeKeys.spec(episode), {
+  await putPart(store, runKeys.recipe(EPISODE.run), { schema: 'longhaul.recipe/1', hash: 'test', recipe })
+  await putPart(store, suiteKeys.task(EPISODE.suite, EPISODE.taskId), { taskId: EPISODE.taskId, repoDir: '/testbed' })
+  await putPart(store, episodeKeys.spec(episode), {
     schema: 'longhaul.episode/1',
     episode,
     ...EPISODE,
@@ -183,7 +184,7 @@ async function storeEpisode(index = EPISODE.index): Promise<void> {
     },
     capture: 'all',
   })
-  await store.putRecord(episodeKeys.start(episode), {
+  await putPart(store, episodeKeys.start(episode), {
     schema: 'longhaul.episode-start/1',
     episode,
     state: { cwd: '/testbed', submitted: false },

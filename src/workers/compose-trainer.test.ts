@@ -25,6 +25,7 @@ import { NO_ROOTS } from '../../test/support/no-roots.ts'
 import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH } from './connect.ts'
 import { readWorkerEnvironment } from './worker-environment.ts'
+import { putPart } from '../../test/support/record-examples.ts'
 
 describe('trainer worker', { skip: withoutPython }, () => {
   const signal = new AbortController().signal
@@ -211,7 +212,7 @@ describe('trainer worker', { skip: withoutPython }, () => {
     recipe.trackers = trackers
     recipe.trainer.stallS = 300
     recipe.trainer.timeoutS = 600
-    await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: run, recipe })
+    await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: run, recipe })
   }
 
   /** Of everything that its one attempt said, ms. */

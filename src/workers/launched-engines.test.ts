@@ -27,6 +27,7 @@ import { composeTrainer } from './compose-trainer.ts'
 import { PASS_THROUGH, policyClientsOf } from './connect.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
 import { readWorkerEnvironment, type WorkerEnvironment } from './worker-environment.ts'
+import { putPart } from '../../test/support/record-examples.ts'
 
 const NAMESPACE_ID = 'namespace-1'
 
@@ -217,7 +218,7 @@ describe('launched engines', { skip: withoutPython }, () => {
   test('an attempt fails as retryable and names the host when the engines belong to another host', async () => {
     await storeRecipe('elsewhere', { replicas: 1 })
     const record: EnginesRecord = { schema: 'longhaul.engines/1', host: 'trainer-2', urls: ['http://127.0.0.1:1'] }
-    await store.putRecord(runKeys.engines('elsewhere'), record)
+    await putPart(store, runKeys.engines('elsewhere'), record)
     await assert.rejects(publish('elsewhere', older), {
       type: 'Model.Unavailable',
       nonRetryable: false,
@@ -299,6 +300,6 @@ describe('launched engines', { skip: withoutPython }, () => {
     const recipe: Recipe = { ...structuredClone(makeTrainingRecipe()), policyServer }
     recipe.trainer.stallS = 300
     recipe.trainer.timeoutS = 600
-    await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: run, recipe })
+    await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: run, recipe })
   }
 })

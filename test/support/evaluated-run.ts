@@ -19,6 +19,7 @@ import type { TrackerRecipe } from '../../src/contracts/trackers.types.ts'
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import { type Attempt, makeFacts } from './evaluation-records.ts'
 import { makeTrainingRecipe } from './training-records.ts'
+import { putPart } from './record-examples.ts'
 
 const POLICY: PolicyRef = {
   version: 'v000000-aaaaaaaa',
@@ -64,11 +65,16 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
     { attempts: attempts[0]?.length ?? 1, quick: input.quick ?? null, compare: input.compare ?? null },
     cutoff,
   )
-  await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'eval' })
+  await putPart(store, runKeys.claim(run), {
+    schema: 'longhaul.run/1',
+    run,
+    kind: 'eval',
+    workflowId: `eval/${run}`,
+  })
   recipe.trackers = input.trackers ?? []
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
   const { policy = POLICY } = input
-  await store.putRecord(policyKeys.ref(policy.version), policy)
+  await putPart(store, policyKeys.ref(policy.version), policy)
 
   const places = { hubUrl: input.hub?.url ?? null, findFile: (path: string) => join(root, path) }
   const published = {
@@ -80,8 +86,8 @@ export async function makeEvaluatedRun(input: EvaluatedRunInput): Promise<Evalua
   const load = (from: SuiteSource) => loadTasksAndFile(from, undefined, places)
   const { suite } = await prepareSuite({ store, loadTasks: load, published, recipe, run }, 'heldOut')
   const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
-  await store.putRecord(gateKeys.gated(run, suite), {
-    schema: 'longhaul.gated/1',
+  await putPart(store, gateKeys.gated(run, suite), {
+    schema: 'longhaul.gated-suite/2',
     suite,
     admitted: taskIds,
     refused: [],
@@ -131,8 +137,8 @@ async function storeEpisode(
 ): Promise<void> {
   const episode = episodeId(identity)
   const { record, verdict } = makeFacts(attempt, { ...identity, turns: 2 })
-  await store.putRecord(episodeKeys.result(episode), record)
-  await store.putRecord(episodeKeys.start(episode), { episode, startedAtMs: 1000 })
-  await store.putRecord(episodeKeys.observation(episode, record.turns - 1), { episode, observedAtMs: 3500 })
-  if (verdict !== null) await store.putRecord(episodeKeys.verdict(episode), verdict)
+  await putPart(store, episodeKeys.result(episode), record)
+  await putPart(store, episodeKeys.start(episode), { episode, startedAtMs: 1000 })
+  await putPart(store, episodeKeys.observation(episode, record.turns - 1), { episode, observedAtMs: 3500 })
+  if (verdict !== null) await putPart(store, episodeKeys.verdict(episode), verdict)
 }

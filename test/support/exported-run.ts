@@ -8,6 +8,7 @@ import { policyKeys, runKeys, suiteKeys } from '../../src/contracts/keys.ts'
 import type { Recipe } from '../../src/contracts/recipe.types.ts'
 import { makeTrainingRecipe } from './training-records.ts'
 import { type StoreEpisodeInput, storeEpisode, VIEWED_SUITE } from './viewed-run.ts'
+import { putPart } from './record-examples.ts'
 
 /** Hostile to spreadsheets, CSV readers and human eyes; keys contain no slash and no control character. */
 export const HOSTILE_TASK = '=cmd|\' \'!A0,"x"; \u202eelif'
@@ -38,18 +39,18 @@ const EVALUATED: Partial<StoreEpisodeInput>[] = [
 /** Stage dapo-1 with one finished and one open iteration, and the evaluation `rl`. */
 export async function storeExportedRun(store: ArtifactStore, run: string): Promise<void> {
   const recipe = { ...makeTrainingRecipe(), grading: { unauditedRewards: 'refuse' } } as Recipe
-  await store.putRecord(runKeys.claim(run), {
+  await putPart(store, runKeys.claim(run), {
     schema: 'longhaul.run/1',
     run,
     kind: 'train',
     workflowId: `train/${run}`,
   })
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
-  await store.putRecord(policyKeys.ref('v000000-aaaaaaaa'), {
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
+  await putPart(store, policyKeys.ref('v000000-aaaaaaaa'), {
     version: 'v000000-aaaaaaaa',
     manifestSha256: 'ab'.repeat(32),
   })
-  await store.putRecord(suiteKeys.row(VIEWED_SUITE, 'a'), { schema: 'longhaul.row/1', row: { license_name: 'MIT' } })
+  await putPart(store, suiteKeys.row(VIEWED_SUITE, 'a'), { schema: 'longhaul.row/1', row: { license_name: 'MIT' } })
   for (const fields of TRAINED) await storeEpisode(store, { run, stage: 'dapo-1', iteration: 1, ...fields })
   await storePlan(store, { run, stage: 'dapo-1', iteration: 1 })
   await storeTrainingLedger(store, recipe, run)
@@ -61,7 +62,8 @@ export async function storeExportedRun(store: ArtifactStore, run: string): Promi
   await storePlan(store, evaluation)
   const records = await readEpisodeRecords(store, evaluation)
   const unpaid = unpaidIn(records, recipe)
-  await store.putRecord(
+  await putPart(
+    store,
     runKeys.ledger(run, 'eval-rl', 0),
     buildEvaluationLedger({ ...evaluation, records, evaluation: 'rl', unpaid }),
   )
@@ -71,7 +73,7 @@ type Place = Pick<EpisodeRecord, 'run' | 'stage' | 'iteration'>
 
 function storePlan(store: ArtifactStore, { run, stage, iteration }: Place): Promise<unknown> {
   const taskIds = stage === 'eval-rl' ? [HOSTILE_TASK, 'd'] : iteration === 1 ? ['a', 'b', 'c'] : ['a']
-  return store.putRecord(runKeys.plan(run, stage, iteration), {
+  return putPart(store, runKeys.plan(run, stage, iteration), {
     schema: 'longhaul.plan/1',
     run,
     stage,
@@ -95,5 +97,5 @@ async function storeTrainingLedger(store: ArtifactStore, recipe: Recipe, run: st
     batchOf: new Map(trained.map((episode) => [episode, key])),
     unpaid: unpaidIn(records, recipe),
   })
-  await store.putRecord(runKeys.ledger(run, place.stage, 1), ledger)
+  await putPart(store, runKeys.ledger(run, place.stage, 1), ledger)
 }

@@ -11,6 +11,7 @@ import { makeVerdict } from './evaluation-records.ts'
 import { makeRecord } from './episode-records.ts'
 import { makeAction, makeEpisode, makeTrainingRecipe } from './training-records.ts'
 import type { RunClaim } from '../../src/contracts/run-records.types.ts'
+import { putPart, wholeRecord } from './record-examples.ts'
 
 export const VIEWED_SUITE = 'suite'
 
@@ -25,8 +26,8 @@ export async function storeViewedRun(store: ArtifactStore, run: string): Promise
     recipeHash: 'ab',
     workflowId: `train/${run}`,
   }
-  await store.putRecord(runKeys.claim(run), claim)
-  await store.putRecord(runKeys.recipe(run), {
+  await putPart(store, runKeys.claim(run), claim)
+  await putPart(store, runKeys.recipe(run), {
     schema: 'longhaul.recipe/1',
     hash: 'abcdef0123456789',
     recipe: makeTrainingRecipe(),
@@ -65,8 +66,9 @@ export async function storeEpisode(store: ArtifactStore, input: StoreEpisodeInpu
     scaffold: 'paper',
     demonstration: false,
   }
-  await store.putRecord(episodeKeys.spec(episode), spec)
-  await store.claimRecord(suiteKeys.task(VIEWED_SUITE, taskId), makeTask(taskId, statement ?? 'Repair it.'))
+  await putPart(store, episodeKeys.spec(episode), spec)
+  const task = suiteKeys.task(VIEWED_SUITE, taskId)
+  await store.claimRecord(task, wholeRecord(task, makeTask(taskId, statement ?? 'Repair it.')))
   const start: EpisodeStart = {
     schema: 'longhaul.episode-start/1',
     episode,
@@ -76,7 +78,7 @@ export async function storeEpisode(store: ArtifactStore, input: StoreEpisodeInpu
     ...(messages === undefined ? {} : { messages }),
     startedAtMs: 1_000,
   }
-  await store.putRecord(episodeKeys.start(episode), start)
+  await putPart(store, episodeKeys.start(episode), start)
   for (let turn = 0; turn < record.turns; turn++) {
     await storeAction(store, record, turn, { text: reply ?? `reply ${turn}`, command: command ?? `ls ${turn}` })
     if (hasEnded !== false || turn < record.turns - 1)
@@ -84,9 +86,9 @@ export async function storeEpisode(store: ArtifactStore, input: StoreEpisodeInpu
   }
   if (hasEnded === false) return episode
   await store.put(episodeKeys.patch(episode), Buffer.from(patch ?? PATCH))
-  await store.putRecord(episodeKeys.capture(episode), { schema: 'longhaul.capture/1', episode })
-  if (record.verdict !== null) await store.putRecord(episodeKeys.verdict(episode), makeVerdict(record, record.verdict))
-  await store.putRecord(episodeKeys.result(episode), record)
+  await putPart(store, episodeKeys.capture(episode), { schema: 'longhaul.capture/1', episode })
+  if (record.verdict !== null) await putPart(store, episodeKeys.verdict(episode), makeVerdict(record, record.verdict))
+  await putPart(store, episodeKeys.result(episode), record)
   return episode
 }
 
@@ -97,7 +99,7 @@ export async function storeAction(
   said: { text: string; command: string },
 ): Promise<void> {
   const at = { sampledAtMs: 1_600 + 1_000 * turn, sampleMs: 400 }
-  await store.putRecord(episodeKeys.action(record.episode, turn), { ...makeAction(record, turn), ...said, ...at })
+  await putPart(store, episodeKeys.action(record.episode, turn), { ...makeAction(record, turn), ...said, ...at })
 }
 
 export async function storeObservation(
@@ -116,7 +118,7 @@ export async function storeObservation(
     state: STATE,
     observedAtMs: 2_500 + 1_000 * turn,
   }
-  await store.putRecord(episodeKeys.observation(episode, turn), record)
+  await putPart(store, episodeKeys.observation(episode, turn), record)
 }
 
 const PATCH = `diff --git a/m.py b/m.py
@@ -153,7 +155,7 @@ export async function storeRecords(
     makeRecord({ run, stage: 'dapo-1', turns, taskId: `o__n-${String(at >> 3).padStart(4, '0')}`, index: at & 7 }),
   )
   await Promise.all(
-    records.map((record) => slots.use(() => store.putRecord(episodeKeys.result(record.episode), record))),
+    records.map((record) => slots.use(() => putPart(store, episodeKeys.result(record.episode), record))),
   )
 }
 
@@ -175,7 +177,7 @@ export async function storeTokens(store: ArtifactStore, input: StoreTokensInput)
   const last = episodes[1]?.actions.at(-1)
   if (last !== undefined) last.formatError = 'cannot_extract_command'
   const trajectories = episodes.map((episode) => assembleTrajectory({ ...episode, trainFormatErrors: false }))
-  for (const { record } of episodes) await store.putRecord(episodeKeys.result(record.episode), record)
+  for (const { record } of episodes) await putPart(store, episodeKeys.result(record.episode), record)
   const version = 'v000000-aaaaaaaa'
   await writeBatch({
     store,

@@ -11,6 +11,7 @@ import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { recordUngraded } from '../grading/grade-submission.ts'
 import { recordOutcome } from './episode-result.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let folder: string
 let store: ArtifactStore
@@ -36,8 +37,8 @@ async function tornEpisode(index: number): Promise<EpisodeInput> {
   const episode = episodeId(input)
   for (const turn of [0, 1]) {
     const action = { turn, promptDelta: [1, 2], ids: [3], command: null, formatError: 'cannot_extract_command' }
-    await store.putRecord(episodeKeys.action(episode, turn), action)
-    if (turn === 0) await store.putRecord(episodeKeys.observation(episode, turn), { turn, text: '', execution: null })
+    await putPart(store, episodeKeys.action(episode, turn), action)
+    if (turn === 0) await putPart(store, episodeKeys.observation(episode, turn), { turn, text: '', execution: null })
   }
   await writeFile(store.path(episodeKeys.observation(episode, 1)), '{"schema":"longhaul.obs')
   return input
@@ -107,7 +108,7 @@ test('an episode that has lost turns has no reward, whatever its ending and its 
     const input = await tornEpisode(index)
     await rm(store.path(episodeKeys.observation(episodeId(input), 1)))
     await settle(input, disposition, 2)
-    await store.putRecord(episodeKeys.verdict(episodeId(input)), { schema: 'longhaul.verdict/1', kind: 'resolved' })
+    await putPart(store, episodeKeys.verdict(episodeId(input)), { schema: 'longhaul.verdict/1', kind: 'resolved' })
     const result = await recordUngraded(store, { ...input, disposition, failure: 'Artifact.Missing' })
     assert.deepEqual([result.disposition, result.verdict, result.turns], [disposition, 'could-not-grade', 1])
   }
@@ -122,7 +123,7 @@ test('an episode that ended its own sandboxes counts with the turns that it has'
 
 async function settle(input: EpisodeInput, disposition: Disposition, turns: number): Promise<void> {
   const episode = episodeId(input)
-  await store.putRecord(episodeKeys.disposition(episode), {
+  await putPart(store, episodeKeys.disposition(episode), {
     schema: 'longhaul.disposition/1',
     episode,
     disposition,

@@ -16,6 +16,7 @@ import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
 import { recordJob, recordTraining } from '../training/record-training.ts'
 import { readRunCosts } from './read-costs.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const root = await mkdtemp(join(tmpdir(), 'read-costs-'))
 after(() => rm(root, { recursive: true, force: true }))
@@ -42,7 +43,7 @@ const PLACED_MS = 500
 async function storePlaced(input: StoreEpisodeInput, placements = 1): Promise<string> {
   const episode = await storeEpisode(store, input)
   for (let placement = 1; placement <= placements; placement++) {
-    await store.putRecord(episodeKeys.placement(episode, placement), {
+    await putPart(store, episodeKeys.placement(episode, placement), {
       schema: 'longhaul.placement/1',
       episode,
       placement,
@@ -113,17 +114,17 @@ test('a requeued grading attempt is paid in addition to the one with the verdict
   const verdict = async (episode: string, fields: Partial<VerdictRecord>): Promise<void> => {
     const found = makeVerdict({ episode, taskId: 't', verdictReason: null } as never, 'unresolved')
     await rm(store.path(episodeKeys.verdict(episode)))
-    await store.putRecord(episodeKeys.verdict(episode), { ...found, ...fields })
+    await putPart(store, episodeKeys.verdict(episode), { ...found, ...fields })
   }
   const attempt = (episode: string, number: number, failure: string): Promise<unknown> =>
-    store.putRecord(episodeKeys.gradingAttempt(episode, number), {
+    putPart(store, episodeKeys.gradingAttempt(episode, number), {
       schema: 'longhaul.grading-attempt/1',
       episode,
       attempt: number,
       failure,
     })
   const timedOut = (episode: string, number: number, gradeMs: number): Promise<unknown> =>
-    store.putRecord(episodeKeys.grading(episode, 'fork-4.0.3', 'timed-out.json'), {
+    putPart(store, episodeKeys.grading(episode, 'fork-4.0.3', 'timed-out.json'), {
       schema: 'longhaul.grading-time-out/1',
       episode,
       attempt: number,
@@ -229,14 +230,14 @@ test('the seconds of a job of an earlier version or another host are unknown', a
 
 test('gate costs include the gradings of this run and exclude those of earlier runs', async () => {
   await storeViewedRun(store, 'gated')
-  await store.putRecord(gateKeys.task('gated', 'suite', 'a'), {
+  await putPart(store, gateKeys.task('gated', 'suite', 'a'), {
     schema: 'longhaul.task-gate/1',
     run: 'gated',
     taskId: 'a',
     identity: 'id',
   })
   const grading = (check: string, run: string, gradings: number): Promise<unknown> =>
-    store.putRecord(gateKeys.grading('a', 'id', check, 1), { schema: 'longhaul.gate/2', run, gradings, gradeMs: 3_000 })
+    putPart(store, gateKeys.grading('a', 'id', check, 1), { schema: 'longhaul.gate/2', run, gradings, gradeMs: 3_000 })
   await grading('gold', 'gated', 2)
   await grading('empty', 'earlier', 1)
   const { spent, lost } = stageOf(await costsOf('gated'), 'gate')

@@ -18,6 +18,7 @@ import { promote } from '../training/policies.ts'
 import { recordJob, recordTraining } from '../training/record-training.ts'
 import { recomputeReport } from './recompute-report.ts'
 import { gatherReportData } from './report-data.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
 let root: string
@@ -64,7 +65,7 @@ test('a score names its policies up to the base, also those of other runs, and i
   await train('chained', 1, FIRST, SECOND)
   // The same job on another host: the first word stays.
   await train('later', 9, FIRST, SECOND)
-  await store.putRecord(policyKeys.ref(BASE.version), BASE)
+  await putPart(store, policyKeys.ref(BASE.version), BASE)
   await makeEvaluatedRun({ store, root, run: 'chained', rows, attempts: [[1], [0]], cutoff: null, policy: SECOND })
   const { score } = (await gatherReportData(store, { run: 'chained', durations: {} })).evaluations[0] ?? {}
   assert.ok(score)
@@ -86,7 +87,7 @@ test('policies of an earlier version without parents follow the order of the run
   // The later job first: the store lists them by stage.
   await recordTraining({ store, recipe, job: jobOf(run, 2, third), policy: fourth.version, metrics: [] })
   await recordTraining({ store, recipe, job: jobOf(run, 1, BASE), policy: third.version, metrics: [] })
-  await store.putRecord(runKeys.policy(run, 'base'), BASE)
+  await putPart(store, runKeys.policy(run, 'base'), BASE)
   await makeEvaluatedRun({ store, root, run, rows, attempts: [[1], [0]], cutoff: null, policy: fourth })
   const { evaluations, code } = await lineageOf(run)
   assert.deepEqual(
@@ -115,7 +116,7 @@ test('names data by revision or hash, images by sorted digests and grading by pr
   const verdict = await readOrThrow<VerdictRecord>(store, key)
   await rm(store.path(key))
   const provenance = { profileRevision: 3 } as unknown as NonNullable<VerdictRecord['provenance']>
-  await store.putRecord(key, { ...verdict, image: 'sha256:11', provenance })
+  await putPart(store, key, { ...verdict, image: 'sha256:11', provenance })
   const [found] = (await lineageOf(run)).evaluations
   assert.deepEqual(found?.images, { count: 1, sha256: sha256Hex('sha256:11\n'), unknown: 1 })
   assert.deepEqual(found?.grading, ['fork-4.0.3 r3'])

@@ -13,6 +13,7 @@ import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import { recomputeReport } from './recompute-report.ts'
 import { summarizeEvaluation } from './derive-evaluation.ts'
 import { newestDurations, writeReport } from './write-report.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const RUN = 'nightly-2026-11-21-a'
 const POLICY = 'v000000-aaaaaaaa'
@@ -39,13 +40,13 @@ before(async () => {
   store = createDirectoryStore({ root })
   const recipe = { ...makeTrainingRecipe(), data: { gate: { repeats: 1 } }, evaluate: { prices: PRICES } }
   recipe.model.cutoff = '2025-01-01'
-  await store.putRecord(runKeys.claim(RUN), { schema: 'longhaul.run/1', run: RUN, kind: 'eval' })
-  await store.putRecord(runKeys.recipe(RUN), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
-  await store.putRecord(policyKeys.ref(POLICY), { version: POLICY, globalStep: 0 })
+  await putPart(store, runKeys.claim(RUN), { schema: 'longhaul.run/1', run: RUN, kind: 'eval' })
+  await putPart(store, runKeys.recipe(RUN), { schema: 'longhaul.recipe/1', hash: 'ab', recipe })
+  await putPart(store, policyKeys.ref(POLICY), { version: POLICY, globalStep: 0 })
   const taskIds = Object.keys(ATTEMPTS)
   for (const taskId of taskIds) {
     const createdAt = taskId === 'a' ? '2024-03-01T00:00:00Z' : taskId === 'b' ? '2025-06-01T00:00:00Z' : null
-    await store.putRecord(suiteKeys.task('suite', taskId), { taskId, repo: 'org/repo', rowHash: taskId, createdAt })
+    await putPart(store, suiteKeys.task('suite', taskId), { taskId, repo: 'org/repo', rowHash: taskId, createdAt })
   }
   const plan = {
     schema: 'longhaul.plan/1',
@@ -55,7 +56,7 @@ before(async () => {
     suite: 'suite',
     groupSize: 3,
   }
-  await store.putRecord(runKeys.plan(RUN, 'eval-nightly', 0), { ...plan, taskIds })
+  await putPart(store, runKeys.plan(RUN, 'eval-nightly', 0), { ...plan, taskIds })
   for (const [taskId, attempts] of Object.entries(ATTEMPTS)) {
     for (const [index, attempt] of attempts.entries()) await storeEpisode(taskId, index, attempt)
   }
@@ -68,13 +69,13 @@ async function storeEpisode(taskId: string, index: number, attempt: Attempt): Pr
   const episode = episodeId(identity)
   const usage = { promptTokens: 1000, cachedTokens: 600, completionTokens: 60 }
   const { record, verdict } = makeFacts(attempt, { ...identity, policy: POLICY, turns: 2 + index, usage })
-  await store.putRecord(episodeKeys.result(episode), record)
-  await store.putRecord(episodeKeys.start(episode), { episode, startedAtMs: 1000 })
-  await store.putRecord(episodeKeys.observation(episode, record.turns - 1), {
+  await putPart(store, episodeKeys.result(episode), record)
+  await putPart(store, episodeKeys.start(episode), { episode, startedAtMs: 1000 })
+  await putPart(store, episodeKeys.observation(episode, record.turns - 1), {
     episode,
     observedAtMs: 3500 + 100 * index,
   })
-  if (verdict !== null) await store.putRecord(episodeKeys.verdict(episode), verdict)
+  if (verdict !== null) await putPart(store, episodeKeys.verdict(episode), verdict)
 }
 
 async function finish(): Promise<{ json: Buffer; html: Buffer; evaluation: Buffer }> {

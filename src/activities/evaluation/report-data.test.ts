@@ -12,6 +12,7 @@ import { isLonghaulError } from '../../contracts/errors.ts'
 import { openPages } from '../../platform/packed-pages.ts'
 import { readEvaluation } from './read-evaluation.ts'
 import { gatherReportData } from './report-data.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let root: string
 let store: ArtifactStore
@@ -46,7 +47,7 @@ test('additional suites appear in the scores only, without pairs across suites o
   const tasks = rows.map((row) => ({ taskId: String(row['instance_id']), attempts: [1 as const] }))
   for (const name of ['nightly.may', 'rl.may', 'rl']) {
     const suite = name === 'rl' ? 'another' : 'may'
-    await store.putRecord(runKeys.evaluation(run, name), { ...makeEvaluation({ run, name, tasks }), suite })
+    await putPart(store, runKeys.evaluation(run, name), { ...makeEvaluation({ run, name, tasks }), suite })
   }
   const { evaluations, paired, curve } = await gatherReportData(store, { run, durations: {} })
   assert.deepEqual(

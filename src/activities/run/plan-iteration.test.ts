@@ -10,6 +10,7 @@ import type { Recipe } from '../../contracts/recipe.types.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { planIteration } from './plan-iteration.ts'
 import type { IterationPlan } from '../../contracts/run-records.types.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -17,7 +18,7 @@ let close: () => Promise<void>
 before(async () => {
   ;({ store, close } = await useOwnStore())
   const admitted = ['easy', 'half', 'never', 'unseen']
-  await store.putRecord(gateKeys.gated('r', 'suite'), { suite: 'suite', repeats: 1, admitted, refused: [] })
+  await putPart(store, gateKeys.gated('r', 'suite'), { suite: 'suite', repeats: 1, admitted, refused: [] })
   // Two iterations of the first stage, and an evaluation whose attempts must not count.
   await play('dapo-1', 1, { easy: [1, 1], half: [1, 0], never: [0, 0] })
   await play('dapo-1', 2, { easy: [1, 0], half: [0, 0], never: [0, 0] })
@@ -31,7 +32,7 @@ async function play(stage: string, iteration: number, outcomes: Record<string, n
     for (const [index, outcome] of verdicts.entries()) {
       const verdict = outcome === 1 ? ('resolved' as const) : ('unresolved' as const)
       const record = makeRecord({ stage, iteration, taskId, index, verdict })
-      await store.putRecord(episodeKeys.result(record.episode), record)
+      await putPart(store, episodeKeys.result(record.episode), record)
     }
   }
 }
@@ -98,7 +99,7 @@ test('an iteration is not begun once the evaluation after its stage is planned; 
   const recipe = twoStages('keep')
   const of = (iteration: number) =>
     planIteration({ store, recipe }, { run: 's', stage: 'dapo-1', iteration, suite: 'suite' })
-  await store.putRecord(gateKeys.gated('s', 'suite'), { suite: 'suite', repeats: 1, admitted: ['a', 'b'], refused: [] })
+  await putPart(store, gateKeys.gated('s', 'suite'), { suite: 'suite', repeats: 1, admitted: ['a', 'b'], refused: [] })
   const planned = await of(2)
   assert.equal(planned.over, undefined)
   await planIteration({ store, recipe }, { run: 's', stage: 'eval-dapo-1', iteration: 0, suite: 'suite' })

@@ -12,6 +12,7 @@ import { selectEpisodes } from '../training/build-batch.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { planRefill } from './plan-refill.ts'
 import type { IterationPlan } from '../../contracts/run-records.types.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const POOL = Array.from({ length: 9 }, (_, index) => `task-${index}`)
 
@@ -37,7 +38,7 @@ function recipe(refill: number | false): Recipe {
 
 /** A run of its own with the plan of its first iteration. */
 async function begin(run: string, refill: number | false = 3) {
-  await store.putRecord(gateKeys.gated(run, 'suite'), { suite: 'suite', repeats: 1, admitted: POOL, refused: [] })
+  await putPart(store, gateKeys.gated(run, 'suite'), { suite: 'suite', repeats: 1, admitted: POOL, refused: [] })
   const place = { run, stage: 'dapo-1', iteration: 1, suite: 'suite' }
   const deps = { store, recipe: recipe(refill) }
   const planned = await planIteration(deps, place)
@@ -50,7 +51,7 @@ async function begin(run: string, refill: number | false = 3) {
             ? { disposition: 'infra' as const, verdict: null, failure: 'Sandbox.Lost' }
             : { verdict: outcome === 1 ? ('resolved' as const) : ('unresolved' as const) }
         const record = makeRecord({ run, stage: 'dapo-1', iteration: 1, taskId, index, ...ended })
-        await store.putRecord(episodeKeys.result(record.episode), record)
+        await putPart(store, episodeKeys.result(record.episode), record)
       }
     }
   }

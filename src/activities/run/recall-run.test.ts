@@ -8,6 +8,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { finishedTraining, isCollected, recallRun } from './recall-run.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -36,7 +37,7 @@ function recall(run: string, of = recipe()) {
 }
 
 async function begun(run: string): Promise<void> {
-  await store.putRecord(runKeys.policy(run, 'base'), policyRef(0))
+  await putPart(store, runKeys.policy(run, 'base'), policyRef(0))
 }
 
 /** Leaves the records of an iteration that trained `jobs` jobs; the last one made the policy of that step. */
@@ -50,12 +51,12 @@ async function trained(
     const directory = runKeys.batch(run, stage, iteration, slice)
     await store.put(`${directory}/batch.json`, Buffer.from('{"trajectories":[]}'))
     const { version } = policyRef(step - jobs + slice + 1)
-    await store.putRecord(runKeys.training(run, stage, iteration, slice), {
+    await putPart(store, runKeys.training(run, stage, iteration, slice), {
       schema: 'longhaul.training/1',
       policy: version,
     })
   }
-  if (jobs > 0) await store.putRecord(policyKeys.ref(policyRef(step).version), policyRef(step))
+  if (jobs > 0) await putPart(store, policyKeys.ref(policyRef(step).version), policyRef(step))
   await ledgerOf(run, stage, iteration, jobs)
 }
 
@@ -67,11 +68,12 @@ async function ledgerOf(run: string, stage: string, iteration: number, jobs: num
     batch: `${runKeys.batch(run, stage, iteration, slice)}/batch.json`,
   }))
   const ledger = { schema: 'longhaul.ledger/1', run, stage, iteration, entries }
-  await store.putRecord(runKeys.ledger(run, stage, iteration), ledger)
+  await putPart(store, runKeys.ledger(run, stage, iteration), ledger)
 }
 
 async function evaluated(run: string, name: string): Promise<void> {
-  await store.putRecord(
+  await putPart(
+    store,
     runKeys.evaluation(run, name),
     makeEvaluation({ run, name, tasks: [{ taskId: 't', attempts: [1] }] }),
   )
@@ -118,7 +120,7 @@ test('an iteration that was collected but not trained, or trained but not stored
   assert.equal(await finishedTraining(store, place), null)
   // A policy that has diverged leaves the record of its training and no reference.
   const { version } = policyRef(91)
-  await store.putRecord(runKeys.training(run, 'dapo-1', 1, 0), { schema: 'longhaul.training/1', policy: version })
+  await putPart(store, runKeys.training(run, 'dapo-1', 1, 0), { schema: 'longhaul.training/1', policy: version })
   assert.equal(await finishedTraining(store, place), null)
   assert.deepEqual(await recall(run), { scores: [], rft: policyRef(0), stages: [] })
 })
@@ -161,7 +163,7 @@ test('a stage that a person stopped is over once its evaluation has started', as
   await begun(run)
   await trained(run, 'rft', 0, { step: 1 })
   await trained(run, 'dapo-1', 1, { step: 2 })
-  await store.putRecord(runKeys.plan(run, 'eval-dapo-1', 0), { schema: 'longhaul.plan/1' })
+  await putPart(store, runKeys.plan(run, 'eval-dapo-1', 0), { schema: 'longhaul.plan/1' })
   const [stage] = (await recall(run))?.stages ?? []
   assert.deepEqual([stage?.iteration, stage?.isDone], [2, true])
 })
@@ -186,7 +188,7 @@ test('an evaluation started alone is recalled by its name, or as nightly from an
   }
   for (const name of ['mini', 'nightly']) {
     const record = makeEvaluation({ run: 'alone', name, tasks: [{ taskId: 'a', attempts: [1] }] })
-    await store.putRecord(runKeys.evaluation('alone', name), record)
+    await putPart(store, runKeys.evaluation('alone', name), record)
   }
   assert.deepEqual(await scoresOf('alone', 'mini'), ['mini'])
   assert.deepEqual(await scoresOf('alone'), ['nightly'])

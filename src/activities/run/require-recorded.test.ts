@@ -6,32 +6,33 @@ import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import { requireOwnBatch, requireOwnPolicy } from './require-recorded.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
 
 before(async () => {
   ;({ store, close } = await useOwnStore())
-  for (const step of [0, 1, 2, 3, 9]) await store.putRecord(policyKeys.ref(policyRef(step).version), policyRef(step))
+  for (const step of [0, 1, 2, 3, 9]) await putPart(store, policyKeys.ref(policyRef(step).version), policyRef(step))
 })
 
 after(() => close())
 
 /** A run whose rft trained policy 1, and whose stage trained `trained`; null is an iteration without a batch. */
 async function begin(run: string, trained: readonly (number | null)[]): Promise<void> {
-  await store.putRecord(runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'train' })
-  await store.putRecord(runKeys.policy(run, 'base'), policyRef(0))
+  await putPart(store, runKeys.claim(run), { schema: 'longhaul.run/1', run, kind: 'train' })
+  await putPart(store, runKeys.policy(run, 'base'), policyRef(0))
   await iterate(run, 'rft', 0, 1)
   for (const [index, step] of trained.entries()) await iterate(run, 'dapo-1', index + 1, step)
 }
 
 async function iterate(run: string, stage: string, iteration: number, step: number | null): Promise<void> {
-  await store.putRecord(runKeys.plan(run, stage, iteration), { run, stage, iteration })
+  await putPart(store, runKeys.plan(run, stage, iteration), { run, stage, iteration })
   const batch = `${runKeys.batch(run, stage, iteration, 0)}/batch.json`
-  const entries = step === null ? [] : [{ fate: 'trained', batch }]
-  await store.putRecord(runKeys.ledger(run, stage, iteration), { entries })
+  const entries = step === null ? [] : [{ episode: 'e', fate: 'trained', batch }]
+  await putPart(store, runKeys.ledger(run, stage, iteration), { entries })
   if (step === null) return
-  await store.putRecord(runKeys.training(run, stage, iteration, 0), { policy: policyRef(step).version })
+  await putPart(store, runKeys.training(run, stage, iteration, 0), { policy: policyRef(step).version })
 }
 
 function ask(run: string, stage: string, iteration: number, step: number): Promise<void> {
@@ -52,7 +53,7 @@ test('what a run has trained may play: the base, what rft made, the iteration be
   await ask('whole', 'dapo-1', 3, 2)
   await ask('whole', 'dapo-1', 4, 3)
   // A run that was cancelled in its fourth iteration, and then stopped after its third.
-  await store.putRecord(runKeys.plan('whole', 'dapo-1', 4), {})
+  await putPart(store, runKeys.plan('whole', 'dapo-1', 4), {})
   await ask('whole', 'eval-rl', 0, 3)
 })
 
@@ -68,15 +69,17 @@ test('an invented policy plays nothing, and no iteration follows one that has no
   }
   const untrained = { code: 'Artifact.Missing', message: /^Iteration 2 of dapo-1 is over, .* has not trained/ }
   await assert.rejects(ask('invented', 'dapo-1', 3, 2), untrained)
-  await store.putRecord(runKeys.ledger('invented', 'dapo-1', 2), { entries: [{ fate: 'trained', batch: 'b' }] })
+  await putPart(store, runKeys.ledger('invented', 'dapo-1', 2), {
+    entries: [{ episode: 'e', fate: 'trained', batch: 'b' }],
+  })
   await assert.rejects(ask('invented', 'dapo-1', 3, 2), untrained)
 })
 
 test('runs that train nothing, and those without a record of their base, play any policy', async () => {
-  await store.putRecord(runKeys.claim('night'), { schema: 'longhaul.run/1', run: 'night', kind: 'eval' })
-  await store.putRecord(runKeys.policy('night', 'base'), policyRef(0))
+  await putPart(store, runKeys.claim('night'), { schema: 'longhaul.run/1', run: 'night', kind: 'eval' })
+  await putPart(store, runKeys.policy('night', 'base'), policyRef(0))
   await ask('night', 'eval-rl', 0, 9)
-  await store.putRecord(runKeys.claim('old'), { schema: 'longhaul.run/1', run: 'old', kind: 'train' })
+  await putPart(store, runKeys.claim('old'), { schema: 'longhaul.run/1', run: 'old', kind: 'train' })
   await ask('old', 'dapo-1', 3, 9)
 })
 

@@ -10,6 +10,7 @@ import { createDirectoryStore } from '../../adapters/artifacts/directory-store.t
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { requireWholeGroups } from './require-whole-groups.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-groups-'))
 after(() => rmSync(root, { recursive: true }))
@@ -36,15 +37,15 @@ async function play(
     groupSize: 2,
     taskIds,
   })
-  await store.putRecord(runKeys.plan(place.run, place.stage, 1), plan(Object.keys(tasks)))
+  await putPart(store, runKeys.plan(place.run, place.stage, 1), plan(Object.keys(tasks)))
   for (const [index, refill] of refills.entries()) {
-    await store.putRecord(runKeys.refill(place.run, place.stage, 1, index + 1), plan(Object.keys(refill)))
+    await putPart(store, runKeys.refill(place.run, place.stage, 1, index + 1), plan(Object.keys(refill)))
   }
   for (const [taskId, verdicts] of Object.entries(Object.assign({}, tasks, ...refills) as typeof tasks)) {
     for (const [index, verdict] of verdicts.entries()) {
       if (verdict === null) continue
       const record = makeRecord({ ...place, taskId, index, verdict })
-      await store.putRecord(episodeKeys.result(record.episode), record)
+      await putPart(store, episodeKeys.result(record.episode), record)
     }
   }
   return place

@@ -18,6 +18,7 @@ import type { Ledger } from '../../domain/ledger/ledger.ts'
 import { importBasePolicy } from '../../adapters/trainer-job/job/policy-directory.ts'
 import { decodeSafetensors } from '../../adapters/trainer-job/batch/safetensors.ts'
 import { buildBatch } from './build-batch.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
 /** Of a policy: only what a batch says about it. */
@@ -45,10 +46,10 @@ test('the demonstration is removed from the training text, or kept as context as
     const record = makeRecord({ run, stage: 'rft', verdict: 'resolved', turns: 1, policy: policy.version })
     const { episode } = record
     const action = makeAction(record, 0)
-    await store.putRecord(episodeKeys.result(episode), record)
+    await putPart(store, episodeKeys.result(episode), record)
     const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: [257, 7] }
-    await store.putRecord(episodeKeys.start(episode), start)
-    await store.putRecord(episodeKeys.action(episode, 0), action)
+    await putPart(store, episodeKeys.start(episode), start)
+    await putPart(store, episodeKeys.action(episode, 0), action)
     const recipe = makeTrainingRecipe()
     Object.assign(recipe, { rollout: { sampling: NEUTRAL_SAMPLING } })
     Object.assign(recipe.rft ?? {}, { demonstration: true, trainWithDemonstration })
@@ -69,13 +70,13 @@ test('an episode from a chat endpoint never trains, even when its record says re
   const record = makeRecord({ stage: 'rft', iteration: 1, verdict: 'resolved', turns: 1, policy: policy.version })
   const { episode } = record
   const chat = { model: 'm', ending: 'stop', usage: null }
-  await store.putRecord(episodeKeys.result(episode), record)
-  await store.putRecord(episodeKeys.start(episode), {
+  await putPart(store, episodeKeys.result(episode), record)
+  await putPart(store, episodeKeys.start(episode), {
     schema: 'longhaul.episode-start/1',
     episode,
     trainingPromptIds: null,
   })
-  await store.putRecord(episodeKeys.action(episode, 0), makeAction(record, 0, { chat, ids: [], logprobs: [] }))
+  await putPart(store, episodeKeys.action(episode, 0), makeAction(record, 0, { chat, ids: [], logprobs: [] }))
   const input = { run: 'r', stage: 'rft', iteration: 1, policy, suite: 's' }
   await assert.rejects(
     buildBatch({ store, recipe: makeTrainingRecipe() }, input),
@@ -126,13 +127,13 @@ test('two of three repairs of one task fine-tune, and the ledger names the suspe
 
 async function storeEpisode(record: EpisodeRecord): Promise<void> {
   const { episode } = record
-  await store.putRecord(episodeKeys.result(episode), record)
-  await store.putRecord(episodeKeys.start(episode), {
+  await putPart(store, episodeKeys.result(episode), record)
+  await putPart(store, episodeKeys.start(episode), {
     schema: 'longhaul.episode-start/1',
     episode,
     trainingPromptIds: null,
   })
   for (let turn = 0; turn < record.turns; turn++) {
-    await store.putRecord(episodeKeys.action(episode, turn), makeAction(record, turn))
+    await putPart(store, episodeKeys.action(episode, turn), makeAction(record, turn))
   }
 }

@@ -18,6 +18,7 @@ import { prepareJob } from '../../adapters/trainer-job/job/job-spec.ts'
 import { runJob } from '../../adapters/trainer-job/job/run-job.ts'
 import { buildBatch } from './build-batch.ts'
 import { referencePolicy } from './reference-policy.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const SCORE =
   'import sys, json, pathlib; from job_files import score_rows;' +
@@ -108,7 +109,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   })
 
   test('filters overlong episodes, pulls towards the base and adds an entropy bonus', async () => {
-    await store.putRecord(runKeys.policy('filtered', 'base'), base)
+    await putPart(store, runKeys.policy('filtered', 'base'), base)
     const step = await firstStep('filtered', {
       advantage: { scale: 'none' },
       overlong: 'filter',
@@ -158,7 +159,7 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
   })
 
   test('compares a success with a failure in each pair', async () => {
-    await store.putRecord(runKeys.policy('pairs', 'base'), base)
+    await putPart(store, runKeys.policy('pairs', 'base'), base)
     const text = await readFile(new URL('../../../recipes/mini.yaml', import.meta.url), 'utf8')
     const { recipe } = await loadRecipe({ name: 'mini', text, dirs: [] })
     const stages = recipe.reinforce?.stages.map((stage) => {
@@ -255,10 +256,10 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
       audit: { outcome: 'agrees', reasons: [], detail: null },
     })
     const { episode } = record
-    await store.putRecord(episodeKeys.result(episode), record)
+    await putPart(store, episodeKeys.result(episode), record)
     const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: null }
-    await store.putRecord(episodeKeys.start(episode), start)
-    for (const action of actions) await store.putRecord(episodeKeys.action(episode, action.turn), action)
+    await putPart(store, episodeKeys.start(episode), start)
+    for (const action of actions) await putPart(store, episodeKeys.action(episode, action.turn), action)
   }
 
   async function storeEpisode(
@@ -269,9 +270,9 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
     const { record, actions } = episodeAt(run, index)
     const { episode } = record
     const told = scores[index]?.map((score) => score - (EPISODES[index]?.drift ?? 0)) ?? []
-    await store.putRecord(episodeKeys.result(episode), record)
+    await putPart(store, episodeKeys.result(episode), record)
     const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: null }
-    await store.putRecord(episodeKeys.start(episode), start)
+    await putPart(store, episodeKeys.start(episode), start)
     let at = 0
     for (const action of actions) {
       at += action.promptDelta.length
@@ -279,10 +280,10 @@ describe('from recipe to loss', { skip: withoutPython }, () => {
       at += action.ids.length
       const turn = `${index}/${action.turn}`
       const formatError = formatErrors.includes(turn) ? 'cannot_extract_command' : null
-      await store.putRecord(episodeKeys.action(episode, action.turn), { ...action, logprobs, formatError })
+      await putPart(store, episodeKeys.action(episode, action.turn), { ...action, logprobs, formatError })
       const execution = { exitCode: null, reason: timeouts.includes(turn) ? 'timeout' : 'exit' }
       const observation = { schema: 'longhaul.observation/1', episode, turn: action.turn, text: '', execution }
-      await store.putRecord(episodeKeys.observation(episode, action.turn), observation)
+      await putPart(store, episodeKeys.observation(episode, action.turn), observation)
     }
   }
 })

@@ -7,6 +7,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { referencePolicy } from './reference-policy.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -26,14 +27,14 @@ function pulled(reference: 'base' | 'start', { tuned = true } = {}): Recipe {
 
 /** Fine-tuning that made the policy of step 4, or ended without a batch. */
 async function fineTuned(run: string, { batches = 1 } = {}): Promise<void> {
-  await store.putRecord(runKeys.policy(run, 'base'), policyRef(0))
+  await putPart(store, runKeys.policy(run, 'base'), policyRef(0))
   if (batches > 0) {
     await store.put(`${runKeys.batch(run, 'rft', 0, 0)}/batch.json`, Buffer.from('{"trajectories":[]}'))
     const training = { schema: 'longhaul.training/1', policy: policyRef(4).version }
-    await store.putRecord(runKeys.training(run, 'rft', 0, 0), training)
-    await store.putRecord(policyKeys.ref(policyRef(4).version), policyRef(4))
+    await putPart(store, runKeys.training(run, 'rft', 0, 0), training)
+    await putPart(store, policyKeys.ref(policyRef(4).version), policyRef(4))
   }
-  await store.putRecord(runKeys.ledger(run, 'rft', 0), {
+  await putPart(store, runKeys.ledger(run, 'rft', 0), {
     schema: 'longhaul.ledger/1',
     stage: 'rft',
     iteration: 0,
@@ -60,6 +61,6 @@ test('fine-tuning and a loss without KL have no reference', async () => {
 
 test('a run without the record of its reference fails', async () => {
   await assert.rejects(find(pulled('base'), 'nothing'), { code: 'Artifact.Missing' })
-  await store.putRecord(runKeys.policy('unfinished', 'base'), policyRef(0))
+  await putPart(store, runKeys.policy('unfinished', 'base'), policyRef(0))
   await assert.rejects(find(pulled('start'), 'unfinished'), { code: 'Artifact.Missing' })
 })

@@ -15,6 +15,7 @@ import { createRecipeReader } from '../../activities/runtime/stored-records.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import { EPISODE_COLUMNS } from '../../report/exports/episode-columns.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const POLICY: PolicyRef = {
   version: 'v000001-bbbbbbbb',
@@ -176,10 +177,10 @@ describe('longhaul export', () => {
     const summary = await write('night', 'junit', 'junit.xml')
     assert.deepEqual([summary['evaluation'], summary['tasks']], ['nightly', evaluation.tasks.length])
     const xml = await readFile(out('junit.xml'), 'utf8')
-    assert.match(xml, /<testsuites name="night" tests="2" failures="1" errors="1">/)
+    assert.match(xml, /<testsuites name="eval\/night" tests="2" failures="1" errors="1">/)
     assert.deepEqual(summary['others'], [])
     const record = { ...evaluation, name: 'base' }
-    await own.store.putRecord(runKeys.evaluation('night', 'base'), record)
+    await putPart(own.store, runKeys.evaluation('night', 'base'), record)
     const said = await longhaul('export', 'night', '--format', 'junit', '--out', out('junit.xml'), '--force')
     assert.equal(said.exitCode, 0)
     assert.match(said.stderr, /this is the evaluation night:nightly; the others of the run are night:base\n/)

@@ -29,6 +29,7 @@ import type { GradingPlan, GradingRecord } from '../../contracts/grading.types.t
 import { episodeKeys, gradingKeys, runKeys } from '../../contracts/keys.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const PLACE = { run: 'books', stage: 'rft', iteration: 1 }
 
@@ -50,13 +51,13 @@ before(async () => {
   ]
   for (const record of records) {
     const { episode } = record
-    await store.putRecord(episodeKeys.result(episode), record)
+    await putPart(store, episodeKeys.result(episode), record)
     const start = { schema: 'longhaul.episode-start/1', episode, trainingPromptIds: null }
-    await store.putRecord(episodeKeys.start(episode), start)
-    await store.putRecord(episodeKeys.action(episode, 0), makeAction(record, 0))
+    await putPart(store, episodeKeys.start(episode), start)
+    await putPart(store, episodeKeys.action(episode, 0), makeAction(record, 0))
   }
   const recipe = { ...makeTrainingRecipe(), rollout: { sampling: NEUTRAL_SAMPLING } } as Recipe
-  await store.putRecord(runKeys.recipe(PLACE.run), { schema: 'longhaul.recipe/1', hash: 'test', recipe })
+  await putPart(store, runKeys.recipe(PLACE.run), { schema: 'longhaul.recipe/1', hash: 'test', recipe })
   await buildBatch({ store, recipe }, { ...PLACE, policy, suite: 's' })
 })
 
@@ -83,7 +84,7 @@ test('what the product wrote adds up: each episode once, with the reason of each
 
 test('an episode that nothing accounts for, one without a record, one in two batches: each is found, exit 2', async () => {
   const lost = makeRecord({ ...PLACE, taskId: 'task', index: 9, verdict: 'resolved', turns: 1 })
-  await store.putRecord(episodeKeys.result(lost.episode), lost)
+  await putPart(store, episodeKeys.result(lost.episode), lost)
   assert.deepEqual(await kindsOf(), [2, ['missing']])
   await rm(store.path(episodeKeys.result(lost.episode)))
 
@@ -92,7 +93,7 @@ test('an episode that nothing accounts for, one without a record, one in two bat
   const path = store.path(episodeKeys.result(first.episode))
   await rm(path)
   assert.deepEqual(await kindsOf(), [2, ['unknown-episode']])
-  await store.putRecord(episodeKeys.result(first.episode), first)
+  await putPart(store, episodeKeys.result(first.episode), first)
 
   const again = `${runKeys.batch(PLACE.run, PLACE.stage, PLACE.iteration, 7)}/batch.json`
   await store.put(again, Buffer.from(JSON.stringify({ trajectories: [{ id: first.episode }] })))
@@ -143,7 +144,7 @@ test('a result that was changed from lost to failed: the rules say something els
   assert.ok(lost !== undefined)
   const key = episodeKeys.result(lost.episode)
   await rm(store.path(key))
-  await store.putRecord(key, { ...lost, disposition: 'submitted', verdict: 'unresolved', failure: null })
+  await putPart(store, key, { ...lost, disposition: 'submitted', verdict: 'unresolved', failure: null })
   assert.deepEqual(await kindsOf(), [2, ['other-fate']])
 })
 
@@ -168,7 +169,7 @@ test('a result that is a copy of another, of a later version, or a pipe is named
     assert.match(stderr, new RegExp(`Artifact\\.Corrupt: .*${episodeKeys.result(failed.episode)}, fault=${fault}`))
   }
   await rm(path)
-  await store.putRecord(episodeKeys.result(failed.episode), failed)
+  await putPart(store, episodeKeys.result(failed.episode), failed)
 })
 
 async function kindsOf(): Promise<[number, string[]]> {
@@ -255,9 +256,9 @@ test('a grading run whose result says another verdict, leaves a patch out or cou
 
 async function openRun(run: string, kind: RunKind): Promise<void> {
   const { recipe, hash } = await loadRecipe({ name: 'mini', dirs: ['recipes'] })
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash, recipe })
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash, recipe })
   const claim = { schema: 'longhaul.run/1', run, kind, recipe: 'mini', recipeHash: hash }
-  await store.putRecord(runKeys.claim(run), { ...claim, workflowId: `${kind}/${run}`, firstExecutionRunId: run })
+  await putPart(store, runKeys.claim(run), { ...claim, workflowId: `${kind}/${run}`, firstExecutionRunId: run })
 }
 
 function readers() {
@@ -285,7 +286,7 @@ async function grade(run: string): Promise<void> {
     }
     const identity = identityOf(run, instance)
     const verdict = makeVerdict(makeRecord({ run, taskId: instance.taskId }), kind)
-    await store.putRecord(gradingKeys.file(identity, 'verdict.json'), {
+    await putPart(store, gradingKeys.file(identity, 'verdict.json'), {
       ...verdict,
       profile: instance.profile,
       patchSha256: identity.patchSha256,

@@ -6,6 +6,7 @@ import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { episodeKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 let root: string
 let store: ArtifactStore
@@ -14,7 +15,7 @@ let close: () => Promise<void>
 before(async () => {
   ;({ root, store, close } = await useOwnStore())
   for (const taskId of ['a', 'b', 'c']) {
-    await store.putRecord(suiteKeys.task('suite', taskId), { taskId, rowHash: `row ${taskId}` })
+    await putPart(store, suiteKeys.task('suite', taskId), { taskId, rowHash: `row ${taskId}` })
   }
   await play('one', 'dapo-1', 1, { a: 'RRRU', b: 'UU', c: 'RU' })
   await play('one', 'eval-rl', 0, { b: 'R' })
@@ -26,12 +27,12 @@ after(() => close())
 /** R = resolved, U = unresolved. */
 async function play(run: string, stage: string, iteration: number, tasks: Record<string, string>): Promise<void> {
   const plan = { schema: 'longhaul.plan/1', run, stage, iteration, suite: 'suite', groupSize: 1 }
-  await store.putRecord(runKeys.plan(run, stage, iteration), { ...plan, taskIds: Object.keys(tasks) })
+  await putPart(store, runKeys.plan(run, stage, iteration), { ...plan, taskIds: Object.keys(tasks) })
   for (const [taskId, letters] of Object.entries(tasks)) {
     for (const [index, letter] of Array.from(letters).entries()) {
       const verdict = letter === 'R' ? ('resolved' as const) : ('unresolved' as const)
       const record = makeRecord({ run, stage, iteration, taskId, index, verdict })
-      await store.putRecord(episodeKeys.result(record.episode), record)
+      await putPart(store, episodeKeys.result(record.episode), record)
     }
   }
 }

@@ -14,6 +14,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { JsonReport } from '../../report/json-report.ts'
 import { describeEvaluation } from './describe-evaluation.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const DATASET = 'nebius/SWE-rebench-leaderboard'
 const REVISION = 'ab4805dae879e4f4ef81bf9e5cf5afa849f7c55b'
@@ -106,7 +107,7 @@ test('suites and evaluations of before this was recorded are read, and recompute
   assert.ok(origin !== undefined)
   await rm(store.path(suiteKeys.origin(record.suite)))
   await rm(store.path(runKeys.evaluation('older', 'nightly')))
-  await store.putRecord(runKeys.evaluation('older', 'nightly'), older)
+  await putPart(store, runKeys.evaluation('older', 'nightly'), older)
   // The import's own record still tells.
   assert.deepEqual(await readSuiteOrigin(store, record.suite), origin)
   const [evaluation] = await recomputeReport(store, 'older')

@@ -7,6 +7,7 @@ import { test } from 'node:test'
 import { storeExportedRun } from '../../../test/support/exported-run.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { reportOf } from './show-report.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 test('a run that lost a record is not called unknown: the error names the record; a run that is not there is', async (t) => {
   const root = await mkdtemp(join(tmpdir(), 'longhaul-report-of-'))
@@ -18,7 +19,7 @@ test('a run that lost a record is not called unknown: the error names the record
     code: 'Artifact.Missing',
     details: { key: 'policies/v000000-aaaaaaaa.json' },
   })
-  await store.putRecord(runKeys.claim('demo-2026-11-20-a'), { run: 'demo-2026-11-20-a' })
+  await putPart(store, runKeys.claim('demo-2026-11-20-a'), { run: 'demo-2026-11-20-a' })
   const near =
     /No run called "demo-2026-11-21-a" is in the artifact store at .*; did you mean demo-2026-11-20-a\? Else set LONGHAUL_ARTIFACTS/
   await assert.rejects(reportOf(store, 'demo-2026-11-21-a'), { code: 'Config.NotFound', message: near })

@@ -10,6 +10,7 @@ import { episodeKeys } from '../../../src/contracts/keys.ts'
 import { makeRecord } from '../episode-records.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { auditTurns } from './audit-turns.ts'
+import { putPart } from '../record-examples.ts'
 
 const EPISODE = makeRecord({ turns: 2 })
 const RECORDED_MS = 1_800_000_000_000
@@ -25,8 +26,8 @@ before(async () => {
     const promptDelta = Array.from({ length: turn === 0 ? 10 : 4 }, () => 1)
     const action = { turn, promptDelta, ids: [1, 2, 3], token: `token${turn}`, command: null }
     const key = episodeKeys.action(EPISODE.episode, turn)
-    await store.putRecord(key, action)
-    await store.putRecord(episodeKeys.observation(EPISODE.episode, turn), { turn })
+    await putPart(store, key, action)
+    await putPart(store, episodeKeys.observation(EPISODE.episode, turn), { turn })
     await utimes(store.path(key), RECORDED_MS / 1000, RECORDED_MS / 1000)
   }
 })

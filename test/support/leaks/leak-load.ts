@@ -10,6 +10,7 @@ import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
 import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
 import type { LeakWorld } from './leak-stack.ts'
 import type { StoredRecipe } from '../../../src/contracts/run-records.types.ts'
+import { putPart } from '../record-examples.ts'
 
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 const RUN = 'leaks'
@@ -39,7 +40,7 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
     },
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
-  await store.putRecord(runKeys.recipe(RUN), stored)
+  await putPart(store, runKeys.recipe(RUN), stored)
   const { suite } = await prepareSuite({ store, loadTasks: loadTasksAndFile, recipe }, 'heldOut')
   const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
   let count = 0

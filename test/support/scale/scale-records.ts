@@ -10,6 +10,7 @@ import type { RolloutInput } from '../../../src/contracts/workflows.types.ts'
 import { policyRef, SHA } from '../scripted-pipeline.ts'
 import { readExecutions } from './scripted-sandboxes.ts'
 import type { IterationPlan } from '../../../src/contracts/run-records.types.ts'
+import { putPart } from '../record-examples.ts'
 
 export interface ScaleShape {
   run: string
@@ -25,7 +26,7 @@ const STAGE = 'dapo-1'
 export async function storeRollout(store: ArtifactStore, shape: ScaleShape): Promise<RolloutInput> {
   const { run, tasks, groupSize } = shape
   const recipe = await recipeOf(shape)
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: SHA, recipe })
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: SHA, recipe })
   const [model] = await loadTasks({
     kind: 'synthetic',
     family: 'one-wrong-line',
@@ -36,7 +37,7 @@ export async function storeRollout(store: ArtifactStore, shape: ScaleShape): Pro
   })
   if (model === undefined) throw new Error('Expected a synthetic task')
   const taskIds = Array.from({ length: tasks }, (_, index) => `synthetic__scale-${String(index).padStart(6, '0')}`)
-  for (const taskId of taskIds) await store.putRecord(suiteKeys.task(SHA, taskId), { ...model, taskId })
+  for (const taskId of taskIds) await putPart(store, suiteKeys.task(SHA, taskId), { ...model, taskId })
   const key = runKeys.plan(run, STAGE, 1)
   const plan: IterationPlan = {
     schema: 'longhaul.plan/1',
@@ -53,7 +54,7 @@ export async function storeRollout(store: ArtifactStore, shape: ScaleShape): Pro
     iteration: 1,
     policy: policyRef(1),
     suite: SHA,
-    plan: await store.putRecord(key, plan),
+    plan: await putPart(store, key, plan),
     tasks,
     groupSize,
     maxReplacements: 2,

@@ -150,7 +150,7 @@ export const evaluation = object<EvaluationRecord>({
   promptTokens: absentable(mean),
   cachedTokens: absentable(mean),
   cost: absentable(
-    object<EvaluationCost>({ prices, attempt: nullable(mean), graded: count, lost: count, unknown: count }),
+    object<EvaluationCost>({ prices, attempt: nullable(mean), graded: number, lost: number, unknown: count }),
   ),
   totals: object<EvaluationRecord['totals']>({
     turns: count,
