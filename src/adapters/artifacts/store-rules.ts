@@ -124,6 +124,7 @@ interface Told {
   stage?: unknown
   iteration?: unknown
   taskId?: unknown
+  name?: unknown
 }
 
 /**
@@ -132,7 +133,13 @@ interface Told {
  */
 export function misplaced(key: string, record: object): string | null {
   const told = record as Told
-  return laterSchema(told) ?? foreignEpisode(key, told) ?? foreignIteration(key, told) ?? foreignTask(key, told)
+  return (
+    laterSchema(told) ??
+    foreignEpisode(key, told) ??
+    foreignIteration(key, told) ??
+    foreignRun(key, told) ??
+    foreignTask(key, told)
+  )
 }
 
 function laterSchema({ schema }: Told): string | null {
@@ -165,15 +172,38 @@ function foreignIteration(key: string, { run, stage, iteration }: Told): string 
   return isOwn ? null : `it is a record of ${String(run)}, ${String(stage)}, iteration ${String(iteration)}`
 }
 
+/** Of a run beside its iterations: whose it is, and which evaluation. */
+function foreignRun(key: string, { run, name }: Told): string | null {
+  const [, ofRun, rest = ''] = /^runs\/([^/]+)\/(.*)$/.exec(key) ?? []
+  if (ofRun === undefined) return null
+  if (typeof run === 'string' && run !== ofRun) return `it is a record of run ${run}`
+  const [, evaluation] = /^evaluations\/([^/]+)\.json$/.exec(rest) ?? []
+  if (evaluation === undefined || typeof name !== 'string' || name === evaluation) return null
+  return `it is the evaluation ${name}`
+}
+
 function foreignTask(key: string, { taskId }: Told): string | null {
   const [, ofTask] = /^suites\/[^/]+\/tasks\/([^/]+)\.json$/.exec(key) ?? []
   return ofTask === undefined || typeof taskId !== 'string' || taskId === ofTask ? null : `it is the task ${taskId}`
 }
 
+/** What an operator can do about a damaged record or file. */
+function toRepair(key: string): string {
+  const [place, run = 'RUN', kind = ''] = key.split('/')
+  if (place === 'runs' && kind === 'evaluations') {
+    return `Move it out of the store and let longhaul report ${run} --recompute derive it again, or restore it from a backup`
+  }
+  if (place === 'gates') return 'Move it out of the store, and the next gate grades again; or restore it from a backup'
+  if (place === 'episodes') {
+    return 'Restore it from a backup of the store; until then, longhaul export leaves out and counts an episode whose result is damaged'
+  }
+  return 'Restore it from a backup of the store'
+}
+
 export function corrupt(key: string, fault: string, cause?: unknown): LonghaulError {
   return new LonghaulError({
     code: 'Artifact.Corrupt',
-    message: 'Expected stored bytes to be those that were written under their key',
+    message: `Expected stored bytes to be those that were written under their key. ${toRepair(key)}`,
     details: { key, fault },
     cause,
   })
