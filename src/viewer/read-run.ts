@@ -186,7 +186,7 @@ async function trainingLines(store: ArtifactStore, run: string): Promise<Trainin
 }
 
 function numbersOf(step: Record<string, unknown>): Record<string, number> {
-  const numbers = Object.entries(step).filter((entry): entry is [string, number] => typeof entry[1] === 'number')
+  const numbers = Object.entries(step).filter((entry): entry is [string, number] => Number.isFinite(entry[1]))
   return Object.fromEntries(numbers)
 }
 

@@ -1,17 +1,13 @@
 /** Reads an episode's tokens as the trainer read them: its row of the batch file, never a reconstruction. */
 import { decodeSafetensors, type StoredTensor } from '../adapters/trainer-job/batch/safetensors.ts'
 import { BATCH_FILE, BATCH_MANIFEST } from '../adapters/trainer-job/batch/batch-writer.ts'
+import { type BatchManifest, parseBatchManifest } from '../adapters/trainer-job/batch/read-batch.ts'
 import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import { policyKeys, runKeys } from '../contracts/keys.ts'
 import type { EpisodeRow, TokensPage } from './pages.types.ts'
 import type { StoredRecipe } from '../contracts/run-records.types.ts'
-
-interface BatchManifest {
-  policies: { version: string }[]
-  trajectories: { id: string }[]
-}
 
 interface EpisodeBatch {
   directory: string
@@ -26,9 +22,10 @@ export async function findBatch(store: ArtifactStore, row: EpisodeRow): Promise<
   const run = episode.split('/')[0] ?? ''
   for (let slice = 0; ; slice++) {
     const directory = runKeys.batch(run, stage, iteration, slice)
-    const bytes = await store.read(`${directory}/${BATCH_MANIFEST}`)
+    const key = `${directory}/${BATCH_MANIFEST}`
+    const bytes = await store.read(key)
     if (bytes === null) return null
-    const manifest = JSON.parse(new TextDecoder().decode(bytes)) as BatchManifest
+    const manifest = parseBatchManifest(key, bytes)
     if (!manifest.trajectories.some(({ id }) => id === episode)) continue
     return { directory, job: runKeys.job(run, stage, iteration, slice), manifest }
   }
@@ -84,6 +81,8 @@ function numbersIn(tensors: Map<string, StoredTensor>, name: string, key: string
   const tensor = tensors.get(name)
   if (tensor === undefined) throw broken(key, `no tensor ${name}`)
   const { dtype, bytes } = tensor
+  const width = { I64: 8, I32: 4, F32: 4 }[dtype] ?? 1
+  if (bytes.byteLength % width !== 0) throw broken(key, `tensor ${name} ends inside a value`)
   // An aligned copy, since `bytes` may be a view into the whole file.
   const { buffer } = new Uint8Array(bytes)
   switch (dtype) {

@@ -1,4 +1,3 @@
-import { corrupt } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { evaluationName, purposeOf } from '../../contracts/episode-purpose.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
@@ -16,6 +15,7 @@ import {
 import { type LedgerMismatch, verifyLedger } from '../../domain/ledger/verify-ledger.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { selectEpisodes } from './build-batch.ts'
+import { parseBatchManifest } from '../../adapters/trainer-job/batch/read-batch.ts'
 
 export interface LedgerCheck {
   run: string
@@ -78,25 +78,12 @@ async function readAll<T extends object>(store: ArtifactStore, keys: readonly st
 async function readBatches(store: ArtifactStore, keys: readonly string[]): Promise<BatchMembers[]> {
   const batches: BatchMembers[] = []
   for (const key of keys) {
-    const trajectories = trajectoriesIn(key, await store.read(key))
+    const { trajectories } = parseBatchManifest(key, await store.read(key))
     const idsOf = (isExpert: boolean): string[] =>
       trajectories.flatMap(({ id, expert }) => ((expert !== undefined) === isExpert ? [id] : []))
     batches.push({ key, episodes: idsOf(false), experts: idsOf(true) })
   }
   return batches
-}
-
-/** @throws LonghaulError `Artifact.Corrupt`, because the trainer's file has no seal of its own */
-function trajectoriesIn(key: string, bytes: Uint8Array | null): { id: string; expert?: number }[] {
-  try {
-    const manifest = JSON.parse(new TextDecoder().decode(bytes ?? new Uint8Array())) as {
-      trajectories?: { id: string; expert?: number }[]
-    } | null
-    if (Array.isArray(manifest?.trajectories)) return manifest.trajectories
-  } catch (cause) {
-    throw corrupt(key, 'not JSON', cause)
-  }
-  throw corrupt(key, 'no list of trajectories')
 }
 
 async function readEpisodes(store: ArtifactStore, run: string, ledgers: readonly Ledger[]): Promise<EpisodeRecord[]> {

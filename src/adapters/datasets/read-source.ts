@@ -15,6 +15,7 @@ import type { Task } from '../../contracts/tasks.types.ts'
 import { isObject } from '../../domain/shapes.ts'
 import { sha256Hex, sha256OfFile } from '../../platform/hash.ts'
 import { explainUnreadable } from '../../platform/input-file.ts'
+import { importedSuite } from '../artifacts/records/suite-shapes.ts'
 
 export interface SourceRows {
   rows: LabelledRow[]
@@ -283,8 +284,8 @@ export async function readRowsFile(path: string, tasks: readonly Task[]): Promis
 
 async function readImport(path: string): Promise<ImportedSuite | null> {
   try {
-    const record = JSON.parse(await readFile(path, 'utf8')) as ImportedSuite
-    return record.schema === 'longhaul.imported-suite/1' ? record : null
+    const record: unknown = JSON.parse(await readFile(path, 'utf8'))
+    return importedSuite.misfit(record) === null ? (record as ImportedSuite) : null
   } catch {
     return null
   }

@@ -33,15 +33,16 @@ import {
   integer,
   listOf,
   logprobs,
-  type Misfit,
   nullable,
   number,
   object,
   oneOf,
   ruled,
-  type Shape,
+  size,
   text,
   tokenIds,
+  type Misfit,
+  type Shape,
 } from './shape.ts'
 
 const signs: Shape<HackSign[]> = listOf(oneOf(...(Object.keys(HACK_SIGNS) as HackSign[])))
@@ -66,12 +67,12 @@ export const sampling = object<SamplingOptions>({
 })
 
 export const limits = object<EpisodeLimits>({
-  maxTurns: count,
+  maxTurns: size,
   contextTokens: count,
   maxTokensPerTurn: count,
   commandTimeoutMs: amount,
   episodeTimeoutMs: amount,
-  turnsPerStep: count,
+  turnsPerStep: size,
 })
 
 const usage = object<TokenUsage>({ promptTokens: count, cachedTokens: nullable(count), completionTokens: count })
@@ -90,9 +91,9 @@ export const episodeSpec = object<EpisodeSpec>({
   episode: text,
   run: text,
   stage: text,
-  iteration: count,
+  iteration: size,
   taskId: text,
-  index: count,
+  index: size,
   recipeSeed: number,
   suiteHash: text,
   policy: text,
@@ -118,7 +119,7 @@ export const action = ruled(
   object<ActionRecord>({
     schema: oneOf('longhaul.action/1'),
     episode: text,
-    turn: count,
+    turn: size,
     promptDelta: tokenIds,
     ids: tokenIds,
     logprobs,
@@ -142,7 +143,7 @@ export const action = ruled(
 export const observation = object<ObservationRecord>({
   schema: oneOf('longhaul.observation/1'),
   episode: text,
-  turn: count,
+  turn: size,
   text,
   execution: nullable(
     object<ExecutionSummary>({
@@ -163,16 +164,16 @@ export const observation = object<ObservationRecord>({
 export const tree = object<TreeRecord>({
   schema: oneOf('longhaul.tree/1'),
   episode: text,
-  turn: count,
+  turn: size,
   treeSha256: text,
 })
 
 export const placement = object<PlacementRecord>({
   schema: oneOf('longhaul.placement/1'),
   episode: text,
-  placement: count,
+  placement: size,
   ownerRun: text,
-  requested: absentable(count),
+  requested: absentable(size),
   hostId: text,
   image: text,
   placedAtMs: instantMs,
@@ -182,7 +183,7 @@ export const dispositionRecord = object<DispositionRecord>({
   schema: oneOf('longhaul.disposition/1'),
   episode: text,
   disposition,
-  turns: count,
+  turns: size,
 })
 
 export const capture = object<CaptureRecord>({
@@ -246,7 +247,7 @@ export const verdict = object<VerdictRecord>({
 export const gradingTimeOut = object<GradingTimeOutRecord>({
   schema: oneOf('longhaul.grading-time-out/1'),
   episode: text,
-  attempt: count,
+  attempt: size,
   hostId: text,
   gradeMs: amount,
   atMs: instantMs,
@@ -255,7 +256,7 @@ export const gradingTimeOut = object<GradingTimeOutRecord>({
 export const gradingAttempt = object<GradingAttemptRecord>({
   schema: oneOf('longhaul.grading-attempt/1'),
   episode: text,
-  attempt: count,
+  attempt: size,
   hostId: text,
   failure: text,
   message: text,
@@ -268,9 +269,9 @@ export const episodeResult = ruled(
     episode: text,
     run: text,
     stage: text,
-    iteration: count,
+    iteration: size,
     taskId: text,
-    index: count,
+    index: size,
     policy: text,
     disposition,
     failure: nullable(text),
@@ -279,8 +280,8 @@ export const episodeResult = ruled(
     suspectedHack: flag,
     signs: absentable(signs),
     audit: absentable(object<Omit<AuditVerdict, 'auditMs'>>(shortAudit)),
-    turns: count,
-    formatErrorTurns: count,
+    turns: size,
+    formatErrorTurns: size,
     sampledTokens: nullable(count),
     contextTokens: nullable(count),
     usage: absentable(nullable(usage)),

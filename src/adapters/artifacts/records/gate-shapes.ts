@@ -9,7 +9,7 @@ import type {
   TaskGate,
 } from '../../../contracts/gates.types.ts'
 import { audit, verdictKind } from './episode-shapes.ts'
-import { absentable, amount, count, listOf, mapOf, nullable, object, oneOf, partialMapOf, text } from './shape.ts'
+import { absentable, amount, count, listOf, mapOf, nullable, object, oneOf, partialMapOf, size, text } from './shape.ts'
 import { gradingProfile, suiteOrigin } from './suite-shapes.ts'
 
 const check = oneOf('gold', 'empty')
@@ -19,10 +19,10 @@ export const gate = object<GateRecord>({
   taskId: text,
   run: text,
   check,
-  repeat: count,
+  repeat: size,
   verdict: verdictKind,
   reason: nullable(text),
-  gradings: count,
+  gradings: size,
   gradeMs: amount,
   audit: absentable(audit),
   peakMemoryBytes: nullable(count),
@@ -50,9 +50,9 @@ export const taskGate = object<TaskGate>({
   reason: nullable(text),
   audits: absentable(partialMapOf(AUDITS, count)),
   failure: nullable(text),
-  gradings: object<TaskGate['gradings']>({ gold: count, empty: count, made: count }),
+  gradings: object<TaskGate['gradings']>({ gold: size, empty: size, made: size }),
   identity: nullable(text),
-  regraded: count,
+  regraded: size,
   flips: listOf(object<FlippingTest>({ check, test: text, statuses: mapOf(count) })),
   failing: listOf(text),
   exceptions: mapOf(count),
@@ -64,7 +64,7 @@ export const taskGate = object<TaskGate>({
 export const gatedSuite = object<GatedSuite>({
   schema: oneOf('longhaul.gated-suite/2'),
   suite: text,
-  repeats: count,
+  repeats: size,
   admitted: listOf(text),
   refused: listOf(object<GatedSuite['refused'][number]>({ taskId: text, reason: text })),
   digests: mapOf(text),
@@ -76,7 +76,7 @@ export const gateReport = object<GateReport>({
   suite: text,
   name: text,
   origin: absentable(nullable(suiteOrigin)),
-  repeats: count,
+  repeats: size,
   tasks: count,
   counts: object<Record<GateOutcome, number>>({
     passed: count,
@@ -86,7 +86,7 @@ export const gateReport = object<GateReport>({
     'not-auditable': count,
     'could-not-gate': count,
   }),
-  gradings: object<GateReport['gradings']>({ total: count, made: count, reused: count }),
+  gradings: object<GateReport['gradings']>({ total: count, made: size, reused: count }),
   gradeMs: spread,
   peakMemoryBytes: nullable(count),
   withoutMemory: count,

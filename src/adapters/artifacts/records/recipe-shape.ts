@@ -47,6 +47,7 @@ import {
   object,
   oneOf,
   pairOf,
+  size,
   text,
   variants,
 } from './shape.ts'
@@ -75,7 +76,7 @@ const data = object<DataRecipe>({
   }),
   overlap: absentable(oneOf('fail', 'exclude')),
   gate: object<DataRecipe['gate']>({
-    repeats: count,
+    repeats: size,
     refused: oneOf('fail', 'exclude'),
     width: absentable(nullable(count)),
   }),
@@ -104,10 +105,10 @@ const sandbox = object<SandboxRecipe>({
 
 const rollout = object<RolloutRecipe>({
   sampling,
-  maxOpenEpisodes: count,
-  turnsPerStep: count,
+  maxOpenEpisodes: size,
+  turnsPerStep: size,
   episodeTimeoutS: amount,
-  maxReplacements: count,
+  maxReplacements: size,
 })
 
 const optimizer = object<OptimizerRecipe>({
@@ -118,7 +119,7 @@ const optimizer = object<OptimizerRecipe>({
   weightDecay: number,
   gradClip: number,
   schedule: oneOf('constant', 'linear', 'cosine'),
-  warmupSteps: count,
+  warmupSteps: size,
   endLr: number,
   states: absentable(oneOf('float32', 'bfloat16')),
 })
@@ -127,19 +128,19 @@ const binary = oneOf(0, 1)
 
 const rft = object<RftRecipe>({
   tasks: nullable(count),
-  rolloutsPerTask: count,
+  rolloutsPerTask: size,
   demonstration: flag,
   trainWithDemonstration: flag,
-  maxTurns: count,
+  maxTurns: size,
   context: count,
   keep: oneOf('resolved'),
   maxPerTask: nullable(count),
   mask: object<RftRecipe['mask']>({ observations: oneOf(0), formatErrorTurns: binary, toolErrorTurns: oneOf(1) }),
   optim: optimizer,
-  epochs: count,
-  batch: count,
+  epochs: size,
+  batch: size,
   maxSteps: nullable(count),
-  stepsPerJob: count,
+  stepsPerJob: size,
 })
 
 const loss = object<LossRecipe>({
@@ -156,14 +157,14 @@ const loss = object<LossRecipe>({
   sequenceMask: absentable(nullable(object<NonNullable<LossRecipe['sequenceMask']>>({ low: number, high: number }))),
 })
 
-const plateau = object<PlateauRecipe>({ metric: oneOf('heldOut.pass1'), window: count, minGain: number })
+const plateau = object<PlateauRecipe>({ metric: oneOf('heldOut.pass1'), window: size, minGain: number })
 
 const stage = object<ReinforceStageRecipe>({
   name: text,
   context: count,
-  maxTurns: count,
+  maxTurns: size,
   penaltyStart: amount,
-  problemsPerIteration: count,
+  problemsPerIteration: size,
   pool: oneOf('filtered', 'reselected'),
   select: nullable(
     object<NonNullable<ReinforceStageRecipe['select']>>({
@@ -175,14 +176,14 @@ const stage = object<ReinforceStageRecipe>({
   ),
   batch: either(count, object<Exclude<ReinforceStageRecipe['batch'], number>>({ tokens: count })),
   clip: absentable(object<NonNullable<ReinforceStageRecipe['clip']>>({ low: number, high: number })),
-  until: object<ReinforceStageRecipe['until']>({ maxIterations: count, plateau: nullable(plateau) }),
+  until: object<ReinforceStageRecipe['until']>({ maxIterations: size, plateau: nullable(plateau) }),
 })
 
 type Reward = ReinforceRecipe['reward']
 
 const reinforce = object<ReinforceRecipe>({
-  groupSize: count,
-  minGroupSize: count,
+  groupSize: size,
+  minGroupSize: size,
   mode: oneOf('sync'),
   maxPolicyLag: oneOf(0),
   reward: object<Reward>({
@@ -211,20 +212,20 @@ const reinforce = object<ReinforceRecipe>({
   oldLogprobs: oneOf('trainer', 'sampler'),
   mask: object<ReinforceRecipe['mask']>({ observations: oneOf(0), formatErrorTurns: binary }),
   optim: optimizer,
-  epochsPerIteration: count,
+  epochsPerIteration: size,
   keepState: flag,
   evaluateEvery: nullable(count),
   stages: listOf(stage),
 })
 
-const turnLimits = object<{ maxTurns: number; context: number }>({ maxTurns: count, context: count })
+const turnLimits = object<{ maxTurns: number; context: number }>({ maxTurns: size, context: count })
 
 const evaluate = object<EvaluateRecipe>({
-  attempts: count,
+  attempts: size,
   tasks: nullable(count),
   sampling: oneOf('train', 'modelDefault'),
   modelSampling: absentable(nullable(sampling)),
-  maxTurns: count,
+  maxTurns: size,
   context: count,
   limits: absentable(mapOf(turnLimits)),
   demonstration: flag,
@@ -253,7 +254,7 @@ const policyServer = object<PolicyServerRecipe>({
     nullable(
       object<EngineLaunchRecipe>({
         kind: oneOf('process'),
-        replicas: count,
+        replicas: size,
         placement: oneOf('separate', 'shared'),
         host: text,
         port: nullable(count),
@@ -322,9 +323,9 @@ const limit = absentable(nullable(number))
 const trainer = object<TrainerRecipe>({
   launcher: oneOf('process', 'torchrun', 'docker', 'slurm', 'kubernetes'),
   device: oneOf('cpu', 'cuda'),
-  nodes: count,
-  ranksPerNode: count,
-  contextParallel: count,
+  nodes: size,
+  ranksPerNode: size,
+  contextParallel: size,
   maxTokensPerMicro: count,
   recompute: absentable(nullable(oneOf('none', 'full', 'save_attention'))),
   offload: absentable(oneOf('none', 'activations', 'optimizer', 'both')),

@@ -30,6 +30,7 @@ import {
   oneOf,
   partialMapOf,
   share,
+  size,
   text,
   variants,
 } from './shape.ts'
@@ -58,14 +59,14 @@ const plan = {
   schema: oneOf('longhaul.plan/1'),
   run: text,
   stage: text,
-  iteration: count,
+  iteration: size,
   suite: text,
-  groupSize: count,
+  groupSize: size,
   taskIds: listOf(text),
 }
 
 export const iterationPlan = object<IterationPlan>(plan)
-export const refillPlan = object<RefillPlan>({ ...plan, round: count, kept: count, withoutSpread: count })
+export const refillPlan = object<RefillPlan>({ ...plan, round: size, kept: size, withoutSpread: size })
 
 export const pool = object<StagePool>({
   schema: oneOf('longhaul.pool/1'),
@@ -82,13 +83,13 @@ export const plateau = object<PlateauRecord>({
   schema: oneOf('longhaul.plateau/1'),
   run: text,
   stage: text,
-  iteration: count,
-  rule: object<PlateauRecord['rule']>({ metric: oneOf('heldOut.pass1'), window: count, minGain: number }),
-  scores: listOf(object<IterationScore>({ iteration: count, passAt1: share })),
+  iteration: size,
+  rule: object<PlateauRecord['rule']>({ metric: oneOf('heldOut.pass1'), window: size, minGain: number }),
+  scores: listOf(object<IterationScore>({ iteration: size, passAt1: share })),
   plateau: flag,
   gain: nullable(number),
-  last: count,
-  before: count,
+  last: size,
+  before: size,
 })
 
 const DROP_REASONS = [
@@ -142,7 +143,7 @@ export const ledger = object<Ledger>({
   schema: oneOf('longhaul.ledger/1'),
   run: text,
   stage: text,
-  iteration: count,
+  iteration: size,
   entries: listOf(ledgerEntry),
   totals: object<LedgerTotals>({
     episodes: count,
@@ -168,10 +169,10 @@ export const durations = object<DurationsRecord>({ schema: oneOf('longhaul.durat
 export const jobTime = object<JobTimeRecord>({
   schema: oneOf('longhaul.job-time/1'),
   stage: text,
-  iteration: count,
-  slice: count,
+  iteration: size,
+  slice: size,
   device: oneOf('cpu', 'cuda'),
-  ranks: count,
+  ranks: size,
   attempts: listOf(
     object<JobAttemptTime>({
       fence: integer,

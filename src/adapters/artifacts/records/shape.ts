@@ -61,6 +61,13 @@ export const number: Shape<number> = fit('a number', (value) => typeof value ===
 export const count: Shape<number> = fit('a whole number that is not negative', (value) =>
   Number.isSafeInteger(value) && (value as number) >= 0)
 
+/** Readers loop up to such a number, or make a list of as many: none comes near the limit. */
+const MOST_IN_A_LOOP = 1_000_000
+
+/** A count of turns, attempts, tasks or the like. */
+export const size: Shape<number> = fit(`a whole number from 0 to ${MOST_IN_A_LOOP}`, (value) =>
+  Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= MOST_IN_A_LOOP)
+
 export const integer: Shape<number> = fit('a whole number', (value) => Number.isSafeInteger(value))
 
 /** A measured quantity. */

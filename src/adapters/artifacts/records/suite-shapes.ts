@@ -33,6 +33,7 @@ import {
   number,
   object,
   oneOf,
+  size,
   text,
   variants,
 } from './shape.ts'
@@ -65,7 +66,7 @@ export const task = object<Task>({
   deviations: absentable(listOf(oneOf('list-command'))),
   image: text,
   repoDir: text,
-  synthetic: nullable(object<SyntheticSource>({ family, seed: number, split, index: count })),
+  synthetic: nullable(object<SyntheticSource>({ family, seed: number, split, index: size })),
   // Suites of earlier versions have no dates.
   createdAt: absentable(nullable(text)),
   rowHash: text,
@@ -128,7 +129,7 @@ const suiteFilter = variants<SuiteFilter, 'kind'>('kind', {
   'hidden-names': object<Extract<SuiteFilter, { kind: 'hidden-names' }>>({ kind: oneOf('hidden-names') }),
   deterministic: object<Extract<SuiteFilter, { kind: 'deterministic' }>>({
     kind: oneOf('deterministic'),
-    trials: count,
+    trials: size,
   }),
 })
 

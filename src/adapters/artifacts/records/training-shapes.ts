@@ -9,7 +9,7 @@ import type {
 } from '../../../contracts/training.types.ts'
 import type { TreeFile, WeightsRecord } from '../weights/stored-tree.ts'
 import { stageScore } from './evaluation-shapes.ts'
-import { anything, count, integer, listOf, mapOf, nullable, number, object, oneOf, text } from './shape.ts'
+import { anything, count, integer, listOf, mapOf, nullable, number, object, oneOf, size, text } from './shape.ts'
 
 export const policyRef = object<PolicyRef>({
   version: text,
@@ -37,8 +37,8 @@ export const keptPolicies = object<KeptPolicies>({
 export const training = object<TrainingRecord>({
   schema: oneOf('longhaul.training/1'),
   stage: text,
-  iteration: count,
-  slice: count,
+  iteration: size,
+  slice: size,
   policy: text,
   steps: listOf(mapOf(anything)),
   alarms: listOf(
@@ -58,7 +58,7 @@ export const lineage = object<LineageRecord>({
   schema: oneOf('longhaul.lineage/1'),
   policy: policyHash,
   parent: policyHash,
-  by: object<LineageRecord['by']>({ run: text, stage: text, iteration: count, slice: count }),
+  by: object<LineageRecord['by']>({ run: text, stage: text, iteration: size, slice: size }),
   jobKey: text,
   batchSha256: text,
 })
