@@ -8,6 +8,7 @@ const root = join(import.meta.dirname, '../..')
 const LINES = 60
 
 const REASONS: Readonly<Record<string, string>> = {
+  'src/activities/grading/pin-files.ts': 'a rule of its own, beside the grading that calls it',
   'src/adapters/engines/keep-engines.ts': 'a process of its own',
   'src/adapters/parsing/parse-thread.ts': 'a thread of its own',
   'src/adapters/recipes/write-schema.ts': 'a program that the build calls',

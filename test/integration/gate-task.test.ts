@@ -30,6 +30,7 @@ import { createGateTask, OUTAGE } from '../support/gates/gate-tasks.ts'
 import { buildLayoutImages, removeLayoutImages } from '../support/layouts/layout-tasks.ts'
 import { startTestRegistry, type TestRegistry } from '../support/test-registry.ts'
 import { codeOf, never } from './sandbox-fixture.ts'
+import { putPart } from '../support/record-examples.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-gate-'))
 const store = createDirectoryStore({ root: join(root, 'store') })
@@ -238,18 +239,18 @@ test('a gate yields the report, the evidence and the filters for the curated sui
   writeFileSync(rows, chosen.map(({ row }) => `${JSON.stringify(row)}\n`).join(''))
   const suite = 'curation'
   const taskIds = chosen.map(({ task }) => task.taskId)
-  await store.putRecord(suiteKeys.manifest(suite), {
+  await putPart(store, suiteKeys.manifest(suite), {
     hash: suite,
     name: 'shop',
     source: { kind: 'rows', path: rows, limit: null },
     taskIds,
   })
-  await store.putRecord(runKeys.recipe('curate'), {
+  await putPart(store, runKeys.recipe('curate'), {
     schema: 'longhaul.recipe/1',
     hash: 'test',
     recipe: { ...recipe, data: { ...recipe.data, gate: { repeats: 2, refused: 'exclude' } } },
   })
-  for (const { task } of chosen) await store.putRecord(suiteKeys.task(suite, task.taskId), task)
+  for (const { task } of chosen) await putPart(store, suiteKeys.task(suite, task.taskId), task)
   for (const [index, { task }] of chosen.entries()) {
     const deps = {
       ...dependencies(task, { repeats: 2 }),

@@ -23,6 +23,7 @@ import { exclusionOf } from '../../src/domain/ledger/episode-rules.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 import { startTestRegistry, type TestRegistry } from '../support/test-registry.ts'
 import { codeOf, never } from './sandbox-fixture.ts'
+import { putPart } from '../support/record-examples.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
 const store = createDirectoryStore({ root })
@@ -96,7 +97,7 @@ async function grade(
 async function settle(index: number): Promise<void> {
   const episode = episodeId(input(index))
   const ended = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 0 }
-  await store.putRecord(episodeKeys.disposition(episode), ended)
+  await putPart(store, episodeKeys.disposition(episode), ended)
 }
 
 const record = <T extends object>(key: string): Promise<T> => readOrThrow<T>(store, key)

@@ -19,6 +19,7 @@ import { chatml } from '../../src/scaffold/render.ts'
 import { scaffoldProfile } from '../../src/scaffold/profiles.ts'
 import { turnsOf } from '../support/run-records.ts'
 import { createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
+import { putPart } from '../support/record-examples.ts'
 
 let fixture: SandboxFixture
 let folder: string
@@ -117,7 +118,7 @@ async function putSpec(index: number): Promise<EpisodeInput> {
     },
     capture: 'all',
   }
-  await store.putRecord(episodeKeys.spec(spec.episode), spec)
+  await putPart(store, episodeKeys.spec(spec.episode), spec)
   return input
 }
 

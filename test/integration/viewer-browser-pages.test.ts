@@ -17,6 +17,7 @@ import { HOSTILE } from '../support/hostile-texts.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { storeEpisode, storeProximal, storeRecords, storeTokens, storeViewedRun } from '../support/viewed-run.ts'
 import { axe, foreignElements, openPage } from '../support/viewer-page.ts'
+import { putPart } from '../support/record-examples.ts'
 
 let root: string
 let store: ArtifactStore
@@ -57,7 +58,7 @@ async function storeEvaluations(): Promise<void> {
       { taskId: 'o__same-3', attempts: [1] as (0 | 1)[] },
       ...(run === 'new' ? [{ taskId: HOSTILE, attempts: [1] as (0 | 1)[] }] : []),
     ]
-    await store.putRecord(runKeys.evaluation(run, 'nightly'), makeEvaluation({ run, name: 'nightly', policy, tasks }))
+    await putPart(store, runKeys.evaluation(run, 'nightly'), makeEvaluation({ run, name: 'nightly', policy, tasks }))
     for (const { taskId, attempts } of tasks.slice(0, 3)) {
       const verdict = attempts[0] === 1 ? 'resolved' : 'unresolved'
       const fields = { run, stage: 'eval-nightly', iteration: 0, taskId, turns: 2, verdict } as const
@@ -155,13 +156,14 @@ const TWO_TASKS: MakeEvaluationInput['tasks'] = [
 ]
 
 test('the list of runs is a table with states, dates and scores', async () => {
-  await store.putRecord(runKeys.claim('listed'), {
+  await putPart(store, runKeys.claim('listed'), {
     run: 'listed',
     kind: 'eval',
     recipe: HOSTILE,
     startedAt: '2026-11-20T10:11:12.000Z',
   })
-  await store.putRecord(
+  await putPart(
+    store,
     runKeys.evaluation('listed', 'alone'),
     makeEvaluation({ run: 'listed', name: 'alone', tasks: TWO_TASKS }),
   )

@@ -23,6 +23,7 @@ import { eventually, HANG_MS } from '../support/hang.ts'
 import { startSilentServer } from '../support/loopback.ts'
 import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 import { storeEpisode, storeViewedRun } from '../support/viewed-run.ts'
+import { putPart } from '../support/record-examples.ts'
 
 const QUEUE = 'control'
 const PLACEMENT = 'placement'
@@ -129,7 +130,7 @@ describe('histories in the viewer', { skip: needsServer }, () => {
       image: 'i',
       placedAtMs: 900,
     }
-    await store.putRecord(episodeKeys.placement(episode, 1), record)
+    await putPart(store, episodeKeys.placement(episode, 1), record)
     return episode
   }
 

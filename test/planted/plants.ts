@@ -692,6 +692,16 @@ export const PLANTS: Plant[] = [
     seenBy: flipped,
   },
   {
+    name: 'a record has the shape of its kind: a resealed one is not looked at',
+    file: 'src/adapters/artifacts/store-rules.ts',
+    replace: 'if (misfit !== null) throw corrupt(key, misfit)',
+    by: "if (misfit === '') throw corrupt(key, misfit)",
+    seenBy: {
+      file: 'src/adapters/artifacts/records/record-kinds.test.ts',
+      test: 'a resealed record with a field of another type is refused with its key, the field and what it should be',
+    },
+  },
+  {
     name: 'what is read is what was hashed: content is compared by its length',
     file: 'src/adapters/artifacts/store-rules.ts',
     replace: 'if (sha256Hex(bytes) !== ref.sha256) throw corrupt',

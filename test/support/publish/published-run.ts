@@ -11,6 +11,7 @@ import { sha256Hex } from '../../../src/platform/hash.ts'
 import { type Attempt, makeEvaluation } from '../evaluation-records.ts'
 import { runPython } from '../python.ts'
 import { makeTrainingRecipe } from '../training-records.ts'
+import { putPart } from '../record-examples.ts'
 
 /** The trainer writes it beside the weights. */
 export const PRIVATE_HOST = 'gpu-17.internal.example'
@@ -92,8 +93,8 @@ export async function storePublishable(input: PublishableInput): Promise<{ base:
     checkpointSha256: null,
   }
   const policy = await store.weights.keep({ policy: made })
-  await store.putRecord(policyKeys.ref(version), policy)
-  await store.putRecord(runKeys.claim(run), {
+  await putPart(store, policyKeys.ref(version), policy)
+  await putPart(store, runKeys.claim(run), {
     schema: 'longhaul.run/1',
     run,
     kind: 'train',
@@ -101,14 +102,14 @@ export async function storePublishable(input: PublishableInput): Promise<{ base:
   })
   const plain = makeTrainingRecipe()
   const recipe: Recipe = { ...plain, name: text, model: { ...plain.model, base: '/home/someone/private/models/tiny' } }
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
-  await store.putRecord(runKeys.policy(run, 'base'), base)
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
+  await putPart(store, runKeys.policy(run, 'base'), base)
   for (const [iteration, stage] of ['rft', 'dapo-1', 'dapo-1'].entries()) {
     const made = iteration === 2 ? version : `v0000${iteration + 1}0-1a2b3c4d`
     await store.claimRecord(policyKeys.ref(made), { ...policy, version: made, globalStep: 14 * (iteration + 1) })
     const steps = Array.from({ length: 14 }, (_, step) => ({ step }))
     const record = { schema: 'longhaul.training/1', stage, iteration, slice: 0, policy: made, steps, alarms: [] }
-    await store.putRecord(runKeys.training(run, stage, iteration, 0), record)
+    await putPart(store, runKeys.training(run, stage, iteration, 0), record)
   }
   await storeSuite(store, run, text)
   const names = attempts.map((of, index) => ({ taskId: `held-${index}`, attempts: of }))
@@ -123,7 +124,7 @@ export async function storePublishable(input: PublishableInput): Promise<{ base:
     limits: { maxTurns: 6, contextTokens: 256 } as never,
     gradingProfiles: ['fork-4.0.3'],
   }
-  await store.putRecord(runKeys.evaluation(run, 'rl'), { ...evaluation, conditions })
+  await putPart(store, runKeys.evaluation(run, 'rl'), { ...evaluation, conditions })
   return { base, policy }
 }
 
@@ -158,11 +159,11 @@ export async function storeAdapted({
     checkpointSha256: sha256Hex(await readFile(join(checkpoint, 'MANIFEST.json'))),
   }
   const run = 'test'
-  await store.putRecord(policyKeys.ref(policy.version), policy)
+  await putPart(store, policyKeys.ref(policy.version), policy)
   const plain = makeTrainingRecipe()
   const recipe = { ...plain, model: { ...plain.model, train: 'lora', lora: { rank: 4, alpha: 32 } } }
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
-  await store.putRecord(runKeys.policy(run, 'base'), base)
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'cd'.repeat(32), recipe })
+  await putPart(store, runKeys.policy(run, 'base'), base)
   return policy
 }
 
@@ -182,7 +183,7 @@ async function storeSuite(store: ArtifactStore, run: string, text: string): Prom
     ['eval-rl', held, ['held-0', 'held-1', 'held-2']],
   ] as const) {
     const plan = { schema: 'longhaul.plan/1', run, stage, iteration: 0, suite, groupSize: 2, taskIds }
-    await store.putRecord(runKeys.plan(run, stage, 0), plan)
+    await putPart(store, runKeys.plan(run, stage, 0), plan)
   }
 }
 

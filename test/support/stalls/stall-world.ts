@@ -24,6 +24,7 @@ import type { Role } from '../../../src/workers/run-worker.ts'
 import { connectToOwnNamespace } from '../own-namespace.ts'
 import { PLAN, policyRef, sandboxHandle, scriptedPipeline } from '../scripted-pipeline.ts'
 import { HANG_MS } from '../hang.ts'
+import { putPart } from '../record-examples.ts'
 
 const root = fileURLToPath(new URL('../../..', import.meta.url))
 
@@ -98,7 +99,7 @@ export async function openStallWorld({ placeOn }: StallWorldOptions): Promise<St
       const claim = { workflowId: `train/${run}`, firstExecutionRunId: 'first', recipe: 'mini', recipeHash: 'test' }
       await allocateRun(store, { ...claim, run, kind: 'train', date: '2026-01-01' })
       const stored = { schema: 'longhaul.recipe/1', hash: 'test', recipe: change(recipe) }
-      return { ...PLAN, run, recipe: await store.putRecord(runKeys.recipe(run), stored) }
+      return { ...PLAN, run, recipe: await putPart(store, runKeys.recipe(run), stored) }
     },
     async start(type, workflowId, input) {
       await connection.client.workflow.start(type, { workflowId, taskQueue: 'control', args: [input] })

@@ -5,19 +5,20 @@ import type { TrackerRecipe } from '../../../src/contracts/trackers.types.ts'
 import type { TrainingRecord } from '../../../src/contracts/training.types.ts'
 import { makeEvaluation } from '../evaluation-records.ts'
 import { makeTrainingRecipe } from '../training-records.ts'
+import { putPart } from '../record-examples.ts'
 
 export async function storeTrackedRun(
   store: ArtifactStore,
   run: string,
   trackers: readonly TrackerRecipe[] = [],
 ): Promise<void> {
-  await store.putRecord(runKeys.claim(run), {
+  await putPart(store, runKeys.claim(run), {
     schema: 'longhaul.run/1',
     run,
     firstExecutionRunId: `execution-of-${run}`,
   })
   const recipe = { ...makeTrainingRecipe(), trackers }
-  await store.putRecord(runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ef'.repeat(32), recipe })
+  await putPart(store, runKeys.recipe(run), { schema: 'longhaul.recipe/1', hash: 'ef'.repeat(32), recipe })
 }
 
 export interface StoreTrainingInput {
@@ -50,7 +51,7 @@ export async function storeTraining(
     })),
     alarms: [],
   }
-  await store.putRecord(runKeys.training(run, stage, iteration, 0), record)
+  await putPart(store, runKeys.training(run, stage, iteration, 0), record)
 }
 
 export async function storeEvaluation(
@@ -58,10 +59,10 @@ export async function storeEvaluation(
   { run, name, globalStep }: { run: string; name: string; globalStep: number },
 ): Promise<void> {
   const policy = `v${String(globalStep).padStart(6, '0')}-aaaaaaaa`
-  await store.putRecord(policyKeys.ref(policy), { version: policy, globalStep })
+  await putPart(store, policyKeys.ref(policy), { version: policy, globalStep })
   const tasks = [
     { taskId: 'a', attempts: [1, 0] as (0 | 1)[] },
     { taskId: 'b', attempts: [globalStep > 0 ? 1 : 0, 1] as (0 | 1)[] },
   ]
-  await store.putRecord(runKeys.evaluation(run, name), makeEvaluation({ run, name, policy, tasks }))
+  await putPart(store, runKeys.evaluation(run, name), makeEvaluation({ run, name, policy, tasks }))
 }
