@@ -90,7 +90,7 @@ async function storeTrainingLedger(store: ArtifactStore, recipe: Recipe, run: st
   const { fates } = selectEpisodes(recipe, place.stage, records)
   const key = `${runKeys.batch(run, place.stage, 1, 0)}/batch.json`
   const trained = fates.flatMap((fate) => (fate.kind === 'train' ? [fate.episode] : []))
-  await store.put(key, Buffer.from(JSON.stringify({ trajectories: trained.map((id) => ({ id })) })))
+  await store.put(key, Buffer.from(JSON.stringify({ policies: [], trajectories: trained.map((id) => ({ id })) })))
   const ledger = buildTrainingLedger({
     ...place,
     fates,

@@ -411,7 +411,9 @@ const timeOut: GradingTimeOutRecord = {
 }
 const plan: IterationPlan = {
   schema: 'longhaul.plan/1',
-  ...{ run: RUN, stage: place.stage, iteration: 1 },
+  run: RUN,
+  stage: place.stage,
+  iteration: 1,
   suite: SHA,
   groupSize: 4,
   taskIds: [place.taskId],

@@ -96,7 +96,7 @@ test('an episode that nothing accounts for, one without a record, one in two bat
   await putPart(store, episodeKeys.result(first.episode), first)
 
   const again = `${runKeys.batch(PLACE.run, PLACE.stage, PLACE.iteration, 7)}/batch.json`
-  await store.put(again, Buffer.from(JSON.stringify({ trajectories: [{ id: first.episode }] })))
+  await store.put(again, Buffer.from(JSON.stringify({ policies: [], trajectories: [{ id: first.episode }] })))
   const [exitCode, kinds] = await kindsOf()
   assert.equal(exitCode, 2)
   assert.ok(kinds.includes('in-two-batches'), kinds.join(' '))
@@ -109,7 +109,7 @@ test('a batch that is being built is no mismatch; one that was trained on withou
   const next = { ...PLACE, iteration: 2 }
   const { episode } = makeRecord({ ...next, taskId: 'task', index: 0, verdict: 'resolved', turns: 1 })
   const batch = `${runKeys.batch(next.run, next.stage, next.iteration, 0)}/batch.json`
-  await store.put(batch, Buffer.from(JSON.stringify({ trajectories: [{ id: episode }] })))
+  await store.put(batch, Buffer.from(JSON.stringify({ policies: [], trajectories: [{ id: episode }] })))
   assert.deepEqual(await kindsOf(), [0, []])
   for (const sign of [
     `${runKeys.job(next.run, next.stage, next.iteration, 0)}/job.json`,

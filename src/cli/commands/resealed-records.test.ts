@@ -121,6 +121,15 @@ describe('records that were changed and sealed again', () => {
     )
   })
 
+  test('turns with numbers that no table can hold end no export', async () => {
+    const key = 'episodes/run/dapo-1/0001/a/00/turns/0000.action.json'
+    await withRecord(key, (action) => ({ ...action, promptDelta: [9e15] }))
+    await withRecord(key.replace('action', 'observation'), (observation) => ({
+      ...observation,
+      execution: { ...(observation['execution'] as object), exitCode: 9e15 },
+    }))
+  })
+
   test('a record of another run or another evaluation is refused where it lies', async () => {
     const key = 'runs/night/evaluations/nightly.json'
     const other = await withRecord(key, (evaluation) => ({ ...evaluation, run: 'run' }))

@@ -30,6 +30,7 @@ import {
   count,
   flag,
   instantMs,
+  int32,
   integer,
   listOf,
   logprobs,
@@ -147,7 +148,7 @@ export const observation = object<ObservationRecord>({
   text,
   execution: nullable(
     object<ExecutionSummary>({
-      exitCode: nullable(integer),
+      exitCode: nullable(int32),
       reason: oneOf('exit', 'signal', 'timeout', 'output-limit', 'process-limit'),
       outputBytes: count,
       wallMs: amount,
@@ -236,7 +237,7 @@ export const verdict = object<VerdictRecord>({
         endedAtMs: instantMs,
       }),
       testTimeoutMs: amount,
-      exitCode: nullable(integer),
+      exitCode: nullable(int32),
       logSha256: text,
       deviations: listOf(text),
     }),

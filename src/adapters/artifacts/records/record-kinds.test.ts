@@ -118,6 +118,8 @@ test('numbers that no writer stores are refused: infinite, negative and broken c
     ['0000.action.json', '"sampledAtMs":', '"sampledAtMs":99999', 'sampledAtMs'],
     ['0000.action.json', '"logprobs":[-0.5,-1]', '"logprobs":[-0.5]', 'logprobs'],
     ['0000.action.json', '"ids":[3,4]', '"ids":[3,-4]', 'ids[1]'],
+    ['0000.action.json', '"ids":[3,4]', '"ids":[3,4e15]', 'ids[1]'],
+    ['0000.observation.json', '"exitCode":0', '"exitCode":9e15', 'execution.exitCode'],
     ['evaluations/base.json', '"passAt1":0.5', '"passAt1":1.5', 'score.passAt1'],
     ['evaluations/base.json', '"turns":[2]', '"turns":[]', 'tasks[0].turns'],
     ['01/verdict.json', '"passed":1', '"passed":3', 'failToPass.passed'],
@@ -189,9 +191,9 @@ test('every schema that the sources write is that of a kind, or of a file that i
     ['-rhoE', "'longhaul\\.[a-z-]+/[0-9]+'", '--include=*.ts', '--exclude=*.test.ts', '.'],
     { cwd: join(import.meta.dirname, '../../..'), encoding: 'utf8' },
   )
-  const withSchema = RECORD_KINDS.filter((kind) => /^its field schema /.test(misfitOf(kind, {}) ?? ''))
+  const withSchema = RECORD_KINDS.filter((kind) => (misfitOf(kind, {}) ?? '').startsWith('its field schema '))
   const isOfKind = (schema: string): boolean =>
-    withSchema.some((kind) => !/^its field schema /.test(misfitOf(kind, { schema }) ?? ''))
+    withSchema.some((kind) => !(misfitOf(kind, { schema }) ?? '').startsWith('its field schema '))
   const unknown = new Set<string>()
   for (const word of words.split('\n').filter((one) => one !== '')) {
     const [, schema = '', name = ''] = /'(longhaul\.([a-z-]+)\/\d+)'/.exec(word) ?? []

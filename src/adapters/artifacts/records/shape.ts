@@ -47,7 +47,8 @@ function describe(value: unknown): string {
   if (value === null) return 'null'
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list'
   if (typeof value === 'object') return 'an object'
-  if (typeof value !== 'string') return String(value)
+  // JSON has nothing else, and an infinite number is no JSON.
+  if (typeof value !== 'string') return `${value as number | boolean}`
   return JSON.stringify(value.length <= MOST_SHOWN ? value : `${value.slice(0, MOST_SHOWN)}…`)
 }
 
@@ -70,6 +71,12 @@ export const size: Shape<number> = fit(`a whole number from 0 to ${MOST_IN_A_LOO
 
 export const integer: Shape<number> = fit('a whole number', (value) => Number.isSafeInteger(value))
 
+/** Tables of exports have 32 bits for such a number, and so have vocabularies and exit codes. */
+const MOST_INT32 = 2 ** 31 - 1
+
+export const int32: Shape<number> = fit('a whole number of 32 bits', (value) =>
+  Number.isInteger(value) && Math.abs(value as number) <= MOST_INT32)
+
 /** A measured quantity. */
 export const amount: Shape<number> = fit('a number that is not negative', (value) =>
   typeof value === 'number' && Number.isFinite(value) && value >= 0)
@@ -89,7 +96,10 @@ export const instantMs: Shape<number> = fit('milliseconds since 1970', (value) =
 export const anything: Shape<unknown> = { misfit: () => null }
 
 /** Ids in the vocabulary of a model: the hot part of a trajectory. */
-export const tokenIds: Shape<number[]> = numbers('a list of token ids', (id) => Number.isSafeInteger(id) && id >= 0)
+export const tokenIds: Shape<number[]> = numbers(
+  'a list of token ids',
+  (id) => Number.isInteger(id) && id >= 0 && id <= MOST_INT32,
+)
 
 /** Natural logarithms of probabilities. */
 export const logprobs: Shape<number[]> = numbers('a list of numbers', Number.isFinite)
