@@ -110,6 +110,11 @@ export async function unknownRun(
   })
 }
 
+/** @throws LonghaulError `Config.NotFound` with near names, if the store has nothing of a run of this name */
+export async function requireKnownRun(store: Pick<ArtifactStore, 'locate' | 'folders'>, run: string): Promise<void> {
+  if (!(await store.folders('runs/')).includes(run)) throw await unknownRun(store, run)
+}
+
 type RunWithEpisodes = RunClaim & { kind: 'train' | 'eval' }
 
 /**

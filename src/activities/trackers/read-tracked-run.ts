@@ -10,6 +10,7 @@ import { deriveEvaluation } from '../evaluation/derive-evaluation.ts'
 import { newestDurations } from '../evaluation/write-report.ts'
 import { createTaskReader, readOrThrow, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import type { RunClaim, StoredRecipe } from '../../contracts/run-records.types.ts'
+import { requireKnownRun } from '../run/run-names.ts'
 
 type Value = Omit<TrackedPoint, 'atMs'>
 
@@ -28,9 +29,10 @@ export async function readTrackedRun(
 ): Promise<TrackedRun> {
   const stored = await store.readRecord<StoredRecipe>(runKeys.recipe(run))
   if (stored === null) {
+    await requireKnownRun(store, run)
     throw new LonghaulError({
       code: 'Config.NotFound',
-      message: `Expected the name of a run, got ${JSON.stringify(run)}: the artifact store has no run of that name (longhaul run list)`,
+      message: `Expected the name of a run, got ${JSON.stringify(run)}: the artifact store has no recipe of it`,
     })
   }
   const claim = await store.readRecord<RunClaim>(runKeys.claim(run))

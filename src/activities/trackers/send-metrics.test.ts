@@ -271,5 +271,5 @@ test('longhaul track prints points and handles runs without trackers, with other
   assert.deepEqual([sent.exitCode, sent.stdout], [0, `tensorboard ${directory}: 6 of 6 points were new\n`])
   const absent = await longhaul('track', 'no-such-run', '--dry-run')
   assert.equal(absent.exitCode, 1)
-  assert.match(absent.stderr, /Expected the name of a run, got "no-such-run"/)
+  assert.match(absent.stderr, /No run called "no-such-run" is in the artifact store/)
 })

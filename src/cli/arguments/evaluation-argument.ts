@@ -1,6 +1,6 @@
 import { selectEvaluation } from '../../activities/evaluation/read-evaluation.ts'
 import { readEvaluations } from '../../activities/evaluation/report-data.ts'
-import { requireRunWithEpisodes } from '../../activities/run/run-names.ts'
+import { requireKnownRun, requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import { openRecord } from '../../adapters/artifacts/store-rules.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
@@ -22,6 +22,7 @@ export async function readEvaluationArgument(
   const store = await openStore()
   const evaluations = await readEvaluations(store, run)
   if (evaluations.length > 0) return selectEvaluation(evaluations, { run, name })
+  if (isRunName(run)) await requireKnownRun(store, run)
   await requireRunWithEpisodes(store, run)
   throw new LonghaulError({
     code: 'Config.NotFound',

@@ -1,6 +1,5 @@
 import type { Command } from 'commander'
 import { checkGrading, type GradingCheck } from '../../activities/grading/close-grading.ts'
-import { requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import { createRecipeReader, createSuiteReader, createTaskReader } from '../../activities/runtime/stored-records.ts'
 import { checkLedger, type LedgerCheck } from '../../activities/training/check-ledger.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -11,7 +10,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption, runName } from '../arguments/options.ts'
-import { requireRun } from './view.ts'
+import { requireKnownRun, requireRunWithEpisodes } from '../../activities/run/run-names.ts'
 import type { RunClaim } from '../../contracts/run-records.types.ts'
 
 /** Mismatches shown; the rest is counted. */
@@ -29,7 +28,7 @@ export function addLedger(program: Command, { console, exit }: CommandContext): 
     .addHelpText('after', 'Exit: 1 if the run has nothing to verify yet, or never has; 2 on any mismatch.')
     .action(async (run: string, { json }: { json?: true }) => {
       const store = await openStore()
-      await requireRun(store, run)
+      await requireKnownRun(store, run)
       const { check, lines, unit } = await verify(store, run)
       if (json === true) console.record(check)
       else console.out([...lines, ...formatMismatches(check.mismatches, unit)].join('\n'))

@@ -21,7 +21,7 @@ import type { CommandContext } from '../command-context.ts'
 import { EXIT } from '../output/exit-codes.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption, runName } from '../arguments/options.ts'
-import { requireRun } from './view.ts'
+import { requireKnownRun } from '../../activities/run/run-names.ts'
 import { readGrading, readGradingContext, renderGrading, newestReport, reportOf } from '../output/show-report.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
 
@@ -104,7 +104,7 @@ async function writePages(
 ): Promise<void> {
   await requireWritable({ directories: { '--static': directory } })
   const store = await openStore()
-  await requireRun(store, run)
+  await requireKnownRun(store, run)
   // Loaded here: few commands need the pages.
   const { loadAssets } = await import('../../viewer/assets.ts')
   const { writeStatic } = await import('../../viewer/write-static.ts')

@@ -73,10 +73,10 @@ test('without --stage every graded attempt counts; kept ids are written, one a l
 test('a run without attempts, and a rate that is none, are usage mistakes', async () => {
   const missing = await longhaul('tasks', 'difficulty', 'absent')
   assert.equal(missing.exitCode, 1)
-  assert.match(missing.stderr, /No attempt of absent matches/)
+  assert.match(missing.stderr, /No run called "absent" is in the artifact store/)
   const beside = await longhaul('tasks', 'difficulty', 'one', 'absent')
   assert.equal(beside.exitCode, 1)
-  assert.match(beside.stderr, /No attempt of absent matches/)
+  assert.match(beside.stderr, /No run called "absent" is in the artifact store/)
   const stage = await longhaul('tasks', 'difficulty', 'one', 'two', '--stage', 'dapo-1', '--stage', 'dapo-7')
   assert.equal(stage.exitCode, 1)
   assert.match(stage.stderr, /No attempt is of the stage dapo-7/)

@@ -8,6 +8,7 @@ import type { CommandContext } from '../command-context.ts'
 import { openStore } from '../local-stack.ts'
 import { examples, jsonOption, policyName, runNames } from '../arguments/options.ts'
 import { requireWritable, writeResult } from '../output/require-writable.ts'
+import { requireKnownRun } from '../../activities/run/run-names.ts'
 
 interface DifficultyOptions {
   stage?: string[]
@@ -48,6 +49,7 @@ async function showDifficulty(runs: string[], options: DifficultyOptions, { cons
   const placed = played.map(({ record }) => record.episode.split('/'))
   const idle = runs.filter((run) => !placed.some(([of]) => of === run))
   const absent = stages.filter((stage) => !placed.some(([, of]) => of === stage))
+  for (const run of idle) await requireKnownRun(store, run)
   if (idle.length + absent.length > 0) {
     const what = idle.length > 0 ? `of ${idle.join(', ')} matches` : `is of the stage ${absent.join(', ')}`
     throw new LonghaulError({

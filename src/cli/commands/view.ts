@@ -5,7 +5,7 @@ import { LonghaulError } from '../../contracts/errors.ts'
 import { isRunName } from '../../contracts/keys.ts'
 import { isDirectory } from '../../platform/files.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
-import { unknownRun } from '../../activities/run/run-names.ts'
+import { requireKnownRun } from '../../activities/run/run-names.ts'
 import { examples, jsonOption, port } from '../arguments/options.ts'
 import type { CommandContext } from '../command-context.ts'
 import { connectToServer, openStore } from '../local-stack.ts'
@@ -50,7 +50,7 @@ async function view(
   // Loaded here: few commands need a server or the pages.
   const { loadAssets } = await import('../../viewer/assets.ts')
   const { serveViewer } = await import('../../viewer/serve.ts')
-  if (run !== null) await requireRun(store, run)
+  if (run !== null) await requireKnownRun(store, run)
   const { temporalSource } = await import('../run-source.ts')
   // Another store may have a run with the same name as one of this server.
   const source = isOwn ? temporalSource(connectToServer) : null
@@ -125,10 +125,4 @@ function notViewable(given: string, why: string): LonghaulError {
     code: 'Config.NotFound',
     message: `Expected ${JSON.stringify(given)} to be a run, a directory of artifacts (it has a directory "runs") or a run’s directory below "runs"; ${why}`,
   })
-}
-
-export async function requireRun(store: ArtifactStore, run: string): Promise<void> {
-  const { listRuns } = await import('../../viewer/read-run.ts')
-  if ((await listRuns(store)).includes(run)) return
-  throw await unknownRun(store, run)
 }
