@@ -99,7 +99,7 @@ async function checkPython(paths: StackPaths, asked?: Asked): Promise<Finding> {
   }
   return (await mayInstallPackages())
     ? warn('none with venv; the set-up installs one', fixCommand(asked), MAKE_ENVIRONMENT)
-    : fail('no Python 3.11 or newer with venv', 'apt-get install python3 python3-venv')
+    : fail('no Python 3.11, 3.12 or 3.13 with venv', 'apt-get install python3 python3-venv')
 }
 
 /** Runs the same setup step as `up`. */

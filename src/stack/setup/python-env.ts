@@ -9,8 +9,8 @@ import { requireCommand, runCommand } from '../../platform/run-command.ts'
 import type { StepContext } from '../steps.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
 
-/** The trainer's lock file pins the hashes of this version's wheels. */
-const LOCKED_VERSION = '3.11'
+/** Every lock file pins the hashes of this version's wheels, and all figures were measured with it. */
+const PREFERRED_VERSION = '3.11'
 
 export interface PythonInterpreter {
   path: string
@@ -19,7 +19,7 @@ export interface PythonInterpreter {
   hasVenv: boolean
 }
 
-/** An interpreter of the locked version with venv, else the first newer one with venv, else the first one without, else null. */
+/** An interpreter of the preferred version with venv, else the first newer one with venv, else the first one without, else null. */
 export async function findPython({
   candidates = [
     process.env['LONGHAUL_BASE_PYTHON'] ?? '',
@@ -37,7 +37,7 @@ export async function findPython({
   for (const name of candidates.filter((candidate) => candidate !== '')) {
     const found = await inspectPython(name)
     if (found === null || isOlderThan311(found.version)) continue
-    if (found.version === LOCKED_VERSION && found.hasVenv) return found
+    if (found.version === PREFERRED_VERSION && found.hasVenv) return found
     if (second === null || (found.hasVenv && !second.hasVenv)) second = found
   }
   return second
@@ -49,6 +49,8 @@ export interface PythonPackages {
   /** `what` and `takes` are logged during the installation. */
   what: string
   takes: string
+  /** Versions of Python whose wheels the lock pins. @default the preferred one */
+  versions?: readonly string[]
   /** @default none: the lock must then contain all dependencies */
   pipOptions?: string[]
 }
@@ -57,6 +59,7 @@ const TRAINER_PACKAGES: PythonPackages = {
   lockFile: packageFile('trainer/requirements.lock'),
   what: "the trainer's Python packages",
   takes: 'about 3 minutes',
+  versions: ['3.11', '3.12', '3.13'],
 }
 
 export interface EnsurePythonEnvInput {
@@ -127,7 +130,7 @@ async function buildEnv(input: {
     signal: context.signal,
   })
   await requireCommand({
-    what: `Installing the pinned Python packages${lockNote(interpreter)}`,
+    what: `Installing the pinned Python packages${lockNote(interpreter, packages)}`,
     command: join(folder, 'bin', 'python'),
     args: [
       '-m',
@@ -168,14 +171,14 @@ function requireUsable(interpreter: PythonInterpreter | null): PythonInterpreter
   throw new LonghaulError({
     code: 'Stack.SetupFailed',
     message: [
-      `Expected Python ${LOCKED_VERSION} or newer with venv; ${found}.`,
-      'Debian and Ubuntu: apt-get install python3 python3-venv. Elsewhere: install Python 3.11 and put it on PATH.',
+      `Expected Python 3.11, 3.12 or 3.13 with venv; ${found}.`,
+      'Debian and Ubuntu: apt-get install python3 python3-venv. Elsewhere: install one of them and put it on PATH, or name it with LONGHAUL_BASE_PYTHON.',
     ].join('\n'),
   })
 }
 
-function lockNote({ version }: PythonInterpreter): string {
-  return version === LOCKED_VERSION ? '' : ` (the lock was made for Python ${LOCKED_VERSION}, this is ${version})`
+function lockNote({ version }: PythonInterpreter, { versions = [PREFERRED_VERSION] }: PythonPackages): string {
+  return versions.includes(version) ? '' : ` (the lock was made for Python ${versions.join(', ')}, this is ${version})`
 }
 
 function isOlderThan311(version: string): boolean {
