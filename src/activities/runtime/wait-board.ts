@@ -26,6 +26,8 @@ export interface WaitInput {
 export interface WaitHandle {
   /** The dependency has made progress; `run blockers` shows the time since. @param atMs ms since 1970 */
   progressed(atMs: number): void
+  /** Tells why the dependency makes no progress. Null, or progress, ends that. */
+  troubled(error: LonghaulError | null): void
 }
 
 interface OpenWait {
@@ -84,6 +86,11 @@ export async function waitingFor<T>(input: WaitInput, work: (handle: WaitHandle)
   const handle: WaitHandle = {
     progressed: (atMs) => {
       wait.sinceMs = Math.max(wait.sinceMs, atMs)
+      wait.trouble = null
+    },
+    troubled: (error) => {
+      if (error === null) wait.trouble = null
+      else addTrouble(wait, error)
     },
   }
   if (place === undefined) return work(handle)
@@ -108,9 +115,12 @@ export function attemptLimits(): AttemptLimits | null {
 }
 
 /** Records a problem on the caller's innermost wait, for dependencies that are retried without a failure. */
-export function reportTransientError({ code, message }: LonghaulError): void {
+export function reportTransientError(error: LonghaulError): void {
   const wait = places.getStore()?.wait
-  if (wait === undefined || wait === null) return
+  if (wait !== undefined && wait !== null) addTrouble(wait, error)
+}
+
+function addTrouble(wait: OpenWait, { code, message }: LonghaulError): void {
   const { trouble } = wait
   wait.trouble =
     trouble?.code === code

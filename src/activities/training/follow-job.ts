@@ -21,7 +21,7 @@ export function followJob<Result>(
 ): Promise<Result> {
   const on = { kind: 'trainer', name: `job ${jobId} on ${hostname()}` } as const
   let lastProgressMs = 0
-  return waitingFor({ doing, on }, ({ progressed }) =>
+  return waitingFor({ doing, on }, ({ progressed, troubled }) =>
     run({
       launcher,
       attempt,
@@ -32,6 +32,7 @@ export function followJob<Result>(
         lastProgressMs = progress.lastProgressMs
         beat(progress)
       },
+      onQueued: troubled,
       mayOutlive: isWorkerShutdown,
     }),
   )

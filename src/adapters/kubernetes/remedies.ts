@@ -46,6 +46,10 @@ const ASKERS = {
         'create the claim in the namespace of the job, or correct trainer.kubernetes.claim',
       ],
       [
+        /^\d+\/\d+ nodes are available/,
+        'nothing if other pods hold what it needs: it starts when they end. Otherwise request what a node has in trainer.kubernetes (kubectl describe nodes), or correct its nodeSelector',
+      ],
+      [
         /serviceaccount "[^"]*" not found/,
         'create the account in the namespace of the job, or correct trainer.kubernetes.serviceAccount',
       ],

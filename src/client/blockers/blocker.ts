@@ -79,8 +79,10 @@ const BY_CODE: Readonly<Record<string, string>> = {
   'Trainer.Stalled':
     'nothing: the job continues from its last step. If it stalls again, read stdout.log of the job, or raise trainer.stallS',
   'Trainer.OutOfMemory': 'lower trainer.maxTokensPerMicro in the recipe, or use a bigger machine',
+  'Trainer.NotStarted':
+    'what stands behind the arrow in the error. The job stays in its queue and starts by itself; after a week it is withdrawn',
   'Trainer.Unavailable':
-    'check that the interpreter that LONGHAUL_PYTHON names starts, or stop the trainer on the other host',
+    'what stands behind the arrow in the error. Without one: check that the interpreter that LONGHAUL_PYTHON names starts, or stop the trainer on the other host',
 }
 
 /** Remedy for a wait, in one line. */

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { LonghaulError, toLonghaulError } from '../../../contracts/errors.ts'
+import { tailOf } from '../../../platform/files.ts'
 import { attemptDirectory, claimedAt, exitReport } from './attempt-files.ts'
 import { type AttemptEnd, STOPPED, tailProgress, type TrainerProgress } from './attempt-report.ts'
 import type { LaunchedJob } from './job-spec.ts'
@@ -12,6 +13,9 @@ export interface FollowAttemptInput {
   job: LaunchedJob
   fence: number
   onProgress?: (progress: TrainerProgress) => void
+  /** Called at each look before the trainer's first progress, with why it has not started: the queue's reason, an obstacle, or a
+   *  scheduler that does not answer. Null if nothing is known. */
+  onQueued?: (why: LonghaulError | null) => void
   signal: AbortSignal
   /** Returns true for an abort reason that ends only the caller (a worker shutdown). The trainer then continues and is found again.
    *  @default never */
@@ -36,7 +40,8 @@ const SETTLE_POLL_MS = 500
  * not agree, and one that is set does not end a job that trains. Time in a queue does not count, because the trainer has reported nothing yet.
  */
 export async function followAttempt(input: FollowAttemptInput): Promise<AttemptEnd> {
-  const { launcher, job, fence, onProgress, signal, mayOutlive, queueMs = QUEUE_MS, blockedMs = BLOCKED_MS } = input
+  const { launcher, job, fence, onProgress, onQueued, signal, mayOutlive } = input
+  const { queueMs = QUEUE_MS, blockedMs = BLOCKED_MS } = input
   const readProgress = tailProgress(join(attemptDirectory(job.jobDirectory, fence), 'progress.jsonl'))
   let startedAt = performance.now()
   let lastProgressMs = 0
@@ -44,7 +49,7 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
   let blockedAt: number | null = null
   for (;;) {
     // The order matters: a process that is dead now had written everything before the read below.
-    const state = await lookOrTrust(input)
+    const { state, silence } = await lookOrTrust(input)
     for (const progress of await readProgress()) {
       onProgress?.(progress)
       if (progress.lastProgressMs === lastProgressMs) continue
@@ -53,7 +58,10 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
     }
     if (state.kind === 'over' || state.kind === 'absent') return endOf(input, state)
     const isQueued = launcher.isElsewhere && lastProgressMs === 0
-    if (isQueued) startedAt = seenAt = performance.now()
+    if (isQueued) {
+      startedAt = seenAt = performance.now()
+      onQueued?.(silence ?? notStartedYet(state))
+    }
     if (signal.aborted) {
       if (!mayOutlive?.(signal.reason)) await stopSurely(input)
       throw signal.reason
@@ -73,15 +81,28 @@ export async function followAttempt(input: FollowAttemptInput): Promise<AttemptE
   }
 }
 
+interface Look {
+  state: AttemptState
+  /** Why the scheduler could not be asked. */
+  silence: LonghaulError | null
+}
+
 /** Asks the launcher. If a scheduler does not answer for a while, the attempt continues, because its progress file still shows its
  *  state. */
-async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promise<AttemptState> {
+async function lookOrTrust({ launcher, job, fence }: FollowAttemptInput): Promise<Look> {
   try {
-    return await launcher.look({ job, fence })
+    return { state: await launcher.look({ job, fence }), silence: null }
   } catch (error) {
-    if (toLonghaulError(error).code !== 'Trainer.Unavailable') throw error
-    return { kind: 'alive' }
+    const silence = toLonghaulError(error)
+    if (silence.code !== 'Trainer.Unavailable') throw error
+    return { state: { kind: 'alive' }, silence }
   }
+}
+
+function notStartedYet(state: AttemptState): LonghaulError | null {
+  const why = state.kind === 'alive' ? (state.blockedBy ?? state.queuedBy) : undefined
+  if (why === undefined) return null
+  return new LonghaulError({ code: 'Trainer.NotStarted', message: `Expected the training job to start: ${why}` })
 }
 
 function overdueBy(times: { job: LaunchedJob; startedAt: number; seenAt: number }): AttemptEnd | null {
@@ -127,8 +148,17 @@ async function endOf(
   }
   const log = join(attemptDirectory(job.jobDirectory, fence), 'stdout.log')
   const code = state.kind === 'over' ? state.code : null
-  const seeLog = existsSync(log) ? `; see ${log}` : ''
+  const seeLog = existsSync(log) ? `; its log ends with ${JSON.stringify(await lastWords(log))}: ${log}` : ''
   return { code, message: `the trainer is ${state.how}, without a report${seeLog}` }
+}
+
+/** Longest text of a log that a message repeats. */
+const MOST_CHARACTERS = 500
+
+/** Returns the last lines. An interpreter or a package that the machine lacks is named there and nowhere else, above what the
+ *  scheduler prints about the end. */
+async function lastWords(log: string): Promise<string> {
+  return (await tailOf(log, 5)).trim().slice(-MOST_CHARACTERS)
 }
 
 /** Stops the attempt for certain. No launcher may start the next attempt while this one might still write. */

@@ -23,21 +23,13 @@ export function runTool(tool: string, args: string[], input = ''): Promise<ToolR
       (error, stdout, stderr) => {
         const code = error === null ? 0 : error.code
         if (typeof code === 'number') resolve({ code, stdout, stderr })
-        else reject(unavailable(tool, whyNoEnd(tool, error), error, { refused: code === 'ENOENT' }))
+        else reject(unavailable(tool, whyNoEnd(tool, error, stderr), error, { refused: code === 'ENOENT' }))
       },
     )
     // A tool that exits without reading its input reports the reason by its exit code.
     child.stdin?.on('error', () => undefined)
     child.stdin?.end(input)
   })
-}
-
-/** Runs a command and refuses every non-zero exit code. @throws LonghaulError `Trainer.Unavailable`, with `refused` if the command
- *  certainly had no effect */
-export async function askTool(tool: string, args: string[], input = ''): Promise<string> {
-  const { code, stdout, stderr } = await runTool(tool, args, input)
-  if (code === 0) return stdout
-  throw unavailable(tool, `status ${code}: ${stderr.trim().slice(-500)}`, undefined, { refused: !isUncertain(stderr) })
 }
 
 /** Returns whether the request may have arrived and been carried out in spite of the error. */
@@ -47,9 +39,11 @@ export function isUncertain(stderr: string): boolean {
 
 const UNCERTAIN = /time(?:d)?[ -]?out|deadline|unable to contact|connection|unreachable|eof/i
 
-function whyNoEnd(tool: string, error: ExecFileException | null): string {
+function whyNoEnd(tool: string, error: ExecFileException | null, stderr: string): string {
   if (error?.code === 'ENOENT') return `there is no program ${tool} on the PATH of the trainer worker: install it there`
-  if (error?.killed === true) return `it did not end within ${TOOL_DEADLINE_MS / 1000} s`
+  // A tool that retries says what it waits for, for example for its configuration file.
+  const said = stderr.trim() === '' ? '' : `: ${stderr.trim().slice(-500)}`
+  if (error?.killed === true) return `it did not end within ${TOOL_DEADLINE_MS / 1000} s${said}`
   return error?.message ?? ''
 }
 

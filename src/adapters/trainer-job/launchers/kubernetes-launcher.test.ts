@@ -145,7 +145,7 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     assert.equal(await stopping, true)
   })
 
-  test('a live Job reports what keeps its pods from starting, except for a queue, and a dead one how a pod ended', async () => {
+  test('a live Job reports what keeps its pods from starting, a queue apart, and a dead one how a pod ended', async () => {
     await launcher.launch(first)
     const refused = 'pods "x" is forbidden: exceeded quota: small, requested: cpu=4, used: cpu=1, limited: cpu='
     const event = (limit: number) => ({ lastTimestamp: '2026-01-01T00:00:00Z', message: `${refused}${limit}` })
@@ -153,7 +153,13 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     const raise = 'raise the quota of the namespace, or request less in trainer.kubernetes'
     assert.deepEqual(await launcher.look(first), { kind: 'alive', blockedBy: `${refused}2 → ${raise}` })
     api.events = [event(4)]
-    assert.deepEqual(await launcher.look(first), { kind: 'alive' }, 'a used-up quota is released later')
+    const usedUp = { kind: 'alive', queuedBy: `${refused}4 → ${raise}` }
+    assert.deepEqual(await launcher.look(first), usedUp, 'a used-up quota is released later')
+    const message = '0/3 nodes are available: 3 Insufficient nvidia.com/gpu.'
+    api.pods = [{ status: { conditions: [{ type: 'PodScheduled', status: 'False', message }] } }]
+    const state = await launcher.look(first)
+    assert.ok(state.kind === 'alive' && state.blockedBy === undefined)
+    assert.match(state.queuedBy ?? '', /3 Insufficient nvidia\.com\/gpu\. → .*trainer\.kubernetes/)
     const waiting = { reason: 'ImagePullBackOff', message: 'no such image' }
     api.pods = [{ status: { containerStatuses: [{ state: { waiting } }] } }]
     const push = 'push the image to a registry that the nodes may pull from, or correct trainer.kubernetes.image'

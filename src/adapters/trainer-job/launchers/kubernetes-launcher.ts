@@ -4,7 +4,7 @@ import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.t
 import { TOOL_DEADLINE_MS } from '../job/run-tool.ts'
 import { askKubectl, isNotFound, kubectlRefusal, runKubectl } from './kubectl.ts'
 import { jobNetworkPolicy, kubernetesManifest, kubernetesName, networkPolicyName } from './kubernetes-manifests.ts'
-import { howPodsEnded, type PodQuestion, whatBlocks } from './kubernetes-pods.ts'
+import { howPodsEnded, type PodQuestion, whatDelays } from './kubernetes-pods.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 
 export interface KubernetesLauncherInput {
@@ -50,7 +50,7 @@ export function createKubernetesLauncher({ options }: KubernetesLauncherInput): 
       const state = stateOf(found, attempt)
       if (fenceOf(found) !== attempt.fence) return state
       const question = { options, attempt, uid: found.metadata?.uid ?? '' }
-      return state.kind === 'alive' ? withBlock(state, found, question) : withLastWords(state, question)
+      return state.kind === 'alive' ? withDelay(state, found, question) : withLastWords(state, question)
     },
     async stop(attempt, graceMs) {
       const found = await find(options, attempt)
@@ -74,12 +74,13 @@ function stateOf(found: Found, { fence }: Attempt): AttemptState {
     : { kind: 'over', code: null, how: `${end.type} for Kubernetes (${end.reason ?? ''} ${end.message ?? ''})` }
 }
 
-async function withBlock(state: AttemptState, found: Found, question: PodQuestion): Promise<AttemptState> {
+async function withDelay(state: AttemptState, found: Found, question: PodQuestion): Promise<AttemptState> {
   const { ready = 0, replicatedJobsStatus = [] } = found.status ?? {}
   if (ready > 0 || replicatedJobsStatus.some((status) => (status.ready ?? 0) > 0)) return state
   if (found.metadata?.deletionTimestamp !== undefined) return state
-  const blockedBy = await whatBlocks(question)
-  return blockedBy === null ? state : { kind: 'alive', blockedBy }
+  const delay = await whatDelays(question)
+  if (delay === null) return state
+  return delay.isQueue ? { kind: 'alive', queuedBy: delay.why } : { kind: 'alive', blockedBy: delay.why }
 }
 
 async function withLastWords(state: AttemptState, question: PodQuestion): Promise<AttemptState> {

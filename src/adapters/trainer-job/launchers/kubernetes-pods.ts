@@ -36,26 +36,37 @@ export interface PodQuestion {
   uid: string
 }
 
-/** Returns why no pod can ever start, and what to do; null while one runs or waits in a queue. */
-export async function whatBlocks(question: PodQuestion): Promise<string | null> {
-  const said = await saidOfPods(question)
-  return said === null ? null : `${said}${remedyFor(said, 'trainer')}`
+/** Why no pod of an attempt has started. */
+export interface PodDelay {
+  /** The cluster's words, with a remedy behind an arrow where one is known. */
+  why: string
+  /** True if the end of other pods, or a new node, ends the wait; false if somebody must change something. */
+  isQueue: boolean
 }
 
-async function saidOfPods(question: PodQuestion): Promise<string | null> {
+/** Returns null while a pod runs, or if the cluster says nothing. */
+export async function whatDelays(question: PodQuestion): Promise<PodDelay | null> {
+  const delay = await delayOfPods(question)
+  return delay === null ? null : { ...delay, why: `${delay.why}${remedyFor(delay.why, 'trainer')}` }
+}
+
+async function delayOfPods(question: PodQuestion): Promise<PodDelay | null> {
   const pods = await podsOf(question)
   if (pods === null) return null
   if (pods.length === 0) return refusalOfPods(question)
+  let unscheduled: string | null = null
   for (const { status } of pods) {
     for (const { state } of status?.containerStatuses ?? []) {
       const { reason = '', message = '' } = state?.waiting ?? {}
-      if (BLOCKING.has(reason)) return `${reason}: ${message}`
+      if (BLOCKING.has(reason)) return { why: `${reason}: ${message}`, isQueue: false }
     }
     const scheduled = status?.conditions?.find(({ type }) => type === 'PodScheduled')
+    if (scheduled?.status === 'True' || scheduled?.message === undefined) continue
     // Nodes become free on their own. A missing claim must be created by an operator.
-    if (/persistentvolumeclaim .* not found/.test(scheduled?.message ?? '')) return scheduled?.message ?? null
+    if (/persistentvolumeclaim .* not found/.test(scheduled.message)) return { why: scheduled.message, isQueue: false }
+    unscheduled ??= scheduled.message
   }
-  return null
+  return unscheduled === null ? null : { why: unscheduled, isQueue: true }
 }
 
 /** Returns, as `exit 137, OOMKilled`, the exit and the last log lines of the first pod that failed; empty if no pod is left. */
@@ -89,16 +100,17 @@ async function podsOf({ options, attempt }: PodQuestion): Promise<Pod[] | null> 
 }
 
 /** A Job creates its pods itself and reports a refusal by the cluster in an event. */
-async function refusalOfPods({ options, uid }: PodQuestion): Promise<string | null> {
+async function refusalOfPods({ options, uid }: PodQuestion): Promise<PodDelay | null> {
   const events = await list<Event>(options, [
     'events',
     '--field-selector',
     `reason=FailedCreate,involvedObject.uid=${uid}`,
   ])
   const newest = events?.toSorted((a, b) => (a.lastTimestamp ?? '').localeCompare(b.lastTimestamp ?? '')).at(-1)
-  const message = newest?.message ?? null
+  const message = newest?.message
+  if (message === undefined) return null
   // Other jobs release the quota that they use, so this is a queue.
-  return message !== null && message.includes('exceeded quota') && mayFitLater(message) ? null : message
+  return { why: message, isQueue: message.includes('exceeded quota') && mayFitLater(message) }
 }
 
 /** @returns null if the account lacks the permission or kubectl fails */

@@ -7,8 +7,8 @@ export interface Attempt {
 }
 
 export type AttemptState =
-  /** It runs or waits in a queue. `blockedBy` is set if it cannot start for a reason other than a queue. */
-  | { kind: 'alive'; blockedBy?: string }
+  /** It runs or waits in a queue. `queuedBy` is the queue's reason, with a remedy; `blockedBy` one that waiting cannot end. */
+  | { kind: 'alive'; queuedBy?: string; blockedBy?: string }
   /** The launcher knows no such attempt: it was never launched, or its launcher is starting it now. */
   | { kind: 'absent'; how: string }
   /** Ended for good. `code` is what the launcher saw; the trainer's own report takes precedence. */

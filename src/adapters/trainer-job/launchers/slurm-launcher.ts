@@ -4,7 +4,8 @@ import type { SlurmLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { readHandle, writeHandle } from '../job/attempt-files.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
-import { askTool, runTool, TOOL_DEADLINE_MS } from '../job/run-tool.ts'
+import { isUncertain, runTool, TOOL_DEADLINE_MS } from '../job/run-tool.ts'
+import { explainPending, remedyForEnd, remedyForRefusal } from './slurm-remedies.ts'
 import { commentOf, slurmScript } from './slurm-script.ts'
 
 export interface SlurmLauncherInput {
@@ -61,7 +62,7 @@ export function createSlurmLauncher({
     settleMs,
     launchMs,
     async launch(attempt) {
-      const answer = await askTool('sbatch', ['--parsable'], slurmScript({ options, command, attempt }))
+      const answer = await askSlurm('sbatch', ['--parsable'], slurmScript({ options, command, attempt }))
       // `123` or `123;cluster`.
       const slurmJob = /^\d+/.exec(answer)?.[0]
       if (slurmJob === undefined) {
@@ -91,9 +92,12 @@ export function createSlurmLauncher({
 async function look(attempt: Attempt): Promise<AttemptState> {
   const id = await slurmJobOf(attempt)
   if (id === null) return { kind: 'absent', how: 'unknown to Slurm' }
-  const state = await stateOf(id)
-  if (state === null) return accounted(id)
-  return LIVING.has(state) ? { kind: 'alive' } : accounted(id, state)
+  const seen = await stateOf(id)
+  if (seen === null) return accounted(id)
+  if (!LIVING.has(seen.state)) return accounted(id, seen)
+  if (seen.state !== 'PENDING') return { kind: 'alive' }
+  const { why, isHopeless } = explainPending(seen.reason, id)
+  return isHopeless ? { kind: 'alive', blockedBy: why } : { kind: 'alive', queuedBy: why }
 }
 
 /** Returns the job id from the handle, or from the comment if the submitter died before it wrote the handle. Null if Slurm knows no
@@ -101,7 +105,7 @@ async function look(attempt: Attempt): Promise<AttemptState> {
 async function slurmJobOf(attempt: Attempt): Promise<string | null> {
   const handle = await readHandle<SlurmHandle>(attempt)
   if (handle !== null) return handle.slurmJob
-  const text = await askTool('squeue', ['--noheader', '--states=all', `--name=${attempt.job.jobId}`, '--format=%i|%k'])
+  const text = await askSlurm('squeue', ['--noheader', '--states=all', `--name=${attempt.job.jobId}`, '--format=%i|%k'])
   const wanted = commentOf(attempt)
   const found = text
     .split('\n')
@@ -110,21 +114,31 @@ async function slurmJobOf(attempt: Attempt): Promise<string | null> {
   return found?.[0]?.trim() ?? null
 }
 
+/** What `squeue` knows of a job: why it waits, or why it did not start. */
+interface SeenJob {
+  state: string
+  /** `None` for a job that runs. */
+  reason: string
+}
+
 /** Returns null once the controller has forgotten the job (MinJobAge after its end). */
-async function stateOf(id: string): Promise<string | null> {
+async function stateOf(id: string): Promise<SeenJob | null> {
   const { code, stdout, stderr } = await runTool('squeue', [
     '--noheader',
     '--states=all',
     `--jobs=${id}`,
-    '--format=%T',
+    '--format=%T|%r',
   ])
-  if (code === 0) return stdout.trim().split('\n')[0]?.trim() || null
+  if (code === 0) {
+    const [state = '', reason = ''] = (stdout.trim().split('\n')[0] ?? '').split('|').map((field) => field.trim())
+    return state === '' ? null : { state, reason }
+  }
   if (/invalid job id/i.test(stderr)) return null
-  throw new LonghaulError({ code: 'Trainer.Unavailable', message: `Expected an answer from squeue: ${stderr.trim()}` })
+  throw refusalOf('squeue', code, stderr)
 }
 
 /** Returns how the job ended, if the site keeps accounts; otherwise the trainer's own report must suffice. */
-async function accounted(id: string, seen?: string): Promise<AttemptState> {
+async function accounted(id: string, seen?: SeenJob): Promise<AttemptState> {
   const { code, stdout } = await runTool('sacct', [
     '--noheader',
     '--allocations',
@@ -133,10 +147,33 @@ async function accounted(id: string, seen?: string): Promise<AttemptState> {
     '--format=State,ExitCode',
   ]).catch(() => ({ code: 1, stdout: '' }))
   const [state, exit] = (code === 0 ? (stdout.trim().split('\n')[0] ?? '') : '').split('|')
-  if (state === undefined || state === '') return { kind: 'over', code: null, how: `${seen ?? 'forgotten'} for Slurm` }
+  if (state === undefined || state === '') return { kind: 'over', code: null, how: endOf(seen?.state, seen?.reason) }
   if (LIVING.has(state)) return { kind: 'alive' }
   const status = Number(exit?.split(':')[0])
-  return { kind: 'over', code: Number.isInteger(status) ? status : null, how: `${state} for Slurm` }
+  return { kind: 'over', code: Number.isInteger(status) ? status : null, how: endOf(state, seen?.reason) }
+}
+
+/** As `FAILED for Slurm (JobLaunchFailure) → …`. Most reasons of an ended job say only why it once waited. */
+function endOf(state = 'forgotten', reason = ''): string {
+  const ofReason = remedyForEnd(reason)
+  return ofReason === '' ? `${state} for Slurm${remedyForEnd(state)}` : `${state} for Slurm (${reason})${ofReason}`
+}
+
+/** Runs a command and refuses every non-zero exit code. @throws LonghaulError `Trainer.Unavailable`, with `refused` if the command
+ *  certainly had no effect */
+async function askSlurm(tool: string, args: string[], input = ''): Promise<string> {
+  const { code, stdout, stderr } = await runTool(tool, args, input)
+  if (code === 0) return stdout
+  throw refusalOf(tool, code, stderr)
+}
+
+function refusalOf(tool: string, code: number, stderr: string): LonghaulError {
+  const said = stderr.trim().slice(-500)
+  return new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected an answer from ${tool}: status ${code}: ${said}${remedyForRefusal(said)}`,
+    details: { tool, refused: !isUncertain(said) },
+  })
 }
 
 async function isGone(attempt: Attempt, withinMs: number, pollMs: number): Promise<boolean> {
