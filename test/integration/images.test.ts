@@ -12,6 +12,7 @@ import { imageExists, pullImage, requireImage } from '../../src/adapters/docker/
 import { checkImages } from '../../src/activities/gate/check-images.ts'
 import { createImageFinder } from '../../src/activities/gate/task-images.ts'
 import type { Task } from '../../src/contracts/tasks.types.ts'
+import { freePort } from '../support/loopback.ts'
 import { startTestRegistry, type TestRegistry } from '../support/test-registry.ts'
 import { makeTrainingRecipe } from '../support/training-records.ts'
 import { codeOf, createSandboxFixture, never, type SandboxFixture } from './sandbox-fixture.ts'
@@ -82,6 +83,39 @@ test('a missing image is a permanent failure, and an overloaded registry is a re
   } finally {
     registry.fail(null)
   }
+})
+
+/** The engine has answered 200 by then, and says the rest in its progress. */
+test('a pull that fails in the middle is an error that may be retried, and the next pull brings the image', async () => {
+  const { image } = await registry.publish({ name: 'broken', tag: '1', text: 'broken' })
+  for (const [layers, message] of [
+    [{ status: 401, body: Buffer.from('{"errors":[{"code":"UNAUTHORIZED"}]}') }, /refuses the image: .*docker login/],
+    [{ status: 404, body: Buffer.from('{"errors":[{"code":"BLOB_UNKNOWN"}]}') }, /damaged or incomplete layers/],
+  ] as const) {
+    registry.spoil(layers)
+    await assert.rejects(ensure(image), { code: 'Sandbox.PullFailed', retryable: true, message })
+    assert.equal(await imageExists({ engine: fixture.engine, image }), false)
+  }
+  registry.spoil(null)
+  await ensure(image)
+  assert.equal(await imageExists({ engine: fixture.engine, image }), true)
+})
+
+test('a pull that the registry refuses says what to change', async () => {
+  const refused = `${registry.reference('refused')}:1`
+  const error = (code: string) => JSON.stringify({ errors: [{ code, message: '' }] })
+  for (const [status, body, message] of [
+    [401, error('UNAUTHORIZED'), /refuses the image: .*docker login, then docker pull/],
+    [403, error('DENIED'), /refuses the image: .*docker login, then docker pull/],
+    [429, error('TOOMANYREQUESTS'), /limits pulls: .*registry-mirrors/],
+    [500, 'oops', /registry itself fails/],
+    [200, '<!doctype html>', /no registry: .*login page/],
+  ] as const) {
+    registry.fail(status, body, status === 401 ? { 'www-authenticate': 'Basic realm="x"' } : {})
+    await assert.rejects(ensure(refused), { code: 'Sandbox.PullFailed', message }).finally(() => registry.fail(null))
+  }
+  const nobody = `127.0.0.1:${await freePort()}/nobody:1`
+  await assert.rejects(ensure(nobody), { code: 'Sandbox.PullFailed', message: /does not reach the registry/ })
 })
 
 /** A suite of tasks with these images, looked for before its gate. */

@@ -16,7 +16,9 @@ export interface TestRegistry {
   /** Prepends `127.0.0.1:port/` to a name. */
   reference(name: string): string
   /** Answers every request with this status from now on; null: normal service. */
-  fail(status: number | null): void
+  fail(status: number | null, body?: string, headers?: Record<string, string>): void
+  /** Answers requests for layers in this way from now on; null: normal service. */
+  spoil(layers: { status: number; body: Buffer } | null): void
   /** Number of layers sent. */
   layersSent(): number
   close(): Promise<void>
@@ -32,7 +34,8 @@ export async function startTestRegistry(): Promise<TestRegistry> {
   const blobs = new Map<string, Buffer>()
   const manifests = new Map<string, Buffer>()
   const layers = new Set<string>()
-  let failing: number | null = null
+  let failing: { status: number; body: string; headers: Record<string, string> } | null = null
+  let spoilt: { status: number; body: Buffer } | null = null
   let layersSent = 0
   const store = (bytes: Buffer): { digest: string; size: number } => {
     const digest = digestOf(bytes)
@@ -40,13 +43,17 @@ export async function startTestRegistry(): Promise<TestRegistry> {
     return { digest, size: bytes.length }
   }
   const server = createServer((request, response) => {
-    if (failing !== null) return send(response, failing, Buffer.from('{"errors":[{"code":"TOOMANYREQUESTS"}]}'))
+    if (failing !== null) {
+      for (const [name, value] of Object.entries(failing.headers)) response.setHeader(name, value)
+      return send(response, failing.status, Buffer.from(failing.body))
+    }
     const [, name = '', kind = '', reference = ''] =
       /^\/v2\/(.+)\/(manifests|blobs)\/(.+)$/.exec(request.url ?? '') ?? []
     if (request.url === '/v2/') return send(response, 200, Buffer.from('{}'))
     const found = kind === 'manifests' ? manifests.get(`${name}:${reference}`) : blobs.get(reference)
     if (found === undefined)
       return send(response, 404, Buffer.from('{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}'))
+    if (spoilt !== null && layers.has(reference)) return send(response, spoilt.status, spoilt.body)
     if (request.method === 'GET' && layers.has(reference)) layersSent += 1
     response.setHeader('docker-content-digest', digestOf(found))
     response.setHeader('content-type', kind === 'manifests' ? TYPES.manifest : 'application/octet-stream')
@@ -56,8 +63,11 @@ export async function startTestRegistry(): Promise<TestRegistry> {
   const reference = (name: string): string => `127.0.0.1:${port}/${name}`
   return {
     reference,
-    fail: (status) => {
-      failing = status
+    fail: (status, body = '{"errors":[{"code":"TOOMANYREQUESTS"}]}', headers = {}) => {
+      failing = status === null ? null : { status, body, headers }
+    },
+    spoil: (how) => {
+      spoilt = how
     },
     layersSent: () => layersSent,
     async publish({ name, tag, text, architecture = 'amd64' }) {

@@ -1,4 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
+import { pullFailure } from '../docker/images/pull-failure.ts'
 import { NO_ISOLATION, sandboxError } from '../docker/sandbox/runner-pool.ts'
 import type { ContainerStatus, Pod } from './pod-spec.ts'
 
@@ -69,23 +70,15 @@ export interface StartBlock {
   error: LonghaulError
 }
 
-/** Messages of registries for a name that does not exist or is not accessible. */
-const MISSING =
-  /not found|manifest unknown|does not exist|no match for platform|access denied|name unknown|InvalidImageName/i
-
 /** Returns what keeps a pod from starting; null while it is starting. */
 export function blockOf(pod: Pod, image: string): StartBlock | null {
   const { reason = '', message = '' } = statusOfSandbox(pod)?.state?.waiting ?? {}
   const said = `${reason}: ${message}`
   if (['ErrImagePull', 'ImagePullBackOff', 'InvalidImageName', 'ErrImageNeverPull'].includes(reason)) {
-    const isMissing = MISSING.test(said)
+    const error = pullFailure({ image, reason: said, by: 'node' })
     // The kubelet retries a failed pull, but a missing name stays missing.
-    if (!isMissing && reason === 'ErrImagePull') return null
-    return failed(
-      isMissing ? 'Sandbox.ImageMissing' : 'Sandbox.PullFailed',
-      isMissing ? 'The cluster has no such image' : 'The image could not be pulled by the node',
-      { image, reason: said.slice(0, 300) },
-    )
+    if (error.code !== 'Sandbox.ImageMissing' && reason === 'ErrImagePull') return null
+    return { kind: 'failed', error }
   }
   if (['CreateContainerConfigError', 'CreateContainerError', 'RunContainerError'].includes(reason)) {
     const remedy = /seccomp/.test(said) ? '; install the profile on every node (docs/cluster.md)' : ''

@@ -11,6 +11,7 @@ import {
   canBootstrap,
 } from './base-image-rootfs.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
+import { finishProgress } from '../engine/engine-progress.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
 import { makeDirectory } from '../../../platform/files.ts'
@@ -106,8 +107,8 @@ async function importArchive(input: EnsureBaseImageInput, identity: BaseImageIde
   input.log(`base image: importing ${Math.round(size / 1e6)} MB as ${identity.tag}`)
   const { docker } = input.engine
   const progress = await docker.importImage(createReadStream(archive), { repo, tag, message: 'longhaul debian base' })
-  await new Promise<void>((resolve, reject) => {
-    docker.modem.followProgress(progress, (error) => (error === null ? resolve() : reject(importFailed(error))))
+  await finishProgress(progress).catch((error: Error) => {
+    throw importFailed(error)
   })
   input.log(`base image: imported in ${seconds(started)}`)
 }

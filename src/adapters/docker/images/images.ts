@@ -1,5 +1,7 @@
 import { buildLabels, WITHOUT_BUILD_LABELS } from './build-container.ts'
+import { pullFailure } from './pull-failure.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
+import { finishProgress } from '../engine/engine-progress.ts'
 import { type Engine, enginePlace } from '../engine/engine.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
@@ -120,7 +122,7 @@ interface PullImageInput {
 }
 
 /** Pulls an image from its registry. A pull continues an interrupted one, because the engine keeps complete layers.
- *  @throws LonghaulError `Sandbox.ImageMissing` if the registry does not have the image, `Sandbox.PullFailed` otherwise */
+ *  @throws LonghaulError `Sandbox.ImageMissing` if the registry does not have the image, `Sandbox.OutOfDisk`, `Sandbox.PullFailed` */
 export async function pullImage({ engine, image, log, signal }: PullImageInput): Promise<void> {
   const started = Date.now()
   log(`pulling ${image}`)
@@ -128,9 +130,9 @@ export async function pullImage({ engine, image, log, signal }: PullImageInput):
   const reference = /[:@][^/]*$/.test(image) ? image : `${image}:latest`
   try {
     const progress = await engine.docker.pull(reference, { platform: PLATFORM, abortSignal: signal })
-    await new Promise<void>((resolve, reject) => {
-      engine.docker.modem.followProgress(progress, (error) => (error === null ? resolve() : reject(error)))
-    })
+    await finishProgress(progress)
+    // An engine that stops in the middle ends its progress without a word.
+    if (!(await imageExists({ engine, image }))) throw new Error('the engine ended the pull without the image')
   } catch (error) {
     if (signal.aborted) throw error
     throw pullFailed(image, error)
@@ -169,20 +171,9 @@ export async function registryHasImage({ engine, image, signal }: FindImageInput
   }
 }
 
-/** Messages of registries and engines for a name that does not exist or is not accessible. */
-const MISSING = /not found|manifest unknown|does not exist|no matching manifest|pull access denied|name unknown/i
-
 function pullFailed(image: string, cause: unknown): LonghaulError {
   const reason = cause instanceof Error ? cause.message : String(cause)
-  const isMissing = isStatus(cause, 404) || MISSING.test(reason)
-  return new LonghaulError({
-    code: isMissing ? 'Sandbox.ImageMissing' : 'Sandbox.PullFailed',
-    message: isMissing
-      ? 'The registry does not have the image; longhaul images build SUITE makes it from the repository’s history'
-      : 'The image could not be pulled',
-    details: { image, reason: reason.slice(0, 300) },
-    cause,
-  })
+  return pullFailure({ image, reason: isStatus(cause, 404) ? `not found: ${reason}` : reason, by: 'engine', cause })
 }
 
 interface RequireImageInput {
