@@ -8,7 +8,13 @@ import { enginesDir, stackHostId } from './environment.ts'
 import { engineUserKey, engineFiles, releasePrivateEngine } from './setup/private-engine.ts'
 import { makeStackDirectories, stackPaths, type StackPaths } from './paths.ts'
 import { removeSocketFolder } from './postgres/private-cluster.ts'
-import { isAlive, stopProcess, listProcesses, type RunningProcess } from '../platform/processes.ts'
+import {
+  isAlive,
+  stopProcess,
+  listProcesses,
+  type ProcessIdentity,
+  type RunningProcess,
+} from '../platform/processes.ts'
 import { livingServices, readStackRecord, type StackRecord } from './stack-record.ts'
 
 /** The grace periods of the workers, Temporal and its database, one after another, plus time for the supervisor itself. */
@@ -43,6 +49,8 @@ interface StopStackInput {
   keepEngine?: boolean
   /** For a restart that continues in the same containers. @default false */
   keepContainers?: boolean
+  /** A supervisor that may not have recorded itself yet. @default the recorded one */
+  supervisor?: ProcessIdentity
 }
 
 /** `down` for callers that already hold its lock. */
@@ -50,7 +58,10 @@ export async function stopStack({
   paths,
   keepEngine = false,
   keepContainers = false,
+  supervisor,
 }: StopStackInput): Promise<DownResult> {
+  // Ended before its record is read, because it may write one until then.
+  if (supervisor !== undefined) await stopProcess({ identity: supervisor, graceMs: SUPERVISOR_GRACE_MS })
   const record = await readStackRecord(paths.recordFile)
   const stopped = record === null ? [] : await stopProcesses(record)
   // Stopped after the workers, which would restart the jobs.

@@ -123,7 +123,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
   const files = engineFiles(paths)
   const key = engineUserKey(paths)
   const reservations = openPortReservations(paths.portsDir)
-  let started = false
+  let supervisor: ProcessIdentity | null = null
   try {
     const prepared = await setUp({
       paths,
@@ -146,8 +146,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
     })
     if (config.ownsTemporal && store.kind === 'development') await keepStore(paths, store, null)
     await writeFileAtomically(paths.configFile, `${JSON.stringify(config, null, 2)}\n`)
-    const supervisor = await startSupervisor(paths)
-    started = true
+    supervisor = await startSupervisor(paths)
     if (config.ownsEngine) await noteEngineUser({ files, user: { key, owner: supervisor } })
     const address = { address: config.facts.temporalAddress, namespace }
     await waitFor({ paths, supervisor, signal, log, board, only: 'temporal' })
@@ -161,7 +160,7 @@ async function upLocked(options: LockedOptions): Promise<UpResult> {
     return { changed: true, differs: [], stack, setUpSeconds: prepared.seconds }
   } catch (error) {
     // Stops what was started; errors of that must not replace the original error.
-    if (started) await stopStack({ paths }).catch(() => undefined)
+    if (supervisor !== null) await stopStack({ paths, supervisor }).catch(() => undefined)
     else await releasePrivateEngine({ files, key }).catch(() => undefined)
     throw error
   } finally {
