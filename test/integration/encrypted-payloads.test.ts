@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
 import { useEnvironment } from '../support/environment.ts'
-import { connect, type LonghaulConnection, startTraining } from '../../src/client/index.ts'
+import { connect, findBlockers, type LonghaulConnection, startTraining } from '../../src/client/index.ts'
 import { startCodecServer } from '../../src/stack/codec-server.ts'
 import { freePort } from '../support/loopback.ts'
 import { eventually } from '../support/hang.ts'
@@ -64,13 +64,18 @@ describe('encrypted payloads', { skip: needsServer }, () => {
       LONGHAUL_POLICY_URL: 'http://127.0.0.1:9',
     }
     keyed = await connect({ env })
+    startWorker(env)
+  })
+
+  function startWorker(variables: NodeJS.ProcessEnv): ChildProcess {
     const args = [join(root, 'bin/longhaul.mjs'), 'worker', '--role', 'control']
     // The stack's bundle has no failure converter: the worker makes one of its own.
-    const { LONGHAUL_BUNDLE: _bundle, ...own } = env
+    const { LONGHAUL_BUNDLE: _bundle, ...own } = variables
     const worker = spawn(process.execPath, args, { env: own, stdio: ['ignore', 'ignore', 'pipe'] })
     worker.stderr.on('data', (bytes: Buffer) => (said += bytes.toString()))
     running.push(worker)
-  })
+    return worker
+  }
 
   after(async () => {
     for (const child of running) if (child.exitCode === null && child.kill('SIGTERM')) await once(child, 'exit')
@@ -174,5 +179,43 @@ describe('encrypted payloads', { skip: needsServer }, () => {
     await assert.rejects(startCodecServer({ ...settings, host: '127.0.0.1' }), /Expected LONGHAUL_CODEC_KEYS/)
     useEnvironment(t, { LONGHAUL_CODEC_KEYS: keys })
     await assert.rejects(startCodecServer({ ...settings, host: '0.0.0.0' }), /LONGHAUL_CODEC_TOKEN/)
+  })
+
+  test('a control worker without the keys, or with another secret, blocks the run by name, and one with them continues it', async () => {
+    const end = async (worker: ChildProcess | undefined): Promise<void> => {
+      if (worker?.exitCode === null && worker.kill('SIGTERM')) await once(worker, 'exit')
+    }
+    await end(running[0])
+    const { workflowId: id } = await startTraining({
+      connection: keyed,
+      recipe: 'mini',
+      overrides: { 'trainer.no': 1 },
+    })
+    const others = join(directory, 'others')
+    writeFileSync(others, `first ${randomBytes(32).toString('base64')}\n`)
+    const { LONGHAUL_CODEC_KEYS: _keys, ...keyless } = env
+    const worker = startWorker(keyless)
+    const named = (why: RegExp) =>
+      eventually(async () => {
+        assert.equal(running.at(-1)?.exitCode, null, said)
+        const { blockers } = await findBlockers({ connection: keyed, workflowId: id, longerThanMs: 1 })
+        assert.match(blockers[0]?.error?.message ?? '', why)
+        assert.equal(blockers[0]?.on.kind, 'workflow')
+      })
+    await named(/tried \d+ times: .*LONGHAUL_CODEC_KEYS is not set: name the file that holds this key/)
+    await end(worker)
+    // The first failure stays the one that the history tells.
+    const { workflowId: other } = await startTraining({ connection: keyed, recipe: 'mini', run: 'other-secret' })
+    const wrong = startWorker({ ...env, LONGHAUL_CODEC_KEYS: others })
+    await eventually(async () => {
+      const { blockers } = await findBlockers({ connection: keyed, workflowId: other, longerThanMs: 1 })
+      assert.match(blockers[0]?.error?.message ?? '', /all workers and commands need the same LONGHAUL_CODEC_KEYS/)
+    })
+    await end(wrong)
+    startWorker(env)
+    await eventually(async () => {
+      const { status } = await keyed.client.workflow.getHandle(id).describe()
+      assert.notEqual(status.name, 'RUNNING')
+    })
   })
 })

@@ -147,6 +147,17 @@ test('an untaken workflow task means no control worker, and one taken repeatedly
   assert.match(broken?.error?.message ?? '', /tried 9 times/)
 })
 
+/** The server tries such a task again every ten seconds at first, and each try begins its time anew. */
+test('a workflow task that a worker fails is a blocker since its first failure, with the reason', () => {
+  const task = { workflowId: 'train/demo-a', queue: 'control', sinceMs: before(5), attempt: 4 }
+  const queue = { lastPollMs: before(12), lastWorker: 'w', isBusy: false }
+  const failure = { sinceMs: before(60), message: 'LONGHAUL_CODEC_KEYS is not set' }
+  const found = judgeWorkflowTask({ ...task, failure }, queue, clock)
+  assert.deepEqual([found?.on.kind, found?.sinceMs, found?.isBlocker], ['workflow', before(60), true])
+  assert.match(found?.error?.message ?? '', /tried 4 times: LONGHAUL_CODEC_KEYS is not set/)
+  assert.equal(judgeWorkflowTask({ ...task, failure: { ...failure, sinceMs: before(20) } }, queue, clock), null)
+})
+
 test('a silent run means that no control worker polls, or that a polling one is slow', () => {
   const polled = (seconds: number) => ({ lastPollMs: before(seconds), lastWorker: '7@a', isBusy: false })
   assert.equal(judgeSilence('train/demo-a', polled(5), clock), null)

@@ -156,13 +156,17 @@ function judgeFailing(activity: PendingActivity): Finding {
 /** A workflow task that does not complete: there is no control worker, or the workflow code throws. */
 export function judgeWorkflowTask(task: PendingWorkflowTask, queue: QueueState | null, clock: Clock): Finding | null {
   const { nowMs, longerThanMs } = clock
-  if (nowMs - task.sinceMs <= longerThanMs) return null
-  const isServed = (queue?.lastPollMs ?? 0) >= task.sinceMs
-  const failed = `its workflow task has been tried ${task.attempt} times: the workflow's code or its history is broken`
+  const { failure = null } = task
+  const sinceMs = Math.min(failure?.sinceMs ?? task.sinceMs, task.sinceMs)
+  if (nowMs - sinceMs <= longerThanMs) return null
+  // Between two tries of a task that fails its worker polls, and no new task is due.
+  const isServed = (queue?.lastPollMs ?? 0) >= sinceMs
+  const why = failure?.message ?? "the workflow's code or its history is broken"
+  const failed = `its workflow task has been tried ${task.attempt} times: ${why}`
   return {
     on: isServed ? { kind: 'workflow', name: task.workflowId } : { kind: 'worker', name: task.queue },
     doing: 'the next step of the workflow',
-    sinceMs: task.sinceMs,
+    sinceMs,
     workflowId: task.workflowId,
     activity: null,
     attempt: task.attempt,

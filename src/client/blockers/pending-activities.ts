@@ -35,8 +35,17 @@ export interface FailureFacts {
 export interface PendingWorkflowTask {
   workflowId: string
   queue: string
+  /** Of this attempt: the server counts anew whenever a worker has failed the task. */
   sinceMs: number
   attempt: number
+  /** The first of the failures since the workflow last moved. @default null, also where its history does not say */
+  failure?: TaskFailure | null
+}
+
+/** A worker's answer that it cannot play a workflow on. */
+export interface TaskFailure {
+  sinceMs: number
+  message: string
 }
 
 type Description = WorkflowExecutionDescription['raw']
@@ -115,6 +124,40 @@ function readWorkflowTask(workflowId: string, description: Description): Pending
     attempt: task.attempt ?? 1,
   }
 }
+
+/** The end of a history has at most these events after the task that failed. */
+const LAST_EVENTS = 10
+
+/** Only the first of several failures is an event of the history, and it stands at its end. */
+async function readTaskFailure({
+  client,
+  namespace,
+  workflowId,
+}: {
+  client: Client
+  namespace: string
+  workflowId: string
+}): Promise<TaskFailure | null> {
+  const { history } = await client.workflowService.getWorkflowExecutionHistoryReverse({
+    namespace,
+    execution: { workflowId },
+    maximumPageSize: LAST_EVENTS,
+  })
+  let first: TaskFailure | null = null
+  for (const { eventTime, workflowTaskFailedEventAttributes: failed, ...event } of history?.events ?? []) {
+    if (event.workflowTaskCompletedEventAttributes) break
+    if (!failed) continue
+    // A worker with other keys has encrypted what it says.
+    const message = failed.failure
+      ? await messageOf(client, failed.failure).catch(() => UNREADABLE)
+      : 'it does not say why'
+    first = { sinceMs: millis(eventTime) ?? 0, message }
+  }
+  return first
+}
+
+const UNREADABLE =
+  'its reason is encrypted with a key that is not here: all workers and commands need the same LONGHAUL_CODEC_KEYS'
 
 /** Of a timestamp or a duration; null where it is absent or zero. */
 export function millis(time: Timestamp): number | null {
@@ -266,7 +309,10 @@ async function lookAt({
     const description = await client.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } })
     picture.activities.push(...(await readActivities({ client, workflowId, nowMs }, description)))
     const task = readWorkflowTask(workflowId, description)
-    if (task !== null) picture.tasks.push(task)
+    if (task !== null) {
+      const failure = task.attempt > 1 ? await readTaskFailure({ client, namespace, workflowId }) : null
+      picture.tasks.push({ ...task, failure })
+    }
     const info = description.workflowExecutionInfo
     const pausedTime = description.workflowExtendedInfo?.pauseInfo?.pausedTime
     const isPaused = Number(info?.status) === PAUSED_WORKFLOW
