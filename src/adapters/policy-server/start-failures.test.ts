@@ -52,6 +52,52 @@ const CASES: readonly [log: string, signal: string | null, said: RegExp][] = [
     null,
     /refuses a setting: max_num_batched_tokens \(8\) must be at least max_num_seqs \(64\)\.$/,
   ],
+  [
+    'safetensors_rust.SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered',
+    null,
+    /weights file .* is damaged or incomplete .*file not fully covered\): copy the whole policy again/,
+  ],
+  ['RuntimeError: Cannot find any model weights with `/data/p`', null, /Weights are missing in the directory/],
+  [
+    "ValueError: Following weights were not initialized from checkpoint: {'model.layers.4.mlp.down_proj.weight'}",
+    null,
+    /Weights are missing in the directory/,
+  ],
+  [
+    'AssertionError: Attempted to load weight (torch.Size([64, 128])) into parameter (torch.Size([64, 256]))',
+    null,
+    /not those that its config\.json describes \(Attempted to load weight/,
+  ],
+  [
+    "OSError: It looks like the config file at '/p/config.json' is not a valid JSON file.",
+    null,
+    /not a valid JSON file/,
+  ],
+  ['Exception: data did not match any variant of untagged enum ModelWrapper', null, /The tokenizer of the directory/],
+  ['OSError: [Errno 28] No space left on device', null, /A disk is full/],
+  ['Fatal Python error: Bus error', null, /--shm-size/],
+  ['INFO 11-23 loading weights\n', 'SIGBUS', /--shm-size/],
+  [
+    'ValueError: Total number of attention heads (14) must be divisible by tensor parallel size (4).',
+    null,
+    /change --tensor-parallel-size \(must be divisible by tensor parallel size \(4\)\)/,
+  ],
+  [
+    'RuntimeError: The NVIDIA driver on your system is too old (found version 11040).',
+    null,
+    /update the driver, or install a build/,
+  ],
+  [
+    'ValueError: Bfloat16 is only supported on GPUs with compute capability of at least 8.0.',
+    null,
+    /float32 throughout/,
+  ],
+  ["PermissionError: [Errno 13] Permission denied: '/data/p/config.json'", null, /may not read or write.*config\.json/],
+  [
+    'RuntimeError: Not enough memory. Please try to increase --mem-fraction-static. Current value: 0.8',
+    null,
+    /change --mem-fraction-static/,
+  ],
 ]
 
 test('explains an engine’s failure to start with what to do', () => {

@@ -6,6 +6,8 @@ interface StartFailure {
   explain: (match: RegExpMatchArray) => string
 }
 
+const COPY_AGAIN = 'copy the whole policy again and compare its files with the hashes of its MANIFEST.json'
+
 /** Most specific first: a failed import also causes a failed engine. */
 const FAILURES: readonly StartFailure[] = [
   {
@@ -70,6 +72,66 @@ const FAILURES: readonly StartFailure[] = [
     sign: /CUDA out of memory|OutOfMemoryError|std::bad_alloc|Cannot allocate memory|can't allocate memory|SIGKILL/,
     explain: ([sign]) =>
       `${sign === 'SIGKILL' ? 'The system ended it, most often because its memory ran out' : 'Its memory ran out'}: take a smaller context, more GPUs (--tensor-parallel-size), a lower --gpu-memory-utilization where others share the GPU, or VLLM_CPU_KVCACHE_SPACE (GiB) on a CPU`,
+  },
+  {
+    sign: /Not enough memory\. Please try to (?:increase|decrease) (--mem-fraction-static)/,
+    explain: ([, flag]) =>
+      `There is no memory for its key-value cache: change ${flag}, take a smaller context, or more GPUs (--tensor-parallel-size)`,
+  },
+  {
+    sign: /No space left on device|\[Errno 28\]|Disk quota exceeded/,
+    explain: () =>
+      'A disk is full: free space in the caches of the engine (HOME, VLLM_CACHE_ROOT, HF_HOME) and in its temporary directory (df)',
+  },
+  {
+    sign: /Bus error|SIGBUS|unable to (?:open|allocate|mmap) shared memory/i,
+    explain: () => 'Its shared memory is too small: give the container more of it (docker run --shm-size 16g)',
+  },
+  {
+    sign: /must be divisible by tensor parallel size \((\d+)\)|World size \((\d+)\) is larger than the number of/,
+    explain: ([line]) =>
+      `It was given a number of GPUs that the model or the machine does not allow: change --tensor-parallel-size (${line})`,
+  },
+  {
+    sign: /NVIDIA driver on your system is too old|CUDA driver version is insufficient|no kernel image is available for execution/,
+    explain: () =>
+      'Its CUDA does not fit the driver or the GPU: update the driver, or install a build of the engine for this GPU',
+  },
+  {
+    sign: /Bfloat16 is only supported on GPUs/,
+    explain: () =>
+      'Its GPU has no bfloat16: use a newer GPU, or float32 throughout (trainer.exportDtype of the recipe, --dtype of `longhaul policy-server command`)',
+  },
+  {
+    sign: /SafetensorError: ([^\n]{1,200})|Error while deserializing(?: header)?: ([^\n]{1,200})/,
+    explain: ([, one, other]) =>
+      `A weights file of the directory is damaged or incomplete on this machine (${(one ?? other)?.trim()}): ${COPY_AGAIN}`,
+  },
+  {
+    sign: /Cannot find any model weights with|Following weights were not initialized from checkpoint|no file named [^\n]{0,100}\.safetensors/,
+    explain: () => `Weights are missing in the directory: ${COPY_AGAIN}`,
+  },
+  {
+    sign: /Attempted to load weight[^\n]{0,200}|There is no module or parameter named[^\n]{0,200}|size mismatch for [^\n]{1,200}/,
+    explain: ([line]) =>
+      `The weights of the directory are not those that its config.json describes (${line?.trim().slice(0, 200)}): ${COPY_AGAIN}`,
+  },
+  {
+    sign: /config file at '[^']{0,300}' is not a valid JSON file/,
+    explain: ([line]) => `The ${line?.trim()}: ${COPY_AGAIN}`,
+  },
+  {
+    sign: /data did not match any variant of untagged enum|Couldn't instantiate the backend tokenizer|Can't load tokenizer for/,
+    explain: () => `The tokenizer of the directory is missing, or damaged, or newer than the engine: ${COPY_AGAIN}`,
+  },
+  {
+    sign: /PermissionError: \[Errno 13\][^\n]{0,200}/,
+    explain: ([line]) =>
+      `It may not read or write a file: give the engine's user the right, or set a directory that it may use (${line?.trim()})`,
+  },
+  {
+    sign: /Too many open files/,
+    explain: () => 'It may not open enough files: raise the limit before its start (ulimit -n 65536)',
   },
   {
     sign: /head_?size (\d+) (?:is )?not supported|Unsupported head[_ ]size:? (\d+)/i,
