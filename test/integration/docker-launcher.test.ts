@@ -6,7 +6,9 @@ import { tmpdir } from 'node:os'
 import { ensureBaseImage } from '../../src/adapters/docker/images/base-image.ts'
 import { connectEngine, type Engine } from '../../src/adapters/docker/engine/engine.ts'
 import { claimFence, exitReport } from '../../src/adapters/trainer-job/job/attempt-files.ts'
-import { createDockerLauncher } from '../../src/adapters/trainer-job/launchers/docker-launcher.ts'
+import { createDockerLauncher, trainerContainer } from '../../src/adapters/trainer-job/launchers/docker-launcher.ts'
+import type { TrainerCommand } from '../../src/adapters/trainer-job/launchers/process-launcher.ts'
+import type { DockerLauncherRecipe } from '../../src/contracts/recipe.types.ts'
 import type { PreparedJob } from '../../src/adapters/trainer-job/job/job-spec.ts'
 import type { Launcher } from '../../src/adapters/trainer-job/launchers/launcher.types.ts'
 import { runJob } from '../../src/adapters/trainer-job/job/run-job.ts'
@@ -18,8 +20,11 @@ describe('docker launcher', { skip: withoutPython }, () => {
   const never = new AbortController().signal
   let root = ''
   let engine: Engine
+  let options: DockerLauncherRecipe
+  let command: TrainerCommand
   let launcher: Launcher
-  let prepare: (run: string) => Promise<PreparedJob>
+  let launcherWith: (changes: Partial<DockerLauncherRecipe>) => Launcher
+  let prepare: (run: string, trajectories?: number) => Promise<PreparedJob>
   const started: PreparedJob[] = []
 
   before(async () => {
@@ -31,16 +36,20 @@ describe('docker launcher', { skip: withoutPython }, () => {
     const interpreter = python ?? ''
     const trainer = (pythonEnvironment.PYTHONPATH ?? '').split(':')[0] ?? ''
     const mounts = [dirname(dirname(interpreter)), dirname(dirname(await realpath(interpreter))), trainer, '/usr']
-    launcher = createDockerLauncher({
-      options: { image, python: interpreter, mounts: [...new Set(mounts)], gpus: false, shmGiB: 1 },
-      command: { python: interpreter, env: { PYTHONPATH: trainer, PYTHONDONTWRITEBYTECODE: '1' } },
-    })
-    prepare = async (run) => {
+    command = { python: interpreter, env: { PYTHONPATH: trainer, PYTHONDONTWRITEBYTECODE: '1' } }
+    options = { image, python: interpreter, mounts: [...new Set(mounts)], gpus: false, shmGiB: 1 }
+    launcherWith = (changes) =>
+      createDockerLauncher({
+        options: { ...options, ...changes },
+        command,
+      })
+    launcher = launcherWith({})
+    prepare = async (run, trajectories = LONG_JOB) => {
       const request = {
         store,
         policy: base,
         run,
-        trajectories: LONG_JOB,
+        trajectories,
         trainer: { launcher: 'docker' as const, stallS: 600, timeoutS: 900 },
       }
       started.push(await prepareTestJob(request))
@@ -92,6 +101,31 @@ describe('docker launcher', { skip: withoutPython }, () => {
     assert.equal((await exitReport(job.jobDirectory, 1))?.code, 75)
     // The report is written before the interpreter takes itself apart, for which a busy machine may not leave it the time.
     assert.equal((await launcher.look({ job, fence: 1 })).kind, 'over')
+  })
+
+  /** The engine has made such a container by then, and keeps it in the state `created`, which counted as alive for ever. */
+  test('a container that cannot start is one error with its key, leaves nothing, and the next attempt trains', async () => {
+    const job = await prepare('unstartable', 2)
+    for (const [attempt, [changes, message]] of [
+      [{ python: '/nonexistent/python' }, /\/nonexistent\/python.* → correct trainer\.docker\.python/s],
+      [{ gpus: true }, /could not select device driver.* → .*trainer\.docker\.gpus: false/s],
+      [{ image: 'longhaul/no-such-image:1' }, /no such image.* → pull or load the image/is],
+    ].entries() as ArrayIterator<[number, [Partial<DockerLauncherRecipe>, RegExp]]>) {
+      const running = runJob({ job, launcher: launcherWith(changes), attempt, signal: never })
+      await assert.rejects(running, { code: 'Trainer.Unavailable', message })
+      assert.deepEqual(await containersOf(job), [])
+    }
+    assert.equal((await runJob({ job, launcher, attempt: 9, signal: never })).steps, 2)
+  })
+
+  test('a container that its dead launcher never started is replaced by the next attempt', async () => {
+    const job = await prepare('unstarted', 2)
+    const claim = { jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } }
+    await claimFence(claim)
+    await engine.docker.createContainer(trainerContainer({ options, command, attempt: { job, fence: 1 } }))
+    const impatient = { ...launcher, launchMs: 0 }
+    assert.equal((await runJob({ job, launcher: impatient, attempt: 2, signal: never })).steps, 2)
+    assert.equal((await containersOf(job))[0]?.Labels['longhaul.trainer.fence'], '2')
   })
 
   function containersOf(job: PreparedJob) {

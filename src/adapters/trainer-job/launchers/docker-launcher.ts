@@ -50,7 +50,10 @@ export function createDockerLauncher({ options, command, connect = connectEngine
       } catch (cause) {
         // An engine that answered has refused. An engine that did not answer may still start the container.
         const refused = (cause as { statusCode?: number }).statusCode !== undefined
-        throw unavailable('Expected to start the container of a training job', cause, { refused })
+        const error = unavailable('Expected to start the container of a training job', cause, { refused })
+        // One that cannot start would keep the job's name.
+        if (refused) await removeEnded(client, attempt).catch(() => undefined)
+        throw error
       }
     },
     look: async (attempt) => look(await docker(), attempt),
@@ -116,8 +119,12 @@ async function look(client: Docker, attempt: Attempt): Promise<AttemptState> {
   if (found === null || fenceOf(found) < attempt.fence) return { kind: 'absent', how: 'gone with its container' }
   if (fenceOf(found) > attempt.fence) return { kind: 'over', code: null, how: 'replaced by a newer container' }
   const { State: state } = found
-  if (state.Running || state.Status === 'created') return { kind: 'alive' }
-  const how = state.OOMKilled ? 'killed for its memory' : `ended by status ${state.ExitCode}`
+  if (state.Running) return { kind: 'alive' }
+  // Its launcher starts it now, or died before it did, or was refused the start.
+  if (state.Status === 'created') return { kind: 'absent', how: 'never started' }
+  const how = state.OOMKilled
+    ? 'killed for its memory → lower trainer.maxTokensPerMicro, or use a machine with more memory'
+    : `ended by status ${state.ExitCode}`
   return { kind: 'over', code: state.ExitCode, how }
 }
 
@@ -162,7 +169,27 @@ async function ignoring<T>(codes: number[], work: Promise<T>): Promise<T | null>
   }
 }
 
+/** What an engine says when it cannot start a container. */
+const REMEDIES: readonly (readonly [said: RegExp, remedy: string])[] = [
+  [
+    /no such image/i,
+    'pull or load the image on the machine of the trainer worker (docker pull), or correct trainer.docker.image',
+  ],
+  [
+    /could not select device driver|nvidia-container|libnvidia|unresolvable CDI/i,
+    'install the NVIDIA Container Toolkit for this engine, or set trainer.docker.gpus: false',
+  ],
+  [
+    /executable file not found|exec: "[^"]*": (?:stat|permission denied)|no such file or directory/i,
+    'correct trainer.docker.python, the interpreter inside the image, or mount it with trainer.docker.mounts',
+  ],
+  [/invalid mount|bind source path|mount denied|not shared/i, 'correct trainer.docker.mounts'],
+  [/no space left on device/i, "free space on the engine's disk (docker system df)"],
+]
+
 function unavailable(message: string, cause?: unknown, details: { refused?: boolean } = {}): LonghaulError {
-  const why = cause === undefined ? '' : `: ${toLonghaulError(cause).message}`
+  const said = cause === undefined ? '' : toLonghaulError(cause).message.trim()
+  const remedy = REMEDIES.find(([pattern]) => pattern.test(said))?.[1]
+  const why = said === '' ? '' : `: ${said}${remedy === undefined ? '' : ` → ${remedy}`}`
   return new LonghaulError({ code: 'Trainer.Unavailable', message: `${message}${why}`, details, cause })
 }

@@ -170,7 +170,8 @@ describe('kubernetes launcher', { skip: withoutKubectl }, () => {
     const terminated = { exitCode: 137, reason: 'OOMKilled', message: 'the last words\n' }
     api.pods = [{ status: { containerStatuses: [{ state: { terminated } }] } }]
     jobOf(name).status = { conditions: [{ type: 'Failed', status: 'True', reason: 'BackoffLimitExceeded' }] }
-    const how = 'Failed for Kubernetes (BackoffLimitExceeded ); its pod: exit 137, OOMKilled: the last words'
+    const how =
+      'Failed for Kubernetes (BackoffLimitExceeded ); its pod: exit 137, OOMKilled: the last words → raise trainer.kubernetes.memoryGiB, or lower trainer.maxTokensPerMicro'
     assert.deepEqual(await launcher.look(first), { kind: 'over', code: null, how })
   })
 

@@ -74,7 +74,8 @@ export async function howPodsEnded(question: PodQuestion): Promise<string> {
   for (const { status } of (await podsOf(question)) ?? []) {
     for (const { state } of status?.containerStatuses ?? []) {
       const { exitCode = 0, reason = '', message = '' } = state?.terminated ?? {}
-      if (exitCode !== 0) return `exit ${exitCode}, ${reason}: ${message.trim().slice(-LAST_WORDS)}`
+      if (exitCode !== 0)
+        return `exit ${exitCode}, ${reason}: ${message.trim().slice(-LAST_WORDS)}${MEMORY[reason] ?? ''}`
     }
     if (status?.phase === 'Failed') return `${status.reason ?? ''}: ${status.message ?? ''}`
   }
@@ -82,6 +83,10 @@ export async function howPodsEnded(question: PodQuestion): Promise<string> {
 }
 
 const LAST_WORDS = 1_000
+
+const MEMORY: Readonly<Record<string, string>> = {
+  OOMKilled: ' → raise trainer.kubernetes.memoryGiB, or lower trainer.maxTokensPerMicro',
+}
 
 /** These states may end, for example when a registry recovers, and the pod then starts. None of them is a place in a queue. */
 const BLOCKING = new Set([
