@@ -21,7 +21,9 @@ test('an interrupt while the stack starts leaves no process, whatever it waits f
     const reason = new Error('Ctrl-C')
     const board = emptyBoard()
     Object.defineProperty(board, 'waiting', {
-      set: (what: string) => what === awaited && interrupt.abort(reason),
+      set: (what: string) => {
+        if (what === awaited) interrupt.abort(reason)
+      },
       get: () => '',
     })
     const starting = up({ ...parts(name, home), board, signal: interrupt.signal })

@@ -75,6 +75,22 @@ test('a wait counts since the last progress of its dependency', async () => {
   )
 })
 
+test('a trouble of a dependency lasts until it is taken back or the dependency makes progress', async () => {
+  const board = createWaitBoard()
+  await board.run(() =>
+    waitingFor({ doing: 'training', on: { kind: 'trainer', name: 'job' } }, async ({ progressed, troubled }) => {
+      for (const end of [() => troubled(null), () => progressed(Date.now())]) {
+        troubled(refused)
+        troubled(refused)
+        const { code, tries } = board.current()?.trouble ?? {}
+        assert.deepEqual([code, tries], ['Model.Unavailable', 2])
+        end()
+        assert.equal(board.current()?.trouble, null)
+      }
+    }),
+  )
+})
+
 test('an error that passes through two waits is attributed to the inner one, and only that error', async () => {
   const board = createWaitBoard()
   const failing = board.run(() =>

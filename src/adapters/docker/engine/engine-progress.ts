@@ -1,4 +1,3 @@
-import type { Readable } from 'node:stream'
 import { createInterface } from 'node:readline'
 
 /**
@@ -8,7 +7,7 @@ import { createInterface } from 'node:readline'
  */
 export async function finishProgress(progress: NodeJS.ReadableStream): Promise<void> {
   let failure: string | null = null
-  const lines = createInterface({ input: progress as Readable, crlfDelay: Number.POSITIVE_INFINITY })
+  const lines = createInterface({ input: progress, crlfDelay: Number.POSITIVE_INFINITY })
   // A broken connection is an error of the stream, which readline does not pass on.
   const broken = Promise.withResolvers<never>()
   progress.once('error', broken.reject)
