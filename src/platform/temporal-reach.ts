@@ -2,6 +2,7 @@ import { X509Certificate } from 'node:crypto'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
+import { tlsCode } from './tls-codes.ts'
 import type { TemporalCredentials, TemporalSettings } from './temporal-settings.ts'
 
 const PROBE_TIMEOUT_MS = 3_000
@@ -186,10 +187,11 @@ function failedHandshake({ code = '', message }: SocketError): Reach {
     ECONNRESET: 'it speaks no TLS, or ended the handshake: see its log',
     ETIMEDOUT: 'it accepts connections and does not answer the TLS handshake',
   }
+  const known = findings[tlsCode(code)]
   return {
     mayAnswerLater: code === 'ETIMEDOUT',
-    finding: findings[code] ?? `the TLS handshake failed: ${alertOf(message)}`,
-    namesRemedy: code in findings && code !== 'ETIMEDOUT',
+    finding: known ?? `the TLS handshake failed: ${alertOf(message)}`,
+    namesRemedy: known !== undefined && code !== 'ETIMEDOUT',
   }
 }
 

@@ -162,7 +162,7 @@ describe('sandboxes as pods', { skip: 'reason' in found ? found.reason : false }
           what: 'an image with an unreachable registry',
           code: 'Sandbox.PullFailed',
           change: { image: 'registry.invalid/task:1' },
-          says: /could not be pulled by the node/,
+          says: /does not reach the registry|could not be pulled by the node/,
         },
         {
           what: 'a runtime that the cluster does not know',

@@ -8,7 +8,7 @@ import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, beforeEach, describe, test } from 'node:test'
-import { createServer as createSecureServer } from 'node:https'
+import { createServer as createSecureServer, type ServerOptions } from 'node:https'
 import { promisify } from 'node:util'
 import { changeEnvironment, useEnvironment } from '../support/environment.ts'
 import { checkBucket, createS3Store } from '../../src/adapters/artifacts/s3/s3-store.ts'
@@ -416,14 +416,25 @@ describe('a check of the bucket before a worker uses it', { skip: skip ?? false 
   test('TLS: each of an expired, unknown or misnamed certificate and a server without TLS is named', async () => {
     const directory = await mkdtemp(join(tmpdir(), 'longhaul-bucket-tls-'))
     const authority = createAuthority(join(directory, 'authority'))
-    const at = async (issued: { certPath: string; keyPath: string }): Promise<string> => {
-      const door = createSecureServer({ cert: await readFile(issued.certPath), key: await readFile(issued.keyPath) })
+    const at = async (issued: { certPath: string; keyPath: string }, more: ServerOptions = {}): Promise<string> => {
+      const [cert, key] = await Promise.all([readFile(issued.certPath), readFile(issued.keyPath)])
+      const door = createSecureServer({ cert, key, ...more })
       closers.push(() => new Promise((resolve) => door.close(resolve)))
       return `https://localhost:${await listenOnLoopback(door)}`
     }
     try {
       await refused({ url: await at(authority.issue('stranger')) }, /unknown authority.*NODE_EXTRA_CA_CERTS/)
       await refused({ url: proxy.url.replace('http:', 'https:') }, /speaks no TLS.*AWS_ENDPOINT_URL_S3/)
+      const wants = { requestCert: true, rejectUnauthorized: true, maxVersion: 'TLSv1.2' } as const
+      await refused(
+        { url: await at(authority.issue('strict'), wants) },
+        /wants a client certificate: Longhaul sends none/,
+      )
+      const old = { minVersion: 'TLSv1', maxVersion: 'TLSv1.1', ciphers: 'DEFAULT:@SECLEVEL=0' } as const
+      await refused(
+        { url: await at(authority.issue('aged'), old) },
+        /speaks no version of TLS that this machine accepts/,
+      )
       const trusted = async (issued: { certPath: string; keyPath: string }): Promise<string> => {
         const check = [
           `import { openArtifactStore } from ${JSON.stringify(import.meta.resolve('../../src/adapters/artifacts/open-store.ts'))}`,

@@ -1,5 +1,6 @@
 import { oneLine } from '../../../domain/hostile-text.ts'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
+import { tlsCode } from '../../../platform/tls-codes.ts'
 import { textOf } from './s3-xml.ts'
 
 type Facts = Record<string, string | number | boolean | null>
@@ -33,6 +34,10 @@ export function noS3({ server, got, facts = {} }: NoS3Input): LonghaulError {
 }
 
 const UNKNOWN_AUTHORITY = 'is from an unknown authority: name its certificates in NODE_EXTRA_CA_CERTS'
+const OTHER_TLS =
+  'speaks no version of TLS that this machine accepts: update it, or name another address in AWS_ENDPOINT_URL_S3'
+const WANTS_CERTIFICATE =
+  'refuses the handshake, as a server does that wants a client certificate: Longhaul sends none, so name an address without one in AWS_ENDPOINT_URL_S3'
 const NO_TLS = 'speaks no TLS: write http:// in AWS_ENDPOINT_URL_S3, or the port that does'
 
 /** Failures of a connection that only an operator can fix, by Node's error code. */
@@ -44,7 +49,12 @@ const TLS_FAULTS: Readonly<Record<string, string>> = {
   DEPTH_ZERO_SELF_SIGNED_CERT: `has a certificate that ${UNKNOWN_AUTHORITY}`,
   SELF_SIGNED_CERT_IN_CHAIN: `has a certificate that ${UNKNOWN_AUTHORITY}`,
   UNABLE_TO_VERIFY_LEAF_SIGNATURE: `has a certificate that ${UNKNOWN_AUTHORITY}`,
+  UNABLE_TO_GET_ISSUER_CERT: `has a certificate that ${UNKNOWN_AUTHORITY}`,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: `has a certificate that ${UNKNOWN_AUTHORITY}`,
+  ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: WANTS_CERTIFICATE,
+  ERR_SSL_SSLV3_ALERT_HANDSHAKE_FAILURE: WANTS_CERTIFICATE,
+  ERR_SSL_UNSUPPORTED_PROTOCOL: OTHER_TLS,
+  ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: OTHER_TLS,
   ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
   ERR_SSL_PACKET_LENGTH_TOO_LONG: NO_TLS,
   // In the words of the client, which connects to no port of another protocol.
@@ -63,7 +73,7 @@ export function failedConnection({ got, server, facts }: FailedConnectionInput):
   error: LonghaulError
   mayPass: boolean
 } {
-  const fault = TLS_FAULTS[got]
+  const fault = TLS_FAULTS[tlsCode(got)]
   if (fault !== undefined)
     return { error: needsPerson(`The artifact store at ${server} ${fault} (${got})`, facts), mayPass: false }
   const remedy = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/.test(got)

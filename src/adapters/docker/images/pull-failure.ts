@@ -115,6 +115,11 @@ const CAUSES: readonly Cause[] = [
   },
 ]
 
+const UNKNOWN: Readonly<Record<Puller, string>> = {
+  engine: 'The image could not be pulled',
+  node: 'The image could not be pulled by the node',
+}
+
 export interface PullFailureInput {
   image: string
   /** Words of whoever pulled. */
@@ -130,7 +135,7 @@ export function pullFailure({ image, reason, by, cause }: PullFailureInput): Lon
   const known = CAUSES.find((one) => one.said.test(said))
   return new LonghaulError({
     code: known?.code ?? 'Sandbox.PullFailed',
-    message: known?.explain[by] ?? 'The image could not be pulled',
+    message: (known?.explain ?? UNKNOWN)[by],
     details: { image, reason: reason.slice(0, 300) },
     cause,
   })
