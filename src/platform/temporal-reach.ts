@@ -2,7 +2,6 @@ import { X509Certificate } from 'node:crypto'
 import { connect as connectTcp, isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
-import { tlsCode } from './tls-codes.ts'
 import type { TemporalCredentials, TemporalSettings } from './temporal-settings.ts'
 
 const PROBE_TIMEOUT_MS = 3_000
@@ -187,7 +186,8 @@ function failedHandshake({ code = '', message }: SocketError): Reach {
     ECONNRESET: 'it speaks no TLS, or ended the handshake: see its log',
     ETIMEDOUT: 'it accepts connections and does not answer the TLS handshake',
   }
-  const known = findings[tlsCode(code)]
+  // OpenSSL 3.5 renamed the alerts of TLS 1.2.
+  const known = findings[code.replace('ERR_SSL_SSL/TLS_', 'ERR_SSL_SSLV3_')]
   return {
     mayAnswerLater: code === 'ETIMEDOUT',
     finding: known ?? `the TLS handshake failed: ${alertOf(message)}`,

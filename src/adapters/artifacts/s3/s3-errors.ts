@@ -1,6 +1,5 @@
 import { oneLine } from '../../../domain/hostile-text.ts'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
-import { tlsCode } from '../../../platform/tls-codes.ts'
 import { textOf } from './s3-xml.ts'
 
 type Facts = Record<string, string | number | boolean | null>
@@ -52,7 +51,9 @@ const TLS_FAULTS: Readonly<Record<string, string>> = {
   UNABLE_TO_GET_ISSUER_CERT: `has a certificate that ${UNKNOWN_AUTHORITY}`,
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY: `has a certificate that ${UNKNOWN_AUTHORITY}`,
   ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED: WANTS_CERTIFICATE,
+  // Two names of one alert: OpenSSL 3.5 has the second.
   ERR_SSL_SSLV3_ALERT_HANDSHAKE_FAILURE: WANTS_CERTIFICATE,
+  'ERR_SSL_SSL/TLS_ALERT_HANDSHAKE_FAILURE': WANTS_CERTIFICATE,
   ERR_SSL_UNSUPPORTED_PROTOCOL: OTHER_TLS,
   ERR_SSL_TLSV1_ALERT_PROTOCOL_VERSION: OTHER_TLS,
   ERR_SSL_WRONG_VERSION_NUMBER: NO_TLS,
@@ -73,7 +74,7 @@ export function failedConnection({ got, server, facts }: FailedConnectionInput):
   error: LonghaulError
   mayPass: boolean
 } {
-  const fault = TLS_FAULTS[tlsCode(got)]
+  const fault = TLS_FAULTS[got]
   if (fault !== undefined)
     return { error: needsPerson(`The artifact store at ${server} ${fault} (${got})`, facts), mayPass: false }
   const remedy = /^(?:ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/.test(got)

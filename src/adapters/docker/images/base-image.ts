@@ -11,7 +11,7 @@ import {
   canBootstrap,
 } from './base-image-rootfs.ts'
 import { withDirectoryLock } from '../../../platform/directory-lock.ts'
-import { finishProgress } from '../engine/engine-progress.ts'
+import { finishProgress } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
 import { makeDirectory } from '../../../platform/files.ts'

@@ -1,7 +1,6 @@
 import { buildLabels, WITHOUT_BUILD_LABELS } from './build-container.ts'
 import { pullFailure } from './pull-failure.ts'
-import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
-import { finishProgress } from '../engine/engine-progress.ts'
+import { finishProgress, ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import { type Engine, enginePlace } from '../engine/engine.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'

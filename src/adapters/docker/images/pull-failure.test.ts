@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { Readable } from 'node:stream'
 import { test } from 'node:test'
-import { finishProgress } from '../engine/engine-progress.ts'
+import { finishProgress } from '../engine/engine-errors.ts'
 import { pullFailure } from './pull-failure.ts'
 
 /** Words of engines 20.10 to 29, and of containerd under a kubelet. */
