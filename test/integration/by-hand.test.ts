@@ -14,7 +14,7 @@ import {
 } from '../../src/client/index.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
 import { type ScriptedServer, startScriptedServer } from '../support/scripted-server.ts'
-import { EPISODE } from '../support/scripted-pipeline.ts'
+import { EPISODE, HOST_QUEUE } from '../support/scripted-pipeline.ts'
 import { HANG_MS } from '../support/hang.ts'
 
 let scripted: ScriptedServer
@@ -170,6 +170,84 @@ test('a root is paused in Temporal: it stays an open run, its blockers name the 
   assert.notEqual((await watch.next()).value?.kind, 'closed')
   await scripted.temporal('workflow', 'unpause', '--workflow-id', workflowId)
   assert.equal((await root.outcome()).status, 'completed')
+})
+
+// The story: an operator holds parts of a run with the server's own commands, and another one asks what the run waits for. The line
+// that the blockers print is all that he has.
+test('activities are paused, moved to a queue of nobody, or held by a limit of a queue: the command that the blockers print cures each', async () => {
+  const { client, connection: grpc, address } = scripted.server.environment
+  const connection = { client, connection: grpc, address, namespace: 'default' } as unknown as LonghaulConnection
+  const playing = ['paused', 'moved']
+  const look = async (taskId: string) => {
+    const { blockers } = await findBlockers({ connection, workflowId: `ep-${taskId}`, longerThanMs: 0 })
+    return blockers.filter(({ for: { activity: named } }) => named === 'advanceEpisode')
+  }
+  /** Runs the one command that the blockers print. */
+  const cure = async (taskId: string) => {
+    await until(async () => (await look(taskId)).length === 1, `${taskId} is named`)
+    const [blocker] = await look(taskId)
+    const [, command] = /temporal (.+)$/.exec(blocker?.toDo ?? '') ?? []
+    assert.ok(command !== undefined, `${taskId}: ${blocker?.toDo}`)
+    const words = command.match(/"[^"]*"|\S+/g) ?? []
+    await scripted.temporal(...words.map((word) => word.replaceAll('"', '')))
+    return blocker
+  }
+  const ends: Promise<{ disposition: string }>[] = []
+  const begin = async (taskId: string) => {
+    const args = [{ ...EPISODE, taskId }]
+    const started = await client.workflow.start('episode', {
+      workflowId: `ep-${taskId}`,
+      taskQueue: QUEUES.control,
+      args,
+    })
+    ends.push(started.result() as Promise<{ disposition: string }>)
+    return started
+  }
+  const pendingId = async (taskId: string) => {
+    const { raw } = await client.workflow.getHandle(`ep-${taskId}`).describe()
+    return `${raw.pendingActivities?.[0]?.activityId}`
+  }
+  const act = async (taskId: string, verb: string, ...more: string[]) => {
+    const named = ['--workflow-id', `ep-${taskId}`, '--activity-id', await pendingId(taskId)]
+    await scripted.temporal('activity', verb, ...named, ...more)
+  }
+  const limit = (rate: string) =>
+    scripted.temporal(
+      ...['task-queue', 'config', 'set', '--task-queue', HOST_QUEUE, '--task-queue-type', 'activity'],
+      ...['--queue-rps-limit', rate],
+    )
+  for (const taskId of playing) {
+    held.add(taskId)
+    await begin(taskId)
+    await until(() => stepsOf(taskId) === 1, `${taskId} plays`)
+  }
+  await act('paused', 'pause')
+  const paused = await cure('paused')
+  assert.equal(paused?.on.kind, 'person')
+
+  // The CLI's own option does nothing yet.
+  await client.workflowService.updateActivityOptions({
+    namespace: 'default',
+    execution: { workflowId: 'ep-moved' },
+    id: await pendingId('moved'),
+    activityOptions: { taskQueue: { name: 'nowhere' } },
+    updateMask: { paths: ['task_queue.name'] },
+  })
+  // Its attempt runs on at the old place, and the next one waits for a worker of no kind.
+  await act('moved', 'reset')
+  await until(async () => (await look('moved'))[0]?.on.name === 'nowhere', 'it waits')
+  const moved = await cure('moved')
+  assert.equal(moved?.on.kind, 'worker')
+  await until(() => stepsOf('moved') === 2, 'it is back')
+
+  await limit('0')
+  await begin('limited')
+  const limited = await cure('limited')
+  assert.equal(limited?.on.kind, 'person')
+  await until(() => stepsOf('limited') === 1, 'the queue goes on')
+
+  held.clear()
+  for (const { disposition } of await Promise.all(ends)) assert.equal(disposition, 'submitted')
 })
 
 test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {

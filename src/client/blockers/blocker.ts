@@ -62,8 +62,19 @@ function toBlocker(findings: Finding[]): Blocker {
     for: { workflowId, ...coordinatesOf(workflowId), activity, attempt },
     count: findings.length,
     error,
-    toDo: toDo ?? adviceFor(on, error?.code ?? null),
+    toDo: toDo === undefined ? adviceFor(on, error?.code ?? null) : commandsOf(findings, toDo),
   }
+}
+
+/** Of one blocker; further ones are named once these are cured. */
+const MOST_COMMANDS = 3
+
+/** A person may have paused several parts, each of which has its own command. */
+function commandsOf(findings: readonly Finding[], first: string): string {
+  const commands = [...new Set([first, ...findings.flatMap(({ toDo }) => (toDo === undefined ? [] : [toDo]))])]
+  const left = commands.length - MOST_COMMANDS
+  const named = commands.slice(0, MOST_COMMANDS).join('; ')
+  return left > 0 ? `${named}; and ${left} more like these` : named
 }
 
 /** Failures with a remedy of their own instead of their dependency's. */
@@ -74,7 +85,8 @@ const BY_CODE: Readonly<Record<string, string>> = {
   'Model.Busy':
     'another run holds the server: wait for it, stop it (longhaul run stop), or give this run a server of its own',
   'Model.RateLimited': 'wait, lower the number of open groups in the recipe, or raise the limit of the server',
-  'Model.NotServed': 'serve the policy that the message names; longhaul up serves all of them',
+  'Model.NotServed':
+    'serve the policy that the message names; longhaul up serves all of them. If its publishPolicy was completed by hand: cancel the run and start it again, which publishes the policy',
   'Sandbox.OutOfDisk': 'free disk space on the host (docker system df); the next attempt then continues',
   'Trainer.Stalled':
     'nothing: the job continues from its last step. If it stalls again, read stdout.log of the job, or raise trainer.stallS',

@@ -150,8 +150,8 @@ async function describeQueue({
   type: 'workflow' | 'activity'
 }): Promise<QueueState> {
   const taskQueueType = TYPES[type] as QueueType
-  const request = { namespace, taskQueue: { name: queue }, taskQueueType }
-  const { pollers } = await client.workflowService.describeTaskQueue(request)
+  const request = { namespace, taskQueue: { name: queue }, taskQueueType, reportConfig: true }
+  const { pollers, config } = await client.workflowService.describeTaskQueue(request)
   let state: QueueState = { lastPollMs: null, lastWorker: null, isBusy: false }
   for (const { lastAccessTime, identity } of pollers ?? []) {
     const lastPollMs = millis(lastAccessTime)
@@ -159,7 +159,10 @@ async function describeQueue({
       state = { ...state, lastPollMs, lastWorker: identity ?? null }
     }
   }
-  return state
+  const { rateLimit = null, metadata = null } = config?.queueRateLimit ?? {}
+  if (rateLimit === null) return state
+  const limit = { perSecond: rateLimit.requestsPerSecond ?? 0, sinceMs: millis(metadata?.updateTime) }
+  return { ...state, limit }
 }
 
 /** Control workers that say their build get no work before one build is current. */

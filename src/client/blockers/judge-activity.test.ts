@@ -14,7 +14,9 @@ const SERVER = { kind: 'policy-server', name: 'http://10.0.0.7:8000' } as const
 function activity(changes: Partial<PendingActivity> = {}): PendingActivity {
   return {
     workflowId: 'train/demo-a/dapo-1/0003/task/x/ep/07',
+    activityId: '4',
     activity: 'advanceEpisode',
+    pausedMs: null,
     state: 'started',
     attempt: 1,
     scheduledMs: before(60),

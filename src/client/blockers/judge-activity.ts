@@ -20,6 +20,8 @@ export interface QueueState {
   isBusy: boolean
   /** Hosts that serve it, where all of them are drained. @default none */
   drained?: readonly ListedHost[]
+  /** Set by an operator with `temporal task-queue config set`; absent without one. */
+  limit?: { perSecond: number; sinceMs: number | null }
 }
 
 /** One wait that is longer than it should be, or longer than the asker's patience. */
@@ -66,7 +68,8 @@ function judgeByState(activity: PendingActivity, queue: QueueState | null, clock
       return found(activity, {
         on: { kind: 'person', name: 'the operator who paused the activity in Temporal' },
         doing: `${activity.activity}, paused`,
-        sinceMs: activity.scheduledMs,
+        sinceMs: activity.pausedMs ?? activity.scheduledMs,
+        toDo: command('unpause', activity),
       })
     case 'backing-off':
       return judgeFailing(activity)
@@ -89,6 +92,15 @@ function judgeQueued(activity: PendingActivity, queue: QueueState | null): Findi
       error: { code: 'Host.Closed', message: `every sandbox host is drained: ${hosts.join(', ')}` },
     })
   }
+  const { limit } = queue ?? {}
+  if (limit !== undefined && limit.perSecond < SLOWEST_QUEUE) {
+    return found(activity, {
+      on: { kind: 'person', name: `the operator who limited the queue ${activity.queue} in Temporal` },
+      doing: `${activity.activity}, waiting to be started; the limit is ${limit.perSecond} a second`,
+      sinceMs: Math.max(scheduledMs, limit.sinceMs ?? 0),
+      toDo: `temporal task-queue config set --task-queue ${activity.queue} --task-queue-type activity --queue-rps-limit default`,
+    })
+  }
   const isServed = queue !== null && (queue.isBusy || (queue.lastPollMs ?? 0) >= scheduledMs)
   // After a worker has died the wait counts from its last heartbeat, not from the retry, which no worker has taken.
   const sinceMs = attempt > 1 && !isServed ? (lastHeartbeatMs ?? scheduledMs) : scheduledMs
@@ -100,6 +112,27 @@ function judgeQueued(activity: PendingActivity, queue: QueueState | null): Findi
     isBlocker: !isServed,
   })
 }
+
+/** No queue of ours is so slow on its own. */
+const SLOWEST_QUEUE = 1
+
+/** An operator can move an activity to any other queue. */
+function isOurs(queue: string): boolean {
+  const [role] = queue.split('.')
+  return Object.values<unknown>(QUEUES).includes(role)
+}
+
+/** With `--activity-id` instead of `--query`, the CLI of server 1.31 sends the request without the restoring. */
+function moveBack({ workflowId }: PendingActivity): string {
+  return `move it back to its own queue: temporal activity update-options --query "WorkflowId = '${workflowId}'" --restore-original-options --yes`
+}
+
+function command(verb: string, { workflowId, activityId }: PendingActivity): string {
+  return `temporal activity ${verb} --workflow-id ${workflowId} --activity-id ${activityId}`
+}
+
+/** What the SDK says where a worker is given an activity of another role. */
+const NOT_OF_THIS_WORKER = / is not registered on this Worker/
 
 function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
   const { heartbeat, heartbeatTimeoutMs, lastHeartbeatMs, attempt, queue } = activity
@@ -150,6 +183,11 @@ function judgeFailing(activity: PendingActivity): Finding {
     doing: failing?.doing ?? `${activity.activity}, between two attempts`,
     sinceMs: failing?.sinceMs ?? activity.lastHeartbeatMs ?? lastEndMs ?? scheduledMs,
     error: lastFailure ?? failing,
+    ...(NOT_OF_THIS_WORKER.test(lastFailure?.message ?? '')
+      ? {
+          toDo: `${moveBack(activity)}; if nobody has moved it, restart the workers of ${activity.queue} with the version of the others`,
+        }
+      : {}),
   })
 }
 
@@ -243,10 +281,20 @@ function noWorker(name: string, queue: QueueState | null): string {
 }
 
 function found(
-  { workflowId, activity, attempt }: PendingActivity,
-  facts: Pick<Finding, 'on' | 'doing' | 'sinceMs'> & { error?: FailureFacts | null; isBlocker?: boolean },
+  pending: PendingActivity,
+  facts: Pick<Finding, 'on' | 'doing' | 'sinceMs' | 'toDo'> & { error?: FailureFacts | null; isBlocker?: boolean },
 ): Finding {
   const { error = null, isBlocker = true, ...rest } = facts
   const plain = error === null ? null : { code: error.code, message: error.message }
-  return { ...rest, workflowId, activity, attempt, error: plain, isBlocker }
+  const { workflowId, activity, attempt, queue } = pending
+  const isMoved = rest.on.kind === 'worker' && rest.on.name === queue && !isOurs(queue)
+  return {
+    ...rest,
+    ...(isMoved ? { toDo: moveBack(pending) } : {}),
+    workflowId,
+    activity,
+    attempt,
+    error: plain,
+    isBlocker,
+  }
 }

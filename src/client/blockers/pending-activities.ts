@@ -6,8 +6,12 @@ import { decodePayload, messageOf } from '../decode-payload.ts'
 /** An activity that has not ended, as the server describes it. Times in ms since 1970. */
 export interface PendingActivity {
   workflowId: string
+  /** The server's name of it, for its commands. */
+  activityId: string
   activity: string
   state: 'queued' | 'backing-off' | 'started' | 'paused'
+  /** Since when an operator has it paused; null for every other state. */
+  pausedMs: number | null
   /** From 1. */
   attempt: number
   /** Of this attempt. */
@@ -70,8 +74,10 @@ async function readActivity({ client, workflowId, nowMs }: ReadInput, info: Pend
   const scheduledMs = millis(info.scheduledTime) ?? nowMs
   return {
     workflowId,
+    activityId: info.activityId ?? '',
     activity: info.activityType?.name ?? 'an activity',
     state: stateOf(info, nowMs),
+    pausedMs: millis(info.pauseInfo?.pauseTime),
     attempt: info.attempt ?? 1,
     scheduledMs,
     startedMs: millis(info.lastStartedTime),
