@@ -22,6 +22,7 @@ import type {
   RecalledRun,
   ResolvedRun,
   StageScore,
+  TrainedIteration,
 } from './workflows.types.ts'
 
 /** Queue `control`: short bookkeeping. */
@@ -101,6 +102,10 @@ export interface PlanIterationInput {
   suite: string
   /** Version of the policy that is to play; absent in executions that an earlier version began. */
   policy?: string
+  /** Of an evaluation: the iteration that its records must say has trained the policy. */
+  after?: TrainedIteration
+  /** The run has a record of its suites, of which this must be one. */
+  disjoint?: true
 }
 
 export interface PlannedIteration {
@@ -251,6 +256,8 @@ export interface ArtifactActivities {
     durations: Record<string, number>
     /** Every score that the workflow is about to return; absent in executions that an earlier version began. */
     scores?: StageScore[]
+    /** The run must have its decision on promotion. */
+    promoted?: true
   }): Promise<{ html: ArtifactRef; json: ArtifactRef }>
   /** Report and evidence of a gated suite. */
   writeGateReport(input: { run: string; suite: string }): Promise<WrittenGateReport>

@@ -64,10 +64,18 @@ export interface EvaluateChild {
   policy: PolicyRef
   /** One of `evaluate.suites`. @default the held-out one */
   suite?: string
+  /** The iteration that trained the policy; absent for the base, and in executions that an earlier version began. */
+  after?: TrainedIteration
   /** Nothing has published the policy in this execution: publish it before the first episode. @default false */
   publish?: true
   paused?: boolean
   concurrency?: number | null
+}
+
+/** `rft` has the iteration 0. */
+export interface TrainedIteration {
+  stage: string
+  iteration: number
 }
 
 export interface EvaluateResult extends StageScore {
@@ -189,6 +197,8 @@ export interface ResolvedRun {
   /** What an evaluation started alone is called. Absent in training runs, and in runs of earlier versions: those are called `nightly`, and
    *  their children have ids of a training run. */
   evaluation?: string
+  /** The root has proven that no training task is evaluated. Absent in runs that train nothing, and in runs of earlier versions. */
+  disjoint?: true
 }
 
 /** What a run can be found by. */

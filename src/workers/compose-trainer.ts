@@ -11,7 +11,7 @@ import { readKept, runJob } from '../adapters/trainer-job/job/run-job.ts'
 import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
 import { activity, type ActivityScope } from '../activities/runtime/activity-runtime.ts'
 import { callingRoot, findOtherPlayer, playAlone, type RootRegistry } from '../activities/run/play-alone.ts'
-import { requireOwnBatch } from '../activities/run/require-recorded.ts'
+import { requireJobBefore, requireOwnBatch } from '../activities/run/require-recorded.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import {
@@ -145,6 +145,7 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
   return {
     runTrainingJob: activity(async (input, scope) => {
       requireOwnBatch(input)
+      await requireJobBefore(store, input)
       const recipe = await deps.recipes(input.run)
       const launcher = launcherOf(recipe.trainer)
       const run = async () => {

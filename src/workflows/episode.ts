@@ -206,8 +206,8 @@ async function grade(
   }
 }
 
-function recordUngraded(input: EpisodeInput, disposition: Disposition, failure: string): Promise<EpisodeResult> {
-  return control.recordUngraded.executeWithOptions({ summary: `${input.taskId} · ${disposition} · ${failure}` }, [
-    { ...input, disposition, failure },
-  ])
+async function recordUngraded(input: EpisodeInput, disposition: Disposition, failure: string): Promise<EpisodeResult> {
+  const options = { summary: `${input.taskId} · ${disposition} · ${failure}` }
+  const ended = await control.recordUngraded.executeWithOptions(options, [{ ...input, disposition, failure }])
+  return requireResult('recordUngraded', ended)
 }

@@ -37,6 +37,7 @@ import {
   controlSignal,
   passOn,
   passOnRequeue,
+  provenOf,
   requeueSignal,
   type RunControl,
   steerEarlier,
@@ -107,7 +108,7 @@ class Scoring {
   }
 
   async score(child: EvaluateChild, say: (details: string) => void = setCurrentDetails): Promise<EvaluateResult> {
-    const { plan, name, policy, suite: which = 'heldOut', publish = false } = child
+    const { plan, name, policy, suite: which = 'heldOut', publish = false, after } = child
     const { run } = plan
     const stage = stageOf({ kind: 'evaluation', ...evaluationOf(name) })
     const suite = requireResult('prepareSuite', await slowControl.prepareSuite({ run, which }))
@@ -118,7 +119,15 @@ class Scoring {
       ...planned
     } = requireResult(
       'planIteration',
-      await control.planIteration({ run, stage, iteration: 0, suite: suite.suite, policy: policy.version }),
+      await control.planIteration({
+        run,
+        stage,
+        iteration: 0,
+        suite: suite.suite,
+        policy: policy.version,
+        ...(after === undefined ? {} : { after }),
+        ...provenOf(plan),
+      }),
     )
     if (evaluated !== undefined) return { ...evaluated.score, run, evaluation: evaluated.evaluation }
     upsertSearchAttributes(stageAttributes({ run, stage, iteration: 0, policy: policy.version }))
@@ -234,7 +243,8 @@ class Evaluation {
     await this.#enter(`evaluating ${policy.version}`)
     const result = await this.#score({ plan: run, name, policy }, 'main')
     const durations = { total: (Date.now() - startTime.getTime()) / 1000 }
-    await artifacts.writeReport({ run: run.run, durations, scores: this.#scores })
+    const report = await artifacts.writeReport({ run: run.run, durations, scores: this.#scores })
+    requireResult('writeReport', report)
     this.#board.enter('done')
     return result
   }
@@ -255,7 +265,7 @@ class Evaluation {
 
   /** The policies that are still to be evaluated, newest first. */
   async #kept({ run }: ResolvedRun): Promise<PolicyRef[]> {
-    return (await control.keptPolicies({ run })).policies
+    return requireResult('keptPolicies', await control.keptPolicies({ run })).policies
   }
 
   /** Runs that began before this rule found a missing model after their gates. */
@@ -278,13 +288,8 @@ class Evaluation {
       return result
     }
     const at = workflowInfo().startTime.toISOString()
-    const { verdicts } = await artifacts.recordNight({
-      run: child.plan.run,
-      name,
-      at,
-      series: this.#series,
-      role,
-    })
+    const night = await artifacts.recordNight({ run: child.plan.run, name, at, series: this.#series, role })
+    const { verdicts } = requireResult('recordNight', night)
     for (const { against, outcome, statement } of verdicts)
       this.#verdicts.push(`${NIGHT_WORDS[against]}, ${name}: **${outcome.replaceAll('-', ' ')}** · ${statement}`)
     this.#board.show()

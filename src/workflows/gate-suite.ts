@@ -32,9 +32,10 @@ export async function gateSuite(input: GateSuiteInput = {}): Promise<GateSuiteRe
         page: { plan: run, suite, from: page.next, refused: page.refused },
       })
     }
-    await slowControl.closeGate({ run: run.run, suite: suite.suite })
+    requireResult('closeGate', await slowControl.closeGate({ run: run.run, suite: suite.suite }))
     progress.enter('writing the report', run.run)
-    const written = await artifacts.writeGateReport({ run: run.run, suite: suite.suite })
+    const report = await artifacts.writeGateReport({ run: run.run, suite: suite.suite })
+    const written = requireResult('writeGateReport', report)
     progress.enter('done', run.run)
     return {
       run: run.run,

@@ -132,7 +132,7 @@ async function gateOneByOne({ run, suite, part, onTask, ...begun }: GatePageInpu
 
 async function widthOf({ run, gateWidth }: ResolvedRun): Promise<number> {
   if (gateWidth === undefined) return OPEN_TASKS
-  return gateWidth ?? (await control.gateWidth({ run })).width
+  return gateWidth ?? requireResult('gateWidth', await control.gateWidth({ run })).width
 }
 
 async function gateParts({ run, suite, onTask, ...begun }: GatePageInput): Promise<GatePageResult> {

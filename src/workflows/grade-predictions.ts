@@ -54,7 +54,7 @@ export async function gradePredictions(input: GradePredictionsInput = {}): Promi
     const isDone = await job.gradeAll(opened)
     if (!isDone) return await continueAsNew<typeof gradePredictions>({ ...input, opened, ...job.state() })
     job.enter('counting verdicts')
-    const closed = await artifacts.closeGrading({ run: opened.run })
+    const closed = requireResult('closeGrading', await artifacts.closeGrading({ run: opened.run }))
     job.end(closed)
     return { run: opened.run, ...closed }
   } catch (error) {
@@ -201,7 +201,8 @@ async function gradeOne(run: string, index: number): Promise<ShortVerdict> {
     const decision = decideAfter(error)
     if (decision.kind === 'cancelled') throw error
     if (decision.kind === 'fail-run') throw failRun(decision.code, decision.message)
-    return control.recordUngradedPatch({ run, index, failure: decision.code })
+    const ungraded = await control.recordUngradedPatch({ run, index, failure: decision.code })
+    return requireResult('recordUngradedPatch', ungraded)
   }
 }
 

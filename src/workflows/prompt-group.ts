@@ -4,6 +4,7 @@ import type { EpisodeResult, PromptGroupInput, PromptGroupResult } from '../cont
 import { control } from './activity-proxies.ts'
 import { endByHand, withCode } from './failures.ts'
 import { receiveSignal } from './receive-signal.ts'
+import { requireResult } from './require-result.ts'
 import { runChild } from './run-child.ts'
 import { episodeAttributes } from './search-attributes.ts'
 import { episode } from './episode.ts'
@@ -98,8 +99,10 @@ async function playEpisode(input: PromptGroupInput, index: number, steering: Run
       return playEpisode(input, index, steering)
     }
     // The episode itself has recorded its end; of one that had just finished, the result counts.
-    return control.recordUngraded.executeWithOptions({ summary: `${taskId} · episode ${index} · cancelled` }, [
+    const options = { summary: `${taskId} · episode ${index} · cancelled` }
+    const cancelled = await control.recordUngraded.executeWithOptions(options, [
       { ...args, disposition: 'cancelled', failure: 'Run.EndedByHand' },
     ])
+    return requireResult('recordUngraded', cancelled)
   }
 }

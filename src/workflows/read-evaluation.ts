@@ -1,6 +1,7 @@
 import type { EvaluationPage, ReadEvaluationInput } from '../contracts/workflows.types.ts'
 import { artifacts } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { requireResult } from './require-result.ts'
 
 /**
  * Returns one page of an evaluation's record to a client without an artifact store, such as a CI job. An artifact worker reads it, so
@@ -8,7 +9,7 @@ import { withCode } from './failures.ts'
  */
 export async function readEvaluation(input: ReadEvaluationInput): Promise<EvaluationPage> {
   try {
-    return await artifacts.readEvaluation(input)
+    return requireResult('readEvaluation', await artifacts.readEvaluation(input))
   } catch (error) {
     throw withCode(error)
   }

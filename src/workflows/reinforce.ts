@@ -28,6 +28,7 @@ import {
   passOn,
   passOnRequeue,
   requeueSignal,
+  provenOf,
   type RunControl,
   steerEarlier,
   whilePaused,
@@ -144,7 +145,10 @@ async function iterate(step: Collecting): Promise<Trained | 'over'> {
     refill = 0,
     over,
     ...planned
-  } = requireResult('planIteration', await control.planIteration({ ...coordinates, suite, policy: policy.version }))
+  } = requireResult(
+    'planIteration',
+    await control.planIteration({ ...coordinates, suite, policy: policy.version, ...provenOf(input.plan) }),
+  )
   if (over !== undefined) {
     log.warn('the run has left this stage, so no further iteration begins', { stage, iteration })
     return 'over'
@@ -220,7 +224,9 @@ async function evaluateInsideStage(
     evaluate,
     {
       workflowId,
-      args: [{ child: { plan: input.plan, name, policy, ...publish, paused, concurrency } }],
+      args: [
+        { child: { plan: input.plan, name, policy, after: { stage, iteration }, ...publish, paused, concurrency } },
+      ],
       parentClosePolicy: ParentClosePolicy.REQUEST_CANCEL,
       staticSummary: `${name} · ${policy.version}`,
     },
@@ -230,7 +236,8 @@ async function evaluateInsideStage(
 }
 
 async function hasPlateaued({ plan }: ReinforceInput, stage: string, iteration: number): Promise<boolean> {
-  const { plateau } = await control.judgePlateau({ run: plan.run, stage, iteration })
+  const judged = await control.judgePlateau({ run: plan.run, stage, iteration })
+  const { plateau } = requireResult('judgePlateau', judged)
   if (plateau) log.info('held-out evaluations have stopped improving: the stage ends', { stage, iteration })
   return plateau
 }

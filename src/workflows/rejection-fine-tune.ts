@@ -15,6 +15,7 @@ import {
   passOn,
   passOnRequeue,
   requeueSignal,
+  provenOf,
   type RunControl,
   steerEarlier,
   whilePaused,
@@ -49,7 +50,14 @@ export async function rejectionFineTune(input: RejectionFineTuneInput): Promise<
       ...planned
     } = requireResult(
       'planIteration',
-      await control.planIteration({ run, stage: STAGE, iteration: 0, suite, policy: input.policy.version }),
+      await control.planIteration({
+        run,
+        stage: STAGE,
+        iteration: 0,
+        suite,
+        policy: input.policy.version,
+        ...provenOf(plan),
+      }),
     )
     if (finished !== undefined) {
       return { policy: finished.policy ?? input.policy, iterations: 0, unpublished: true }

@@ -9,13 +9,29 @@ import {
   listOf,
   oneOf,
   optional,
+  recordOf,
   shape,
 } from '../domain/shapes.ts'
 import { failRun } from './failures.ts'
+import type {
+  ArtifactActivities,
+  ControlActivities,
+  HostActivities,
+  SandboxActivities,
+  TrainerActivities,
+} from '../contracts/activities.types.ts'
 
 const isArtifact = shape({ key: isText, sha256: isText, bytes: isCount })
 export const isPolicy = shape({ version: isId, uri: isText, globalStep: isCount })
 export const isPreparedSuite = shape({ suite: isId, name: isId, tasks: isCount })
+const isShortVerdict = shape({ kind: oneOf('resolved', 'unresolved', 'could-not-grade') })
+const isScore = shape({
+  mean: isNumber,
+  sem: isNumber,
+  interval: optional(shape({ low: isNumber, high: isNumber })),
+  tasks: isCount,
+  attempts: isCount,
+})
 const isPlan = shape({
   plan: shape({ key: isText }),
   tasks: isCount,
@@ -40,6 +56,14 @@ const OF_EPISODES = {
   gradeSubmission: isEpisode,
 } satisfies Record<string, Check>
 
+type AllActivities = ControlActivities & SandboxActivities & HostActivities & TrainerActivities & ArtifactActivities
+
+/** Every other activity: nothing reads the result of the check for images, and the last four have none. */
+type WithResult = Exclude<
+  keyof AllActivities,
+  keyof typeof OF_EPISODES | 'checkImages' | 'publishPolicy' | 'releasePolicies' | 'closeSandbox' | 'attendHost'
+>
+
 /** What decides how a run goes on. A made-up result ends it. */
 const OF_RUNS = {
   resolveRecipe: shape({ run: isId, recipe: isObject, stages: listOf(isObject) }),
@@ -58,8 +82,29 @@ const OF_RUNS = {
     evaluation: isArtifact,
   }),
   openGrading: shape({ run: isId, name: isText, patches: isCount }),
-  gradePatch: shape({ kind: oneOf('resolved', 'unresolved', 'could-not-grade') }),
-} satisfies Record<string, Check>
+  gradePatch: isShortVerdict,
+  recordUngradedPatch: isShortVerdict,
+  requireDisjoint: shape({ overlapping: isCount }),
+  gateWidth: shape({ width: isWidth }),
+  judgePlateau: shape({ plateau: isFlag }),
+  keptPolicies: shape({ policies: listOf(isPolicy) }),
+  promote: shape({ number: (value) => value === null || isCount(value), why: optional(isText) }),
+  recordNight: shape({
+    verdicts: listOf(shape({ against: oneOf('last', 'baseline'), outcome: isText, statement: isText })),
+  }),
+  writeReport: shape({ html: isArtifact, json: isArtifact }),
+  writeGateReport: shape({ counts: recordOf(isCount), report: isArtifact, evidence: isArtifact }),
+  closeGrading: shape({
+    result: isArtifact,
+    counts: recordOf(isCount),
+    graded: optional(isScore),
+    official: optional(isScore),
+    changed: isCount,
+  }),
+  readEvaluation: shape({ sha256: isText, bytes: isCount, data: isText, next: optional(isCount) }),
+  findAlarms: shape({ alarms: listOf(isId) }),
+  sendAlarm: shape({ sent: isFlag }),
+} satisfies Record<WithResult, Check>
 
 type Checked = keyof typeof OF_EPISODES | keyof typeof OF_RUNS
 
@@ -74,6 +119,10 @@ export function requireResult<Result>(activity: Checked, result: Result): Result
     isOfEpisode ? 'Sandbox.Lost' : 'Run.EndedByHand',
     `The activity ${activity} was completed by hand with a result that it never gives; start the run again under its name, and it continues from its records`,
   )
+}
+
+function isWidth(value: unknown): boolean {
+  return isCount(value) && value > 0
 }
 
 function isStep(activity: Checked): activity is keyof typeof OF_EPISODES {

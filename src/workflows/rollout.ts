@@ -11,7 +11,7 @@ import { isFailureCode } from '../contracts/failure-codes.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { PromptGroupResult, RolloutCounts, RolloutInput } from '../contracts/workflows.types.ts'
 import { control } from './activity-proxies.ts'
-import { failRun, withCode } from './failures.ts'
+import { failRun, withCode, innermostMessage } from './failures.ts'
 import { isHistoryFull } from './history-page.ts'
 import { requireResult } from './require-result.ts'
 import { receiveSignal } from './receive-signal.ts'
@@ -306,7 +306,13 @@ class Rollout {
   /** The next part knows all tasks except those that are open here. */
   async #answer(order: RequeueOrder): Promise<void> {
     if (this.#next !== null && !this.#open.has(order.task)) return this.#next.requeue(order)
-    await answerRequeue(order, await this.#requeue(order.task))
+    try {
+      await answerRequeue(order, await this.#requeue(order.task))
+    } catch (error) {
+      // An error of a signal's handler would end the rollout. What the operator asked for is not worth that.
+      if (isCancellation(error)) throw error
+      await answerRequeue(order, { kind: 'unchanged', note: `the plan could not be read: ${innermostMessage(error)}` })
+    }
   }
 
   async #requeue(task: string): Promise<Omit<RequeueAnswer, 'id'>> {
@@ -390,7 +396,8 @@ class TaskCursor {
   async find(task: string): Promise<number | null> {
     const { plan, tasks } = this.#input
     for (let from = 0; from < tasks; from += PAGE) {
-      const place = (await control.readPlanPage({ plan, from, count: PAGE })).indexOf(task)
+      const page = requireResult('readPlanPage', await control.readPlanPage({ plan, from, count: PAGE }))
+      const place = page.indexOf(task)
       if (place >= 0) return from + place
     }
     return null

@@ -153,6 +153,11 @@ export function childControl(
   return { paused, concurrency, ...(board === undefined ? {} : { board }) }
 }
 
+/** What the planner of an iteration compares with the run's records. */
+export function provenOf({ disjoint }: ResolvedRun): { disjoint?: true } {
+  return disjoint === true ? { disjoint } : {}
+}
+
 /** A child that has just closed needs no signal, so this is not an error. */
 export async function passOn(childId: string | null, control: RunControl): Promise<void> {
   if (childId === null) return

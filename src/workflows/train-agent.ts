@@ -101,35 +101,38 @@ class TrainingRun {
   async play(resolved: ResolvedRun, recalled: RecalledRun | null): Promise<TrainAgentResult> {
     this.#recalled = recalled
     this.#board.name(resolved.run, resolved)
-    const run = withBoard(resolved)
-    const { heldOut, train } = await this.#prepareAll(run)
+    const { heldOut, train, run } = await this.#prepareAll(withBoard(resolved))
 
     this.#time('publish')
     this.#board.enter('publishing the base policy')
     let policy = requireResult('resolvePolicy', await slowControl.resolvePolicy({ run: run.run, policy: 'base' }))
     this.#base = policy.version
-    await this.#evaluate(run, 'base', policy)
+    await this.#evaluate(run, { name: 'base', policy })
 
     if (run.rft && train !== null) {
       policy = await this.#fineTune(run, train, policy)
-      await this.#evaluate(run, 'rft', policy)
+      await this.#evaluate(run, { name: 'rft', policy, after: { stage: 'rft', iteration: 0 } })
     }
     for (const [index, stage] of run.stages.entries()) {
       if (train === null) break
-      policy = await this.#reinforce(run, train, index, policy)
+      const trained = await this.#reinforce(run, train, index, policy)
+      policy = trained.policy
       const isLast = index === run.stages.length - 1
-      await this.#evaluate(run, evaluatedAfter(stage.name, isLast), policy)
+      const after = trained.iterations > 0 ? { after: { stage: stage.name, iteration: trained.iterations } } : {}
+      await this.#evaluate(run, { name: evaluatedAfter(stage.name, isLast), policy, ...after })
     }
     return this.#finish(run, heldOut, policy)
   }
 
   /** Runs before any gate: prepares every suite, proves that no training task is evaluated, and checks for the images. */
-  async #prepareAll(run: ResolvedRun): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null }> {
+  async #prepareAll(
+    run: ResolvedRun,
+  ): Promise<{ heldOut: PreparedSuite; train: PreparedSuite | null; run: ResolvedRun }> {
     const isTraining = run.rft || run.stages.length > 0
     if (!patched('disjoint-suites')) {
       const heldOut = await this.#gate(run, await this.#prepare(run, 'heldOut'))
       for (const suite of run.suites ?? []) await this.#gate(run, await this.#prepare(run, suite))
-      return { heldOut, train: isTraining ? await this.#gate(run, await this.#prepare(run, 'train')) : null }
+      return { heldOut, train: isTraining ? await this.#gate(run, await this.#prepare(run, 'train')) : null, run }
     }
     const heldOut = await this.#prepare(run, 'heldOut')
     const further: PreparedSuite[] = []
@@ -139,7 +142,8 @@ class TrainingRun {
     if (train !== null) {
       this.#board.enter('proving that no training task is evaluated')
       const hashes = [...new Set(evaluated.map(({ suite }) => suite))]
-      await slowControl.requireDisjoint({ run: run.run, train: train.suite, evaluated: hashes })
+      const proof = await slowControl.requireDisjoint({ run: run.run, train: train.suite, evaluated: hashes })
+      requireResult('requireDisjoint', proof)
     }
     if (patched('images-first')) {
       this.#board.enter('looking for the images')
@@ -147,7 +151,7 @@ class TrainingRun {
     }
     for (const suite of evaluated) await this.#gate(run, suite)
     if (train !== null) await this.#gate(run, train)
-    return { heldOut, train }
+    return { heldOut, train, run: train === null ? run : { ...run, disjoint: true } }
   }
 
   async #prepare(run: ResolvedRun, which: string): Promise<PreparedSuite> {
@@ -165,13 +169,13 @@ class TrainingRun {
   }
 
   /** Evaluates on the held-out suite, then on the further ones. */
-  async #evaluate(run: ResolvedRun, stage: string, policy: PolicyRef): Promise<void> {
-    await this.#evaluateOn({ plan: run, name: stage, policy })
+  async #evaluate(run: ResolvedRun, evaluated: Pick<EvaluateChild, 'name' | 'policy' | 'after'>): Promise<void> {
+    await this.#evaluateOn({ plan: run, ...evaluated })
     for (const suite of run.suites ?? []) {
       await this.#evaluateOn({
         plan: run,
-        name: evaluationName({ name: stage, iteration: null, suite }),
-        policy,
+        ...evaluated,
+        name: evaluationName({ name: evaluated.name, iteration: null, suite }),
         suite,
       })
     }
@@ -229,10 +233,16 @@ class TrainingRun {
     return this.#ended(result)
   }
 
-  async #reinforce(run: ResolvedRun, suite: PreparedSuite, stageIndex: number, policy: PolicyRef): Promise<PolicyRef> {
+  async #reinforce(
+    run: ResolvedRun,
+    suite: PreparedSuite,
+    stageIndex: number,
+    policy: PolicyRef,
+  ): Promise<Pick<TrainingStageResult, 'policy' | 'iterations'>> {
     const stage = run.stages[stageIndex]?.name ?? String(stageIndex)
     const recalled = this.#recalled?.stages.find(({ name }) => name === stage)
-    if (recalled?.isDone === true) return recalled.policy
+    // Its records say what it has trained.
+    if (recalled?.isDone === true) return { policy: recalled.policy, iterations: 0 }
     // Not published here: if the next unfinished iteration has already trained, no episode needs this policy.
     const begin =
       recalled === undefined
@@ -257,7 +267,7 @@ class TrainingRun {
         steerEarlier(workflowId, this.#steering),
       ),
     )
-    return this.#ended(result)
+    return { policy: this.#ended(result), iterations: result.iterations }
   }
 
   /** Called before the first episode that needs the policy. */
@@ -276,11 +286,18 @@ class TrainingRun {
   async #finish({ run }: ResolvedRun, heldOut: PreparedSuite, policy: PolicyRef): Promise<TrainAgentResult> {
     const last = this.#scores.findLast(({ name }) => evaluationOf(name).suite === null)
     this.#board.enter(`promoting ${policy.version}, scored on ${heldOut.name}`)
-    const promoted = last === undefined ? null : await control.promote({ run, policy, score: last })
+    const promoted =
+      last === undefined ? null : requireResult('promote', await control.promote({ run, policy, score: last }))
     this.#promotion = promoted?.why ?? ''
     this.#board.enter('writing the report')
     this.#time('report')
-    const { html } = await artifacts.writeReport({ run, durations: this.#durations, scores: this.#scores })
+    const report = await artifacts.writeReport({
+      run,
+      durations: this.#durations,
+      scores: this.#scores,
+      ...(promoted?.why === undefined ? {} : { promoted: true }),
+    })
+    const { html } = requireResult('writeReport', report)
     this.#board.enter('done')
     const result = { run, policy: policy.version, stages: this.#scores, report: html }
     if (promoted?.why === undefined) return result

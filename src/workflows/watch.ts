@@ -1,6 +1,7 @@
 import type { WatchInput, WatchResult } from '../contracts/alarms.types.ts'
 import { alarms, slowControl } from './activity-proxies.ts'
 import { withCode } from './failures.ts'
+import { requireResult } from './require-result.ts'
 
 /**
  * One round of the watch: finds new alarms and sends them, one after another. Its own schedule starts a round every few minutes, so
@@ -11,10 +12,11 @@ export async function watch(input: WatchInput): Promise<WatchResult> {
   let sent = 0
   let refusal: unknown = null
   try {
-    const found = await slowControl.findAlarms(input)
+    const found = requireResult('findAlarms', await slowControl.findAlarms(input))
     for (const alarm of found.alarms) {
       try {
-        if ((await alarms.sendAlarm({ alarm, receiver: input.receiver })).sent) sent += 1
+        const answer = await alarms.sendAlarm({ alarm, receiver: input.receiver })
+        if (requireResult('sendAlarm', answer).sent) sent += 1
       } catch (error) {
         refusal = error
       }

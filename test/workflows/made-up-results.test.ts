@@ -5,9 +5,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure } from '@temporalio/common'
-import type { EpisodeResult } from '../../src/contracts/workflows.types.ts'
-import type { ActivityTable } from '../support/activity-script.ts'
-import { artifact, EPISODE, sandboxHandle, scriptedPipeline } from '../support/scripted-pipeline.ts'
+import type { EpisodeResult, ReinforceInput, ResolvedRun } from '../../src/contracts/workflows.types.ts'
+import { type ActivityTable, takes } from '../support/activity-script.ts'
+import {
+  artifact,
+  EPISODE,
+  PLAN,
+  policyRef,
+  sandboxHandle,
+  scriptedPipeline,
+  SHA,
+} from '../support/scripted-pipeline.ts'
 import { type AllActivities, createWorkflowDriver } from '../support/workflow-driver.ts'
 
 const MADE_UP = [null, {}, [], 'done', 0] as const
@@ -54,6 +62,9 @@ for (const value of MADE_UP) {
 }
 
 const OF_RUNS = [
+  'requireDisjoint',
+  'promote',
+  'writeReport',
   'resolveRecipe',
   'prepareSuite',
   'gateTask',
@@ -118,5 +129,75 @@ for (const kind of ['ActivityPause', 'ActivityReset'] as const) {
       assert.match(error.message, /^The activity prepareSuite was paused or reset by hand during its last attempt/)
       return true
     })
+  })
+}
+
+const NIGHT: ResolvedRun = { ...PLAN, evaluation: 'nightly', nights: true, policies: 'kept', gateWidth: null }
+const STAGE: ReinforceInput = {
+  plan: { ...PLAN, stages: [{ name: 'dapo-1', maxIterations: 2, plateau: true }], evaluateEvery: 1 },
+  stageIndex: 0,
+  policy: policyRef(0),
+  suite: SHA,
+}
+
+/** Activities that a training run of the plain recipe does not call, each with the workflow that does. */
+const ELSEWHERE: readonly [activity: keyof AllActivities, type: string, input: unknown, plan?: ResolvedRun][] = [
+  ['gateWidth', 'evaluate', { recipe: 'nightly' }, NIGHT],
+  ['keptPolicies', 'evaluate', { recipe: 'nightly' }, NIGHT],
+  ['recordNight', 'evaluate', { recipe: 'nightly' }, NIGHT],
+  ['writeReport', 'evaluate', { recipe: 'nightly' }, NIGHT],
+  ['judgePlateau', 'reinforce', STAGE],
+  ['closeGate', 'gateSuite', { recipe: 'demo' }],
+  ['writeGateReport', 'gateSuite', { recipe: 'demo' }],
+  ['openGrading', 'gradePredictions', { predictions: 'gold', suite: 'nightly:heldOut' }],
+  ['gradePatch', 'gradePredictions', { predictions: 'gold', suite: 'nightly:heldOut' }],
+  ['closeGrading', 'gradePredictions', { predictions: 'gold', suite: 'nightly:heldOut' }],
+  ['readEvaluation', 'readEvaluation', { run: PLAN.run, name: 'base', from: 0 }],
+  ['findAlarms', 'watch', { receiver: { kind: 'webhook' } }],
+  ['sendAlarm', 'watch', { receiver: { kind: 'webhook' } }],
+]
+
+for (const [type, workflow, input, plan] of ELSEWHERE) {
+  test(`${type} of ${workflow} completed by hand with an impossible result: the workflow ends with one line that names it`, async () => {
+    for (const value of MADE_UP) {
+      const pipeline = scriptedPipeline(plan === undefined ? {} : { plan })
+      const driver = await createWorkflowDriver({ activities: firstMadeUp(type, value, pipeline) })
+      await assert.rejects(driver.start(workflow, input).result(), (error) => {
+        assert.ok(error instanceof ApplicationFailure, String(error))
+        assert.deepEqual([error.type, /^The activity (\w+) was/.exec(error.message)?.[1]], ['Run.EndedByHand', type])
+        return true
+      })
+    }
+  })
+}
+
+// The story: an operator asks for a task to be played again, and the activity that looks for it fails, or is completed by hand.
+for (const [said, look] of [
+  ['is completed with null', () => null],
+  [
+    'fails',
+    () => {
+      throw ApplicationFailure.nonRetryable('gone', 'Artifact.Missing')
+    },
+  ],
+] as const) {
+  test(`the look for a task to requeue ${said}: the operator is told, and the rollout goes on`, async () => {
+    const pipeline = scriptedPipeline({ plan: NIGHT, tasks: 2 })
+    let isLooking = false
+    const driver = await createWorkflowDriver({
+      activities: {
+        ...pipeline,
+        advanceEpisode: ({ step }) => takes(60_000, { turns: step * 8, disposition: step < 2 ? null : 'submitted' }),
+        readPlanPage: ((input: never, call: never) =>
+          isLooking ? look() : (pipeline.readPlanPage as (...args: never[]) => unknown)(input, call)) as never,
+      },
+    })
+    const root = driver.start('evaluate', { recipe: 'nightly' })
+    await driver.runUntil(() => driver.callsOf('advanceEpisode').length > 0)
+    isLooking = true
+    const asked = root.update('requeue', { task: 'task-9999' })
+    await driver.advance(20_000)
+    assert.match(String(((await asked) as { note: string }).note), /the plan could not be read/)
+    assert.equal((await root.result<{ run: string }>()).run, PLAN.run)
   })
 }

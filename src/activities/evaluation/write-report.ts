@@ -1,6 +1,6 @@
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
-import { isLonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { renderHtmlReport } from '../../report/html-report.ts'
 import { renderJsonReport } from '../../report/json-report.ts'
@@ -13,6 +13,8 @@ export interface WriteReportInput {
   durations: Record<string, number>
   /** Scores that the workflow returns with the report. */
   scores?: StageScore[]
+  /** The workflow holds a decision on promotion. @default false */
+  promoted?: true
 }
 
 /** Limit on reports of a continued run; a hundred continuations must be a loop. */
@@ -20,13 +22,14 @@ const MAX_REPORTS = 100
 
 /**
  * Report files of a run: `report.html`, and `report-2.html` … if the run was continued and its figures have changed.
- * @throws LonghaulError `Run.EndedByHand` if a score of the workflow is not that of its record
+ * @throws LonghaulError `Run.EndedByHand` if a score of the workflow is not that of its record, or if a decision on promotion has none
  */
 export async function writeReport(
   { store }: { store: ArtifactStore },
   input: WriteReportInput,
 ): Promise<{ html: ArtifactRef; json: ArtifactRef }> {
   await requireScores(store, input.run, input.scores ?? [])
+  if (input.promoted === true) await requireDecision(store, input.run)
   const data = await gatherReportData(store, input)
   const files = { json: encode(renderJsonReport(data)), html: encode(renderHtmlReport(data)) }
   for (let number = 1; ; number++) {
@@ -41,6 +44,17 @@ export async function writeReport(
       if (!isTaken || number === MAX_REPORTS) throw error
     }
   }
+}
+
+async function requireDecision(store: ArtifactStore, run: string): Promise<void> {
+  const key = runKeys.promotion(run)
+  if ((await store.readRecord(key)) !== null) return
+  throw new LonghaulError({
+    code: 'Run.EndedByHand',
+    message:
+      'Expected the record of the decision on promotion: the activity promote was completed by hand. Start the run again under its name, and it continues from its records',
+    details: { key },
+  })
 }
 
 export function reportKey(run: string, number: number, ending: 'json' | 'html'): string {

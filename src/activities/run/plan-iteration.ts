@@ -12,7 +12,7 @@ import { unauditedRewardsOf } from '../../domain/rewards/payment.ts'
 import { onlyQuick } from '../../domain/statistics/quick-tasks.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
-import { requireOwnPolicy } from './require-recorded.ts'
+import { requireOwnPolicy, requireOwnSuite } from './require-recorded.ts'
 import { finishedTraining, isCollected, isOver, recallEvaluation } from './recall-run.ts'
 import { reselectPool, type StagePool } from '../../domain/rewards/stage-rules.ts'
 import { taskRecordsOf } from '../../domain/statistics/task-difficulty.ts'
@@ -30,7 +30,11 @@ export async function planIteration(
   const purpose = purposeOf(stage)
   const over = purpose.kind === 'reinforce' ? await lastOfStage({ store, recipe }, input) : null
   if (over !== null) return { over: true, plan: over, tasks: 0, ...sizesOf(recipe, stage) }
-  if (input.policy !== undefined) await requireOwnPolicy(deps, { run, stage, iteration, policy: input.policy })
+  if (input.policy !== undefined) {
+    const { policy, after } = input
+    await requireOwnPolicy(deps, { run, stage, iteration, policy, ...(after === undefined ? {} : { after }) })
+  }
+  if (input.disjoint === true) await requireOwnSuite(store, { run, stage, suite })
   const { groupSize, count } = shape(recipe, purpose)
   const admitted = await admittedTasks(store, input)
   const pool = purpose.kind === 'reinforce' ? await reinforcePool({ store, recipe }, input) : admitted

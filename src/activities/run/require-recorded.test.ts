@@ -5,7 +5,7 @@ import { policyRef } from '../../../test/support/scripted-pipeline.ts'
 import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
-import { requireOwnBatch, requireOwnPolicy } from './require-recorded.ts'
+import { requireJobBefore, requireOwnBatch, requireOwnPolicy, requireOwnSuite } from './require-recorded.ts'
 import { putPart } from '../../../test/support/record-examples.ts'
 
 let store: ArtifactStore
@@ -35,12 +35,24 @@ async function iterate(run: string, stage: string, iteration: number, step: numb
   await putPart(store, runKeys.training(run, stage, iteration, 0), { policy: policyRef(step).version })
 }
 
-function ask(run: string, stage: string, iteration: number, step: number): Promise<void> {
+function ask(
+  run: string,
+  stage: string,
+  iteration: number,
+  step: number,
+  after?: { stage: string; iteration: number },
+): Promise<void> {
   const recipe = makeTrainingRecipe()
   const [first] = recipe.reinforce?.stages ?? []
   assert.ok(first && recipe.reinforce)
   recipe.reinforce.stages = [{ ...first, name: 'dapo-1', until: { ...first.until, maxIterations: 5 } }]
-  return requireOwnPolicy({ store, recipe }, { run, stage, iteration, policy: policyRef(step).version })
+  return requireOwnPolicy(
+    { store, recipe },
+    {
+      ...{ run, stage, iteration, policy: policyRef(step).version },
+      ...(after === undefined ? {} : { after }),
+    },
+  )
 }
 
 test('what a run has trained may play: the base, what rft made, the iteration before, and the last one before an empty one', async () => {
@@ -94,4 +106,60 @@ test('a training job takes only the batch of its own iteration and slice', () =>
   for (const other of [batch(1, 0), batch(2, 1), { ...batch(2, 0), key: 'episodes/x' }]) {
     assert.throws(() => requireOwnBatch({ ...job, batch: other }), { code: 'Run.EndedByHand' })
   }
+})
+
+// The story: the job of a stage's last iteration is completed by hand with the policy that it began with. That policy is one of the
+// run, and no iteration follows that would ask for the records of this one.
+test('an evaluation plays what the iteration before it has trained, and none follows one that has not', async () => {
+  await begin('last', [2, null])
+  await ask('last', 'eval-rft', 0, 1, { stage: 'rft', iteration: 0 })
+  await ask('last', 'eval-dapo-1-0001', 0, 2, { stage: 'dapo-1', iteration: 1 })
+  // Its second iteration had no batch, and left the policy as it was.
+  await ask('last', 'eval-rl', 0, 2, { stage: 'dapo-1', iteration: 2 })
+  const untrained = { code: 'Artifact.Missing', message: /^Iteration 3 of dapo-1 is over, .* has not trained/ }
+  await assert.rejects(ask('last', 'eval-rl', 0, 2, { stage: 'dapo-1', iteration: 3 }), untrained)
+  await assert.rejects(ask('last', 'eval-rft', 0, 0, { stage: 'rft', iteration: 0 }), {
+    code: 'Run.EndedByHand',
+    message: /^Expected the policy of eval-rft to be v000001-\w+, which iteration 0 of rft has trained, got v000000/,
+  })
+})
+
+test('a job continues the one before it', async () => {
+  await begin('slices', [])
+  const job = { run: 'slices', stage: 'rft', iteration: 0 }
+  await requireJobBefore(store, { ...job, slice: 0, policy: policyRef(0) })
+  await requireJobBefore(store, { ...job, slice: 1, policy: policyRef(1) })
+  await assert.rejects(requireJobBefore(store, { ...job, slice: 1, policy: policyRef(0) }), {
+    code: 'Run.EndedByHand',
+    message: /^Expected job 1 of rft to continue v000001/,
+  })
+  await assert.rejects(requireJobBefore(store, { ...job, slice: 2, policy: policyRef(1) }), {
+    code: 'Artifact.Missing',
+  })
+})
+
+// The story: `requireDisjoint` or `prepareSuite` is completed by hand, the latter with the training suite as the held-out one.
+test('a run plays only the suites that it has compared', async () => {
+  const ask = (run: string, stage: string, suite: string) => requireOwnSuite(store, { run, stage, suite })
+  await store.putRecord(runKeys.overlap('suites'), { train: 'a', evaluated: ['b', 'c'] })
+  for (const [stage, suite] of [
+    ['rft', 'a'],
+    ['dapo-1', 'a'],
+    ['eval-rl', 'b'],
+    ['eval-rl.further', 'c'],
+  ] as const) {
+    await ask('suites', stage, suite)
+  }
+  for (const [stage, suite] of [
+    ['eval-rl', 'a'],
+    ['eval-rl', 'c'],
+    ['eval-rl.further', 'a'],
+    ['dapo-1', 'b'],
+  ] as const) {
+    await assert.rejects(ask('suites', stage, suite), { code: 'Run.EndedByHand', message: /^Expected the suite of / })
+  }
+  await assert.rejects(ask('without', 'dapo-1', 'a'), {
+    code: 'Run.EndedByHand',
+    message: /^Expected the record that no/,
+  })
 })
