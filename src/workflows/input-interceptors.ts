@@ -119,7 +119,11 @@ const OTHERS: Readonly<Record<string, Readonly<Record<string, Rule>>>> = {
   gateTasks: { plan: PLAN, suite: { check: isPreparedSuite, expected: 'a prepared suite' } },
   readEvaluation: { run: RUN },
   host: { host: ID, holder: { check: shape({ queue: isId, engine: isText }), expected: 'a queue and an engine' } },
-  watch: {},
+  watch: {
+    receiver: { check: shape({ urlVariable: isId, secretVariable: optional(isId) }), expected: 'a receiver of alarms' },
+    blockerMinutes: { check: isNumber, expected: 'a number' },
+    runs: { check: oneOf('scheduled', 'all'), expected: '"scheduled" or "all"' },
+  },
 }
 
 export const interceptors: WorkflowInterceptorsFactory = () => ({

@@ -65,6 +65,12 @@ const REFUSED: readonly [type: string, input: unknown, said: RegExp][] = [
   ['readEvaluation', {}, /^Expected run of readEvaluation/],
   ['host', {}, /^Expected host of host/],
   ['watch', null, /^Expected watch to be started with its input/],
+  ['watch', {}, /^Expected receiver of watch to be a receiver of alarms, got nothing$/],
+  [
+    'watch',
+    { receiver: { urlVariable: 'ALARMS', secretVariable: null, template: 'json' } },
+    /^Expected blockerMinutes of watch to be a number, got nothing$/,
+  ],
 ]
 
 test('refuses each invalid input with one line and calls no activity', async () => {

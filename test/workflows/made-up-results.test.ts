@@ -140,6 +140,12 @@ const STAGE: ReinforceInput = {
   suite: SHA,
 }
 
+const WATCH = {
+  receiver: { urlVariable: 'ALARMS', secretVariable: null, template: 'json' },
+  blockerMinutes: 5,
+  runs: 'all',
+}
+
 /** Activities that a training run of the plain recipe does not call, each with the workflow that does. */
 const ELSEWHERE: readonly [activity: keyof AllActivities, type: string, input: unknown, plan?: ResolvedRun][] = [
   ['gateWidth', 'evaluate', { recipe: 'nightly' }, NIGHT],
@@ -153,8 +159,8 @@ const ELSEWHERE: readonly [activity: keyof AllActivities, type: string, input: u
   ['gradePatch', 'gradePredictions', { predictions: 'gold', suite: 'nightly:heldOut' }],
   ['closeGrading', 'gradePredictions', { predictions: 'gold', suite: 'nightly:heldOut' }],
   ['readEvaluation', 'readEvaluation', { run: PLAN.run, name: 'base', from: 0 }],
-  ['findAlarms', 'watch', { receiver: { kind: 'webhook' } }],
-  ['sendAlarm', 'watch', { receiver: { kind: 'webhook' } }],
+  ['findAlarms', 'watch', WATCH],
+  ['sendAlarm', 'watch', WATCH],
 ]
 
 for (const [type, workflow, input, plan] of ELSEWHERE) {

@@ -32,16 +32,26 @@ async function episodeWith(
   return { driver, ended, ms: driver.nowMs - beganMs }
 }
 
+const WATCH = {
+  receiver: { urlVariable: 'ALARMS', secretVariable: null, template: 'json' },
+  blockerMinutes: 30,
+  runs: 'all',
+}
+
 /** Plays a run that fails, and says with what and when. */
 async function failing(
   activities: Activities,
-  { type = 'trainAgent', stopped }: { type?: string; stopped?: string } = {},
+  {
+    type = 'trainAgent',
+    input = { recipe: 'demo' },
+    stopped,
+  }: { type?: string; input?: object; stopped?: string } = {},
 ): Promise<{ driver: WorkflowDriver; code: string; message: string; ms: number }> {
   const driver = await driverWith(activities)
   if (stopped !== undefined) driver.stopQueue(stopped)
   const beganMs = driver.nowMs
   try {
-    await driver.start(type, { recipe: 'demo' }).result()
+    await driver.start(type, input).result()
   } catch (error) {
     assert.ok(error instanceof ApplicationFailure, String(error))
     return { driver, code: error.type ?? '', message: error.message, ms: driver.nowMs - beganMs }
@@ -301,7 +311,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
             return { sent: true }
           },
         },
-        { type: 'watch' },
+        { type: 'watch', input: WATCH },
       )
       assert.deepEqual(
         [code, driver.callsOf('sendAlarm').map(({ input }) => (input as { alarm: string }).alarm)],
@@ -315,7 +325,7 @@ const SCENARIOS: Record<keyof typeof presets, Record<string, () => Promise<void>
           throw failureOf('Alarm.Refused')
         },
       }
-      const { driver, code } = await failing(refuses, { type: 'watch' })
+      const { driver, code } = await failing(refuses, { type: 'watch', input: WATCH })
       assert.deepEqual([code, driver.callsOf('sendAlarm').length], ['Alarm.Refused', 1])
     },
   },
