@@ -14,6 +14,7 @@ import { gradeSubmission } from '../activities/grading/grade-submission.ts'
 import { gradingFailed, isHostFailure } from '../activities/grading/grade-to-verdict.ts'
 import {
   requireOpenIteration,
+  requireOwnPlace,
   requireSettled,
   recordedEnding,
   type EnsureImage,
@@ -58,6 +59,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
       const ending = await recordedEnding(deps.store, input)
       if (ending !== null) return ending
       await requireOpenIteration(deps.store, input)
+      await requireOwnPlace(deps.store, input)
       deps.door.requireOpen()
       return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
     }),

@@ -214,7 +214,8 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
   const limit = (rate: string) =>
     scripted.temporal(
       ...['task-queue', 'config', 'set', '--task-queue', HOST_QUEUE, '--task-queue-type', 'activity'],
-      ...['--queue-rps-limit', rate],
+      '--queue-rps-limit',
+      rate,
     )
   for (const taskId of playing) {
     held.add(taskId)

@@ -203,7 +203,7 @@ for (const [said, look] of [
     isLooking = true
     const asked = root.update('requeue', { task: 'task-9999' })
     await driver.advance(20_000)
-    assert.match(String(((await asked) as { note: string }).note), /the plan could not be read/)
+    assert.match(((await asked) as { note: string }).note, /the plan could not be read/)
     assert.equal((await root.result<{ run: string }>()).run, PLAN.run)
   })
 }

@@ -8,7 +8,7 @@ import type { Disposition } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys, runKeys } from '../../contracts/keys.ts'
 import { createOwnerRegistry } from '../../workers/workflow-owners.ts'
 import { claimPlacement } from './claim-placement.ts'
-import { recordedEnding, requireOpenIteration, requireSettled } from './open-sandbox.ts'
+import { recordedEnding, requireOpenIteration, requireOwnPlace, requireSettled } from './open-sandbox.ts'
 
 let store: ArtifactStore
 let close: () => Promise<void>
@@ -132,4 +132,26 @@ test('no episode is placed in an iteration whose ledger is written', async () =>
     message: /^Iteration 4 of .* has ended, and its ledger names each of its episodes/,
   })
   await requireOpenIteration(store, { ...input, iteration: 5 })
+})
+
+// The story: a person opens an episode in the Temporal UI, changes its index, and starts it once more. It would be a fifth one of a
+// group of four, with a verdict that is trained on.
+test('only episodes of a planned task are placed, and as many as its group needs', async () => {
+  const at = (index: number, taskId = 'one') => ({ ...EPISODE, iteration: 6, index, taskId })
+  const refused = (message: RegExp) => ({ code: 'Run.EndedByHand', message })
+  await assert.rejects(requireOwnPlace(store, at(0)), refused(/iteration 6 of .* is not planned/))
+  const { run, stage } = EPISODE
+  await store.putRecord(runKeys.plan(run, stage, 6), { groupSize: 2, taskIds: ['one'] })
+  await store.putRecord(runKeys.refill(run, stage, 6, 1), { taskIds: ['two'] })
+  for (const input of [at(0), at(1), at(1, 'two')]) await requireOwnPlace(store, input)
+  await assert.rejects(requireOwnPlace(store, at(0, 'three')), refused(/its plan has no task three/))
+
+  await assert.rejects(requireOwnPlace(store, at(2)), refused(/its group of 2 has lost 0, and this one is number 3/))
+  const ended = (index: number, verdict: string) =>
+    store.putRecord(episodeKeys.result(episodeId(at(index))), { disposition: 'submitted', verdict })
+  await ended(0, 'resolved')
+  await assert.rejects(requireOwnPlace(store, at(2)), refused(/has lost 0/))
+  await ended(1, 'could-not-grade')
+  await requireOwnPlace(store, at(2))
+  await assert.rejects(requireOwnPlace(store, at(3)), refused(/has lost 1, and this one is number 4/))
 })

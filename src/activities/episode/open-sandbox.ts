@@ -9,7 +9,9 @@ import { episodeSpec } from './episode-spec.ts'
 import { claimPlacement } from './claim-placement.ts'
 import type { RecordedEnding } from '../../contracts/activities.types.ts'
 import type { CaptureRecord, Disposition, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
-import { LonghaulError } from '../../contracts/errors.ts'
+import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import type { IterationPlan } from '../run/plan-iteration.ts'
 
 interface OpenDependencies {
   store: ArtifactStore
@@ -115,6 +117,44 @@ export async function requireOpenIteration(
     message: `Iteration ${iteration} of ${stage} has ended, and its ledger names each of its episodes: none can be played any more`,
     details: { run, key },
   })
+}
+
+/**
+ * Refuses an episode that no group of the run plays: a person can start the workflow of an episode alone, and its verdict would be
+ * scored and trained on beside those of its group.
+ * @throws LonghaulError `Run.EndedByHand`
+ */
+export async function requireOwnPlace(store: Pick<ArtifactStore, 'readRecord'>, input: EpisodeInput): Promise<void> {
+  const { run, stage, iteration, taskId, index } = input
+  const refused = (what: string): LonghaulError =>
+    new LonghaulError({
+      code: 'Run.EndedByHand',
+      message: `Expected an episode that the run plays, but ${what}: it was started by hand, or records have disappeared. Only the run itself starts episodes`,
+      details: { episode: episodeId(input) },
+    })
+  const plan = await store.readRecord<IterationPlan>(runKeys.plan(run, stage, iteration))
+  if (plan === null) throw refused(`iteration ${iteration} of ${stage} is not planned`)
+  let { taskIds } = plan
+  for (let round = 1; !taskIds.includes(taskId); round++) {
+    const refill = await store.readRecord<{ taskIds: string[] }>(runKeys.refill(run, stage, iteration, round))
+    if (refill === null) throw refused(`its plan has no task ${taskId}`)
+    taskIds = refill.taskIds
+  }
+  // Listings of buckets may be old, so each record is asked for.
+  const before = Array.from({ length: index < plan.groupSize ? 0 : index }, (_, other) => ({ ...input, index: other }))
+  const lost = (await Promise.all(before.map((other) => isLost(store, other)))).filter(Boolean).length
+  if (index < plan.groupSize + lost) return
+  throw refused(`its group of ${plan.groupSize} has lost ${lost}, and this one is number ${index + 1}`)
+}
+
+async function isLost(store: Pick<ArtifactStore, 'readRecord'>, input: EpisodeInput): Promise<boolean> {
+  try {
+    const record = await store.readRecord<EpisodeRecord>(episodeKeys.result(episodeId(input)))
+    return record !== null && !isValidEpisode(record)
+  } catch (error) {
+    if (isLonghaulError(error) && error.code === 'Artifact.Corrupt') return true
+    throw error
+  }
 }
 
 /**
