@@ -213,9 +213,9 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
   }
   const limit = (rate: string) =>
     scripted.temporal(
-      ...['task-queue', 'config', 'set', '--task-queue', HOST_QUEUE, '--task-queue-type', 'activity'],
-      '--queue-rps-limit',
-      rate,
+      ...`task-queue config set --task-queue ${HOST_QUEUE} --task-queue-type activity --queue-rps-limit ${rate}`.split(
+        ' ',
+      ),
     )
   for (const taskId of playing) {
     held.add(taskId)

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { ApplicationFailure } from '@temporalio/common'
+import type { PlanIterationInput } from '../../src/contracts/activities.types.ts'
 import type { EpisodeResult, ReinforceInput, ResolvedRun } from '../../src/contracts/workflows.types.ts'
 import { type ActivityTable, takes } from '../support/activity-script.ts'
 import {
@@ -207,3 +208,31 @@ for (const [said, look] of [
     assert.equal((await root.result<{ run: string }>()).run, PLAN.run)
   })
 }
+
+// The story: the job of a stage's last iteration is completed by hand with the policy that it began with. Only the planner of the
+// evaluation after it reads records, and must know which iteration they have to name.
+test('each evaluation of a training run is planned with the iteration that has trained its policy', async () => {
+  const plan = { ...PLAN, evaluateEvery: 2, suites: ['further'] }
+  const promote = () => ({ number: 1, why: 'always' })
+  const driver = await createWorkflowDriver({ activities: { ...scriptedPipeline({ plan }), promote } })
+  await driver.start('trainAgent', { recipe: 'demo' }).result()
+  const planned = driver.callsOf('planIteration').map(({ input }) => input as PlanIterationInput)
+  const after = (stage: string, iteration: number) => ({ stage, iteration })
+  assert.deepEqual(
+    planned.flatMap((one) => (one.stage.startsWith('eval-') ? [[one.stage, one.after]] : [])),
+    [
+      ['eval-base', undefined],
+      ['eval-base.further', undefined],
+      ['eval-rft', after('rft', 0)],
+      ['eval-rft.further', after('rft', 0)],
+      ['eval-dapo-1-0002', after('dapo-1', 2)],
+      ['eval-dapo-1', after('dapo-1', 2)],
+      ['eval-dapo-1.further', after('dapo-1', 2)],
+      ['eval-rl', after('dapo-2', 1)],
+      ['eval-rl.further', after('dapo-2', 1)],
+    ],
+  )
+  assert.ok(planned.every(({ disjoint }) => disjoint === true))
+  const [report] = driver.callsOf('writeReport').map(({ input }) => input as { promoted?: true })
+  assert.equal(report?.promoted, true)
+})

@@ -5,6 +5,7 @@ import { policyRef } from '../../../test/support/scripted-pipeline.ts'
 import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
+import { writeReport } from '../evaluation/write-report.ts'
 import { requireJobBefore, requireOwnBatch, requireOwnPolicy, requireOwnSuite } from './require-recorded.ts'
 import { putPart } from '../../../test/support/record-examples.ts'
 
@@ -49,7 +50,10 @@ function ask(
   return requireOwnPolicy(
     { store, recipe },
     {
-      ...{ run, stage, iteration, policy: policyRef(step).version },
+      run,
+      stage,
+      iteration,
+      policy: policyRef(step).version,
       ...(after === undefined ? {} : { after }),
     },
   )
@@ -161,5 +165,13 @@ test('a run plays only the suites that it has compared', async () => {
   await assert.rejects(ask('without', 'dapo-1', 'a'), {
     code: 'Run.EndedByHand',
     message: /^Expected the record that no/,
+  })
+})
+
+test('no report says that a policy was promoted or refused without the record of that decision', async () => {
+  await begin('decided', [2])
+  await assert.rejects(writeReport({ store }, { run: 'decided', durations: {}, promoted: true }), {
+    code: 'Run.EndedByHand',
+    message: /^Expected the record of the decision on promotion/,
   })
 })
