@@ -2,6 +2,7 @@ import assert from 'node:assert/strict'
 import { writeFile } from 'node:fs/promises'
 import { after, before, test } from 'node:test'
 import { useOwnStore } from '../../../test/support/command-line.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 import { GROUP } from '../../../test/support/scripted-pipeline.ts'
 import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { Disposition } from '../../contracts/episodes.types.ts'
@@ -65,18 +66,18 @@ test('an ending of an earlier execution is recalled as far as its records go', a
   const episode = episodeId(EPISODE)
   assert.equal(await recordedEnding(store, EPISODE), null)
   const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 3 }
-  await store.putRecord(episodeKeys.disposition(episode), settled)
+  await putPart(store, episodeKeys.disposition(episode), settled)
   // Submitted, but nothing was captured: only a sandbox has the patch.
   assert.equal(await recordedEnding(store, EPISODE), null)
   const capture = { schema: 'longhaul.capture/1', episode, mode: 'all', lostFiles: 0, failure: null }
-  await store.putRecord(episodeKeys.capture(episode), { ...capture, sha256OfPatch: 'abc', bytes: 7 })
+  await putPart(store, episodeKeys.capture(episode), { ...capture, sha256OfPatch: 'abc', bytes: 7 })
   assert.deepEqual(await recordedEnding(store, EPISODE), {
     kind: 'ended',
     disposition: 'submitted',
     patch: { key: episodeKeys.patch(episode), sha256: 'abc', bytes: 7 },
   })
   const result = { disposition: 'submitted', verdict: 'resolved', turns: 3, failure: null }
-  await store.putRecord(episodeKeys.result(episode), { schema: 'longhaul.episode-result/1', episode, ...result })
+  await putPart(store, episodeKeys.result(episode), { schema: 'longhaul.episode-result/1', episode, ...result })
   const recalled = { episode, ...result, recalled: true }
   assert.deepEqual(await recordedEnding(store, EPISODE), { kind: 'result', result: recalled })
 })
@@ -84,7 +85,7 @@ test('an ending of an earlier execution is recalled as far as its records go', a
 test('an episode that ran out of turns in an earlier execution needs only its grading', async () => {
   const episode = episodeId({ ...EPISODE, index: 1 })
   const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'turn-limit', turns: 6 }
-  await store.putRecord(episodeKeys.disposition(episode), settled)
+  await putPart(store, episodeKeys.disposition(episode), settled)
   const ending = await recordedEnding(store, { ...EPISODE, index: 1 })
   assert.deepEqual(ending, { kind: 'ended', disposition: 'turn-limit', patch: null })
 })
@@ -102,18 +103,18 @@ test('only a recorded ending is graded', async () => {
   await assert.rejects(grade('turn-limit', null), refused)
   await assert.rejects(grade('submitted', patch), refused)
   const settled = { schema: 'longhaul.disposition/1', episode, disposition: 'submitted', turns: 3 }
-  await store.putRecord(episodeKeys.disposition(episode), settled)
+  await putPart(store, episodeKeys.disposition(episode), settled)
   await assert.rejects(grade('submitted', patch), refused)
   await assert.rejects(grade('submitted', null), refused)
   const capture = { schema: 'longhaul.capture/1', episode, mode: 'all', lostFiles: 0, failure: null }
-  await store.putRecord(episodeKeys.capture(episode), { ...capture, sha256OfPatch: 'abc', bytes: 7 })
+  await putPart(store, episodeKeys.capture(episode), { ...capture, sha256OfPatch: 'abc', bytes: 7 })
   await assert.rejects(grade('submitted', { ...patch, sha256: 'def' }), refused)
   await assert.rejects(grade('submitted', null), refused)
   await assert.rejects(grade('turn-limit', null), refused)
   await grade('submitted', patch)
 
   const ran = { ...input, index: 3 }
-  await store.putRecord(episodeKeys.disposition(episodeId(ran)), {
+  await putPart(store, episodeKeys.disposition(episodeId(ran)), {
     ...settled,
     episode: episodeId(ran),
     disposition: 'turn-limit',
@@ -126,7 +127,7 @@ test('only a recorded ending is graded', async () => {
 test('no episode is placed in an iteration whose ledger is written', async () => {
   const input = { ...EPISODE, iteration: 4 }
   await requireOpenIteration(store, input)
-  await store.putRecord(runKeys.ledger(input.run, input.stage, 4), { schema: 'longhaul.ledger/1' })
+  await putPart(store, runKeys.ledger(input.run, input.stage, 4), { schema: 'longhaul.ledger/1' })
   await assert.rejects(requireOpenIteration(store, input), {
     code: 'Run.EndedByHand',
     message: /^Iteration 4 of .* has ended, and its ledger names each of its episodes/,
@@ -141,14 +142,14 @@ test('only episodes of a planned task are placed, and as many as its group needs
   const refused = (message: RegExp) => ({ code: 'Run.EndedByHand', message })
   await assert.rejects(requireOwnPlace(store, at(0)), refused(/iteration 6 of .* is not planned/))
   const { run, stage } = EPISODE
-  await store.putRecord(runKeys.plan(run, stage, 6), { groupSize: 2, taskIds: ['one'] })
-  await store.putRecord(runKeys.refill(run, stage, 6, 1), { taskIds: ['two'] })
+  await putPart(store, runKeys.plan(run, stage, 6), { groupSize: 2, taskIds: ['one'] })
+  await putPart(store, runKeys.refill(run, stage, 6, 1), { taskIds: ['two'] })
   for (const input of [at(0), at(1), at(1, 'two')]) await requireOwnPlace(store, input)
   await assert.rejects(requireOwnPlace(store, at(0, 'three')), refused(/its plan has no task three/))
 
   await assert.rejects(requireOwnPlace(store, at(2)), refused(/its group of 2 has lost 0, and this one is number 3/))
   const ended = (index: number, verdict: string) =>
-    store.putRecord(episodeKeys.result(episodeId(at(index))), { disposition: 'submitted', verdict })
+    putPart(store, episodeKeys.result(episodeId(at(index))), { disposition: 'submitted', verdict })
   await ended(0, 'resolved')
   await assert.rejects(requireOwnPlace(store, at(2)), refused(/has lost 0/))
   await ended(1, 'could-not-grade')

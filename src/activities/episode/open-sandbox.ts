@@ -11,7 +11,7 @@ import type { RecordedEnding } from '../../contracts/activities.types.ts'
 import type { CaptureRecord, Disposition, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
-import type { IterationPlan } from '../run/plan-iteration.ts'
+import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 interface OpenDependencies {
   store: ArtifactStore

@@ -145,7 +145,7 @@ test('a job continues the one before it', async () => {
 // The story: `requireDisjoint` or `prepareSuite` is completed by hand, the latter with the training suite as the held-out one.
 test('a run plays only the suites that it has compared', async () => {
   const ask = (run: string, stage: string, suite: string) => requireOwnSuite(store, { run, stage, suite })
-  await store.putRecord(runKeys.overlap('suites'), { train: 'a', evaluated: ['b', 'c'] })
+  await putPart(store, runKeys.overlap('suites'), { train: 'a', evaluated: ['b', 'c'] })
   for (const [stage, suite] of [
     ['rft', 'a'],
     ['dapo-1', 'a'],
