@@ -192,16 +192,9 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
     await scripted.temporal(...words.map((word) => word.replaceAll('"', '')))
     return blocker
   }
-  const ends: Promise<{ disposition: string }>[] = []
   const begin = async (taskId: string) => {
     const args = [{ ...EPISODE, taskId }]
-    const started = await client.workflow.start('episode', {
-      workflowId: `ep-${taskId}`,
-      taskQueue: QUEUES.control,
-      args,
-    })
-    ends.push(started.result() as Promise<{ disposition: string }>)
-    return started
+    await client.workflow.start('episode', { workflowId: `ep-${taskId}`, taskQueue: QUEUES.control, args })
   }
   const pendingId = async (taskId: string) => {
     const { raw } = await client.workflow.getHandle(`ep-${taskId}`).describe()
@@ -240,6 +233,10 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
   const moved = await cure('moved')
   assert.equal(moved?.on.kind, 'worker')
   await until(() => stepsOf('moved') === 2, 'it is back')
+  // By the command, and not by the limit of the wait for a host, which would have opened another sandbox.
+  const { events } = await client.workflow.getHandle('ep-moved').fetchHistory()
+  const asked = (events ?? []).flatMap((event) => event.activityTaskScheduledEventAttributes?.activityType?.name ?? [])
+  assert.equal(asked.filter((name) => name === 'openSandbox').length, 1)
 
   await limit('0')
   await begin('limited')
@@ -248,7 +245,10 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
   await until(() => stepsOf('limited') === 1, 'the queue goes on')
 
   held.clear()
-  for (const { disposition } of await Promise.all(ends)) assert.equal(disposition, 'submitted')
+  for (const taskId of [...playing, 'limited']) {
+    const { disposition } = (await client.workflow.getHandle(`ep-${taskId}`).result()) as { disposition: string }
+    assert.equal(disposition, 'submitted')
+  }
 })
 
 test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {

@@ -122,9 +122,9 @@ function isOurs(queue: string): boolean {
   return Object.values<unknown>(QUEUES).includes(role)
 }
 
-/** With `--activity-id` instead of `--query`, the CLI of server 1.31 sends the request without the restoring. */
+/** A reset schedules the activity as the workflow had asked for it; the CLI of server 1.31 restores the queue in no other way. */
 function moveBack({ workflowId }: PendingActivity): string {
-  return `move it back to its own queue: temporal activity update-options --query "WorkflowId = '${workflowId}'" --restore-original-options --yes`
+  return `a person has moved it. Schedule it anew in its own queue: temporal workflow reset --workflow-id ${workflowId} --type LastWorkflowTask --reason moved`
 }
 
 function command(verb: string, { workflowId, activityId }: PendingActivity): string {
@@ -185,7 +185,7 @@ function judgeFailing(activity: PendingActivity): Finding {
     error: lastFailure ?? failing,
     ...(NOT_OF_THIS_WORKER.test(lastFailure?.message ?? '')
       ? {
-          toDo: `${moveBack(activity)}; if nobody has moved it, restart the workers of ${activity.queue} with the version of the others`,
+          toDo: `${moveBack(activity)}; if nobody has, restart the workers of ${activity.queue} with the version of the others`,
         }
       : {}),
   })
