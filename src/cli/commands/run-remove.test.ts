@@ -5,6 +5,7 @@ import { defineSearchAttributeKey } from '@temporalio/common'
 import { useEnvironment } from '../../../test/support/environment.ts'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { makeRecord } from '../../../test/support/episode-records.ts'
+import { putPart, wholeRecord } from '../../../test/support/record-examples.ts'
 import { NO_ROOTS } from '../../../test/support/no-roots.ts'
 import { eventually } from '../../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../../test/support/own-namespace.ts'
@@ -52,9 +53,9 @@ describe('run remove', { skip: needsServer }, () => {
     await allocateRun(store, { ...CLAIM, run })
     for (const index of [0, 1]) {
       const record = makeRecord({ run, stage: 'rft', iteration: 1, taskId: 'task', index })
-      await store.putRecord(episodeKeys.result(record.episode), record)
+      await putPart(store, episodeKeys.result(record.episode), record)
     }
-    await store.putRecord(runKeys.ledger(run, 'rft', 1), { run })
+    await putPart(store, runKeys.ledger(run, 'rft', 1), { run })
   }
 
   const remove = (...words: string[]) => longhaul('run', 'remove', ...words)
@@ -62,7 +63,7 @@ describe('run remove', { skip: needsServer }, () => {
   test('an ended run goes whole, its neighbour and the policies stay, and its name is free', async () => {
     await storeRun('old')
     await storeRun('old-2')
-    await store.putRecord(policyKeys.ref(policyRef(1).version), policyRef(1))
+    await putPart(store, policyKeys.ref(policyRef(1).version), policyRef(1))
     const looked = await remove('old', '--dry-run', '--json')
     assert.deepEqual(
       [looked.exitCode, JSON.parse(looked.stdout).episodes, JSON.parse(looked.stdout).records],
@@ -146,7 +147,8 @@ describe('run remove', { skip: needsServer }, () => {
     await assert.rejects(removeRun(store, 'unasked', unanswered), /no answer/)
     assert.equal((await allocateRun(store, { ...CLAIM, run: 'unasked' })).run, 'unasked')
     // Half a run of an earlier removal stays refused.
-    await store.claimRecord(removalKeys.begun('unasked'), { run: 'unasked' })
+    const begun = removalKeys.begun('unasked')
+    await store.claimRecord(begun, wholeRecord(begun, { run: 'unasked' }))
     await assert.rejects(removeRun(store, 'unasked', unanswered), /no answer/)
     await assert.rejects(allocateRun(store, { ...CLAIM, run: 'unasked' }), { code: 'Config.Invalid' })
   })
@@ -154,7 +156,7 @@ describe('run remove', { skip: needsServer }, () => {
   test('a later night ended before its main evaluation: the newest main one is kept, other runs are not', async () => {
     for (const run of ['main-night', 'early-night', 't']) await storeRun(run)
     const night = (at: string, run: string, role: string) =>
-      store.putRecord(nightKeys.night({ series: 't', at, run, name: role }), { role })
+      putPart(store, nightKeys.night({ series: 't', at, run, name: role }), { role })
     await night('2026-01-01T00:00:00Z', 't', 'main')
     await night('2026-01-02T00:00:00Z', 'main-night', 'main')
     await night('2026-01-03T00:00:00Z', 'early-night', 'suite')
@@ -168,8 +170,8 @@ describe('run remove', { skip: needsServer }, () => {
 
   test('the newest night and what the last promotion rests on are kept, unless --force says otherwise', async () => {
     await storeRun('night-2')
-    await store.putRecord(nightKeys.night({ series: 's', at: '2026-01-01T00:00:00Z', run: 'night-1', name: 'n' }), {})
-    await store.putRecord(nightKeys.night({ series: 's', at: '2026-01-02T00:00:00Z', run: 'night-2', name: 'n' }), {})
+    await putPart(store, nightKeys.night({ series: 's', at: '2026-01-01T00:00:00Z', run: 'night-1', name: 'n' }), {})
+    await putPart(store, nightKeys.night({ series: 's', at: '2026-01-02T00:00:00Z', run: 'night-2', name: 'n' }), {})
     const night = await remove('night-2')
     assert.equal(night.exitCode, 1)
     assert.match(night.stdout, /the newest night of s/)
@@ -187,8 +189,9 @@ describe('run remove', { skip: needsServer }, () => {
   test('a baseline that the newest night, or a pushed recipe, names is kept; one of an older night alone is not', async () => {
     for (const run of ['base-1', 'base-2', 'base-3', 'night-b']) await storeRun(run)
     const night = async (at: string, run: string, baseline: string): Promise<void> => {
-      await store.putRecord(nightKeys.night({ series: 'b', at, run, name: 'n' }), { role: 'main' })
-      await store.putRecord(runKeys.recipe(run), { recipe: { evaluate: { compare: { last: true, baseline } } } })
+      await putPart(store, nightKeys.night({ series: 'b', at, run, name: 'n' }), { role: 'main' })
+      const compare = { last: true, baseline, margin: 0, confidence: 0.95, minGraded: 1 }
+      await putPart(store, runKeys.recipe(run), { recipe: { evaluate: { compare } } })
     }
     await night('2026-01-01T00:00:00Z', 'night-a', 'base-1')
     await night('2026-01-02T00:00:00Z', 'night-b', 'base-2:nightly')
