@@ -12,7 +12,7 @@ import { fileURLToPath } from 'node:url'
 import { parse, stringify } from 'yaml'
 import { sealRecord } from '../../src/adapters/artifacts/store-rules.ts'
 import { findRun, readEvaluation } from '../../src/client/index.ts'
-import type { EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
+import type { EvaluatedTask, EvaluationRecord } from '../../src/contracts/evaluations.types.ts'
 import { faultsOfJUnit, parseXml, type XmlElement } from '../support/ci/junit-schema.ts'
 import { type RanJob, runGithubJob, runGitlabJob } from '../support/ci/run-job.ts'
 import { eventually } from '../support/hang.ts'
@@ -288,10 +288,16 @@ function longhaul(
   return new Promise((resolve) => child.once('close', (exitCode) => resolve({ exitCode, stdout, stderr })))
 }
 
+/** Its only attempt was lost: every list over attempts is empty. */
+function withoutAttempts(task: EvaluatedTask): EvaluatedTask {
+  const empty = Object.entries(task).map(([name, value]) => [name, Array.isArray(value) ? [] : value])
+  return { ...(Object.fromEntries(empty) as EvaluatedTask), lost: 1 }
+}
+
 test('the command ends with the documented exit code for each question about a run', { skip: needsStack }, async () => {
   await writeBaseline('same.json', evaluated, () => ({}))
   await writeBaseline('lost.json', evaluated, ({ tasks }) => ({
-    tasks: tasks.map((task, index) => (index % 2 === 0 ? task : { ...task, outcomes: [], lost: 1 })),
+    tasks: tasks.map((task, index) => (index % 2 === 0 ? task : withoutAttempts(task))),
   }))
   await writeBaseline('other.json', evaluated, ({ tasks }) => ({
     tasks: tasks.map((task) => ({ ...task, rowHash: 'f'.repeat(64) })),
