@@ -41,12 +41,16 @@ export async function runChild<Input, Result>(
   const { workflowId } = options
   const since = Date.now()
   for (let isFirst = true; ; isFirst = false) {
-    const ended = cancelThoughReset(workflowId)
     try {
-      if (on.started === undefined) return await executeChild(workflow, options)
-      const child = await startChild(workflow, options)
-      on.started()
-      return await child.result()
+      const ended = cancelThoughReset(workflowId)
+      try {
+        if (on.started === undefined) return await executeChild(workflow, options)
+        const child = await startChild(workflow, options)
+        on.started()
+        return await child.result()
+      } finally {
+        ended()
+      }
     } catch (error) {
       if (!(error instanceof WorkflowExecutionAlreadyStartedError)) throw error
       const waitedMs = Date.now() - since
@@ -71,8 +75,6 @@ export async function runChild<Input, Result>(
         if (isCancellation(cancelled) && patched('earlier-cancelled')) await cancelCurrent(workflowId)
         throw cancelled
       }
-    } finally {
-      ended()
     }
   }
 }

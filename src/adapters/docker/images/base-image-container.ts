@@ -33,7 +33,7 @@ const TAIL_LINES = 15
  */
 export async function buildInContainer(input: BuildInContainerInput): Promise<void> {
   const { engine, identity, log, signal } = input
-  const image = `debian:${identity.recipe.suite}-slim`
+  const image = debianOf(identity)
   await ensureDebian(input, image)
   const name = `lh-build-${identity.archive}`
   const ended = AbortSignal.any([signal, AbortSignal.timeout(BUILD_TIMEOUT_MS)])
@@ -96,11 +96,16 @@ export async function buildInContainer(input: BuildInContainerInput): Promise<vo
   }
 }
 
-async function ensureDebian({ engine, archive, log, signal }: BuildInContainerInput, image: string): Promise<void> {
+function debianOf({ recipe }: BaseImageIdentity): string {
+  return `debian:${recipe.suite}-slim`
+}
+
+async function ensureDebian(input: BuildInContainerInput, image: string): Promise<void> {
+  const { engine, log, signal } = input
   if (await imageExists({ engine, image })) return
   await pullImage({ engine, image, log: (line) => log(`base image: ${line}`), signal }).catch((error: unknown) => {
     signal.throwIfAborted()
-    throw failed(`The image ${image} could not be pulled: ${toLonghaulError(error).message}`, { archive }, error)
+    throw failed(`The image ${image} could not be pulled: ${toLonghaulError(error).message}`, input, error)
   })
 }
 
@@ -122,12 +127,17 @@ function isFailure(error: unknown): boolean {
   return toLonghaulError(error).code === 'Stack.SetupFailed'
 }
 
-function failed(reason: string, { archive }: Pick<BuildInContainerInput, 'archive'>, cause?: unknown): LonghaulError {
+function failed(
+  reason: string,
+  { identity, archive }: Pick<BuildInContainerInput, 'identity' | 'archive'>,
+  cause?: unknown,
+): LonghaulError {
+  const image = debianOf(identity)
   return new LonghaulError({
     code: 'Stack.SetupFailed',
     message: `The base image of sandboxes could not be made. ${reason}
 It is made once for each machine. One of these helps:
-  - give the engine a way to Debian's image and packages, or its image by hand:  docker pull debian:bookworm-slim
+  - give the engine a way to Debian's image and packages, or its image by hand:  docker pull ${image}
   - on Debian or Ubuntu, run this once as root, which needs no registry
   - copy the file from a user or a machine that has it:                        ${archive.replace(/\.new$/, '')}`,
     cause,
