@@ -9,6 +9,7 @@ import { storeRollout } from '../../test/support/scale/scale-records.ts'
 import { createScriptedPolicy } from '../../test/support/scale/scripted-policy.ts'
 import { createScriptedSandboxes } from '../../test/support/scale/scripted-sandboxes.ts'
 import { SHA } from '../../test/support/scripted-pipeline.ts'
+import { claimPlacement } from '../activities/episode/claim-placement.ts'
 import { openSandbox } from '../activities/episode/open-sandbox.ts'
 import { createHostDoor } from '../activities/runtime/host-door.ts'
 import { createRecipeReader, createTaskReader } from '../activities/runtime/stored-records.ts'
@@ -80,6 +81,35 @@ test('a step continues after the turns that another attempt has added meanwhile'
   assert.equal(turns, 3 * TURNS_A_STEP)
   const played = first.calls.filter(({ doing, key }) => doing === 'writing' && key.endsWith('.action.json'))
   assert.equal(played.length, 2 * TURNS_A_STEP)
+})
+
+/** The story: Temporal's database was restored from an older copy, and the server hands out a step that this worker is playing. */
+test('a step that is handed out twice is played once', async () => {
+  const { activities, calls, at } = await openEpisode('twice')
+  const both = await Promise.all([1, 2].map(() => inActivity(() => activities.advanceEpisode(at(1)))))
+  assert.deepEqual(
+    both.map(({ turns }) => turns),
+    [TURNS_A_STEP, TURNS_A_STEP],
+  )
+  assert.equal(countOf(calls, 'writing', /\.action\.json$/), TURNS_A_STEP)
+})
+
+test('an execution samples no turn after another execution has placed the episode anew', async () => {
+  const { activities, calls, store, episode, at } = await openEpisode('placed')
+  await inActivity(() => activities.advanceEpisode(at(1)))
+  await claimPlacement(store, { episode, requested: 1, ownerRun: 'another', hostId: 'h', image: 'i' })
+  await assert.rejects(
+    inActivity(() => activities.advanceEpisode(at(2))),
+    { type: 'Sandbox.Foreign' },
+  )
+  assert.equal(countOf(calls, 'writing', /\.action\.json$/), TURNS_A_STEP)
+})
+
+test('a late claim of an earlier request by the same execution stops nothing', async () => {
+  const { activities, store, episode, at } = await openEpisode('late-claim')
+  await claimPlacement(store, { episode, requested: 2, ownerRun: OWNER.ownerRun, hostId: 'h', image: 'i' })
+  const { turns } = await inActivity(() => activities.advanceEpisode(at(1)))
+  assert.equal(turns, TURNS_A_STEP)
 })
 
 interface Call {

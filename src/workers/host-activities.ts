@@ -10,8 +10,9 @@ import type { HostDoor } from '../activities/runtime/host-door.ts'
 import type { RecipeReader } from '../activities/runtime/stored-records.ts'
 import { activity, type ActivityOwner } from '../activities/runtime/activity-runtime.ts'
 import { lastRunBefore, readTurns } from '../activities/episode/transcript.ts'
+import { createSolePlayer } from '../activities/episode/sole-player.ts'
 import { createKeptTranscripts } from '../activities/episode/kept-transcripts.ts'
-import { type AdvanceDependencies, advanceEpisode } from '../activities/episode/advance-episode.ts'
+import { type AdvanceDependencies, advanceEpisode, fenceOf } from '../activities/episode/advance-episode.ts'
 import type { Samplers } from '../activities/episode/samplers.ts'
 
 export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler' | 'kept'> {
@@ -27,10 +28,15 @@ export interface HostDependencies extends Omit<AdvanceDependencies, 'sampler' | 
 /** Activities of the machine that holds the sandbox. */
 export function createHostActivities(deps: HostDependencies): HostActivities {
   const kept = createKeptTranscripts()
+  const playAlone = createSolePlayer()
   return {
     advanceEpisode: activity(async (input, scope) => {
-      requireOwnSandbox(input.sandbox, scope.owner)
-      return advanceEpisode({ ...deps, kept, sampler: await deps.samplers(input.run) }, input, scope)
+      const { sandbox } = input
+      requireOwnSandbox(sandbox, scope.owner)
+      const sampler = await deps.samplers(input.run)
+      return playAlone({ sandbox, fence: fenceOf(input, scope.order), scope }, (alone) =>
+        advanceEpisode({ ...deps, kept, sampler }, input, alone),
+      )
     }),
 
     captureSubmission: activity(async (input, { owner, signal }) => {

@@ -17,6 +17,7 @@ import { noteOnSpan } from '../../platform/current-trace.ts'
 import { firstMessage, formatErrorText, observationText } from '../../scaffold/observation.ts'
 import { parseReply } from '../../scaffold/parse-reply.ts'
 import type { ActivityScope } from '../runtime/activity-runtime.ts'
+import { requireNewestPlacement } from './claim-placement.ts'
 import type { HostDoor } from '../runtime/host-door.ts'
 import type { KeptTranscripts } from './kept-transcripts.ts'
 import { isBeyondContext, type EpisodeSetting, type SampledTurn, type Sampler } from './samplers.ts'
@@ -245,7 +246,11 @@ class EpisodePlayer {
     const transcript = this.#transcript
     // A slow or unavailable server must not cost the sandbox, whose lease counts the time since the last request.
     const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
-    const recorded = (): Promise<ActionRecord | null> => store.readRecord(episodeKeys.action(this.spec.episode, turn))
+    const recorded = async (): Promise<ActionRecord | null> => {
+      const known = await store.readRecord<ActionRecord>(episodeKeys.action(this.spec.episode, turn))
+      if (known === null) await requireNewestPlacement(store, this.#input)
+      return known
+    }
     return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
       sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal, recorded }),
     )
@@ -306,7 +311,7 @@ class EpisodePlayer {
 }
 
 /** Increases over placements, steps and attempts, so that a worker that wakes up late has a lower fence. */
-function fenceOf({ sandbox, placement, step }: AdvanceInput, order: number): number {
+export function fenceOf({ sandbox, placement, step }: AdvanceInput, order: number): number {
   return (sandbox.placement ?? placement) * 1_000_000 + step * 1_000 + Math.min(order, 999)
 }
 

@@ -1,6 +1,9 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { PlacementRecord } from '../../contracts/episodes.types.ts'
-import { episodeKeys } from '../../contracts/keys.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
+import { episodeId, episodeKeys } from '../../contracts/keys.ts'
+import type { SandboxHandle } from '../../contracts/sandbox.types.ts'
+import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 
 export interface PlacementClaim extends Pick<PlacementRecord, 'episode' | 'ownerRun' | 'hostId' | 'image'> {
@@ -29,6 +32,28 @@ export async function claimPlacement(store: ArtifactStore, claim: PlacementClaim
     })
     if (won || isOf(record, claim)) return placement
   }
+}
+
+/**
+ * Refuses to go on in a sandbox after another execution has placed the episode anew. A server whose database was restored no longer
+ * knows the execution that plays here, so nothing else tells it for as long as a heartbeat takes. A late claim of an older request of the
+ * same execution is no newer placement.
+ * @throws LonghaulError `Sandbox.Foreign`
+ */
+export async function requireNewestPlacement(
+  store: Pick<ArtifactStore, 'readRecord'>,
+  input: EpisodeInput & { sandbox: SandboxHandle },
+): Promise<void> {
+  const { placement, ownerRun } = input.sandbox
+  if (placement === undefined || ownerRun === undefined) return
+  const episode = episodeId(input)
+  const next = await readUnlessCorrupt<PlacementRecord>(store, episodeKeys.placement(episode, placement + 1))
+  if (next === null || next.ownerRun === ownerRun) return
+  throw new LonghaulError({
+    code: 'Sandbox.Foreign',
+    message: 'Another execution of the episode plays it in a newer sandbox',
+    details: { episode, placement, newer: next.placement, newerOwner: next.ownerRun },
+  })
 }
 
 /** Placements of all executions of an episode, without corrupt records. */
