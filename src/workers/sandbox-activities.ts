@@ -4,7 +4,12 @@ import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import type { SandboxHost } from '../contracts/sandbox.types.ts'
 import { activity } from '../activities/runtime/activity-runtime.ts'
 import type { HostDoor } from '../activities/runtime/host-door.ts'
-import type { RecipeReader, SuiteReader, TaskReader } from '../activities/runtime/stored-records.ts'
+import {
+  createIterationReader,
+  type RecipeReader,
+  type SuiteReader,
+  type TaskReader,
+} from '../activities/runtime/stored-records.ts'
 import { checkImages, type ImageFinder } from '../activities/gate/check-images.ts'
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import { gradePatch } from '../activities/grading/grade-patch.ts'
@@ -39,6 +44,7 @@ export interface SandboxDependencies {
 
 /** Activities that any sandbox host can serve. */
 export function createSandboxActivities(deps: SandboxDependencies): SandboxActivities {
+  const readPlan = createIterationReader(deps.store)
   return {
     checkImages: activity(async (input, { signal }) => {
       try {
@@ -59,7 +65,7 @@ export function createSandboxActivities(deps: SandboxDependencies): SandboxActiv
       const ending = await recordedEnding(deps.store, input)
       if (ending !== null) return ending
       await requireOpenIteration(deps.store, input)
-      await requireOwnPlace(deps.store, input)
+      await requireOwnPlace({ store: deps.store, readPlan }, input)
       deps.door.requireOpen()
       return openSandbox({ ...deps, recipe: await deps.recipes(input.run) }, { ...input, ...owner }, signal)
     }),

@@ -8,6 +8,7 @@ import type { ArtifactRef, ArtifactStore } from '../../contracts/artifacts.types
 import type { Disposition } from '../../contracts/episodes.types.ts'
 import { episodeId, episodeKeys, runKeys } from '../../contracts/keys.ts'
 import { createOwnerRegistry } from '../../workers/workflow-owners.ts'
+import { createIterationReader } from '../runtime/stored-records.ts'
 import { claimPlacement } from './claim-placement.ts'
 import { recordedEnding, requireOpenIteration, requireOwnPlace, requireSettled } from './open-sandbox.ts'
 
@@ -140,19 +141,28 @@ test('no episode is placed in an iteration whose ledger is written', async () =>
 test('only episodes of a planned task are placed, and as many as its group needs', async () => {
   const at = (index: number, taskId = 'one') => ({ ...EPISODE, iteration: 6, index, taskId })
   const refused = (message: RegExp) => ({ code: 'Run.EndedByHand', message })
-  await assert.rejects(requireOwnPlace(store, at(0)), refused(/iteration 6 of .* is not planned/))
+  const asked: string[] = []
+  const readRecord = <T extends object>(key: string): Promise<T | null> => {
+    asked.push(key)
+    return store.readRecord<T>(key)
+  }
+  const places = { store: { readRecord }, readPlan: createIterationReader({ readRecord }) }
+  await assert.rejects(requireOwnPlace(places, at(0)), refused(/iteration 6 of .* is not planned/))
   const { run, stage } = EPISODE
   await putPart(store, runKeys.plan(run, stage, 6), { groupSize: 2, taskIds: ['one'] })
   await putPart(store, runKeys.refill(run, stage, 6, 1), { taskIds: ['two'] })
-  for (const input of [at(0), at(1), at(1, 'two')]) await requireOwnPlace(store, input)
-  await assert.rejects(requireOwnPlace(store, at(0, 'three')), refused(/its plan has no task three/))
+  asked.length = 0
+  for (const input of [at(0), at(1), at(1, 'two')]) await requireOwnPlace(places, input)
+  await assert.rejects(requireOwnPlace(places, at(0, 'three')), refused(/its plan has no task three/))
 
-  await assert.rejects(requireOwnPlace(store, at(2)), refused(/its group of 2 has lost 0, and this one is number 3/))
+  await assert.rejects(requireOwnPlace(places, at(2)), refused(/its group of 2 has lost 0, and this one is number 3/))
   const ended = (index: number, verdict: string) =>
     putPart(store, episodeKeys.result(episodeId(at(index))), { disposition: 'submitted', verdict })
   await ended(0, 'resolved')
-  await assert.rejects(requireOwnPlace(store, at(2)), refused(/has lost 0/))
+  await assert.rejects(requireOwnPlace(places, at(2)), refused(/has lost 0/))
   await ended(1, 'could-not-grade')
-  await requireOwnPlace(store, at(2))
-  await assert.rejects(requireOwnPlace(store, at(3)), refused(/has lost 1, and this one is number 4/))
+  await requireOwnPlace(places, at(2))
+  await assert.rejects(requireOwnPlace(places, at(3)), refused(/has lost 1, and this one is number 4/))
+  // At the paper's size a plan names thousands of tasks, each with ten episodes.
+  assert.equal(asked.filter((key) => key === runKeys.plan(run, stage, 6)).length, 1)
 })

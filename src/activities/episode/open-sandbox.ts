@@ -4,14 +4,13 @@ import type { SandboxHandle, SandboxHost, SandboxLimits } from '../../contracts/
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { EpisodeInput } from '../../contracts/workflows.types.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
-import { type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stored-records.ts'
+import { type IterationReader, type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { episodeSpec } from './episode-spec.ts'
 import { claimPlacement } from './claim-placement.ts'
 import type { RecordedEnding } from '../../contracts/activities.types.ts'
 import type { CaptureRecord, Disposition, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
-import type { IterationPlan } from '../../contracts/run-records.types.ts'
 
 interface OpenDependencies {
   store: ArtifactStore
@@ -124,7 +123,10 @@ export async function requireOpenIteration(
  * scored and trained on beside those of its group.
  * @throws LonghaulError `Run.EndedByHand`
  */
-export async function requireOwnPlace(store: Pick<ArtifactStore, 'readRecord'>, input: EpisodeInput): Promise<void> {
+export async function requireOwnPlace(
+  { store, readPlan }: { store: Pick<ArtifactStore, 'readRecord'>; readPlan: IterationReader },
+  input: EpisodeInput,
+): Promise<void> {
   const { run, stage, iteration, taskId, index } = input
   const refused = (what: string): LonghaulError =>
     new LonghaulError({
@@ -132,7 +134,7 @@ export async function requireOwnPlace(store: Pick<ArtifactStore, 'readRecord'>, 
       message: `Expected an episode that the run plays, but ${what}: it was started by hand, or records have disappeared. Only the run itself starts episodes`,
       details: { episode: episodeId(input) },
     })
-  const plan = await store.readRecord<IterationPlan>(runKeys.plan(run, stage, iteration))
+  const plan = await readPlan(input)
   if (plan === null) throw refused(`iteration ${iteration} of ${stage} is not planned`)
   let { taskIds } = plan
   for (let round = 1; !taskIds.includes(taskId); round++) {

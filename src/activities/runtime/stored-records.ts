@@ -5,10 +5,10 @@ import { suiteKeys, runKeys, gateKeys } from '../../contracts/keys.ts'
 import type { SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
-import type { StoredRecipe } from '../../contracts/run-records.types.ts'
+import type { IterationPlan, StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Maximum number of cached records of a kind, because a worker lives for weeks and reads the records of every run. */
-const KEPT = { tasks: 1_000, suites: 16, recipes: 64, gatedSuites: 16 } as const
+const KEPT = { tasks: 1_000, suites: 16, recipes: 64, gatedSuites: 16, iterations: 16 } as const
 
 /**
  * Records of a run may be removed, and a new run of the name then has others. They are kept for this long; a name that was just removed
@@ -116,6 +116,17 @@ export function createRecipeReader(store: ArtifactStore): RecipeReader {
       details: { run, machine: hostname() },
     })
   }
+}
+
+export type IterationReader = (of: Pick<IterationPlan, 'run' | 'stage' | 'iteration'>) => Promise<IterationPlan | null>
+
+/** A plan names each task of its iteration, and each of their episodes asks for it. */
+export function createIterationReader(store: Pick<ArtifactStore, 'readRecord'>): IterationReader {
+  return cachedRecords(store, {
+    key: ({ run, stage, iteration }) => runKeys.plan(run, stage, iteration),
+    max: KEPT.iterations,
+    freshMs: RUN_RECORDS_FRESH_MS,
+  })
 }
 
 /** Cached per store, because every episode reads it and none has its own reader. */
