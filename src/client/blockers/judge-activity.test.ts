@@ -23,6 +23,7 @@ function activity(changes: Partial<PendingActivity> = {}): PendingActivity {
     startedMs: before(60),
     lastHeartbeatMs: before(1),
     lastEndMs: null,
+    nextAttemptMs: null,
     heartbeatTimeoutMs: 20_000,
     queue: 'sandbox.host-1.abc',
     worker: '12@host-1',
@@ -44,6 +45,27 @@ function judge(changes: Partial<PendingActivity>, queue: Partial<QueueState> | n
 
 test('reports nothing for a wait of two seconds', () => {
   assert.equal(judge({}), null)
+})
+
+test('an attempt that is put off for longer than any workflow asks is a wait for the operator who did it', () => {
+  const options = (seconds: number) =>
+    judge({
+      state: 'backing-off',
+      lastEndMs: before(40),
+      nextAttemptMs: before(-seconds),
+      lastHeartbeatMs: before(40),
+    })
+  assert.deepEqual([options(60)?.on.kind, options(864_000)?.on.kind], ['worker', 'person'])
+  assert.match(options(864_000)?.toDo ?? '', /^temporal activity update-options .* --retry-initial-interval 1s/)
+})
+
+test('a worker is silent, and an operator has lengthened or removed the heartbeat timeout: it is named, with the way back', () => {
+  for (const heartbeatTimeoutMs of [null, 21_600_000]) {
+    const silent = judge({ heartbeatTimeoutMs, lastHeartbeatMs: before(40) })
+    assert.match(silent?.error?.message ?? '', /has sent no heartbeat since/)
+    assert.match(silent?.toDo ?? '', /^temporal activity update-options .* --heartbeat-timeout 30s$/)
+    assert.equal(judge({ heartbeatTimeoutMs, lastHeartbeatMs: before(5) }), null)
+  }
 })
 
 test('a wait for a server beyond the reporting delay is a blocker since it began', () => {

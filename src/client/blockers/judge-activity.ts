@@ -1,13 +1,14 @@
 import type { Dependency } from '../../contracts/waits.types.ts'
 import { QUEUES } from '../../contracts/workflow-ids.ts'
 import type { ListedHost } from '../hosts.ts'
-import type {
-  EarlierWorkflow,
-  FailureFacts,
-  PausedWorkflow,
-  PendingActivity,
-  PendingWorkflowTask,
-  StuckWorkflow,
+import {
+  type EarlierWorkflow,
+  type FailureFacts,
+  isDelayed,
+  type PausedWorkflow,
+  type PendingActivity,
+  type PendingWorkflowTask,
+  type StuckWorkflow,
 } from './pending-activities.ts'
 
 /** Who polls a task queue, as the server remembers it for some minutes. */
@@ -46,6 +47,8 @@ export interface Clock {
 
 /** A heartbeat is due at least every third of its timeout: two were missed. */
 const SILENT_SHARE = 0.75
+/** The longest heartbeat timeout that a workflow asks for. */
+const LONGEST_SILENCE_MS = 30_000
 
 /** What blocks an activity; null where it makes progress, or has not waited for long enough. */
 export function judgeActivity(activity: PendingActivity, queue: QueueState | null, clock: Clock): Finding | null {
@@ -72,12 +75,25 @@ function judgeByState(activity: PendingActivity, queue: QueueState | null, clock
         toDo: command('unpause', activity),
       })
     case 'backing-off':
-      return judgeFailing(activity)
+      return isDelayed(activity, clock.nowMs) ? judgeDelayed(activity) : judgeFailing(activity)
     case 'queued':
       return judgeQueued(activity, queue)
     case 'started':
       return judgeStarted(activity, clock)
   }
+}
+
+/** Its options are the reason, and not what the last attempt failed with. */
+function judgeDelayed(activity: PendingActivity): Finding {
+  const { activity: name, nextAttemptMs, lastEndMs, lastFailure, scheduledMs } = activity
+  return found(activity, {
+    on: { kind: 'person', name: 'the operator who gave the activity longer pauses between its attempts in Temporal' },
+    doing: `${name}, waiting for its next attempt at ${new Date(nextAttemptMs ?? 0).toISOString()}`,
+    sinceMs: lastEndMs ?? scheduledMs,
+    error: lastFailure,
+    // A reset keeps the options, also where it is told to restore them, and the attempt after it would wait as long.
+    toDo: `${command('update-options', activity)} --retry-initial-interval 1s --retry-maximum-interval 30s`,
+  })
 }
 
 function judgeQueued(activity: PendingActivity, queue: QueueState | null): Finding {
@@ -139,7 +155,10 @@ function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
   const startedMs = activity.startedMs ?? activity.scheduledMs
   const isOwnWord = lastHeartbeatMs !== null && lastHeartbeatMs >= startedMs
   const lastWordMs = isOwnWord ? lastHeartbeatMs : startedMs
-  if (heartbeatTimeoutMs !== null && clock.nowMs - lastWordMs > SILENT_SHARE * heartbeatTimeoutMs) {
+  // An operator can lengthen or remove it, and then the server gives the attempt up after hours or days.
+  const isPatient = heartbeatTimeoutMs === null || heartbeatTimeoutMs > LONGEST_SILENCE_MS
+  const silenceMs = isPatient ? LONGEST_SILENCE_MS : heartbeatTimeoutMs
+  if (clock.nowMs - lastWordMs > SILENT_SHARE * silenceMs) {
     const worker = activity.worker ?? 'its worker'
     const message = `${worker} has sent no heartbeat since ${new Date(lastWordMs).toISOString()}`
     return found(activity, {
@@ -147,6 +166,7 @@ function judgeStarted(activity: PendingActivity, clock: Clock): Finding | null {
       doing: activity.activity,
       sinceMs: lastWordMs,
       error: { code: null, message },
+      ...(isPatient ? { toDo: `${command('update-options', activity)} --heartbeat-timeout 30s` } : {}),
     })
   }
   const waiting = isOwnWord ? judgeWait(activity, clock) : null

@@ -21,6 +21,8 @@ export interface PendingActivity {
   lastHeartbeatMs: number | null
   /** End of the attempt before this one. */
   lastEndMs: number | null
+  /** When its back-off ends; null for every other state. */
+  nextAttemptMs: number | null
   heartbeatTimeoutMs: number | null
   queue: string
   /** `pid@host` of the last attempt's worker. */
@@ -72,17 +74,19 @@ export function readActivities(input: ReadInput, description: Description): Prom
 
 async function readActivity({ client, workflowId, nowMs }: ReadInput, info: PendingInfo): Promise<PendingActivity> {
   const scheduledMs = millis(info.scheduledTime) ?? nowMs
+  const state = stateOf(info, nowMs)
   return {
     workflowId,
     activityId: info.activityId ?? '',
     activity: info.activityType?.name ?? 'an activity',
-    state: stateOf(info, nowMs),
+    state,
     pausedMs: millis(info.pauseInfo?.pauseTime),
     attempt: info.attempt ?? 1,
     scheduledMs,
     startedMs: millis(info.lastStartedTime),
     lastHeartbeatMs: millis(info.lastHeartbeatTime),
     lastEndMs: millis(info.lastAttemptCompleteTime),
+    nextAttemptMs: state === 'backing-off' ? nextAttemptOf(info) : null,
     heartbeatTimeoutMs: millis(info.activityOptions?.heartbeatTimeout),
     queue: info.activityOptions?.taskQueue?.name ?? '',
     worker: info.lastWorkerIdentity === '' ? null : (info.lastWorkerIdentity ?? null),
@@ -95,8 +99,19 @@ function stateOf(info: PendingInfo, nowMs: number): PendingActivity['state'] {
   const state = Number(info.state)
   if (info.paused === true || PAUSED.has(state)) return 'paused'
   if (STARTED.has(state)) return 'started'
-  const nextMs = millis(info.nextAttemptScheduleTime) ?? millis(info.scheduledTime) ?? 0
-  return nextMs > nowMs ? 'backing-off' : 'queued'
+  return (nextAttemptOf(info) ?? 0) > nowMs ? 'backing-off' : 'queued'
+}
+
+function nextAttemptOf(info: PendingInfo): number | null {
+  return millis(info.nextAttemptScheduleTime) ?? millis(info.scheduledTime)
+}
+
+/** Twice the longest pause between two attempts that a workflow asks for. */
+const LONGEST_BACK_OFF_MS = 2 * 60_000
+
+/** An operator has given it longer pauses between its attempts. */
+export function isDelayed({ state, nextAttemptMs }: PendingActivity, nowMs: number): boolean {
+  return state === 'backing-off' && (nextAttemptMs ?? 0) - nowMs > LONGEST_BACK_OFF_MS
 }
 
 /** Null also for an activity that is not ours or of another version: what it says is not for us. */
@@ -211,6 +226,8 @@ interface WalkInput {
   /** Workflows described at most, from the root down. */
   maxWorkflows: number
   nowMs: number
+  /** Looks for what an earlier execution of the root has open also after the end of the root. @default false */
+  evenAfterEnd?: boolean
 }
 
 /** Concurrent calls: a description costs the server a few milliseconds, and other clients need it too. */
@@ -233,11 +250,11 @@ export async function walkRun(input: WalkInput): Promise<RunPicture> {
   const seen: OpenSince = new Map()
   await walk(input, [input.workflowId], picture, seen)
   const rootSinceMs = seen.get(input.workflowId) ?? null
-  if (rootSinceMs === null) return picture
+  if (rootSinceMs === null && input.evenAfterEnd !== true) return picture
   const left = await listUnseen(input, seen, input.maxWorkflows - picture.workflows)
   picture.earlier = left
     .filter(({ workflowId: id }) => !left.some(({ workflowId: above }) => id.startsWith(`${above}/`)))
-    .map(({ workflowId, sinceMs }) => ({ workflowId, sinceMs: Math.max(sinceMs, rootSinceMs) }))
+    .map(({ workflowId, sinceMs }) => ({ workflowId, sinceMs: Math.max(sinceMs, rootSinceMs ?? 0) }))
   await walk(
     input,
     left.map((one) => one.workflowId),
@@ -310,7 +327,7 @@ async function lookAt({
   workflowId,
   nowMs,
   picture,
-}: Omit<WalkInput, 'maxWorkflows'> & { picture: RunPicture }): Promise<OpenWorkflow> {
+}: Omit<WalkInput, 'maxWorkflows' | 'evenAfterEnd'> & { picture: RunPicture }): Promise<OpenWorkflow> {
   try {
     const description = await client.workflowService.describeWorkflowExecution({ namespace, execution: { workflowId } })
     picture.activities.push(...(await readActivities({ client, workflowId, nowMs }, description)))
