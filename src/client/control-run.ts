@@ -7,6 +7,7 @@ import {
 import { isLonghaulError, LonghaulError } from '../contracts/errors.ts'
 import type { PauseMode, RolloutReport, RunProgress, SteeredRun, WorkCount } from '../contracts/workflows.types.ts'
 import { CALL_TIMEOUT_MS, isNotFound, isOpen, type LonghaulConnection } from './connect.ts'
+import { isDelayed, type PendingActivity, walkRun } from './blockers/pending-activities.ts'
 
 export interface RunAddress {
   connection: LonghaulConnection
@@ -133,18 +134,35 @@ export interface CancelAnswer {
   note: string | null
 }
 
-/** Requests the end of the run, which the server records even without a worker. Does nothing for a run that has ended or was cancelled before. */
+/**
+ * Requests the end of the run, which the server records even without a worker, and frees it of what people did to it in Temporal. Does
+ * nothing for a run that has ended, or was cancelled before, of which nothing is held or left.
+ */
 export async function requestCancel({ connection, workflowId, dryRun = false }: SteerInput): Promise<CancelAnswer> {
   const address = { connection, workflowId }
   const found = await called(address, () => connection.client.workflow.getHandle(workflowId).describe())
-  if (!isOpen(found.status.name)) {
-    return { workflowId, changed: false, note: `it has ended already: ${found.status.name.toLowerCase()}` }
+  const isOver = !isOpen(found.status.name) || isClosing(found)
+  if (dryRun && !isOver) return { workflowId, changed: true, note: null }
+  const released = dryRun ? null : await (isOver ? releaseHeld(address) : cancelRun(address))
+  const note = noteOf(released)
+  if (!isOver || note !== null) return { workflowId, changed: true, note }
+  return {
+    workflowId,
+    changed: false,
+    note: isOpen(found.status.name)
+      ? 'it was cancelled before and is closing its sandboxes'
+      : `it has ended already: ${found.status.name.toLowerCase()}`,
   }
-  if (isClosing(found)) {
-    return { workflowId, changed: false, note: 'it was cancelled before and is closing its sandboxes' }
-  }
-  if (!dryRun) await cancelRun(address)
-  return { workflowId, changed: true, note: null }
+}
+
+/** Null if nobody has held or left anything, as far as the server says. */
+function noteOf(released: Released | null): string | null {
+  const { held = 0, left = 0 } = released ?? {}
+  const notes = [
+    ...(held > 0 ? [`${held} of its parts that were held in Temporal go on, so that it can close`] : []),
+    ...(left > 0 ? [`${left} of its parts that a reset or an earlier execution had left are cancelled too`] : []),
+  ]
+  return notes.length === 0 ? null : notes.join('; ')
 }
 
 /** Whether a workflow was cancelled and is still open: it closes its sandboxes, and then it ends. */
@@ -152,8 +170,16 @@ export function isClosing({ status, raw }: WorkflowExecutionDescription): boolea
   return isOpen(status.name) && raw.workflowExtendedInfo?.cancelRequested === true
 }
 
-/** Requests the end of the run, which closes its sandboxes and releases its leases. Returns at once. @param input.reason kept in the run's history */
-export async function cancelRun({ connection, workflowId, reason }: RunAddress & { reason?: string }): Promise<void> {
+/**
+ * Requests the end of the run, which closes its sandboxes and releases its leases. Does not wait for it.
+ * @param input.reason kept in the run's history
+ * @returns what people had done to its parts in Temporal; null if the server did not tell
+ */
+export async function cancelRun({
+  connection,
+  workflowId,
+  reason,
+}: RunAddress & { reason?: string }): Promise<Released | null> {
   const { client, namespace } = connection
   await called({ connection, workflowId }, () =>
     reason === undefined
@@ -165,6 +191,94 @@ export async function cancelRun({ connection, workflowId, reason }: RunAddress &
           reason,
         }),
   )
+  return releaseHeld({ connection, workflowId })
+}
+
+/** As many as `findBlockers` looks at. */
+const MAX_WORKFLOWS = 1_000
+
+/** At most the first pause of the workflow's own retries. */
+const HALF_A_SECOND = { nanos: 500_000_000 }
+
+/** What a person has done to parts of a run, which would stay open after the run was cancelled. */
+export interface Released {
+  /** Paused workflows, paused activities, and activities whose next attempt was put off. They go on. */
+  held: number
+  /** Workflows that a reset or an earlier execution has left, and that no open parent will cancel. They are cancelled. */
+  left: number
+}
+
+/**
+ * Frees a cancelled run of what people did to it with the server's own commands. It still closes its sandboxes, records its episodes and
+ * releases its policies: none of that can be cancelled, so whoever holds it keeps the run open. And a parent that was reset does not know
+ * its children before it starts them again: cancelled earlier, it would leave them playing.
+ * @returns null if the server did not tell
+ */
+async function releaseHeld({ connection, workflowId }: RunAddress): Promise<Released | null> {
+  const { client, namespace } = connection
+  try {
+    return await client.withDeadline(Date.now() + CALL_TIMEOUT_MS, async () => {
+      const nowMs = Date.now()
+      const look = { connection, workflowId, maxWorkflows: MAX_WORKFLOWS, nowMs, evenAfterEnd: true }
+      const { activities, paused, earlier } = await walkRun(look)
+      const left: string[] = []
+      await Promise.all(
+        earlier.map(async ({ workflowId: id }) => {
+          if (await isLeft(connection, id)) left.push(id)
+        }),
+      )
+      const held = activities.filter((one) => one.state === 'paused' || isDelayed(one, nowMs))
+      await Promise.all([
+        ...left.map((id) => unlessEnded(client.workflow.getHandle(id).cancel())),
+        ...paused.map((one) =>
+          unlessEnded(client.workflowService.unpauseWorkflowExecution({ namespace, workflowId: one.workflowId })),
+        ),
+        ...held.map((one) => unlessEnded(release(connection, one))),
+      ])
+      return { held: paused.length + held.length, left: left.length }
+    })
+  } catch {
+    // The request to end the run is recorded. What is held is named by its blockers.
+    return null
+  }
+}
+
+/** Whether it is open and no open parent will cancel it. The list of open workflows lags, and shows new children too. */
+async function isLeft({ client }: LonghaulConnection, workflowId: string): Promise<boolean> {
+  const stateOf = async (id: string, runId?: string) => {
+    try {
+      const { status, parentExecution } = await client.workflow.getHandle(id, runId).describe()
+      return { isOpen: isOpen(status.name), parent: parentExecution }
+    } catch (error) {
+      if (isNotFound(error)) return { isOpen: false, parent: undefined }
+      throw error
+    }
+  }
+  const { isOpen: isHere, parent } = await stateOf(workflowId)
+  if (!isHere || parent === undefined) return isHere
+  return !(await stateOf(parent.workflowId ?? '', parent.runId ?? '')).isOpen
+}
+
+function release(
+  { client, namespace }: LonghaulConnection,
+  { workflowId, activityId, state }: PendingActivity,
+): Promise<unknown> {
+  const named = { namespace, execution: { workflowId }, id: activityId }
+  if (state === 'paused') return client.workflowService.unpauseActivity(named)
+  return client.workflowService.updateActivityOptions({
+    ...named,
+    activityOptions: { retryPolicy: { initialInterval: HALF_A_SECOND, maximumInterval: HALF_A_SECOND } },
+    updateMask: { paths: ['retry_policy.initial_interval', 'retry_policy.maximum_interval'] },
+  })
+}
+
+/** What has ended since the look is held no more. */
+async function unlessEnded(call: Promise<unknown>): Promise<void> {
+  try {
+    await call
+  } catch (error) {
+    if (!isNotFound(error)) throw error
+  }
 }
 
 /** Reason of the newest execution's cancel; null without a cancel or a reason. */

@@ -10,6 +10,7 @@ import {
   findRun,
   listRuns,
   type LonghaulConnection,
+  requestCancel,
   startEvaluation,
 } from '../../src/client/index.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
@@ -23,6 +24,8 @@ const steps: { taskId: string; attempt: number; order: number }[] = []
 /** Tasks whose steps wait until they are set free. */
 const held = new Set<string>()
 const released: string[] = []
+/** What closing a sandbox does. */
+const closing = { waits: false, fails: false }
 
 before(async () => {
   scripted = await startScriptedServer(() => ({
@@ -33,6 +36,11 @@ before(async () => {
       scope.beat({})
       while (held.has(taskId)) await sleep(100, undefined, { signal: scope.signal })
       return { turns: 8, disposition: 'submitted' }
+    }) as never,
+    closeSandbox: activity(async (_: unknown, scope) => {
+      scope.beat({})
+      while (closing.waits) await sleep(50, undefined, { signal: scope.signal })
+      if (closing.fails) throw new Error('not yet')
     }) as never,
   }))
 })
@@ -174,10 +182,10 @@ test('a root is paused in Temporal: it stays an open run, its blockers name the 
 
 // The story: an operator holds parts of a run with the server's own commands, and another one asks what the run waits for. The line
 // that the blockers print is all that he has.
-test('activities are paused, moved to a queue of nobody, or held by a limit of a queue: the command that the blockers print cures each', async () => {
+test('activities are paused, put off, moved to a queue of nobody, or held by a limit of a queue: the command that the blockers print cures each', async () => {
   const { client, connection: grpc, address } = scripted.server.environment
   const connection = { client, connection: grpc, address, namespace: 'default' } as unknown as LonghaulConnection
-  const playing = ['paused', 'moved']
+  const playing = ['paused', 'moved', 'delayed']
   const look = async (taskId: string) => {
     const { blockers } = await findBlockers({ connection, workflowId: `ep-${taskId}`, longerThanMs: 0 })
     return blockers.filter(({ for: { activity: named } }) => named === 'advanceEpisode')
@@ -219,6 +227,12 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
   const paused = await cure('paused')
   assert.equal(paused?.on.kind, 'person')
 
+  await act('delayed', 'update-options', '--retry-initial-interval', '240h', '--retry-maximum-interval', '240h')
+  await act('delayed', 'reset')
+  await until(async () => (await look('delayed'))[0]?.on.kind === 'person', 'it is put off')
+  await cure('delayed')
+  await until(() => stepsOf('delayed') === 2, 'it goes on')
+
   // The CLI's own option does nothing yet.
   await client.workflowService.updateActivityOptions({
     namespace: 'default',
@@ -249,6 +263,48 @@ test('activities are paused, moved to a queue of nobody, or held by a limit of a
     const { disposition } = (await client.workflow.getHandle(`ep-${taskId}`).result()) as { disposition: string }
     assert.equal(disposition, 'submitted')
   }
+})
+
+// The story: an operator holds activities in Temporal, and another one stops the run. A cancelled run closes its sandboxes, which cannot be
+// cancelled, so it stayed open for as long as they were held.
+test('sandboxes are being closed, one paused and one put off for ten days: the blockers name both, and run stop --now ends the run', async () => {
+  const { client, connection: grpc, address } = scripted.server.environment
+  const connection = { client, connection: grpc, address, namespace: 'default' } as unknown as LonghaulConnection
+  closing.waits = true
+  const root = await startEvaluation({ connection, recipe: 'demo', run: 'held-at-its-end' })
+  const { workflowId } = root
+  const closingOf = async (id: string) => {
+    const { raw } = await client.workflow.getHandle(id).describe()
+    return raw.pendingActivities?.find(({ activityType }) => activityType?.name === 'closeSandbox')
+  }
+  const found: string[] = []
+  await until(async () => {
+    const query = `WorkflowId STARTS_WITH '${workflowId}/' AND WorkflowType = 'episode' AND ExecutionStatus = 'Running'`
+    found.length = 0
+    for await (const { workflowId: id } of client.workflow.list({ query })) if (await closingOf(id)) found.push(id)
+    return found.length >= 2
+  }, 'two sandboxes are being closed')
+  const [paused = '', delayed = ''] = found
+  const act = async (id: string, verb: string, ...more: string[]) => {
+    const activityId = `${(await closingOf(id))?.activityId}`
+    await scripted.temporal('activity', verb, '--workflow-id', id, '--activity-id', activityId, ...more)
+  }
+  await act(paused, 'pause')
+  await act(delayed, 'update-options', ...'--retry-initial-interval 240h --retry-maximum-interval 240h'.split(' '))
+  Object.assign(closing, { waits: false, fails: true })
+  const named = async () => {
+    const { blockers } = await findBlockers({ connection, workflowId, longerThanMs: 0 })
+    return blockers.filter(({ on }) => on.kind === 'person').map(({ for: { workflowId: id } }) => id)
+  }
+  await until(async () => (await named()).length === 2, 'both are named')
+  assert.deepEqual((await named()).toSorted(), [paused, delayed].toSorted())
+  closing.fails = false
+  assert.equal((await requestCancel({ connection, workflowId, dryRun: true })).note, null)
+  const stopped = await requestCancel({ connection, workflowId })
+  assert.equal(stopped.changed, true)
+  assert.match(stopped.note ?? '', /^2 of its parts that were held in Temporal go on/)
+  assert.equal((await root.outcome()).status, 'cancelled')
+  assert.equal((await requestCancel({ connection, workflowId })).changed, false)
 })
 
 test('a step is completed with null, a root is started with null, signals carry nothing: nobody waits for ever', async () => {

@@ -16,6 +16,7 @@ import { createSuiteReader, createTaskReader } from '../../src/activities/runtim
 import { loadTasksAndFile } from '../../src/adapters/datasets/load-tasks.ts'
 import { synthesizeSuite } from '../../src/adapters/datasets/synthetic/synthesize.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
+import { type LonghaulConnection, requestCancel } from '../../src/client/index.ts'
 import { toOutcome } from '../../src/client/watch-run.ts'
 import type { OpenGradingInput } from '../../src/contracts/activities.types.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
@@ -238,10 +239,12 @@ for (const [overlap, first, second] of [
 }
 
 // The story: a person resets one workflow of a run, and stops the run later. The server sends a parent's cancellation to the execution that
-// the parent started, and a reset has closed that one: its successor played on, and the parent waited for it.
-for (const type of ['rollout', 'promptGroup', 'episode']) {
+// the parent started, and a reset has closed that one: its successor played on, and the parent waited for it. A root that was reset ended at
+// once, because it had not come to its child again, and the child played on.
+for (const type of ['evaluate', 'rollout', 'promptGroup', 'episode']) {
   test(`a run is cancelled after a ${type} of it was reset: all of its workflows end`, async () => {
-    const { client } = scripted.server.environment
+    const { client, connection: grpc, address } = scripted.server.environment
+    const connection = { client, connection: grpc, address, namespace: 'default' } as unknown as LonghaulConnection
     const run = `cancelled-after-${type.toLowerCase()}`
     const workflowId = `eval/${run}`
     const open = async (condition = '') => {
@@ -259,9 +262,10 @@ for (const type of ['rollout', 'promptGroup', 'episode']) {
     const [chosen = assert.fail()] = await open(` AND WorkflowType = '${type}'`)
     const reset = ['workflow', 'reset', '--workflow-id', chosen, '--reason', 'test', '--type', 'FirstWorkflowTask']
     await scripted.temporal(...reset)
-    await root.cancel()
+    if (type === 'evaluate') await requestCancel({ connection, workflowId })
+    else await root.cancel()
     await until(async () => (await open()).length === 0, 'all of its workflows end')
-    assert.equal((await toOutcome(root.result())).status, 'cancelled')
+    assert.equal((await toOutcome(client.workflow.getHandle(workflowId).result())).status, 'cancelled')
     work.waits = 'nothing'
   })
 }

@@ -48,7 +48,7 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
   const printer = createProgressPrinter({ console, workflowId: handle.workflowId, json })
   const leave = new AbortController()
   let interrupts = 0
-  const cancelling: Promise<void>[] = []
+  const cancelling: Promise<unknown>[] = []
   const reason = input.cancelReason === undefined ? {} : { reason: input.cancelReason }
   const cancel = (): void => {
     // CI systems kill a job seconds after the second signal: the command ends now with what it knows.

@@ -224,7 +224,10 @@ function cancel(name: string, { json, dryRun }: SteerOptions, { console }: Comma
     const { workflowId, changed, note } = answer
     if (json === true) console.record({ ...answer, ...(dryRun === true ? { dryRun } : {}) })
     else if (!changed) console.out(`${workflowId}: nothing changed, ${note ?? ''}`)
-    else console.out(dryRun === true ? `would cancel ${workflowId}` : `cancelling ${workflowId}`)
+    else
+      console.out(
+        dryRun === true ? `would cancel ${workflowId}` : `cancelling ${workflowId}${note === null ? '' : `; ${note}`}`,
+      )
   })
 }
 
