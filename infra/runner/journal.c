@@ -25,6 +25,8 @@ char world[128] = "-";
 long long fence;
 
 static int turns = -1;
+/* Why a write failed, as errno. */
+static int refused_by;
 
 static void fail(const char *what) {
   dprintf(2, "longhaul runner: %s: %s\n", what, strerror(errno));
@@ -97,7 +99,10 @@ static bool write_all(int file, const char *from, size_t length) {
   while (length > 0) {
     ssize_t part = write(file, from, length);
     if (part < 0 && errno == EINTR) continue;
-    if (part <= 0) return false;
+    if (part <= 0) {
+      refused_by = errno;
+      return false;
+    }
     from += part;
     length -= (size_t)part;
   }
@@ -107,7 +112,10 @@ static bool write_all(int file, const char *from, size_t length) {
 /* In place, without cutting the file off first: that needs no room on a disk that is full. */
 bool write_file(int folder, const char *name, const void *bytes, size_t length, mode_t mode) {
   int file = openat(folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
-  if (file < 0) return false;
+  if (file < 0) {
+    refused_by = errno;
+    return false;
+  }
   bool is_written = write_all(file, bytes, length);
   close(file);
   return is_written;
@@ -124,6 +132,8 @@ static void cut_off(int folder, const char *name) {
   int file = openat(folder, name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
   if (file >= 0) close(file);
 }
+
+bool lacked_room(void) { return refused_by == ENOSPC || refused_by == EDQUOT; }
 
 /* Whether a turn's records fit, a page or two each. Asked only when the last piece is gone. */
 bool has_disk(void) {
@@ -189,6 +199,7 @@ int take_claim(const char *turn, const struct claim *claim) {
   for (;;) {
     int file = openat(turns, turn, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0 && errno == EEXIST) return CLAIM_TAKEN;
+    if (file < 0) refused_by = errno;
     char text[256];
     int length = snprintf(text, sizeof text, "%s %s .\n", claim->hash, claim->token);
     bool is_written = file >= 0 && write_all(file, text, (size_t)length);
@@ -306,6 +317,17 @@ int open_output(const char *turn, const char *token, int *reading) {
   if (file < 0 || fchown(file, 0, 0) != 0) return -1;
   *reading = openat(turns, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   return file;
+}
+
+/* Of a script. It belongs to root of the commands' namespace too, so it is a new file each time and its folder is closed to commands: a
+ * process of theirs could otherwise hold a lease on it, and we would wait in `open` for as long as the kernel lets leases break. */
+int open_script_output(int *reading) {
+  unlinkat(turns, "output", 0);
+  int file = openat(turns, "output", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  *reading = openat(turns, "output", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  if (file >= 0 && fchown(file, 0, 0) == 0) return file;
+  if (file >= 0) close(file);
+  return -1;
 }
 
 /* Earlier turns are committed when the next one comes; two large ones are kept. */

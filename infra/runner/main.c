@@ -66,6 +66,7 @@ static int serve(const char *seconds, const char *count, bool in_pod, bool for_g
   sigaddset(&children, SIGCHLD);
   sigprocmask(SIG_BLOCK, &children, NULL);
   signal(SIGPIPE, SIG_IGN);
+  keep_null_device();
   become_runner();
   make_jail(in_pod);
   /* The script of a grading has the journal's place for itself, and nothing asks for turns. */

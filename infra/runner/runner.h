@@ -89,6 +89,9 @@ extern long long fence;
 void open_home(void);
 void open_agent_folder(void);
 bool has_disk(void);
+/* Whether the last write that failed found no room. Files are refused for other reasons too, which the agent can cause: it may hold all
+ * open files that the kernel allows. */
+bool lacked_room(void);
 bool free_disk(void);
 void fill_reserve(void);
 bool raise_fence(long long to);
@@ -100,6 +103,7 @@ bool read_record(const char *turn, const char *token, struct record *into);
 /* False where no room was found until the last of the reserve. `notice` goes behind the output where some had to be given away. */
 bool write_record(const char *turn, const char *token, struct record *record, const char *notice, long long most);
 int open_output(const char *turn, const char *token, int *reading);
+int open_script_output(int *reading);
 void drop_output(long long turn);
 /* Whole files of ours; false where it is absent or larger. */
 bool read_file(int folder, const char *name, size_t most, struct bytes *into);
@@ -139,6 +143,10 @@ void guest_ended(pid_t pid);
 
 extern char **image_environment;
 void open_journal(void);
+/* Once, before anything of the agent's runs. */
+void keep_null_device(void);
+/* A new description of it, whatever has that name now. */
+int open_null_device(int mode);
 bool is_working(void);
 /* Answers a request or begins its work; false where it has to wait. */
 bool answer(struct stream *stream, char *line, size_t length);

@@ -95,7 +95,7 @@ static void take_offer(int connection, pid_t pid) {
     close(connection);
     return;
   }
-  struct stream *stream = add_stream(open("/dev/null", O_RDONLY | O_CLOEXEC), open("/dev/null", O_WRONLY | O_CLOEXEC), connection, pid);
+  struct stream *stream = add_stream(open_null_device(O_RDONLY), open_null_device(O_WRONLY), connection, pid);
   stream->is_guest = true;
   snprintf(stream->id, sizeof stream->id, "%d", child);
 }

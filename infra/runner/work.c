@@ -56,6 +56,26 @@ char **image_environment;
 
 bool is_working(void) { return work.kind != NOTHING; }
 
+/* ---- the null device ---- */
+
+static int null_device = -1;
+
+/* Commands may put a pipe in its place, and an `open` of ours by that name would wait for the other end for ever. */
+void keep_null_device(void) {
+  null_device = open("/dev/null", O_RDWR | O_CLOEXEC);
+  struct stat facts;
+  if (null_device >= 0 && fstat(null_device, &facts) == 0 && S_ISCHR(facts.st_mode)) return;
+  if (null_device >= 0) errno = ENODEV;
+  dprintf(2, "longhaul runner: /dev/null: %s\n", strerror(errno));
+  _exit(71);
+}
+
+int open_null_device(int mode) {
+  char path[40];
+  snprintf(path, sizeof path, "/proc/self/fd/%d", null_device);
+  return open(path, mode | O_CLOEXEC);
+}
+
 /* ---- starting things in the jail ---- */
 
 pid_t start_in_jail(char *const words[], char *const environment[], int in, int out, int err, const int *further) {
@@ -231,12 +251,10 @@ static void begin(enum kind kind, long long timeout_ms) {
 /* Runs a script of ours: small words come by descriptor 3, all else by its output. */
 static bool run_script(enum kind kind, const char *script, char *const arguments[], char *const environment[], int in) {
   begin(kind, GIT_MS);
-  write_file(home, "output", "", 0, 0600);
-  work.output = openat(home, "output", O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
-  work.reading = openat(home, "output", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+  work.output = open_script_output(&work.reading);
   work.said = in_memory(NULL, 0);
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-  if (work.output < 0 || work.reading < 0 || work.said < 0 || null < 0 || fchown(work.output, 0, 0) != 0) {
+  int null = open_null_device(O_RDWR);
+  if (work.output < 0 || work.reading < 0 || work.said < 0 || null < 0) {
     if (null >= 0) close(null);
     return false;
   }
@@ -390,7 +408,7 @@ static void prepare(struct stream *stream, const char *repository, const struct 
   variables[count] = NULL;
   begin(PREPARING, GIT_MS);
   work.said = in_memory(NULL, 0);
-  int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+  int null = open_null_device(O_RDWR);
   const int further[] = {work.said, 3, -1};
   char *const words[] = {sandbox.shell, SCRIPTS "snapshot.sh", NULL};
   work.leader = start_in_jail(words, variables, null, null, null, further);
@@ -505,7 +523,7 @@ static void start_turn(const struct bytes *command) {
                         : ". " SCRIPTS "command.sh; lh_command=$(cat <&9); exec 8<&- 9<&-; eval \"$lh_command\"";
   char *const words[] = {sandbox.shell, "-c", entry, sandbox.shell_name, work.turn, umask_text, place, NULL};
   char *const environment[] = {home_text, path, shell, mark, NULL};
-  int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  int null = open_null_device(O_RDONLY);
   int state = in_memory(current.state.at, current.state.length);
   int text = in_memory(command->at, command->length);
   const int further[] = {state, 8, text, 9, -1};
@@ -801,12 +819,8 @@ static bool answer_turn(struct stream *stream, char *words[], int count) {
     if (!raise_fence(asked_fence)) errno = 0;
     return true;
   }
-  if (!has_disk() || !raise_fence(asked_fence)) {
-    reply(stream, "full");
-    return true;
-  }
-  if (take_claim(words[1], &claim) != CLAIM_NEW) {
-    reply(stream, "full");
+  if (!has_disk() || !raise_fence(asked_fence) || take_claim(words[1], &claim) != CLAIM_NEW) {
+    reply(stream, lacked_room() ? "full" : "lost unclaimed");
     return true;
   }
   char mark[128];
@@ -849,7 +863,8 @@ static bool answer_capture(struct stream *stream, char *words[], int count) {
   work.most = most;
   work.most_cpu_ms = most_cpu_ms(words, count, 5);
   stream->is_busy = true;
-  if (!run_script(CAPTURE, "capture.sh", arguments, environment, -1)) end_work("uncaptured git cannot be started");
+  if (!run_script(CAPTURE, "capture.sh", arguments, environment, -1))
+    end_work(is_disk_full() ? "full" : "uncaptured git cannot be started");
   return true;
 }
 
