@@ -128,9 +128,10 @@ static off_t size_of(int folder, const char *name) {
   return fstatat(folder, name, &facts, AT_SYMLINK_NOFOLLOW) == 0 ? facts.st_size : 0;
 }
 
-static void cut_off(int folder, const char *name) {
+static bool cut_off(int folder, const char *name) {
   int file = openat(folder, name, O_WRONLY | O_TRUNC | O_NOFOLLOW | O_CLOEXEC);
   if (file >= 0) close(file);
+  return file >= 0;
 }
 
 bool lacked_room(void) { return refused_by == ENOSPC || refused_by == EDQUOT; }
@@ -146,14 +147,13 @@ bool has_disk(void) {
   return fits;
 }
 
-/* Gives away one piece. False where none is left. */
+/* After a write that failed: gives away one piece. False where none is left, or where room is not what was lacking. */
 bool free_disk(void) {
+  if (!lacked_room()) return false;
   for (int piece = 1; piece <= PIECES; piece += 1) {
     char name[32];
     piece_name(name, sizeof name, piece);
-    if (size_of(home, name) == 0) continue;
-    cut_off(home, name);
-    return true;
+    if (size_of(home, name) > 0 && cut_off(home, name)) return true;
   }
   return false;
 }
@@ -294,6 +294,7 @@ bool write_record(const char *turn, const char *token, struct record *record, co
     append(&text, record->tail.at, record->tail.length);
     append_text(&text, "\n.\n");
     int file = openat(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0) refused_by = errno;
     is_written = file >= 0 && write_all(file, text.at, text.length);
     if (file >= 0) close(file);
     free(text.at);
@@ -312,8 +313,10 @@ int open_output(const char *turn, const char *token, int *reading) {
   char name[200];
   record_name(name, sizeof name, turn, token, "out");
   int file = -1;
-  do file = openat(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-  while (file < 0 && free_disk());
+  do {
+    file = openat(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0) refused_by = errno;
+  } while (file < 0 && free_disk());
   if (file < 0 || fchown(file, 0, 0) != 0) return -1;
   *reading = openat(turns, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   return file;

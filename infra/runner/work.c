@@ -886,6 +886,11 @@ static bool answer_tree(struct stream *stream, char *words[], int count) {
   work.most_cpu_ms = most_cpu_ms(words, count, 3);
   stream->is_busy = true;
   if (run_script(TREE, "tree.sh", arguments, environment, -1)) return true;
+  /* Without room for its output a listing says nothing of the tree, and must not become the record of it. */
+  if (is_disk_full()) {
+    end_work("full");
+    return true;
+  }
   strcpy(work.reason, "not-started");
   finish_tree();
   return true;

@@ -55,6 +55,7 @@ const turns = (test: string): Witness => ({ file: 'test/integration/sandbox-turn
 const journal = (test: string): Witness => ({ file: 'test/integration/sandbox-journal.test.ts', test })
 const replay = (test: string): Witness => ({ file: 'test/integration/sandbox-replay.test.ts', test })
 const container = (test: string): Witness => ({ file: 'test/integration/sandbox-containers.test.ts', test })
+const attackedJournal = (test: string): Witness => ({ file: 'test/integration/attacks/journal.test.ts', test })
 const ledger = (test: string): Witness => ({ file: 'src/domain/ledger/ledger.test.ts', test })
 const books = ledger('reports every way to falsify a ledger')
 const verified = (test: string): Witness => ({ file: 'src/cli/commands/ledger.test.ts', test })
@@ -721,6 +722,20 @@ export const PLANTS: Plant[] = [
     replace: 'if (asked_fence < fence) {',
     by: 'if (asked_fence < 0) {',
     seenBy: turns('refuses a fence below the highest one seen and runs nothing'),
+  },
+  {
+    name: 'the runner waits for nothing of the agent’s: it opens the null device by its name',
+    file: 'infra/runner/work.c',
+    replace: 'int null = open_null_device(O_RDONLY);',
+    by: 'int null = open("/dev/null", O_RDONLY | O_CLOEXEC);',
+    seenBy: attackedJournal('a pipe in the place of the null device stops the agent’s own shells and never the runner'),
+  },
+  {
+    name: 'a loss that an agent can cause is its own: the runner calls every refused file a full disk',
+    file: 'infra/runner/work.c',
+    replace: 'reply(stream, lacked_room() ? "full" : "lost unclaimed");',
+    by: 'reply(stream, "full");',
+    seenBy: attackedJournal('a runner with 0 free descriptors answers at once, and not that the disk is full'),
   },
   {
     name: 'a turn runs once: a claim can be taken again',

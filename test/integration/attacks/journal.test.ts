@@ -11,10 +11,10 @@ import { after, before, test } from 'node:test'
 import { createDockerSandboxHost } from '../../../src/adapters/docker/sandbox/sandbox-host.ts'
 import { mayBeOwnDoing } from '../../../src/domain/failure-answers.ts'
 import { isLonghaulError } from '../../../src/contracts/errors.ts'
+import type { TurnResult } from '../../../src/contracts/sandbox.types.ts'
 import {
   type Player,
   type SandboxFixture,
-  codeOf,
   createPlayer,
   createSandboxFixture,
   lastTurn,
@@ -129,16 +129,27 @@ test('the runner never opens a file on which a process of the agent may hold a l
     assert.equal(await leases(), 'leased\n')
   }))
 
-test('a runner without a free descriptor gives no sign of a full disk, which would be infrastructure', (t) =>
+/** Plays a turn while the kernel gives the runner no more than so many open files. */
+const exhausted = (left: number): Promise<void> =>
   attacked(async (player) => {
+    await untilTrue(async () => (await fixture.probe(player.sandbox, 'stat -c %s /.lh/reserve.8')).trim() === '65536')
     const { State: state } = await fixture.engine.docker.getContainer(player.sandbox.name).inspect()
     const used = new Set(readdirSync(`/proc/${state.Pid}/fd`).map(Number))
-    const free = [...Array(64).keys()].find((number) => !used.has(number)) ?? t.assert.fail('all are in use')
+    const limit = [...Array(64).keys()].filter((number) => !used.has(number))[left]
     // As its user, which needs no further privilege of this machine.
     const runner = { uid: 65_432, gid: 65_432 }
-    execFileSync('prlimit', ['--pid', String(state.Pid), `--nofile=${free}:4096`], runner)
-    await assert.rejects(player.play('true'), (error) => codeOf(error) === 'Sandbox.Ended')
-  }))
+    execFileSync('prlimit', ['--pid', String(state.Pid), `--nofile=${limit}:4096`], runner)
+    const ending = await player.play('true', { timeoutMs: 1000 }).catch((error: unknown) => error)
+    if (!isLonghaulError(ending)) return assert.equal((ending as TurnResult).reason, 'process-limit')
+    assert.equal(ending.code, 'Sandbox.Ended')
+    assert.match(ending.message, /\[answer=un/)
+  })
+
+// The story: agents may hold all open files that a kernel allows. The runner gave away its reserve of disk to make room, could not open
+// that either, and tried for ever.
+for (const left of [0, 1, 2, 3]) {
+  test(`a runner with ${left} free descriptors answers at once, and not that the disk is full`, () => exhausted(left))
+}
 
 /** What stands in the way of the exec by which a later worker comes. */
 const IN_THE_WAY: [what: string, command: string][] = [
