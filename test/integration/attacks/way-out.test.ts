@@ -55,6 +55,10 @@ const WAYS: [way: string, commands: string[]][] = [
   ['it fills the list of processes', ['f() { f | f & }; f; sleep 2']],
   ['it sleeps for ever', ['sleep infinity']],
   [
+    'it ends whatever comes to its runner',
+    ['(setsid sh -c "while :; do kill -9 -1; sleep 0.01; done" >/dev/null 2>&1 &); kill -9 $$', 'true'],
+  ],
+  [
     'its patch writes bytes into the log that are no text',
     [CODE('import atexit, os', "atexit.register(os.write, 1, b'\\xff\\xfe')")],
   ],
