@@ -32,7 +32,7 @@ import type {
 import type { StoredRecipe } from '../../../contracts/run-records.types.ts'
 import type { TrackerRecipe } from '../../../contracts/trackers.types.ts'
 import { chatFormat, sampling } from './episode-shapes.ts'
-import { prices } from './evaluation-shapes.ts'
+import { prices } from './run-shapes.ts'
 import {
   absentable,
   amount,

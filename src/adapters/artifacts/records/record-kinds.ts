@@ -14,14 +14,10 @@ import {
   suiteKeys,
 } from '../../../contracts/keys.ts'
 import * as episodes from './episode-shapes.ts'
-import * as evaluations from './evaluation-shapes.ts'
-import * as gates from './gate-shapes.ts'
-import * as gradings from './grading-shapes.ts'
-import { storedRecipe } from './recipe-shape.ts'
 import * as runs from './run-shapes.ts'
-import { fieldOf, type Shape } from './shape.ts'
 import * as suites from './suite-shapes.ts'
-import * as training from './training-shapes.ts'
+import { storedRecipe } from './recipe-shape.ts'
+import { fieldOf, type Shape } from './shape.ts'
 
 export interface RecordKind {
   /** For messages. */
@@ -73,43 +69,43 @@ export const RECORD_KINDS: readonly RecordKind[] = [
   kind('grading time-out', gradingKeys.file(OWN_GRADING, 'timed-out.json'), episodes.gradingTimeOut),
   kind('episode’s result', episodeKeys.result(EPISODE), episodes.episodeResult),
   kind('verdict', gradingKeys.file(AGAIN, 'verdict.json'), episodes.verdict),
-  kind('ungraded patch', gradingKeys.file(AGAIN, 'ungraded.json'), gradings.ungraded),
+  kind('ungraded patch', gradingKeys.file(AGAIN, 'ungraded.json'), suites.ungraded),
   kind('verdict', gradingKeys.file(OWN_GRADING, 'verdict.json'), episodes.verdict),
-  kind('ungraded patch', gradingKeys.file(OWN_GRADING, 'ungraded.json'), gradings.ungraded),
-  kind('grading plan', gradingKeys.plan(NAME), gradings.gradingPlan),
-  kind('grading', gradingKeys.result(NAME), gradings.grading),
-  kind('predictions', predictionKeys.set(NAME), gradings.predictions),
+  kind('ungraded patch', gradingKeys.file(OWN_GRADING, 'ungraded.json'), suites.ungraded),
+  kind('grading plan', gradingKeys.plan(NAME), suites.gradingPlan),
+  kind('grading', gradingKeys.result(NAME), suites.grading),
+  kind('predictions', predictionKeys.set(NAME), suites.predictions),
   kind('claim of a run', runKeys.claim(NAME), runs.runClaim),
   kind('recipe', runKeys.recipe(NAME), storedRecipe),
-  kind('policy', runKeys.policy(NAME, NAME), training.policyRef),
+  kind('policy', runKeys.policy(NAME, NAME), runs.policyRef),
   kind('pinned split', runKeys.pinnedSplit(NAME, NAME), suites.pinnedSplit),
   kind('plan', runKeys.plan(NAME, NAME, NUMBER), runs.iterationPlan),
   kind('refill', runKeys.refill(NAME, NAME, NUMBER, NUMBER), runs.refillPlan),
   kind('overlap', runKeys.overlap(NAME), suites.overlap),
   kind('pool', runKeys.pool(NAME, NAME), runs.pool),
   kind('plateau', runKeys.plateau(NAME, NAME, NUMBER), runs.plateau),
-  kind('job plan', `${runKeys.batch(NAME, NAME, NUMBER, NUMBER)}/plan.json`, training.jobPlan),
+  kind('job plan', `${runKeys.batch(NAME, NAME, NUMBER, NUMBER)}/plan.json`, runs.jobPlan),
   kind('ledger', runKeys.ledger(NAME, NAME, NUMBER), runs.ledger),
-  kind('training', runKeys.training(NAME, NAME, NUMBER, NUMBER), training.training),
-  kind('engines', runKeys.engines(NAME), training.engines),
+  kind('training', runKeys.training(NAME, NAME, NUMBER, NUMBER), runs.training),
+  kind('engines', runKeys.engines(NAME), runs.engines),
   kind('job time', runKeys.jobTime(NAME, NAME, NUMBER, NUMBER), runs.jobTime),
   kind('code', runKeys.code(NAME, NUMBER), runs.code),
   kind('player', runKeys.player(NAME, NUMBER), runs.player),
-  kind('night', runKeys.night(NAME, NAME), evaluations.night),
-  kind('night', nightKeys.night({ series: NAME, at: NAME, run: NAME, name: NAME }), evaluations.night),
-  kind('kept policies', runKeys.keptPolicies(NAME), training.keptPolicies),
-  kind('promotion decision', runKeys.promotion(NAME), evaluations.promotionDecision),
-  kind('evaluation', runKeys.evaluation(NAME, NAME), evaluations.evaluation, {
-    earlier: { 'longhaul.evaluation/1': evaluations.evaluation1 },
+  kind('night', runKeys.night(NAME, NAME), runs.night),
+  kind('night', nightKeys.night({ series: NAME, at: NAME, run: NAME, name: NAME }), runs.night),
+  kind('kept policies', runKeys.keptPolicies(NAME), runs.keptPolicies),
+  kind('promotion decision', runKeys.promotion(NAME), runs.promotionDecision),
+  kind('evaluation', runKeys.evaluation(NAME, NAME), runs.evaluation, {
+    earlier: { 'longhaul.evaluation/1': runs.evaluation1 },
   }),
   kind('durations', runKeys.durations(NAME, NUMBER), runs.durations),
   kind('measurement', runKeys.measured(NAME, NUMBER), runs.measured),
   kind('tracked run', runKeys.tracked(NAME, NAME), runs.tracked),
-  kind('gate', gateKeys.grading(NAME, NAME, NAME, NUMBER), gates.gate),
-  kind('image check', gateKeys.image(NAME), gates.imageCheck),
-  kind('task’s gate', gateKeys.task(NAME, NAME, NAME), gates.taskGate),
-  kind('gated suite', gateKeys.gated(NAME, NAME), gates.gatedSuite),
-  kind('gate report', gateKeys.report(NAME, NAME, 'report.json'), gates.gateReport),
+  kind('gate', gateKeys.grading(NAME, NAME, NAME, NUMBER), suites.gate),
+  kind('image check', gateKeys.image(NAME), suites.imageCheck),
+  kind('task’s gate', gateKeys.task(NAME, NAME, NAME), suites.taskGate),
+  kind('gated suite', gateKeys.gated(NAME, NAME), suites.gatedSuite),
+  kind('gate report', gateKeys.report(NAME, NAME, 'report.json'), suites.gateReport),
   kind('suite', suiteKeys.manifest(NAME), suites.suiteManifest),
   kind('suite’s origin', suiteKeys.origin(NAME), suites.suiteOrigin),
   kind('imported suite', suiteKeys.imported(NAME), suites.importedSuite),
@@ -117,10 +113,10 @@ export const RECORD_KINDS: readonly RecordKind[] = [
   kind('made suite', suiteKeys.madeBy(NAME), suites.madeSuite),
   kind('pinned files', suiteKeys.pinnedFiles(NAME, NAME), suites.pinnedFiles),
   kind('task', suiteKeys.task(NAME, NAME), suites.task),
-  kind('policy', policyKeys.ref(NAME), training.policyRef),
-  kind('weights', policyKeys.weights(NAME), training.weights),
-  kind('lineage', policyKeys.lineage(NAME), training.lineage),
-  kind('promotion', policyKeys.promotion(NUMBER), training.promotion),
+  kind('policy', policyKeys.ref(NAME), runs.policyRef),
+  kind('weights', policyKeys.weights(NAME), runs.weights),
+  kind('lineage', policyKeys.lineage(NAME), runs.lineage),
+  kind('promotion', policyKeys.promotion(NUMBER), runs.promotion),
   kind('removal', removalKeys.begun(NAME), runs.removalBegun),
   kind('removal', removalKeys.takenUp(NAME, NUMBER), runs.removalTakenUp),
   kind('removal', removalKeys.sign(NAME, NUMBER, NUMBER), runs.removalSign),

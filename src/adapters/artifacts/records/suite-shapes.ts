@@ -1,11 +1,12 @@
-import type { PinnedFilesRecord } from '../../../contracts/suites.types.ts'
+/** What is played and how it is judged: suites and their tasks, gradings, gates. */
 import type {
   FilterCount,
+  ImportSource,
   ImportedFile,
   ImportedSuite,
-  ImportSource,
   MadeSuite,
   OverlapRecord,
+  PinnedFilesRecord,
   PinnedSplit,
   RefusedRow,
   RowRecord,
@@ -24,6 +25,7 @@ import type {
 } from '../../../contracts/tasks.types.ts'
 import {
   absentable,
+  amount,
   anything,
   count,
   integer,
@@ -33,12 +35,38 @@ import {
   number,
   object,
   oneOf,
+  partialMapOf,
+  share,
   size,
   text,
   variants,
 } from './shape.ts'
+import type { ArtifactRef } from '../../../contracts/artifacts.types.ts'
+import type {
+  GradedInstance,
+  GradingCounts,
+  GradingInstance,
+  GradingPlan,
+  GradingRecord,
+  GradingScore,
+  PredictionSet,
+  ShortVerdict,
+  StoredPrediction,
+  UngradedRecord,
+} from '../../../contracts/grading.types.ts'
+import { audit, verdictKind } from './episode-shapes.ts'
+import type { AuditOutcome } from '../../../contracts/audit.types.ts'
+import type {
+  FlippingTest,
+  GateOutcome,
+  GateRecord,
+  GateReport,
+  GatedSuite,
+  ImageRecord,
+  TaskGate,
+} from '../../../contracts/gates.types.ts'
 
-export const gradingProfile = oneOf('fork-4.0.3', 'swebench-4.1', 'swebench-5', 'rebench-v2')
+const gradingProfile = oneOf('fork-4.0.3', 'swebench-4.1', 'swebench-5', 'rebench-v2')
 
 const family = oneOf(...SYNTHETIC_FAMILIES)
 const split = oneOf('train', 'eval')
@@ -191,4 +219,191 @@ export const overlap = object<OverlapRecord>({
     }),
   ),
   excluded: listOf(text),
+})
+
+export const artifactRef = object<ArtifactRef>({ key: text, sha256: text, bytes: count })
+
+const shortVerdict = object<ShortVerdict>({ kind: verdictKind, reason: nullable(text) })
+const patch = nullable(artifactRef)
+const fault = nullable(oneOf('not-unicode', 'too-large'))
+const format = oneOf('swebench', 'rebench-v2', 'gold')
+
+const source = variants<GradingPlan['source'], 'kind'>('kind', {
+  predictions: object<Extract<GradingPlan['source'], { kind: 'predictions' }>>({
+    kind: oneOf('predictions'),
+    hash: text,
+    format,
+    duplicates: listOf(text),
+  }),
+  run: object<Extract<GradingPlan['source'], { kind: 'run' }>>({
+    kind: oneOf('run'),
+    run: text,
+    stages: listOf(text),
+  }),
+})
+
+const suite = nullable(object<NonNullable<GradingPlan['suite']>>({ hash: text, name: text }))
+
+export const gradingPlan = object<GradingPlan>({
+  schema: oneOf('longhaul.grading-plan/1'),
+  run: text,
+  source,
+  profile: nullable(gradingProfile),
+  suite,
+  instances: listOf(
+    object<GradingInstance>({
+      suite: text,
+      taskId: text,
+      profile: gradingProfile,
+      model: text,
+      patch,
+      fault,
+      episode: nullable(text),
+      before: nullable(shortVerdict),
+    }),
+  ),
+  runnable: count,
+})
+
+export const ungraded = object<UngradedRecord>({
+  schema: oneOf('longhaul.ungraded/1'),
+  run: text,
+  taskId: text,
+  reason: text,
+})
+
+const score = nullable(
+  object<GradingScore>({
+    mean: share,
+    sem: amount,
+    interval: nullable(object<{ low: number; high: number }>({ low: number, high: number })),
+    tasks: count,
+    attempts: count,
+  }),
+)
+
+export const grading = object<GradingRecord>({
+  schema: oneOf('longhaul.grading/1'),
+  run: text,
+  source,
+  profile: nullable(gradingProfile),
+  suite,
+  counts: object<GradingCounts>({
+    resolved: count,
+    unresolved: count,
+    couldNotGrade: count,
+    empty: count,
+    incomplete: count,
+  }),
+  graded: score,
+  official: score,
+  instances: listOf(
+    object<GradedInstance>({
+      kind: verdictKind,
+      reason: nullable(text),
+      taskId: text,
+      model: text,
+      profile: gradingProfile,
+      episode: nullable(text),
+      before: nullable(shortVerdict),
+    }),
+  ),
+})
+
+export const predictions = object<PredictionSet>({
+  schema: oneOf('longhaul.predictions/1'),
+  hash: text,
+  format,
+  predictions: listOf(object<StoredPrediction>({ taskId: text, model: text, patch, fault })),
+  duplicates: listOf(text),
+})
+
+const check = oneOf('gold', 'empty')
+
+export const gate = object<GateRecord>({
+  schema: oneOf('longhaul.gate/2'),
+  taskId: text,
+  run: text,
+  check,
+  repeat: size,
+  verdict: verdictKind,
+  reason: nullable(text),
+  gradings: size,
+  gradeMs: amount,
+  audit: absentable(audit),
+  peakMemoryBytes: nullable(count),
+  imageDigest: text,
+  profile: gradingProfile,
+  notPassed: mapOf(text),
+  exceptions: mapOf(count),
+  missedNames: listOf(text),
+  logKey: text,
+})
+
+const spread = nullable(object<{ p50: number; max: number }>({ p50: amount, max: amount }))
+const AUDITS = ['agrees', 'void', 'unsupported'] as const satisfies readonly AuditOutcome[]
+
+export const taskGate = object<TaskGate>({
+  schema: oneOf('longhaul.task-gate/1'),
+  run: text,
+  taskId: text,
+  rowHash: text,
+  profile: gradingProfile,
+  image: text,
+  imageDigest: nullable(text),
+  registryDigest: nullable(text),
+  outcome: oneOf('passed', 'gold-fails', 'empty-resolves', 'flaky', 'not-auditable', 'could-not-gate'),
+  reason: nullable(text),
+  audits: absentable(partialMapOf(AUDITS, count)),
+  failure: nullable(text),
+  gradings: object<TaskGate['gradings']>({ gold: size, empty: size, made: size }),
+  identity: nullable(text),
+  regraded: size,
+  flips: listOf(object<FlippingTest>({ check, test: text, statuses: mapOf(count) })),
+  failing: listOf(text),
+  exceptions: mapOf(count),
+  hiddenNames: listOf(text),
+  gradeMs: spread,
+  peakMemoryBytes: nullable(count),
+})
+
+export const gatedSuite = object<GatedSuite>({
+  schema: oneOf('longhaul.gated-suite/2'),
+  suite: text,
+  repeats: size,
+  admitted: listOf(text),
+  refused: listOf(object<GatedSuite['refused'][number]>({ taskId: text, reason: text })),
+  digests: mapOf(text),
+})
+
+export const gateReport = object<GateReport>({
+  schema: oneOf('longhaul.gate-report/1'),
+  run: text,
+  suite: text,
+  name: text,
+  origin: absentable(nullable(suiteOrigin)),
+  repeats: size,
+  tasks: count,
+  counts: object<Record<GateOutcome, number>>({
+    passed: count,
+    'gold-fails': count,
+    'empty-resolves': count,
+    flaky: count,
+    'not-auditable': count,
+    'could-not-gate': count,
+  }),
+  gradings: object<GateReport['gradings']>({ total: count, made: size, reused: count }),
+  gradeMs: spread,
+  peakMemoryBytes: nullable(count),
+  withoutMemory: count,
+  gates: listOf(taskGate),
+})
+
+export const imageCheck = object<ImageRecord>({
+  schema: oneOf('longhaul.image-check/1'),
+  image: text,
+  digest: text,
+  repoDir: text,
+  commit: text,
+  head: text,
 })
