@@ -1,5 +1,5 @@
 import type { ScaffoldProfile } from '../../src/contracts/sandbox.types.ts'
-import { issueMessage } from '../../src/scaffold/prompts/system.ts'
+import { issueMessage } from '../../src/scaffold/observation.ts'
 
 /** Recurring parts of lines: frames of tools and of the prompt, and the solver's own words. */
 const PARTS = [

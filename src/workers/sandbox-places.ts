@@ -4,7 +4,7 @@ import { createEngineInspector, createImageVerifier } from '../activities/gate/v
 import { watchFinder, watchImages, watchSandbox, watchVerifier } from '../activities/runtime/watch.ts'
 import { requireRuntime } from '../adapters/docker/container/create-container.ts'
 import { countGraders, listSandboxes } from '../adapters/docker/container/list-sandboxes.ts'
-import { createEnginePulse } from '../adapters/docker/engine/engine-pulse.ts'
+import { createEnginePulse } from '../adapters/docker/engine/engine-errors.ts'
 import { connectEngine, type Engine } from '../adapters/docker/engine/engine.ts'
 import { createImageKeeper } from '../adapters/docker/images/image-keeper.ts'
 import { resourcesOfEngine } from '../adapters/docker/reaper/reap-orphaned.ts'

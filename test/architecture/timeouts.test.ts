@@ -205,7 +205,7 @@ test('one attempt on the host covers the longest replay, the turns of a step and
     at('adapters/policy-server/pool.ts LAST_SERVER_AFTER_MS') +
     at('activities/runtime/policy-clients.ts LONGEST_ATTEMPT_MS') +
     600_000
-  const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/sandbox/runner-operations.ts OUTER_SLACK_MS')
+  const turnMs = 2 * askMs + MOST_S.command * 1000 + at('adapters/docker/sandbox/runner-pool.ts OUTER_SLACK_MS')
   const wholeMs = MOST_S.episode * 1000 + at('activities/episode/advance-episode.ts STEP_BUDGET_MS') + turnMs
   assert.ok(ms(presets.HOST.startToCloseTimeout) > wholeMs, `${wholeMs / 60_000} minutes`)
 })

@@ -11,7 +11,7 @@ const PATHS = {
   turn: [
     ['src/activities/episode/advance-episode.ts', ['advanceEpisode']],
     ['src/activities/episode/samplers.ts', ['createSamplers']],
-    ['src/adapters/docker/sandbox/runner-operations.ts', ['runTurn']],
+    ['src/adapters/docker/sandbox/runner-pool.ts', ['runTurn']],
     ['src/adapters/docker/sandbox/runner-pool.ts', ['createRunnerPool']],
     ['src/adapters/docker/sandbox/container-access.ts', ['createContainerAccess']],
     ['src/adapters/policy-server/pool.ts', ['poolOf']],

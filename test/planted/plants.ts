@@ -918,7 +918,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'Retry-After is obeyed: it only replaces a longer pause',
-    file: 'src/adapters/policy-server/retry.ts',
+    file: 'src/adapters/policy-server/server-connection.ts',
     replace: 'return Math.min(LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)',
     by: 'return Math.min(jittered, LONGEST_RETRY_AFTER_MS, afterMs) * (1 + random() / 10)',
     seenBy: retryAfter,
@@ -1179,11 +1179,11 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'no stream stops the worker: other work waits until a stream that is there is read',
-    file: 'src/adapters/policy-server/event-stream.ts',
+    file: 'src/adapters/policy-server/dialect.ts',
     replace: 'await nextTurn()',
     by: 'if (text === "never") await nextTurn()',
     seenBy: {
-      file: 'src/adapters/policy-server/event-stream.test.ts',
+      file: 'src/adapters/policy-server/dialect.test.ts',
       test: 'other work of the process goes on between the chunks of a stream that is already there',
     },
   },

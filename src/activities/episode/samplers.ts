@@ -1,6 +1,12 @@
 import type { EpisodeSpec, ActionRecord, EpisodeLimits, EpisodeStart } from '../../contracts/episodes.types.ts'
-import { chatFormats, renderDelta, renderFirstPrompt } from '../../scaffold/render.ts'
-import { type Defuse, createDefuse, readAddedTokens } from '../../scaffold/special-tokens.ts'
+import {
+  type Defuse,
+  chatFormats,
+  createDefuse,
+  readAddedTokens,
+  renderDelta,
+  renderFirstPrompt,
+} from '../../scaffold/render.ts'
 import type { ChatClients, PolicyClients } from '../runtime/policy-clients.ts'
 import type { RecipeReader } from '../runtime/stored-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'

@@ -29,7 +29,7 @@ import { readEpisodeFacts } from './read-episode-facts.ts'
 import { readTrajectory } from './read-trajectory.ts'
 import type { ChatMessage } from '../../contracts/policy.types.ts'
 import { episodeRow } from '../../report/exports/episode-columns.ts'
-import { createDefuse } from '../../scaffold/special-tokens.ts'
+import { createDefuse } from '../../scaffold/render.ts'
 import type { StoredRecipe } from '../../contracts/run-records.types.ts'
 
 /** Number of cached rows. Rows contain their tests, and siblings follow each other, so few are enough. */

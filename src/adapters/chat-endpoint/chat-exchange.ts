@@ -3,7 +3,7 @@ import type { ChatReply, ChatRequest, TokenUsage } from '../../contracts/policy.
 import type { ChatRecipe } from '../../contracts/recipe.types.ts'
 import { isCount, isObject } from '../../domain/shapes.ts'
 import type { EventFold } from '../policy-server/openai-transport.ts'
-import { bad } from '../policy-server/reply.ts'
+import { bad } from '../policy-server/dialect.ts'
 
 /** Placeholder for an empty message. Some endpoints refuse a message without text, and an empty reply must not end a run. */
 const NO_TEXT = '(no text)'

@@ -1,5 +1,5 @@
 import { LonghaulError } from '../../contracts/errors.ts'
-import { createEnginePulse, type EnginePulse } from '../docker/engine/engine-pulse.ts'
+import { createEnginePulse, type EnginePulse } from '../docker/engine/engine-errors.ts'
 import { createDemultiplexer } from '../docker/engine/exec-stream.ts'
 import { CONNECT_COMMAND, RunnerStreamBroken, createConnection } from '../docker/sandbox/runner-connection.ts'
 import { type RunnerAccess, type RunnerSilence, sandboxError } from '../docker/sandbox/runner-pool.ts'

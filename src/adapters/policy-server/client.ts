@@ -1,9 +1,16 @@
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyClient, PolicyVersion } from '../../contracts/policy.types.ts'
 import type { PolicyServerRecipe } from '../../contracts/recipe.types.ts'
-import { type Dialect, type Exchange, type Send, SMALL_ANSWER_BYTES, type Witnessed } from './dialect.ts'
+import {
+  type Dialect,
+  type Exchange,
+  SMALL_ANSWER_BYTES,
+  type Send,
+  type Witnessed,
+  answeredByAnother,
+  isUnlabelled,
+} from './dialect.ts'
 import { embeddedDialect } from './completions-dialect.ts'
-import { answeredByAnother, isUnlabelled } from './reply.ts'
 import { connectToServer, type PolicyServerTimeouts } from './server-connection.ts'
 import { sglangDialect } from './sglang-dialect.ts'
 import { vllmDialect } from './vllm-dialect.ts'

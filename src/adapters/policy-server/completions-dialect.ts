@@ -1,7 +1,20 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import { isObject } from '../../domain/shapes.ts'
-import { answeredByAnother, bad, isIdList, readLogprob, readReply, unlabelled, versionsOf } from './reply.ts'
-import { answerBytes, decodingFields, type Dialect, type Exchange, SMALL_ANSWER_MS, type Witnessed } from './dialect.ts'
+import {
+  type Dialect,
+  type Exchange,
+  SMALL_ANSWER_MS,
+  type Witnessed,
+  answerBytes,
+  answeredByAnother,
+  bad,
+  decodingFields,
+  isIdList,
+  readLogprob,
+  readReply,
+  unlabelled,
+  versionsOf,
+} from './dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 import { fileURLToPath } from 'node:url'

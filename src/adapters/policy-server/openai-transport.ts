@@ -5,7 +5,7 @@
 import { APIConnectionTimeoutError, APIError, OpenAI } from 'openai'
 import { Agent, EnvHttpProxyAgent, fetch } from 'undici'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { readEvents } from './event-stream.ts'
+import { readEvents } from './dialect.ts'
 import { refuseCustomHeaders } from './refuse-custom-headers.ts'
 import { isObject } from '../../domain/shapes.ts'
 

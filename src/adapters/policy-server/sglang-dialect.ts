@@ -1,19 +1,23 @@
 import type { PolicyVersion, SampleRequest, SampleResult } from '../../contracts/policy.types.ts'
 import { isObject } from '../../domain/shapes.ts'
-import { answeredByAnother, bad, readLogprob, readReply, versionsOf } from './reply.ts'
-import { affinityHeaders, tokenize, localPath } from './completions-dialect.ts'
 import {
-  answerBytes,
-  decodingFields,
   type Dialect,
   type Exchange,
   LOADING,
   type LoadAsk,
-  notRestarted,
-  reloadOrLeave,
-  type Send,
   SMALL_ANSWER_MS,
+  type Send,
+  answerBytes,
+  answeredByAnother,
+  bad,
+  decodingFields,
+  notRestarted,
+  readLogprob,
+  readReply,
+  reloadOrLeave,
+  versionsOf,
 } from './dialect.ts'
+import { affinityHeaders, tokenize, localPath } from './completions-dialect.ts'
 import { randomUUID } from 'node:crypto'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 

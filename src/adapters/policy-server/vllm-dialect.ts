@@ -3,7 +3,17 @@ import { join } from 'node:path'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyRef, PolicyVersion } from '../../contracts/policy.types.ts'
 import { isObject } from '../../domain/shapes.ts'
-import { bad } from './reply.ts'
+import {
+  type Dialect,
+  type Exchange,
+  LOADING,
+  type LoadAsk,
+  SMALL_ANSWER_MS,
+  type Send,
+  bad,
+  notRestarted,
+  reloadOrLeave,
+} from './dialect.ts'
 import {
   completionBody,
   completionsDialect,
@@ -14,16 +24,6 @@ import {
   served,
   localPath,
 } from './completions-dialect.ts'
-import {
-  type Dialect,
-  type Exchange,
-  LOADING,
-  type LoadAsk,
-  notRestarted,
-  reloadOrLeave,
-  type Send,
-  SMALL_ANSWER_MS,
-} from './dialect.ts'
 
 /**
  * vLLM. Requests were verified against 0.33.0 and a running 0.32.0.

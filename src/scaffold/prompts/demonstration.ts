@@ -1,4 +1,4 @@
-import { issueMessage } from './system.ts'
+import { issueMessage } from '../observation.ts'
 
 const STATEMENT = 'The script primes.py should print all primes below 20, one on each line. It does not exist yet.'
 

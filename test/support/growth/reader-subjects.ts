@@ -11,7 +11,7 @@ import { readPatchedFiles } from '../../../src/grading/test-patch.ts'
 import { guessFailure } from '../../../src/report/official/failure-reasons.ts'
 import { shortenOutput } from '../../../src/scaffold/observation.ts'
 import { parseReply } from '../../../src/scaffold/parse-reply.ts'
-import { createDefuse } from '../../../src/scaffold/special-tokens.ts'
+import { createDefuse } from '../../../src/scaffold/render.ts'
 import type { HostileText } from './hostile-texts.ts'
 import type { Subject } from './measure-growth.ts'
 

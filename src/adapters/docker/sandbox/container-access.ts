@@ -1,7 +1,6 @@
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { endedFromInside, mayStartAgain, startOnce, wasLeftAlone } from '../container/container-state.ts'
-import { createEnginePulse, type EnginePulse } from '../engine/engine-pulse.ts'
-import { ignoreGone, isStatus, toSandboxError } from '../engine/engine-errors.ts'
+import { type EnginePulse, createEnginePulse, ignoreGone, isStatus, toSandboxError } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { CONNECT_COMMAND, RunnerStreamBroken, createConnection, openRunnerExec } from './runner-connection.ts'
 import { NO_ISOLATION, type RunnerAccess, type RunnerSilence, sandboxError } from './runner-pool.ts'

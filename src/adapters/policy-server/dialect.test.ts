@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { readEvents, type StreamEvent } from './event-stream.ts'
+import { readEvents, type StreamEvent } from './dialect.ts'
 
 // oxlint-disable-next-line require-await -- the chunks of a stream
 async function* chunksOf(bytes: Uint8Array, size: number): AsyncGenerator<Uint8Array> {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { createEnginePulse } from './engine-pulse.ts'
+import { createEnginePulse } from './engine-errors.ts'
 
 const never = new AbortController().signal
 

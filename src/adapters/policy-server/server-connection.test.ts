@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { delayBefore, parseRetryAfter } from './retry.ts'
+import { delayBefore, parseRetryAfter } from './server-connection.ts'
 
 const NOW = Date.parse('2026-11-20T12:00:00Z')
 
