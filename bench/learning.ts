@@ -18,7 +18,7 @@ import type { EvaluatedTask, EvaluationRecord } from '../src/contracts/evaluatio
 import { runKeys } from '../src/contracts/keys.ts'
 import type { Interval } from '../src/domain/statistics/bootstrap.ts'
 import { INTERVAL_SEED } from '../src/domain/statistics/evaluation-summary.ts'
-import { pairTasks, toOutcomes } from '../src/domain/statistics/pair-tasks.ts'
+import { pairTasks, toOutcomes } from '../src/domain/statistics/comparison.ts'
 import { differenceInterval } from '../src/domain/statistics/score-interval.ts'
 import { pairedDifference, passAt1, type PairedDifference } from '../src/domain/statistics/statistics.ts'
 import { startStack } from '../test/support/start-stack.ts'

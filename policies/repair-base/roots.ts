@@ -1,5 +1,4 @@
-import type { RenamedTask } from '../../src/adapters/datasets/synthetic/half-renamed.ts'
-import { ROOTS } from '../../src/adapters/datasets/synthetic/stems.ts'
+import { ROOTS, type RenamedTask } from '../../src/adapters/datasets/synthetic/half-renamed.ts'
 
 const ALL = new Set([...ROOTS.train, ...ROOTS.eval])
 

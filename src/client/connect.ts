@@ -1,9 +1,13 @@
-import { Client, Connection } from '@temporalio/client'
+import { Client, Connection, type WorkflowClientInterceptor } from '@temporalio/client'
+import { type Headers, defaultPayloadConverter } from '@temporalio/common'
 import { isLonghaulError } from '../contracts/errors.ts'
 import { dataConverterOf } from '../platform/data-converter.ts'
 import { explainAnswer, probeTemporal, unreachableTemporal } from '../platform/temporal-reach.ts'
-import { readTemporalSettings, type TemporalSettings } from '../platform/temporal-settings.ts'
-import { type ClientTraces, clientTraces } from './traces.ts'
+import { type TemporalSettings, readTemporalSettings } from '../platform/temporal-settings.ts'
+import { TRACE_HEADER, type TraceCarrier, formatTraceparent } from '../contracts/trace-context.ts'
+import { workflowIds } from '../contracts/workflow-ids.ts'
+import type { SpanAttributes } from '../platform/current-trace.ts'
+import { type OpenSpan, type Traces, openTraces, readTraceSettings } from '../platform/traces.ts'
 
 export interface ConnectOptions {
   /** `host:port`. @default LONGHAUL_TEMPORAL_ADDRESS, TEMPORAL_ADDRESS, the profile's, 127.0.0.1:7233 */
@@ -93,4 +97,74 @@ export function isNotFound(error: unknown): boolean {
     (error as { code?: unknown } | null)?.code === 5 ||
     (error as { name?: unknown } | null)?.name === 'WorkflowNotFoundError'
   )
+}
+
+/** Spans of what a client starts and steers. */
+interface ClientTraces {
+  interceptors: { workflow: WorkflowClientInterceptor[] }
+  /** Sends what is left, for two seconds at the longest. */
+  close(): Promise<void>
+}
+
+const CLOSE_MS = 2_000
+
+/** Hosts, rounds of the watch and readings of records are no work of a run. */
+const NO_RUNS = [workflowIds.host(''), workflowIds.watch(''), 'read/']
+
+/**
+ * None where the environment names no collector. OpenTelemetry's packages are loaded by the first call that has a span: commands that
+ * only look at runs do not pay for them. @throws LonghaulError `Config.Invalid`
+ */
+function clientTraces(env: NodeJS.ProcessEnv): ClientTraces | null {
+  if (readTraceSettings(env) === null) return null
+  let opened: Promise<Traces | null> | null = null
+  const within = async <T>(name: string, workflowId: string, call: (headers: Headers) => Promise<T>) => {
+    if (NO_RUNS.some((prefix) => workflowId.startsWith(prefix))) return call({})
+    opened ??= openTraces('client', { env, warn: (line) => process.stderr.write(`${line}\n`) })
+    const traces = await opened
+    const attributes: SpanAttributes = { 'temporal.workflow.id': workflowId }
+    const span = traces?.startSpan({ name, kind: 'client', parent: null, attributes })
+    return span === undefined ? call({}) : ended(span, () => call(headerOf(span)))
+  }
+  return {
+    interceptors: {
+      workflow: [
+        {
+          startWithDetails: (input, next) =>
+            within(`StartWorkflow:${input.workflowType}`, input.options.workflowId, (headers) =>
+              next({ ...input, headers: { ...input.headers, ...headers } }),
+            ),
+          startUpdate: (input, next) =>
+            within(`UpdateWorkflow:${input.updateName}`, input.workflowExecution.workflowId, (headers) =>
+              next({ ...input, headers: { ...input.headers, ...headers } }),
+            ),
+          signal: (input, next) =>
+            within(`SignalWorkflow:${input.signalName}`, input.workflowExecution.workflowId, (headers) =>
+              next({ ...input, headers: { ...input.headers, ...headers } }),
+            ),
+          cancel: (input, next) => within('CancelWorkflow', input.workflowExecution.workflowId, () => next(input)),
+          terminate: (input, next) =>
+            within('TerminateWorkflow', input.workflowExecution.workflowId, () => next(input)),
+        },
+      ],
+    },
+    close: async () => (await opened)?.close(CLOSE_MS),
+  }
+}
+
+function headerOf({ context }: OpenSpan): Headers {
+  const carrier: TraceCarrier = { traceparent: formatTraceparent(context) }
+  return { [TRACE_HEADER]: defaultPayloadConverter.toPayload(carrier) }
+}
+
+/** A failed call (a taken name, an ended run) is reported by the class of its error: messages quote requests. */
+async function ended<T>(span: OpenSpan, call: () => Promise<T>): Promise<T> {
+  try {
+    const result = await call()
+    span.end()
+    return result
+  } catch (error) {
+    span.end({ code: error instanceof Error ? error.name : 'unmapped' })
+    throw error
+  }
 }

@@ -45,13 +45,13 @@ export {
   type SteerHostInput,
   uncordonHost,
 } from './hosts.ts'
-export type { RunScore } from './run-scores.ts'
+export type { RunScore } from './list-runs.ts'
 export { lookAtRun, type RunLook } from './list-runs.ts'
 export type { OpenActivity, RunWork } from './look-at-work.ts'
 export { findOpenWork, findRun, type FoundRun } from './find-run.ts'
 export { readHistory, type ReadHistoryInput } from './read-history.ts'
 export { readEvaluation, type ReadEvaluationOptions } from './read-evaluation.ts'
-export type { RunHandle } from './run-handle.ts'
+export type { RunHandle } from './watch-run.ts'
 export type { RunOutcome } from './watch-run.ts'
 export {
   backfillSchedule,

@@ -8,8 +8,7 @@ import { connectToOwnNamespace, needsServer } from '../../test/support/own-names
 import { requireRunThere } from '../cli/local-stack.ts'
 import { workflowIds } from '../contracts/workflow-ids.ts'
 import type { LonghaulConnection } from './connect.ts'
-import { listRuns } from './list-runs.ts'
-import { headlineScore } from './run-scores.ts'
+import { headlineScore, listRuns } from './list-runs.ts'
 import type { ROOT_IDS } from './start.ts'
 
 const { CommandType } = proto.temporal.api.enums.v1

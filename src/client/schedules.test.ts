@@ -12,7 +12,7 @@ import { eventually } from '../../test/support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../../test/support/own-namespace.ts'
 import { createDirectoryStore } from '../adapters/artifacts/directory-store.ts'
 import { pushedRecipes } from '../adapters/recipes/pushed-recipes.ts'
-import { faultOfCron } from './cron-fields.ts'
+import { faultOfCron } from './schedule-settings.ts'
 import {
   backfillSchedule,
   createSchedule,

@@ -3,7 +3,7 @@ import { requireSearchAttributes } from '../platform/search-attributes.ts'
 import { grpcStatus } from '../platform/temporal-reach.ts'
 import { isClosing } from './control-run.ts'
 import { decodePayload } from './decode-payload.ts'
-import { resolveConnection, makeRunHandle, type RunHandle } from './run-handle.ts'
+import { resolveConnection, makeRunHandle, type RunHandle } from './watch-run.ts'
 import type {
   EvaluateInput,
   EvaluateResult,

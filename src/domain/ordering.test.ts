@@ -4,7 +4,7 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { orderByHash, episodeMaterial, seedFrom, turnMaterial } from './hash-order.ts'
 import { planJobs, planOneJob, planPairs, splitByTokens, splitIntoMinibatches } from './rewards/minibatches.ts'
-import { drawProblems } from './rewards/problem-order.ts'
+import { drawProblems } from './rewards/stage-rules.ts'
 
 const hash = (text: string): string => createHash('sha256').update(text).digest('hex')
 

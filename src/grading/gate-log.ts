@@ -1,6 +1,6 @@
 import type { GateRecord } from '../contracts/gates.types.ts'
 import type { Task } from '../contracts/tasks.types.ts'
-import { missedNameLines } from '../domain/gates/hidden-names.ts'
+import { missedNameLines } from '../domain/gates/suite-filters.ts'
 import { gradeLog } from './grade-log.ts'
 import { LOG_PROFILES } from './log-profiles.ts'
 import { withoutTiming } from './test-names.ts'

@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs'
+import { readFileSync, readdirSync } from 'node:fs'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { errnoOf } from './files.ts'
+import { QUEUES } from '../contracts/workflow-ids.ts'
 
 /** Identifies a process, and distinguishes it from a later one with the same pid. */
 export interface ProcessIdentity {
@@ -118,7 +119,7 @@ function startTimeOf(pid: number): string | null {
   return stat === null || isGone(stat) ? null : stat.startTime
 }
 
-export function bootId(): string | null {
+function bootId(): string | null {
   try {
     return readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim()
   } catch {
@@ -181,4 +182,16 @@ function send(pid: number, signal: NodeJS.Signals | 0): boolean {
   } catch {
     return false
   }
+}
+
+/**
+ * Name of this machine as a sandbox host, and its task queue since boot. The queue contains the kernel's boot id: a restarted
+ * worker finds its sandboxes again, and a rebooted host, whose containers are gone, gets no stale tasks. On other systems than Linux the process start
+ * replaces the boot id.
+ * @param name null: the machine's own
+ */
+export function hostIdentity(name: string | null): { hostId: string; hostQueue: string } {
+  const id = (name ?? hostname()).replaceAll(/[^A-Za-z0-9-]/g, '-').slice(0, 40)
+  const started = bootId()?.slice(0, 8) ?? `pid${process.pid}`
+  return { hostId: id, hostQueue: QUEUES.sandboxHost(id, started) }
 }

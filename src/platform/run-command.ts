@@ -3,7 +3,6 @@ import { constants } from 'node:fs'
 import { access, stat } from 'node:fs/promises'
 import { delimiter, join, resolve as resolvePath } from 'node:path'
 import { createInterface } from 'node:readline'
-
 import { LonghaulError } from '../contracts/errors.ts'
 import { errnoOf } from './files.ts'
 
@@ -156,4 +155,14 @@ const NOT_EXECUTABLE: Partial<Record<string, string>> = {
   ENOENT: 'there is no such file',
   ENOTDIR: 'there is no such file',
   EACCES: 'this user may not execute it',
+}
+
+/** One word of a POSIX shell, always in single quotes. */
+export function shellQuote(text: string): string {
+  return `'${text.replaceAll("'", `'\\''`)}'`
+}
+
+/** The same for a command that people read: quoted only where the shell would read it otherwise. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : shellQuote(word)
 }

@@ -1,18 +1,18 @@
 import { renderCurve } from './curve-svg.ts'
-import { contaminationTable } from './contamination-table.ts'
-import { escapeHtml, renderPage, renderHtmlTable } from './html-page.ts'
-import type { ReportData } from './report-data.ts'
 import {
+  auditDifferenceTable,
+  auditedTable,
+  contaminationTable,
   costTable,
   dispositionTable,
   effortTable,
   flakyTable,
-  auditDifferenceTable,
-  auditedTable,
   officialTable,
   passAtKTable,
   verdictTable,
 } from './evaluation-tables.ts'
+import { escapeHtml, renderPage, renderHtmlTable } from './html-page.ts'
+import type { ReportData } from './report-data.ts'
 import {
   durationTable,
   ledgerTable,

@@ -1,6 +1,5 @@
 import { showControls } from '../domain/hostile-text.ts'
-import { contaminationTable } from './contamination-table.ts'
-import { auditDifferenceTable, auditedTable } from './evaluation-tables.ts'
+import { auditDifferenceTable, auditedTable, contaminationTable } from './evaluation-tables.ts'
 import { judgeGain, showSigned } from './means.ts'
 import type { ReportData } from './report-data.ts'
 import { ledgerTable, nightTable, pairedTable, scoreTable, suspectTable, type Table } from './tables.ts'

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 
 import { QUEUES } from '../contracts/workflow-ids.ts'
-import { hostIdentity } from '../platform/host-identity.ts'
+import { hostIdentity } from '../platform/processes.ts'
 import { stackEnvironment, stackHostId, type StackFacts } from './environment.ts'
 import { moduleFile, packageFile } from './paths.ts'
 import { clusterService, type PrivateCluster } from './postgres/private-cluster.ts'

@@ -15,7 +15,7 @@ import type {
 import { HACK_SIGNS } from '../contracts/hack-signs.ts'
 import { episodeKeys, runKeys } from '../contracts/keys.ts'
 import type { Task } from '../contracts/tasks.types.ts'
-import { isValidEpisode } from '../domain/ledger/episode-rules.ts'
+import { isValidEpisode } from '../domain/ledger/episode-fates.ts'
 import { rewardOf, stageRewardRule } from '../domain/rewards/rewards.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
 import { readUnlessCorrupt, type TaskReader } from '../activities/runtime/stored-records.ts'

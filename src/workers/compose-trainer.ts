@@ -1,39 +1,42 @@
 import { hostname } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { setTimeout as sleep } from 'node:timers/promises'
 import { Context } from '@temporalio/activity'
 import { Runtime } from '@temporalio/worker'
-import { fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
+import { type Fleets, fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
 import type { TrainerCommand } from '../adapters/trainer-job/launchers/process-launcher.ts'
-import { directoryOf, prepareJob, type PreparedJob } from '../adapters/trainer-job/job/job-spec.ts'
+import { type PreparedJob, directoryOf, prepareJob } from '../adapters/trainer-job/job/job-spec.ts'
 import { writePolicyRef } from '../adapters/trainer-job/job/policy-directory.ts'
 import { readKept, runJob } from '../adapters/trainer-job/job/run-job.ts'
 import type { WindowFile } from '../adapters/trainer-job/job/window-job.ts'
-import { activity, type ActivityScope } from '../activities/runtime/activity-runtime.ts'
-import { callingRoot, findOtherPlayer, playAlone, type RootRegistry } from '../activities/run/play-alone.ts'
+import { type ActivityScope, activity } from '../activities/runtime/activity-runtime.ts'
+import { type RootRegistry, callingRoot, findOtherPlayer, playAlone } from '../activities/run/play-alone.ts'
 import { requireJobBefore, requireOwnBatch } from '../activities/run/require-recorded.ts'
 import { endOfWaiting } from '../activities/training/end-of-waiting.ts'
 import { createMutex, followJob, haveWindow } from '../activities/training/follow-job.ts'
 import {
-  endEngines,
   type EngineDependencies,
+  endEngines,
   launchOf,
   parkEngines,
   publishOnEngines,
 } from '../activities/training/launched-engines.ts'
 import { type PublishDependencies, publishPolicy, releasePolicies } from '../activities/training/publish-policy.ts'
 import { recordJob, recordTraining } from '../activities/training/record-training.ts'
-import { referencePolicy } from '../activities/training/reference-policy.ts'
+import { referencePolicy } from '../activities/training/policies.ts'
 import { createTracking } from '../activities/trackers/send-metrics.ts'
 import type { PolicyRef } from '../contracts/policy.types.ts'
 import type { TrainerActivities, TrainingJobInput } from '../contracts/activities.types.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { createRecipeReader } from '../activities/runtime/stored-records.ts'
-import { QUEUES } from '../contracts/workflow-ids.ts'
+import { QUEUES, workflowIds } from '../contracts/workflow-ids.ts'
 import type { Composed } from './compose-role.ts'
-import { connectStore, chatClientsOf, policyClientsOf, putToSleep, type Interposers } from './connect.ts'
-import { startEngineWatch, type StateOf } from './engine-watch.ts'
+import { type Interposers, chatClientsOf, connectStore, policyClientsOf, putToSleep } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
+import type { FleetPlan } from '../adapters/engines/fleet-files.ts'
+import { toLonghaulError } from '../contracts/errors.ts'
+import type { OwnerState } from '../domain/orphaned-resources.ts'
 
 /** Training jobs wait for each other inside the process. The other slots keep publishing and releasing from waiting behind a job of
  *  hours. */
@@ -225,4 +228,61 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
       return releasePolicies(deps, run)
     }),
   }
+}
+
+/** Looks up a workflow by id; null if the server cannot be asked. */
+type StateOf = (workflowId: string) => Promise<OwnerState | null>
+
+/** Maximum time until a killed keeper is noticed. Its sessions move to other servers meanwhile. */
+const LONGEST_ROUND_MS = 10_000
+
+interface EngineWatchInput {
+  fleets: Fleets
+  stateOf: StateOf
+  leaseMs: number
+  log: { info(message: string, facts: object): void; warn(message: string, facts: object): void }
+}
+
+/**
+ * Renews the leases of this host's engines, restarts a keeper that died, and ends engines after their run's workflow has closed,
+ * because a terminated run ends nothing itself. If the server cannot be asked, nothing changes. Several trainer workers of a host may
+ * do this concurrently.
+ */
+function startEngineWatch({ fleets, stateOf, leaseMs, log }: EngineWatchInput): { stop(): Promise<void> } {
+  const stopping = new AbortController()
+  const { signal } = stopping
+  const look = async (plan: FleetPlan): Promise<void> => {
+    const { run } = plan
+    try {
+      const state = await stateOf(rootOf(plan))
+      if (state?.kind === 'closed' || state?.kind === 'unknown') {
+        log.info('the run is over: its engines end', { run })
+        await fleets.end(run)
+      } else {
+        await fleets.renew(run)
+      }
+    } catch (error) {
+      log.warn('the engines of a run could not be checked', { run, error: toLonghaulError(error).message })
+    }
+  }
+  const watch = async (): Promise<void> => {
+    while (!signal.aborted) {
+      await Promise.all((await fleets.list()).map(look))
+      // Two renewals may be lost before the third comes too late.
+      await sleep(Math.min(LONGEST_ROUND_MS, leaseMs / 3), undefined, { signal }).catch(() => undefined)
+    }
+  }
+  const done = watch()
+  return {
+    async stop() {
+      stopping.abort()
+      await done
+    },
+  }
+}
+
+/** Returns the root workflow's id, because a stage requests engines too and closes before its run. */
+function rootOf({ owner, run }: FleetPlan): string {
+  const roots = [workflowIds.train(run), workflowIds.evaluation(run)]
+  return roots.find((root) => owner === root || owner.startsWith(`${root}/`)) ?? owner
 }

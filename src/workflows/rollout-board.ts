@@ -6,8 +6,7 @@ import type {
   RolloutReport,
   RolloutTally,
 } from '../contracts/workflows.types.ts'
-import { isReportDue } from '../domain/report-schedule.ts'
-import { addTask, NO_SCORE, scoreSoFar } from '../domain/statistics/running-score.ts'
+import { NO_SCORE, addTask, isReportDue, scoreSoFar } from '../domain/statistics/running-score.ts'
 import { describeRollout } from './rollout-table.ts'
 import { failuresQuery, reportSignal, rolloutQuery, type RunControl } from './run-control.ts'
 

@@ -70,8 +70,8 @@ const STARTS_PROGRAMS: Record<string, string> = {
   'src/adapters/trainer-job/job/run-tool.ts': 'a deadline of its own',
   'src/adapters/docker/container/written-folder.ts': 'a deadline of its own',
   'src/platform/run-command.ts': 'timeoutMs, which every caller has to give',
-  'src/stack/setup/engine-remains.ts': 'the time-out of each call',
-  'src/stack/setup/private-engine.ts': 'a service: START_TIMEOUT_MS until it answers, then engine-watch.ts',
+  'src/stack/setup/private-engine.ts':
+    'a service: START_TIMEOUT_MS until it answers; the time-out of each call that removes its remains',
   'src/stack/supervisor.ts': 'a service: its readiness is watched, its stop has a grace time',
   'src/stack/up.ts': 'the supervisor itself: steps.ts bounds the wait for it',
 }

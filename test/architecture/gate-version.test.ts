@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
-import { readAuditScript } from '../../src/adapters/docker/grader/audit/audit-script.ts'
+import { readAuditScript } from '../../src/adapters/docker/grader/audit-patch.ts'
 import { sha256Hex } from '../../src/platform/hash.ts'
 
 /** The audit that this version of gates was made with, without its comments. */

@@ -15,7 +15,6 @@ const REASONS: Readonly<Record<string, string>> = {
   'src/adapters/trainer-job/launchers/create-launcher.ts': 'the choice among the files beside it',
   'src/client/examples.ts': 'what the documentation shows, compiled',
   'src/client/read-evaluation.ts': 'one call of the package’s interface',
-  'src/grading/parsers/xml-names.ts': 'a table of a standard',
   'src/platform/failure-converter.ts': 'the SDK loads it by its path',
   'src/platform/well-formed-failures.ts': 'the SDK loads it by its path',
   'src/stack/doctor/kubernetes-checks.ts': 'one file for each group of checks',

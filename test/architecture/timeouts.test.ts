@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import { TEST_TIMEOUT_MS } from '../../src/activities/grading/run-grading.ts'
-import { limitOfRequest } from '../../src/adapters/docker/engine/engine-deadlines.ts'
+import { limitOfRequest } from '../../src/adapters/docker/engine/engine.ts'
 import { GRADING_SLACK_MS } from '../../src/adapters/docker/grader/grading.ts'
 import { LOCK_TIMEOUT_MS } from '../../src/adapters/docker/images/image-keeper.ts'
 import { MOST_S } from '../../src/adapters/recipes/combination.ts'
@@ -87,7 +87,7 @@ function problemsOfPresets(text: string, all: Record<string, Preset>): string[] 
 const CONSTANT = /^(?:export )?const ([A-Z][A-Z_]*_MS) = ([^\n]+)$/gm
 const FOLDERS = ['activities', 'adapters', 'platform', 'workers', 'domain']
 /** Units, no waits. */
-const NO_WAITS = new Set(['domain/statistics/attempt-cost.ts HOUR_MS'])
+const NO_WAITS = new Set(['domain/statistics/run-costs.ts HOUR_MS'])
 
 function constantsOf(folders: readonly string[]): Map<string, number> {
   const found = new Map<string, number>()

@@ -628,7 +628,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'the fence of a Kubernetes Job: a silent API counts as the end of the attempt',
-    file: 'src/adapters/trainer-job/launchers/kubectl.ts',
+    file: 'src/adapters/trainer-job/launchers/kubernetes-pods.ts',
     replace: 'return /\\(NotFound\\)/.test(stderr)',
     by: 'return /\\(NotFound\\)|refused/.test(stderr)',
     seenBy: kubernetes('an unreachable API is unavailable and never means that the attempt is over'),
@@ -788,7 +788,7 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'lost episodes have no reward: they count as failures of the policy',
-    file: 'src/domain/ledger/episode-rules.ts',
+    file: 'src/domain/ledger/episode-fates.ts',
     replace: "    case 'infra':\n    case 'cancelled':\n    case 'stale':\n      return false\n",
     by: "    case 'infra':\n      return true\n    case 'cancelled':\n    case 'stale':\n      return false\n",
     seenBy: {
@@ -798,14 +798,14 @@ export const PLANTS: Plant[] = [
   },
   {
     name: 'lost episodes have no reward: an ungraded episode counts as failed',
-    file: 'src/domain/ledger/episode-rules.ts',
+    file: 'src/domain/ledger/episode-fates.ts',
     replace: "(record.verdict === 'resolved' || record.verdict === 'unresolved')",
     by: 'record.verdict !== null',
     seenBy: ledger('lost siblings do not count in mean, deviation and size of their group'),
   },
   {
     name: 'lost episodes have no reward: a lost episode is recorded as unresolved',
-    file: 'src/domain/ledger/episode-rules.ts',
+    file: 'src/domain/ledger/episode-fates.ts',
     replace: 'if (!isPolicyDisposition(disposition)) return { verdict: null, reason: null }',
     by: "if (!isPolicyDisposition(disposition)) return { verdict: 'unresolved', reason: null }",
     seenBy: {

@@ -2,7 +2,7 @@
 import type { PolicyRef } from '../../src/contracts/policy.types.ts'
 import type { SandboxHandle } from '../../src/contracts/sandbox.types.ts'
 import type { EpisodeInput, PromptGroupInput, ResolvedRun, RolloutInput } from '../../src/contracts/workflows.types.ts'
-import { ungradedVerdict } from '../../src/domain/ledger/episode-rules.ts'
+import { ungradedVerdict } from '../../src/domain/ledger/episode-fates.ts'
 import { type ActivityTable, takes } from './activity-script.ts'
 import type { AllActivities } from './workflow-driver.ts'
 

@@ -89,7 +89,7 @@ test('the root of a long run stays below 2,000 events at four events for each re
   t.diagnostic(`${few} events with few reports, ${many} with 24`)
   assert.ok(many > few, 'reports arrived')
   assert.ok((many - few) / reports <= 4, `${many - few} events for ${reports} reports`)
-  // `report-schedule.test.ts`: at most 350 reports in five weeks.
+  // `running-score.test.ts`: at most 350 reports in five weeks.
   assert.ok(few + 350 * 4 < 2_000, `${few} events beside the reports`)
 })
 

@@ -12,7 +12,7 @@ import { episodeId, episodeKeys } from '../../contracts/keys.ts'
 import type { EpisodeInput, EpisodeResult } from '../../contracts/workflows.types.ts'
 import { type HackSign, isSuspectedHack, sortSigns } from '../../contracts/hack-signs.ts'
 import type { PlayedTurn } from '../../domain/gates/command-signs.ts'
-import { contextOf, usageOf } from '../../domain/statistics/token-usage.ts'
+import { contextOf, usageOf } from '../../domain/statistics/run-costs.ts'
 import { readTurns, readWholeTurns, type Turn } from './transcript.ts'
 
 export interface Outcome {

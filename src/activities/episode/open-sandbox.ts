@@ -10,7 +10,7 @@ import { claimPlacement } from './claim-placement.ts'
 import type { RecordedEnding } from '../../contracts/activities.types.ts'
 import type { CaptureRecord, Disposition, DispositionRecord, EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 
 interface OpenDependencies {
   store: ArtifactStore

@@ -6,7 +6,7 @@ import type { ChatAnswer, EpisodeSpec, EpisodeStart, ObservationRecord } from '.
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { ChatRequest } from '../../contracts/policy.types.ts'
 import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
-import { contextOf, usageOf } from '../../domain/statistics/token-usage.ts'
+import { contextOf, usageOf } from '../../domain/statistics/run-costs.ts'
 import { chatml } from '../../scaffold/render.ts'
 import { scaffoldProfile } from '../../scaffold/profiles.ts'
 import { createChatSampler, isBeyondContext, type EpisodeSetting } from './samplers.ts'

@@ -11,7 +11,7 @@ import type { EvaluatedTask, EvaluationConditions, EvaluationRecord } from '../.
 import { episodeKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { EvaluateRecipe, GradingRecipe } from '../../contracts/recipe.types.ts'
 import type { SuiteOrigin } from '../../contracts/suites.types.ts'
-import { exclusionOf, isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { exclusionOf, isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 import { type AttemptFacts, summarizeAttempts, type SummaryInput } from '../../domain/statistics/evaluation-summary.ts'
 import { readOrThrow, type TaskReader, readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'

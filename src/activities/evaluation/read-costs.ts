@@ -1,6 +1,6 @@
 /** Computes a run's costs from its stored records. The sums are the same whenever they are computed, even while the run is in
  *  progress. */
-import { attemptTimes } from '../../adapters/trainer-job/job/attempt-times.ts'
+import { attemptTimes } from '../../adapters/trainer-job/job/attempt-files.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { JobAttemptTime, JobTimeRecord, RunCosts } from '../../contracts/costs.types.ts'
 import type {
@@ -18,9 +18,14 @@ import type { GateRecord, TaskGate } from '../../contracts/gates.types.ts'
 import { episodeKeys, runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
-import { exclusionOf } from '../../domain/ledger/episode-rules.ts'
-import { type EpisodeSpent, type PaidPart, sumCosts, type TrainerSpent } from '../../domain/statistics/run-costs.ts'
-import { usageOf } from '../../domain/statistics/token-usage.ts'
+import { exclusionOf } from '../../domain/ledger/episode-fates.ts'
+import {
+  type EpisodeSpent,
+  type PaidPart,
+  type TrainerSpent,
+  sumCosts,
+  usageOf,
+} from '../../domain/statistics/run-costs.ts'
 import { placeOf } from '../episode/episode-records.ts'
 import { readTurns } from '../episode/transcript.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'

@@ -12,7 +12,7 @@ import { gateIdentity, gradeForGate, readGateRecords } from './gate-grading.ts'
 import { sandboxLimits } from '../episode/open-sandbox.ts'
 import type { GradingDependencies } from '../grading/run-grading.ts'
 import type { VerifyImage, VerifiedImage } from './verify-image.ts'
-import { hiddenNames } from '../../domain/gates/hidden-names.ts'
+import { hiddenNames } from '../../domain/gates/suite-filters.ts'
 
 /** A step starts no further grading after this time, because its activity has a limit and the history should show the gate's progress. */
 const STEP_MS = 10 * 60_000

@@ -11,7 +11,7 @@ import { type TaskReader, gatedDigest, readUnlessCorrupt } from '../runtime/stor
 import { gradingFailed, isHostFailure, reasonOf, gradeToVerdict } from './grade-to-verdict.ts'
 import { sandboxLimits } from '../episode/open-sandbox.ts'
 import type { Graded, GradingDependencies } from './run-grading.ts'
-import { isPolicyDisposition, ungradedVerdict } from '../../domain/ledger/episode-rules.ts'
+import { isPolicyDisposition, ungradedVerdict } from '../../domain/ledger/episode-fates.ts'
 
 /** No repair is larger. A larger patch is an attack on the store, the grading container or the report. */
 export const MAX_PATCH_BYTES = 5_000_000

@@ -10,7 +10,7 @@ import { readLog } from '../../adapters/artifacts/stored-log.ts'
 import type { GradingTimeOutRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
-import { exclusionOf } from '../../domain/ledger/episode-rules.ts'
+import { exclusionOf } from '../../domain/ledger/episode-fates.ts'
 import { gradeToVerdict } from './grade-to-verdict.ts'
 import { runGrading } from './run-grading.ts'
 

@@ -12,11 +12,13 @@ import type {
 import { gradingKeys, predictionKeys } from '../../contracts/keys.ts'
 import type { GradingProfile, SuiteManifest, Task } from '../../contracts/tasks.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { officialInstanceReport, rebenchV2Report, type V2Outcome } from '../../report/official/instance-report.ts'
 import {
-  officialModelName,
   type OfficialPrediction,
+  type V2Outcome,
+  officialInstanceReport,
+  officialModelName,
   officialRunReport,
+  rebenchV2Report,
   runReportName,
 } from '../../report/official/run-report.ts'
 import { readLog } from '../../adapters/artifacts/stored-log.ts'

@@ -3,7 +3,7 @@ import type { Coordinates, EpisodeRecord } from '../../contracts/episodes.types.
 import { LonghaulError } from '../../contracts/errors.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
-import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 import { readEpisodeRecords } from '../episode/episode-records.ts'
 import { readOrThrow } from '../runtime/stored-records.ts'
 import { sizesOf } from './plan-iteration.ts'

@@ -9,10 +9,10 @@ import type { Recipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import {
   type EpisodeFate,
   type ScoredGroup,
+  isValidEpisode,
   selectFatesForRft,
   selectForReinforce,
 } from '../../domain/ledger/episode-fates.ts'
-import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
 import { selectExperts } from '../../domain/rewards/experts.ts'
 import { groupRuleOf } from '../../domain/rewards/group-selection.ts'
 import { orderByHash, episodeMaterial } from '../../domain/hash-order.ts'

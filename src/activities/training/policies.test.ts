@@ -2,15 +2,21 @@ import assert from 'node:assert/strict'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { after, test } from 'node:test'
+import { after, before, test } from 'node:test'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
 import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { importBasePolicy } from '../../adapters/trainer-job/job/policy-directory.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { policyKeys } from '../../contracts/keys.ts'
+import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
-import { keptForRun, promote, resolvePolicy } from './policies.ts'
+import { keptForRun, promote, referencePolicy, resolvePolicy } from './policies.ts'
+import { useOwnStore } from '../../../test/support/command-line.ts'
+import { policyRef } from '../../../test/support/scripted-pipeline.ts'
+import { makeTrainingRecipe } from '../../../test/support/training-records.ts'
+import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
+import type { Recipe } from '../../contracts/recipe.types.ts'
+import { putPart } from '../../../test/support/record-examples.ts'
 
 const dirs = [fileURLToPath(new URL('../../../recipes', import.meta.url))]
 const root = await mkdtemp(join(tmpdir(), 'longhaul-policies-'))
@@ -90,4 +96,60 @@ test('lists promotions whose files exist once each, newest first, and a continue
     'recipe',
   )
   assert.equal(named.globalStep, 3)
+})
+
+let store: ArtifactStore
+let close: () => Promise<void>
+
+before(async () => {
+  ;({ store, close } = await useOwnStore())
+})
+
+after(() => close())
+
+function pulled(reference: 'base' | 'start', { tuned = true } = {}): Recipe {
+  const recipe = makeTrainingRecipe()
+  assert.ok(recipe.reinforce !== null)
+  recipe.reinforce.loss.kl = { coefficient: 0.1, reference }
+  return tuned ? recipe : { ...recipe, rft: null }
+}
+
+/** Fine-tuning that made the policy of step 4, or ended without a batch. */
+async function fineTuned(run: string, { batches = 1 } = {}): Promise<void> {
+  await putPart(store, runKeys.policy(run, 'base'), policyRef(0))
+  if (batches > 0) {
+    await store.put(`${runKeys.batch(run, 'rft', 0, 0)}/batch.json`, Buffer.from('{"trajectories":[]}'))
+    const training = { schema: 'longhaul.training/1', policy: policyRef(4).version }
+    await putPart(store, runKeys.training(run, 'rft', 0, 0), training)
+    await putPart(store, policyKeys.ref(policyRef(4).version), policyRef(4))
+  }
+  await putPart(store, runKeys.ledger(run, 'rft', 0), {
+    schema: 'longhaul.ledger/1',
+    stage: 'rft',
+    iteration: 0,
+    entries: [],
+  })
+}
+
+const find = (recipe: Recipe, run: string, kind: 'rft' | 'dapo' = 'dapo') =>
+  referencePolicy({ store, recipe }, { run, kind })
+
+test('the reference is the base, or its fine-tuned policy', async () => {
+  await fineTuned('tuned')
+  assert.equal((await find(pulled('base'), 'tuned'))?.version, policyRef(0).version)
+  assert.equal((await find(pulled('start'), 'tuned'))?.version, policyRef(4).version)
+  assert.equal((await find(pulled('start', { tuned: false }), 'tuned'))?.version, policyRef(0).version)
+  await fineTuned('untouched', { batches: 0 })
+  assert.equal((await find(pulled('start'), 'untouched'))?.version, policyRef(0).version)
+})
+
+test('fine-tuning and a loss without KL have no reference', async () => {
+  assert.equal(await find(pulled('start'), 'nothing', 'rft'), null)
+  assert.equal(await find(makeTrainingRecipe(), 'nothing'), null)
+})
+
+test('a run without the record of its reference fails', async () => {
+  await assert.rejects(find(pulled('base'), 'nothing'), { code: 'Artifact.Missing' })
+  await putPart(store, runKeys.policy('unfinished', 'base'), policyRef(0))
+  await assert.rejects(find(pulled('start'), 'unfinished'), { code: 'Artifact.Missing' })
 })

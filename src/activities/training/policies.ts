@@ -1,5 +1,5 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import { policyKeys, runKeys } from '../../contracts/keys.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
 import type { ModelRecipe, Recipe } from '../../contracts/recipe.types.ts'
@@ -7,6 +7,8 @@ import type { StageScore } from '../../contracts/workflows.types.ts'
 import { readImportedChatFormat, readPolicyFacts } from '../../adapters/trainer-job/job/policy-facts.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { KeptPolicies, Promotion } from '../../contracts/training.types.ts'
+import type { TrainingJobInput } from '../../contracts/activities.types.ts'
+import { finishedTraining } from '../run/recall-run.ts'
 
 /** @throws LonghaulError `Config.*` */
 export type BaseImporter = (model: Pick<ModelRecipe, 'base' | 'rope'>) => Promise<PolicyRef>
@@ -204,4 +206,28 @@ export async function promote(
     const { won } = await store.claimRecord(policyKeys.promotion(number), promotion)
     if (won) return { number }
   }
+}
+
+/**
+ * Returns the KL reference policy of a job's loss from the run's records: its base, or the policy that reinforcement began with. Null
+ * for jobs whose loss has no KL.
+ * @throws LonghaulError `Artifact.Missing`
+ */
+export async function referencePolicy(
+  { store, recipe }: { store: Pick<ArtifactStore, 'list' | 'readRecord'>; recipe: Recipe },
+  { run, kind }: Pick<TrainingJobInput, 'run' | 'kind'>,
+): Promise<PolicyRef | null> {
+  const kl = recipe.reinforce?.loss.kl ?? 0
+  if (kind !== 'dapo' || kl === 0) return null
+  const base = await store.readRecord<PolicyRef>(runKeys.policy(run, 'base'))
+  const isTuned = kl.reference === 'start' && recipe.rft !== null
+  const tuned = isTuned ? await finishedTraining(store, { run, stage: 'rft', iteration: 0 }) : null
+  // Fine-tuning without a batch ends with its initial policy.
+  const found = tuned?.policy ?? base
+  if (found !== null && (!isTuned || tuned !== null)) return found
+  throw new LonghaulError({
+    code: 'Artifact.Missing',
+    message: 'Expected the run’s record of the policy that reinforce.loss.kl names',
+    details: { run, reference: kl.reference },
+  })
 }

@@ -17,7 +17,7 @@ import { loadRecipe } from '../../adapters/recipes/load-recipe.ts'
 import { prepareJob } from '../../adapters/trainer-job/job/job-spec.ts'
 import { runJob } from '../../adapters/trainer-job/job/run-job.ts'
 import { buildBatch } from './build-batch.ts'
-import { referencePolicy } from './reference-policy.ts'
+import { referencePolicy } from './policies.ts'
 import { putPart } from '../../../test/support/record-examples.ts'
 
 const SCORE =

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { describeForeign, describeNotParquet } from './foreign-file.ts'
+import { describeForeign, describeNotParquet, weighJson } from './foreign-file.ts'
 
 const bytes = (text: string): Uint8Array => Buffer.from(text, 'latin1')
 
@@ -32,4 +32,25 @@ test('a file that should be Parquet: its own beginning, lines of JSON, and what 
   assert.match(describeNotParquet(bytes(' [{"a"')) ?? '', /looks like JSON/)
   assert.match(describeNotParquet(bytes('\x1f\x8b')) ?? '', /gzip/)
   assert.equal(describeNotParquet(bytes('hello')), null)
+})
+
+test('elements weigh one, lists and objects eight, and texts nothing, whatever they hold', () => {
+  for (const [text, weight] of [
+    ['', 0],
+    ['1', 0],
+    ['[]', 8],
+    ['{"a": [1, 2, 3]}', 18],
+    ['{"a": "[[[,,,{{{"}', 8],
+    [String.raw`{"a": "\"[[[,\\", "b": 1}`, 9],
+    ['[1]\n[2]\n', 18],
+    // The first line is damaged, and must not hide the second.
+    ['{"a": "\n[[],[]]', 34],
+    ['"\\\n[[],[]]', 26],
+  ] as const) {
+    assert.equal(weighJson(text, Number.POSITIVE_INFINITY), weight, text)
+  }
+})
+
+test('counting stops soon after the limit', () => {
+  assert.equal(weighJson('[],'.repeat(1_000), 20), 26)
 })

@@ -1,15 +1,14 @@
 import { readFile } from 'node:fs/promises'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import type { DataRecipe } from '../../contracts/recipe.types.ts'
-import type { ImportedSuite, ImportSource, SuiteFilter } from '../../contracts/suites.types.ts'
+import type { ImportSource, ImportedSuite, SuiteFilter, TaskEvidence } from '../../contracts/suites.types.ts'
 import type { SuiteSource, Task } from '../../contracts/tasks.types.ts'
 import { readFilter, recipeFilters, showFilter } from '../../domain/gates/filter-words.ts'
-import { canonicalHash } from '../../platform/hash.ts'
-import { explainUnreadable } from '../../platform/input-file.ts'
+import { canonicalHash, sha256Hex } from '../../platform/hash.ts'
+import { explainUnreadable, readInputFile } from '../../platform/input-file.ts'
 import type { AcceptedRow } from './check-rows.ts'
 import { importSuite } from './import-suite.ts'
-import { readEvidence } from './read-evidence.ts'
-import { sha256Hex } from '../../platform/hash.ts'
+import { readRows } from './read-source.ts'
 
 /** A pinned source: the commit and the split of a hub's data set are known. */
 export type PublishedSource =
@@ -120,4 +119,48 @@ async function hashFile(path: string): Promise<string> {
   } catch (cause) {
     throw explainUnreadable({ path, what: 'a file of evidence' }, cause)
   }
+}
+
+/**
+ * Reads the results of running tasks, one JSON object per line.
+ * @throws LonghaulError `Config.NotFound` without the file, `Task.Invalid` with the invalid line
+ */
+export async function readEvidence(path: string): Promise<Map<string, TaskEvidence>> {
+  const evidence = new Map<string, TaskEvidence>()
+  for (const { row, label } of await readRows(path, 'a file of evidence')) {
+    if (!isEvidence(row) || evidence.has(row.instance_id)) {
+      throw new LonghaulError({
+        code: 'Task.Invalid',
+        message: 'Expected {instance_id, emptyLog?, goldRuns?, gold?} of a task that has no other line',
+        details: { file: path, row: label },
+      })
+    }
+    evidence.set(row.instance_id, row)
+  }
+  return evidence
+}
+
+/** Reads instance ids, one per line; blank lines and lines that begin with # are skipped. */
+export async function readIds(path: string): Promise<string[]> {
+  const text = await readInputFile({ path, what: 'a file of instance ids' })
+  const ids = text.split(/\r?\n/).map((line) => line.trim())
+  return ids.filter((line) => line !== '' && !line.startsWith('#'))
+}
+
+function isEvidence(value: unknown): value is TaskEvidence {
+  if (typeof value !== 'object' || value === null) return false
+  const { instance_id: id, emptyLog, goldRuns, gold } = value as Record<string, unknown>
+  const isLog = emptyLog === undefined || typeof emptyLog === 'string'
+  const isRuns = goldRuns === undefined || (Array.isArray(goldRuns) && goldRuns.every(isStatuses))
+  return typeof id === 'string' && isLog && isRuns && (gold === undefined || isSummary(gold))
+}
+
+function isSummary(value: unknown): boolean {
+  if (typeof value !== 'object' || value === null) return false
+  const { runs, flipping } = value as Record<string, unknown>
+  return Number.isInteger(runs) && Array.isArray(flipping) && flipping.every((test) => typeof test === 'string')
+}
+
+function isStatuses(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && Object.values(value).every((item) => typeof item === 'string')
 }

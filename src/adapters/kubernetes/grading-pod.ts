@@ -2,16 +2,17 @@ import { randomBytes } from 'node:crypto'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { LonghaulError } from '../../contracts/errors.ts'
 import type { FileToPack } from '../docker/engine/tar.ts'
-import { encodeGradeInput, gradeCommand } from '../docker/grader/grade-input.ts'
-import { answerOn, endedByTests, failed } from '../docker/grader/grade-output.ts'
 import {
-  answerInTime,
+  GRADING_SLACK_MS,
   type Grading,
   type GradingAnswered,
-  GRADING_SLACK_MS,
+  answerInTime,
+  encodeGradeInput,
+  gradeCommand,
   namePartsOf,
   stalled,
 } from '../docker/grader/grading.ts'
+import { answerOn, endedByTests, failed } from '../docker/grader/grade-output.ts'
 import type { Cluster } from './cluster.ts'
 import type { ExecStream } from './exec-stream.ts'
 import { inFreshPod } from './fresh-pod.ts'

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { toClusterError, ClusterRefusal } from './cluster-errors.ts'
-import { kubectlRefusal } from '../trainer-job/launchers/kubectl.ts'
+import { kubectlRefusal } from '../trainer-job/launchers/kubernetes-pods.ts'
 
 const bySandbox = (error: Error): string => toClusterError(error, { doing: 'opening a pod', details: {} }).message
 const byTrainer = (said: string): string => kubectlRefusal('create a job', said).message

@@ -3,8 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { pathToFileURL } from 'node:url'
 import { commitIter, type CommitOperation, createBranch, createRepo, HubApiError, listFiles } from '@huggingface/hub'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
-import { connectHub, type Hub, type HubPlace, silenceOf } from '../hub/requests.ts'
-import { createSender } from '../hub/send-files.ts'
+import { type Hub, type HubPlace, connectHub, createSender, silenceOf } from '../hub/requests.ts'
 import { isOfModel, megabytes, type PublishedFile } from './policy-files.ts'
 
 export interface PublishTarget extends HubPlace {

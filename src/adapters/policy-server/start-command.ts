@@ -2,7 +2,7 @@ import { BlockList, isIP } from 'node:net'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { PolicyVersion } from '../../contracts/policy.types.ts'
 import { type Positions, readPositions, spell, spellOverrides } from '../trainer-job/job/rope-statement.ts'
-import { shellWord } from '../../platform/shell-quote.ts'
+import { shellWord } from '../../platform/run-command.ts'
 import { reloadableNames } from './vllm-dialect.ts'
 
 export interface StartCommandInput {

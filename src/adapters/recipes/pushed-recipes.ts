@@ -1,7 +1,6 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { recipeKeys } from '../../contracts/keys.ts'
-import { requireRecipeName } from './recipe-name.ts'
 import type { PushedRecipe } from '../../contracts/run-records.types.ts'
 
 /** Where names are looked up that no folder of a worker has. */
@@ -43,5 +42,14 @@ export async function pushRecipe(
   throw new LonghaulError({
     code: 'Config.Invalid',
     message: `Another recipe was pushed as ${name}, and a pushed recipe never changes. Push this one under another name: --name ${name}-2`,
+  })
+}
+
+/** @throws LonghaulError `Config.Invalid` for a name that could leave a folder of recipes */
+export function requireRecipeName(name: string, hint = ''): void {
+  if (/^[A-Za-z0-9][A-Za-z0-9._-]{0,79}$/.test(name)) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected the name of a recipe (letters, digits, ".", "_", "-"), got ${JSON.stringify(name.slice(0, 100))}${hint}`,
   })
 }

@@ -12,7 +12,7 @@ import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import { buildTaskImage, readRecord, type TaskImageBuilder } from './build-task-image.ts'
 import { listHostPythons } from './host-pythons.ts'
 import { readPackageSettings } from './package-settings.ts'
-import { createSharedLayers } from './shared-layers.ts'
+import { createSharedLayers } from './layer.ts'
 import { openRepository, type Repository } from './repository.ts'
 import { makeDirectory } from '../../platform/files.ts'
 

@@ -1,7 +1,7 @@
 /** Converts a harness's description of an environment into a script that makes it with pip in a virtual environment. */
 import { parse } from 'yaml'
 import type { TaskEnvironment } from '../../contracts/task-images.types.ts'
-import { shellQuote } from '../../platform/shell-quote.ts'
+import { shellQuote } from '../../platform/run-command.ts'
 import { buildFailure } from './build-failure.ts'
 import { NOTE } from './layer.ts'
 import type { Repository } from './repository.ts'

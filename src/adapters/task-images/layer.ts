@@ -1,7 +1,7 @@
 /** Makes one layer of a task's image: runs steps in a container of the layer below and commits it at the end. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Container } from 'dockerode'
-import { isLonghaulError, type LonghaulError } from '../../contracts/errors.ts'
+import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import type { BuildStage } from '../../contracts/task-images.types.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import { LABELS, PROJECT } from '../docker/container/labels.ts'
@@ -13,6 +13,7 @@ import { packFiles } from '../docker/engine/tar.ts'
 import { buildFailure, diskFull, saysDiskFull } from './build-failure.ts'
 import type { BuildLog } from './build-log.ts'
 import { type PackageSettings, SETTINGS_DIR } from './package-settings.ts'
+import { createKeyedQueue } from '../../platform/limiter.ts'
 
 export type LayerStep =
   | { kind: 'script'; stage: BuildStage; script: string; fix: string }
@@ -315,4 +316,34 @@ async function requireNoSecrets(container: Container, input: LayerInput): Promis
     stage: 'check',
     message: `An installation wrote a password of your package registry into the image, in ${found.join(', ')}. Use a registry without one, or a proxy that adds it`,
   })
+}
+
+export interface SharedLayers {
+  /** Makes a layer. Two tasks never make the same one concurrently, and one that failed for a task fails at once for the next. */
+  make(layer: { tag: string; taskId: string }, work: () => Promise<void>): Promise<void>
+}
+
+/** Layers that tasks of one command share. Its next start tries those that failed again. */
+export function createSharedLayers(): SharedLayers {
+  const queue = createKeyedQueue()
+  const failed = new Map<string, { taskId: string; error: LonghaulError }>()
+  return {
+    make: ({ tag, taskId }, work) =>
+      queue.run(tag, async () => {
+        const earlier = failed.get(tag)
+        if (earlier !== undefined) throw repeated(earlier)
+        try {
+          await work()
+        } catch (error) {
+          // A busy engine may make it for the next task; this one too is tried twice.
+          if (isLonghaulError(error) && error.details['engine'] !== 'failed') failed.set(tag, { taskId, error })
+          throw error
+        }
+      }),
+  }
+}
+
+function repeated({ taskId, error }: { taskId: string; error: LonghaulError }): LonghaulError {
+  const message = `Its environment is that of ${taskId}, which could not be made: see the message there`
+  return new LonghaulError({ code: error.code, message, details: error.details, cause: error })
 }

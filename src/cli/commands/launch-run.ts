@@ -1,7 +1,6 @@
 import type { LonghaulConnection, RunHandle } from '../../client/index.ts'
 import type { CommandContext } from '../command-context.ts'
-import type { Console } from '../output/console.ts'
-import { describeFailure } from '../output/print-error.ts'
+import { type Console, describeFailure } from '../output/console.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { announceClosing, announceDetached, type Followed, followRun } from './follow-run.ts'
 import { withConnection } from '../local-stack.ts'

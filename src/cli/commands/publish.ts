@@ -180,7 +180,7 @@ async function withAdapters<T>(
   const { store, policy, facts, signal } = input
   const [{ findAdapterBase }, { readAdapterFiles }, { namedOrMadePython }, { trainerEnvironment }] = await Promise.all([
     import('../../activities/exports/model-facts.ts'),
-    import('../../adapters/models/adapter-files.ts'),
+    import('../../adapters/models/policy-files.ts'),
     import('../../stack/setup/set-up.ts'),
     import('../../stack/environment.ts'),
   ])

@@ -1,6 +1,6 @@
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { reapOrphaned, resourcesOfEngine, type ReapReport } from '../../adapters/docker/reaper/reap-orphaned.ts'
-import { hostIdentity } from '../../platform/host-identity.ts'
+import { hostIdentity } from '../../platform/processes.ts'
 import { stackHostId } from '../../stack/environment.ts'
 import { stackPaths } from '../../stack/paths.ts'
 import { createOwnerRegistry, namespaceIdOf } from '../../workers/workflow-owners.ts'

@@ -15,11 +15,11 @@ import {
   stopRunAfterIteration,
   isOpen,
 } from '../../client/index.ts'
-import { makeRunHandle, type RunHandle } from '../../client/run-handle.ts'
+import { makeRunHandle, type RunHandle } from '../../client/watch-run.ts'
 import type { CommandContext } from '../command-context.ts'
 import { describeBlockers } from '../output/describe-blockers.ts'
 import { describeAnswer, describeRun, describeRuns, type Ended, whereToRead } from '../output/describe-run.ts'
-import { describeFailure } from '../output/print-error.ts'
+import { describeFailure } from '../output/console.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
 import { followRun } from './follow-run.ts'
 import { addRunRemove } from './run-remove.ts'

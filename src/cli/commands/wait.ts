@@ -1,6 +1,6 @@
 import type { Command } from 'commander'
 import { type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
-import { makeRunHandle } from '../../client/run-handle.ts'
+import { makeRunHandle } from '../../client/watch-run.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import { cancelReasonOfJob, readCiJob } from '../arguments/ci-job.ts'
@@ -15,7 +15,7 @@ import {
   readJudgeFiles,
 } from '../output/judge-evaluation.ts'
 import { whereToRead } from '../output/describe-run.ts'
-import { describeFailure } from '../output/print-error.ts'
+import { describeFailure } from '../output/console.ts'
 import { requireRunThere, withConnection } from '../local-stack.ts'
 import { type Followed, followRun, type OnInterrupt } from './follow-run.ts'
 

@@ -2,8 +2,7 @@ import assert from 'node:assert/strict'
 import { Writable } from 'node:stream'
 import { test } from 'node:test'
 import { LonghaulError } from '../../contracts/errors.ts'
-import { type Console, createConsole } from './console.ts'
-import { printError } from './print-error.ts'
+import { type Console, createConsole, printError } from './console.ts'
 
 /** What names, statements and outputs of agents, tests and servers may hold, and what a terminal would do with it. */
 const HOSTILE: [what: string, text: string][] = [

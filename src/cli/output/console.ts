@@ -1,6 +1,8 @@
 import { abortOnInterrupt } from '../../platform/interrupts.ts'
 import { logText, plainJson, showControls } from '../../domain/hostile-text.ts'
 import { EXIT, ExitError } from './exit-codes.ts'
+import { isLonghaulError, toLonghaulError } from '../../contracts/errors.ts'
+import type { RunOutcome } from '../../client/index.ts'
 
 /**
  * Where commands print. stdout carries the result and nothing else; progress and errors go to stderr. Hidden characters and terminal
@@ -73,5 +75,31 @@ export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise
     throw signal.aborted ? new ExitError(EXIT.interrupted) : error
   } finally {
     stop()
+  }
+}
+
+/** Prints the code and the message, which says what failed and how to fix it. The stack trace only helps developers of Longhaul. */
+export function printError(error: unknown, { console, json }: { console: Console; json: boolean }): void {
+  if (error instanceof ExitError) return
+  const known = isLonghaulError(error) ? error : toLonghaulError(error)
+  if (json) console.record({ event: 'error', code: known.code, message: known.message })
+  console.err(`error ${known.code}: ${known.message}`)
+  if ((process.env['LONGHAUL_DEBUG'] ?? '') !== '') {
+    for (let link: unknown = error; link instanceof Error; link = link.cause) console.err(link.stack ?? String(link))
+  } else if (known.code === 'Unexpected') {
+    console.err('      set LONGHAUL_DEBUG=1 to see where it came from')
+  }
+}
+
+export function describeFailure(outcome: Exclude<RunOutcome<unknown>, { status: 'completed' }>): string {
+  switch (outcome.status) {
+    case 'failed':
+      return `error ${outcome.code}: ${outcome.message}`
+    case 'cancelled':
+      return 'the run was cancelled'
+    case 'terminated':
+      return `the run was terminated: ${outcome.message}`
+    case 'timed-out':
+      return `the run took longer than it may: ${outcome.message}`
   }
 }

@@ -7,7 +7,7 @@ import { makeEvaluatedRun } from '../../../test/support/evaluated-run.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import type { JsonReport } from '../../report/json-report.ts'
-import { describeEvaluation } from './describe-evaluation.ts'
+import { describeEvaluation } from './judge-evaluation.ts'
 
 let root: string
 let store: ArtifactStore

@@ -10,7 +10,7 @@ import type {
 import type { EvaluateResult, StageScore, TrainAgentResult } from '../../contracts/workflows.types.ts'
 import { describeScore } from '../commands/train.ts'
 import { uiLink } from '../local-stack.ts'
-import { describeFailure } from './print-error.ts'
+import { describeFailure } from './console.ts'
 
 export interface Ended {
   outcome: RunOutcome<unknown>

@@ -1,7 +1,7 @@
 import { appendFile } from 'node:fs/promises'
 import { requireWritable, writeResult } from './require-writable.ts'
-import { readEvaluation, type LonghaulConnection, type RunOutcome } from '../../client/index.ts'
-import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { type LonghaulConnection, type RunOutcome, readEvaluation } from '../../client/index.ts'
+import { LonghaulError, isLonghaulError } from '../../contracts/errors.ts'
 import type { EvaluationDocument, EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { EvaluateResult } from '../../contracts/workflows.types.ts'
 import { gradedShare } from '../../domain/statistics/comparability.ts'
@@ -9,19 +9,19 @@ import type { ComparedTask } from '../../domain/statistics/comparison.ts'
 import { type CiSummary, renderAnnotations, renderCiSummary } from '../../report/ci-summary.ts'
 import { renderJUnit } from '../../report/junit.ts'
 import {
+  type ScoredInterval,
+  type Threshold,
   judgeThreshold,
   readEvaluationFile,
-  type ScoredInterval,
   splitEvaluationName,
-  type Threshold,
 } from '../arguments/evaluation-argument.ts'
 import { describeScore } from '../commands/train.ts'
 import { uiLink } from '../local-stack.ts'
-import { compareAndJudge, type RuleFinding } from './compare-evaluations.ts'
-import type { Console } from './console.ts'
-import { describeEvaluation } from './describe-evaluation.ts'
-import { combineExitCodes, describeExit, EXIT, type ExitCode } from './exit-codes.ts'
-import { describeFailure } from './print-error.ts'
+import { type RuleFinding, compareAndJudge } from './compare-evaluations.ts'
+import { type Console, describeFailure } from './console.ts'
+import { EXIT, type ExitCode, combineExitCodes, describeExit } from './exit-codes.ts'
+import { contaminationLine } from '../../report/evaluation-tables.ts'
+import { formatOrigin } from '../../report/suite-table.ts'
 
 /** Options for rules about an evaluation, and for the files that are written about it. */
 export interface JudgeOptions {
@@ -327,4 +327,44 @@ function print({ exitCode, codes, findings, lines, document, facts }: Judged, { 
     })
   } else if (document === null && lines.length === 0) console.err(said.join('\n'))
   else console.out(said.join('\n'))
+}
+
+/**
+ * Lines beside a score: its uncertainty, the official count, what was paid, what the model may have read, the cost.
+ * @param cutoff end of the model's training data
+ */
+export function describeEvaluation(record: EvaluationRecord, cutoff: string | null): string[] {
+  const { origin } = record
+  return [
+    describeDoubt(record),
+    ...describeAudit(record),
+    ...(origin === undefined ? [] : [formatOrigin(origin)]),
+    ...(cutoff === null ? [] : [contaminationLine(record, cutoff)]),
+    ...describeCost(record),
+  ]
+}
+
+function describeDoubt({ interval, semOver, official, tasks }: EvaluationRecord): string {
+  const lost = tasks.reduce((sum, { lost }) => sum + lost, 0)
+  const bounds = interval === null ? '' : `95 % interval ${interval.low.toFixed(3)} to ${interval.high.toFixed(3)}; `
+  return `${bounds}SEM over ${semOver}; officially ${official.passAt1.toFixed(3)} ± ${official.sem.toFixed(3)} with ${lost} of ${official.tasks * official.attempts} attempts lost`
+}
+
+/** Empty for evaluations of earlier versions. */
+function describeAudit({ audited }: EvaluationRecord): string[] {
+  if (audited === undefined) return []
+  const { resolved, paid, unaudited, differences } = audited
+  const counts = [...Map.groupBy(differences, ({ because }) => because)].map(([why, found]) => `${found.length} ${why}`)
+  const rest = counts.length === 0 ? '' : `; not paid: ${counts.join(', ')}`
+  const without = unaudited === 0 ? '' : `, ${unaudited} of them without an audit`
+  return [`audited: ${paid} of ${resolved} resolved attempts are paid${without}${rest}`]
+}
+
+/** Empty if the recipe has no prices. */
+function describeCost({ cost }: EvaluationRecord): string[] {
+  if (cost === undefined) return []
+  const { attempt, graded, lost, unknown, prices } = cost
+  const mean = attempt === null ? '' : `, ${attempt.mean.toFixed(4)} ± ${attempt.sem.toFixed(4)} an attempt`
+  const uncounted = unknown === 0 ? '' : `; ${unknown} attempts were not counted`
+  return [`cost ${(graded + lost).toFixed(4)} ${prices.currency}${mean}${uncounted}`]
 }

@@ -13,7 +13,7 @@ import { readSuiteOrigin, verdictSuite } from '../../activities/evaluation/suite
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { JsonReport } from '../../report/json-report.ts'
-import { describeEvaluation } from './describe-evaluation.ts'
+import { describeEvaluation } from './judge-evaluation.ts'
 import { putPart } from '../../../test/support/record-examples.ts'
 
 const DATASET = 'nebius/SWE-rebench-leaderboard'

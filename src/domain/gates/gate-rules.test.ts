@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { AuditOutcome } from '../../contracts/audit.types.ts'
 import { gateRepeats, type GradedCheck, judgeGate, nextGateCheck } from './gate-rules.ts'
-import { missedNameLines } from './hidden-names.ts'
+import { missedNameLines } from './suite-filters.ts'
 import { exceptionsIn } from '../../grading/gate-log.ts'
 
 const gold = (repeat: number, change: Partial<GradedCheck> = {}): GradedCheck => ({

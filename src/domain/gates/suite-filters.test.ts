@@ -3,9 +3,8 @@ import { test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { SuiteFilter, TaskEvidence } from '../../contracts/suites.types.ts'
 import { paperFilters, readFilter, recipeFilters, showFilter } from './filter-words.ts'
-import { hiddenNames } from './hidden-names.ts'
+import { type FilterableTask, applyFilters, changedLines, classifyTasks, hiddenNames } from './suite-filters.ts'
 import { instant } from '../instant.ts'
-import { applyFilters, changedLines, classifyTasks, type FilterableTask } from './suite-filters.ts'
 
 const PATCH = `diff --git a/m.py b/m.py
 --- a/m.py

@@ -1,8 +1,13 @@
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingRecipe } from '../../contracts/recipe.types.ts'
-import type { DropReason, EpisodeFate } from './episode-fates.ts'
-import { type ExclusionReason, exclusionOf, isValidEpisode } from './episode-rules.ts'
+import {
+  type DropReason,
+  type EpisodeFate,
+  type ExclusionReason,
+  exclusionOf,
+  isValidEpisode,
+} from './episode-fates.ts'
 import { compareText } from '../hash-order.ts'
 import { type Unpaid, unpaidOf } from '../rewards/payment.ts'
 

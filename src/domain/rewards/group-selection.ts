@@ -1,9 +1,9 @@
 import type { ReinforceRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
-import { groupAdvantages } from './advantages.ts'
-import { standardDeviation } from '../statistics/moments.ts'
-import type { ValidEpisode } from '../ledger/episode-rules.ts'
+import { mean, standardDeviation } from '../statistics/statistics.ts'
+import type { ValidEpisode } from '../ledger/episode-fates.ts'
 import { compareText } from '../hash-order.ts'
-import { paymentOf, type Unpaid } from './payment.ts'
+import { type Unpaid, paymentOf } from './payment.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 
 /** One valid sibling. */
 export interface GroupMember {
@@ -115,4 +115,51 @@ export function selectForRft({ episodes, maxPerTask, unaudited }: SelectForRftIn
       keptOfTask.set(taskId, kept + 1)
       return { kind: 'kept', episode }
     })
+}
+
+/** Two siblings, by episode: one that resolved its task and one that did not. */
+export interface TrajectoryPair {
+  chosen: string
+  rejected: string
+}
+
+/**
+ * Pairs the episodes of one group, each at most once: the successes with the highest rewards with the failures with the lowest, in
+ * index order for equal rewards. Episodes left over on the longer side have no pair. @see DPO, arXiv 2305.18290 section 4
+ */
+export function pairMembers(members: readonly GroupMember[]): TrajectoryPair[] {
+  const chosen = members.filter(({ outcome }) => outcome === 1).sort((a, b) => b.reward - a.reward)
+  const rejected = members.filter(({ outcome }) => outcome === 0).sort((a, b) => a.reward - b.reward)
+  return chosen.flatMap(({ episode }, index) => {
+    const other = rejected[index]
+    return other === undefined ? [] : [{ chosen: episode, rejected: other.episode }]
+  })
+}
+
+export interface GroupAdvantagesInput {
+  rewards: readonly number[]
+  delta: number
+  /** `none`: (r − mean), without the division (Dr. GRPO, arXiv 2503.20783). @default groupStd */
+  scale?: 'groupStd' | 'none'
+}
+
+/**
+ * Group-relative advantages of one group: (r − mean) / (std + delta), std with divisor n − 1.
+ * @param rewards one finite number per valid episode, length ≥ 2; lost episodes already removed
+ * @returns same order, mean 0; all exactly 0 when every reward is equal (the group is then discarded)
+ * @throws LonghaulError `Group.TooSmall`   @see DAPO, arXiv 2503.14476; arXiv 2508.03501 eq. 2
+ */
+export function groupAdvantages({ rewards, delta, scale = 'groupStd' }: GroupAdvantagesInput): number[] {
+  if (rewards.length < 2) {
+    throw new LonghaulError({
+      code: 'Group.TooSmall',
+      message: 'Expected at least two valid episodes in a group, because one has no spread',
+      details: { valid: rewards.length },
+    })
+  }
+  const center = mean(rewards)
+  // Rounding in the mean would give equal rewards tiny advantages, and a group without a signal would be trained on.
+  if (rewards.every((reward) => reward === rewards[0])) return rewards.map(() => 0)
+  const divisor = scale === 'none' ? 1 : standardDeviation(rewards) + delta
+  return rewards.map((reward) => (reward - center) / divisor)
 }

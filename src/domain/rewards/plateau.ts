@@ -1,5 +1,5 @@
 import type { PlateauRecipe } from '../../contracts/recipe.types.ts'
-import { mean } from '../statistics/moments.ts'
+import { mean } from '../statistics/statistics.ts'
 
 /** A held-out score after an iteration of a stage; iteration 0 is before its first. */
 export interface IterationScore {

@@ -1,5 +1,5 @@
 import type { StepRewardRecipe } from '../../contracts/recipe.types.ts'
-import { type GroupAdvantagesInput, groupAdvantages } from './advantages.ts'
+import { type GroupAdvantagesInput, groupAdvantages } from './group-selection.ts'
 
 /** The facts about one turn that its reward depends on. */
 export interface TurnFacts {

@@ -1,6 +1,5 @@
 import { compareText } from '../hash-order.ts'
-import { mean } from './moments.ts'
-import type { TaskOutcomes } from './statistics.ts'
+import { type TaskOutcomes, mean } from './statistics.ts'
 
 /** A task and the cluster it belongs to, usually its repository: tasks of one repository are alike. */
 export interface ClusteredOutcomes extends TaskOutcomes {

@@ -4,7 +4,7 @@ import { useEnvironment } from '../../../test/support/environment.ts'
 import { type Attempt, makeEvaluation, makeFacts } from '../../../test/support/evaluation-records.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import { checkComparability, gradedShare } from './comparability.ts'
-import { compareEvaluations } from './comparison.ts'
+import { compareEvaluations, pairTasks, toOutcomes } from './comparison.ts'
 import { splitByCutoff } from './contamination.ts'
 import { summarizeAttempts } from './evaluation-summary.ts'
 
@@ -283,4 +283,24 @@ test('compares paid outcomes beside official ones, or gives null for a side with
   assert.equal(compareEvaluations({ before: [unaudited, ...others], after, draws: 200 }).audited, null)
   const wide = compareEvaluations({ before, after, draws: 200, level: 0.5 }).audited?.difference.interval
   assert.notDeepEqual(wide, found.audited?.difference.interval)
+})
+
+const side = (...ids: string[]) => makeEvaluation({ tasks: ids.map((taskId) => ({ taskId, attempts: [1] })) }).tasks
+
+test('orders pairs by their task ids for any order of either side', () => {
+  const { shared } = pairTasks(side('c', 'a', 'b'), side('b', 'c', 'a'))
+  assert.deepEqual(
+    shared.map(([before, after]) => [before.taskId, after.taskId]),
+    [
+      ['a', 'a'],
+      ['b', 'b'],
+      ['c', 'c'],
+    ],
+  )
+})
+
+test('turns a pair into the outcomes of one task, clustered by its repository', () => {
+  const [pair] = pairTasks(side('a'), side('a')).shared
+  assert.ok(pair !== undefined)
+  assert.deepEqual(toOutcomes(pair), { taskId: 'a', cluster: 'repo', before: [1], after: [1] })
 })

@@ -2,11 +2,9 @@ import type { EvaluatedTask } from '../../contracts/evaluations.types.ts'
 import { BOOTSTRAP_DRAWS, type Interval, type PairedOutcomes } from './bootstrap.ts'
 import { compareText } from '../hash-order.ts'
 import { type McNemar, testMcNemar } from './proportions.ts'
-import { mean, standardError } from './moments.ts'
-import { type Pair, pairTasks, toOutcomes } from './pair-tasks.ts'
-import { hintPower, type PowerHint } from './power-hint.ts'
+import { type PassAt1, countResolved, mean, passAt1, standardDeviation, standardError } from './statistics.ts'
 import { differenceInterval, meanInterval } from './score-interval.ts'
-import { countResolved, type PassAt1, passAt1 } from './statistics.ts'
+import { normalQuantile } from './special-functions.ts'
 
 /** One task that both sides attempted. */
 export interface ComparedTask {
@@ -167,4 +165,96 @@ function effortDifference(
 
 function known(values: readonly (number | null)[]): number[] {
   return values.filter((value) => value !== null)
+}
+
+export interface PowerHintInput {
+  /** After and before for each task. */
+  tasks: readonly PairedOutcomes[]
+  /** The value to distinguish the difference from: 0, or the permitted regression as a negative number. */
+  line: number
+  level: number
+  /** Probability of finding a real difference of this size. @default 0.8 */
+  power?: number
+}
+
+/** The effect of more tasks or attempts. An estimate for planning, never a verdict. */
+interface PowerHint {
+  power: number
+  /** Smallest true distance from the line that these tasks and attempts would detect. */
+  smallest: number
+  /**
+   * Attempts per task and side that would settle a true difference as large as the observed one; null if no number would, because the
+   * tasks themselves differ too much for so few of them.
+   */
+  attempts: number | null
+  /** True with one attempt: the randomness of attempts and tasks cannot be separated then, so `attempts` assumes that all spread
+   *  comes from attempts. */
+  attemptsAtLeast: boolean
+  /** Number of tasks that would settle it with the present attempts; null if there is no difference at all. */
+  tasks: number | null
+}
+
+/**
+ * The standard error of the mean difference is √((between + within / k) / n), so more attempts only shrink the second part. Each part
+ * is estimated from the existing attempts.
+ */
+export function hintPower({ tasks, line, level, power = 0.8 }: PowerHintInput): PowerHint | null {
+  if (tasks.length < 2) return null
+  const differences = tasks.map(({ before, after }) => mean(after) - mean(before))
+  const variance = standardDeviation(differences) ** 2
+  const reach = normalQuantile(0.5 + level / 2) + normalQuantile(power)
+  const smallest = reach * Math.sqrt(variance / tasks.length)
+  const distance = Math.abs(mean(differences) - line)
+  const luck = varianceByLuck(tasks)
+  const attempts = mean(tasks.map(({ before, after }) => (before.length + after.length) / 2))
+  const hint = { power, smallest, attemptsAtLeast: luck === null }
+  if (distance === 0 || variance === 0) return { ...hint, attempts: null, tasks: null }
+  const wanted = (distance / reach) ** 2
+  const within = (luck ?? variance) * attempts
+  const between = Math.max(0, variance - (luck ?? variance))
+  const left = wanted * tasks.length - between
+  return {
+    ...hint,
+    attempts: left <= 0 ? null : Math.max(1, Math.ceil(within / left)),
+    tasks: Math.max(2, Math.ceil(variance / wanted)),
+  }
+}
+
+/** Mean variance of a task's difference that its attempts alone explain; null if some side has one attempt. */
+function varianceByLuck(tasks: readonly PairedOutcomes[]): number | null {
+  if (tasks.some(({ before, after }) => before.length < 2 || after.length < 2)) return null
+  return mean(tasks.map(({ before, after }) => varianceOfRate(before) + varianceOfRate(after)))
+}
+
+/** p(1 − p) / (k − 1): unbiased for the variance of a rate of k attempts. */
+function varianceOfRate(outcomes: readonly (0 | 1)[]): number {
+  const rate = countResolved(outcomes) / outcomes.length
+  return (rate * (1 - rate)) / (outcomes.length - 1)
+}
+
+type Pair = [EvaluatedTask, EvaluatedTask]
+
+/** Pairs tasks by id. A difference needs both sides, so tasks of one side, and tasks that a side could not score, are listed
+ *  separately. */
+export function pairTasks(
+  before: readonly EvaluatedTask[],
+  after: readonly EvaluatedTask[],
+): { shared: Pair[]; onlyBefore: string[]; onlyAfter: string[]; unscored: string[] } {
+  const afterOf = new Map(after.map((task) => [task.taskId, task]))
+  const beforeIds = new Set(before.map(({ taskId }) => taskId))
+  const both = before.flatMap((task): Pair[] => {
+    const other = afterOf.get(task.taskId)
+    return other === undefined ? [] : [[task, other]]
+  })
+  const isScored = ([left, right]: Pair): boolean => left.outcomes.length > 0 && right.outcomes.length > 0
+  return {
+    shared: both.filter(isScored).sort(([a], [b]) => compareText(a.taskId, b.taskId)),
+    onlyBefore: before.map(({ taskId }) => taskId).filter((taskId) => !afterOf.has(taskId)),
+    onlyAfter: after.map(({ taskId }) => taskId).filter((taskId) => !beforeIds.has(taskId)),
+    unscored: both.filter((pair) => !isScored(pair)).map(([{ taskId }]) => taskId),
+  }
+}
+
+export function toOutcomes([before, after]: Pair): PairedOutcomes {
+  return { taskId: before.taskId, cluster: before.repo, before: before.outcomes, after: after.outcomes }
 }

@@ -1,4 +1,4 @@
-import type { EpisodeRecord, VerdictRecord } from '../../contracts/episodes.types.ts'
+import type { EpisodeRecord, VerdictKind, VerdictRecord } from '../../contracts/episodes.types.ts'
 import type {
   AuditDifference,
   AuditedScore,
@@ -9,12 +9,13 @@ import type {
 } from '../../contracts/evaluations.types.ts'
 import type { PriceRecipe, UnauditedRewards } from '../../contracts/recipe.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
-import { attemptCosts } from './attempt-cost.ts'
+import { attemptCosts } from './run-costs.ts'
 import { BOOTSTRAP_DRAWS, type ClusteredOutcomes } from './bootstrap.ts'
-import { exclusionOf, isValidEpisode } from '../ledger/episode-rules.ts'
+import { exclusionOf, isValidEpisode } from '../ledger/episode-fates.ts'
 import { paymentOf, unpaidOf } from '../rewards/payment.ts'
 import { scoreInterval } from './score-interval.ts'
-import { meanOverTasks, passAt1, passAtK, passHatK, type TaskMean } from './statistics.ts'
+import { type TaskMean, meanOverTasks, passAt1, passAtK, passHatK } from './statistics.ts'
+import type { GradingScore } from '../../contracts/grading.types.ts'
 
 /** Fixed, so that a recomputed report shows the same interval. */
 export const INTERVAL_SEED = 1
@@ -273,4 +274,47 @@ function countBy<T, K extends string>(
   const counts = [...Map.groupBy(items, key)].map(([name, members]) => [name, members.length] as const)
   return Object.fromEntries(counts.sort(([a], [b]) => (a < b ? -1 : 1))) as Partial<Record<K, number>> &
     Record<string, number>
+}
+
+export interface JudgedPatch {
+  taskId: string
+  /** The cluster, because tasks of one repository are similar. */
+  repo: string
+  kind: VerdictKind
+}
+
+/** A task without a prediction. */
+export interface MissingTask {
+  taskId: string
+  repo: string
+}
+
+export interface GradingScores {
+  /** Null if nothing was graded. */
+  graded: GradingScore | null
+  official: GradingScore | null
+}
+
+/** Computes both scores: over patches with a verdict, and over everything that an official harness would count. */
+export function scoreGrading(patches: readonly JudgedPatch[], missing: readonly MissingTask[]): GradingScores {
+  const graded = patches.filter(({ kind }) => kind !== 'could-not-grade')
+  const counted = [...patches, ...missing.map((task) => ({ ...task, kind: 'unresolved' as const }))]
+  return { graded: scoreOf(graded), official: scoreOf(counted) }
+}
+
+function scoreOf(patches: readonly JudgedPatch[]): GradingScore | null {
+  const tasks = [...Map.groupBy(patches, ({ taskId }) => taskId)].map(([taskId, ofTask]) => ({
+    taskId,
+    cluster: ofTask[0]?.repo ?? '',
+    outcomes: ofTask.map(({ kind }): 0 | 1 => (kind === 'resolved' ? 1 : 0)),
+  }))
+  if (tasks.length === 0) return null
+  const { mean, sem, attempts } = passAt1(tasks)
+  return {
+    mean,
+    sem,
+    interval: scoreInterval({ tasks, seed: INTERVAL_SEED })?.interval ?? null,
+    tasks: tasks.length,
+    attempts,
+  }
 }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { PairedOutcomes } from './bootstrap.ts'
-import { hintPower } from './power-hint.ts'
+import { hintPower } from './comparison.ts'
 
 const pair = (before: (0 | 1)[], after: (0 | 1)[]): PairedOutcomes => ({ taskId: 't', cluster: 'r', before, after })
 const close = (actual: number | null | undefined, expected: number): void =>

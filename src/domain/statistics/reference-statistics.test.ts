@@ -7,10 +7,9 @@ import { readFileSync } from 'node:fs'
 import { test } from 'node:test'
 import { bootstrapInterval, type ClusteredOutcomes, type PairedOutcomes, pairedBootstrapInterval } from './bootstrap.ts'
 import { testMcNemar, exactInterval, wilsonInterval } from './proportions.ts'
-import { mean, standardError } from './moments.ts'
+import { mean, passAtK, standardError } from './statistics.ts'
 import { meanInterval } from './score-interval.ts'
 import { betaQuantile, normalQuantile, regularizedBeta, studentQuantile } from './special-functions.ts'
-import { passAtK } from './statistics.ts'
 
 interface Reference {
   normal: { probability: number; quantile: number }[]

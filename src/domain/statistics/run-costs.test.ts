@@ -4,14 +4,18 @@ import fc from 'fast-check'
 import type { Spent } from '../../contracts/costs.types.ts'
 import type { PriceRecipe } from '../../contracts/recipe.types.ts'
 import {
+  type EpisodeSpent,
+  NOTHING,
+  type TrainerSpent,
   addAmounts,
   amountOf,
-  NOTHING,
-  type EpisodeSpent,
-  sumCosts,
-  type TrainerSpent,
+  attemptCosts,
+  contextOf,
   shareTime,
+  sumCosts,
+  usageOf,
 } from './run-costs.ts'
+import type { TokenUsage } from '../../contracts/policy.types.ts'
 
 function episode(fields: Partial<EpisodeSpent>): EpisodeSpent {
   return {
@@ -314,4 +318,131 @@ test('the shares of all names add up to the busy time', () => {
       assert.ok(Math.abs(shared - busy) < 1e-9, `${shared} of ${busy}`)
     }),
   )
+})
+
+const TOKENS: PriceRecipe = {
+  currency: 'USD',
+  perMillionTokens: { input: 3, cachedInput: 0.5, output: 15 },
+  machines: [],
+}
+const at = (startedMs: number | null, endedMs: number | null) => ({ startedMs, endedMs })
+const none = at(null, null)
+
+test('cached input tokens have their own price', () => {
+  const usage = { promptTokens: 1_000_000, cachedTokens: 600_000, completionTokens: 20_000 }
+  // 0.4 M × 3 + 0.6 M × 0.5 + 0.02 M × 15 = 1.2 + 0.3 + 0.3
+  assert.deepEqual(attemptCosts([{ usage, ...none }], TOKENS), [1.8])
+  const plain = { ...TOKENS, perMillionTokens: { input: 3, cachedInput: null, output: 15 } }
+  // 1 M × 3 + 0.02 M × 15
+  assert.deepEqual(attemptCosts([{ usage, ...none }], plain), [3.3])
+  assert.deepEqual(attemptCosts([{ usage: { ...usage, cachedTokens: null }, ...none }], TOKENS), [3.3])
+})
+
+test('an attempt without token counts has no cost where tokens have a price', () => {
+  assert.deepEqual(attemptCosts([{ usage: null, ...none }], TOKENS), [null])
+})
+
+test('machines are paid while any attempt runs, and shared by the time of each', () => {
+  const prices: PriceRecipe = {
+    currency: 'EUR',
+    perMillionTokens: null,
+    machines: [
+      { name: 'gpu', count: 2, perHour: 3 },
+      { name: 'host', count: 1, perHour: 0 },
+    ],
+  }
+  const facts = [at(0, 1_800_000), at(900_000, 3_600_000), none].map((times) => ({ usage: null, ...times }))
+  // One hour of 2 × 3 = 6, over 30 and 45 minutes: 2.4 and 3.6; what never ran costs nothing.
+  assert.deepEqual(
+    attemptCosts(facts, prices).map((cost) => Number(cost?.toFixed(9))),
+    [2.4, 3.6, 0],
+  )
+})
+
+const MACHINES: PriceRecipe = {
+  currency: 'EUR',
+  perMillionTokens: null,
+  machines: [{ name: 'gpu', count: 1, perHour: 3600 }],
+}
+
+test('the machine cost of attempts does not depend on the time of day', () => {
+  // 10 s of one unit of money a second.
+  const late = 1_700_000_000_000
+  assert.deepEqual(
+    attemptCosts([{ usage: null, ...at(late, late + 10_000) }], MACHINES).map((cost) => cost?.toFixed(6)),
+    ['10.000000'],
+  )
+})
+
+test('an attempt without a known start or end pays no machine and extends no other time', () => {
+  const facts = [at(5000, 15_000), at(null, 60_000), at(1000, null)].map((times) => ({ usage: null, ...times }))
+  assert.deepEqual(
+    attemptCosts(facts, MACHINES).map((cost) => cost?.toFixed(6)),
+    ['10.000000', '0.000000', '0.000000'],
+  )
+})
+
+test('attempts without duration and machines without a price cost 0', () => {
+  const still = [{ usage: null, ...at(7, 7) }]
+  assert.deepEqual(attemptCosts(still, MACHINES), [0])
+  assert.deepEqual(attemptCosts([{ usage: null, ...none }], MACHINES), [0])
+  assert.deepEqual(attemptCosts([{ usage: null, ...at(0, 1000) }], { ...MACHINES, machines: [] }), [0])
+})
+
+test('an end before its start costs 0 and refunds nothing', () => {
+  const facts = [at(0, 10_000), at(9000, 4000)].map((times) => ({ usage: null, ...times }))
+  assert.deepEqual(
+    attemptCosts(facts, MACHINES).map((cost) => cost?.toFixed(6)),
+    ['10.000000', '0.000000'],
+  )
+})
+
+const ids = (count: number): number[] => Array.from({ length: count }, () => 1)
+const sampled = (read: number, written: number) => ({ promptDelta: ids(read), ids: ids(written) })
+const answered = (usage: TokenUsage | null) => {
+  return { promptDelta: [], ids: [], chat: { model: null, ending: 'stop', usage } }
+}
+
+test('a token server reads the whole conversation before each sample', () => {
+  // First prompt 10, then 5 sampled, a delta of 3, 7 sampled: reads 10 and 10 + 5 + 3 = 18.
+  const actions = [sampled(10, 5), sampled(3, 7)]
+  assert.deepEqual(usageOf(actions), { promptTokens: 28, cachedTokens: null, completionTokens: 12 })
+  assert.equal(contextOf(actions), 25)
+})
+
+test('sums the counts of a chat endpoint, and takes the context from the last turn', () => {
+  const actions = [
+    answered({ promptTokens: 100, cachedTokens: 0, completionTokens: 10 }),
+    answered({ promptTokens: 130, cachedTokens: 90, completionTokens: 20 }),
+  ]
+  assert.deepEqual(usageOf(actions), { promptTokens: 230, cachedTokens: 90, completionTokens: 30 })
+  assert.equal(contextOf(actions), 150)
+})
+
+test('one turn without a cached count leaves the sum of cached tokens unknown', () => {
+  const told = { promptTokens: 10, cachedTokens: 4, completionTokens: 1 }
+  const silent = { ...told, cachedTokens: null }
+  for (const turns of [
+    [told, silent],
+    [silent, told],
+  ]) {
+    assert.deepEqual(usageOf(turns.map(answered)), { promptTokens: 20, cachedTokens: null, completionTokens: 2 })
+  }
+})
+
+test('one turn without counts leaves the whole unknown instead of estimated', () => {
+  const told = { promptTokens: 10, cachedTokens: 4, completionTokens: 1 }
+  assert.equal(usageOf([answered(told), answered(null)]), null)
+  assert.equal(contextOf([answered(told), answered(null)]), null)
+  assert.equal(contextOf([answered(null), answered(told)]), 11)
+})
+
+test('an episode without a turn used no tokens', () => {
+  assert.deepEqual(usageOf([]), { promptTokens: 0, cachedTokens: 0, completionTokens: 0 })
+  assert.equal(contextOf([]), 0)
+})
+
+test('the last of three answers gives the context', () => {
+  const answer = (promptTokens: number) => answered({ promptTokens, cachedTokens: 0, completionTokens: 1 })
+  assert.equal(contextOf([answer(10), answer(20), answer(30)]), 31)
 })

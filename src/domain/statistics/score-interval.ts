@@ -6,10 +6,9 @@ import {
   type PairedOutcomes,
   pairedBootstrapInterval,
 } from './bootstrap.ts'
-import { mean, standardError } from './moments.ts'
+import { countResolved, mean, standardError } from './statistics.ts'
 import { exactInterval } from './proportions.ts'
 import { studentQuantile } from './special-functions.ts'
-import { countResolved } from './statistics.ts'
 
 export interface ScoreInterval {
   interval: Interval

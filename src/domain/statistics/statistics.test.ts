@@ -3,13 +3,16 @@ import { test } from 'node:test'
 import fc from 'fast-check'
 import { bootstrapInterval } from './bootstrap.ts'
 import {
-  flakyTasks,
-  meanOverTasks,
   type TaskOutcomes,
+  flakyTasks,
+  mean,
+  meanOverTasks,
   pairedDifference,
   passAt1,
   passAtK,
   passHatK,
+  standardDeviation,
+  standardError,
 } from './statistics.ts'
 
 const close = (actual: number | null | undefined, expected: number) =>
@@ -180,4 +183,16 @@ test('counts differences in both directions, and a task without attempts on eith
   const found = pairedDifference({ before, after })
   assert.deepEqual([found.better, found.worse, found.tasks, found.unpaired], [1, 2, 3, 4])
   close(found.mean, -1 / 3)
+})
+
+test('no value, or a single one, has no spread, and no value has the mean 0', () => {
+  assert.deepEqual([mean([]), standardDeviation([]), standardError([])], [0, 0, 0])
+  assert.deepEqual([mean([3]), standardDeviation([3]), standardError([3])], [3, 0, 0])
+})
+
+test('divides by n − 1 for two values', () => {
+  // Mean 3, squares 1 + 1 over 1: √2, and over √2 for the mean.
+  assert.equal(mean([2, 4]), 3)
+  assert.ok(Math.abs(standardDeviation([2, 4]) - Math.SQRT2) < 1e-15)
+  assert.ok(Math.abs(standardError([2, 4]) - 1) < 1e-15)
 })

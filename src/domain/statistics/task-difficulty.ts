@@ -1,6 +1,6 @@
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { Interval } from './bootstrap.ts'
-import { isValidEpisode } from '../ledger/episode-rules.ts'
+import { isValidEpisode } from '../ledger/episode-fates.ts'
 import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
 import { compareText } from '../hash-order.ts'
 import { paymentOf } from '../rewards/payment.ts'

@@ -1,11 +1,11 @@
 /** README.md of a data set of trajectories, as the Hugging Face hub and `datasets` read it. */
 import type { TableType } from '../../contracts/exports.types.ts'
 import { compareText } from '../../domain/hash-order.ts'
-import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 import { paymentOf } from '../../domain/rewards/payment.ts'
 import { markdownText } from '../../domain/hostile-text.ts'
 import type { EpisodeFacts } from './episode-columns.ts'
-import { TRAJECTORY_COLUMNS } from './trajectory-columns.ts'
+import { TRAJECTORY_COLUMNS } from './trajectory.ts'
 
 export const DATASET_SPLITS = ['train', 'evaluation'] as const
 export type DatasetSplit = (typeof DATASET_SPLITS)[number]

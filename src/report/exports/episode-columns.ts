@@ -12,11 +12,12 @@ import type {
 import type { ScalarType } from '../../contracts/exports.types.ts'
 import type { HackSign } from '../../contracts/hack-signs.ts'
 import { purposeOf } from '../../contracts/episode-purpose.ts'
-import { isValidEpisode } from '../../domain/ledger/episode-rules.ts'
+import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 import type { LedgerEntry } from '../../domain/ledger/ledger.ts'
 import { paymentOf, unpaidOf } from '../../domain/rewards/payment.ts'
 import { type RewardRule, rewardOf } from '../../domain/rewards/rewards.ts'
 import type { UnauditedRewards } from '../../contracts/recipe.types.ts'
+import { showHidden } from '../../domain/hostile-text.ts'
 
 export const EPISODE_SCHEMA = 'longhaul.episodes/1'
 
@@ -50,8 +51,8 @@ export interface EpisodeFacts {
   unaudited: UnauditedRewards
 }
 
-export type ColumnType = Exclude<ScalarType, 'int32' | 'float32'>
-export type ColumnValue = string | number | boolean | null
+type ColumnType = Exclude<ScalarType, 'int32' | 'float32'>
+type ColumnValue = string | number | boolean | null
 
 export interface EpisodeColumn {
   name: string
@@ -177,4 +178,36 @@ function shapedReward({ record, rewardRule }: EpisodeFacts): ColumnValue {
 
 function wallSeconds({ start, lastObservedAtMs }: EpisodeFacts): ColumnValue {
   return start === null || lastObservedAtMs === null ? null : (lastObservedAtMs - start.startedAtMs) / 1000
+}
+
+// CSV by RFC 4180: UTF-8 without a byte order mark, CRLF, doubled quotes. Spreadsheets do not run its texts as formulas.
+
+export interface CsvColumn {
+  name: string
+  type: ColumnType
+}
+
+export function csvHeader(columns: readonly CsvColumn[]): string {
+  return csvLine(columns.map(({ name }) => name))
+}
+
+export function csvRow(columns: readonly CsvColumn[], values: readonly ColumnValue[]): string {
+  return csvLine(values.map((value, at) => csvCell(value, columns[at]?.type ?? 'text')))
+}
+
+function csvLine(cells: readonly string[]): string {
+  return `${cells.join(',')}\r\n`
+}
+
+/** A spreadsheet takes such a text for a formula, or drops its leading apostrophe. */
+const FORMULA = /^(?:\s*[=+\-@＝＋－＠']|[\t\n])/
+
+/** Null is an empty cell. */
+export function csvCell(value: ColumnValue, type: ColumnType): string {
+  if (value === null) return ''
+  if (type === 'time') return new Date(Number(value)).toISOString()
+  if (typeof value !== 'string') return String(value)
+  const shown = showHidden(value)
+  const text = FORMULA.test(shown) ? `'${shown}` : shown
+  return /[",;\s]|^$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }

@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { guessFailure } from './failure-reasons.ts'
-import { officialInstanceReport, rebenchV2Report } from './instance-report.ts'
-import { pythonJson, sortByCodePoint } from './python-json.ts'
-import { officialRunReport, type OfficialPrediction, runReportName } from './run-report.ts'
+import {
+  type OfficialPrediction,
+  guessFailure,
+  officialInstanceReport,
+  officialRunReport,
+  pythonJson,
+  rebenchV2Report,
+  runReportName,
+  sortByCodePoint,
+} from './run-report.ts'
 
 const prediction = (taskId: string, resolved: boolean | null, more: Partial<OfficialPrediction> = {}) => ({
   taskId,

@@ -1,6 +1,4 @@
 import type { GradingProfile } from '../../contracts/tasks.types.ts'
-import { guessFailure } from './failure-reasons.ts'
-import { pythonJson, sortByCodePoint } from './python-json.ts'
 
 /** What a SWE-bench harness knows about one prediction when it writes its run report. */
 export interface OfficialPrediction {
@@ -93,4 +91,173 @@ function triageOf(predictions: readonly OfficialPrediction[]) {
     ambiguous: ids('ambiguous'),
     reasons: Object.fromEntries(sortByCodePoint(reasonOf.keys()).map((taskId) => [taskId, reasonOf.get(taskId)])),
   }
+}
+
+interface OfficialTestList {
+  success: readonly string[]
+  failure: readonly string[]
+}
+
+interface InstanceReportInput {
+  profile: Exclude<GradingProfile, 'rebench-v2'>
+  taskId: string
+  resolved: boolean
+  /** Null if the harness found no results in the log. */
+  tests: { failToPass: OfficialTestList; passToPass: OfficialTestList } | null
+  /** Text of the test output, from which swebench 5 guesses why there are no results. */
+  log: string
+}
+
+/** `report.json` of one graded instance, byte for byte: no final newline. An instance that ends with an error has no report. */
+export function officialInstanceReport({ profile, taskId, resolved, tests, log }: InstanceReportInput): string {
+  const isFive = profile === 'swebench-5'
+  const guess = isFive && tests === null ? guessFailure([log]) : null
+  const none = { success: [], failure: [] }
+  const list = ({ success, failure }: OfficialTestList) => ({ success, failure })
+  const report = {
+    patch_is_None: false,
+    patch_exists: true,
+    patch_successfully_applied: tests !== null,
+    resolved,
+    ...(isFive ? { infra_failure: guess?.tier === 'environment' } : {}),
+    ...(guess === null ? {} : { infra_failure_reason: guess.reason }),
+    ...(tests === null
+      ? {}
+      : {
+          tests_status: {
+            FAIL_TO_PASS: list(tests.failToPass),
+            PASS_TO_PASS: list(tests.passToPass),
+            FAIL_TO_FAIL: none,
+            PASS_TO_FAIL: none,
+          },
+        }),
+  }
+  return pythonJson({ [taskId]: report }, { indent: 4 })
+}
+
+/** The names have no timings, as the harness removes them on both sides. */
+export interface V2Outcome {
+  taskId: string
+  failToPass: readonly string[]
+  passToPass: readonly string[]
+  /** Null if the harness raised or ran nothing; `error` says why. */
+  result: { passed: readonly string[]; matches: boolean; exitCode: number | null; logPath: string } | null
+  error: string
+}
+
+/** The report of SWE-rebench-V2's own script over every task of the set; without a final newline, and not limited to ASCII. */
+export function rebenchV2Report({
+  maxWorkers,
+  outcomes,
+}: {
+  maxWorkers: number
+  outcomes: readonly V2Outcome[]
+}): string {
+  const report = {
+    max_workers: maxWorkers,
+    total: outcomes.length,
+    all_ok: outcomes.every(({ result }) => result?.matches === true),
+    items: outcomes.map(itemOf),
+  }
+  return pythonJson(report, { indent: 2, ascii: false })
+}
+
+function itemOf({ taskId, failToPass, passToPass, result, error }: V2Outcome): object {
+  const kept = [...new Set(passToPass)]
+  if (result === null) {
+    return {
+      instance_id: taskId,
+      from_fail_to_pass: [],
+      failed_from_pass_to_pass: sortByCodePoint(kept),
+      error,
+    }
+  }
+  const passed = new Set(result.passed)
+  return {
+    instance_id: taskId,
+    from_fail_to_pass: sortByCodePoint([...new Set(failToPass)].filter((name) => passed.has(name))),
+    failed_from_pass_to_pass: sortByCodePoint(kept.filter((name) => !passed.has(name))),
+    passed_match: result.matches,
+    exit_code: result.exitCode,
+    log_path: result.logPath,
+    error: '',
+  }
+}
+
+/** swebench 5's guess, from the logs, why an instance failed; never changes a verdict. */
+export interface FailureGuess {
+  reason: string
+  tier: 'environment' | 'ambiguous'
+}
+
+/** In order of precedence: the first pattern that occurs anywhere counts. */
+const SIGNATURES: readonly (FailureGuess & { pattern: RegExp })[] = [
+  {
+    reason: 'browser_launch_failed',
+    tier: 'environment',
+    pattern: /Failed to launch|Failed to connect to the bus/,
+  },
+  {
+    reason: 'display_unavailable',
+    tier: 'environment',
+    pattern: /cannot open display|Missing X server|unable to open X display/,
+  },
+  {
+    reason: 'out_of_memory',
+    tier: 'environment',
+    // `Killed` as a whole line, which ends only with a line feed in Python.
+    pattern: /Cannot allocate memory|OutOfMemoryError|(?<![^\n])Killed(?![^\n])/,
+  },
+  {
+    reason: 'container_unavailable',
+    tier: 'environment',
+    pattern: /Error response from daemon|Cannot connect to the Docker daemon/,
+  },
+  {
+    reason: 'network_unreachable',
+    tier: 'environment',
+    pattern: /Could not resolve host|Temporary failure in name resolution/,
+  },
+  {
+    reason: 'missing_module',
+    tier: 'ambiguous',
+    pattern: /Cannot find module|MODULE_NOT_FOUND|ModuleNotFoundError/,
+  },
+  { reason: 'no_tests_collected', tier: 'ambiguous', pattern: /no tests ran|collected 0 items/ },
+  { reason: 'tests_timed_out', tier: 'ambiguous', pattern: /Timeout error: \p{Nd}+ seconds exceeded/u },
+]
+
+/** @param logs texts of the existing files, in order: the test output for `report.json`, also the instance's log for the run report */
+export function guessFailure(logs: readonly string[]): FailureGuess | null {
+  const text = logs.map((log) => log.replaceAll(/\r\n?/g, '\n')).join('\n')
+  const found = SIGNATURES.find(({ pattern }) => pattern.test(text))
+  return found === undefined ? null : { reason: found.reason, tier: found.tier }
+}
+
+/**
+ * JSON as Python's `json.dumps` writes it, by default with everything beyond printable ASCII escaped. Needed for files that must equal
+ * those of the harnesses byte for byte.
+ */
+export function pythonJson(value: unknown, { indent, ascii = true }: { indent: number; ascii?: boolean }): string {
+  const json = JSON.stringify(value, null, indent)
+  return ascii ? json.replaceAll(/[\u007F-\uFFFF]/g, escapeUnit) : json
+}
+
+/** Python sorts text by code point, JavaScript by UTF-16 unit; the orders differ beyond the first plane. */
+export function sortByCodePoint(texts: Iterable<string>): string[] {
+  return [...texts].sort(compareCodePoints)
+}
+
+function compareCodePoints(left: string, right: string): number {
+  for (let at = 0; ; ) {
+    const a = left.codePointAt(at)
+    const b = right.codePointAt(at)
+    if (a !== b) return (a ?? -1) - (b ?? -1)
+    if (a === undefined) return 0
+    at += a > 0xffff ? 2 : 1
+  }
+}
+
+function escapeUnit(unit: string): string {
+  return `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`
 }

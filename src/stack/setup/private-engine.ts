@@ -1,17 +1,27 @@
-import { spawn } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
-import { readdir, rm, writeFile } from 'node:fs/promises'
+import { readFile, readdir, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
+import { promisify } from 'node:util'
 import { connectEngine } from '../../adapters/docker/engine/engine.ts'
 import { withDirectoryLock } from '../../platform/directory-lock.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import { makeDirectory, readJson, rotateLog, tailOf, writeFileAtomically } from '../../platform/files.ts'
 import type { StackPaths } from '../paths.ts'
-import { identify, isAlive, type ProcessIdentity, stopProcess } from '../../platform/processes.ts'
-import { clearEngineRemains } from './engine-remains.ts'
-import { findProgram, SYSTEM_PATH } from './system-packages.ts'
+import {
+  type ProcessIdentity,
+  identify,
+  isAlive,
+  listProcesses,
+  signalProcess,
+  stopProcess,
+  waitUntilGone,
+  withDescendants,
+} from '../../platform/processes.ts'
+import { SYSTEM_PATH, findProgram } from './system-packages.ts'
 import { sha256OfParts } from '../../platform/hash.ts'
+import { readMounts } from '../../platform/mount-table.ts'
 
 /** A start takes 1-2 s; a slow disk with many layers needs longer. */
 const START_TIMEOUT_MS = 90_000
@@ -181,4 +191,53 @@ async function notStarted(files: EngineFiles, why: string): Promise<LonghaulErro
 /** Identifies a stack among the users of a private engine: stacks in different data directories may share a name. */
 export function engineUserKey({ name, dataDir }: Pick<StackPaths, 'name' | 'dataDir'>): string {
   return `${name}-${sha256OfParts(dataDir).slice(0, 8)}`
+}
+
+/**
+ * Removes what a killed engine leaves: its containerd, a shim per container with the container's processes below it, mounts of layers and
+ * network namespaces, a pid file that makes the next engine refuse to start, and a dead socket. All of them carry the engine's own
+ * directories in their command line or path, so other engines are not touched.
+ * @returns descriptions of what was found
+ */
+export async function clearEngineRemains({ files }: { files: EngineFiles }): Promise<string[]> {
+  const found: string[] = []
+  const processes = await killProcesses(files)
+  if (processes > 0) found.push(`${processes} leftover processes`)
+  const mounts = await unmountAll([files.dataRoot, files.execRoot])
+  if (mounts > 0) found.push(`${mounts} mounts`)
+  if ((await readFile(files.pidFile, 'utf8').catch(() => null)) !== null) found.push('a stale pid file')
+  for (const path of [files.pidFile, files.socket, files.record]) await rm(path, { force: true })
+  await rm(files.execRoot, { recursive: true, force: true })
+  return found
+}
+
+async function killProcesses(files: EngineFiles): Promise<number> {
+  const all = listProcesses()
+  const marks = [`${files.execRoot}/`, `--exec-root ${files.execRoot}`]
+  const roots = all.filter(({ pid, command }) => pid !== process.pid && marks.some((mark) => command.includes(mark)))
+  // Container processes do not name our directories, so they are found as descendants of their shims.
+  const targets = new Map(roots.flatMap((root) => withDescendants(root, all)).map((target) => [target.pid, target]))
+  // Parents first: a shell that outlives its command would journal "Killed" as output of the agent's command.
+  for (const target of [...targets.values()].toReversed()) signalProcess(target, 'SIGKILL')
+  for (const target of targets.values()) await waitUntilGone({ identity: target, timeoutMs: 5_000 })
+  return targets.size
+}
+
+/** Unmounts the deepest first, and lazily, since a process in another mount namespace may still use one. */
+async function unmountAll(roots: string[]): Promise<number> {
+  const mounts = await mountsBelow(roots)
+  for (const mount of mounts) {
+    await promisify(execFile)('umount', ['-l', mount], { env: { PATH: SYSTEM_PATH }, timeout: 20_000 }).catch(
+      () => undefined,
+    )
+  }
+  return mounts.length
+}
+
+export async function mountsBelow(roots: string[], table?: string): Promise<string[]> {
+  const mounts = await readMounts(table)
+  return mounts
+    .map(({ path }) => path)
+    .filter((path) => roots.some((root) => path === root || path.startsWith(`${root}/`)))
+    .reverse()
 }

@@ -12,8 +12,7 @@ import {
   signalProcess,
   waitUntilGone,
 } from '../../../src/platform/processes.ts'
-import { clearEngineRemains, mountsBelow } from '../../../src/stack/setup/engine-remains.ts'
-import { engineFiles } from '../../../src/stack/setup/private-engine.ts'
+import { clearEngineRemains, engineFiles, mountsBelow } from '../../../src/stack/setup/private-engine.ts'
 
 /** Prefix of every chaos stack's folder. */
 export const STACK_PREFIX = 'lhc-'

@@ -1,7 +1,7 @@
 /** What a run that was started again must not repeat: finished work is taken from records. */
 import { readdir } from 'node:fs/promises'
 import type { ArtifactStore } from '../../../src/contracts/artifacts.types.ts'
-import { isValidEpisode } from '../../../src/domain/ledger/episode-rules.ts'
+import { isValidEpisode } from '../../../src/domain/ledger/episode-fates.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { episodesOf } from '../run-records.ts'
 import type { AuditEntry } from './audit-log.ts'

@@ -12,8 +12,12 @@ import {
   waitUntilGone,
   withDescendants,
 } from '../../../src/platform/processes.ts'
-import { clearEngineRemains } from '../../../src/stack/setup/engine-remains.ts'
-import { acquirePrivateEngine, engineFiles, releasePrivateEngine } from '../../../src/stack/setup/private-engine.ts'
+import {
+  acquirePrivateEngine,
+  clearEngineRemains,
+  engineFiles,
+  releasePrivateEngine,
+} from '../../../src/stack/setup/private-engine.ts'
 
 export interface TestEngine {
   host: string

@@ -8,7 +8,7 @@ const FOREIGN_TEXT_READERS = [
   'src/scaffold',
   'src/domain/gates/command-signs.ts',
   'src/grading/gate-log.ts',
-  'src/domain/gates/hidden-names.ts',
+  'src/domain/gates/suite-filters.ts',
   'src/report/official',
   'src/report/html-page.ts',
   'src/report/comparison-tables.ts',

@@ -1,6 +1,6 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
-import { mountsBelow } from '../../../src/stack/setup/engine-remains.ts'
+import { mountsBelow } from '../../../src/stack/setup/private-engine.ts'
 import { type FileResult, WHOLE_FILE } from './file-result.ts'
 
 const LIMIT_MS = 20_000

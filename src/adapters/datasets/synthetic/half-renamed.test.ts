@@ -6,8 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { issueMessage } from '../../../scaffold/observation.ts'
 import { FULL_SYSTEM_PROMPT } from '../../../scaffold/prompts/system.ts'
-import { composeRenamed } from './half-renamed.ts'
-import { ENDINGS, ROOTS, type Split } from './stems.ts'
+import { ENDINGS, ROOTS, type Split, composeRenamed } from './half-renamed.ts'
 import { synthesizeSuite, synthesizeTask } from './synthesize.ts'
 
 const source = (index: number, split: Split = 'train') => ({ family: 'half-renamed', seed: 5, split, index }) as const

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 import Docker from 'dockerode'
-import { boundEngineRequests, limitOfRequest } from './engine-deadlines.ts'
+import { boundEngineRequests, limitOfRequest } from './engine.ts'
 
 test('every request has a deadline except those that last as long as a container, stream or listener', () => {
   const limit = (path: string, hijack = false) => limitOfRequest({ path, hijack })

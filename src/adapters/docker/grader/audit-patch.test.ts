@@ -1,9 +1,8 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { codeOf } from '../../../../test/integration/sandbox-fixture.ts'
-import { readAuditScript } from './audit/audit-script.ts'
-import { base85, packed, toAudit } from './audit-patch.ts'
-import { MAX_INLINE_BYTES } from './grade-input.ts'
+import { base85, packed, readAuditScript, toAudit } from './audit-patch.ts'
+import { MAX_INLINE_BYTES } from './grading.ts'
 
 const NOTHING = Buffer.alloc(0)
 const answer = { patch: NOTHING, result: NOTHING, errors: NOTHING, atMs: 3_000 }

@@ -1,10 +1,10 @@
 import { deflateSync } from 'node:zlib'
+import { readFile } from 'node:fs/promises'
 import type { AuditRun } from '../../../contracts/audit.types.ts'
 import type { AuditRunInput } from '../../../contracts/sandbox.types.ts'
-import { shellQuote } from '../../../platform/shell-quote.ts'
+import { shellQuote } from '../../../platform/run-command.ts'
 import type { FileToPack } from '../engine/tar.ts'
-import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'
-import { readAuditScript, readTreeScript } from './audit/audit-script.ts'
+import { HOSTS_FILE, readScript, textFile } from '../sandbox/runner-files.ts'
 import { type AuditOutput, createAuditReader, failed } from './grade-output.ts'
 import { DEFAULT_PATCH_PATH } from './grade-patch.ts'
 import type { Grader } from './grading.ts'
@@ -108,4 +108,36 @@ export function toAudit({ words, patch, result, errors, atMs }: AuditOutput, sta
     throw failed(`The grading container returned an unknown audit: ${words.join(' ').slice(0, 200)}`)
   }
   return { kind, canonicalPatch: patch, result, errors: errors.toString(), wallMs: Math.round(atMs - startMs) }
+}
+
+const texts = new Map<string, Promise<string>>()
+
+/** The program that runs hidden tests a second time inside a grading container. */
+export async function readAuditScript(): Promise<string> {
+  return withoutComments(await withProcesses(`${await readHere('questions.py')}${await readHere('audit.py')}`))
+}
+
+/** Each grading is given the program through its shell, which takes no more than `MAX_INLINE_BYTES` of a file. Lines that are comments and
+ *  descriptions that are not the whole body of what they describe are left out; no other text of it looks like these. A level of
+ *  indentation is one space. */
+function withoutComments(program: string): string {
+  return program
+    .replaceAll(/^[ \t]*#.*\n/gm, '')
+    .replaceAll(/^([ \t]+)"""[^"]*"""\n(?=\n*\1\S)/gm, '')
+    .replaceAll(/^(?: {4})+/gm, (indent) => ' '.repeat(indent.length / 4))
+}
+
+/** The program that lays the tree in which it does, and takes it back. */
+export async function readTreeScript(): Promise<string> {
+  return withProcesses(await readScript('tree.py'))
+}
+
+async function withProcesses(program: string): Promise<string> {
+  return `${await readHere('processes.py')}${program}`
+}
+
+function readHere(name: string): Promise<string> {
+  const text = texts.get(name) ?? readFile(new URL(`./audit/${name}`, import.meta.url), 'utf8')
+  texts.set(name, text)
+  return text
 }

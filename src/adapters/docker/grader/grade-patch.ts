@@ -1,5 +1,5 @@
 import type { GradeRunInput, GradeRunResult } from '../../../contracts/sandbox.types.ts'
-import { shellQuote } from '../../../platform/shell-quote.ts'
+import { shellQuote } from '../../../platform/run-command.ts'
 import type { LonghaulError } from '../../../contracts/errors.ts'
 import type { FileToPack } from '../engine/tar.ts'
 import { HOSTS_FILE, textFile } from '../sandbox/runner-files.ts'

@@ -12,9 +12,16 @@ import { attach } from '../engine/exec-stream.ts'
 import { packFiles } from '../engine/tar.ts'
 import { requireImage } from '../images/images.ts'
 import { type SandboxContext, limitsOnHost } from '../sandbox/sandbox-context.ts'
-import { encodeGradeInput, gradeCommand } from './grade-input.ts'
+import {
+  type Grading,
+  type GradingAnswered,
+  answerInTime,
+  encodeGradeInput,
+  gradeCommand,
+  namePartsOf,
+  stalled,
+} from './grading.ts'
 import { answerOn, type AnswerStream, endedByTests, failed } from './grade-output.ts'
-import { answerInTime, type Grading, type GradingAnswered, namePartsOf, stalled } from './grading.ts'
 
 /** Runs a script in a fresh container as its main process. There is no exec, and no process can outlive the script. The container is
  *  removed before this returns. If the engine fails to, the reaper removes it later and the answer counts: graded code can make its own

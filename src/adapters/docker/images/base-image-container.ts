@@ -7,8 +7,7 @@ import { removeContainer } from '../container/create-container.ts'
 import { buildNetwork, type Engine } from '../engine/engine.ts'
 import { attach, createDemultiplexer } from '../engine/exec-stream.ts'
 import type { BaseImageIdentity } from './base-image-rootfs.ts'
-import { buildLabels } from './build-container.ts'
-import { imageExists, pullImage } from './images.ts'
+import { buildLabels, imageExists, pullImage } from './images.ts'
 
 interface BuildInContainerInput {
   engine: Engine

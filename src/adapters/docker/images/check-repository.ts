@@ -5,7 +5,7 @@ import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { readArchivedFile } from './archived-file.ts'
-import { buildContainerSpec } from './build-container.ts'
+import { buildContainerSpec } from './images.ts'
 import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { removeContainer } from '../container/create-container.ts'

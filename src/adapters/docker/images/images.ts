@@ -1,10 +1,11 @@
-import { buildLabels, WITHOUT_BUILD_LABELS } from './build-container.ts'
+import type Docker from 'dockerode'
 import { pullFailure } from './pull-failure.ts'
 import { finishProgress, ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import { type Engine, enginePlace } from '../engine/engine.ts'
 import { createSlots } from '../../../platform/limiter.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
+import { LABELS, PROJECT } from '../container/labels.ts'
 
 /** More concurrent commits slow the engine down (measured on 2 cores). */
 const buildSlots = createSlots(4)
@@ -206,4 +207,49 @@ export async function requireImage({ engine, image, expectedDigest }: RequireIma
 
 function mismatch(message: string, details: Record<string, string>): LonghaulError {
   return new LonghaulError({ code: 'Sandbox.ImageMismatch', message, details })
+}
+
+// Containers that make or inspect an image. They run none of the task's code, have no network and few capabilities.
+
+/** The reaper finds an abandoned build container by these labels. */
+export function buildLabels(): Record<string, string> {
+  return { [LABELS.project]: PROJECT, [LABELS.role]: 'build', [LABELS.created]: String(Date.now()) }
+}
+
+/** Clears the build container's labels in commits. Every container of the image would otherwise inherit them, even containers that
+ *  are not ours. */
+export const WITHOUT_BUILD_LABELS = [LABELS.project, LABELS.role, LABELS.created].map((label) => `LABEL ${label}=""`)
+
+export interface BuildContainerInput {
+  name: string
+  image: string
+  command: string[]
+  user: string
+  /** The capabilities that the container keeps. */
+  capabilities: string[]
+  processes: number
+  memoryBytes: number
+}
+
+export function buildContainerSpec(input: BuildContainerInput): Docker.ContainerCreateOptions {
+  const { name, image, command, user, capabilities, processes, memoryBytes } = input
+  return {
+    name,
+    Image: image,
+    Entrypoint: [],
+    Cmd: command,
+    User: user,
+    NetworkDisabled: true,
+    Labels: buildLabels(),
+    HostConfig: {
+      NetworkMode: 'none',
+      CapDrop: ['ALL'],
+      CapAdd: capabilities,
+      SecurityOpt: ['no-new-privileges:true'],
+      Memory: memoryBytes,
+      MemorySwap: memoryBytes,
+      PidsLimit: processes,
+      LogConfig: { Type: 'none', Config: {} },
+    },
+  }
 }

@@ -5,7 +5,7 @@ import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { readArchivedFile } from './archived-file.ts'
-import { buildContainerSpec, WITHOUT_BUILD_LABELS } from './build-container.ts'
+import { buildContainerSpec, WITHOUT_BUILD_LABELS } from './images.ts'
 import { isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { ImageKeeper } from './image-keeper.ts'

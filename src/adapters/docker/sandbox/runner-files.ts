@@ -1,6 +1,6 @@
 import type { ToolSettings } from '../../../contracts/sandbox.types.ts'
 import type { FileToPack } from '../engine/tar.ts'
-import { shellQuote } from '../../../platform/shell-quote.ts'
+import { shellQuote } from '../../../platform/run-command.ts'
 import { readFile } from 'node:fs/promises'
 
 /** The engine writes this file only if it manages the network, and tests open sockets on `localhost`. */

@@ -9,7 +9,7 @@ import type { Readable } from 'node:stream'
 import type { Container } from 'dockerode'
 
 import { LonghaulError } from '../../../contracts/errors.ts'
-import { buildLabels } from '../images/build-container.ts'
+import { buildLabels } from '../images/images.ts'
 import { ignoreGone, isStatus } from '../engine/engine-errors.ts'
 import type { Engine } from '../engine/engine.ts'
 import { runnerScripts } from './runner-files.ts'

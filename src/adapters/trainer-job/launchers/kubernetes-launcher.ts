@@ -2,9 +2,16 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { isLonghaulError, LonghaulError } from '../../../contracts/errors.ts'
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { TOOL_DEADLINE_MS } from '../job/run-tool.ts'
-import { askKubectl, isNotFound, kubectlRefusal, runKubectl } from './kubectl.ts'
+import {
+  type PodQuestion,
+  askKubectl,
+  howPodsEnded,
+  isNotFound,
+  kubectlRefusal,
+  runKubectl,
+  whatDelays,
+} from './kubernetes-pods.ts'
 import { jobNetworkPolicy, kubernetesManifest, kubernetesName, networkPolicyName } from './kubernetes-manifests.ts'
-import { howPodsEnded, type PodQuestion, whatDelays } from './kubernetes-pods.ts'
 import type { Attempt, AttemptState, Launcher } from './launcher.types.ts'
 
 export interface KubernetesLauncherInput {

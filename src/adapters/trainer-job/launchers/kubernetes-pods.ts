@@ -4,8 +4,9 @@
  */
 import type { KubernetesLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { remedyFor } from '../../kubernetes/remedies.ts'
-import { runKubectl } from './kubectl.ts'
 import type { Attempt } from './launcher.types.ts'
+import { LonghaulError } from '../../../contracts/errors.ts'
+import { type ToolResult, isUncertain, runTool } from '../job/run-tool.ts'
 
 interface ContainerState {
   waiting?: { reason?: string; message?: string }
@@ -143,4 +144,39 @@ function quantity(text: string): number {
   if (suffix === 'm') return Number(digits) / 1000
   const power = SUFFIXES.indexOf(suffix.replace('i', '').replace('K', 'k'))
   return Number(digits) * (suffix.endsWith('i') ? 1024 : 1000) ** Math.max(0, power)
+}
+
+// Requests to a cluster through `kubectl` with the worker's own credentials, and advice for its refusals.
+
+export interface KubectlInput {
+  /** Names the request in errors: `create Job x in namespace y`. */
+  purpose: string
+  args: string[]
+  input?: string
+}
+
+/** Runs kubectl to its end. The caller judges a non-zero exit code. @throws LonghaulError `Trainer.Unavailable` if kubectl cannot be
+ *  run */
+export function runKubectl({ args, input }: Omit<KubectlInput, 'purpose'>): Promise<ToolResult> {
+  return runTool('kubectl', args, input)
+}
+
+/** @throws LonghaulError `Trainer.Unavailable` for every non-zero exit code, with `refused` if the request certainly had no effect */
+export async function askKubectl(input: KubectlInput): Promise<string> {
+  const { code, stdout, stderr } = await runKubectl(input)
+  if (code === 0) return stdout
+  throw kubectlRefusal(input.purpose, stderr)
+}
+
+export function kubectlRefusal(purpose: string, stderr: string): LonghaulError {
+  const said = stderr.trim().slice(-800)
+  return new LonghaulError({
+    code: 'Trainer.Unavailable',
+    message: `Expected to ${purpose}: ${said}${remedyFor(said, 'trainer')}`,
+    details: { tool: 'kubectl', refused: !isUncertain(said) },
+  })
+}
+
+export function isNotFound(stderr: string): boolean {
+  return /\(NotFound\)/.test(stderr)
 }

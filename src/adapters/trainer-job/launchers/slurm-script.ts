@@ -4,7 +4,7 @@ import { attemptDirectory } from '../job/attempt-files.ts'
 import { trainerArguments } from './launch-command.ts'
 import type { Attempt } from './launcher.types.ts'
 import type { TrainerCommand } from './process-launcher.ts'
-import { shellWord } from '../../../platform/shell-quote.ts'
+import { shellWord } from '../../../platform/run-command.ts'
 import { traceVariables } from '../../../platform/current-trace.ts'
 
 /** Extra time for Slurm itself beyond the job's limit. */

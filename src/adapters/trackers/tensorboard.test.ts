@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { crc32c, eventFrames } from './event-file.ts'
+import { crc32c, eventFrames } from './tensorboard.ts'
 
 const bytes = (length: number, at: (index: number) => number): Uint8Array =>
   Uint8Array.from({ length }, (_, i) => at(i))

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { faultOfCron } from './cron-fields.ts'
+import { faultOfCron } from './schedule-settings.ts'
 
 test('cron fields that name times that exist', () => {
   for (const cron of [

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import fc from 'fast-check'
-import { csvCell, csvHeader, csvRow } from './csv.ts'
+import { csvCell, csvHeader, csvRow } from './episode-columns.ts'
 
 test('prefixes a text that a spreadsheet would execute with an apostrophe, and keeps numbers', () => {
   const formulas = ['=cmd|/c calc!A0', '+1', '-1', '@SUM(A1)', ' =1+1', '＝1+1', '\t=1', '\n=1', "'quoted"]

@@ -5,8 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { test } from 'node:test'
 
-import { clearEngineRemains, mountsBelow } from './engine-remains.ts'
-import { engineFiles } from './private-engine.ts'
+import { clearEngineRemains, engineFiles, mountsBelow } from './private-engine.ts'
 
 test('finds only mounts at and below the folders, deepest first, with decoded spaces', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'mounts-'))

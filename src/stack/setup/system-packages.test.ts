@@ -6,7 +6,7 @@ import { afterEach, beforeEach, test } from 'node:test'
 
 import { exists } from '../../platform/files.ts'
 import { runCommand, type CommandResult } from '../../platform/run-command.ts'
-import { INSTALL_SCRIPT } from './install-script.ts'
+import { INSTALL_SCRIPT } from './system-packages.ts'
 
 let folder: string
 let policy: string
