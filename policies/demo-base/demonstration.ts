@@ -10,8 +10,7 @@ import type {
   ScaffoldProfile,
 } from '../../src/contracts/sandbox.types.ts'
 import { chatml, renderDelta, renderFirstPrompt } from '../../src/scaffold/render.ts'
-import { firstMessage, formatErrorText, observationText } from '../../src/scaffold/observation.ts'
-import { parseReply } from '../../src/scaffold/parse-reply.ts'
+import { firstMessage, formatErrorText, observationText, parseReply } from '../../src/scaffold/observation.ts'
 import type { Noise } from './noise.ts'
 import { isRightEdit, nextMove, type SolverStage } from './solver.ts'
 

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import { randomFrom } from '../../src/adapters/datasets/synthetic/compose.ts'
 import { synthesizeTask } from '../../src/adapters/datasets/synthetic/synthesize.ts'
-import { parseReply } from '../../src/scaffold/parse-reply.ts'
+import { parseReply } from '../../src/scaffold/observation.ts'
 import { blocksOf, solveRepair } from './solver.ts'
 
 const taskAt = (index: number) => synthesizeTask({ family: 'half-renamed', seed: 3, split: 'train', index })

@@ -1,8 +1,7 @@
 /** The worked example in the prompt, played in a real sandbox: a policy that imitates it must meet the messages that it was shown. */
 import assert from 'node:assert/strict'
 import { after, before, test } from 'node:test'
-import { firstMessage, observationText } from '../../src/scaffold/observation.ts'
-import { parseReply } from '../../src/scaffold/parse-reply.ts'
+import { firstMessage, observationText, parseReply } from '../../src/scaffold/observation.ts'
 import { scaffoldProfile } from '../../src/scaffold/profiles.ts'
 import { createPlayer, createSandboxFixture, never, type Player, type SandboxFixture } from './sandbox-fixture.ts'
 

@@ -67,7 +67,7 @@ import type { PlateauRecord } from '../../src/domain/rewards/plateau.ts'
 import type { StagePool } from '../../src/domain/rewards/stage-rules.ts'
 import type { PromotionDecision } from '../../src/domain/statistics/judge-night.ts'
 import type { WeightsRecord } from '../../src/adapters/artifacts/weights/stored-tree.ts'
-import { kindOf, misfitOf } from '../../src/adapters/artifacts/records/record-kinds.ts'
+import { kindOf, misfitOf } from '../../src/adapters/artifacts/store-rules.ts'
 
 interface Example {
   key: string

@@ -1,7 +1,7 @@
 /** A scenario that counts executions is only worth what it would notice: commands run twice, not at all, or in another order. */
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { parseReply } from '../../../src/scaffold/parse-reply.ts'
+import { parseReply } from '../../../src/scaffold/observation.ts'
 import { makeRecord } from '../episode-records.ts'
 import type { RecordedTurn } from '../run-records.ts'
 import { countExecutions, markReply, traceExecutions } from './trace-executions.ts'

@@ -4,7 +4,7 @@
  * The patch of an episode therefore shows what ran, and in which order. Token ids stay as sampled.
  */
 import type { EpisodeRecord } from '../../../src/contracts/episodes.types.ts'
-import { parseReply } from '../../../src/scaffold/parse-reply.ts'
+import { parseReply } from '../../../src/scaffold/observation.ts'
 import type { Exchange } from '../recording-proxy.ts'
 import { promptLengths } from './prompt-lengths.ts'
 import type { RecordedTurn } from '../run-records.ts'

@@ -4,8 +4,7 @@ import { join } from 'node:path'
 import { test } from 'node:test'
 import * as keys from '../../../contracts/keys.ts'
 import { RECORD_EXAMPLES } from '../../../../test/support/record-examples.ts'
-import { openRecord, sealRecord } from '../store-rules.ts'
-import { kindOf, misfitOf, RECORD_KINDS } from './record-kinds.ts'
+import { RECORD_KINDS, kindOf, misfitOf, openRecord, sealRecord } from '../store-rules.ts'
 
 type Path = readonly (string | number)[]
 
