@@ -68,6 +68,7 @@ import type { StagePool } from '../../src/domain/rewards/stage-rules.ts'
 import type { PromotionDecision } from '../../src/domain/statistics/judge-night.ts'
 import type { WeightsRecord } from '../../src/adapters/artifacts/weights/stored-tree.ts'
 import { kindOf, misfitOf } from '../../src/adapters/artifacts/store-rules.ts'
+import { trainingSettings } from './training-records.ts'
 
 interface Example {
   key: string
@@ -198,23 +199,12 @@ const instance = {
   before: { kind: 'resolved' as const, reason: null },
 }
 const artifact = { key: `predictions/patches/${SHA}.diff`, sha256: SHA, bytes: 3 }
-const optim = {
-  name: 'adamw' as const,
-  lr: 1e-4,
-  betas: [0.9, 0.95] as [number, number],
-  eps: 1e-8,
-  weightDecay: 0,
-  gradClip: 1,
-  schedule: 'linear' as const,
-  warmupSteps: 1,
-  endLr: 0,
-  states: 'float32' as const,
-}
+const training = trainingSettings()
+const optim = { ...training.rft.optim, lr: 1e-4, endLr: 0 }
 
 export const RECIPE: Recipe = {
-  name: 'test',
+  ...training,
   seed: 1,
-  model: { base: 'x', chatFormat: 'chatml', train: 'full', lora: null, cutoff: null, rope: null },
   data: {
     train: source,
     heldOut: { ...source, split: 'eval' },
@@ -237,82 +227,13 @@ export const RECIPE: Recipe = {
     runtime: null,
   },
   rollout: { sampling, maxOpenEpisodes: 4, turnsPerStep: 8, episodeTimeoutS: 300, maxReplacements: 0 },
-  rft: {
-    tasks: null,
-    rolloutsPerTask: 4,
-    demonstration: false,
-    trainWithDemonstration: false,
-    maxTurns: 6,
-    context: 640,
-    keep: 'resolved',
-    maxPerTask: null,
-    mask: { observations: 0, formatErrorTurns: 0, toolErrorTurns: 1 },
-    optim,
-    epochs: 1,
-    batch: 2,
-    maxSteps: null,
-    stepsPerJob: 10,
-  },
+  rft: { ...training.rft, context: 640, optim, epochs: 1 },
   reinforce: {
-    groupSize: 4,
-    minGroupSize: 2,
-    mode: 'sync',
-    maxPolicyLag: 0,
-    reward: {
-      pass: 1,
-      fail: 0,
-      unsubmitted: 0,
-      turnPenalty: { start: 'L_thr', end: 'T_max', min: -0.5 },
-      contextPenalty: null,
-    },
-    advantage: { center: 'group', scale: 'groupStd', ddof: 1, delta: 1e-6 },
-    filter: { on: 'shaped', alsoZeroAdvantage: true, minGroupStd: 1e-3, refill: false },
-    overlong: 'keep',
-    loss: {
-      level: 'token',
-      normalizer: 'globalActionTokens',
-      kl: 0,
-      entropy: 0,
-      dualClip: null,
-      behaviourCorrection: 'none',
-      sequenceMask: null,
-    },
-    oldLogprobs: 'trainer',
-    mask: { observations: 0, formatErrorTurns: 1 },
+    ...training.reinforce,
     optim,
-    epochsPerIteration: 1,
-    keepState: true,
-    evaluateEvery: null,
-    stages: [
-      {
-        name: 'dapo-1',
-        context: 640,
-        maxTurns: 6,
-        penaltyStart: 4,
-        problemsPerIteration: 3,
-        pool: 'filtered',
-        select: null,
-        batch: 6,
-        clip: { low: 0.2, high: 0.28 },
-        until: { maxIterations: 2, plateau: null },
-      },
-    ],
+    stages: training.reinforce.stages.map((stage) => ({ ...stage, context: 640, problemsPerIteration: 3, batch: 6 })),
   },
-  evaluate: {
-    attempts: 1,
-    tasks: null,
-    sampling: 'train',
-    modelSampling: null,
-    maxTurns: 6,
-    context: 640,
-    limits: {},
-    demonstration: false,
-    suites: {},
-    quick: null,
-    policy: 'promoted',
-    compare: null,
-    prices: null,
-  },
+  evaluate: { ...training.evaluate, context: 640, policy: 'promoted' },
   grading: { unauditedRewards: 'refuse' },
   promotion: { gate: 'always', margin: 0.02, confidence: 0.95, minGraded: 0.95 },
   policyServer: {
@@ -325,39 +246,7 @@ export const RECIPE: Recipe = {
     patienceS: 900,
     chat: null,
   },
-  trainer: {
-    launcher: 'process',
-    device: 'cpu',
-    nodes: 1,
-    ranksPerNode: 1,
-    contextParallel: 1,
-    maxTokensPerMicro: 8_192,
-    recompute: 'none',
-    offload: 'none',
-    deterministic: true,
-    docker: null,
-    slurm: null,
-    kubernetes: null,
-    timeoutS: 300,
-    stallS: 120,
-    exportDtype: 'float32',
-    alarms: {
-      onAlarm: 'pause',
-      kl: 0.1,
-      logprobGap: null,
-      importanceMean: [0.5, 2],
-      importanceStd: 1,
-      effectiveSamples: 0.3,
-      chi2: 1,
-      capped: 0.1,
-      masked: 0.3,
-      gradNorm: null,
-      entropy: null,
-      entropyShare: null,
-      fineTuningLoss: null,
-      divergedKl: 1,
-    },
-  },
+  trainer: { ...training.trainer, maxTokensPerMicro: 8_192, timeoutS: 300, stallS: 120 },
   trackers: [{ kind: 'tensorboard', directory: '/tb' }],
 }
 

@@ -63,7 +63,12 @@ export const ALARM_LIMITS: AlarmLimits = {
 
 /** Only the fields that the trainer's adapters read. */
 export function makeTrainingRecipe(): Recipe {
-  const recipe: Pick<Recipe, 'name' | 'seed' | 'model' | 'rft' | 'reinforce' | 'evaluate' | 'trainer'> = {
+  return trainingSettings() as Partial<Recipe> as Recipe
+}
+
+/** The parts of a recipe that the trainer's adapters read. */
+export function trainingSettings() {
+  return {
     name: 'test',
     seed: 5,
     model: { base: 'x', chatFormat: 'chatml', train: 'full', lora: null, cutoff: null, rope: null },
@@ -161,6 +166,5 @@ export function makeTrainingRecipe(): Recipe {
       exportDtype: 'float32',
       alarms: { onAlarm: 'pause', ...ALARM_LIMITS },
     },
-  }
-  return recipe as Recipe
+  } satisfies Partial<Recipe>
 }
