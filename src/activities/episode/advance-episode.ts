@@ -246,9 +246,9 @@ class EpisodePlayer {
     // A slow or unavailable server must not cost the sandbox, whose lease counts the time since the last request.
     const renew = (): Promise<void> => sandbox.renew(this.#input.sandbox, signal)
     const recorded = async (): Promise<ActionRecord | null> => {
-      const known = await store.readRecord<ActionRecord>(episodeKeys.action(this.spec.episode, turn))
-      if (known === null) await requireNewestPlacement(store, this.#input)
-      return known
+      await requireNewestPlacement(store, this.#input)
+      // Last, so that the request follows it at once.
+      return store.readRecord<ActionRecord>(episodeKeys.action(this.spec.episode, turn))
     }
     return renewing({ renew, everyMs: renewEveryMs, signal }, () =>
       sampler.sample({ spec: this.spec, setting: this.#setting, transcript, turn, seed, signal, recorded }),
