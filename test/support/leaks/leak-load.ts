@@ -14,6 +14,7 @@ import { putPart } from '../record-examples.ts'
 
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 const RUN = 'leaks'
+const STAGE = 'eval-leaks'
 
 export interface LeakLoad {
   /** Starts one more episode and returns its workflow id. */
@@ -43,13 +44,21 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
   await putPart(store, runKeys.recipe(RUN), stored)
   const { suite } = await prepareSuite({ store, loadTasks: loadTasksAndFile, recipe }, 'heldOut')
   const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
+  // Episodes that no plan names are refused.
+  await putPart(store, runKeys.plan(RUN, STAGE, 1), {
+    run: RUN,
+    stage: STAGE,
+    iteration: 1,
+    groupSize: 100_000,
+    taskIds,
+  })
   let count = 0
   let gates = 0
   return {
     async start() {
       const index = count++
       const taskId = taskIds[index % taskIds.length] ?? ''
-      const common = { run: RUN, stage: 'eval-leaks', iteration: 1, policy: 'v000000-00000000' }
+      const common = { run: RUN, stage: STAGE, iteration: 1, policy: 'v000000-00000000' }
       const input: EpisodeInput = { ...common, suite, taskId, index }
       const workflowId = `${RUN}/ep/${index}`
       await workflow.start('episode', { workflowId, taskQueue: QUEUES.control, args: [input] })
