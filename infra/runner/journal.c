@@ -109,13 +109,17 @@ static bool write_all(int file, const char *from, size_t length) {
   return true;
 }
 
+/* Opens a file of ours to write; a refusal is noted. */
+static int open_noting(int folder, const char *name, int flags, mode_t mode) {
+  int file = openat(folder, name, flags | O_CLOEXEC, mode);
+  if (file < 0) refused_by = errno;
+  return file;
+}
+
 /* In place, without cutting the file off first: that needs no room on a disk that is full. */
 bool write_file(int folder, const char *name, const void *bytes, size_t length, mode_t mode) {
-  int file = openat(folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, mode);
-  if (file < 0) {
-    refused_by = errno;
-    return false;
-  }
+  int file = open_noting(folder, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK, mode);
+  if (file < 0) return false;
   bool is_written = write_all(file, bytes, length);
   close(file);
   return is_written;
@@ -197,9 +201,8 @@ bool enter_world(const char *mark) {
 /* An exclusive create: it succeeds once. */
 int take_claim(const char *turn, const struct claim *claim) {
   for (;;) {
-    int file = openat(turns, turn, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int file = open_noting(turns, turn, O_WRONLY | O_CREAT | O_EXCL, 0600);
     if (file < 0 && errno == EEXIST) return CLAIM_TAKEN;
-    if (file < 0) refused_by = errno;
     char text[256];
     int length = snprintf(text, sizeof text, "%s %s .\n", claim->hash, claim->token);
     bool is_written = file >= 0 && write_all(file, text, (size_t)length);
@@ -293,8 +296,7 @@ bool write_record(const char *turn, const char *token, struct record *record, co
     append(&text, record->head.at, record->head.length);
     append(&text, record->tail.at, record->tail.length);
     append_text(&text, "\n.\n");
-    int file = openat(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0) refused_by = errno;
+    int file = open_noting(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
     is_written = file >= 0 && write_all(file, text.at, text.length);
     if (file >= 0) close(file);
     free(text.at);
@@ -313,10 +315,8 @@ int open_output(const char *turn, const char *token, int *reading) {
   char name[200];
   record_name(name, sizeof name, turn, token, "out");
   int file = -1;
-  do {
-    file = openat(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0) refused_by = errno;
-  } while (file < 0 && free_disk());
+  do file = open_noting(turns, name, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, 0600);
+  while (file < 0 && free_disk());
   if (file < 0 || fchown(file, 0, 0) != 0) return -1;
   *reading = openat(turns, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
   return file;

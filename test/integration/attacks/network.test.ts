@@ -19,6 +19,7 @@ import {
   never,
   type Player,
   probe,
+  python,
   repositoryTar,
   type SandboxFixture,
   untilTrue,
@@ -100,7 +101,6 @@ after(async () => {
   await fixture.dispose()
 })
 
-const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
 /** As pip and most programs do it: by the variables, in the clear or through a tunnel. */
 const FETCH = `import http.client, os, urllib.request, urllib.parse
 def fetch(url, data=None):

@@ -18,6 +18,7 @@ import {
   lastTurn,
   never,
   untilTrue,
+  python,
 } from '../sandbox-fixture.ts'
 
 let fixture: SandboxFixture
@@ -28,8 +29,6 @@ before(async () => {
 })
 
 after(() => fixture.dispose())
-
-const python = (code: string): string => `python3 - <<'EOF_PYTHON'\n${code}\nEOF_PYTHON`
 
 async function open(changes: { leaseMs?: number } = {}): Promise<Player> {
   placement += 1
