@@ -23,11 +23,10 @@ interface Attempt {
   scope: ActivityScope
 }
 
+type Play = (scope: ActivityScope) => Promise<EpisodeProgress>
+
 /** @throws LonghaulError `Sandbox.Foreign` from an attempt that a later one has stopped */
-export type PlayAlone = (
-  attempt: Attempt,
-  play: (scope: ActivityScope) => Promise<EpisodeProgress>,
-) => Promise<EpisodeProgress>
+export type PlayAlone = (attempt: Attempt, play: Play) => Promise<EpisodeProgress>
 
 /**
  * Lets one attempt at a time play in a sandbox. A server whose database was restored from an older copy hands out steps that this worker
@@ -37,7 +36,7 @@ export type PlayAlone = (
 export function createSolePlayer(): PlayAlone {
   const playing = new Map<string, Playing>()
 
-  const begin = (name: string, { fence, scope }: Attempt, play: Parameters<PlayAlone>[1]): Promise<EpisodeProgress> => {
+  const begin = (name: string, { fence, scope }: Attempt, play: Play): Promise<EpisodeProgress> => {
     const stop = new AbortController()
     const signal = AbortSignal.any([scope.signal, stop.signal])
     const leave = (): void => {
