@@ -25,10 +25,10 @@ const GENERATED = new Set(['src/grading/profiles/swebench-4.1-commands.ts'])
 
 /** Every resampling in any test reaches the kernels, so only the tests about kernels run against their mutants. */
 const KERNEL_TESTS =
-  'src/domain/{.,statistics,rewards}/{bootstrap,moments,statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
+  'src/domain/{.,statistics,rewards}/{bootstrap,statistics,reference-statistics,score-interval,ordering,advantages,task-difficulty,power-hint}.test.ts'
 
 export const KERNELS: readonly (readonly string[])[] = [
-  ['statistics/bootstrap', 'statistics/moments'],
+  ['statistics/bootstrap'],
   ['statistics/special-functions', 'statistics/proportions'],
   ['statistics/score-interval', 'statistics/statistics', 'hash-order'],
 ].map((names) => names.map((name) => `src/domain/${name}.ts`))
