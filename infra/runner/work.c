@@ -27,6 +27,7 @@
 #define BLOCKED_LOOKS 80
 #define MAX_WAITED_LOOKS 240
 #define MAX_STATE_FILE (8 << 20)
+#define MAX_FENCE 1000000000000
 
 enum kind { NOTHING, PREPARING, TURN, CAPTURE, TREE, RESET };
 
@@ -778,18 +779,23 @@ static bool is_word(const char *text, size_t most) {
   return length > 0 && text[length] == 0 && length <= most;
 }
 
+static bool is_fenced(struct stream *stream, long long asked_fence) {
+  if (asked_fence < fence) {
+    reply(stream, "fenced %lld", fence);
+    return true;
+  }
+  return false;
+}
+
 static bool answer_turn(struct stream *stream, char *words[], int count) {
   long long turn, asked_fence, timeout_ms, most;
-  if (count < 9 || !read_number(words[1], 1000000000, &turn) || !read_number(words[2], 1000000000000, &asked_fence) ||
+  if (count < 9 || !read_number(words[1], 1000000000, &turn) || !read_number(words[2], MAX_FENCE, &asked_fence) ||
       !is_word(words[3], 64) || !read_number(words[4], 1000000000, &timeout_ms) || !read_number(words[5], 16 << 20, &most) ||
       !is_word(words[6], 64)) {
     reply(stream, "error malformed-turn");
     return true;
   }
-  if (asked_fence < fence) {
-    reply(stream, "fenced %lld", fence);
-    return true;
-  }
+  if (is_fenced(stream, asked_fence)) return true;
   if (!sandbox.is_ready) {
     reply(stream, "lost unprepared");
     return true;
@@ -898,6 +904,12 @@ static bool answer_tree(struct stream *stream, char *words[], int count) {
 
 static bool answer_init(struct stream *stream, char *words[], int count) {
   if (sandbox.is_ready && work.kind != RESET) {
+    long long asked_fence;
+    if (count == 2 && read_number(words[1], MAX_FENCE, &asked_fence)) {
+      if (is_fenced(stream, asked_fence)) return true;
+      /* A full disk keeps nothing of it, and refuses the next turn of any attempt. */
+      if (!raise_fence(asked_fence)) errno = 0;
+    }
     tell_ready(stream);
     return true;
   }

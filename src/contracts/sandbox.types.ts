@@ -212,6 +212,9 @@ export interface SandboxHost {
   /** Executes (turn, token) once: claims it, returns the result from the journal, or waits for the running execution.
    *  @throws LonghaulError `Sandbox.Behind` for a new turn unless `after` is the sandbox's last turn, which `details.world` names */
   runTurn(sandbox: SandboxHandle, request: TurnRequest, signal: AbortSignal): Promise<TurnResult>
+  /** Refuses lower fences from now on, as a turn with this one would.
+   *  @throws LonghaulError `Sandbox.Fenced` if the sandbox has seen a higher one */
+  takeOver(sandbox: SandboxHandle, fence: number, signal: AbortSignal): Promise<void>
   /** Renews the lease and changes nothing else. */
   renew(sandbox: SandboxHandle, signal: AbortSignal): Promise<void>
   /** State before the first turn. */

@@ -38,6 +38,7 @@ test('a sandbox survives a policy that samples for many leases while every secon
   const sentMs: number[] = []
   const enough = Promise.withResolvers<'thought it over' | 'was left alone'>()
   const sandbox = {
+    takeOver: async () => undefined,
     renew: async () => {
       sentMs.push(performance.now())
       if (sentMs.length === 6) enough.resolve('thought it over')

@@ -79,6 +79,43 @@ for (const [index, [moment, heldUp]] of Object.entries(MOMENTS).entries()) {
   })
 }
 
+test('an attempt that only resumes ends the earlier one, which samples no second turn', async () => {
+  const identity = await putSpec(9)
+  const { host } = fixture
+  const sandbox = await host.open(fixture.openInput({ episode: episodeId(identity) }), never)
+  const sampled: string[] = []
+  const workerCalled = (name: string, attempt: number): Worker => {
+    const policy = scriptedPolicy((turn) => sampled.push(`${name} ${turn}`))
+    return { identity, sandbox, attempt, policy, host }
+  }
+  const resumed = Promise.withResolvers<void>()
+  const go = Promise.withResolvers<void>()
+  const second = workerCalled('second', 2)
+  const waiting: PolicyClient = {
+    ...second.policy,
+    sample: async (request, signal) => {
+      resumed.resolve()
+      await go.promise
+      return second.policy.sample(request, signal)
+    },
+  }
+  const successor = Promise.withResolvers<unknown>()
+  const first = workerCalled('first', 1)
+  const standsStill = holdUp(first.policy, {
+    method: 'tokenize',
+    call: 2,
+    by: async () => {
+      play({ ...second, policy: waiting }).then(successor.resolve, successor.reject)
+      await resumed.promise
+    },
+  })
+  // The second one has sampled nothing yet, so only the sandbox can tell the first that it has been replaced.
+  await assert.rejects(play({ ...first, policy: standsStill }), { code: 'Sandbox.Fenced' })
+  go.resolve()
+  await successor.promise
+  assert.deepEqual(sampled, ['first 0', 'first 1', 'second 1', 'second 2'])
+})
+
 function play({ identity, sandbox, attempt, policy, host }: Worker): Promise<unknown> {
   const deps: AdvanceDependencies = {
     store,

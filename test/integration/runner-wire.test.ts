@@ -16,6 +16,7 @@ import {
   MAX_TREE_BYTES,
   encodeCapture,
   encodeInit,
+  encodeTakeOver,
   encodeTree,
   encodeTurn,
 } from '../../src/adapters/docker/sandbox/runner-wire.ts'
@@ -59,6 +60,9 @@ test('the runner reads and answers each request like the transcript', async () =
   await ask('tree', encodeTree({ startCommit, after, cpuMs }), MAX_TREE_BYTES)
   await ask('timeout', encodeTurn({ ...turn, turn: 2, token: 'cc', after, timeoutMs: 300, command: 'sleep 60' }))
   await ask('fenced', encodeTurn({ ...turn, turn: 3, token: 'dd', after, fence: 0, command: 'true' }))
+  await ask('take over', encodeTakeOver(5))
+  await ask('fenced by taking over', encodeTurn({ ...turn, turn: 3, token: 'dd', after, fence: 4, command: 'true' }))
+  await ask('take over too late', encodeTakeOver(4))
   connection.close()
   if (process.env['LONGHAUL_RECORD_TRANSCRIPT'] === '1') {
     await writeFile(TRANSCRIPT, `${JSON.stringify({ startCommit, exchanges: heard }, null, 2)}\n`)

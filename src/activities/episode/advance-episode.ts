@@ -20,7 +20,7 @@ import type { HostDoor } from '../runtime/host-door.ts'
 import { requireNewestPlacement } from './claim-placement.ts'
 import type { KeptTranscripts } from './kept-transcripts.ts'
 import { isBeyondContext, type EpisodeSetting, type SampledTurn, type Sampler } from './samplers.ts'
-import { renewing, EpisodeWorld, compare, isRepeatable, wantsTree } from './episode-world.ts'
+import { renewing, EpisodeWorld, compare, isRepeatable, takeOver, wantsTree } from './episode-world.ts'
 import { committedTurns, currentState, readTurns, spentMs, type Transcript } from './transcript.ts'
 
 /** How long one activity attempt works before it reports. Short, so that a lost attempt costs little. */
@@ -139,6 +139,11 @@ class EpisodePlayer {
     }
     const setting = await deps.resolve(spec)
     const at = { spec, setting, sandbox: input.sandbox, signal: scope.signal }
+    // Before the turns are read, so that an earlier attempt adds at most the one that runs.
+    if (!follows) {
+      const { sandbox, signal } = at
+      await takeOver({ host: deps.sandbox, sandbox, fence: fenceOf(input, scope.order), signal })
+    }
     const start = known?.transcript.start ?? (await startOf(deps, at))
     const transcript: Transcript = { start, turns: await readTurns(deps.store, episode, known?.transcript.turns) }
     const player = new EpisodePlayer({ deps, input, scope, spec, setting, transcript })

@@ -137,6 +137,23 @@ function ended(message: string, details: Record<string, string>): LonghaulError 
   return new LonghaulError({ code: 'Sandbox.Ended', message, details })
 }
 
+/**
+ * Ends what an earlier attempt may still do in the sandbox. One that was cut off from the server or stood still does not know that it has
+ * a successor, and would otherwise play turn by turn beside it. A sandbox that has seen a higher fence refuses the next command instead.
+ */
+export async function takeOver({
+  host,
+  sandbox,
+  fence,
+  signal,
+}: Pick<EpisodeWorldInput, 'host' | 'sandbox' | 'fence' | 'signal'>): Promise<void> {
+  try {
+    await host.takeOver(sandbox, fence, signal)
+  } catch (error) {
+    if (!isLonghaulError(error) || error.code !== 'Sandbox.Fenced') throw error
+  }
+}
+
 /** Returns the last turn that a refusing sandbox has run; null for every other error. */
 function worldOf(error: unknown): string | null {
   return isLonghaulError(error) && error.code === 'Sandbox.Behind' ? String(error.details['world']) : null

@@ -58,6 +58,8 @@ export function watchSandbox({ host, engine }: { host: SandboxHost; engine: Watc
         () => host.runTurn(sandbox, request, signal),
         request.timeoutMs + COMMAND_SLACK_MS,
       ),
+    takeOver: (sandbox, fence, signal) =>
+      during(`taking ${sandbox.name} over`, () => host.takeOver(sandbox, fence, signal)),
     initialState: (sandbox, signal) =>
       during(`reading the state of ${sandbox.name}`, () => host.initialState(sandbox, signal)),
     treeHash: (sandbox, after, signal) =>

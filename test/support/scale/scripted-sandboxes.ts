@@ -81,6 +81,9 @@ export function createScriptedSandboxes({ folder, hostQueue }: ScriptedSandboxes
       journal.push(mark)
       return resultOf(request)
     },
+    async takeOver(sandbox) {
+      journalOf(sandbox)
+    },
     async renew(sandbox) {
       journalOf(sandbox)
     },

@@ -7,6 +7,7 @@ import {
   type RunnerReply,
   encodeCapture,
   encodeInit,
+  encodeTakeOver,
   encodeTree,
   encodeTurn,
   parseCapture,
@@ -205,12 +206,20 @@ export function createRunnerOperations({
   log,
   around,
   beforeTurn = async () => undefined,
-}: RunnerOperationsInput): Pick<SandboxHost, 'runTurn' | 'renew' | 'initialState' | 'capture' | 'treeHash'> {
+}: RunnerOperationsInput): Pick<
+  SandboxHost,
+  'runTurn' | 'takeOver' | 'renew' | 'initialState' | 'capture' | 'treeHash'
+> {
   return {
     runTurn: (sandbox, request, signal) =>
       around('running a turn', sandbox.name, signal, async () => {
         await beforeTurn(sandbox.name)
         return runTurn({ runners, relays, log }, sandbox, request, signal)
+      }),
+    takeOver: (sandbox, fence, signal) =>
+      around('taking a sandbox over', sandbox.name, signal, async () => {
+        const { name } = sandbox
+        parseReady(await runners.request({ name, line: encodeTakeOver(fence), timeoutMs: STATE_TIMEOUT_MS, signal }))
       }),
     renew: (sandbox, signal) =>
       around('renewing a lease', sandbox.name, signal, async () => {

@@ -26,7 +26,7 @@ const REQUESTS = {
   turn: ['turn', 'fence', 'token', 'timeoutMs', 'maxOutputBytes', 'hash', 'after', 'command'],
   capture: ['mode', 'startCommit', 'maxBytes', 'after', 'cpuMs'],
   tree: ['startCommit', 'after', 'cpuMs'],
-  /** The verb alone asks whether the sandbox is ready. */
+  /** The verb alone asks whether the sandbox is ready; with a fence alone it also refuses lower ones from then on. */
   init: ['repoDir', 'settings', 'environment'],
 } as const
 
@@ -119,6 +119,11 @@ export function encodeInit(settings: SandboxSettings | null): string {
     settings: escaped(settingsText(settings)),
     environment: escaped(environmentText(settings)),
   })
+}
+
+/** A runner of an earlier version answers, and keeps its fence until the next turn. */
+export function encodeTakeOver(fence: number): string {
+  return `init ${fence}\n`
 }
 
 /** Keeps printable ASCII except `\` and `@`, and writes every other byte as `\0ooo`, which `printf %b` of any shell restores. */
