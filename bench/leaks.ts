@@ -4,7 +4,7 @@
  *   npm run bench:leaks -- [--kills 100] [--seed 1] [--lease 15] [--json] [--out bench/results/leaks.json]
  *
  * Exit 1 if a container, network, volume, process or file descriptor was left behind, for good or for longer than the lease and a
- * minute; 2 if no kill hit a container.
+ * minute; 2 if no kill hit a sandbox, or none a gate.
  */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -52,12 +52,17 @@ try {
   const text = `${JSON.stringify(facts, null, 2)}\n`
   if (out !== undefined) writeFileSync(out, text)
   if (json) process.stdout.write(text)
-  else
-    console.log(
-      `${report.kills} kills, ${report.containersSeen} containers, ${report.leaks.length + late.length} leaks`,
-    )
-  const met = Object.values(report.hit).reduce((sum, count) => sum + count, 0)
-  const compared = { kills: report.kills, 'containers met by kills': met, episodes: report.descriptors.episodes }
+  else {
+    const seen = Object.values(report.containersSeen).reduce((sum, count) => sum + count, 0)
+    console.log(`${report.kills} kills, ${seen} containers, ${report.leaks.length + late.length} leaks`)
+  }
+  const { agent = 0, gate = 0 } = report.hit
+  const compared = {
+    kills: report.kills,
+    'sandboxes met by kills': agent,
+    'gates met by kills': gate,
+    episodes: report.descriptors.episodes,
+  }
   process.exitCode = conclude({ compared, violations: report.leaks.length + late.length })
 } finally {
   rmSync(home, { recursive: true, force: true })

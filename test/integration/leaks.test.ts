@@ -21,6 +21,8 @@ test('five kills and a stop of everything leak no container, network, volume, pr
     assert.deepEqual(report.leaks, [])
     const met = Object.values(report.hit).reduce((sum, count) => sum + count, 0)
     assert.ok(met > 0, 'no kill met a container: the test proved nothing')
+    const { agent = 0, gate = 0 } = report.containersSeen
+    assert.ok(agent > 0 && gate > 0, `agents and gates were open: ${JSON.stringify(report.containersSeen)}`)
   } finally {
     rmSync(home, { recursive: true, force: true })
   }

@@ -7,10 +7,11 @@ import { loadRecipe } from '../../../src/adapters/recipes/load-recipe.ts'
 import { runKeys, suiteKeys } from '../../../src/contracts/keys.ts'
 import type { SuiteManifest } from '../../../src/contracts/tasks.types.ts'
 import { QUEUES } from '../../../src/contracts/workflow-ids.ts'
-import type { EpisodeInput } from '../../../src/contracts/workflows.types.ts'
+import type { EpisodeInput, GateTasksInput } from '../../../src/contracts/workflows.types.ts'
 import type { LeakWorld } from './leak-stack.ts'
 import type { StoredRecipe } from '../../../src/contracts/run-records.types.ts'
 import { putPart } from '../record-examples.ts'
+import { PLAN } from '../scripted-pipeline.ts'
 
 const RECIPES = fileURLToPath(new URL('../../../recipes', import.meta.url))
 const RUN = 'leaks'
@@ -41,7 +42,7 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
     },
   })
   const stored: StoredRecipe = { schema: 'longhaul.recipe/1', hash, recipe }
-  await putPart(store, runKeys.recipe(RUN), stored)
+  const recipeRef = await putPart(store, runKeys.recipe(RUN), stored)
   const { suite } = await prepareSuite({ store, loadTasks: loadTasksAndFile, recipe }, 'heldOut')
   const { taskIds } = await readOrThrow<SuiteManifest>(store, suiteKeys.manifest(suite))
   // Episodes that no plan names are refused.
@@ -65,8 +66,12 @@ export async function createLeakLoad(world: LeakWorld): Promise<LeakLoad> {
       return workflowId
     },
     async startGate() {
-      const args = [{ plan: { run: RUN, gateRepeats: 1_000 }, suite: { suite, name: 'leaks', tasks: taskIds.length } }]
-      await workflow.start('gateTasks', { workflowId: `${RUN}/gate/${gates++}`, taskQueue: QUEUES.control, args })
+      const input: GateTasksInput = {
+        plan: { ...PLAN, run: RUN, recipe: recipeRef, gateRepeats: 1_000 },
+        suite: { suite, name: 'leaks', tasks: taskIds.length },
+      }
+      const options = { workflowId: `${RUN}/gate/${gates++}`, taskQueue: QUEUES.control, args: [input] }
+      await workflow.start('gateTasks', options)
     },
     started: () => count,
     async open() {

@@ -9,8 +9,8 @@ const INTERVAL_MS = 1_000
 export interface OrphanWatch {
   /** All current resources of this namespace. */
   present(): Promise<OrphanedResource[]>
-  /** Every container id that was ever seen. */
-  seen(): Set<string>
+  /** The role of each container that was ever seen, by its id. */
+  seen(): Map<string, string>
   /** Longest time, in seconds, that a resource stayed after its owner had closed or it had ended. */
   longestOverdueS(): number
   stop(): Promise<void>
@@ -18,7 +18,7 @@ export interface OrphanWatch {
 
 /** Records since when each resource has been orphaned: its workflow is closed, or the resource has ended by itself. */
 export function watchOrphaned(world: PipelineWorld, namespaceId: string): OrphanWatch {
-  const seen = new Set<string>()
+  const seen = new Map<string, string>()
   const overdueSince = new Map<string, number>()
   let longestMs = 0
   const stopping = new AbortController()
@@ -33,7 +33,7 @@ export function watchOrphaned(world: PipelineWorld, namespaceId: string): Orphan
   }
   const look = async (): Promise<void> => {
     const things = await present()
-    for (const { kind, id } of things) if (kind === 'container') seen.add(id)
+    for (const { kind, id, role } of things) if (kind === 'container') seen.set(id, role)
     const closed = await closedOwners(world, new Set(things.map(({ owner }) => owner)))
     const now = Date.now()
     const overdue = things.filter(({ owner, state }) => state === 'ended' || closed.has(owner))
@@ -74,7 +74,7 @@ async function closedOwners(world: PipelineWorld, owners: Set<string>): Promise<
 }
 
 /** Processes of the machine that still belong to one of the containers: its shim, or any process in its cgroup. */
-export function processesOf(containerIds: Set<string>): string[] {
+export function processesOf(containerIds: ReadonlyMap<string, string>): string[] {
   return readdirSync('/proc')
     .filter((pid) => /^\d+$/.test(pid))
     .flatMap((pid) => {

@@ -24,7 +24,8 @@ export interface LeakReport {
   episodesStarted: number
   /** Containers alive at the moment of a kill, by role, summed over the kills. */
   hit: Record<string, number>
-  containersSeen: number
+  /** By role. */
+  containersSeen: Record<string, number>
   /** Removals by reapers, by reason. */
   reaped: Record<string, number>
   /** Longest time that a resource without an owner stayed while workers were being killed. */
@@ -118,7 +119,7 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
       wallS: (Date.now() - startedAt) / 1000,
       episodesStarted: load.started(),
       hit,
-      containersSeen: watch.seen().size,
+      containersSeen: countBy([...watch.seen().values()]),
       reaped: countBy(workers.flatMap((worker) => worker.removed().map(({ why }) => why))),
       longestOverdueS: watch.longestOverdueS(),
       cleanAfterS,
