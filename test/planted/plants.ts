@@ -724,6 +724,16 @@ export const PLANTS: Plant[] = [
     seenBy: turns('refuses a fence below the highest one seen and runs nothing'),
   },
   {
+    name: 'a turn runs once: a successor does not make itself known to the sandbox',
+    file: 'src/activities/episode/episode-world.ts',
+    replace: 'await host.takeOver(sandbox, fence, signal)',
+    by: 'await host.renew(sandbox, signal)',
+    seenBy: {
+      file: 'test/integration/late-worker.test.ts',
+      test: 'an attempt that only resumes ends the earlier one, which samples no second turn',
+    },
+  },
+  {
     name: 'the runner waits for nothing of the agent’s: it opens the null device by its name',
     file: 'infra/runner/work.c',
     replace: 'int null = open_null_device(O_RDONLY);',
