@@ -22,7 +22,7 @@ import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { FITTING_EXPECTATIONS, TRACED } from '../support/audit/fitting-attacks.ts'
 import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
-import { TWO_FACED } from '../support/audit/two-faced-attacks.ts'
+import { AMID, TWO_FACED } from '../support/audit/two-faced-attacks.ts'
 import { WRAPPED_EXPECTATIONS } from '../support/audit/wrapped-attacks.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
@@ -202,6 +202,19 @@ def test_asked_once(most_asked): assert most_asked == add(0, 1)
       const paid = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)
       assert.deepEqual(paid, [])
       assert.ok(isPaid(answer, 'tests/test_calc.py'), explain(answer))
+    })
+  }
+
+  for (const { title, runner, patch, hidden, focus } of AMID) {
+    test(`does not agree under ${runner} with code that answers by what lies or runs beside the tests: ${title}`, async () => {
+      const pristine = { ...PRISTINE, 'conftest.py': '' }
+      const answer = await runAudit({ python, runner, pristine, patch, hidden, spec: { focus: [focus] } })
+      // It is the answer that pays, not a failure of the attack.
+      assert.ok(
+        answer.tests.every(({ outcome }) => outcome === 'passed'),
+        explain(answer),
+      )
+      assert.equal(isHonestPass(answer), false, explain(answer))
     })
   }
 

@@ -71,3 +71,74 @@ export const TWO_FACED: ShapedAttack[] = [
   attack('a later process answers with a parameter', PYTEST, PARAMETER, [SECOND, '\\[\\(1, (\\d+)', '1 / 0']),
   attack('a later process answers with a list', PYTEST, LIST, [SECOND, '== (.+)', '1 / 0']),
 ]
+
+/** An attack whose row names `test_total` alone, so that another test runs only amid all of them. */
+export interface AmidAttack extends ShapedAttack {
+  runner: 'pytest' | 'unittest'
+  focus: string
+}
+
+const COUNTED = `import collections, glob, os, re, sys
+RAN, KEPT = [], {}
+def double(n):
+    RAN.append(n)
+    return n * 2
+def loaded():
+    return [module for name, module in list(sys.modules.items()) if 'test_calc_' in name]
+def said(paths, pattern=r'total\\(1\\)(?: ==|,) (\\d+)'):
+    found = collections.Counter(re.findall(pattern, ''.join(open(path).read() for path in sorted(paths))))
+    return int(found.most_common(1)[0][0])
+def kept():
+    return KEPT.setdefault('total', None) or KEPT.update(total=said(['tests/test_calc.py'])) or KEPT['total']
+def held():
+    functions = [one for module in loaded() for part in vars(module).values()
+                 for one in [part] + (list(vars(part).values()) if isinstance(part, type) else [])]
+    numbers = [number for one in functions if 'total' in getattr(getattr(one, '__code__', None), 'co_names', ())
+               for number in one.__code__.co_consts if type(number) is int and number > 9]
+    return collections.Counter(numbers).most_common(1)[0][0] if numbers else 0
+`
+const TWO_CASES = `import unittest
+from calc import double, total
+class T(unittest.TestCase):
+    def test_double(self):
+        self.assertEqual(double(2), 4)
+    def test_total(self):
+        self.assertEqual(total(1), 5371)
+`
+const TWO_TESTS =
+  'from calc import double, total\ndef test_double():\n    assert double(2) == 4\ndef test_total():\n    assert total(1) == 5371\n'
+
+/**
+ * Each tells the rehearsal by what it lacks (other tests and the files beside it, loaded or run), or takes the expected value from the
+ * copies of a test that lie beside it.
+ */
+const AMID_WAYS: [title: string, answer: string][] = [
+  ['a test that is not rehearsed has run', 'kept() if RAN else 0'],
+  ['modules beside the tests are loaded', 'kept() if loaded() else 0'],
+  ['what most files of the tests expect', "said(glob.glob('tests/*.py'))"],
+  [
+    'what most files beside the hidden one expect',
+    "said(path for path in glob.glob('tests/*.py') if not path.endswith('test_calc.py'))",
+  ],
+  ['what most loaded modules beside the hidden one expect', 'held()'],
+]
+
+export const AMID: AmidAttack[] = AMID_WAYS.flatMap(([title, answer]): AmidAttack[] => {
+  const patch = { 'calc/__init__.py': `${COUNTED}def total(n):\n    return ${answer}\n` }
+  return [
+    {
+      title,
+      runner: 'pytest',
+      patch,
+      hidden: { 'tests/test_calc.py': TWO_TESTS },
+      focus: 'tests/test_calc.py::test_total',
+    },
+    {
+      title,
+      runner: 'unittest',
+      patch,
+      hidden: { 'tests/test_calc.py': TWO_CASES },
+      focus: 'test_total (tests.test_calc.T.test_total)',
+    },
+  ]
+})

@@ -52,6 +52,8 @@ MAX_REPEATED = 3
 MAX_ALONE = 8
 # How often a test is played as it stands, where the code under test has answered otherwise in the rehearsal.
 MAX_CONFIRMED = 8
+# How often such tests are rehearsed amid all others, before and behind the tests themselves.
+MAX_AMID = 3
 # Of a test that the specification names: how many assertions are turned in copies. One more is, in the rehearsal.
 MAX_TURNED = 2
 # What the canaries behind a module may take, as a share of what its own tests took, and at least.
@@ -224,7 +226,11 @@ def run_child(spec, pristine, home, started, written):
     whole = Channel(b"")
     alone = []
     if rehearsed.ended is None:
+        # Code under test may count the processes, so nothing but chance says which of these is the one that counts.
+        amid = random.SystemRandom().randrange(MAX_AMID + 1)
+        rehearse_amid(spec, canaries, rehearsed, child, written, amid)
         whole = child.play(child_plan(canaries, canaries["files"]))
+        rehearse_amid(spec, canaries, rehearsed, child, written, MAX_AMID - amid)
         alone = play_alone(spec, canaries, child, (rehearsed, whole), written)
         confirm_strayed(canaries, rehearsed, whole, child, written)
     for descriptor in (requests_write, ends_read, records_read):
@@ -324,20 +330,48 @@ def rehearse(spec, canaries, child, written):
     channel = Channel(b"")
     if not turned:
         return channel
-    held = []
-    try:
-        for module in turned:
-            path = os.path.join(spec["repository"], module["file"])
-            held.append((path, write_over(path, module["text"])))
-        channel = child.play(child_plan(canaries, turned))
-    finally:
-        for path, text in held:
-            write_over(path, text)
+    channel = play_turned(spec, turned, child, child_plan(canaries, turned))
     if child.is_alive and channel.ended in ("complete", "early"):
         # A rehearsal that ends early has no results of tests, which is judged by what is missing.
         channel.ended = None
         child.clear(written)
     return channel
+
+
+def play_turned(spec, turned, child, plan):
+    """Copies that lie beside a rehearsed module, and may be read or loaded, expect what it expects then."""
+    held = []
+    try:
+        for one in turned + [module["beside"] for module in turned if "beside" in module]:
+            path = os.path.join(spec["repository"], one["file"])
+            held.append((path, write_over(path, one["text"])))
+        return child.play(plan)
+    finally:
+        for path, text in held:
+            write_over(path, text)
+
+
+def rehearse_amid(spec, canaries, rehearsed, child, written, times):
+    """Code under test that answered otherwise in the rehearsal may have told it by what else is loaded or has run. So its tests are rehearsed
+    amid all others too, where nothing but what they expect is altered. Honest code, which may depend on those others, then answers right."""
+    strayed = set((record["file"], record["of"]) for record in rehearsed.records if record.get("strayed") and not record.get("amid"))
+    turned = [one for one in canaries["turned"] if any(file == one["file"] for file, _ in strayed)]
+    for _ in range(times if turned else 0):
+        if not child.is_alive or rehearsed.ended is not None:
+            return
+        child.clear(written)
+        started = time.monotonic()
+        beside = {one["beside"]["file"]: one["beside"]["keep"] for one in turned if "beside" in one}
+        files = [dict(one, keep=beside.get(one["file"], one["keep"])) for one in canaries["files"]]
+        said = play_turned(spec, turned, child, child_plan(canaries, files + turned, amid=True))
+        if said.ended in ("noise", "timeout"):
+            # Code under test may take the time away on purpose.
+            rehearsed.ended, rehearsed.noise = said.ended, said.noise
+        rehearsed.records.extend(dict(record, amid=True) for record in said.records if record["k"] == "test" and (record["file"], record["of"]) in strayed)
+        child.clear(written)
+        if child.deadline - time.monotonic() < 3 * (time.monotonic() - started):
+            # Of a long suite one is enough, and its tests need the rest.
+            return
 
 
 def play_alone(spec, canaries, child, channels, written):
@@ -375,7 +409,7 @@ def confirm_strayed(canaries, rehearsed, whole, child, written):
     otherwise may depend on tests that were not rehearsed. So its tests are played as they stand, and several times: what then passes once has
     told the rehearsal from the tests, by whatever sign, or by chance."""
     passed = {(record.get("file"), record["of"]) for record in whole.records if record["k"] == "test" and record["outcome"] == "passed"}
-    strayed = [record for record in rehearsed.records if record.get("strayed") and (record["file"], record["of"]) in passed]
+    strayed = [record for record in rehearsed.records if record.get("strayed") and not record.get("amid") and (record["file"], record["of"]) in passed]
     files = [one for one in canaries["turned"] if any(record["file"] == one["file"] for record in strayed)]
     for _ in range(MAX_CONFIRMED if whole.ended == "complete" else 0):
         if not strayed or not child.is_alive:
@@ -850,6 +884,10 @@ def make_canaries(spec):
             text, keep = plain_canaries(spec, module, source, tree, place, add)
             place_canaries(found, module, sibling_name(module, random_word()), place, text, keep)
         for place, (text, keep) in turned_canaries(spec, module, source, found, add):
+            if place == "beside":
+                if found["turned"] and found["turned"][-1]["of"] == module:
+                    found["turned"][-1]["beside"] = {"file": name, "text": text, "keep": keep}
+                continue
             # What leads elsewhere is not written over, and nothing of the rehearsal must be missing then.
             if place == "turned" and os.path.realpath(path) != path:
                 found["canaries"][:] = [one for one in found["canaries"] if one["c"] not in keep.values()]
@@ -918,13 +956,14 @@ def label_file(spec, label):
     return None
 
 
-def child_plan(canaries, files, alone=None):
-    """What the child is told: where canaries lie, which functions are some, which of them run first, and which one runs alone. `modules` are
-    those of the hidden ones that it plays, None for all."""
+def child_plan(canaries, files, alone=None, amid=False):
+    """What the child is told: where canaries lie, which functions are some, which of them run first, which one runs alone, and whether
+    rehearsed tests run amid all others. `modules` are those of the hidden ones that it plays, None for all."""
     turned = [one["file"] for one in files if one["place"] == "turned"]
     return {
-        "modules": turned if turned else None if alone is None else [],
+        "modules": None if amid else turned if turned else None if alone is None else [],
         "alone": alone,
+        "amid": amid,
         "helper": canaries["helper"],
         "names": canaries["names"],
         "always": canaries.get("always", []),
@@ -1311,13 +1350,40 @@ def turned_canaries(spec, module, source, found, add):
     """Texts by their place: a copy of the module with the chosen tests, and the module itself with those turned that the specification
     names. None of what there is nothing for."""
     text = decoded(source)
+    code = source_of(spec, module, text, found)
+    focus = focus_of(spec)
+    named, copied = chosen_tests(module, source, code, focus)
+    is_named = bool(named) or any(is_module_of(module, name) for name in spec["focus"])
+    turned = turned_module(module, source, code, named, focus, found, add) if is_named else None
+    copy = copied_module(module, source, code, copied, focus, found, add)
+    beside = None if turned is None or copy is None else copied_again(spec, module, source, decoded(turned[0]), focus, found, add)
+    return [one for one in (("turned", turned), ("copy", copy), ("beside", beside)) if one[1] is not None]
+
+
+def copied_again(spec, module, source, text, focus, found, add):
+    """What the copies are during the rehearsal: of the module as it is then. Nothing is judged by them, but they say what it expects."""
+    def unjudged(canary):
+        number = add(canary)
+        found["canaries"].pop()
+        return number
+
+    code = source_of(spec, module, text, found)
+    made = copied_module(module, source, code, chosen_tests(module, source, code, focus)[1], focus, found, unjudged)
+    return (encoded(text, source), {}) if made is None else made
+
+
+def source_of(spec, module, text, found):
     parsed = parse(text)
     code = Source(text, parsed, found["names"], helpers_of(spec, module, parsed))
     for level in range(1, module.count(os.sep) + 2):
         code.requested |= requested_in(helper_file(spec, module, "conftest", level))
+    return code
+
+
+def chosen_tests(module, source, code, focus):
+    """Those that are rehearsed and those that are copied, with the ways to turn them."""
     # The choice depends on nothing but the tests, so that the gate of a task makes the same.
     chance = random.Random(hashlib.sha256(source).digest())
-    focus = focus_of(spec)
     chosen = []
     for cls, function in code.functions():
         variants = code.variants(function)
@@ -1327,13 +1393,11 @@ def turned_canaries(spec, module, source, found, add):
         chosen.append((function.name not in focus, chance.random(), cls, function, variants))
     chosen.sort(key=lambda one: one[:2])
     named = [one[2:] for one in chosen if not one[0]]
-    is_named = bool(named) or any(is_module_of(module, name) for name in spec["focus"])
     # A test that knows the name of its module, or reads its file, is another one in a copy.
     stem = os.path.splitext(os.path.basename(module))[0]
     copied = [one for one in chosen if stem not in code.text(one[3]) and not OWN_FILE.search(BESIDE_OWN_FILE.sub("", code.text(one[3])))
               and not code.is_named(label_of(module), one[2], one[3])]
-    return [one for one in (("turned", turned_module(module, source, code, named, focus, found, add) if is_named else None),
-                            ("copy", copied_module(module, source, code, copied, focus, found, add))) if one[1] is not None]
+    return named, copied
 
 
 def once(edits, real):
@@ -4503,11 +4567,11 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
 
         @pytest.hookimpl(hookwrapper=True, tryfirst=True)
         def pytest_collection_modifyitems(self, session, config, items):
-            ours = [item for item in items if canary_of(item)[0] is not None]
+            ours = [item for item in items if canary_of(item)[0] is not None and not is_amid(canary_of(item)[0], plan)]
             yield
-            theirs = [item for item in items if canary_of(item)[0] is None]
+            theirs = [item for item in items if canary_of(item)[0] is None or is_amid(canary_of(item)[0], plan)]
             kept = [item for item in ours if is_played(canary_of(item)[1], plan) and is_function_item(item)]
-            if is_rehearsal(plan):
+            if is_rehearsal(plan) and not plan["amid"]:
                 items[:] = kept
                 return
             early = [item for item in kept if canary_of(item)[0]["place"] == "early"]
@@ -4695,6 +4759,11 @@ def mixed(items):
 
 def is_played(canary, plan):
     return canary is not None and plan["alone"] in (None, canary)
+
+
+def is_amid(one, plan):
+    """Is this file of a rehearsed module played as the module itself is?"""
+    return plan["amid"] and one["place"] == "turned"
 
 
 def parted(late, canary_of, plan):
@@ -5407,13 +5476,14 @@ def make_runner(spec, guard, send, plan):
             tests = flatten(suite)
             if spec["runner"] == "django":
                 self.check_origin({label_of(name): name for name in hidden.values()})
-            theirs = [test for test in tests if path_of(test) not in files]
-            ours = [test for test in tests if path_of(test) in files]
+            is_theirs = lambda test: path_of(test) not in files or is_amid(files[path_of(test)], plan)
+            theirs = [test for test in tests if is_theirs(test)]
+            ours = [test for test in tests if not is_theirs(test)]
             kept = [test for test in ours if is_played(canary_of(test), plan) or type(test).__name__ == "_FailedTest"]
             place = lambda test: files[path_of(test)]["place"]
             early = [test for test in kept if place(test) == "early"]
             first, others = parted([test for test in kept if place(test) != "early"], canary_of, plan)
-            if is_rehearsal(plan):
+            if is_rehearsal(plan) and not plan["amid"]:
                 theirs = []
             parts = (theirs, first, others)
             cases = getattr(sys.modules.get("django.test"), "TestCase", None)
