@@ -60,6 +60,11 @@ export interface ControlActivities {
   }): Promise<{ number: number | null; why?: string }>
   /** The final record of an episode that was never graded (infra, cancelled). */
   recordUngraded(input: EpisodeInput & { disposition: Disposition; failure: string | null }): Promise<EpisodeResult>
+  /**
+   * Cancels the open children of a workflow's earlier executions and waits for their end.
+   * @param input.before ms since 1970, so that a later execution keeps its children
+   */
+  cancelLeft(input: { workflowId: string; before: number }): Promise<void>
   /** Claims the run's name, and stores what it grades and with which limits. */
   openGrading(input: OpenGradingInput): Promise<OpenedGrading>
   /** Reads schedules, runs and nights, and claims new alarms. `alarms`: ids to send, oldest first. */

@@ -22,7 +22,7 @@ import { LonghaulError } from '../contracts/errors.ts'
 import { TRACE_SWITCH, traceSwitch } from '../contracts/trace-context.ts'
 import { readTraceSettings, type TraceSettings } from '../platform/traces.ts'
 import type { Composed } from './compose-role.ts'
-import { createRootRegistry } from './workflow-owners.ts'
+import { createChildRegistry, createRootRegistry } from './workflow-owners.ts'
 import { connectStore, type Interposers } from './connect.ts'
 import type { WorkerEnvironment } from './worker-environment.ts'
 import { fileURLToPath } from 'node:url'
@@ -46,6 +46,7 @@ export async function composeControl(
     plans: createPlanReader(store),
     loadRecipe: (input) => loadRecipe({ ...input, dirs: environment.recipeDirs, pushed: pushedRecipes(store) }),
     roots: createRootRegistry(connection, environment.temporal.namespace),
+    children: createChildRegistry(connection, environment.temporal.namespace),
     viewerUrl: environment.viewerUrl,
     checkPlaces: (recipe, kind) =>
       checkPlaces(recipe, kind, {

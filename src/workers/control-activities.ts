@@ -8,6 +8,7 @@ import { activity } from '../activities/runtime/activity-runtime.ts'
 import type { RecipeReader, SuiteReader, TaskReader } from '../activities/runtime/stored-records.ts'
 import { openGrading } from '../activities/grading/open-grading.ts'
 import { instanceAt, type PlanReader, recordUngradedPatch } from '../activities/grading/stored-plan.ts'
+import { cancelLeft, type ChildRegistry } from '../activities/run/cancel-left.ts'
 import { closeGate } from '../activities/gate/close-gate.ts'
 import { gateWidth, type SandboxPollers } from '../activities/gate/gate-width.ts'
 import { judgePlateau } from '../activities/training/judge-plateau.ts'
@@ -31,6 +32,7 @@ export interface ControlDependencies {
   loadRecipe: RecipeLoader
   checkPlaces: PlaceChecker
   roots: RootRegistry
+  children: ChildRegistry
   viewerUrl: string | null
   loadTasks: TaskLoader
   published: PublishedLoader
@@ -65,6 +67,7 @@ export function createControlActivities(deps: ControlDependencies): ControlActiv
     keptPolicies: activity(async ({ run }) => keptForRun(await withRecipe(run), run)),
     promote: activity(async (input) => promoteByRule(await withRecipe(input.run), input)),
     recordUngraded: activity((input) => recordUngraded(store, input)),
+    cancelLeft: activity((input, { signal }) => cancelLeft(deps.children, input, signal)),
     openGrading: activity((input, { owner }) => openGrading(deps, input, owner.ownerRun)),
     findAlarms: activity((input) => findAlarms({ store, viewerUrl: deps.viewerUrl, ...deps.alarms }, input)),
     sendAlarm: activity((input, { signal }) => sendAlarm({ store, env: deps.alarms.env }, input, signal)),

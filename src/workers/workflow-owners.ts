@@ -1,7 +1,9 @@
+import { randomUUID } from 'node:crypto'
 import type { NativeConnection } from '@temporalio/worker'
 import type { OwnerRegistry } from '../adapters/docker/reaper/reap-orphaned.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
+import type { ChildRegistry } from '../activities/run/cancel-left.ts'
 import type { RootRegistry } from '../activities/run/play-alone.ts'
 import { LonghaulError } from '../contracts/errors.ts'
 import type { OwnerState } from '../domain/orphaned-resources.ts'
@@ -101,6 +103,44 @@ async function listRoots(
   } catch {
     // A namespace without the search attribute. Only roots of earlier versions, which are recorded nowhere else, need the index.
     return []
+  }
+}
+
+/** @throws LonghaulError `Temporal.Unreachable` */
+export function createChildRegistry(connection: ServerConnection, namespace: string): ChildRegistry {
+  const { workflowService } = connection
+  return {
+    async listOpen({ parent, before }) {
+      // A quote would end the query's text.
+      if (parent.includes("'")) return []
+      const began = new Date(before).toISOString()
+      const query = `ParentWorkflowId = '${parent}' AND CloseTime IS NULL AND StartTime <= '${began}'`
+      const { executions } = await reached(connection, parent, () =>
+        workflowService.listWorkflowExecutions({ namespace, query, pageSize: 1_000 }),
+      )
+      return executions.flatMap(({ execution }) => execution?.workflowId ?? [])
+    },
+    async cancel(workflowId) {
+      const request = { namespace, workflowExecution: { workflowId }, requestId: randomUUID() }
+      try {
+        await reached(connection, workflowId, () => workflowService.requestCancelWorkflowExecution(request))
+      } catch (error) {
+        if (((error as LonghaulError).cause as { code?: unknown } | undefined)?.code !== NOT_FOUND) throw error
+      }
+    },
+  }
+}
+
+async function reached<T>(connection: ServerConnection, workflow: string, call: () => Promise<T>): Promise<T> {
+  try {
+    return await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, call)
+  } catch (cause) {
+    throw new LonghaulError({
+      code: 'Temporal.Unreachable',
+      message: `Expected the Temporal server to find or cancel what ${workflow} has left, got ${String(cause)}`,
+      details: { workflow },
+      cause,
+    })
   }
 }
 

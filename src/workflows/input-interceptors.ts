@@ -27,6 +27,7 @@ import {
 } from '../domain/shapes.ts'
 import { failRun } from './failures.ts'
 import { isPolicy, isPreparedSuite } from './require-result.ts'
+import { endingWhatIsLeft } from './run-child.ts'
 
 interface Rule {
   check: Check
@@ -133,7 +134,7 @@ export const interceptors: WorkflowInterceptorsFactory = () => ({
         const problem = problemOf(workflowInfo().workflowType, input.args)
         // Executions that began before this rule go on.
         if (problem !== null && patched('input-checked')) throw refused(problem)
-        return next(input)
+        return endingWhatIsLeft(() => next(input))
       },
     },
   ],

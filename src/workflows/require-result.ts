@@ -58,10 +58,16 @@ const OF_EPISODES = {
 
 type AllActivities = ControlActivities & SandboxActivities & HostActivities & TrainerActivities & ArtifactActivities
 
-/** Every other activity: nothing reads the result of the check for images, and the last four have none. */
+/** Every other activity: nothing reads the result of the check for images, and the others have none. */
 type WithResult = Exclude<
   keyof AllActivities,
-  keyof typeof OF_EPISODES | 'checkImages' | 'publishPolicy' | 'releasePolicies' | 'closeSandbox' | 'attendHost'
+  | keyof typeof OF_EPISODES
+  | 'checkImages'
+  | 'publishPolicy'
+  | 'releasePolicies'
+  | 'closeSandbox'
+  | 'attendHost'
+  | 'cancelLeft'
 >
 
 /** What decides how a run goes on. A made-up result ends it. */

@@ -2,6 +2,7 @@ import { WorkflowExecutionAlreadyStartedError } from '@temporalio/common'
 import {
   CancellationScope,
   type ChildWorkflowOptions,
+  ContinueAsNew,
   executeChild,
   getExternalWorkflowHandle,
   isCancellation,
@@ -9,7 +10,9 @@ import {
   patched,
   sleep,
   startChild,
+  workflowInfo,
 } from '@temporalio/workflow'
+import { control } from './activity-proxies.ts'
 import { failRun } from './failures.ts'
 
 /** Limit of the wait for a child whose parent was terminated. The child closes its sandboxes and records its episodes, which takes
@@ -100,5 +103,44 @@ async function cancelCurrent(workflowId: string): Promise<void> {
     await CancellationScope.nonCancellable(() => getExternalWorkflowHandle(workflowId).cancel())
   } catch (error) {
     log.info('a child was not cancelled by its id, it has just closed', { workflowId, error: String(error) })
+  }
+}
+
+/** Types of workflows that start others. */
+const PARENTS = new Set([
+  'trainAgent',
+  'evaluate',
+  'gateSuite',
+  'gateTasks',
+  'rejectionFineTune',
+  'reinforce',
+  'rollout',
+  'promptGroup',
+])
+
+/**
+ * Plays a workflow. If it fails or is cancelled after a reset, cancels the children that its earlier execution has left. It starts each of
+ * them again under its id when it comes to it, and until then it does not know them: a paused one never comes to them.
+ */
+export function endingWhatIsLeft<Result>(play: () => Promise<Result>): Promise<Result> {
+  if (!mayHaveLeft()) return play()
+  return play().catch(async (error: unknown) => {
+    if (!(error instanceof ContinueAsNew) && patched('left-cancelled')) await cancelLeft()
+    throw error
+  })
+}
+
+/** An execution that continues a reset one has a predecessor, and cannot be told from any other. */
+function mayHaveLeft(): boolean {
+  const { workflowType, runId, originalExecutionRunId, continuedFromExecutionRunId } = workflowInfo()
+  return PARENTS.has(workflowType) && (runId !== originalExecutionRunId || continuedFromExecutionRunId !== undefined)
+}
+
+async function cancelLeft(): Promise<void> {
+  const { workflowId } = workflowInfo()
+  try {
+    await CancellationScope.nonCancellable(() => control.cancelLeft({ workflowId, before: Date.now() }))
+  } catch (error) {
+    log.warn('children of an earlier execution may play on', { workflowId, error: String(error) })
   }
 }

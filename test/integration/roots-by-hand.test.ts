@@ -270,6 +270,42 @@ for (const type of ['evaluate', 'rollout', 'promptGroup', 'episode']) {
   })
 }
 
+// The story: the same in a paused run, so that the workflow that was reset never comes to its children. The cancel comes from the Temporal
+// UI, which knows nothing of them either: they played on, and whoever looked at the run saw it cancelled.
+for (const [root, prefix, type] of [
+  ['evaluate', 'eval', 'evaluate'],
+  ['evaluate', 'eval', 'rollout'],
+  ['trainAgent', 'train', 'evaluate'],
+] as const) {
+  test(`${root} is paused, its ${type} is reset, and it is cancelled in Temporal: all of its workflows end, and started again it completes`, async () => {
+    const { client } = scripted.server.environment
+    const run = `${prefix}-paused-${type.toLowerCase()}`
+    const workflowId = `${prefix}/${run}`
+    const open = async (condition = '') => {
+      const query = `WorkflowId STARTS_WITH '${workflowId}' AND ExecutionStatus = 'Running'${condition}`
+      return (await Array.fromAsync(client.workflow.list({ query }))).map((info) => info.workflowId)
+    }
+    const start = () =>
+      client.workflow.start(root, { workflowId, taskQueue: QUEUES.control, args: [{ recipe: 'demo', run }] })
+    work.waits = 'episodes'
+    await start()
+    await until(async () => (await open(" AND WorkflowType = 'episode'")).length === 4, 'all episodes play')
+    const handle = client.workflow.getHandle(workflowId)
+    await handle.executeUpdate('pause', { args: ['soft'] })
+    const [chosen = assert.fail()] = await open(` AND WorkflowType = '${type}'`)
+    const reset = ['workflow', 'reset', '--workflow-id', chosen, '--reason', 'test', '--type', 'FirstWorkflowTask']
+    await scripted.temporal(...reset)
+    // The new execution has carried out its first task, and the pause with it.
+    await client.workflow.getHandle(chosen).query('progress')
+    await handle.cancel()
+    assert.equal((await toOutcome(handle.result())).status, 'cancelled')
+    await until(async () => (await open()).length === 0, 'nothing plays on')
+    work.waits = 'nothing'
+    await start()
+    assert.equal((await toOutcome(client.workflow.getHandle(workflowId).result())).status, 'completed')
+  })
+}
+
 /** Bytes that are no JSON, and an encoding that the SDK does not know. */
 const UNREADABLE = [
   { metadata: { encoding: Buffer.from('json/plain') }, data: Buffer.from('{"paused": tr') },

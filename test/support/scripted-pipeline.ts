@@ -210,6 +210,7 @@ export function scriptedPipeline({
     findAlarms: () => ({ alarms: ['failure-0123'], givenUp: 0, notLookedAt: 0 }),
     sendAlarm: () => ({ sent: true }),
     keptPolicies: () => ({ policies: [policyRef(0)] }),
+    cancelLeft: () => undefined,
     promote: () => ({ number: 1 }),
     writeReport: () => ({ html: artifact('report.html'), json: artifact('report.json') }),
   }

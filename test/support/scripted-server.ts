@@ -4,12 +4,13 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { type NativeConnection, DefaultLogger, Runtime, Worker } from '@temporalio/worker'
 import { activity } from '../../src/activities/runtime/activity-runtime.ts'
+import { cancelLeft } from '../../src/activities/run/cancel-left.ts'
 import { resolveRecipe } from '../../src/activities/run/resolve-recipe.ts'
 import { loadRecipe } from '../../src/adapters/recipes/load-recipe.ts'
-import type { ResolveRecipeInput } from '../../src/contracts/activities.types.ts'
+import type { ControlActivities, ResolveRecipeInput } from '../../src/contracts/activities.types.ts'
 import type { ArtifactStore } from '../../src/contracts/artifacts.types.ts'
 import { QUEUES } from '../../src/contracts/workflow-ids.ts'
-import { createRootRegistry } from '../../src/workers/workflow-owners.ts'
+import { createChildRegistry, createRootRegistry } from '../../src/workers/workflow-owners.ts'
 import { useOwnStore } from './command-line.ts'
 import { type LocalServer, startLocalServer } from './local-server.ts'
 import { HOST_QUEUE, PLAN, scriptedPipeline } from './scripted-pipeline.ts'
@@ -36,7 +37,12 @@ export async function startScriptedServer(
   const server = await startLocalServer()
   const { nativeConnection: connection, address } = server.environment
   const workflowBundle = await buildWorkflowBundle()
-  const activities = { ...plainPipeline(), ...namesRuns(store, connection), ...scripts({ store, connection }) }
+  const activities = {
+    ...plainPipeline(),
+    ...namesRuns(store, connection),
+    ...endsChildren(connection),
+    ...scripts({ store, connection }),
+  }
   const queues = [...Object.values(QUEUES).filter((queue) => typeof queue === 'string'), HOST_QUEUE]
   const workers = await Promise.all(
     queues.map(async (taskQueue) => {
@@ -81,4 +87,11 @@ function namesRuns(store: ArtifactStore, connection: NativeConnection): Activiti
       return { ...PLAN, run: resolved.run, ...(input.kind === 'eval' ? { evaluation: 'demo' } : {}) }
     }) as never,
   }
+}
+
+/** The product's own search for children that a reset has left. */
+function endsChildren(connection: NativeConnection): Activities {
+  const children = createChildRegistry(connection, 'default')
+  type Input = Parameters<ControlActivities['cancelLeft']>[0]
+  return { cancelLeft: activity((input: Input, { signal }) => cancelLeft(children, input, signal)) as never }
 }
