@@ -271,7 +271,7 @@ for (const type of ['evaluate', 'rollout', 'promptGroup', 'episode']) {
 }
 
 // The story: the same in a paused run, so that the workflow that was reset never comes to its children. The cancel comes from the Temporal
-// UI, which knows nothing of them either: they played on, and whoever looked at the run saw it cancelled.
+// UI, which knows nothing of them either: they played on, and the run was shown as cancelled.
 for (const [root, prefix, type] of [
   ['evaluate', 'eval', 'evaluate'],
   ['evaluate', 'eval', 'rollout'],
