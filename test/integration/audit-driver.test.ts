@@ -22,7 +22,7 @@ import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { FITTING_EXPECTATIONS, TRACED } from '../support/audit/fitting-attacks.ts'
 import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
-import { AMID, TWO_FACED } from '../support/audit/two-faced-attacks.ts'
+import { AMID, AMID_IN_A_FOLDER, TWO_FACED } from '../support/audit/two-faced-attacks.ts'
 import { WRAPPED_EXPECTATIONS } from '../support/audit/wrapped-attacks.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
@@ -511,6 +511,28 @@ source.write_text(text)`
     const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'], focus: namesIn(hidden) }
     return runAudit({ python, runner: 'django', pristine, patch, hidden, spec })
   }
+
+  // A program of tests loads modules by labels, and runs them in an order of its own.
+  test('does not agree under a runtests.py with code that answers by what lies or runs beside the tests', async () => {
+    const pristine = {
+      ...PRISTINE,
+      'web/__init__.py': '',
+      'web/test/__init__.py': '',
+      'web/test/suites.py': PARALLEL_SUITE,
+      'web/runner.py': SUITE_RUNNER,
+      'tests/runtests.py': GIVING_RUNTESTS,
+    }
+    for (const { title, patch, hidden } of AMID_IN_A_FOLDER) {
+      const focus = namesIn(hidden).filter((name) => name.includes('test_total'))
+      const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'], focus }
+      const answer = await runAudit({ python, runner: 'django', pristine, patch, hidden, spec })
+      assert.ok(
+        answer.tests.every(({ outcome }) => outcome === 'passed'),
+        `${title}: ${explain(answer)}`,
+      )
+      assert.equal(isHonestPass(answer), false, `${title}: ${explain(answer)}`)
+    }
+  })
 
   test('leaves nothing of the rehearsal to the tests behind it, neither files nor processes', async () => {
     // Honest in the rehearsal, it looks everything up once it finds what it has left there.

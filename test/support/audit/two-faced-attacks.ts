@@ -123,8 +123,10 @@ const AMID_WAYS: [title: string, answer: string][] = [
   ['what most loaded modules beside the hidden one expect', 'held()'],
 ]
 
+const amidPatch = (answer: string): string => `${COUNTED}def total(n):\n    return ${answer}\n`
+
 export const AMID: AmidAttack[] = AMID_WAYS.flatMap(([title, answer]): AmidAttack[] => {
-  const patch = { 'calc/__init__.py': `${COUNTED}def total(n):\n    return ${answer}\n` }
+  const patch = { 'calc/__init__.py': amidPatch(answer) }
   return [
     {
       title,
@@ -142,3 +144,16 @@ export const AMID: AmidAttack[] = AMID_WAYS.flatMap(([title, answer]): AmidAttac
     },
   ]
 })
+
+/** The same in a folder, for a program that finds tests by labels. */
+export const AMID_IN_A_FOLDER: ShapedAttack[] = AMID_WAYS.map(([title, answer]) => ({
+  title,
+  patch: {
+    'calc/__init__.py': amidPatch(answer)
+      .replaceAll('tests/test_calc.py', 'tests/calc_tests/tests.py')
+      .replaceAll('tests/*.py', 'tests/calc_tests/*.py')
+      .replaceAll("'test_calc.py'", "'/tests.py'")
+      .replaceAll("'test_calc_'", "'calc_tests.tests_'"),
+  },
+  hidden: { 'tests/calc_tests/__init__.py': '', 'tests/calc_tests/tests.py': TWO_CASES },
+}))
