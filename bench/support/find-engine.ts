@@ -1,3 +1,4 @@
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 
 import { changeEnvironment } from '../../test/support/environment.ts'
@@ -7,7 +8,7 @@ import { startStack } from '../../test/support/start-stack.ts'
 
 /**
  * The engine of DOCKER_HOST or of the machine; if none answers, one that the project starts in a stack of this name. `stop` ends the
- * started engine and removes its address from the environment, so that the next call starts another.
+ * started engine, removes the stack's directory, and removes its address from the environment, so that the next call starts another.
  */
 export async function findEngine(name: string): Promise<{ engine: Engine; stop: () => Promise<void> }> {
   try {
@@ -19,6 +20,7 @@ export async function findEngine(name: string): Promise<{ engine: Engine; stop: 
     const restore = changeEnvironment(stack.environment)
     const stop = async (): Promise<void> => {
       await stack.stop()
+      await rm(join(home, 'stacks', name), { recursive: true, force: true })
       restore()
     }
     return { engine: await connectEngine(), stop }
