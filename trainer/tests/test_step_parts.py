@@ -226,7 +226,10 @@ def lines_of(path: Path) -> list[dict[str, Any]]:
 
 def test_progress_writes_one_line_an_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([10, 20, 30, 40, 50, 60, 70])
-    monkeypatch.setattr(progress, "now_ms", lambda: next(times))
+    ours = threading.current_thread()
+    # Heartbeats of this attempt and of jobs that earlier tests played have the same clock.
+    monkeypatch.setattr(progress, "now_ms", lambda: next(times) if threading.current_thread() is ours else 0)
+    monkeypatch.setattr(progress, "HEARTBEAT_S", 3600.0)
     told = progress.Progress(tmp_path / "deep" / "attempt", 4)
     assert (told.phase, told.last_event, list(told.tail)) == ("start", "", [])
     assert progress.place_of(told) == "in phase start"
