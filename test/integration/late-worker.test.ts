@@ -99,20 +99,23 @@ test('an attempt that only resumes ends the earlier one, which samples no second
       return second.policy.sample(request, signal)
     },
   }
-  const successor = Promise.withResolvers<unknown>()
+  let successor: Promise<unknown> = Promise.resolve()
   const first = workerCalled('first', 1)
   const standsStill = holdUp(first.policy, {
     method: 'tokenize',
     call: 2,
     by: async () => {
-      play({ ...second, policy: waiting }).then(successor.resolve, successor.reject)
+      successor = play({ ...second, policy: waiting })
       await resumed.promise
     },
   })
   // The second one has sampled nothing yet, so only the sandbox can tell the first that it has been replaced.
-  await assert.rejects(play({ ...first, policy: standsStill }), { code: 'Sandbox.Fenced' })
-  go.resolve()
-  await successor.promise
+  try {
+    await assert.rejects(play({ ...first, policy: standsStill }), { code: 'Sandbox.Fenced' })
+  } finally {
+    go.resolve()
+    await successor
+  }
   assert.deepEqual(sampled, ['first 0', 'first 1', 'second 1', 'second 2'])
 })
 
