@@ -11,6 +11,9 @@ import { createWorkflowDriver } from '../support/workflow-driver.ts'
 
 const DAY_MS = 86_400_000
 
+/** More tasks than one execution of a gate takes. */
+const LARGE_GATE = 400
+
 test('every activity of a whole run is scheduled with all of its limits', async () => {
   const activities = scriptedPipeline({ steps: 1 })
   // A stage that may end early, groups that are refilled, a gate as wide as its hosts, and one episode that is lost, so that also what is rare is asked for.
@@ -40,6 +43,10 @@ test('every activity of a whole run is scheduled with all of its limits', async 
     if (index === 0) throw ApplicationFailure.nonRetryable('gone', 'Sandbox.ImageMissing')
     return { kind: 'resolved', reason: null }
   }
+  activities.gateTask = ({ index }) => {
+    if (index === LARGE_GATE - 1) throw ApplicationFailure.nonRetryable('gone', 'Artifact.Missing')
+    return { done: true, ok: true }
+  }
   const driver = await createWorkflowDriver({ activities })
   const job = driver.start('trainAgent', { recipe: 'demo' })
   await job.result<TrainAgentResult>()
@@ -53,6 +60,10 @@ test('every activity of a whole run is scheduled with all of its limits', async 
   driver.stopQueue(holder.queue)
   await driver.start('watch', { blockerMinutes: 30, runs: 'scheduled', receiver }).result()
   await driver.start('evaluate', { recipe: 'nightly' }, { workflowId: 'eval/night' }).result()
+
+  // An execution that continues another one and fails cancels what that one has left.
+  const gate = { plan: PLAN, suite: { suite: SHA, name: 'large', tasks: LARGE_GATE } }
+  await assert.rejects(driver.start('gateTasks', gate).result())
 
   const asked = new Set(driver.calls.map(({ type }) => type))
   assert.deepEqual([...asked].toSorted(), Object.keys(activities).toSorted(), 'every activity type must be scheduled')
