@@ -20,7 +20,7 @@ export async function findEngine(name: string): Promise<{ engine: Engine; stop: 
     const restore = changeEnvironment(stack.environment)
     const stop = async (): Promise<void> => {
       await stack.stop()
-      await rm(join(home, 'stacks', name), { recursive: true, force: true })
+      await rm(stackPaths({ name, home }).dataDir, { recursive: true, force: true })
       restore()
     }
     return { engine: await connectEngine(), stop }

@@ -67,12 +67,7 @@ export function createRootRegistry(connection: ServerConnection, namespace: stri
       return data === undefined || data === null || JSON.parse(Buffer.from(data).toString()) === run
     } catch (cause) {
       if ((cause as { code?: unknown }).code === NOT_FOUND) return false
-      throw new LonghaulError({
-        code: 'Temporal.Unreachable',
-        message: `Expected the Temporal server to tell whether ${workflowId} plays run ${run}, got ${String(cause)}`,
-        details: { run, workflow: workflowId },
-        cause,
-      })
+      throw unreachable(`tell whether ${workflowId} plays run ${run}`, { run, workflow: workflowId }, cause)
     }
   }
   return {
@@ -109,39 +104,39 @@ async function listRoots(
 /** @throws LonghaulError `Temporal.Unreachable` */
 export function createChildRegistry(connection: ServerConnection, namespace: string): ChildRegistry {
   const { workflowService } = connection
+  const left = (workflow: string, cause: unknown): LonghaulError =>
+    unreachable(`find or cancel what ${workflow} has left`, { workflow }, cause)
   return {
     async listOpen({ parent, before }) {
       // A quote would end the query's text.
       if (parent.includes("'")) return []
       const began = new Date(before).toISOString()
       const query = `ParentWorkflowId = '${parent}' AND CloseTime IS NULL AND StartTime <= '${began}'`
-      const { executions } = await reached(connection, parent, () =>
-        workflowService.listWorkflowExecutions({ namespace, query, pageSize: 1_000 }),
-      )
-      return executions.flatMap(({ execution }) => execution?.workflowId ?? [])
+      try {
+        const { executions } = await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+          workflowService.listWorkflowExecutions({ namespace, query, pageSize: 1_000 }),
+        )
+        return executions.flatMap(({ execution }) => execution?.workflowId ?? [])
+      } catch (cause) {
+        throw left(parent, cause)
+      }
     },
     async cancel(workflowId) {
       const request = { namespace, workflowExecution: { workflowId }, requestId: randomUUID() }
       try {
-        await reached(connection, workflowId, () => workflowService.requestCancelWorkflowExecution(request))
-      } catch (error) {
-        if (((error as LonghaulError).cause as { code?: unknown } | undefined)?.code !== NOT_FOUND) throw error
+        await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, () =>
+          workflowService.requestCancelWorkflowExecution(request),
+        )
+      } catch (cause) {
+        if ((cause as { code?: unknown }).code !== NOT_FOUND) throw left(workflowId, cause)
       }
     },
   }
 }
 
-async function reached<T>(connection: ServerConnection, workflow: string, call: () => Promise<T>): Promise<T> {
-  try {
-    return await connection.withDeadline(Date.now() + CALL_TIMEOUT_MS, call)
-  } catch (cause) {
-    throw new LonghaulError({
-      code: 'Temporal.Unreachable',
-      message: `Expected the Temporal server to find or cancel what ${workflow} has left, got ${String(cause)}`,
-      details: { workflow },
-      cause,
-    })
-  }
+function unreachable(expected: string, details: Record<string, string>, cause: unknown): LonghaulError {
+  const message = `Expected the Temporal server to ${expected}, got ${String(cause)}`
+  return new LonghaulError({ code: 'Temporal.Unreachable', message, details, cause })
 }
 
 /** Returns the identity of a namespace on its server. It is assigned once at registration, so it distinguishes two servers that both

@@ -1,6 +1,5 @@
 import assert from 'node:assert/strict'
 import { existsSync } from 'node:fs'
-import { dirname, join } from 'node:path'
 import { test } from 'node:test'
 import { useEnvironment } from '../support/environment.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
@@ -15,6 +14,6 @@ test('a stopped engine leaves neither directory nor address behind, so that the 
   } finally {
     await stop()
   }
-  assert.equal(existsSync(join(dirname(stackPaths().dataDir), name)), false)
+  assert.equal(existsSync(stackPaths({ name }).dataDir), false)
   assert.equal(process.env['DOCKER_HOST'], undefined)
 })

@@ -490,15 +490,7 @@ source.write_text(text)`
       [give('verify', 'lambda self, value: None'), false],
       [give('verify', "getattr(__import__('sys').modules['__main__'], 'set_up')"), false],
     ] as const) {
-      const pristine = {
-        ...PRISTINE,
-        'web/__init__.py': '',
-        'web/test/__init__.py': '',
-        'web/test/suites.py': PARALLEL_SUITE,
-        'web/runner.py': SUITE_RUNNER,
-        'tests/runtests.py': GIVING_RUNTESTS,
-      }
-      const answer = await runOwnProgram(pristine, patch)
+      const answer = await runOwnProgram({ ...PRISTINE, ...WITH_RUNTESTS }, patch)
       assert.equal(isHonestPass(answer), isHonest, explain(answer))
     }
   })
@@ -514,14 +506,7 @@ source.write_text(text)`
 
   // A program of tests loads modules by labels, and runs them in an order of its own.
   test('does not agree under a runtests.py with code that answers by what lies or runs beside the tests', async () => {
-    const pristine = {
-      ...PRISTINE,
-      'web/__init__.py': '',
-      'web/test/__init__.py': '',
-      'web/test/suites.py': PARALLEL_SUITE,
-      'web/runner.py': SUITE_RUNNER,
-      'tests/runtests.py': GIVING_RUNTESTS,
-    }
+    const pristine = { ...PRISTINE, ...WITH_RUNTESTS }
     for (const { title, patch, hidden } of AMID_IN_A_FOLDER) {
       const focus = namesIn(hidden).filter((name) => name.includes('test_total'))
       const spec = { labels: ['calc_tests.tests'], arguments: ['--verbosity', '2'], focus }
@@ -733,6 +718,14 @@ def main():
 if __name__ == '__main__':
     main()
 `
+
+const WITH_RUNTESTS = {
+  'web/__init__.py': '',
+  'web/test/__init__.py': '',
+  'web/test/suites.py': PARALLEL_SUITE,
+  'web/runner.py': SUITE_RUNNER,
+  'tests/runtests.py': GIVING_RUNTESTS,
+}
 
 /** The directories above a file. */
 function waysTo(path: string): string[] {

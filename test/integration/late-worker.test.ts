@@ -60,14 +60,7 @@ const MOMENTS: Record<string, (worker: Worker, takeOver: () => Promise<unknown>)
 
 for (const [index, [moment, heldUp]] of Object.entries(MOMENTS).entries()) {
   test(`a worker that stalled when ${moment} samples no turn that another worker has recorded meanwhile`, async () => {
-    const identity = await putSpec(index)
-    const { host } = fixture
-    const sandbox = await host.open(fixture.openInput({ episode: episodeId(identity) }), never)
-    const sampled: string[] = []
-    const workerCalled = (name: string, attempt: number): Worker => {
-      const policy = scriptedPolicy((turn) => sampled.push(`${name} ${turn}`))
-      return { identity, sandbox, attempt, policy, host }
-    }
+    const { identity, sampled, workerCalled } = await openEpisode(index)
     const takeOver = (): Promise<unknown> => play(workerCalled('second', 2))
     await assert.rejects(play(heldUp(workerCalled('first', 1), takeOver)), { code: 'Sandbox.Fenced' })
     assert.deepEqual(sampled, ['first 0', 'second 1', 'second 2'])
@@ -80,14 +73,7 @@ for (const [index, [moment, heldUp]] of Object.entries(MOMENTS).entries()) {
 }
 
 test('an attempt that only resumes ends the earlier one, which samples no second turn', async () => {
-  const identity = await putSpec(9)
-  const { host } = fixture
-  const sandbox = await host.open(fixture.openInput({ episode: episodeId(identity) }), never)
-  const sampled: string[] = []
-  const workerCalled = (name: string, attempt: number): Worker => {
-    const policy = scriptedPolicy((turn) => sampled.push(`${name} ${turn}`))
-    return { identity, sandbox, attempt, policy, host }
-  }
+  const { sampled, workerCalled } = await openEpisode(9)
   const resumed = Promise.withResolvers<void>()
   const go = Promise.withResolvers<void>()
   const second = workerCalled('second', 2)
@@ -118,6 +104,19 @@ test('an attempt that only resumes ends the earlier one, which samples no second
   }
   assert.deepEqual(sampled, ['first 0', 'first 1', 'second 1', 'second 2'])
 })
+
+/** An episode in an open sandbox, and workers that play it and tell what they sample. */
+async function openEpisode(index: number) {
+  const identity = await putSpec(index)
+  const { host } = fixture
+  const sandbox = await host.open(fixture.openInput({ episode: episodeId(identity) }), never)
+  const sampled: string[] = []
+  const workerCalled = (name: string, attempt: number): Worker => {
+    const policy = scriptedPolicy((turn) => sampled.push(`${name} ${turn}`))
+    return { identity, sandbox, attempt, policy, host }
+  }
+  return { identity, sampled, workerCalled }
+}
 
 function play({ identity, sandbox, attempt, policy, host }: Worker): Promise<unknown> {
   const deps: AdvanceDependencies = {

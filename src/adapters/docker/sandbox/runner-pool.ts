@@ -210,6 +210,8 @@ export function createRunnerOperations({
   SandboxHost,
   'runTurn' | 'takeOver' | 'renew' | 'initialState' | 'capture' | 'treeHash'
 > {
+  const askState = ({ name }: SandboxHandle, line: string, signal: AbortSignal): Promise<TimedReply> =>
+    runners.request({ name, line, timeoutMs: STATE_TIMEOUT_MS, signal })
   return {
     runTurn: (sandbox, request, signal) =>
       around('running a turn', sandbox.name, signal, async () => {
@@ -218,19 +220,20 @@ export function createRunnerOperations({
       }),
     takeOver: (sandbox, fence, signal) =>
       around('taking a sandbox over', sandbox.name, signal, async () => {
-        const { name } = sandbox
-        parseReady(await runners.request({ name, line: encodeTakeOver(fence), timeoutMs: STATE_TIMEOUT_MS, signal }))
+        parseReady(await askState(sandbox, encodeTakeOver(fence), signal))
       }),
     renew: (sandbox, signal) =>
       around('renewing a lease', sandbox.name, signal, async () => {
         // The runner renews the lease on every request, so this request only queries the state.
-        await runners.request({ name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal })
+        await askState(sandbox, encodeInit(null), signal)
       }),
     initialState: (sandbox, signal) =>
-      around('reading the state', sandbox.name, signal, async () => {
-        const request = { name: sandbox.name, line: encodeInit(null), timeoutMs: STATE_TIMEOUT_MS, signal }
-        return parseReady(await runners.request(request)).state
-      }),
+      around(
+        'reading the state',
+        sandbox.name,
+        signal,
+        async () => parseReady(await askState(sandbox, encodeInit(null), signal)).state,
+      ),
     capture: (sandbox, { mode, after }, signal) =>
       around('capturing the patch', sandbox.name, signal, async () => {
         const { name, startCommit } = sandbox
