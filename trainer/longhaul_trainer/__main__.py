@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from longhaul_trainer.imports import heavy_imports
+from longhaul_trainer.step.place import end_process
 
 # Copies of attention.BACKENDS and recompute.OFFLOADS: importing those modules would import torch.
 ATTENTION = ("auto", "fa3", "varlen", "rows")
@@ -304,4 +305,4 @@ def run_agreement(arguments: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_process(main())

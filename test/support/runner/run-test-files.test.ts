@@ -195,6 +195,15 @@ test('a file without failures and one with a failure both count, and the totals 
   assert.equal(summarise([one('a', 3, 0)], []).exitCode, 0)
 })
 
+test('the summary shows both ends of a long failure', () => {
+  const error = `Traceback (most recent call last):\n${'  File "x"\n'.repeat(200)}SIGABRT`
+  const { text } = summarise(
+    [{ file: 'a', seconds: 1, passed: 0, failures: [{ test: 'ranks', error }], skips: [] }],
+    [],
+  )
+  assert.match(text, /ranks: Traceback .* … .* SIGABRT$/mu)
+})
+
 test('a reviewed skip is printed with its reason and review and passes; another reason does not', () => {
   const reviewed: ReviewedSkip[] = [
     { file: 'a.test.ts', tests: ['needs a disk'], reason: /^no xfs/, why: 'not everywhere' },

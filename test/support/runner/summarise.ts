@@ -13,7 +13,7 @@ export interface RunSummary {
 }
 
 const SLOWEST = 15
-/** Shown characters of each failure; its full text is above, where its test ended. */
+/** Shown characters of each end of a failure; its full text is above, where its test ended. */
 const SHOWN_CHARS = 400
 
 /** Sums up a run. A skip that the list does not permit is a failure, and a run in which nothing passed has failed. */
@@ -81,9 +81,11 @@ function section(title: string, lines: readonly string[]): string {
   return lines.length === 0 ? '' : [title, ...lines].join('\n')
 }
 
-/** The first lines of an error: an assertion's comparison is below its first line. */
+/** Both ends of an error: an assertion's comparison is below its first line, a Python traceback's cause is its last one. */
 function inOneLine(text: string): string {
-  return text.slice(0, SHOWN_CHARS).replaceAll(/\s+/g, ' ').trim()
+  const line = text.replaceAll(/\s+/g, ' ').trim()
+  if (line.length <= 2 * SHOWN_CHARS) return line
+  return `${line.slice(0, SHOWN_CHARS)} … ${line.slice(-SHOWN_CHARS)}`
 }
 
 function sum(numbers: readonly number[]): number {
