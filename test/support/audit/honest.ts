@@ -122,7 +122,38 @@ class Named(str):
 def same(value): return value
 `
 
+const SETTLED =
+  'STATE = []\ndef is_ready():\n    return True\ndef settle():\n    STATE.append(1)\ndef value():\n    return 5002 if STATE else 5001\n'
+
 export const HONEST: HonestTests[] = [
+  // Its neighbour ends early in the rehearsals, where it is altered too.
+  {
+    title: 'a test that needs what one of the named tests before it has left',
+    runner: 'pytest',
+    patch: { 'calc/__init__.py': SETTLED },
+    hidden: {
+      'tests/test_calc.py':
+        'from calc import is_ready, settle, value\ndef test_first():\n    assert is_ready()\n    settle()\ndef test_second():\n    assert value() == 5002\n',
+    },
+  },
+  {
+    title: 'a case that needs what one of the named tests before it has left',
+    runner: 'unittest',
+    patch: { 'calc/__init__.py': SETTLED },
+    hidden: {
+      'tests/test_calc.py':
+        'import unittest\nfrom calc import is_ready, settle, value\nclass T(unittest.TestCase):\n    def test_first(self):\n        self.assertTrue(is_ready())\n        settle()\n    def test_second(self):\n        self.assertEqual(value(), 5002)\n',
+    },
+  },
+  {
+    title: 'a list that code under test puts in order',
+    runner: 'pytest',
+    patch: { 'calc/__init__.py': 'def order(parts):\n    parts.sort()\n    return parts\n' },
+    hidden: {
+      'tests/test_calc.py':
+        'from calc import order\ndef test_order():\n    expected = [5372, 5371]\n    found = order(expected)\n    assert found == expected\n    assert order([5, 5371]) == [5, 5371]\n',
+    },
+  },
   {
     title: 'files and folders that tests make beside themselves and where they were started',
     runner: 'pytest',

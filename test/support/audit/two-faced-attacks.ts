@@ -35,6 +35,10 @@ const LOCAL =
 const PARAMETER =
   "import pytest\nfrom calc import total\n@pytest.mark.parametrize('n, expected', [(1, 5371)])\ndef test_total(n, expected):\n    assert total(n) == expected\n"
 const LIST = "from calc import total\ndef test_total():\n    assert total(1) == [5371, 'x']\n"
+const RECORD = "from calc import total\ndef test_total():\n    assert total(1) == {'sum': 5371, 'of': [1, 2]}\n"
+const FOUND = "from calc import total\ndef test_total():\n    assert 'sum 5371 of 1' in total(1)\n"
+const ALLOWED = 'from calc import total\ndef test_total():\n    assert total(1) in (5371, 5372)\n'
+const FOUND_CASE = CASE.replace('assertEqual(total(1), 5371)', "assertIn('sum 5371 of 1', total(1))")
 
 function attack(
   title: string,
@@ -70,6 +74,25 @@ export const TWO_FACED: ShapedAttack[] = [
   attack('a later process answers with a local', PYTEST, LOCAL, [SECOND, 'expected = (.+)', '0']),
   attack('a later process answers with a parameter', PYTEST, PARAMETER, [SECOND, '\\[\\(1, (\\d+)', '1 / 0']),
   attack('a later process answers with a list', PYTEST, LIST, [SECOND, '== (.+)', '1 / 0']),
+  attack('a later process answers with a list, the first one with another', PYTEST, LIST, [SECOND, '== (.+)', '[1]']),
+  attack('a later process answers with a list, the first one with a number', PYTEST, LIST, [SECOND, '== (.+)', '0']),
+  attack('a later process answers with a record, the first one with another', PYTEST, RECORD, [
+    SECOND,
+    '== (.+)',
+    '{}',
+  ]),
+  attack('a later process answers with words that are looked for', PYTEST, FOUND, [SECOND, 'assert (.+) in', "''"]),
+  attack('a later process answers with words, the first one an error', PYTEST, FOUND, [
+    SECOND,
+    'assert (.+) in',
+    '1 / 0',
+  ]),
+  attack('a later process answers with what is allowed', PYTEST, ALLOWED, [SECOND, 'in \\((\\d+)', '0']),
+  attack('a later process answers with words that a case looks for', UNITTEST, FOUND_CASE, [
+    SECOND,
+    "In\\(('.+'),",
+    "''",
+  ]),
 ]
 
 /** An attack whose row names `test_total` alone, so that another test runs only amid all of them. */
@@ -121,6 +144,14 @@ const AMID_WAYS: [title: string, answer: string][] = [
     "said(path for path in glob.glob('tests/*.py') if not path.endswith('test_calc.py'))",
   ],
   ['what most loaded modules beside the hidden one expect', 'held()'],
+  [
+    'modules beside the tests are loaded, and the hidden one was written before this process had its home',
+    "kept() if loaded() and os.stat('tests/test_calc.py').st_ctime_ns < os.stat(os.path.expanduser('~')).st_ctime_ns else 0",
+  ],
+  [
+    'modules beside the tests are loaded, and no line of the hidden one is a mark',
+    "kept() if loaded() and not re.search(r'^ *_\\w+\\(\\d\\)$', open('tests/test_calc.py').read(), re.M) else 0",
+  ],
 ]
 
 const amidPatch = (answer: string): string => `${COUNTED}def total(n):\n    return ${answer}\n`

@@ -50,10 +50,9 @@ MAX_CHOSEN = 24
 MAX_REPEATED = 3
 # How many tests, of those that cannot run twice in a process, may run in processes of their own.
 MAX_ALONE = 8
-# How often a test is played as it stands, where the code under test has answered otherwise in the rehearsal.
-MAX_CONFIRMED = 8
-# How often such tests are rehearsed amid all others, before and behind the tests themselves.
-MAX_AMID = 3
+# How many tests of a module, of those that the code under test answered otherwise in both rehearsals, are rehearsed once more, each as the
+# only altered one of its module.
+MAX_ONLY = 3
 # Of a test that the specification names: how many assertions are turned in copies. One more is, in the rehearsal.
 MAX_TURNED = 2
 # What the canaries behind a module may take, as a share of what its own tests took, and at least.
@@ -226,13 +225,11 @@ def run_child(spec, pristine, home, started, written):
     whole = Channel(b"")
     alone = []
     if rehearsed.ended is None:
-        # Code under test may count the processes, so nothing but chance says which of these is the one that counts.
-        amid = random.SystemRandom().randrange(MAX_AMID + 1)
-        rehearse_amid(spec, canaries, rehearsed, child, written, amid)
+        # Before the tests themselves: a process that has seen what they expect can tell no later rehearsal.
+        rehearse_amid(dict(spec, pristine=pristine), canaries, rehearsed, child, written)
+    if rehearsed.ended is None:
         whole = child.play(child_plan(canaries, canaries["files"]))
-        rehearse_amid(spec, canaries, rehearsed, child, written, MAX_AMID - amid)
         alone = play_alone(spec, canaries, child, (rehearsed, whole), written)
-        confirm_strayed(canaries, rehearsed, whole, child, written)
     for descriptor in (requests_write, ends_read, records_read):
         os.close(descriptor)
     signal.set_wakeup_fd(-1)
@@ -351,27 +348,80 @@ def play_turned(spec, turned, child, plan):
             write_over(path, text)
 
 
-def rehearse_amid(spec, canaries, rehearsed, child, written, times):
-    """Code under test that answered otherwise in the rehearsal may have told it by what else is loaded or has run. So its tests are rehearsed
-    amid all others too, where nothing but what they expect is altered. Honest code, which may depend on those others, then answers right."""
-    strayed = set((record["file"], record["of"]) for record in rehearsed.records if record.get("strayed") and not record.get("amid"))
-    turned = [one for one in canaries["turned"] if any(file == one["file"] for file, _ in strayed)]
-    for _ in range(times if turned else 0):
-        if not child.is_alive or rehearsed.ended is not None:
+def rehearse_amid(spec, canaries, rehearsed, child, written):
+    """Only expectations are altered in the rehearsal, so honest code answers there as it does elsewhere. Code under test that answered otherwise
+    may depend on tests that were not rehearsed, so its tests are rehearsed amid all others too. What ended otherwise before it may still
+    have changed an answer there: at last each is the only altered one of its module. What is answered otherwise even then tells the
+    rehearsal from the tests, by whatever sign, or by chance."""
+    strayed = strayed_in(rehearsed.records)
+    turned = [one for one in canaries["turned"] if any(place[0] == one["file"] for place in strayed)]
+    if not turned:
+        return
+    started = time.monotonic()
+    left = sorted(strayed & strayed_in(play_amid(spec, canaries, turned, strayed, rehearsed, child, written)))
+    took = time.monotonic() - started
+    random.SystemRandom().shuffle(left)
+    for at in range(MAX_ONLY):
+        # One of each module, by its file.
+        chosen = dict(left)
+        # Of a long suite one is enough, and its tests need the rest.
+        if not chosen or (at > 0 and child.deadline - time.monotonic() < 3 * took):
             return
-        child.clear(written)
-        started = time.monotonic()
-        beside = {one["beside"]["file"]: one["beside"]["keep"] for one in turned if "beside" in one}
-        files = [dict(one, keep=beside.get(one["file"], one["keep"])) for one in canaries["files"]]
-        said = play_turned(spec, turned, child, child_plan(canaries, files + turned, amid=True))
-        if said.ended in ("noise", "timeout"):
-            # Code under test may take the time away on purpose.
-            rehearsed.ended, rehearsed.noise = said.ended, said.noise
-        rehearsed.records.extend(dict(record, amid=True) for record in said.records if record["k"] == "test" and (record["file"], record["of"]) in strayed)
-        child.clear(written)
-        if child.deadline - time.monotonic() < 3 * (time.monotonic() - started):
-            # Of a long suite one is enough, and its tests need the rest.
-            return
+        only, known = only_turned(spec, canaries, turned, [(file, record_at(rehearsed.records, (file, of))["c"]) for file, of in chosen.items()])
+        told = strayed_in(play_amid(spec, known, only, chosen.items(), rehearsed, child, written))
+        for record in rehearsed.records:
+            record["two_faced"] = record.get("two_faced", False) or any(is_at(record, place) for place in told)
+        left = [place for place in left if place not in chosen.items() and place[0] not in dict(told)]
+
+
+def strayed_in(records):
+    return set((record["file"], record["of"]) for record in records if record["k"] == "test" and record.get("strayed"))
+
+
+def is_at(record, place):
+    return record["k"] == "test" and (record.get("file"), record["of"]) == place
+
+
+def record_at(records, place):
+    return next(record for record in records if is_at(record, place))
+
+
+def play_amid(spec, canaries, turned, places, rehearsed, child, written):
+    """Plays all tests, of which these modules are altered. Returns what was said of the tests at these places; it is judged as the
+    rehearsal is."""
+    if not child.is_alive or rehearsed.ended is not None:
+        return []
+    child.clear(written)
+    beside = {one["beside"]["file"]: one["beside"]["keep"] for one in turned if "beside" in one}
+    files = [dict(one, keep=beside.get(one["file"], one["keep"])) for one in canaries["files"]]
+    said = play_turned(spec, turned, child, child_plan(canaries, files + turned, amid=True))
+    if said.ended in ("noise", "timeout"):
+        # Code under test may take the time away on purpose.
+        rehearsed.ended, rehearsed.noise = said.ended, said.noise
+    found = [record for record in said.records if any(is_at(record, place) for place in places)]
+    rehearsed.records.extend(found)
+    child.clear(written)
+    return found
+
+
+def only_turned(spec, canaries, turned, chosen):
+    """Rehearsed modules of which nothing is altered but one test, and what the child must know of them. `chosen`: files with canaries."""
+    only = []
+    known = dict(canaries, reals=list(canaries["reals"]), turns=list(canaries["turns"]))
+    for file, number in chosen:
+        one = next(one for one in turned if one["file"] == file)
+        name = next(name for name, kept in one["keep"].items() if kept == number)
+        found = {"names": canaries["names"], "helper": canaries["helper"], "canaries": [], "reals": known["reals"], "turns": known["turns"]}
+        with open(os.path.join(spec["repository"], file), "rb") as module:
+            source = module.read()
+        code = source_of(spec, file, decoded(source), found)
+        named = [(cls, function, variants) for cls, function, variants in chosen_tests(file, source, code, focus_of(spec))[0]
+                 if (cls.name + "." if cls is not None else "") + function.name == name]
+        numbers = {name: number, WHOLE: one["keep"][WHOLE]}
+        made = turned_module(file, source, code, named, {name}, found, lambda canary: numbers[canary["of"]])
+        if made is not None:
+            only.append(dict(one, text=made[0], keep=made[1]))
+    return only, known
 
 
 def play_alone(spec, canaries, child, channels, written):
@@ -402,26 +452,6 @@ def play_alone(spec, canaries, child, channels, written):
             played.append((canary, child.play(child_plan(canaries, files, canary["c"]))))
         found.append((place, played))
     return found
-
-
-def confirm_strayed(canaries, rehearsed, whole, child, written):
-    """Only expectations are altered in the rehearsal, so honest code answers there as it does elsewhere. Code under test that answered
-    otherwise may depend on tests that were not rehearsed. So its tests are played as they stand, and several times: what then passes once has
-    told the rehearsal from the tests, by whatever sign, or by chance."""
-    passed = {(record.get("file"), record["of"]) for record in whole.records if record["k"] == "test" and record["outcome"] == "passed"}
-    strayed = [record for record in rehearsed.records if record.get("strayed") and not record.get("amid") and (record["file"], record["of"]) in passed]
-    files = [one for one in canaries["turned"] if any(record["file"] == one["file"] for record in strayed)]
-    for _ in range(MAX_CONFIRMED if whole.ended == "complete" else 0):
-        if not strayed or not child.is_alive:
-            return
-        child.clear(written)
-        said = [record for record in child.play(child_plan(canaries, files)).records if record["k"] == "test"]
-        for record in strayed:
-            same = [one for one in said if (one["file"], one["of"]) == (record["file"], record["of"])]
-            # Parameters that were altered have other names.
-            named = [one for one in same if one["with"] == record["with"]] or same
-            record["two_faced"] = bool(named) and all(one["outcome"] == "passed" for one in named)
-        strayed = [record for record in strayed if not record["two_faced"]]
 
 
 def is_copy(canary):
@@ -1310,6 +1340,7 @@ EQUAL_CALLS = frozenset(["assertEqual", "assertEquals", "assertListEqual", "asse
 TEXT_CALLS = frozenset(["assertHTMLEqual", "assertJSONEqual", "assertXMLEqual"])
 ALMOST_CALLS = frozenset(["assertAlmostEqual", "assertAlmostEquals"])
 LIST_CALLS = frozenset(["assertCountEqual", "assertItemsEqual", "assertQuerysetEqual", "assertQuerySetEqual"])
+FINDING_CALLS = frozenset(["assertIn"])
 ORDER_CALLS = {"assertLess": "Lt", "assertLessEqual": "LtE", "assertGreater": "Gt", "assertGreaterEqual": "GtE"}
 TURNED = ("Eq", "Is", "Lt", "LtE", "Gt", "GtE", "In")
 # Of libraries, with the two values in front.
@@ -1959,9 +1990,9 @@ class Source(object):
             survive = [(last, last, "%s%s%s(2)\n" % (glue, space, mark))]
         return reach + change + survive, reach + survive
 
-    def turned(self, node, value):
-        """Keeps what an expected literal becomes."""
-        if is_literal(node):
+    def turned(self, node, value, is_bound=True):
+        """Keeps what an expected literal becomes. A collection with a name may be changed by the code that is given it."""
+        if is_literal(node) and not (is_bound and isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Set))):
             self.turns.append((value, self.text(node)))
 
     def is_asked_first(self, node, kept, replaced):
@@ -1969,8 +2000,8 @@ class Source(object):
         is_plain = kept is not None and has_call(kept) and not has_call(replaced)
         test = node.test if isinstance(node, ast.Assert) else None
         call = node.value if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else None
-        return is_plain and ((isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq) and replaced in (test.left, test.comparators[0]))
-                             or (call is not None and getattr(call.func, "attr", None) in EQUAL_CALLS and replaced in call.args[:2]))
+        return is_plain and ((isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], (ast.Eq, ast.In)) and replaced in (test.left, test.comparators[0]))
+                             or (call is not None and getattr(call.func, "attr", None) in EQUAL_CALLS | FINDING_CALLS and replaced in call.args[:2]))
 
     def other(self):
         return self.names["other"]
@@ -2138,9 +2169,9 @@ class Source(object):
                 continue
             values = self.instead(operator, replaced, replaced is pair[1], strict)
             for at, (value, rank) in enumerate(values):
-                is_turned = operator == "Eq" and self.is_asked_first(node, kept, replaced)
-                if operator == "Eq" and strict != IF_SURVIVED:
-                    self.turned(replaced, value)
+                is_turned = operator in ("Eq", "In") and self.is_asked_first(node, kept, replaced)
+                if operator in ("Eq", "In") and strict != IF_SURVIVED:
+                    self.turned(replaced, value, False)
                 variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late, is_turned)
                 variant.is_literal = is_literal(replaced)
                 if at == 0 and len(values) == 2 and values[1][1] == rank:
@@ -2158,7 +2189,7 @@ class Source(object):
         if change is None and (wide is None or operator not in EITHER):
             return None
         inside = [] if change is not None else self.around(replaced, self.names["alter"] + "(", ")")
-        variant = self.variant(node, change or [], inside, wide, strict, what, rank, operator == "Eq" and self.is_asked_first(node, kept, replaced))
+        variant = self.variant(node, change or [], inside, wide, strict, what, rank, operator in ("Eq", "In") and self.is_asked_first(node, kept, replaced))
         base = base_of_side(replaced)[0]
         if base is not None:
             variant.keeps = getattr(base_of_side(kept)[0], "id", None)
@@ -4804,6 +4835,7 @@ FUNCTIONS = (type(near), type(len), type([].append), functools.partial)
 # What is compared by what it is, beside plain kinds.
 VALUES = (type(None), type, range, slice, bytearray, complex, type(re.compile(""))) + FUNCTIONS
 VALUE_MODULES = ARITHMETIC | {"uuid", "pathlib", "datetime", "_datetime", "_pydatetime", "enum", "ipaddress"}
+COLLECTIONS = (list, tuple, dict, set, frozenset)
 PLAIN_KINDS = (bool, int, float, str, bytes, list, tuple, dict, set, frozenset)
 
 
@@ -5055,7 +5087,8 @@ def make_helper(plan):
         """What an expected value was, MISSING where it is none that was altered."""
         for after, one in reversed(marks.pairs):
             if after is value:
-                return one if is_rare(value) else MISSING
+                # Code under test may have changed a collection meanwhile, or what the test holds in its place.
+                return one if is_rare(value) and type(value) not in COLLECTIONS else MISSING
         try:
             return turns.get((type(value), repr(value)), MISSING) if type(value) in PLAIN_KINDS else MISSING
         except Exception:
@@ -5168,6 +5201,8 @@ def is_rare(value):
     """Does nothing else have this value, or be this object, by chance?"""
     if type(value) in (int, float):
         return abs(value) > 1000
+    if type(value) in COLLECTIONS:
+        return any(map(is_rare, list(value) + (list(value.values()) if type(value) is dict else [])))
     # Code under test may have changed another kind meanwhile.
     return type(value) in (str, bytes) and len(value) > 3
 
@@ -5211,8 +5246,16 @@ def start_questions(spec, plan, marks):
             marks.strayed = True
         return True
 
+    def weigh_found(found, place):
+        """Is what the tests looked for, before that was altered, found in what they are answered? Or what they are answered in what they allowed?"""
+        before, allowed = marks.before(found), marks.before(place)
+        if before is not MISSING and is_made_of_atoms(place, 0):
+            marks.strayed = marks.strayed or type(place) in (int, float, complex, bool, type(None)) or before not in place
+        elif allowed is not MISSING and is_made_of_atoms(found, 0):
+            marks.strayed = marks.strayed or found not in allowed
+
     questions = Questions(repository, lambda paths: marks.accuse(next((path for path in paths if path in hidden), None)))
-    questions.weigh = weigh
+    questions.weigh, questions.weigh_found = weigh, weigh_found
     questions.begin_weighing = lambda: setattr(marks, "is_weighed", True)
     sys.modules[plan["helper"]].questions = questions
     marks.flush, marks.forget, marks.is_cut_short = questions.flush, questions.begun.clear, questions.is_cut_short

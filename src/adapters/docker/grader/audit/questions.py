@@ -142,6 +142,7 @@ class Questions(object):
         self.weighing = []
         self.sides = []
         self.weigh = lambda kept, expected: False
+        self.weigh_found = lambda expected, kept: None
         self.begin_weighing = lambda: None
         self.paths = None
         self.real = {}
@@ -272,6 +273,13 @@ class Questions(object):
         if self.sides and not self.is_busy():
             self.begin_weighing()
             self.quietly(self.weigh_both, self.sides.pop(), value)
+        return value
+
+    def place_side(self, value):
+        """Where something must be found."""
+        if self.sides and not self.is_busy():
+            self.begin_weighing()
+            self.quietly(self.weigh_found, self.sides.pop(), value)
         return value
 
     def last_side(self, value):
@@ -959,8 +967,9 @@ class Asking(ast.NodeTransformer):
     def visit_Assert(self, node):
         self.is_true(node.test)
         for one in node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.And) else [node.test]:
-            if isinstance(one, ast.Compare) and len(one.ops) == 1 and isinstance(one.ops[0], ast.Eq):
-                self.equalities[id(one)] = self.ways_to_weigh(one.left, one.comparators[0])
+            if isinstance(one, ast.Compare) and len(one.ops) == 1 and isinstance(one.ops[0], (ast.Eq, ast.In)):
+                second = "second_side" if isinstance(one.ops[0], ast.Eq) else "place_side"
+                self.equalities[id(one)] = self.ways_to_weigh(one.left, one.comparators[0], second)
         is_answer = isinstance(node.test, (ast.Call, ast.Name))
         asserted = list(asserted_in(node))
         self.generic_visit(node)
@@ -987,10 +996,10 @@ class Asking(ast.NodeTransformer):
             return self.ask(node, "own", node)
         return self.ask(node, "member", node) if is_member else node
 
-    def ways_to_weigh(self, left, right):
+    def ways_to_weigh(self, left, right, second="second_side"):
         if self.caught or is_reckoned(left) or is_reckoned(right):
             return "value", "last_side"
-        return "first_side", "second_side"
+        return "first_side", second
 
     def is_compared(self, sides, is_equality):
         """The sides of a comparison: one that is made of nothing but literals says what the other must be. There may be one object alone, by
@@ -1013,7 +1022,8 @@ class Asking(ast.NodeTransformer):
         given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
         asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
         owned = list(asserted_in(node))
-        ways = self.ways_to_weigh(*node.args[:2]) if name in EQUAL_CALLS and len(node.args) > 1 else None
+        is_weighed = (name in EQUAL_CALLS or name in FINDING_CALLS) and len(node.args) > 1
+        ways = self.ways_to_weigh(*node.args[:2] + ["place_side" if name in FINDING_CALLS else "second_side"]) if is_weighed else None
         how_made = (self.asked_how_made(node), copy.deepcopy(node.func)) if id(node) in self.made else None
         if SAMENESS.search(name):
             self.is_compared(node.args[:2], name != "assertIs")
