@@ -68,7 +68,13 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
   const hit: Record<string, number> = {}
   const random = seededRandom(seed)
   try {
-    const feeding = feed({ load, world, random, signal, until: () => workers.length > kills })
+    let isOver = false
+    const feeding = feed({ load, world, random, signal, until: () => isOver })
+    const count = async (): Promise<void> => {
+      for (const { role, state } of await watch.present()) {
+        if (state === 'running') hit[role] = (hit[role] ?? 0) + 1
+      }
+    }
     for (let kill = 1; kill <= kills; kill++) {
       signal.throwIfAborted()
       const worker = startWorker()
@@ -76,16 +82,21 @@ export async function playLeaks(input: PlayLeaksInput): Promise<LeakReport> {
       if (random() < 0.9) await worker.ready
       // Mostly soon, during opening and playing; sometimes late enough to be during grading.
       await sleep(random() ** 2 * 9_000, undefined, { signal })
-      for (const { role, state } of await watch.present()) {
-        if (state === 'running') hit[role] = (hit[role] ?? 0) + 1
-      }
+      await count()
       await worker.kill()
       if (kill % 10 === 0) say(`${kill} kills, ${load.started()} episodes, containers met ${JSON.stringify(hit)}`)
     }
     const last = startWorker()
-    await feeding
     await last.ready
-    await sleep(1_000)
+    // A machine can be so busy that no earlier worker lived until a gate's container ran.
+    const isGrading = async (): Promise<boolean> =>
+      (await watch.present()).some(({ role, state }) => role === 'gate' && state === 'running')
+    for (const deadline = Date.now() + HANG_MS; Date.now() < deadline && !(await isGrading()); ) {
+      await sleep(200, undefined, { signal })
+    }
+    isOver = true
+    await feeding
+    await count()
 
     say('everything dies: worker, server, control')
     await Promise.all([last.kill(), stack.kill('temporal'), stack.kill('worker-control')])
