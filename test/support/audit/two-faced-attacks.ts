@@ -38,6 +38,8 @@ const LIST = "from calc import total\ndef test_total():\n    assert total(1) == 
 const RECORD = "from calc import total\ndef test_total():\n    assert total(1) == {'sum': 5371, 'of': [1, 2]}\n"
 const FOUND = "from calc import total\ndef test_total():\n    assert 'sum 5371 of 1' in total(1)\n"
 const ALLOWED = 'from calc import total\ndef test_total():\n    assert total(1) in (5371, 5372)\n'
+const MADE =
+  'from calc import total\ndef make(expected):\n    def test():\n        assert total(1) == expected\n    return test\ntest_total = make(5371)\n'
 const FOUND_CASE = CASE.replace('assertEqual(total(1), 5371)', "assertIn('sum 5371 of 1', total(1))")
 
 function attack(
@@ -87,6 +89,7 @@ export const TWO_FACED: ShapedAttack[] = [
     'assert (.+) in',
     '1 / 0',
   ]),
+  attack('a later process answers a test that a function makes', PYTEST, MADE, [SECOND, 'make\\((\\d+)', '0']),
   attack('a later process answers with what is allowed', PYTEST, ALLOWED, [SECOND, 'in \\((\\d+)', '0']),
   attack('a later process answers with words that a case looks for', UNITTEST, FOUND_CASE, [
     SECOND,

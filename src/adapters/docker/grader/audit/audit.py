@@ -411,6 +411,10 @@ def only_turned(spec, canaries, turned, chosen):
     for file, number in chosen:
         one = next(one for one in turned if one["file"] == file)
         name = next(name for name, kept in one["keep"].items() if kept == number)
+        if name == WHOLE:
+            # No function has the name of the test.
+            only.append(one)
+            continue
         found = {"names": canaries["names"], "helper": canaries["helper"], "canaries": [], "reals": known["reals"], "turns": known["turns"]}
         with open(os.path.join(spec["repository"], file), "rb") as module:
             source = module.read()
@@ -2647,7 +2651,9 @@ class Source(object):
                         values = self.altered(given[name])
                         if isinstance(target, ast.Name) and values:
                             try:
-                                yield target.id, self.replace(given[name], values[-1])
+                                edit = self.replace(given[name], values[-1])
+                                self.turned(given[name], values[-1])
+                                yield target.id, edit
                             except NoEnd:
                                 continue
                             break
