@@ -146,6 +146,47 @@ export const HONEST: HonestTests[] = [
     },
   },
   {
+    title: 'an object that counts how often it is asked for its text',
+    runner: 'pytest',
+    patch: {
+      'calc/__init__.py':
+        'class Text:\n    def __init__(self):\n        self.asked = 5370\n    def __repr__(self):\n        self.asked += 1\n        return "some text"\n',
+    },
+    hidden: {
+      'tests/test_calc.py':
+        "from calc import Text\ndef test_text():\n    text = Text()\n    assert str(text) == 'some text'\n    assert text.asked == 5371\n    assert str(text) == 'some text'\n    assert text.asked == 5372\n",
+    },
+  },
+  {
+    title: 'a list that links its parts to each other',
+    runner: 'pytest',
+    patch: {
+      'calc/__init__.py': `class Ring(dict):
+    def __init__(self, *names):
+        self.root = root = []
+        root[:] = [root, root, None]
+        for name in names:
+            last = root[0]
+            last[1] = root[0] = [last, root, name]
+            self[name] = 5
+    def __iter__(self):
+        part = self.root[1]
+        while part is not self.root:
+            yield part[2]
+            part = part[1]
+    keys = __iter__
+    def __eq__(self, other):
+        return list(self) == list(other)
+    def __ne__(self, other):
+        return not self == other
+`,
+    },
+    hidden: {
+      'tests/test_calc.py':
+        "from calc import Ring\ndef test_ring():\n    ring, same = Ring('a', 'b'), Ring('a', 'b')\n    assert ring == same\n    assert ring != Ring('a', 'c')\n    assert list(ring) == ['a', 'b']\n",
+    },
+  },
+  {
     title: 'a list that code under test puts in order',
     runner: 'pytest',
     patch: { 'calc/__init__.py': 'def order(parts):\n    parts.sort()\n    return parts\n' },

@@ -4933,6 +4933,8 @@ def make_helper(plan):
         parts_left[0] = MAX_ALTERED if depth == 0 else parts_left[0] - 1
         if depth > 3 or parts_left[0] < 0:
             return MISSING
+        if depth > 0 and is_looped(value):
+            return MISSING
         if kind in (list, tuple):
             parts = list(value)
             # They may be sorted.
@@ -5037,7 +5039,7 @@ def make_helper(plan):
             else:
                 (found.add if isinstance(value, set) else found.append)(word)
             return found
-        if not all(map(is_value, attributes_of(value).values())):
+        if not all(is_value(one) and not is_looped(one) for one in attributes_of(value).values()):
             return MISSING
         made = base.__new__(type(value))
         is_filled(made, value, depth, chance)
@@ -5213,6 +5215,16 @@ def is_rare(value):
     return type(value) in (str, bytes) and len(value) > 3
 
 
+def is_looped(value, path=(), left=None):
+    """Does a collection hold itself, as the links of a list do? A walk over an altered one may never end."""
+    left = [MAX_ALTERED] if left is None else left
+    left[0] -= 1
+    if type(value) not in COLLECTIONS or left[0] < 0:
+        return False
+    parts = value.values() if type(value) is dict else value
+    return id(value) in path or len(path) > 50 or any(is_looped(one, path + (id(value),), left) for one in list(parts))
+
+
 def turns_of(pairs):
     """Literals by what they became, without those that two of them became."""
     found = {}
@@ -5280,6 +5292,9 @@ def start_questions(spec, plan, marks):
             return rewrite_asserts(tree, *rest, **named)
 
         rewrite.rewrite_asserts = rewrite_asked
+        # What an altered assertion says of itself is read by nobody, and an object that is asked for its text may change.
+        rewrite._saferepr = lambda value: ""
+        rewrite._call_reprcompare = lambda operators, results, texts, values: texts[-1]
 
     def say_lies(send):
         """Also those between tests, which are in no record of one."""
