@@ -142,6 +142,12 @@ export const REVIEWED_SKIPS: readonly ReviewedSkip[] = [
     why: 'only root may become another user; CI is root',
   },
   {
+    file: 'test/integration/audit-honest.test.ts',
+    tests: ['an audit of honest tests'],
+    reason: /^needs root: the audit gives it up$/,
+    why: 'only root may become another user; CI is root',
+  },
+  {
     file: 'test/integration/grading-differential.test.ts',
     tests: [
       'fork-4.0.3: damaged logs are graded as the harness grades them',

@@ -17,7 +17,7 @@ import { ATTACKS, SILENT } from '../support/audit/attacks.ts'
 import { FORMS, SHADOWED } from '../support/audit/form-attacks.ts'
 import { LIES } from '../support/audit/lies.ts'
 import { HIDDEN_QUESTIONS, UNASKED } from '../support/audit/hidden-questions.ts'
-import { HONEST, HONEST_CONFIGURED } from '../support/audit/honest.ts'
+import { HONEST } from '../support/audit/honest.ts'
 import { EXPECTATIONS, OVERLAID } from '../support/audit/expectation-attacks.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { FITTING_EXPECTATIONS, TRACED } from '../support/audit/fitting-attacks.ts'
@@ -35,7 +35,6 @@ const python = interpreter ?? ''
 const skip = process.getuid?.() === 0 ? withoutPython : 'needs root: the audit gives it up'
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 const RUNNERS = ['pytest', 'unittest'] as const
-const HONEST_TOGETHER = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED]
 
 describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
   /** The story: the first opened the home of root, below which interpreters lie, and closed it at its end; the second found it open. */
@@ -248,54 +247,6 @@ def total(n):
       await rm(counted, { recursive: true })
     }
   })
-
-  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [...HONEST_TOGETHER, ...HONEST_CONFIGURED]) {
-    test(`agrees with honest tests under ${runner}: ${title}`, async () => {
-      const whole = { ...PRISTINE, ...pristine }
-      // Named tests are rehearsed as well.
-      const spec = { timeout_s: 300, focus: namesIn(hidden) }
-      const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec })
-      assert.ok(isHonestPass(answer), explain(answer))
-    })
-  }
-
-  for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of HONEST_CONFIGURED) {
-    test(`agrees with honest tests that no row names under ${runner}: ${title}`, async () => {
-      const whole = { ...PRISTINE, ...pristine }
-      const answer = await runAudit({ python, runner, pristine: whole, patch, hidden, spec: { timeout_s: 300 } })
-      assert.ok(isHonestPass(answer), explain(answer))
-    })
-  }
-
-  test('agrees with a test that counts what an earlier one has made, which is not rehearsed', async () => {
-    const patch = { 'calc/__init__.py': 'MADE = []\ndef make():\n    MADE.append(1)\n    return 5000 + len(MADE)\n' }
-    const hidden = {
-      'tests/test_calc.py':
-        'from calc import make\ndef test_first():\n    assert make() == 5001\ndef test_later():\n    assert make() >= 5002\ndef test_named():\n    assert make() == 5003\n',
-    }
-    // Only the last one is rehearsed, where it is answered 5001; so it is when it is played as it stands, without the others.
-    const spec = { focus: ['tests/test_calc.py::test_named'] }
-    const answer = await runAudit({
-      python,
-      runner: 'pytest',
-      patch,
-      hidden,
-      pristine: { ...PRISTINE, 'conftest.py': '' },
-      spec,
-    })
-    assert.ok(!answer.canaries.some(({ must, ok }) => must === 'fail' && !ok), explain(answer))
-  })
-
-  for (const runner of RUNNERS) {
-    test(`agrees under ${runner} with many honest modules at once that no row names`, async () => {
-      const honest = HONEST_TOGETHER.filter((one) => one.runner === runner)
-      assert.ok(honest.length >= 3)
-      const projects = honest.map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
-      const { pristine, patch, hidden } = together(projects, HIDDEN[runner])
-      const answer = await runAudit({ python, runner, pristine, patch, hidden, spec: { timeout_s: 500 } })
-      assert.ok(isHonestPass(answer), explain(answer))
-    })
-  }
 
   test('names tests as pytest prints them, in their order', async () => {
     const answer = await runAudit({ python, runner: 'pytest', patch: SOLVED, hidden: HIDDEN_PYTEST })
