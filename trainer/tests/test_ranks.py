@@ -16,6 +16,7 @@ from tiny_policy import write_tiny_policy
 
 from longhaul_trainer.failures import JobError
 from longhaul_trainer.hf_model import load_model
+from longhaul_trainer.parallel import rank_heartbeat
 from longhaul_trainer.parallel.heads import check_heads
 from longhaul_trainer.parallel.ranks import Ranks, alone_on_a_mesh, open_ranks
 from longhaul_trainer.step.forward import gather_rows
@@ -139,3 +140,14 @@ def test_one_process_on_a_mesh_computes_in_bf16_and_keeps_fp32_gradients(case: C
     assert dtypes == {torch.float32}
     # bf16 has eight significant bits, and a ratio near a clip bound may land on its other side: close to the reference, but not to 1e-6.
     assert 1e-5 < worst_error(found, expected.gradients) < 0.25
+
+
+def test_a_position_is_whole_whenever_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_heartbeat, "BEAT_S", 0)
+    beat = rank_heartbeat.Beat(tmp_path, 1, lambda: "in phase train")
+    try:
+        while not (tmp_path / "1").exists():
+            pass
+        assert {(tmp_path / "1").read_text().partition(" ")[2] for _ in range(5000)} == {"in phase train"}
+    finally:
+        beat.close()

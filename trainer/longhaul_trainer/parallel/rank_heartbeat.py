@@ -20,6 +20,7 @@ class Beat:
     def __init__(self, directory: Path, rank: int, where: Callable[[], str]) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._path = directory / str(rank)
+        self._new = directory / f"{rank}.new"
         self._where = where
         self._stop = threading.Event()
         threading.Thread(target=self._beat, name="rank-heartbeat", daemon=True).start()
@@ -33,7 +34,9 @@ class Beat:
             number += 1
             # On a full disk this rank looks silent. Other writers report the full disk.
             with contextlib.suppress(OSError):
-                self._path.write_text(f"{number} {self._where()}")
+                # A rank that stops in the middle of a write would leave an empty file, and no position.
+                self._new.write_text(f"{number} {self._where()}")
+                self._new.replace(self._path)
             if self._stop.wait(BEAT_S):
                 return
 
