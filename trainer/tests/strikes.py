@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -15,6 +16,7 @@ from longhaul_trainer.step.command import step
 from longhaul_trainer.step.failpoints import VARIABLE
 
 TIMEOUT_S = 1200
+_running: set[int] = set()
 
 
 def nothing() -> None:
@@ -32,6 +34,7 @@ def start(
     sys.stdout.flush()
     sys.stderr.flush()
     if child := os.fork():
+        _running.add(child)
         return child
     code = 99
     try:
@@ -82,11 +85,20 @@ def finish(child: int) -> int:
     while time.monotonic() < deadline:
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
+            _running.discard(child)
             return os.waitstatus_to_exitcode(status)
         time.sleep(0.005)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    end_running()
     raise AssertionError(f"The job was not done within {TIMEOUT_S} s")
+
+
+def end_running() -> None:
+    """Kills the children that a test has not waited for: a stopped one would keep the whole session open after a failed test."""
+    for child in list(_running):
+        _running.discard(child)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
 
 
 def run(

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from job_files import JobFiles, make_config, make_draft, make_job
 from same_end import expect_same_end
-from strikes import finish, run, run_ranks, start_ranks, wait_until_stopped
+from strikes import end_running, finish, run, run_ranks, start_ranks, wait_until_stopped
 
 from longhaul_trainer.directory import open_sealed
 
@@ -55,6 +55,12 @@ STOPS = [
         )
     ),
 ]
+
+
+@pytest.fixture(autouse=True)
+def _no_rank_outlives_its_test() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    yield
+    end_running()
 
 
 def two_rank_job(root: Path, policy: Path) -> JobFiles:
