@@ -28,15 +28,14 @@ import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { isPaid, namesIn, together } from '../support/audit/many-modules.ts'
 import { SHAPED, TOGETHER } from '../support/audit/shaped-attacks.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, calc, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
-import { type AuditAnswer, explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
-import { python as interpreter, withoutPython } from '../support/python.ts'
+import { type AuditAnswer, explain, isHonestPass, runAudit, withoutAudit } from '../support/audit/run-audit.ts'
+import { python as interpreter } from '../support/python.ts'
 
 const python = interpreter ?? ''
-const skip = process.getuid?.() === 0 ? withoutPython : 'needs root: the audit gives it up'
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 const RUNNERS = ['pytest', 'unittest'] as const
 
-describe('an audit of hidden tests', { skip, concurrency: 1 }, () => {
+describe('an audit of hidden tests', { skip: withoutAudit, concurrency: 1 }, () => {
   /** The story: the first opened the home of root, below which interpreters lie, and closed it at its end; the second found it open. */
   test('an audit begins during another one, as in two test runs of one machine, and outlasts it: both agree', async () => {
     const closed = waysTo(python).filter(isClosed)

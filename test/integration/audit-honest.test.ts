@@ -7,16 +7,15 @@ import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
 import { namesIn, together } from '../support/audit/many-modules.ts'
 import { HIDDEN_PYTEST, HIDDEN_UNITTEST, PRISTINE, SOLVED } from '../support/audit/repositories.ts'
-import { explain, isHonestPass, runAudit } from '../support/audit/run-audit.ts'
-import { python as interpreter, withoutPython } from '../support/python.ts'
+import { explain, isHonestPass, runAudit, withoutAudit } from '../support/audit/run-audit.ts'
+import { python as interpreter } from '../support/python.ts'
 
 const python = interpreter ?? ''
-const skip = process.getuid?.() === 0 ? withoutPython : 'needs root: the audit gives it up'
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 const RUNNERS = ['pytest', 'unittest'] as const
 const HONEST_TOGETHER = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED]
 
-describe('an audit of honest tests', { skip, concurrency: 1 }, () => {
+describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () => {
   for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [...HONEST_TOGETHER, ...HONEST_CONFIGURED]) {
     test(`agrees with honest tests under ${runner}: ${title}`, async () => {
       const whole = { ...PRISTINE, ...pristine }

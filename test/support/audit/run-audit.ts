@@ -9,6 +9,7 @@ import { readAuditScript } from '../../../src/adapters/docker/grader/audit-patch
 import { withDirectoryLock } from '../../../src/platform/directory-lock.ts'
 import { HANG_MS } from '../hang.ts'
 import { PRISTINE } from './repositories.ts'
+import { withoutPython } from '../python.ts'
 
 const execute = promisify(execFile)
 
@@ -37,6 +38,9 @@ export interface AuditedRepository {
   /** Kills the program itself after this time. */
   endAfterMs?: number
 }
+
+/** Why no audit can run natively here; false where it can. */
+export const withoutAudit = process.getuid?.() === 0 ? withoutPython : 'needs root: the audit gives it up'
 
 /**
  * Outside of containers, concurrent audits share the folders above their interpreters: each opens root's home and closes it again for

@@ -217,7 +217,8 @@ def run_child(spec, pristine, home, started, written):
     child = Child(spec, home, pid, requests_write, ends_read, records_read, wakeup_read, started + spec["timeout_s"])
     # While the child starts. Trees of the tests hold no cycles that would have to be looked for.
     gc.disable()
-    canaries = make_canaries(dict(spec, pristine=pristine))
+    spec = dict(spec, pristine=pristine)
+    canaries = make_canaries(spec)
     # In a rehearsal too, which plays none of them: code under test would tell it by what lies beside the tests.
     for name, text in canaries["texts"]:
         put(spec, written, name, text)
@@ -226,7 +227,7 @@ def run_child(spec, pristine, home, started, written):
     alone = []
     if rehearsed.ended is None:
         # Before the tests themselves: a process that has seen what they expect can tell no later rehearsal.
-        rehearse_amid(dict(spec, pristine=pristine), canaries, rehearsed, child, written)
+        rehearse_amid(spec, canaries, rehearsed, child, written)
     if rehearsed.ended is None:
         whole = child.play(child_plan(canaries, canaries["files"]))
         alone = play_alone(spec, canaries, child, (rehearsed, whole), written)
@@ -420,7 +421,7 @@ def only_turned(spec, canaries, turned, chosen):
             source = module.read()
         code = source_of(spec, file, decoded(source), found)
         named = [(cls, function, variants) for cls, function, variants in chosen_tests(file, source, code, focus_of(spec))[0]
-                 if (cls.name + "." if cls is not None else "") + function.name == name]
+                 if name_of_test(cls, function) == name]
         numbers = {name: number, WHOLE: one["keep"][WHOLE]}
         made = turned_module(file, source, code, named, {name}, found, lambda canary: numbers[canary["of"]])
         if made is not None:
@@ -1454,7 +1455,7 @@ def turned_module(module, source, code, named, focus, found, add):
     edits = []
     taken = {}
     for cls, function, variants in named[:MAX_CHOSEN]:
-        name = (cls.name + "." if cls is not None else "") + function.name
+        name = name_of_test(cls, function)
         first, inside, outside = code.rehearsed(function, variants)
         # Of two tests of one name the later one is the test.
         taken[name] = first
@@ -1476,6 +1477,10 @@ def turned_module(module, source, code, named, focus, found, add):
     found.setdefault("reals", []).extend(code.reals)
     found.setdefault("turns", []).extend(code.turns)
     return (encoded(result, source), keep) if compiles(result, module, found, keep) else None
+
+
+def name_of_test(cls, function):
+    return function.name if cls is None else cls.name + "." + function.name
 
 
 def is_module_of(module, name):

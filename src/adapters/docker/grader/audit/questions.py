@@ -997,7 +997,7 @@ class Asking(ast.NodeTransformer):
             return self.ask(node, "own", node)
         return self.ask(node, "member", node) if is_member else node
 
-    def ways_to_weigh(self, left, right, second="second_side"):
+    def ways_to_weigh(self, left, right, second):
         if self.caught or is_reckoned(left) or is_reckoned(right):
             return "value", "last_side"
         return "first_side", second
@@ -1023,8 +1023,8 @@ class Asking(ast.NodeTransformer):
         given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
         asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
         owned = list(asserted_in(node))
-        is_weighed = (name in EQUAL_CALLS or name in FINDING_CALLS) and len(node.args) > 1
-        ways = self.ways_to_weigh(*node.args[:2] + ["place_side" if name in FINDING_CALLS else "second_side"]) if is_weighed else None
+        second = "second_side" if name in EQUAL_CALLS else "place_side" if name in FINDING_CALLS else None
+        ways = self.ways_to_weigh(node.args[0], node.args[1], second) if second is not None and len(node.args) > 1 else None
         how_made = (self.asked_how_made(node), copy.deepcopy(node.func)) if id(node) in self.made else None
         if SAMENESS.search(name):
             self.is_compared(node.args[:2], name != "assertIs")
