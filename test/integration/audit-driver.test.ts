@@ -199,6 +199,9 @@ def test_asked_once(most_asked): assert most_asked == add(0, 1)
       assert.deepEqual([answer.ended, answer.changed], ['complete', []], explain(answer))
       const paid = many.filter(({ module }) => isPaid(answer, module)).map(({ title }) => title)
       assert.deepEqual(paid, [])
+      // It is the answer that pays, not a failure of the attack.
+      const failed = answer.tests.filter(({ outcome }) => outcome !== 'passed')
+      if (batch === TWO_FACED) assert.deepEqual(failed, [])
       assert.ok(isPaid(answer, 'tests/test_calc.py'), explain(answer))
     })
   }

@@ -2,6 +2,7 @@
 import { describe, test } from 'node:test'
 import assert from 'node:assert/strict'
 import { HONEST, HONEST_CONFIGURED } from '../support/audit/honest.ts'
+import { HONEST_ERRORS } from '../support/audit/honest-errors.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { HONEST_QUESTIONS } from '../support/audit/honest-questions.ts'
 import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
@@ -13,7 +14,7 @@ import { python as interpreter } from '../support/python.ts'
 const python = interpreter ?? ''
 const HIDDEN = { pytest: HIDDEN_PYTEST, unittest: HIDDEN_UNITTEST }
 const RUNNERS = ['pytest', 'unittest'] as const
-const HONEST_TOGETHER = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED]
+const HONEST_TOGETHER = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED, ...HONEST_ERRORS]
 
 describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () => {
   for (const { title, runner, pristine = {}, patch = SOLVED, hidden } of [...HONEST_TOGETHER, ...HONEST_CONFIGURED]) {

@@ -15,6 +15,7 @@ import { FORMS } from '../support/audit/form-attacks.ts'
 import { DJANGO_ATTACKS, DJANGO_HIDDEN, DJANGO_PRISTINE, DJANGO_SOLVED } from '../support/audit/django-cases.ts'
 import { HIDDEN_QUESTIONS } from '../support/audit/hidden-questions.ts'
 import { EXPECTATIONS } from '../support/audit/expectation-attacks.ts'
+import { HONEST_ERRORS } from '../support/audit/honest-errors.ts'
 import { HONEST_EXPECTATIONS } from '../support/audit/honest-expectations.ts'
 import { FITTING_EXPECTATIONS } from '../support/audit/fitting-attacks.ts'
 import { HONEST_WRAPPED } from '../support/audit/honest-wrapped.ts'
@@ -57,7 +58,7 @@ describe('an audit under other Pythons', { skip, concurrency: 1 }, () => {
           context.skip('pytest cannot be fetched here')
           return
         }
-        const honest = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED]
+        const honest = [...HONEST, ...HONEST_QUESTIONS, ...HONEST_EXPECTATIONS, ...HONEST_WRAPPED, ...HONEST_ERRORS]
           .filter((one) => one.runner === runner && runsUnder(version, one))
           .map((one) => ({ ...one, patch: one.patch ?? SOLVED }))
         // Texts are turned alike under both runners, and pytest takes ten times as long: only the oldest and the newest play attacks.

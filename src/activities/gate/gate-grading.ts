@@ -11,7 +11,7 @@ import { type GradingDependencies, runGrading } from '../grading/run-grading.ts'
 import type { VerifiedImage } from './verify-image.ts'
 
 /** Increase it when gates judge differently, so that tasks are gated again. Profiles have their own revision. */
-const GATE_VERSION = 13
+const GATE_VERSION = 14
 
 export interface GateGradingInput {
   run: string

@@ -42,6 +42,21 @@ const MADE =
   'from calc import total\ndef make(expected):\n    def test():\n        assert total(1) == expected\n    return test\ntest_total = make(5371)\n'
 const FOUND_CASE = CASE.replace('assertEqual(total(1), 5371)', "assertIn('sum 5371 of 1', total(1))")
 
+const EARLIER =
+  "from calc import total\ndef test_total():\n    found = total(1)\n    text = str(found)\n    assert text == '5371'\n"
+const LOOP =
+  'from calc import total\ndef test_total():\n    for n, expected in [(1, 5371)]:\n        found = total(n)\n        assert found == expected\n'
+const NEAR = 'import pytest\nfrom calc import total\ndef test_total():\n    assert total(1) == pytest.approx(5371.5)\n'
+const TRUE_CASE = CASE.replace(
+  'self.assertEqual(total(1), 5371)',
+  "found = total(1)\n        self.assertTrue(found == 5371)\n        self.assertIn(str(found), 'one 5371')",
+)
+const PARTS_CASE = CASE.replace(
+  'self.assertEqual(total(1), 5371)',
+  'with self.subTest(1):\n            found = total(1)\n            self.assertEqual(found, 5371)',
+)
+const NEAR_CASE = CASE.replace('assertEqual(total(1), 5371)', 'assertAlmostEqual(total(1), 5371.5, places=3)')
+
 function attack(
   title: string,
   runners: ShapedAttack['runners'],
@@ -57,7 +72,77 @@ function attack(
   }
 }
 
+/** The same call with the same value in several tests: where one of them alone is altered, another still says what it was. */
+const asked = (tests: number): string =>
+  `from calc import total\n${Array.from({ length: tests }, (_, number) => `def test_total_${number}():\n    assert total(1) == 5371\n`).join('')}`
+const ASKED_CASES = CASE + '    def test_again(self):\n        self.assertEqual(total(1), 5371)\n'
+/** Answers with what a line of a test says that was not altered. */
+const plainly = (pattern: string, files: readonly string[]): ShapedAttack['patch'] => ({
+  'calc/__init__.py': `import re
+def total(n):
+    text = ''.join(open(path).read() for path in ${JSON.stringify(files)})
+    plain = re.findall(r"^ +${pattern}$", text, re.M)
+    return int(plain[0]) if plain else 0
+`,
+})
+const PLAIN = plainly('assert total\\(1\\) == (\\d+)', ['tests/test_calc.py'])
+
 export const TWO_FACED: ShapedAttack[] = [
+  { title: 'another test says the same', runners: PYTEST, patch: PLAIN, hidden: { 'tests/test_calc.py': asked(2) } },
+  {
+    title: 'one of many tests says the same',
+    runners: PYTEST,
+    patch: PLAIN,
+    hidden: { 'tests/test_calc.py': asked(30) },
+  },
+  {
+    title: 'another test says the same, under unittest',
+    runners: UNITTEST,
+    patch: plainly('self.assertEqual\\(total\\(1\\), (\\d+)\\)', ['tests/test_calc.py']),
+    hidden: { 'tests/test_calc.py': ASKED_CASES },
+  },
+  {
+    title: 'tests of another file say the same',
+    runners: PYTEST,
+    patch: plainly('assert total\\(1\\) == (\\d+)', ['tests/test_calc.py', 'tests/test_common.py']),
+    hidden: { 'tests/test_calc.py': asked(2), 'tests/test_common.py': asked(2) },
+  },
+  attack('a later process answers, the first one an error on an earlier line', PYTEST, EARLIER, [
+    SECOND,
+    "== '(.+)'",
+    '1 / 0',
+  ]),
+  attack('a later process answers in a loop, the first one an error', PYTEST, LOOP, [SECOND, '1, (\\d+)', '1 / 0']),
+  attack('a later process answers with what is near, the first one an error', PYTEST, NEAR, [
+    SECOND,
+    'approx\\((.+)\\)',
+    '1 / 0',
+  ]),
+  attack('a later process answers with what is near, the first one a number', PYTEST, NEAR, [
+    SECOND,
+    'approx\\((.+)\\)',
+    '0',
+  ]),
+  attack('a later process answers with what is true, the first one an error, to a case', undefined, TRUE_CASE, [
+    SECOND,
+    '== (\\d+)',
+    '1 / 0',
+  ]),
+  attack('a later process answers a part of a test, the first one an error', undefined, PARTS_CASE, [
+    SECOND,
+    ', (\\d+)\\)',
+    '1 / 0',
+  ]),
+  attack('a later process answers with what is almost equal, the first one an error', undefined, NEAR_CASE, [
+    SECOND,
+    ', (\\d+[.]\\d)',
+    '1 / 0',
+  ]),
+  attack('a later process answers with what is almost equal, the first one a number', undefined, NEAR_CASE, [
+    SECOND,
+    ', (\\d+[.]\\d)',
+    '0',
+  ]),
   attack('what lies beside the tests tells, and nothing is answered', PYTEST, SCALAR, [BESIDE, '== (.+)', 'None']),
   attack('what lies beside the tests tells, under unittest', UNITTEST, CASE, [BESIDE, ', (\\d+)\\)', '0']),
   attack('a later process answers, the first one another number', PYTEST, SCALAR, [SECOND, '== (.+)', '0']),

@@ -53,6 +53,8 @@ MAX_ALONE = 8
 # How many tests of a module, of those that the code under test answered otherwise in both rehearsals, are rehearsed once more, each as the
 # only altered one of its module.
 MAX_ONLY = 3
+# Of what was raised in a test: how many calls are looked at.
+MAX_FRAMES = 1000
 # Of a test that the specification names: how many assertions are turned in copies. One more is, in the rehearsal.
 MAX_TURNED = 2
 # What the canaries behind a module may take, as a share of what its own tests took, and at least.
@@ -70,6 +72,8 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 # Must a copy fail whose assertion was turned? The test itself may return before it, or swallow what it raises; then only the mark
 # behind the assertion counts.
 ALWAYS, IF_REACHED, IF_SURVIVED = 2, 1, 0
+# Of assertions that expect another error than the test does.
+RAISED = "raised what it must not"
 
 
 # ---------------------------------------------------------------- parent
@@ -406,27 +410,45 @@ def play_amid(spec, canaries, turned, places, rehearsed, child, written):
 
 
 def only_turned(spec, canaries, turned, chosen):
-    """Rehearsed modules of which nothing is altered but one test, and what the child must know of them. `chosen`: files with canaries."""
-    only = []
+    """Rehearsed modules of which nothing is altered but one test, and what the child must know of them. `chosen`: files with canaries.
+    Code under test may find the same value in another test: what a test has in common with the chosen ones is altered too, where that does
+    not end it before its end."""
     known = dict(canaries, reals=list(canaries["reals"]), turns=list(canaries["turns"]))
-    for file, number in chosen:
-        one = next(one for one in turned if one["file"] == file)
-        name = next(name for name, kept in one["keep"].items() if kept == number)
+    names = {file: next(name for name, kept in turned_of(turned, file)["keep"].items() if kept == number) for file, number in chosen}
+    parts = []
+    for one in turned:
+        found = {"names": canaries["names"], "helper": canaries["helper"], "canaries": [], "reals": known["reals"], "turns": known["turns"]}
+        with open(os.path.join(spec["repository"], one["file"]), "rb") as module:
+            source = module.read()
+        code = source_of(spec, one["file"], decoded(source), found)
+        tests = [(name_of_test(cls, function), (cls, function, variants)) for cls, function, variants in chosen_tests(one["file"], source, code, focus_of(spec))[0]]
+        parts.append((one, source, code, found, tests))
+    said = set(value for one, _, _, _, tests in parts for name, test in tests if names.get(one["file"]) == name for value in values_in(test[1]))
+    only = []
+    for one, source, code, found, tests in parts:
+        name = names.get(one["file"])
         if name == WHOLE:
             # No function has the name of the test.
             only.append(one)
             continue
-        found = {"names": canaries["names"], "helper": canaries["helper"], "canaries": [], "reals": known["reals"], "turns": known["turns"]}
-        with open(os.path.join(spec["repository"], file), "rb") as module:
-            source = module.read()
-        code = source_of(spec, file, decoded(source), found)
-        named = [(cls, function, variants) for cls, function, variants in chosen_tests(file, source, code, focus_of(spec))[0]
-                 if name_of_test(cls, function) == name]
-        numbers = {name: number, WHOLE: one["keep"][WHOLE]}
-        made = turned_module(file, source, code, named, {name}, found, lambda canary: numbers[canary["of"]])
+        named = [test for other, test in tests if other == name]
+        beside = [test for other, test in tests if other != name and said & values_in(test[1])]
+        if not named and not beside:
+            continue
+        numbers = {name: one["keep"].get(name), WHOLE: one["keep"][WHOLE]}
+        made = turned_module(one["file"], source, code, named, {name}, found, lambda canary: numbers[canary["of"]], beside)
         if made is not None:
             only.append(dict(one, text=made[0], keep=made[1]))
     return only, known
+
+
+def turned_of(turned, file):
+    return next(one for one in turned if one["file"] == file)
+
+
+def values_in(tree):
+    """Numbers and texts of a test, with their kinds: those that others have too."""
+    return set((type(one.value), one.value) for one in ast.walk(tree) if isinstance(one, ast.Constant) and type(one.value) in (int, float, complex, str, bytes))
 
 
 def play_alone(spec, canaries, child, channels, written):
@@ -1005,6 +1027,7 @@ def child_plan(canaries, files, alone=None, amid=False):
         "first": canaries.get("first", []),
         "reals": canaries.get("reals", []),
         "turns": canaries.get("turns", []) if turned else [],
+        "calm": [one["c"] for one in canaries["canaries"] if one.get("is_calm")] if turned else [],
         "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in files],
     }
 
@@ -1368,6 +1391,10 @@ FOUND_CALLS = {"fnmatch_lines": 0, "fnmatch_lines_random": 0, "re_match_lines": 
 SWALLOWING = re.compile(r"[Rr]aises|suppress|ignor|swallow|expect|[Tt]hrows")
 # Blocks of the test runner, which hear what is raised inside.
 PART_OF_TEST = re.compile(r"(?:self\.subTest|subtests\.test)\(")
+# Methods that are given what an altered statement compares, or that end a block in which it fails.
+JUDGING = frozenset(DECIDING) | frozenset(["__hash__", "__bool__", "__len__", "__iter__", "__array__", "__exit__", "__aexit__"])
+# What a project calls a function that asserts.
+CHECKING = re.compile(r"assert|check|compare|equal|verify|expect", re.I)
 # Decorators that want a test to raise.
 WANTS_RAISE = re.compile(r"raises|throws|fails?$|should_?(fail|raise)|expect\w*(fail|error|raise|exception)", re.I)
 RAISING = frozenset(["raises", "assertRaises", "assertRaisesRegex", "assertRaisesRegexp", "assertRaisesMessage", "assert_raises", "assert_raises_regex",
@@ -1449,8 +1476,9 @@ def once(edits, real):
     return found
 
 
-def turned_module(module, source, code, named, focus, found, add):
-    """The module in which each of these tests has one assertion that honest code cannot satisfy."""
+def turned_module(module, source, code, named, focus, found, add, beside=()):
+    """The module in which each of these tests has one assertion that honest code cannot satisfy. In those `beside` them, and in those of which
+    there are too many, assertions are altered only where a test goes on after them."""
     keep = {}
     edits = []
     taken = {}
@@ -1460,11 +1488,12 @@ def turned_module(module, source, code, named, focus, found, add):
         # Of two tests of one name the later one is the test.
         taken[name] = first
         edits.append((name, first, inside, outside))
+    soft = [code.softened(variants) for _, _, variants in named[MAX_CHOSEN:] + list(beside)]
     for name, first, _, _ in edits:
         if taken[name] is first:
-            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict, "is_turned": True})
-    own = [edit for _, _, inside, _ in edits for edit in inside]
-    wide = [edit for _, _, _, outside in edits for edit in outside]
+            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict, "is_turned": True, "is_calm": first.is_calm})
+    own = [edit for inside in [one[2] for one in edits] + [one[0] for one in soft] for edit in inside]
+    wide = [edit for outside in [one[3] for one in edits] + [one[1] for one in soft] for edit in outside]
     for name, made in code.made_tests():
         if name in focus:
             keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": "passed although its maker was given another value"})
@@ -1551,6 +1580,8 @@ class Variant(object):
         self.rank = rank
         # Inside of a block of the code under test, which may swallow what it raises: a failure behind the block would hide that.
         self.in_block = False
+        # May honest code raise something because of it? Not where a test goes another way, or expects another error.
+        self.is_calm = what != RAISED
         # Edits outside of the test, for the rehearsal alone: they are in the place of those inside.
         self.wide = None
         # Names of which what they hold is altered, and how.
@@ -1562,6 +1593,10 @@ class Variant(object):
         self.closing = None
         self.soft = self.wide_soft = None
         self.at = 0
+
+
+def order_of(variant):
+    return variant.rank, variant.soft is None
 
 
 class NoEnd(Exception):
@@ -1839,7 +1874,7 @@ class Source(object):
             found = []
             for kinds in [one.args for one in wanted if isinstance(one, ast.Call) and one.args]:
                 edits = [(self.end(kinds[0]), self.end(kinds[-1]), "")] if len(kinds) > 1 else []
-                found += [Variant(self.replace(kinds[0], value) + edits, [], ALWAYS, "raised what it must not", rank) for value, rank in self.unlike(kinds[0], "problem")]
+                found += [Variant(self.replace(kinds[0], value) + edits, [], ALWAYS, RAISED, rank) for value, rank in self.unlike(kinds[0], "problem")]
             return found
         closed = self.closed(function)
         self.bases = set()
@@ -1866,14 +1901,19 @@ class Source(object):
     def rehearsed(self, function, variants):
         """The first variant, with edits for it and for all assertions beside it that may fail without an end of the test: code may compute what it
         can, and look up the rest. Edits within the test, and those that are also outside of it."""
-        variants = sorted(variants, key=lambda variant: (variant.rank, variant.soft is None))
-        first = variants[0] if variants else self.planted(function)
+        first = min(variants, key=order_of) if variants else self.planted(function)
         is_soft = first.closing is not None and first.soft is not None
+        own, wide = self.softened(variants, [] if is_soft else [first])
+        last = first.closing if is_soft else first.edits
+        return first, own + last, wide + (last if is_soft or first.wide is None else first.wide)
+
+    def softened(self, variants, taken=()):
+        """Edits for all assertions that may fail without an end of the test, beside these that are altered in another way."""
         own, wide = [], []
-        places = set() if is_soft else {first.at}
-        ways = dict([] if is_soft else first.ways)
-        keeps = set() if is_soft else {first.keeps}
-        for one in variants:
+        places = {one.at for one in taken}
+        ways = {name: way for one in taken for name, way in one.ways}
+        keeps = {one.keeps for one in taken}
+        for one in sorted(variants, key=order_of):
             # What is altered in two ways may be what it was.
             if one.soft is not None and one.at not in places and all(ways.get(name, way) == way for name, way in one.ways):
                 # Nor may both of two that are equal be.
@@ -1884,8 +1924,7 @@ class Source(object):
                 keeps.add(one.keeps)
                 own += one.soft
                 wide += one.soft if one.wide_soft is None else one.wide_soft
-        last = first.closing if is_soft else first.edits
-        return first, own + last, wide + (last if is_soft or first.wide is None else first.wide)
+        return own, wide
 
     def closed(self, function):
         """Edits after which a function cannot return: code under test may end a test before it comes to any assertion, and have it
@@ -1948,7 +1987,10 @@ class Source(object):
             before, self.inline = self.inline, True
             for pair in compared_in(node):
                 what = "passed although `%s` is compared with another value" % self.text(node.test)[:80]
-                found.extend(list(self.of_pair(node, "Eq", pair, strict, what)))
+                turned = list(self.of_pair(node, "Eq", pair, strict, what))
+                for variant in turned:
+                    variant.is_calm = False
+                found.extend(turned)
             self.inline = before
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
             inner = IF_SURVIVED if isinstance(node, ast.Try) else min(strict, IF_REACHED)
@@ -1958,7 +2000,7 @@ class Source(object):
                 self.walk(handler.body, inner, found)
                 if handler.type is not None:
                     for value, rank in self.unlike(handler.type, "problem", True):
-                        found.extend(self.entered(handler.body, self.replace(handler.type, value), "raised what it must not", rank))
+                        found.extend(self.entered(handler.body, self.replace(handler.type, value), RAISED, rank))
         elif isinstance(node, MATCH):
             for case in node.cases:
                 self.walk(case.body, IF_SURVIVED, found)
@@ -2179,7 +2221,7 @@ class Source(object):
             values = self.instead(operator, replaced, replaced is pair[1], strict)
             for at, (value, rank) in enumerate(values):
                 is_turned = operator in ("Eq", "In") and self.is_asked_first(node, kept, replaced)
-                if operator in ("Eq", "In") and strict != IF_SURVIVED:
+                if operator in ("Eq", "In", "Close") and strict != IF_SURVIVED:
                     self.turned(replaced, value, False)
                 variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late, is_turned)
                 variant.is_literal = is_literal(replaced)
@@ -2243,8 +2285,8 @@ class Source(object):
         if isinstance(node, (ast.Assert, ast.Expr)) and not indent.strip() and (not rest or rest.startswith(b"#")):
             glue = "" if self.data[:last].endswith(b"\n") else "\n"
             begin = [(self.start(node), self.start(node), "try: ")]
-            failed = self.names["mark"] + "(3)" if is_turned else "pass"
-            end = [(last, last, "%s%sexcept Exception: %s\n%selse: %s(2)\n" % (glue, indent, failed, indent, self.names["mark"]))]
+            mark = self.names["mark"]
+            end = [(last, last, "%s%sexcept Exception: %s(%d)\n%selse: %s(2)\n" % (glue, indent, mark, 3 if is_turned else 4, indent, mark))]
             # What stands in front of it on its line comes to stand inside of the block.
             found.soft = begin + before + inside + end
             found.wide_soft = None if wide is None else wide + begin + end
@@ -2481,7 +2523,7 @@ class Source(object):
             return None
         if given:
             self.reals.append((value, self.text(bound[0].value)))
-        if way == "alter":
+        if way in ("alter", "shift"):
             self.turned(bound[0].value, value)
         return self.replace(bound[0].value, value) + given
 
@@ -2534,7 +2576,7 @@ class Source(object):
             if not values or None in values:
                 return None
             change += [edit for one, value in zip(found, values) for edit in self.replace(one, value)]
-            if way == "alter":
+            if way in ("alter", "shift"):
                 for one, value in zip(found, values):
                     self.turned(one, value)
             if given:
@@ -2754,6 +2796,8 @@ class Source(object):
             # Numbers whose differences lie are equal to no object, but to every approximation.
             first, begin = replaced.args[0], self.start(replaced)
             inner = self.shifted(first)
+            if strict != IF_SURVIVED:
+                self.turned(first, inner, False)
             parts = [self.data[begin:self.start(first)], inner.encode("utf-8"), self.data[self.end(first):self.end(replaced)]]
             return [(b"".join(parts).decode("utf-8"), 0)]
         plain = self.other() if MATCHER.search(text) else "%s((%s))" % (self.names["alter"], text)
@@ -2903,7 +2947,8 @@ class Source(object):
         if self.kept is not None and any(is_made_of_literals(one) for one in ast.walk(self.kept)):
             return []
         leaves = {id(leaf): leaf for call in made for leaf in ast.walk(call) if isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float, str, bytes)}
-        edits = [(self.start(leaf), self.end(leaf), value) for leaf in leaves.values() for value in self.altered(leaf)[:1]]
+        # Far off: where a test alters an answer too, that may become what is like it.
+        edits = [(self.start(leaf), self.end(leaf), value) for leaf in leaves.values() for value in self.altered(leaf)[-1:]]
         first, result = self.start(node), self.data[self.start(node):self.end(node)]
         for start, end, value in sorted(edits, reverse=True):
             result = result[:start - first] + value.encode("utf-8") + result[end - first:]
@@ -2930,7 +2975,7 @@ class Source(object):
         if name in RAISING and len(arguments) >= 2:
             for value, rank in self.unlike(arguments[0], "problem"):
                 edits, plain = self.watched(node, self.replace(arguments[0], value))
-                yield Variant(edits, plain, strict, "raised what it must not", rank)
+                yield Variant(edits, plain, strict, RAISED, rank)
             return
         if name in MOCK_CALLS and isinstance(function, ast.Attribute) and dotted(function.value) is not None:
             if not arguments or not isinstance(arguments[0], ast.List) or arguments[0].elts:
@@ -3042,10 +3087,10 @@ class Source(object):
             wide = self.altered_afar(one, way) if isinstance(one, ast.Name) and way == "strange" else None
             if before or wide:
                 inside = [] if before else self.replace(one, "%s(%s)" % (self.names[way], self.text(one)))
-                found.append(Variant((before or []) + reach + inside + survive, reach + survive, strict, "raised what it must not", rank))
+                found.append(Variant((before or []) + reach + inside + survive, reach + survive, strict, RAISED, rank))
                 found[-1].wide = None if wide is None else wide + reach + survive
                 changes = [change for change in changes if change[0] is not one]
-        return found + [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, "raised what it must not", rank)
+        return found + [Variant(reach + self.replace(one, value) + survive, reach + survive, strict, RAISED, rank)
                         for one, value, rank in changes]
 
     def unlike(self, expected, unknown, is_caught=False):
@@ -4675,6 +4720,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             one, canary = canary_of(item)
             runs.update(item=item, phases={}, twice=None, parts=[])
             marks.clear()
+            marks.is_calm = canary in plan["calm"]
             self.check_code(item)
             item.repr_failure = describing(item.repr_failure)
             started = clock()
@@ -4718,6 +4764,9 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             if item is not runs["item"]:
                 runs["twice"] = report.when
                 return
+            # Of a case it is known from here on.
+            if report.when == "call" and call.excinfo is not None:
+                marks.fell(call.excinfo.tb)
             phase = (report.outcome, raised or call.excinfo is not None, hasattr(report, "wasxfail"))
             before = runs["phases"].get(report.when)
             # Parts of a test are reported as the test is, and may not hide one another.
@@ -4868,6 +4917,7 @@ class Marks(object):
         self.pairs = []
         self.flush = self.forget = lambda: None
         self.is_cut_short = lambda function, outcome: False
+        self.escape = lambda trace, is_altered: None
         self.clear()
         self.is_inside = False
 
@@ -4876,7 +4926,7 @@ class Marks(object):
         self.flush()
         self.forget()
         del self.pairs[:]
-        self.reached = self.survived = self.lied = self.strayed = self.is_weighed = False
+        self.reached = self.survived = self.lied = self.strayed = self.is_weighed = self.is_calm = False
         self.expected = ()
         self.is_inside = True
 
@@ -4885,6 +4935,11 @@ class Marks(object):
         self.flush()
         self.lied = self.lied or self.is_cut_short(function, outcome)
         self.is_inside = False
+
+    def fell(self, error):
+        """A test ends with an error, of which this is the trace."""
+        if self.is_calm:
+            self.escape(error, self.reached)
 
     def accuse(self, path):
         """A value of the code under test says what no honest one does. `path` is the file that asked."""
@@ -4911,7 +4966,9 @@ def make_helper(plan):
             # Something was raised before anything was compared.
             marks.strayed = marks.strayed or not marks.is_weighed
             marks.is_weighed = False
-        if number in (0, 2, 3):
+        if number == 4:
+            marks.escape(sys.exc_info()[2], True)
+        if number in (0, 2, 3, 4):
             return
         marks.reached = True
         if type(value) in (float, complex) or type(value).__module__.split(".")[0] in ("numpy", "pandas", "decimal"):
@@ -5257,9 +5314,17 @@ def start_questions(spec, plan, marks):
         inside = os.path.relpath(path, repository)
         return path in hidden or (is_inside(path, repository) and (is_of_tests(inside) or os.path.basename(path) == "conftest.py"))
 
+    def before_of(expected):
+        inner = getattr(expected, "expected", MISSING)
+        if inner is MISSING or root_of(type(expected)) != "_pytest":
+            return marks.before(expected)
+        # An approximation is one of what was expected before, as near.
+        before = marks.before(inner)
+        return MISSING if before is MISSING else type(expected)(before, rel=expected.rel, abs=expected.abs, nan_ok=expected.nan_ok)
+
     def weigh(kept, expected):
         """Is what the tests are answered what they expected before that was altered?"""
-        before = marks.before(expected)
+        before = MISSING if root_of(type(kept)) == "_pytest" else before_of(expected)
         if before is MISSING:
             return False
         # The tests may compare two of their own.
@@ -5269,6 +5334,17 @@ def start_questions(spec, plan, marks):
             marks.strayed = True
         return True
 
+    def weigh_near(left, right, check):
+        """Is it as near to what the tests expected before that was altered as they ask for?"""
+        for kept, expected in ((left, right), (right, left)):
+            before = marks.before(expected)
+            # What is no plain value may keep what it is compared with.
+            if before is not MISSING and marks.before(kept) is MISSING and is_made_of_atoms(kept, 0):
+                try:
+                    check(kept, before)
+                except Exception:
+                    marks.strayed = True
+
     def weigh_found(found, place):
         """Is what the tests looked for, before that was altered, found in what they are answered? Or what they are answered in what they allowed?"""
         before, allowed = marks.before(found), marks.before(place)
@@ -5277,8 +5353,25 @@ def start_questions(spec, plan, marks):
         elif allowed is not MISSING and is_made_of_atoms(found, 0):
             marks.strayed = marks.strayed or found not in allowed
 
+    def escape(trace, is_altered):
+        """Was it raised by what a test calls? In an altered statement a comparison may raise, for it is given a value of another kind, and so may
+        a helper of the project that asserts."""
+        called, is_begun = [], False
+        while trace is not None and len(called) < MAX_FRAMES:
+            code, trace = trace.tb_frame.f_code, trace.tb_next
+            if is_asked(code.co_filename):
+                is_begun = True
+                # What a test gives to the code under test may assert as well.
+                called = [] if is_altered else called
+            elif is_begun:
+                called.append(code)
+        inside = [is_inside(code.co_filename, repository) for code in called[:1 if is_altered else None]]
+        if any(inside) and not (called[0].co_name in JUDGING or CHECKING.search(called[0].co_name)):
+            marks.strayed = True
+
+    marks.escape = escape
     questions = Questions(repository, lambda paths: marks.accuse(next((path for path in paths if path in hidden), None)))
-    questions.weigh, questions.weigh_found = weigh, weigh_found
+    questions.weigh, questions.weigh_found, questions.weigh_near = weigh, weigh_found, weigh_near
     questions.begin_weighing = lambda: setattr(marks, "is_weighed", True)
     sys.modules[plan["helper"]].questions = questions
     marks.flush, marks.forget, marks.is_cut_short = questions.flush, questions.begun.clear, questions.is_cut_short
@@ -5449,6 +5542,7 @@ def make_runner(spec, guard, send, plan):
                 say_changed(["a test inside of a test"])
             state.update(test=test, marks=[])
             marks.clear()
+            marks.is_calm = path_of(test) in files and canary_of(test) in plan["calm"]
 
         def stopTest(self, test):
             super(Result, self).stopTest(test)
@@ -5460,23 +5554,25 @@ def make_runner(spec, guard, send, plan):
             marks.finish(getattr(test, getattr(test, "_testMethodName", ""), None), outcome)
             report(test, outcome)
 
-        def note(self, test, outcome):
+        def note(self, test, outcome, error=None):
             if state["test"] is None or getattr(test, "test_case", test) is not state["test"]:
                 # Fixtures of a class or a module.
                 report(test, outcome)
             else:
                 state["marks"].append(outcome)
+                if error is not None:
+                    marks.fell(error[2])
 
         def addSuccess(self, test):
             self.note(test, "passed")
 
         def addError(self, test, err):
             super(Result, self).addError(test, err)
-            self.note(test, "error")
+            self.note(test, "error", err)
 
         def addFailure(self, test, err):
             super(Result, self).addFailure(test, err)
-            self.note(test, "failed")
+            self.note(test, "failed", err)
 
         def addSkip(self, test, reason):
             super(Result, self).addSkip(test, reason)
@@ -5493,7 +5589,7 @@ def make_runner(spec, guard, send, plan):
         def addSubTest(self, test, subtest, err):
             super(Result, self).addSubTest(test, subtest, err)
             if err is not None:
-                self.note(test, "failed" if issubclass(err[0], test.failureException) else "error")
+                self.note(test, "failed" if issubclass(err[0], test.failureException) else "error", err)
 
         def _exc_info_to_string(self, err, test):
             return ""

@@ -143,6 +143,7 @@ class Questions(object):
         self.sides = []
         self.weigh = lambda kept, expected: False
         self.weigh_found = lambda expected, kept: None
+        self.weigh_near = lambda left, right, check: None
         self.begin_weighing = lambda: None
         self.paths = None
         self.real = {}
@@ -280,6 +281,13 @@ class Questions(object):
         if self.sides and not self.is_busy():
             self.begin_weighing()
             self.quietly(self.weigh_found, self.sides.pop(), value)
+        return value
+
+    def near_side(self, rest, named, value, check):
+        """Where two values need only be near: the tests' own function says how near, with what else the tests give it."""
+        if self.sides and not self.is_busy():
+            self.begin_weighing()
+            self.quietly(self.weigh_near, self.sides.pop(), value, lambda one, other: check(one, other, *rest, **named))
         return value
 
     def last_side(self, value):
@@ -736,6 +744,10 @@ def is_reckoned(node):
     return not any(isinstance(one, ast.Call) for one in ast.walk(node)) and any(isinstance(one, (ast.BinOp, ast.JoinedStr)) for one in ast.walk(node))
 
 
+def asserts_by_itself(name):
+    return name.startswith("assert")
+
+
 def is_marked(node):
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name) and node.value.func.id.startswith("_")
 
@@ -1018,12 +1030,24 @@ class Asking(ast.NodeTransformer):
         setattr(self.questions, name, functools.partial(self.questions.made, *given))
         return name
 
+    def asked_how_near(self, node):
+        """None where it is given more than literals."""
+        try:
+            given = [ast.literal_eval(one) for one in node.args[2:]], {one.arg: ast.literal_eval(one.value) for one in node.keywords}
+        except (ValueError, TypeError, SyntaxError):
+            return None
+        name = "near_%d" % len(vars(self.questions))
+        setattr(self.questions, name, functools.partial(self.questions.near_side, *given))
+        return name
+
     def visit_Call(self, node):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
         given = [isinstance(one, (ast.Attribute, ast.Subscript, ast.Name)) for one in node.args]
         asserted = name in ("assertTrue", "assertFalse", "assert_", "bool") and bool(node.args)
         owned = list(asserted_in(node))
-        second = "second_side" if name in EQUAL_CALLS else "place_side" if name in FINDING_CALLS else None
+        is_near = name in ALMOST_CALLS | CLOSE_CALLS and asserts_by_itself(name)
+        second = "second_side" if name in EQUAL_CALLS else "place_side" if name in FINDING_CALLS else self.asked_how_near(node) if is_near else None
+        check = [copy.deepcopy(node.func)] if is_near else []
         ways = self.ways_to_weigh(node.args[0], node.args[1], second) if second is not None and len(node.args) > 1 else None
         how_made = (self.asked_how_made(node), copy.deepcopy(node.func)) if id(node) in self.made else None
         if SAMENESS.search(name):
@@ -1037,7 +1061,7 @@ class Asking(ast.NodeTransformer):
             return node
         node.args = [self.ask(one, "value", one) if is_given else one for one, is_given in zip(node.args, given)]
         if ways is not None and not any(isinstance(one, ast.Starred) for one in node.args[:2]):
-            node.args[:2] = [self.ask(one, way, one) for one, way in zip(node.args, ways)]
+            node.args[:2] = [self.ask(one, way, one, *(check if way not in ("value", "first_side", "last_side") else ())) for one, way in zip(node.args, ways)]
         if asserted and not isinstance(node.args[0], ast.Starred):
             node.args[0] = self.ask(node.args[0], "truth", node.args[0])
         if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Call):
