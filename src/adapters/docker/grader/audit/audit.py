@@ -2041,10 +2041,11 @@ class Source(object):
             survive = [(last, last, "%s%s%s(2)\n" % (glue, space, mark))]
         return reach + change + survive, reach + survive
 
-    def turned(self, node, value, is_bound=True):
-        """Keeps what an expected literal becomes. A collection with a name may be changed by the code that is given it."""
+    def turned(self, node, value, is_bound=True, test=None):
+        """Keeps what an expected literal of a test becomes, of another function what it becomes for all: it may be what another test computes. A collection with a name may be changed by the code that is given it."""
         if is_literal(node) and not (is_bound and isinstance(node, (ast.List, ast.Tuple, ast.Dict, ast.Set))):
-            self.turns.append((value, self.text(node)))
+            name = self.function.name if test is None else test
+            self.turns.append((name if name.startswith("test") else None, value, self.text(node)))
 
     def is_asked_first(self, node, kept, replaced):
         """Does a statement compare what it calls with something, and nothing else? If it raises before, the call did."""
@@ -2699,7 +2700,7 @@ class Source(object):
                         if isinstance(target, ast.Name) and values:
                             try:
                                 edit = self.replace(given[name], values[-1])
-                                self.turned(given[name], values[-1])
+                                self.turned(given[name], values[-1], test=target.id)
                                 yield target.id, edit
                             except NoEnd:
                                 continue
@@ -4720,7 +4721,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             one, canary = canary_of(item)
             runs.update(item=item, phases={}, twice=None, parts=[])
             marks.clear()
-            marks.is_calm = canary in plan["calm"]
+            marks.is_calm, marks.test = canary in plan["calm"], names_of(item)[0].rpartition(".")[2]
             self.check_code(item)
             item.repr_failure = describing(item.repr_failure)
             started = clock()
@@ -4928,6 +4929,8 @@ class Marks(object):
         del self.pairs[:]
         self.reached = self.survived = self.lied = self.strayed = self.is_weighed = self.is_calm = False
         self.expected = ()
+        # The name of its function, where that is known.
+        self.test = None
         self.is_inside = True
 
     def finish(self, function, outcome):
@@ -5160,7 +5163,8 @@ def make_helper(plan):
                 # Code under test may have changed a collection meanwhile, or what the test holds in its place.
                 return one if is_rare(value) and type(value) not in COLLECTIONS else MISSING
         try:
-            return turns.get((type(value), repr(value)), MISSING) if type(value) in PLAIN_KINDS else MISSING
+            places = [(test, type(value), repr(value)) for test in (marks.test, None)] if type(value) in PLAIN_KINDS else []
+            return next((turns[place] for place in places if place in turns), MISSING)
         except Exception:
             return MISSING
 
@@ -5287,19 +5291,19 @@ def is_looped(value, path=(), left=None):
     return id(value) in path or len(path) > 50 or any(is_looped(one, path + (id(value),), left) for one in list(parts))
 
 
-def turns_of(pairs):
-    """Literals by what they became, without those that two of them became."""
+def turns_of(literals):
+    """Literals by the test that expects them (None for all of them) and by what they became, without those that two of them became."""
     found = {}
-    for after, before in pairs:
+    for test, after, before in literals:
         try:
             after, before = ast.literal_eval(after), ast.literal_eval(before)
         except (ValueError, TypeError, SyntaxError):
             continue
         if not is_rare(after):
             continue
-        known = found.setdefault((type(after), repr(after)), before)
+        known = found.setdefault((test, type(after), repr(after)), before)
         if known is not before and (type(known), repr(known)) != (type(before), repr(before)):
-            found[type(after), repr(after)] = MISSING
+            found[test, type(after), repr(after)] = MISSING
     return found
 
 
@@ -5543,6 +5547,7 @@ def make_runner(spec, guard, send, plan):
             state.update(test=test, marks=[])
             marks.clear()
             marks.is_calm = path_of(test) in files and canary_of(test) in plan["calm"]
+            marks.test = getattr(test, "_testMethodName", None)
 
         def stopTest(self, test):
             super(Result, self).stopTest(test)
