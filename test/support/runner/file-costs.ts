@@ -32,7 +32,8 @@ export async function readKeptCosts(root: string): Promise<KeptCosts> {
 
 /**
  * Stores the measurements of a whole run. The trainer's tests are stored as one job, `trainerSeconds`, on one CPU. If the system does
- * not report CPU time, a file counts as computing all the time.
+ * not report CPU time, a file counts as computing all the time. What a file's processes start detached (audits, clusters, engines) is not counted: such rows
+ * hold what a control group counted on 2026-11-30.
  */
 export async function keepCosts(
   root: string,

@@ -54,6 +54,16 @@ test('a file that attaches to the shared stack holds it, and no file holds two r
   )
 })
 
+/** `audit-honest` waited for 28 minutes of its 30 beside two others, when it was a new file. */
+test('a file that audits outside of containers holds the lock of such audits while it runs', async () => {
+  const auditing: string[] = []
+  for (const file of await findTestFiles(root, TEST_GLOBS.system)) {
+    if (/^import .*\brunAudit\b/m.test(await readFile(join(root, file), 'utf8'))) auditing.push(file)
+  }
+  assert.deepEqual(auditing, await findTestFiles(root, HOLDERS.audits))
+  assert.ok(auditing.length > 1, 'this search is broken')
+})
+
 /** A name of a file that has moved would lose its place in the order in silence. */
 test('every stored cost is for an existing file or the trainer', async () => {
   const files = new Set(await findTestFiles(root, [...TEST_GLOBS.units, ...TEST_GLOBS.system]))

@@ -22,5 +22,5 @@ export const HOLDERS = {
     'test/integration/{helm-install,kubernetes-sandbox,kubernetes-trainer}.test.ts',
   ],
   /** One audit at a time runs outside of containers: `run-audit.ts`. */
-  audits: ['test/integration/audit-{driver,pythons}.test.ts'],
+  audits: ['test/integration/audit-{driver,honest,pythons}.test.ts'],
 } as const

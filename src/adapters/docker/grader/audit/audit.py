@@ -5390,11 +5390,13 @@ def start_questions(spec, plan, marks):
 
         def rewrite_asked(tree, *rest, **named):
             for path in [one for one in list(rest) + list(named.values()) if isinstance(one, str)][:1]:
-                in_tree(tree, path)
+                if in_tree(tree, path) is not None:
+                    # An altered assertion need not describe itself, and a third of the time goes into rewriting those that do.
+                    return None
             return rewrite_asserts(tree, *rest, **named)
 
         rewrite.rewrite_asserts = rewrite_asked
-        # What an altered assertion says of itself is read by nobody, and an object that is asked for its text may change.
+        # Of files beside the tests: an object that is asked for its text may change.
         rewrite._saferepr = lambda value: ""
         rewrite._call_reprcompare = lambda operators, results, texts, values: texts[-1]
 
