@@ -4137,6 +4137,8 @@ class TestTexts(object):
         self.written = set()
         self.compile = compile
         self.repository = repository
+        # Where no file of the tests lies.
+        self.installed = tuple(os.path.join(one, "") for one in (sys.prefix, sys.base_prefix) if not is_inside(repository, one))
         self.adapter = getattr(sys.modules.get("asgiref.sync"), "AsyncToSync", None)
         for path in paths:
             try:
@@ -4193,7 +4195,7 @@ class TestTexts(object):
         found = []
         for module in list(sys.modules.values()):
             path = getattr(module, "__file__", None)
-            if type(path) is not str or not path.endswith(".py"):
+            if type(path) is not str or not path.endswith(".py") or path.startswith(self.installed):
                 continue
             path = os.path.realpath(path)
             if path not in self.files:
@@ -4512,6 +4514,8 @@ def borrowed_names(tree):
 
 
 def run_pytest(spec, guard, send, plan):
+    import importlib
+
     import pytest
     import _pytest.config
 
@@ -4527,6 +4531,13 @@ def run_pytest(spec, guard, send, plan):
     if "pytest_mock" in names:
         # It puts functions of its own in the place of the assertions of all mocks, only to shorten tracebacks.
         arguments += ["-o", "mock_traceback_monkeypatch=false"]
+    try:
+        unraisable = importlib.import_module("_pytest.unraisableexception")
+        # It collects garbage five times at the end of each process, for warnings that nobody reads here.
+        if hasattr(unraisable, "gc_collect_harder"):
+            unraisable.gc_collect_harder = lambda *given: None
+    except ImportError:
+        pass
     code = int(pytest.main(arguments + early + spec["modules"] + late, plugins=[reporter]))
     reporter.compare(True)
     if code not in (0, 1):
@@ -5318,6 +5329,15 @@ def start_questions(spec, plan, marks):
         inside = os.path.relpath(path, repository)
         return path in hidden or (is_inside(path, repository) and (is_of_tests(inside) or os.path.basename(path) == "conftest.py"))
 
+    places = {}
+
+    def place_of(code):
+        """Is code of the tests, and of the repository? Files are looked at once: each altered assertion fails."""
+        name = code.co_filename
+        if name not in places:
+            places[name] = is_asked(name), is_inside(name, repository)
+        return places[name]
+
     def before_of(expected):
         inner = getattr(expected, "expected", MISSING)
         if inner is MISSING or root_of(type(expected)) != "_pytest":
@@ -5363,13 +5383,13 @@ def start_questions(spec, plan, marks):
         called, is_begun = [], False
         while trace is not None and len(called) < MAX_FRAMES:
             code, trace = trace.tb_frame.f_code, trace.tb_next
-            if is_asked(code.co_filename):
+            if place_of(code)[0]:
                 is_begun = True
                 # What a test gives to the code under test may assert as well.
                 called = [] if is_altered else called
             elif is_begun:
                 called.append(code)
-        inside = [is_inside(code.co_filename, repository) for code in called[:1 if is_altered else None]]
+        inside = [place_of(code)[1] for code in called[:1 if is_altered else None]]
         if any(inside) and not (called[0].co_name in JUDGING or CHECKING.search(called[0].co_name)):
             marks.strayed = True
 
