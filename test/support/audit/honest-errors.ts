@@ -27,6 +27,11 @@ class Amount:
         return self.value == other.value
     def __hash__(self):
         return hash(self.value)
+class Small(Amount):
+    def __init__(self, value):
+        if not 0 < value < 3:
+            raise Refused('too large')
+        super().__init__(value)
 class Transaction:
     def __enter__(self):
         return self
@@ -75,7 +80,7 @@ export const HONEST_ERRORS: HonestTests[] = [
     hidden: {
       'tests/test_calc.py': `import pytest
 import calc
-from calc import Amount, Refused, total
+from calc import Amount, Refused, Small, total
 def test_helper_that_raises():
     calc.check_total(total(1), 5371)
 def test_helper_of_numbers():
@@ -83,8 +88,12 @@ def test_helper_of_numbers():
 def test_object_that_refuses_others():
     found = Amount(5371)
     assert found == Amount(5371)
-    assert [found, 3] == [Amount(5371), 3]
     assert found in [Amount(5371)]
+def test_objects_that_refuse_others():
+    assert [Amount(total(1)), 3] == [Amount(5371), 3]
+def test_object_that_refuses_values():
+    assert Small(total(1) - 5370) == Small(1)
+    assert [Small(total(2) - 5370)] == [Small(2)]
 def test_block_that_raises():
     with calc.Transaction():
         assert total(1) == 5371

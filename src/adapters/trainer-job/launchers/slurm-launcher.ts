@@ -149,8 +149,21 @@ async function accounted(id: string, seen?: SeenJob): Promise<AttemptState> {
   const [state, exit] = (code === 0 ? (stdout.trim().split('\n')[0] ?? '') : '').split('|')
   if (state === undefined || state === '') return { kind: 'over', code: null, how: endOf(seen?.state, seen?.reason) }
   if (LIVING.has(state)) return { kind: 'alive' }
-  const status = Number(exit?.split(':')[0])
-  return { kind: 'over', code: Number.isInteger(status) ? status : null, how: endOf(state, seen?.reason) }
+  return { kind: 'over', code: codeOf(state, exit), how: endOf(nameUser(state), seen?.reason) }
+}
+
+/**
+ * Slurm writes `CODE:SIGNAL`. A job that was cancelled, killed by a signal or lost with its node has 0 as its code, which says nothing: null.
+ */
+function codeOf(state: string, exit = ''): number | null {
+  const [code, signal] = exit.split(':').map(Number)
+  if (code === undefined || !Number.isInteger(code) || signal !== 0) return null
+  return code !== 0 || state === 'COMPLETED' ? code : null
+}
+
+/** `CANCELLED by 1000` names a user. */
+function nameUser(state: string): string {
+  return state.replace(/ by (\d+)$/, ' by user $1')
 }
 
 /** As `FAILED for Slurm (JobLaunchFailure) → …`. Most reasons of an ended job say only why it once waited. */

@@ -74,6 +74,8 @@ OUTCOMES = ("passed", "failed", "error", "skipped", "xfailed", "xpassed")
 ALWAYS, IF_REACHED, IF_SURVIVED = 2, 1, 0
 # Of assertions that expect another error than the test does.
 RAISED = "raised what it must not"
+# Where in a test an altered assertion makes honest code raise nothing.
+NOWHERE, BEFORE_IT, ANYWHERE = 0, 1, 2
 
 
 # ---------------------------------------------------------------- parent
@@ -1027,7 +1029,7 @@ def child_plan(canaries, files, alone=None, amid=False):
         "first": canaries.get("first", []),
         "reals": canaries.get("reals", []),
         "turns": canaries.get("turns", []) if turned else [],
-        "calm": [one["c"] for one in canaries["canaries"] if one.get("is_calm")] if turned else [],
+        "calm": {str(one["c"]): one["calm"] for one in canaries["canaries"] if "calm" in one} if turned else {},
         "files": [{"file": one["file"], "of": one["of"], "place": one["place"], "keep": one["keep"]} for one in files],
     }
 
@@ -1491,7 +1493,7 @@ def turned_module(module, source, code, named, focus, found, add, beside=()):
     soft = [code.softened(variants) for _, _, variants in named[MAX_CHOSEN:] + list(beside)]
     for name, first, _, _ in edits:
         if taken[name] is first:
-            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict, "is_turned": True, "is_calm": first.is_calm})
+            keep[name] = add({"module": module, "must": "fail", "of": name, "name": name, "what": first.what, "strict": first.strict, "is_turned": True, "calm": first.calm})
     own = [edit for inside in [one[2] for one in edits] + [one[0] for one in soft] for edit in inside]
     wide = [edit for outside in [one[3] for one in edits] + [one[1] for one in soft] for edit in outside]
     for name, made in code.made_tests():
@@ -1580,8 +1582,8 @@ class Variant(object):
         self.rank = rank
         # Inside of a block of the code under test, which may swallow what it raises: a failure behind the block would hide that.
         self.in_block = False
-        # May honest code raise something because of it? Not where a test goes another way, or expects another error.
-        self.is_calm = what != RAISED
+        # Where code under test that is honest raises nothing because of it.
+        self.calm = NOWHERE if what == RAISED else ANYWHERE
         # Edits outside of the test, for the rehearsal alone: they are in the place of those inside.
         self.wide = None
         # Names of which what they hold is altered, and how.
@@ -1989,7 +1991,8 @@ class Source(object):
                 what = "passed although `%s` is compared with another value" % self.text(node.test)[:80]
                 turned = list(self.of_pair(node, "Eq", pair, strict, what))
                 for variant in turned:
-                    variant.is_calm = False
+                    # The test may go another way then.
+                    variant.calm = NOWHERE
                 found.extend(turned)
             self.inline = before
         elif isinstance(node, (ast.For, ast.AsyncFor, ast.While, ast.If, ast.Try)):
@@ -2224,7 +2227,7 @@ class Source(object):
                 is_turned = operator in ("Eq", "In") and self.is_asked_first(node, kept, replaced)
                 if operator in ("Eq", "In", "Close") and strict != IF_SURVIVED:
                     self.turned(replaced, value, False)
-                variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late, is_turned)
+                variant = self.variant(node, [], self.replace(replaced, value), None, strict, what, rank + late, is_turned, makes_expected(replaced))
                 variant.is_literal = is_literal(replaced)
                 if at == 0 and len(values) == 2 and values[1][1] == rank:
                     # Where a test goes on after it, the next value of a counter may be the one that is like the expected one.
@@ -2274,12 +2277,13 @@ class Source(object):
         return counts(node) or any(counts(value) and getattr(one, "id", None) in names for targets, value in bound for target in targets
                                      if target is not None for one in ast.walk(target))
 
-    def variant(self, node, before, inside, wide, strict, what, rank, is_turned=False):
+    def variant(self, node, before, inside, wide, strict, what, rank, is_turned=False, may_raise=False):
         """Of a statement: edits in front of it, of itself, and those that are in the place of both in a rehearsal. `is_turned`: does the statement
-        compare with a plain literal?"""
+        compare with a plain literal? `may_raise`: is code given an altered literal in it?"""
         edits, plain = self.watched(node, inside)
         found = Variant(before + edits, plain, strict, what, rank)
         found.at = node.lineno
+        found.calm = BEFORE_IT if may_raise else found.calm
         found.wide = None if wide is None else wide + plain
         first, last = self.starts[node.lineno - 1], self.line_end(self.place_of_end(node)[0])
         indent, rest = self.data[first:self.start(node)].decode("utf-8"), self.data[self.end(node):last].strip()
@@ -2287,7 +2291,8 @@ class Source(object):
             glue = "" if self.data[:last].endswith(b"\n") else "\n"
             begin = [(self.start(node), self.start(node), "try: ")]
             mark = self.names["mark"]
-            end = [(last, last, "%s%sexcept Exception: %s(%d)\n%selse: %s(2)\n" % (glue, indent, mark, 3 if is_turned else 4, indent, mark))]
+            failed = mark + "(3)" if is_turned else "pass" if may_raise else mark + "(4)"
+            end = [(last, last, "%s%sexcept Exception: %s\n%selse: %s(2)\n" % (glue, indent, failed, indent, mark))]
             # What stands in front of it on its line comes to stand inside of the block.
             found.soft = begin + before + inside + end
             found.wide_soft = None if wide is None else wide + begin + end
@@ -2948,8 +2953,7 @@ class Source(object):
         if self.kept is not None and any(is_made_of_literals(one) for one in ast.walk(self.kept)):
             return []
         leaves = {id(leaf): leaf for call in made for leaf in ast.walk(call) if isinstance(leaf, ast.Constant) and type(leaf.value) in (int, float, str, bytes)}
-        # Far off: where a test alters an answer too, that may become what is like it.
-        edits = [(self.start(leaf), self.end(leaf), value) for leaf in leaves.values() for value in self.altered(leaf)[-1:]]
+        edits = [(self.start(leaf), self.end(leaf), value) for leaf in leaves.values() for value in self.altered(leaf)[:1]]
         first, result = self.start(node), self.data[self.start(node):self.end(node)]
         for start, end, value in sorted(edits, reverse=True):
             result = result[:start - first] + value.encode("utf-8") + result[end - first:]
@@ -3052,7 +3056,7 @@ class Source(object):
                 yield named
             elif not is_literal(kept):
                 values = self.altered(replaced)[-1:]
-                yield self.variant(node, [], self.replace(replaced, (values or ["[%s]" % self.other()])[0]), None, strict, what, 0 if values else 1)
+                yield self.variant(node, [], self.replace(replaced, (values or ["[%s]" % self.other()])[0]), None, strict, what, 0 if values else 1, False, makes_expected(replaced))
 
     def of_with(self, node, strict):
         calls = [one.context_expr for one in node.items if isinstance(one.context_expr, ast.Call)]
@@ -3456,6 +3460,11 @@ def key_of(node):
     place = getattr(node, "slice", None)
     place = getattr(place, "value", place) if type(place).__name__ == "Index" else place
     return ("entry", place.value) if isinstance(place, ast.Constant) and type(place.value) in (int, str) else None
+
+
+def makes_expected(node):
+    """Is an expected value made by a call, to which an altered literal may be strange? pytest's approximations take any number."""
+    return has_call(node) and not (isinstance(node, ast.Call) and (dotted(node.func) or [""])[-1] == "approx")
 
 
 def made_of_literals(node):
@@ -4732,7 +4741,7 @@ def make_reporter(pytest, spec, guard, send, plan, plugins):
             one, canary = canary_of(item)
             runs.update(item=item, phases={}, twice=None, parts=[])
             marks.clear()
-            marks.is_calm, marks.test = canary in plan["calm"], names_of(item)[0].rpartition(".")[2]
+            marks.calm, marks.test = plan["calm"].get(str(canary), NOWHERE), names_of(item)[0].rpartition(".")[2]
             self.check_code(item)
             item.repr_failure = describing(item.repr_failure)
             started = clock()
@@ -4938,7 +4947,8 @@ class Marks(object):
         self.flush()
         self.forget()
         del self.pairs[:]
-        self.reached = self.survived = self.lied = self.strayed = self.is_weighed = self.is_calm = False
+        self.reached = self.survived = self.lied = self.strayed = self.is_weighed = False
+        self.calm = NOWHERE
         self.expected = ()
         # The name of its function, where that is known.
         self.test = None
@@ -4952,7 +4962,7 @@ class Marks(object):
 
     def fell(self, error):
         """A test ends with an error, of which this is the trace."""
-        if self.is_calm:
+        if self.calm == ANYWHERE or (self.calm == BEFORE_IT and not self.reached):
             self.escape(error, self.reached)
 
     def accuse(self, path):
@@ -5568,7 +5578,7 @@ def make_runner(spec, guard, send, plan):
                 say_changed(["a test inside of a test"])
             state.update(test=test, marks=[])
             marks.clear()
-            marks.is_calm = path_of(test) in files and canary_of(test) in plan["calm"]
+            marks.calm = plan["calm"].get(str(canary_of(test)), NOWHERE) if path_of(test) in files else NOWHERE
             marks.test = getattr(test, "_testMethodName", None)
 
         def stopTest(self, test):
