@@ -138,13 +138,8 @@ export async function startSlurm(root: string, { accounts = false }: SlurmOption
   for (const until = Date.now() + 10_000; !existsSync(place('munge.sock')) && Date.now() < until; ) await sleep(50)
   try {
     if (accountsPort !== null) await startAccounts({ root, home, plugins, port: accountsPort, environment, start })
-  } catch (error) {
-    await stop()
-    throw error
-  }
-  start('slurmctld-wlm', '-D', '-f', conf)
-  start('slurmd-wlm', '-D', '-N', 'localhost', '-d', join(root, 'usr/sbin/slurmstepd-wlm'), '-f', conf)
-  try {
+    start('slurmctld-wlm', '-D', '-f', conf)
+    start('slurmd-wlm', '-D', '-N', 'localhost', '-d', join(root, 'usr/sbin/slurmstepd-wlm'), '-f', conf)
     for (const until = Date.now() + 60_000; ; ) {
       const state = await command('sinfo', '--noheader', '--format=%T').catch(String)
       if (state === 'idle') break
