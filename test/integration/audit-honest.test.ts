@@ -54,6 +54,24 @@ describe('an audit of honest tests', { skip: withoutAudit, concurrency: 1 }, () 
     assert.ok(!answer.canaries.some(({ must, ok }) => must === 'fail' && !ok), explain(answer))
   })
 
+  // Chance decides what their parameters become, so there are many.
+  test('accuses no test of which some parameters fail anyway, and no row lists those', async () => {
+    const tests = Array.from(
+      { length: 12 },
+      (_, at) =>
+        `@pytest.mark.parametrize('n, expected', [(1, 5371), (${at + 2}, 5000)])\ndef test_total_${at}(n, expected):\n    assert total(n) == expected\n`,
+    )
+    const hidden = { 'tests/test_calc.py': `import pytest\nfrom calc import total\n${tests.join('')}` }
+    const patch = { 'calc/__init__.py': 'def total(n):\n    return n + 5370\n' }
+    const spec = { focus: namesIn(hidden), timeout_s: 300 }
+    const answer = await runAudit({ python, runner: 'pytest', patch, hidden, spec })
+    assert.equal(answer.tests.filter(({ outcome }) => outcome === 'passed').length, tests.length)
+    assert.ok(
+      answer.canaries.every(({ ok }) => ok),
+      explain(answer),
+    )
+  })
+
   for (const runner of RUNNERS) {
     test(`agrees under ${runner} with many honest modules at once that no row names`, async () => {
       const honest = HONEST_TOGETHER.filter((one) => one.runner === runner)

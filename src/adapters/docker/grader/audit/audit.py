@@ -794,10 +794,12 @@ def judge_canary(canary, by_canary, left_out, reported, asked, focus):
     for record in records:
         of = real_name(record, canary)
         real = real_tests.get((canary["module"], of, record.get("with")), {}).get("outcome")
+        strayed = record.get("two_faced")
         if real is None and canary.get("is_turned"):
-            # Parameters that were altered have other names.
+            # Parameters that were altered have other names. A wrong answer to those of a test that fails is none to another.
             others = [one["outcome"] for place, one in real_tests.items() if place[:2] == (canary["module"], of)]
             real = "passed" if others and all(one == "passed" for one in others) else None
+            strayed = strayed and (real == "passed" or not others)
         if canary["must"] == "pass":
             bad = real == "passed" and record["outcome"] != "passed"
         else:
@@ -805,9 +807,9 @@ def judge_canary(canary, by_canary, left_out, reported, asked, focus):
             # the opposite of what is asserted. Where it is not known what became of it, the mark alone counts.
             must_fail = canary["strict"] == ALWAYS or (canary["strict"] == IF_REACHED and record.get("reached"))
             wrong_end = record["outcome"] not in ("failed", "error") and (must_fail or record["outcome"] != "passed")
-            bad = ((record.get("survived") or record.get("lied") or record.get("two_faced")) and real in ("passed", None)) or (wrong_end and real == "passed")
+            bad = ((record.get("survived") or record.get("lied") or strayed) and real in ("passed", None)) or (wrong_end and real == "passed")
         if bad:
-            what = "was answered otherwise where other values were expected" if record.get("two_faced") else canary["what"]
+            what = "was answered otherwise where other values were expected" if strayed else canary["what"]
             fact["ok"], fact["detail"] = False, clean("%s: %s" % (record["id"], what))
             break
     return fact
