@@ -25,6 +25,7 @@ import { startStack } from '../test/support/start-stack.ts'
 import { stackPaths } from '../src/stack/paths.ts'
 import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { interruption, unlessAborted } from './support/interruption.ts'
 import { liveSampler } from './support/live-sampler.ts'
 import { readTrainings, samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { resultName, versions } from './support/versions.ts'
@@ -70,6 +71,7 @@ const sampler = values.sampler === 'vllm' ? await liveSampler() : {}
 /** Least gain of RL over the base: the demo's base was weakened to leave much to gain. */
 const leastGain = values.recipe === 'demo' ? 0.2 : 0
 const outcomes: Record<Stage, Map<string, EvaluatedTask>> = { base: new Map(), rft: new Map(), rl: new Map() }
+const interrupted = interruption()
 const results =
   values.runs === undefined ? await playSeeds() : await judgeRuns(values.runs.split(','), values.artifacts ?? '.')
 
@@ -106,13 +108,14 @@ async function playSeeds(): Promise<SeedResult[]> {
   const stack = await startStack({
     name: ['bench-learning', values.recipe, values.sampler].filter(Boolean).join('-'),
     home,
+    signal: interrupted,
   })
   Object.assign(process.env, stack.environment)
   const store = createDirectoryStore({ root: stack.artifactsDir })
   const played: SeedResult[] = []
   try {
     for (const seed of values.seeds.split(',').map(Number)) {
-      const result = await judge(store, await playSeed(seed))
+      const result = await judge(store, await unlessAborted(playSeed(seed), interrupted))
       played.push(result)
       console.error(line(result))
     }

@@ -15,6 +15,7 @@ import { stackPaths } from '../src/stack/paths.ts'
 import { startStack } from '../test/support/start-stack.ts'
 import { benchArguments, refuseArguments } from './support/arguments.ts'
 import { conclude, endWith2OnError } from './support/conclude.ts'
+import { interruption, unlessAborted } from './support/interruption.ts'
 import { liveSampler } from './support/live-sampler.ts'
 import { readTrainings, samplerGaps, type SamplerGap } from './support/sampler-gaps.ts'
 import { versions } from './support/versions.ts'
@@ -71,14 +72,15 @@ if (strange.length > 0)
   refuseArguments(`Expected --variants of ${Object.keys(SAMPLERS).join(', ')}, got ${strange.join(', ')}`)
 
 const home = stackPaths().dataDir.replace(/\/stacks\/[^/]+$/, '')
-const stack = await startStack({ name: 'bench-sampler-gap', home })
+const interrupted = interruption()
+const stack = await startStack({ name: 'bench-sampler-gap', home, signal: interrupted })
 Object.assign(process.env, stack.environment)
 const store = createDirectoryStore({ root: stack.artifactsDir })
 const results: Result[] = []
 const violations: string[] = []
 try {
   for (const variant of variants) {
-    const result = await play(variant)
+    const result = await unlessAborted(play(variant), interrupted)
     results.push(result)
     const { k3, absDlogpMax, ess } = result.worst
     console.error(
