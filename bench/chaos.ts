@@ -18,6 +18,7 @@
  * any broken invariant, 2 if a seed could not be played. Needs root, because the bench starts its own engines.
  */
 import { writeFileSync } from 'node:fs'
+import { unlessAborted } from '../src/platform/unless-aborted.ts'
 import { planSeed } from '../test/support/chaos/cells.ts'
 import { planReproduction } from '../test/support/chaos/plan-reproduction.ts'
 import {
@@ -99,11 +100,8 @@ if (values.plant !== undefined && plant === null) {
 }
 
 const interrupted = interruption()
-/** Rejects on an interruption: open seeds are abandoned, and their stacks are closed. */
-const givenUp = new Promise<never>((_, reject) => {
-  interrupted.addEventListener('abort', () => reject(interrupted.reason as Error), { once: true })
-})
-givenUp.catch(() => console.error('interrupted: closing the stacks; results of whole seeds are kept'))
+const tell = (): void => console.error('interrupted: closing the stacks; results of whole seeds are kept')
+interrupted.addEventListener('abort', tell, { once: true })
 
 interface KeptSeeds {
   reports: SeedReport[]
@@ -193,7 +191,7 @@ async function playLane(): Promise<void> {
           say: console.error,
         })
         engine = stack.engines.a.engine.version
-        const report = await Promise.race([playSeed({ stack, plan, quiet, say: console.error }), givenUp])
+        const report = await unlessAborted(playSeed({ stack, plan, quiet, say: console.error }), interrupted)
         keep({ ...report, commit: commit() })
         played += 1
         console.error(line(report))

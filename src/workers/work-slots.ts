@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { ActivitySlotInfo, CustomSlotSupplier, SlotPermit, TunerHolder } from '@temporalio/worker'
 import type { HostDoor } from '../activities/runtime/host-door.ts'
+import { unlessAborted } from '../platform/unless-aborted.ts'
 
 interface WorkSlotsOptions {
   /** Maximum number of concurrent activities. */
@@ -33,7 +34,7 @@ export function createWorkSlots({
         for (;;) {
           await door.whenOpen(signal)
           await sleep(pauseMs(underWay), undefined, { signal })
-          if (reserved >= slots) await Promise.race([freed.promise, aborted(signal)])
+          if (reserved >= slots) await unlessAborted(freed.promise, signal)
           else if (isFull()) await sleep(LOOK_AGAIN_MS, undefined, { signal })
           else if (door.isOpen) break
         }
@@ -57,13 +58,6 @@ export function createWorkSlots({
       freed = Promise.withResolvers<void>()
     },
   }
-}
-
-function aborted(signal: AbortSignal): Promise<never> {
-  const { promise, reject } = Promise.withResolvers<never>()
-  if (signal.aborted) reject(signal.reason as Error)
-  signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
-  return promise
 }
 
 /** A tuner must cover every kind of task, although these workers run only activities. */

@@ -13,7 +13,7 @@ import type { PreparedJob } from '../../src/adapters/trainer-job/job/job-spec.ts
 import type { Launcher } from '../../src/adapters/trainer-job/launchers/launcher.types.ts'
 import { runJob } from '../../src/adapters/trainer-job/job/run-job.ts'
 import { python, pythonEnvironment, withoutPython } from '../support/python.ts'
-import { LONG_JOB, makeJobStore, prepareTestJob } from '../support/training-jobs.ts'
+import { launchFirst, LONG_JOB, makeJobStore, prepareTestJob } from '../support/training-jobs.ts'
 
 /** The real trainer in containers of the project's own base image; Python is the host's, mounted where it lies. */
 describe('docker launcher', { skip: withoutPython }, () => {
@@ -68,8 +68,7 @@ describe('docker launcher', { skip: withoutPython }, () => {
 
   test('the next attempt continues a killed container, and a late launcher finds it by name', async () => {
     const job = await prepare('killed')
-    await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
-    await launcher.launch({ job, fence: 1 })
+    await launchFirst(job, launcher)
     const [container] = await containersOf(job)
     assert.equal(container?.Labels['longhaul.trainer.key'], job.key)
     // The second worker launches nothing: it finds the container of fence 1 and follows it until the test kills it.

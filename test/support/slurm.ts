@@ -3,6 +3,7 @@
  * keys, ports and folders. Programs are the machine's, or Debian's packages unpacked into the user cache; nothing is installed. Needs
  * root, like slurmd.
  */
+import assert from 'node:assert/strict'
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { existsSync } from 'node:fs'
@@ -153,6 +154,14 @@ export async function startSlurm(root: string, { accounts = false }: SlurmOption
   return { environment, command, stop }
 }
 
+/** Polls until Slurm, or a job in it, has come so far. */
+export async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
+  for (const deadline = Date.now() + 120_000; !(await isSo()); ) {
+    assert.ok(Date.now() < deadline, 'did not come within two minutes')
+    await sleep(100)
+  }
+}
+
 async function lastLines(home: string): Promise<string> {
   const texts = ['slurmctld', 'slurmd'].map((name) => readFile(join(home, 'log', `${name}.log`), 'utf8').catch(String))
   return (await Promise.all(texts)).map((text) => text.slice(-1500)).join('\n')
@@ -219,8 +228,10 @@ async function listening(port: number): Promise<void> {
 
 function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => resolve(true)).on('error', () => resolve(false))
-    socket.once('connect', () => socket.destroy())
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy()
+      resolve(true)
+    }).on('error', () => resolve(false))
   })
 }
 

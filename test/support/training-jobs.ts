@@ -1,9 +1,11 @@
 /** Whole training jobs with a tiny policy, prepared like the pipeline's. */
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
 import { type BatchRow, writeBatch } from '../../src/adapters/trainer-job/batch/batch-writer.ts'
+import { claimFence } from '../../src/adapters/trainer-job/job/attempt-files.ts'
 import { type PreparedJob, prepareJob } from '../../src/adapters/trainer-job/job/job-spec.ts'
 import { importBasePolicy } from '../../src/adapters/trainer-job/job/policy-directory.ts'
 import { readPolicyFacts } from '../../src/adapters/trainer-job/job/policy-facts.ts'
+import type { Launcher } from '../../src/adapters/trainer-job/launchers/launcher.types.ts'
 import { assembleTrajectory } from '../../src/adapters/trainer-job/batch/trajectory.ts'
 import type { TrainingJobInput } from '../../src/contracts/activities.types.ts'
 import type { ArtifactRef, ArtifactStore } from '../../src/contracts/artifacts.types.ts'
@@ -82,4 +84,10 @@ export async function prepareTestJob(request: JobRequest): Promise<PreparedJob> 
 
 function stageOf(kind: 'rft' | 'dapo'): string {
   return kind === 'rft' ? 'rft' : 'dapo-1'
+}
+
+/** Starts the first attempt of a job, as the pipeline does. */
+export async function launchFirst(job: PreparedJob, launcher: Launcher): Promise<void> {
+  await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
+  await launcher.launch({ job, fence: 1 })
 }

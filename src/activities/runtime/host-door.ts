@@ -1,5 +1,6 @@
 import type { HostDrain } from '../../contracts/hosts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { unlessAborted } from '../../platform/unless-aborted.ts'
 
 /** Whether this host accepts work, as its worker knows it. It is open unless the host is drained or the worker stops. */
 export interface HostDoor {
@@ -57,10 +58,7 @@ export function createHostDoor(hostId: string): HostDoor {
     async whenOpen(signal) {
       while (!isOpen()) {
         signal.throwIfAborted()
-        const left = Promise.withResolvers<never>()
-        const leave = (): void => left.reject(signal.reason as Error)
-        signal.addEventListener('abort', leave, { once: true })
-        await Promise.race([opened.promise, left.promise]).finally(() => signal.removeEventListener('abort', leave))
+        await unlessAborted(opened.promise, signal)
       }
     },
     obey(next) {

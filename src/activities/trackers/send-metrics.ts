@@ -8,6 +8,7 @@ import { assertNever, toLonghaulError } from '../../contracts/errors.ts'
 import type { Recipe } from '../../contracts/recipe.types.ts'
 import { runKeys } from '../../contracts/keys.ts'
 import { sha256Hex } from '../../platform/hash.ts'
+import { unlessAborted } from '../../platform/unless-aborted.ts'
 import type { TrackedId, TrackedRun, TrackerOutcome, TrackerRecipe } from '../../contracts/trackers.types.ts'
 import type { RecipeReader } from '../runtime/stored-records.ts'
 import { readTrackedRun } from './read-tracked-run.ts'
@@ -51,9 +52,9 @@ export function createTracking({
       )
     try {
       // Recipes that an older version stored have no trackers.
-      const { trackers } = (await endedBy(ending, recipes(run))) as Partial<Recipe>
+      const { trackers } = (await unlessAborted(recipes(run), ending)) as Partial<Recipe>
       if (trackers === undefined || trackers.length === 0) return
-      const tracked = await endedBy(ending, readTrackedRun(store, run, { mayWrite: true }))
+      const tracked = await unlessAborted(readTrackedRun(store, run, { mayWrite: true }), ending)
       const outcomes = await sendTo(trackers, tracked, { store, env, isDry: false, signal: ending, reason })
       for (const { tracker, problem } of outcomes) if (problem !== null) say(tracker, problem)
     } catch (error) {
@@ -84,7 +85,7 @@ export function sendTo(
       const onSent = (points: number): void => void (outcome.sent += points)
       try {
         const settleId = (id: string): Promise<string> => settle(store, { run: run.run, tracker: tracker.name, id })
-        await endedBy(signal, tracker.send(run, { isDry, signal, onSent, settleId }))
+        await unlessAborted(tracker.send(run, { isDry, signal, onSent, settleId }), signal)
         return outcome
       } catch (error) {
         return { ...outcome, problem: reason(error) }
@@ -112,14 +113,4 @@ function trackerOf(recipe: TrackerRecipe, env: NodeJS.ProcessEnv): Tracker {
     default:
       return assertNever(recipe)
   }
-}
-
-/** A hanging store or file system does not react to the signal. Abandoned work ends later, and its result is ignored. */
-function endedBy<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  work.catch(() => undefined)
-  const { promise, reject } = Promise.withResolvers<never>()
-  const end = (): void => reject(signal.reason as Error)
-  if (signal.aborted) end()
-  signal.addEventListener('abort', end, { once: true })
-  return Promise.race([work, promise]).finally(() => signal.removeEventListener('abort', end))
 }

@@ -3,6 +3,7 @@ import { type IncomingMessage, request as sendRequest } from 'node:http'
 import { isIP, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { LonghaulError } from '../../contracts/errors.ts'
+import { unlessAborted } from '../../platform/unless-aborted.ts'
 import { type DialOptions, dialPublic, EgressFailed, EgressRefused } from '../egress/open-upstream.ts'
 
 /** Limit of one exchange. The next attempt repeats it. */
@@ -58,7 +59,8 @@ export async function postWebhook(
   const late = AbortSignal.timeout(answerMs)
   const ending = AbortSignal.any([signal, late])
   try {
-    const status = await withEnd(ending, post(target, { headers, body, signal: ending, options }))
+    // The look-up and the connection have their own limits, which may be longer than this one.
+    const status = await unlessAborted(post(target, { headers, body, signal: ending, options }), ending)
     if (status >= 200 && status < 300) return
     throw answered(status, urlVariable)
   } catch (error) {
@@ -140,16 +142,6 @@ async function post(url: URL, { headers, body, signal, options }: Posting): Prom
 
 function secured(socket: Socket, host: string): Socket {
   return connectTls({ socket, ...(isIP(host) === 0 ? { servername: host } : {}) })
-}
-
-/** The look-up and the connection have their own limits, which may be longer than this one. */
-function withEnd<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
-  const ended = new Promise<never>((_, reject) => {
-    if (signal.aborted) reject(signal.reason as Error)
-    signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true })
-  })
-  work.catch(() => undefined)
-  return Promise.race([work, ended])
 }
 
 function answered(status: number, urlVariable: string): LonghaulError {

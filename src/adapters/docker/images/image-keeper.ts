@@ -5,6 +5,7 @@ import { enginePlace, type Engine } from '../engine/engine.ts'
 import { imageExists } from './images.ts'
 import { sha256Hex } from '../../../platform/hash.ts'
 import { createKeyedQueue } from '../../../platform/limiter.ts'
+import { unlessAborted } from '../../../platform/unless-aborted.ts'
 import { makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
 
 /** Longer than an image takes to arrive, and shorter than an activity that waits for it. */
@@ -62,21 +63,9 @@ export function createImageKeeper({ engine, cacheDir }: ImageKeeperOptions): Ima
           if (!(await imageExists({ engine, image }))) await make(closing.signal)
         }).finally(() => making.delete(image))
       making.set(image, shared)
-      await orAborted(shared, signal)
+      await unlessAborted(shared, signal)
     },
     dispose: () => closing.abort(),
-  }
-}
-
-async function orAborted(work: Promise<void>, signal: AbortSignal): Promise<void> {
-  const { promise: aborted, reject } = Promise.withResolvers<never>()
-  const onAbort = (): void => reject(signal.reason as Error)
-  signal.addEventListener('abort', onAbort, { once: true })
-  work.catch(() => undefined)
-  try {
-    await Promise.race([work, aborted])
-  } finally {
-    signal.removeEventListener('abort', onAbort)
   }
 }
 

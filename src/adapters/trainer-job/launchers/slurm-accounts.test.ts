@@ -3,12 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { useEnvironment } from '../../../../test/support/environment.ts'
 import { python, pythonEnvironment, withoutPython } from '../../../../test/support/python.ts'
-import { findSlurm, hasAccounts, type Slurm, startSlurm } from '../../../../test/support/slurm.ts'
-import { LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
-import { claimFence } from '../job/attempt-files.ts'
+import { findSlurm, hasAccounts, type Slurm, startSlurm, until } from '../../../../test/support/slurm.ts'
+import { launchFirst, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
 import { failureOf } from '../job/attempt-report.ts'
 import { followAttempt } from '../job/follow-attempt.ts'
 import type { PreparedJob } from '../job/job-spec.ts'
@@ -69,8 +67,7 @@ describe('slurm launcher of a site with accounts', { skip: withoutPython || with
 
   async function launched(run: string): Promise<PreparedJob> {
     const job = await prepare(run, LONG_JOB)
-    await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
-    await launcher.launch({ job, fence: 1 })
+    await launchFirst(job, launcher)
     const states = ['squeue', '--noheader', `--name=${job.jobId}`, '--format=%T'] as const
     await until(async () => (await slurm.command(...states)) === 'RUNNING')
     return job
@@ -78,12 +75,5 @@ describe('slurm launcher of a site with accounts', { skip: withoutPython || with
 
   async function follow(job: PreparedJob): Promise<void> {
     throw failureOf(await followAttempt({ job, launcher, fence: 1, signal }), {})
-  }
-
-  async function until(isSo: () => Promise<boolean>): Promise<void> {
-    for (const deadline = Date.now() + 120_000; !(await isSo()); ) {
-      assert.ok(Date.now() < deadline, 'did not come within two minutes')
-      await sleep(200)
-    }
   }
 })

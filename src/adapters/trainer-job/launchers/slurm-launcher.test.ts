@@ -4,12 +4,11 @@ import { mkdtemp, readFile, rename, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, before, describe, test } from 'node:test'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { useEnvironment } from '../../../../test/support/environment.ts'
 import { python, pythonEnvironment, withoutPython } from '../../../../test/support/python.ts'
 import { freePort } from '../../../../test/support/loopback.ts'
-import { findSlurm, type Slurm, startSlurm } from '../../../../test/support/slurm.ts'
-import { LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
+import { findSlurm, type Slurm, startSlurm, until } from '../../../../test/support/slurm.ts'
+import { launchFirst, LONG_JOB, makeJobStore, prepareTestJob } from '../../../../test/support/training-jobs.ts'
 import type { SlurmLauncherRecipe } from '../../../contracts/recipe.types.ts'
 import { claimFence, exitReport, highestFence } from '../job/attempt-files.ts'
 import { failureOf } from '../job/attempt-report.ts'
@@ -91,8 +90,7 @@ describe('slurm launcher', { skip }, () => {
 
   test('finds the job of a dead submitter by its comment and follows it', async () => {
     const job = await prepare('orphan', 2)
-    await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
-    await launcher.launch({ job, fence: 1 })
+    await launchFirst(job, launcher)
     await rm(join(job.jobDirectory, 'attempts/1/handle.json'))
     assert.equal((await runJob({ job, launcher, attempt: 2, signal: never })).steps, 2)
     assert.equal((await jobsNamed(job)).length, 1)
@@ -101,8 +99,7 @@ describe('slurm launcher', { skip }, () => {
   /** A site's own requeue starts the script again, after the pipeline has given the job to a newer attempt. */
   test('a requeued attempt that finds a newer fence exits with 76', async () => {
     const job = await prepare('requeued', LONG_JOB)
-    await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
-    await launcher.launch({ job, fence: 1 })
+    await launchFirst(job, launcher)
     const handle = JSON.parse(await readFile(join(job.jobDirectory, 'attempts/1/handle.json'), 'utf8')) as {
       slurmJob: string
     }
@@ -205,11 +202,6 @@ describe('slurm launcher', { skip }, () => {
       settleMs: 500,
     })
 
-  async function launchFirst(job: PreparedJob, by: Launcher): Promise<void> {
-    await claimFence({ jobDirectory: job.jobDirectory, fence: 1, spec: { ...job.spec, attempt: 1, fence: 1 } })
-    await by.launch({ job, fence: 1 })
-  }
-
   /** Follows the first attempt, which it starts unless it was. */
   async function follow(job: PreparedJob, by = launch({})): Promise<void> {
     if ((await highestFence(job.jobDirectory)) === 0) await launchFirst(job, by)
@@ -229,12 +221,5 @@ describe('slurm launcher', { skip }, () => {
   async function jobsNamed(job: PreparedJob, states = 'all'): Promise<string[]> {
     const text = await slurm.command('squeue', '--noheader', `--states=${states}`, `--name=${job.jobId}`, '--format=%i')
     return text.split('\n').filter((line) => line !== '')
-  }
-
-  async function until(isSo: () => boolean | Promise<boolean>): Promise<void> {
-    for (const deadline = Date.now() + 120_000; !(await isSo()); ) {
-      assert.ok(Date.now() < deadline, 'did not come within two minutes')
-      await sleep(100)
-    }
   }
 })

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { getEventListeners } from 'node:events'
 import { test } from 'node:test'
-import { unlessAborted } from '../../bench/support/interruption.ts'
+import { unlessAborted } from './unless-aborted.ts'
 
 test('work is abandoned with the reason of an abort, before or during it, and no listener stays', async () => {
   const interrupt = new AbortController()
