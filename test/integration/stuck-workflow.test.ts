@@ -4,6 +4,7 @@ import { after, before, test } from 'node:test'
 import type { Client } from '@temporalio/client'
 import { msToTs } from '@temporalio/common/lib/time.js'
 import { type Blocker, findBlockers, type LonghaulConnection } from '../../src/client/index.ts'
+import { findStuck } from '../../src/client/blockers/pending-activities.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { connectToOwnNamespace, needsServer } from '../support/own-namespace.ts'
 
@@ -75,4 +76,24 @@ test('a workflow that waits with a timer, also an old one, is not stuck', { skip
   const workflowId = 'train/sleeps/dapo-1'
   await play(workflowId, [[timer('old'), timer('1')], [withoutTimer('1')], []])
   assert.deepEqual(await stuckAt(workflowId, 1), [])
+})
+
+test('is found behind many workflows that wait with a timer', { skip: needsServer }, async () => {
+  const names = Array.from({ length: 20 }, (_, index) => `train/many/dapo-${index + 1}`)
+  const last = names.at(-1) ?? ''
+  await Promise.all(
+    names.map((name) => play(name, name === last ? [[timer('1')], [withoutTimer('1')]] : [[timer('1')]])),
+  )
+  const idle = await Promise.all(
+    names.map(async (workflowId) => {
+      const { runId } = await connection.client.workflow.getHandle(workflowId).describe()
+      return { workflowId, runId }
+    }),
+  )
+  const stuck = await eventually(async () => {
+    const found = await findStuck(connection, idle, (sinceMs) => Date.now() - sinceMs > 1)
+    assert.equal(found.length, 1)
+    return found
+  })
+  assert.equal(stuck[0]?.workflowId, last)
 })

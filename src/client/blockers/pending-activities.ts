@@ -371,8 +371,10 @@ export interface StuckWorkflow {
   sinceMs: number
 }
 
-/** Histories read in one look. One of them is enough for the remedy, and a paused run has thousands. */
-const MOST_HISTORIES = 8
+/** Histories read in one look: a paused run has thousands. */
+const MOST_HISTORIES = 200
+/** Read together. If one of them is of a stuck workflow, no further ones are read, because its remedy is the same for all. */
+const HISTORIES_AT_ONCE = 8
 const PAGE_EVENTS = 200
 /** An episode of 500 turns in steps of one has 3,000 events. */
 const MOST_EVENTS = 5_000
@@ -387,8 +389,13 @@ export async function findStuck(
   idle: readonly IdleWorkflow[],
   isOld: (sinceMs: number) => boolean,
 ): Promise<StuckWorkflow[]> {
-  const found = await Promise.all(idle.slice(0, MOST_HISTORIES).map((one) => lookAtEnd(connection, one, isOld)))
-  return found.filter((one) => one !== null)
+  for (let from = 0; from < Math.min(idle.length, MOST_HISTORIES); from += HISTORIES_AT_ONCE) {
+    const some = idle.slice(from, from + HISTORIES_AT_ONCE)
+    const found = await Promise.all(some.map((one) => lookAtEnd(connection, one, isOld)))
+    const stuck = found.filter((one) => one !== null)
+    if (stuck.length > 0) return stuck
+  }
+  return []
 }
 
 /** Reads the history from its end, where an open timer almost always is. */
