@@ -7,9 +7,9 @@
  *
  * All episodes of a size are open at once. Prints for each size: turns per second; CPU time per turn of control worker, hosts (which
  * write the records), server and database; memory and its growth; the slowest answer to the requests of a page; the histories'
- * lengths; and the leanest workflows with as many activities on the same server just before. Afterwards the ledger is counted: each
- * episode and each turn once. `--kill-every S` kills the control worker, the hosts' process or the server every S seconds. `--think
- * MS` is the time of a sample.
+ * lengths; and, on the same server just before, the leanest workflows with as many activities, alone and in the shape of a rollout.
+ * Afterwards the ledger is counted: each episode and each turn once. `--kill-every S` kills the control worker, the hosts' process or
+ * the server every S seconds. `--think MS` is the time of a sample.
  */
 import { mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -25,6 +25,8 @@ interface Row extends Omit<ScalePlayed, 'audit'> {
   turns: number
   /** Turns per second of the leanest workflows with as many activities. */
   probeTurnsPerS: number
+  /** The same in the shape of a rollout, with activities on another worker's queue. */
+  treeTurnsPerS: number
   replayed: number
   problems: string[]
 }
@@ -75,7 +77,11 @@ async function playSize(episodes: number): Promise<Row> {
   const turnsPerStep = Number(values['turns-per-step'])
   const groupSize = Math.min(episodes, Number(values.group))
   const activities = Math.ceil(turns / turnsPerStep) + OTHER_ACTIVITIES
-  const probed = await playProbe(stack, { workflows: Math.min(episodes, MOST_PROBED), activities })
+  const probed = await playProbe(stack, {
+    groups: Math.floor(Math.min(episodes, MOST_PROBED) / groupSize),
+    groupSize,
+    activities,
+  })
   const place = await mkdtemp(join(folder, `${episodes}-`))
   const killEvery = Number(values['kill-every'])
   const { audit, ...played } = await playScale({
@@ -92,7 +98,8 @@ async function playSize(episodes: number): Promise<Row> {
   return {
     episodes,
     turns,
-    probeTurnsPerS: (probed * turns) / activities,
+    probeTurnsPerS: (probed.alone * turns) / activities,
+    treeTurnsPerS: (probed.tree * turns) / activities,
     replayed: audit.replayed,
     problems: audit.problems,
     ...played,
@@ -120,7 +127,7 @@ function describe(row: Row): string {
   const slowest = Object.entries(row.slowestMs).map(([name, ms]) => `${name} ${ms.toFixed(0)} ms`)
   return [
     `${row.episodes} episodes of ${row.turns} turns, ${row.live} live at once, in ${row.wallS.toFixed(0)} s`,
-    `  ${row.turnsPerS.toFixed(0)} turns/s, the leanest workflows ${row.probeTurnsPerS.toFixed(0)}: ${(row.turnsPerS / row.probeTurnsPerS).toFixed(2)} ×`,
+    `  ${row.turnsPerS.toFixed(0)} turns/s, the leanest workflows ${row.probeTurnsPerS.toFixed(0)} alone, ${row.treeTurnsPerS.toFixed(0)} as a rollout: ${(row.turnsPerS / row.probeTurnsPerS).toFixed(2)} × and ${(row.turnsPerS / row.treeTurnsPerS).toFixed(2)} ×`,
     ...parts.map((line) => `  ${line}`),
     `  slowest answers: ${slowest.join(', ')}`,
     `  histories: ${histories.join(', ')}`,

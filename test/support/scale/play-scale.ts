@@ -17,6 +17,7 @@ import { buildBundleOf } from '../workflow-bundle.ts'
 import type { HostProcessInput } from './host-process.ts'
 import { createProcessMeter, familyOf, type Metered } from './process-meter.ts'
 import { countExecutions } from './scripted-sandboxes.ts'
+import type { ProbeInput, ProbeTreeInput } from './probe.workflows.ts'
 import { auditLedger, type LedgerAudit, type ScaleShape, storeRollout } from './scale-records.ts'
 
 export interface PlayScaleInput {
@@ -238,39 +239,48 @@ async function killNowAndThen({
   }
 }
 
-/** Workflows that only wait for activities that do nothing, as many as an episode has. @returns activities per second */
+export interface ProbeRates {
+  /** Activities per second of workflows without a parent, whose worker also plays their activities. */
+  alone: number
+  /** Activities per second of workflows in the shape of a rollout, whose activities are on another worker's queue. */
+  tree: number
+}
+
+const PROBE_QUEUE = 'probe'
+const PROBE_HOST_QUEUE = 'probe-host'
+
+/** Workflows that only wait for activities that do nothing, as many as an episode has: first alone, then as a rollout. */
 export async function playProbe(
   stack: RunningStack,
-  input: { workflows: number; activities: number },
-): Promise<number> {
+  { groups, groupSize, activities }: { groups: number; groupSize: number; activities: number },
+): Promise<ProbeRates> {
   const connection = await NativeConnection.connect({ address: stack.temporalAddress })
-  const client = await connect({ address: stack.temporalAddress, namespace: stack.namespace })
-  const bundle = await buildBundleOf(join(import.meta.dirname, 'probe.workflows.ts'))
-  const worker = await Worker.create({
-    connection,
-    namespace: stack.namespace,
-    taskQueue: 'probe',
-    workflowBundle: bundle,
-    activities: { nothing: async () => undefined },
-    maxCachedWorkflows: 1_000,
-  })
+  const { client, close } = await connect({ address: stack.temporalAddress, namespace: stack.namespace })
+  const workflowBundle = await buildBundleOf(join(import.meta.dirname, 'probe.workflows.ts'))
+  const shared = { connection, namespace: stack.namespace, activities: { nothing: async () => undefined } }
+  const worker = await Worker.create({ ...shared, taskQueue: PROBE_QUEUE, workflowBundle, maxCachedWorkflows: 1_000 })
+  const hosts = await Worker.create({ ...shared, taskQueue: PROBE_HOST_QUEUE })
+  const workflows = groups * groupSize
+  const play = (type: string, workflowId: string, input: ProbeInput): Promise<unknown> =>
+    client.workflow.execute(type, { taskQueue: PROBE_QUEUE, workflowId: `${type}/${workflowId}`, args: [input] })
+  const rate = async (played: () => Promise<unknown>): Promise<number> => {
+    const began = performance.now()
+    await played()
+    return (workflows * activities) / ((performance.now() - began) / 1000)
+  }
   try {
-    return await worker.runUntil(async () => {
-      const began = performance.now()
-      await Promise.all(
-        Array.from({ length: input.workflows }, async (_, index) => {
-          const options = {
-            taskQueue: 'probe',
-            workflowId: `probe/${input.workflows}/${index}`,
-            args: [{ activities: input.activities }],
-          }
-          await (await client.client.workflow.start('probe', options)).result()
-        }),
+    const playing = worker.runUntil(async () => {
+      const alone = await rate(() =>
+        Promise.all(
+          Array.from({ length: workflows }, (_, index) => play('probe', `${workflows}/${index}`, { activities })),
+        ),
       )
-      return (input.workflows * input.activities) / ((performance.now() - began) / 1000)
+      const input: ProbeTreeInput = { activities, groups, groupSize, hostQueue: PROBE_HOST_QUEUE }
+      return { alone, tree: await rate(() => play('probeTree', `${workflows}`, input)) }
     })
+    return await hosts.runUntil(playing)
   } finally {
-    await client.close()
+    await close()
     await connection.close()
   }
 }
