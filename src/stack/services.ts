@@ -7,7 +7,7 @@ import { moduleFile, packageFile } from './paths.ts'
 import { clusterService, type PrivateCluster } from './postgres/private-cluster.ts'
 import type { TemporalCli } from './setup/temporal-cli.ts'
 import type { TemporalServer } from './setup/temporal-server.ts'
-import type { ServerFiles } from './temporal-server-files.ts'
+import { ONE_PARTITION, type ServerFiles } from './temporal-server-files.ts'
 import { searchAttributes } from '../platform/search-attributes.ts'
 
 export const WORKER_ROLES = ['control', 'sandbox', 'trainer', 'artifacts'] as const
@@ -64,6 +64,7 @@ export function temporalService({ cli, dataDir, port, uiPort, namespace, codecPo
       ['server', 'start-dev', '--db-filename', database, '--namespace', namespace],
       ['--ip', '127.0.0.1', '--port', String(port), '--ui-port', String(uiPort), '--ui-disable-news-fetch'],
       ['--log-level', 'warn'],
+      Object.entries(ONE_PARTITION).flatMap(([name, value]) => ['--dynamic-config-value', `${name}=${value}`]),
       codecPort === null ? [] : ['--ui-codec-endpoint', `http://127.0.0.1:${codecPort}`],
       attributes,
     ].flat(),

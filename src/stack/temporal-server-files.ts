@@ -8,6 +8,11 @@ import { SQL_PLUGIN } from './postgres/schema.ts'
 
 /** Fixed for the life of a database. Enough for ten thousand live episodes on one server, and for several servers later. */
 export const HISTORY_SHARDS = 512
+/**
+ * With the default of four, which suits thousands of tasks a second, one request in thirteen only passes a task from one partition to
+ * another. Workers still poll all four, because the database of an earlier version may hold tasks in each.
+ */
+export const ONE_PARTITION = { 'matching.numTaskqueueWritePartitions': 1 } as const
 const SERVICES = ['frontend', 'history', 'matching', 'worker'] as const
 type ServiceName = (typeof SERVICES)[number]
 /** Per service; four times their sum stays below `max_connections` (`private-cluster.ts`). */
@@ -113,7 +118,12 @@ export async function writeServerFiles(input: WriteServerFilesInput): Promise<vo
     dynamicConfigClient: { filepath: dynamic, pollInterval: '60s' },
   }
   // As on the development server: commands and pages list runs more often than a shared server's default of ten times a second.
-  const settings = { 'frontend.namespaceRPS.visibility': [{ value: 100 }] }
+  const settings = Object.fromEntries(
+    Object.entries({ 'frontend.namespaceRPS.visibility': 100, ...ONE_PARTITION }).map(([name, value]) => [
+      name,
+      [{ value }],
+    ]),
+  )
   const ui = {
     temporalGrpcAddress: frontend,
     host: '127.0.0.1',

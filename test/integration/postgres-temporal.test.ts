@@ -42,6 +42,7 @@ import {
 } from '../support/chat-endpoint/scripted-endpoint.ts'
 import { eventually, HANG_MS } from '../support/hang.ts'
 import { freePort } from '../support/loopback.ts'
+import { writePartitions } from '../support/write-partitions.ts'
 import { findTemporalServer } from '../support/postgres-temporal.ts'
 import { type RunningStack, startStack } from '../support/start-stack.ts'
 import { withDeadline } from '../support/with-deadline.ts'
@@ -132,6 +133,7 @@ describe('Temporal on PostgreSQL', { skip }, () => {
     const facts = await inspectNamespace({ address: stack.temporalAddress, namespace: stack.namespace })
     assert.deepEqual([facts.retentionDays, facts.missingAttributes], [30, []])
     assert.equal(await sql('temporal', 'select count(*) from shards'), '512')
+    assert.equal(await writePartitions(connection), 1)
     const page = await fetch(`${stack.uiUrl ?? ''}/api/v1/namespaces/${stack.namespace}`, {
       signal: AbortSignal.timeout(HANG_MS),
     })

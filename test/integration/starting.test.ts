@@ -26,6 +26,7 @@ import { startTestRegistry } from '../support/test-registry.ts'
 import { temporalCli } from '../support/temporal-cli.ts'
 import { withDeadline } from '../support/with-deadline.ts'
 import { freePort } from '../support/loopback.ts'
+import { writePartitions } from '../support/write-partitions.ts'
 import { HANG_MS } from '../support/hang.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -45,6 +46,10 @@ after(async () => {
   await Promise.all(started.map((workflowId) => endRun({ connection: world.connection, workflowId })))
   await world?.close()
   await rm(scratch, { recursive: true, force: true })
+})
+
+test('the server of the stack writes the tasks of a queue to one partition', { skip: needsStack }, async () => {
+  assert.equal(await writePartitions(world.connection), 1)
 })
 
 test('runs started from the Temporal CLI get readable names, and cancelled ones close their sandboxes', {
