@@ -160,7 +160,7 @@ def open_sealed(path: Path, *, expected_sha256: str | None = None, hashes: bool 
     marker = path / COMMITTED
     if not marker.is_file():
         raise TornDirectory(f"Expected {COMMITTED} in {path}: the directory was never committed")
-    if (marked := marker.read_text().strip()) != digest:
+    if (marked := marker.read_bytes().decode(errors="replace").strip()) != digest:
         raise TornDirectory(f"Expected {marker} to hold {digest}, found {marked[:80]}")
     if expected_sha256 is not None and digest != expected_sha256:
         raise TornDirectory(f"Expected {path / MANIFEST} to hash to {expected_sha256}, found {digest}")

@@ -39,6 +39,14 @@ def test_known_hashes_are_reused_and_the_manifest_is_the_same(tmp_path: Path) ->
         open_sealed(wrong)
 
 
+def test_a_marker_that_is_not_text_is_torn(tmp_path: Path) -> None:
+    path = make_directory(tmp_path / "sealed")
+    seal(path, kind="checkpoint", facts={})
+    (path / "COMMITTED").write_bytes(b"\xff\xfe" * 32)
+    with pytest.raises(TornDirectory, match=r"Expected .*COMMITTED to hold"):
+        open_sealed(path)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_exactly_one_of_all_parts_finds_a_changed_file(tmp_path: Path, name: str) -> None:
     path = make_directory(tmp_path / "sealed")
