@@ -29,6 +29,8 @@ BELONGS_TO = {
 # Algorithms that average over tokens. Only these can divide by a constant token budget instead of the token count.
 TOKEN_MEANS = ("dapo", "cispo")
 
+# Torch takes 64 bits, and adapters put a hash of 32 bits below the seed.
+Seed = Annotated[int, Field(ge=0, lt=2**32), expected("an integer from 0 to 4294967295")]
 # JSON has no tuples: a pair arrives as a list.
 Pair = Annotated[tuple[float, float], Field(strict=False), expected("a list of two numbers")]
 
@@ -157,7 +159,7 @@ class Canary(Strict):
 class Config(Strict):
     schema_: Literal["longhaul.config/1"] = Field(alias="schema")
     loss_version: Annotated[int, Field(ge=LOSS_VERSION, le=LOSS_VERSION), expected(str(LOSS_VERSION))]
-    seed: Whole
+    seed: Seed
     stage: Literal["rft", "dapo"]
     # Size of an optimizer step: either trajectories, or loss tokens (C3PO).
     batch_size: Count | None = None
@@ -201,6 +203,11 @@ class Config(Strict):
     def _check_steps(self) -> Config:
         if (self.batch_size is None) == (self.token_budget is None):
             raise ValueError("Expected either `batch_size` or `token_budget` in config")
+        if self.stage == "dapo" and self.max_policy_lag is None:
+            # Null would switch the check off.
+            raise ValueError(
+                "Expected `max_policy_lag` in config to be an integer of at least 0 with stage dapo, got None"
+            )
         if self.dpo is not None and self.batch_size is not None and self.batch_size % 2:
             raise ValueError(f"Expected an even `batch_size` in config with dpo, got {self.batch_size}")
         if self.token_budget is not None and (self.objective is None or self.objective.algorithm not in TOKEN_MEANS):

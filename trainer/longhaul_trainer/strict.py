@@ -54,6 +54,9 @@ def explain(error: ValidationError, model: type[BaseModel], *, where: str) -> st
     unknown: dict[tuple[int | str, ...], list[str]] = {}
     wrong = []
     for issue in error.errors(include_url=False):
+        if issue["type"] == "default_factory_not_called":
+            # A default that follows from an invalid field, which is named itself.
+            continue
         if issue["type"] == "extra_forbidden":
             # Escaped: a name may hold a line break.
             unknown.setdefault(issue["loc"][:-1], []).append(repr(issue["loc"][-1])[1:-1])

@@ -99,6 +99,33 @@ def test_config_with_an_unknown_or_ignored_switch_is_refused(stage: str, path: t
     assert caught.value.code == 64
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (("lora",), {"rank": 0}, "Expected `rank` in config.lora to be an integer of at least 1, got 0"),
+        (("lora",), {}, "Expected field `rank` in config.lora"),
+        (("stage",), "sft", "Expected `stage` in config to be 'rft' or 'dapo', got 'sft'"),
+        (("seed",), 2**32, "Expected `seed` in config to be an integer from 0 to 4294967295, got 4294967296"),
+        (("seed",), -1, "Expected `seed` in config to be an integer from 0 to 4294967295, got -1"),
+        (
+            ("max_policy_lag",),
+            None,
+            "Expected `max_policy_lag` in config to be an integer of at least 0 with stage dapo, got None",
+        ),
+    ],
+)
+def test_an_invalid_value_has_one_error(path: tuple[str, ...], value: object, message: str) -> None:
+    with pytest.raises(JobError) as caught:
+        parse_config(edited("dapo", path, value))
+    assert (caught.value.code, caught.value.message) == (64, message)
+
+
+def test_the_largest_seed_makes_adapters(tmp_path: Path, policy: Path) -> None:
+    config = make_config("rft", seed=2**32 - 1, lora={"rank": 2}, epochs=1, canary="none")
+    job = make_job(tmp_path, policy, make_draft(policy, stage="rft", groups=2), config)
+    assert step(job.write(), dry_run=False) == 0
+
+
 def test_config_edited_after_the_spec_was_written_is_refused(tmp_path: Path, policy: Path) -> None:
     job = make_job(tmp_path, policy, make_draft(policy, stage="rft", groups=2), make_config("rft"))
     (tmp_path / "config.json").write_text(json.dumps(make_config("rft", seed=8)))
