@@ -117,6 +117,35 @@ def test_adapter_job_trains_exports_merged_weights_and_goes_on(tmp_path: Path, p
     assert step(following.write(), dry_run=False) == 0
 
 
+@pytest.mark.parametrize("lora", [{"rank": 4, "alpha": 64.0}, {"rank": 8}, None])
+@pytest.mark.parametrize("init", ["carry", "fresh"])
+def test_adapters_scaled_otherwise_than_in_the_input_are_refused(
+    tmp_path: Path, policy: Path, lora: dict[str, Any] | None, init: str
+) -> None:
+    """Another alpha makes another model of the same tensors: one that no server sampled from."""
+    first = make_job(
+        tmp_path / "1", policy, make_draft(policy, stage="rft"), make_config("rft", epochs=1, lora={"rank": 4})
+    )
+    assert step(first.write(), dry_run=False) == 0
+    config = make_config("rft", optimizer_init=init, **({} if lora is None else {"lora": lora}))
+    draft = make_draft(policy, stage="rft", seed=1)
+    job = make_job(tmp_path / "2", first.checkpoint, draft, config, kind="checkpoint", global_step=2)
+    assert step(job.write(), dry_run=True) == 64
+    assert job.exit_report()["message"].startswith(
+        "Expected config.lora to be that of the input ({'alpha': 8.0, 'rank': 4}), got "
+    )
+
+
+def test_moments_of_all_weights_are_not_carried_into_adapters(tmp_path: Path, policy: Path) -> None:
+    first = make_job(tmp_path / "1", policy, make_draft(policy, stage="rft"), make_config("rft", epochs=1))
+    assert step(first.write(), dry_run=False) == 0
+    for init, code in (("carry", 64), ("fresh", 0)):
+        config = make_config("rft", optimizer_init=init, lora={"rank": 4}, epochs=1)
+        draft = make_draft(policy, stage="rft", seed=1)
+        job = make_job(tmp_path / init, first.checkpoint, draft, config, kind="checkpoint", global_step=2)
+        assert step(job.write(), dry_run=False) == code
+
+
 def test_yarn_is_exported_in_both_forms_that_load_to_the_same_model(tmp_path: Path) -> None:
     rope = {"type": "yarn", "factor": 4.0, "original_max": 512}
     policy = tmp_path / "base"

@@ -18,7 +18,7 @@ from safetensors.torch import save_file
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from longhaul_trainer.config import parse_config
-from longhaul_trainer.directory import mark_committed, open_sealed, write_manifest
+from longhaul_trainer.directory import mark_committed, open_sealed, seal, write_manifest
 from longhaul_trainer.failures import INPUT_UNUSABLE, INVALID_SPEC, JobError, LostRanks
 from longhaul_trainer.lean_adamw import LeanAdamW
 from longhaul_trainer.parallel.ranks import Ranks
@@ -386,6 +386,28 @@ def test_input_that_does_not_fit_the_spec_is_refused(tmp_path: Path, policy: Pat
     late = copy_with(tmp_path / "f", policy, facts={"global_step": 5, "policy_version": "v000005-00000000"})
     assert refused(open_input, *given(tmp_path / "g", late)) == "Expected run.global_step 5 as in the input, got 0"
     assert open_input(*given(tmp_path / "h", late, global_step=5)).policy.version == "v000005-00000000"
+
+
+def test_a_job_that_begins_after_the_end_of_its_schedule_is_refused(tmp_path: Path, policy: Path) -> None:
+    """Its rate would be end_lr throughout. With an end of 0 the job would train nothing and say nothing."""
+    late = tmp_path / "late"
+    shutil.copytree(policy, late)
+    for name in ("MANIFEST.json", "COMMITTED"):
+        (late / name).unlink()
+    seal(late, kind="policy", facts={"global_step": 6})
+    for total, code in ((6, 64), (7, 0)):
+        schedule = {"kind": "cosine", "warmup_steps": 2, "total_steps": total, "end_lr": 0.0}
+        draft = make_draft(late, stage="rft")
+        job = make_job(tmp_path / str(total), late, draft, make_config("rft", schedule=schedule), global_step=6)
+        assert command.step(job.write(), dry_run=True) == code
+    message = job_message(tmp_path / "6")
+    assert message == (
+        "Expected `total_steps` in config.schedule to be above run.global_step = 6, got 6: the whole job would train at end_lr = 0"
+    )
+
+
+def job_message(root: Path) -> str:
+    return json.loads((root / "job" / "attempts" / "1" / "exit.json").read_text())["message"]
 
 
 def test_incomplete_input_is_refused(tmp_path: Path, policy: Path) -> None:

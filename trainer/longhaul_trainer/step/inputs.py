@@ -44,6 +44,14 @@ def open_input(spec: Spec, config: Config, ranks: Ranks | None = None) -> JobInp
     step = sealed.manifest.get("global_step", 0)
     if step != spec.run.global_step:
         raise JobError(INVALID_SPEC, f"Expected run.global_step {step} as in the input, got {spec.run.global_step}")
+    schedule = config.schedule
+    if schedule.kind != "constant" and step >= schedule.total_steps:
+        raise JobError(
+            INVALID_SPEC,
+            f"Expected `total_steps` in config.schedule to be above run.global_step = {step}, got {schedule.total_steps}: "
+            f"the whole job would train at end_lr = {schedule.end_lr:g}",
+        )
+    _check_lora(config, sealed)
     architecture = spec.input.path / HF if is_checkpoint else spec.input.path
     for name in ("tokenizer.json", "config.json"):
         if not (architecture / name).is_file():
@@ -88,6 +96,17 @@ def _open_whole(path: Path, manifest_sha256: str, ranks: Ranks | None) -> Sealed
     if ranks is not None and (problem := find_damage(sealed, ranks)) is not None:
         raise JobError(INPUT_UNUSABLE, problem)
     return sealed
+
+
+def _check_lora(config: Config, sealed: Sealed) -> None:
+    """Raises JobError 64 if the config scales the input's adapters differently, or carries moments of other weights.
+
+    Checkpoints of earlier versions do not state the scale.
+    """
+    stated = sealed.manifest.get("lora")
+    wanted = None if config.lora is None else config.lora.model_dump()
+    if stated != wanted and (stated is not None or config.optimizer_init == "carry"):
+        raise JobError(INVALID_SPEC, f"Expected config.lora to be that of the input ({stated}), got {wanted}")
 
 
 def _check_rope(config: Config, sealed: Sealed, architecture: Path) -> None:
