@@ -251,6 +251,10 @@ CASES: list[tuple[Edit, str]] = [
     (put_json("trajectories", 1, "member", value=2), "Expected member of b in [0, 2), found 2"),
     (put_json("trajectories", 1, "member", value=-1), "Expected member of b in [0, 2), found -1"),
     (
+        put_json("trajectories", 1, "member", value=0),
+        "Expected each sibling once, found member 0 of group g0 again in b",
+    ),
+    (
         put_json("trajectories", 0, "advantage", value=A * (1 + 1.2e-5)),
         f"Expected advantage {A:.8g} of a from its group's rewards, found {A * (1 + 1.2e-5)!r}",
     ),

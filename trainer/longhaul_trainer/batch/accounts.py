@@ -198,6 +198,7 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
     if len(groups) != len(manifest["groups"]):
         raise refuse("Expected each group id once")
     values = []
+    places: set[tuple[str, int]] = set()
     for entry in manifest["trajectories"]:
         name, group = entry["id"], groups.get(entry["group"])
         if group is None:
@@ -214,6 +215,11 @@ def expected_advantages(manifest: dict[str, Any]) -> Array:
             raise refuse(f"Expected finite rewards and outcomes of at least two siblings in group {group['id']}")
         if not 0 <= entry["member"] < len(rewards):
             raise refuse(f"Expected member of {name} in [0, {len(rewards)}), found {entry['member']}")
+        if (place := (entry["group"], entry["member"])) in places:
+            raise refuse(
+                f"Expected each sibling once, found member {entry['member']} of group {group['id']} again in {name}"
+            )
+        places.add(place)
         value = rewards[entry["member"]] - rewards.mean()
         if delta is not None:
             value /= rewards.std(ddof=1) + delta
