@@ -35,6 +35,7 @@ const CHECKS: Check[] = [
   pinnedSplits,
   demonstrations,
   schedules,
+  ratesOfReinforcement,
   trackers,
 ]
 
@@ -279,6 +280,32 @@ function demonstrations({ scaffold, rft, evaluate }: Settings): RecipeProblem[] 
   return wanted.map((path) =>
     problem(path, `has no effect with scaffold.profile: ${profile}`, 'this profile has no demonstration: leave it out'),
   )
+}
+
+/** The rate is a function of the run's optimizer steps, and `totalSteps` of a job counts those of one iteration. */
+function ratesOfReinforcement({ rft, reinforce }: Settings): RecipeProblem[] {
+  if (reinforce === null) return []
+  const { schedule, warmupSteps } = reinforce.optim
+  return [
+    ...(schedule === 'constant'
+      ? []
+      : [
+          problem(
+            ['reinforce', 'optim', 'schedule'],
+            `expected constant, got ${schedule}: the number of iterations is open, so the rate would end within the first`,
+            'leave it out',
+          ),
+        ]),
+    ...(rft === null || warmupSteps === 0
+      ? []
+      : [
+          problem(
+            ['reinforce', 'optim', 'warmupSteps'],
+            `expected 0, got ${warmupSteps}: a warm-up counts the steps of the run, and fine-tuning has taken the first`,
+            'leave it out',
+          ),
+        ]),
+  ]
 }
 
 function schedules({ rft, reinforce }: Settings): RecipeProblem[] {

@@ -607,6 +607,16 @@ const impossible: [name: string, overrides: Record<string, unknown>, path: strin
   ['a demonstration that the profile lacks', { rft: { demonstration: true } }, 'rft.demonstration'],
   ['the same while evaluating', { evaluate: { demonstration: true } }, 'evaluate.demonstration'],
   ['an end of a rate that stays', { reinforce: { optim: { endLr: 1e-5 } } }, 'reinforce.optim.endLr'],
+  [
+    'a rate that would end within the first iteration',
+    { reinforce: { optim: { schedule: 'cosine' } } },
+    'reinforce.optim.schedule',
+  ],
+  [
+    'a warm-up that fine-tuning has used up',
+    { reinforce: { optim: { warmupSteps: 10 } } },
+    'reinforce.optim.warmupSteps',
+  ],
   ['adapters of no size', { model: { train: 'lora' } }, 'model.lora'],
   ['adapters without training', { model: { lora: { rank: 8, alpha: 16 } } }, 'model.lora'],
   ['offloaded activations that are not kept', { trainer: { offload: 'both' } }, 'trainer.offload'],
