@@ -452,7 +452,8 @@ def tail_of(report: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("strike", "saved", "phase"), [("TERM@after-update:3", "3", "train"), ("TERM@prox:1", None, "prox")]
+    ("strike", "saved", "phase"),
+    [("TERM@after-update:3", "3", "train"), ("TERM@after-update:4", "4", "commit"), ("TERM@prox:1", None, "prox")],
 )
 def test_sigterm_saves_the_last_step_and_is_reported(
     tmp_path: Path,
@@ -464,7 +465,7 @@ def test_sigterm_saves_the_last_step_and_is_reported(
     phase: str,
 ) -> None:
     job = small_job(tmp_path, policy, epochs=2)
-    job.spec["execution"]["inner_every"] = 4
+    job.spec["execution"]["inner_every"] = 5
     with monkeypatch.context() as struck:
         struck.setenv(failpoints.VARIABLE, strike)
         assert step(job.write(), dry_run=False) == 75

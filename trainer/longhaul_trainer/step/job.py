@@ -166,7 +166,7 @@ class Job:
             self._check_stop()
         except JobError as error:
             if error.code == STOPPED:
-                self._save_before_leaving(model, optimizer, state, trainer.total_steps)
+                self._save_before_leaving(model, optimizer, state)
             raise
         checkpoint = self._save_final(model, optimizer, state)
         # The export needs the host memory for the full weights.
@@ -384,11 +384,11 @@ class Job:
         for step in _steps_in(inner)[:-INNER_KEPT]:
             shutil.rmtree(inner / str(step), ignore_errors=True)
 
-    def _save_before_leaving(self, model: Any, optimizer: Any, state: TrainerState, total: int) -> None:
+    def _save_before_leaving(self, model: Any, optimizer: Any, state: TrainerState) -> None:
         """Saves on SIGTERM: between two micro-batches the weights are those of the last update. The launcher's grace period bounds it."""
         with contextlib.suppress(Exception):
             self._finish_inner()
-            if self.saved < state.done < total:
+            if self.saved < state.done:
                 self._save_inner(model, optimizer, state)
                 self._finish_inner()
 
