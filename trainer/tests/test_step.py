@@ -195,15 +195,26 @@ def test_next_job_continues_the_optimizer_and_the_step_count(tmp_path: Path, pol
     assert step(stale.write(), dry_run=False) == 65
 
 
-def test_stale_proximal_file_is_detected_at_the_first_step(tmp_path: Path, policy: Path) -> None:
-    job = make_job(tmp_path, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+def test_proximal_values_of_another_processor_are_computed_again_until_an_update_is_stored(
+    tmp_path: Path, policy: Path
+) -> None:
+    """Its kernels round differently by a few units in the last place. With its values the first ratio would never be 1, and each attempt
+    would end as diverged."""
+    jobs = [
+        make_job(tmp_path / name, policy, make_draft(policy, stage="dapo"), make_config("dapo"))
+        for name in ("whole", "cut")
+    ]
+    whole, job = jobs
+    assert step(whole.write(), dry_run=False) == 0
     real = job_module.write_prox
     with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(job_module, "write_prox", lambda path, prox: real(path, prox + np.float32(1e-3)))
+        monkeypatch.setattr(job_module, "write_prox", lambda path, prox: real(path, prox + np.float32(3e-6)))
         interrupt_after_update(monkeypatch)
         with pytest.raises(KeyboardInterrupt):
             step(job.write(), dry_run=False)
-    assert step(job.write(fence=2), dry_run=False) == 77
+    assert step(job.write(fence=2), dry_run=False) == 0
+    for name in ("state.safetensors", "metrics.jsonl"):
+        assert (job.checkpoint / name).read_bytes() == (whole.checkpoint / name).read_bytes()
 
 
 def interrupt_after_update(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,7 +227,7 @@ def interrupt_after_update(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "hit", interrupt)
 
 
-def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
+def test_prox_is_computed_again_until_an_update_is_stored(
     tmp_path: Path, policy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an out-of-memory exit the next attempt has a smaller limit. With the stored values its first ratio would never be 1."""
@@ -241,10 +252,10 @@ def test_prox_of_another_layout_is_computed_again_until_an_update_is_stored(
         return [event["event"] for event in job.events(fence)].count("prox")
 
     assert attempt(1, 256, until=0) > 0
-    assert attempt(2, 256, until=0) == 0
+    assert attempt(2, 256, until=0) > 0
     assert attempt(3, 64, until=0) > 0
     assert open_sealed(job.job_dir / "prox").manifest["layout"]["max_tokens_per_micro"] == 64
-    assert attempt(4, 64, until=2) == 0
+    assert attempt(4, 64, until=2) > 0
     # Stored updates used these values, so they stay.
     assert attempt(5, 256, until=3) == 0
     assert open_sealed(job.job_dir / "prox").manifest["layout"]["max_tokens_per_micro"] == 64

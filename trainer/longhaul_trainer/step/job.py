@@ -59,8 +59,6 @@ from longhaul_trainer.weight_files import hugging_face_weights
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 INNER_KEPT = 2
-# Facts that can change the last bits of a log-probability.
-ROUNDING = ("layout", "versions")
 
 
 class Job:
@@ -237,12 +235,9 @@ class Job:
         self.progress.phase = "prox"
         directory = self.spec.job_dir / "prox"
         stored = self._adopt(directory)
-        if (
-            stored is not None
-            and not has_updates
-            and any(stored.manifest[name] != self.facts[name] for name in ROUNDING)
-        ):
-            # Another layout rounds differently. Every attempt in it would fail at the first step, where the ratio must be 1.
+        if stored is not None and not has_updates:
+            # Another layout, version, number of threads or kind of processor rounds differently, and no update has used these values.
+            # Every attempt here would fail at the first step, where the ratio must be 1.
             self.ranks.first(lambda: shutil.rmtree(directory))
             stored = None
         if stored is not None:
