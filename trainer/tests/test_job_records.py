@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from job_files import JobFiles, make_config, make_draft, make_job, make_window_job
+from job_files import JobFiles, cut_minibatches, make_config, make_draft, make_job, make_window_job
 from safetensors.numpy import load_file
 from tiny_policy import write_tiny_policy
 
@@ -606,6 +606,47 @@ def test_an_alarm_is_reported_and_stored_and_does_not_end_the_job(tmp_path: Path
     # A later attempt reports the same alarms.
     assert step(job.write(fence=2), dry_run=False) == 0
     assert job.exit_report(2)["alarms"] == kept
+
+
+@pytest.mark.parametrize(("lowest", "mean"), [(-9999.0, "inf"), (-400.0, pytest.approx(1e168, rel=1e3))])
+def test_figures_that_overflow_are_reported_as_text_and_do_not_end_the_job(
+    tmp_path: Path, policy: Path, still: None, lowest: float, mean: Any
+) -> None:
+    """vLLM writes the log-probability of an impossible token as -9999."""
+    draft = make_draft(policy, stage="dapo", groups=2, size=4, batch_size=4, longest=100)
+    draft.tensors["behaviour_logprobs"][np.flatnonzero(draft.tensors["loss_mask"])[0]] = lowest
+    config = make_config("dapo", epochs=1, batch_size=4)
+    job = make_job(tmp_path, policy, draft, config, execution={"max_tokens_per_micro": 150})
+    assert step(job.write(), dry_run=False) == 0
+    first, second = metrics_of(job)
+    assert (first["is_mean"], first["ess"], first["chi2"]) == (mean, "nan", "inf")
+    assert second["ess"] == pytest.approx(1.0, abs=1e-3)
+    alarms = {alarm["metric"]: alarm["value"] for alarm in job.exit_report()["alarms"]}
+    assert alarms.keys() == {"k1", "k3", "is_mean", "is_std", "ess", "chi2"}
+    assert all(alarms[name] == first[name] for name in alarms)
+    # The correction caps the ratio of this token, so the step itself is sound.
+    assert math.isfinite(first["loss"])
+    assert math.isfinite(first["grad_norm"])
+
+
+def test_dropped_tokens_are_a_share_of_the_whole_batch(tmp_path: Path, policy: Path, still: None) -> None:
+    """Their count is the batch's. Two of 300 are no alarm, although they would be more than 1 % of one mini-batch's tokens."""
+    draft = make_draft(policy, stage="dapo")
+    tensors, manifest = draft.tensors, draft.manifest
+    owners = np.repeat(tensors["row_trajectory"], np.diff(tensors["row_offsets"]))
+    for token in np.flatnonzero(tensors["loss_mask"])[:2]:
+        for name in ("loss_mask", "behaviour_logprobs", "advantages"):
+            tensors[name][token] = 0
+        manifest["trajectories"][owners[token]]["masked_tokens"] += 1
+    kept = int(tensors["loss_mask"].sum())
+    manifest["counts"] |= {"loss_tokens": kept, "dropped_nonfinite": 2}
+    manifest["minibatches"] = cut_minibatches(tensors, 8)
+    job = make_job(tmp_path, policy, draft, make_config("dapo", epochs=1))
+    assert step(job.write(), dry_run=False) == 0
+    steps = metrics_of(job)
+    assert all(2 / (2 + step["n_tokens"]) > 0.01 for step in steps)
+    assert [step["dropped_nonfinite"] for step in steps] == [2 / (2 + kept)] * 2
+    assert job.exit_report()["alarms"] == []
 
 
 def test_window_job_reports_its_work_and_commits_it(

@@ -20,20 +20,24 @@ class Alarm:
 
 
 def mismatch_metrics(v: Array) -> dict[str, float]:
-    """Mismatch between proximal policy and sampler. v = lp_prox - lp_μ: [n]; ratios are e^v before any cap."""
+    """Mismatch between proximal policy and sampler. v = lp_prox - lp_μ: [n]; ratios are e^v before any cap.
+
+    One token that the sampler thought impossible makes a ratio, or its square, overflow: such figures are infinite or NaN.
+    """
     v = v.astype(np.float64)
-    rho = np.exp(v)
-    return {
-        "k1": float(-v.mean()),
-        "k3": float((rho - v - 1).mean()),
-        "abs_dlogp_max": float(np.abs(v).max()),
-        "abs_dlogp_p99": float(np.percentile(np.abs(v), 99)),
-        "is_mean": float(rho.mean()),
-        "is_std": float(rho.std()),
-        "is_max": float(rho.max()),
-        "ess": float(rho.sum() ** 2 / (rho**2).sum() / len(rho)),
-        "chi2": float((rho**2).mean() - 1),
-    }
+    with np.errstate(over="ignore", invalid="ignore"):
+        rho = np.exp(v)
+        return {
+            "k1": float(-v.mean()),
+            "k3": float((rho - v - 1).mean()),
+            "abs_dlogp_max": float(np.abs(v).max()),
+            "abs_dlogp_p99": float(np.percentile(np.abs(v), 99)),
+            "is_mean": float(rho.mean()),
+            "is_std": float(rho.std()),
+            "is_max": float(rho.max()),
+            "ess": float(rho.sum() ** 2 / (rho**2).sum() / len(rho)),
+            "chi2": float((rho**2).mean() - 1),
+        }
 
 
 # Metric → (lowest, highest) value without an alarm. The first five follow verl's rollout correction guide.

@@ -43,7 +43,7 @@ class Progress:
                 self._last = now
                 self.last_event = event
             line = {"t": now, "seq": self._seq, "fence": self._fence, "event": event, "phase": self.phase, **fields}
-            data = json.dumps({name: _plain(value) for name, value in line.items()}).encode()
+            data = json.dumps({name: plain(value) for name, value in line.items()}).encode()
             if len(data) >= MAX_LINE:
                 data = json.dumps({**dict(list(line.items())[:5]), "truncated": True}).encode()
             os.write(self._descriptor, data + b"\n")
@@ -94,7 +94,7 @@ def last_event_ms(attempts: Path, *, before: int) -> int | None:
         return None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Turns NaN and infinities into text: JSON has none, but the alarm about them must be readable."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)

@@ -25,7 +25,7 @@ from longhaul_trainer.objective.schedule import learning_rate
 from longhaul_trainer.parallel.ranks import Ranks
 from longhaul_trainer.step.failpoints import hit
 from longhaul_trainer.step.forward import MicroBatch, Scorer, gather_rows
-from longhaul_trainer.step.progress import Progress, Silent
+from longhaul_trainer.step.progress import Progress, Silent, plain
 from longhaul_trainer.step.prox import share_forward, take_forward
 from longhaul_trainer.step.state import TrainerState
 
@@ -224,8 +224,9 @@ class Trainer:
         self.before_update()
         self.optimizer.step()
         hit("after-update")
-        metrics = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)
-        alarms = [vars(alarm) for alarm in find_alarms(metrics)]
+        figures = self._metrics(step, norm, rate, part.loss_tokens, part.rows, correction, gap)
+        alarms = [{**vars(alarm), "value": plain(alarm.value)} for alarm in find_alarms(figures)]
+        metrics = {name: plain(value) for name, value in figures.items()}
         state = TrainerState(
             global_step=state.global_step + 1,
             done=state.done + 1,
@@ -245,6 +246,11 @@ class Trainer:
         for alarm in alarms:
             self.progress.emit("alarm", action="pause", **alarm)
         return state
+
+    def _dropped_share(self) -> float:
+        """Share of the batch's tokens that were dropped. The batch does not say in which mini-batches they were."""
+        dropped, kept = self.batch.dropped_nonfinite, sum(part.loss_tokens for part in self.batch.minibatches)
+        return dropped / max(1, dropped + kept)
 
     def _span(self, part: Minibatch) -> slice:
         """The mini-batch's tokens in the batch file."""
@@ -445,5 +451,5 @@ class Trainer:
             "masked_frac": correction.masked,
             "ratio_mean": step.ratio_sum / own,
             "ratio_max": step.ratio_max,
-            "dropped_nonfinite": self.batch.dropped_nonfinite / max(1, self.batch.dropped_nonfinite + n_tokens),
+            "dropped_nonfinite": self._dropped_share(),
         }
