@@ -248,6 +248,10 @@ CASES: list[tuple[Edit, str]] = [
             put_json("groups", 0, "outcomes", value=[1]),
         )
     ),
+    (
+        put_json("groups", 0, "rewards", value=["high", 0.0]),
+        "Expected batch.json to have every field of longhaul.batch/1: ValueError could not convert string to float: 'high'",
+    ),
     (put_json("trajectories", 1, "member", value=2), "Expected member of b in [0, 2), found 2"),
     (put_json("trajectories", 1, "member", value=-1), "Expected member of b in [0, 2), found -1"),
     (

@@ -95,7 +95,7 @@ def load_batch(
         return _check_content(manifest, path, stage, (batch_size, token_budget), policy, max_policy_lag, pairs)
     except PermissionError as error:
         raise refuse(f"Cannot read {error.filename}: {error.strerror}") from error
-    except (KeyError, TypeError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, IndexError, AttributeError, ValueError, OverflowError) as error:
         raise refuse(f"Expected batch.json to have every field of {SCHEMA}: {type(error).__name__} {error}") from error
 
 
