@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -55,8 +56,11 @@ def _sha256_each(files: list[Path]) -> Iterator[str]:
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Writes a temporary file in the same directory, fsyncs and renames it: readers see the old bytes or the new ones."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    """Writes a temporary file in the same directory, fsyncs and renames it: readers see the old bytes or the new ones.
+
+    The file has a name of its own: ranks of several containers often have equal process ids, and all report a lost rank at once.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with temporary.open("wb") as file:
         file.write(data)
         file.flush()

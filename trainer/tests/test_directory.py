@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from longhaul_trainer.directory import (
     seal,
     sha256_bytes,
     verify_files,
+    write_durably,
     write_manifest,
 )
 
@@ -37,6 +39,18 @@ def test_known_hashes_are_reused_and_the_manifest_is_the_same(tmp_path: Path) ->
     mark_committed(wrong, write_manifest(wrong, kind="inner", facts={}, known={"state-1": "0" * 64}))
     with pytest.raises(TornDirectory, match=r"state-1 to hash to 0{64}"):
         open_sealed(wrong)
+
+
+def test_writers_with_one_process_id_never_show_a_mixture(tmp_path: Path) -> None:
+    """Like ranks in several containers, which all write exit.json when a rank is lost."""
+    path = tmp_path / "exit.json"
+    texts = [str(writer).encode() * (writer + 1) * 1000 for writer in range(4)]
+    with ThreadPoolExecutor(len(texts)) as pool:
+        writers = [pool.submit(write_durably, path, text) for text in texts * 25]
+        while not all(writer.done() for writer in writers):
+            assert not path.exists() or path.read_bytes() in texts
+    assert [writer.exception() for writer in writers] == [None] * 100
+    assert [entry.name for entry in tmp_path.iterdir()] == ["exit.json"]
 
 
 def test_a_marker_that_is_not_text_is_torn(tmp_path: Path) -> None:
