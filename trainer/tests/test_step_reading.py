@@ -234,6 +234,15 @@ def test_all_errors_are_reported_in_one_line() -> None:
             "s3://c",
             "Expected `checkpoint_uri` in spec.output to be an absolute file:// uri, got 's3://c'",
         ),
+        *(
+            (
+                "output",
+                "policy_uri",
+                uri,
+                f"Expected `policy_uri` in spec.output to be an absolute file:// uri, got {uri!r}",
+            )
+            for uri in ("file:///runs/#1/p", "file:///runs/what?/p", "file:///runs%00/p")
+        ),
         (None, "key", B, f"Expected key {KEY} from the three hashes, got {B}"),
         (None, "job_id", "x", f"Expected job_id dapo-{KEY[:16]}, got x"),
         (

@@ -22,6 +22,9 @@ def _check_uri(uri: str) -> str:
     parts = urlsplit(uri)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
         raise ValueError
+    # A path with `#` or `?` that nobody encoded would end there, and name another place.
+    if parts.query or parts.fragment or "\0" in unquote(parts.path):
+        raise ValueError
     return uri
 
 
