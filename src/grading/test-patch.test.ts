@@ -126,6 +126,33 @@ test('keeps names that Git quotes as they are written', () => {
   assert.deepEqual(readPatchedFiles(patch), [{ source: '"a/t\\303\\251.py"', target: '"b/t\\303\\251.py"' }])
 })
 
+test('a pure rename between a plain and a quoted name is a file of its own', () => {
+  const start = 'diff --git a/t/a.py b/t/a.py\n--- a/t/a.py\n+++ b/t/a.py\n@@ -1 +1 @@\n-a\n+b\n'
+  const moved = (names: string) => `${start}diff --git ${names}\nsimilarity index 100%\n`
+  const named = (patch: string) => readPatchedFiles(patch).at(-1)
+  const quoted = String.raw`t/\303\251 b.py`
+  assert.deepEqual(named(moved(`a/t/x y.py "b/${quoted}"`)), { source: 'a/t/x y.py', target: `"b/${quoted}"` })
+  assert.deepEqual(named(moved(`"a/${quoted}" b/t/x y.py`)), { source: `"a/${quoted}"`, target: 'b/t/x y.py' })
+})
+
+test('modes behind a command without prefixes change its own file and not the one before', () => {
+  const start = 'diff --git t/a.py t/a.py\n--- t/a.py\n+++ t/a.py\n@@ -1 +1 @@\n-a\n+b\n'
+  assert.deepEqual(readPatchedFiles(`${start}diff --git t/b.py t/b.py\ndeleted file mode 100644\n`), [
+    { source: 't/a.py', target: 't/a.py' },
+    { source: 't/b.py', target: '/dev/null' },
+  ])
+})
+
+test('a file that loses all of its lines in one hunk counts as deleted, as upstream has it', () => {
+  const emptied = (hunks: string) =>
+    `diff --git a/t/__init__.py b/t/__init__.py\n--- a/t/__init__.py\n+++ b/t/__init__.py\n${hunks}`
+  const targetOf = (hunks: string) => readPatchedFiles(emptied(hunks))[0]?.target
+  assert.equal(targetOf('@@ -1,2 +0,0 @@\n-a\n-b\n'), '/dev/null')
+  assert.equal(targetOf('@@ -1,2 +1,0 @@\n-a\n-b\n'), 'b/t/__init__.py')
+  assert.equal(targetOf('@@ -1 +0,0 @@\n-a\n@@ -9 +9 @@\n-c\n+d\n'), 'b/t/__init__.py')
+  assert.equal(targetOf('@@ -1 +1 @@\n-a\n+b +0,0 @@\n'), 'b/t/__init__.py')
+})
+
 test('a header counts only at the start of its line', () => {
   const patch = `see diff --git a/no.py b/no.py\nsee diff --git "a/no.py" "b/no.py"\nsee --- a/no\n${HEAD}see +++ b/no\n@@ -1 +1 @@\n-a\n+b\n`
   assert.deepEqual(readPatchedFiles(patch), [{ source: 'a/x.py', target: 'b/x.py' }])

@@ -9,6 +9,9 @@ export interface PatchedFile {
 interface OpenFile extends PatchedFile {
   /** Whether its `+++` line was read: the next `---` then belongs to another file. */
   hasNames: boolean
+  hunks: number
+  /** Whether its last hunk leaves nothing behind. */
+  isEmptied: boolean
 }
 
 interface HunkCounts {
@@ -28,10 +31,13 @@ export function readPatchedFiles(patch: string): PatchedFile[] {
       countHunkLine(open, line, index)
       continue
     }
-    const hunk = /^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@/.exec(line)
+    const hunk = /^@@ -\d+(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(line)
     if (hunk !== null) {
-      if (files.length === 0) throw refuse('a file header before the first hunk', index)
-      open = { source: Number(hunk[1] ?? 1), target: Number(hunk[2] ?? 1) }
+      const last = files.at(-1)
+      if (last === undefined) throw refuse('a file header before the first hunk', index)
+      last.hunks += 1
+      last.isEmptied = hunk[2] === '0' && hunk[3] === '0'
+      open = { source: Number(hunk[1] ?? 1), target: Number(hunk[3] ?? 1) }
       continue
     }
     open = null
@@ -40,15 +46,19 @@ export function readPatchedFiles(patch: string): PatchedFile[] {
   if (open !== null && (open.source > 0 || open.target > 0))
     throw refuse('a complete last hunk', patch.split('\n').length)
   if (files.length === 0) throw refuse('at least one file', 0)
-  return files.map(({ source, target }) => ({ source, target }))
+  return files.map(({ source, target, hunks, isEmptied }) => ({
+    source,
+    // A file that loses its only lines counts as deleted, as upstream's reader has it.
+    target: hunks === 1 && isEmptied ? '/dev/null' : target,
+  }))
 }
 
 function file(source: string, target: string): OpenFile {
-  return { source, target, hasNames: false }
+  return { source, target, hasNames: false, hunks: 0, isEmptied: false }
 }
 
 function readHeader(files: OpenFile[], line: string): void {
-  const names = readNames(line, 'a/', ' b/') ?? readNames(line, '"a/', '" "b/')
+  const names = readNames(line)
   if (names !== null) {
     files.push(file(...names))
     return
@@ -69,15 +79,23 @@ function readHeader(files: OpenFile[], line: string): void {
   if (line.startsWith('new file mode') && last !== undefined) last.source = '/dev/null'
 }
 
-/** Both names of a `diff --git` line, plain or both quoted; splits at the last possible separator. */
-function readNames(line: string, start: string, between: string): [source: string, target: string] | null {
-  const command = 'diff --git '
-  const quote = start.startsWith('"') ? '"' : ''
-  if (!line.startsWith(command + start) || !line.endsWith(quote)) return null
-  // The second name has at least one character, and a closing quote if quoted.
-  const at = line.lastIndexOf(between, line.length - between.length - quote.length - 1)
-  if (at <= command.length + start.length) return null
-  return [line.slice(command.length, at + quote.length), line.slice(at + quote.length + 1)]
+const COMMAND = 'diff --git '
+
+/** Both names of a `diff --git` line: Git quotes each by itself, and writes no `a/` and `b/` if it is told so. */
+function readNames(line: string): [source: string, target: string] | null {
+  if (!line.startsWith(COMMAND)) return null
+  const names = line.slice(COMMAND.length)
+  const [first, second] = [names.startsWith('"') ? '"' : '', names.endsWith('"') ? '"' : '']
+  const prefixed = names.startsWith(`${first}a/`) ? splitNames(names, `${first} ${second}b/`) : null
+  return prefixed ?? splitNames(names, `${first} ${second}`)
+}
+
+/** Splits at the last possible separator, each side of which has a name. */
+function splitNames(names: string, between: string): [source: string, target: string] | null {
+  const blank = between.indexOf(' ')
+  const least = between.includes(' "') ? 2 : 1
+  const at = names.lastIndexOf(between, names.length - between.length - least)
+  return at <= 0 ? null : [names.slice(0, at + blank), names.slice(at + blank + 1)]
 }
 
 function countHunkLine(open: HunkCounts, line: string, index: number): void {

@@ -26,6 +26,15 @@ const TEST_PATCHES = [
     deleted('tests/test_gone.py') +
     renamed('tests/o.py', 'tests/n.py'),
   added('tests/with blank.py') + changed('docs/notes.csv'),
+  // A file that is left empty, names that Git quotes, and a rename from a plain to a quoted one.
+  header(
+    'tests/__init__.py',
+    'tests/__init__.py',
+    '--- a/tests/__init__.py\n+++ b/tests/__init__.py\n@@ -1 +0,0 @@\n-x\n',
+  ) +
+    'diff --git "a/tests/\\303\\251.py" "b/tests/\\303\\251.py"\nold mode 100644\nnew mode 100755\n' +
+    'diff --git a/tests/x y.py "b/tests/\\303\\251 y.py"\nsimilarity index 100%\n' +
+    changed('tests/test_a.py'),
 ]
 
 const row = (repo: string, version: string, index: number): ScriptRow => ({

@@ -58,6 +58,11 @@ test('a deleted test is no directive, a renamed one has its new name, and django
   assert.deepEqual(testDirectives('django/django', files), ['app.new'])
 })
 
+test('a name that Git quotes loses its prefix inside the quotes', () => {
+  const name = String.raw`tests/\303\251.py"`
+  assert.deepEqual(testDirectives('o/r', [{ source: `"a/${name}`, target: `"b/${name}` }]), [`"${name}`])
+})
+
 test('a header without a second name is a test by its first, and only the Git prefix is removed', () => {
   assert.deepEqual(testDirectives('o/r', [{ source: 'a/tests/x.py', target: '' }]), ['tests/x.py'])
   assert.deepEqual(testDirectives('o/r', [{ source: 'x', target: 'b/lib/a/x.py' }]), ['lib/a/x.py'])

@@ -25,7 +25,8 @@ export function testDirectives(repo: string, files: PatchedFile[]): string[] {
   const paths = files.flatMap(({ source, target }) => {
     if (target === '/dev/null') return []
     const name = target === '' ? source : target
-    return [/^[ab]\//.test(name) ? name.slice(2) : name]
+    // Git's quotes stay around a name that has them.
+    return [name.replace(/^("?)[ab]\//, '$1')]
   })
   return testWords(repo, paths)
 }
