@@ -11,7 +11,8 @@ const SESSION = /^=+ test session starts =+$/gm
  * without a header proves nothing.
  */
 export function isInconsistentLog(log: Uint8Array): boolean {
-  const decoded = decodeLog(log, 'strict')
+  // swebench 5 grades a log with bytes that are no text, so one such byte must not hide a contradiction.
+  const decoded = decodeLog(log, 'replace')
   const slice = decoded === null ? null : sliceLog(decoded)
   if (slice === null) return false
   const text = slice.replaceAll(ESCAPES, '')

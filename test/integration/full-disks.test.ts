@@ -7,23 +7,28 @@ import { join } from 'node:path'
 import { after, before, test } from 'node:test'
 
 import { createDirectoryStore } from '../../src/adapters/artifacts/directory-store.ts'
+import { writeTree } from '../../src/adapters/artifacts/weights/stored-tree.ts'
 import { toSandboxError } from '../../src/adapters/docker/engine/engine-errors.ts'
 import type { LonghaulError } from '../../src/contracts/errors.ts'
+import { blobKey } from '../../src/contracts/keys.ts'
+import { sha256Hex } from '../../src/platform/hash.ts'
 import { adviceFor } from '../../src/client/blockers/blocker.ts'
 import { WORK_CHECKS } from '../../src/stack/doctor/work-checks.ts'
 import { stackPaths } from '../../src/stack/paths.ts'
 
 const skip = process.getuid?.() === 0 ? false : 'needs root: mounts a file system'
 let folder: string
+let outside: string
 
 before(() => {
   folder = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
+  outside = mkdtempSync(join(tmpdir(), 'longhaul-test-'))
   if (skip === false) execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=1m', 'longhaul-test', folder])
 })
 
 after(() => {
   if (skip === false) execFileSync('umount', ['-l', folder])
-  rmSync(folder, { recursive: true, force: true })
+  for (const made of [folder, outside]) rmSync(made, { recursive: true, force: true })
 })
 
 test('a full disk of the store is Artifact.OutOfDisk, is retried, leaves no partial file, and is reported', {
@@ -45,6 +50,19 @@ test('a full disk of the store is Artifact.OutOfDisk, is retried, leaves no part
   assert.equal(finding?.level, 'fail')
   assert.match(`${finding?.value} ${finding?.fix}`, /Artifact\.OutOfDisk.*free disk/)
   assert.match(adviceFor({ kind: 'artifact-store', name: artifactsDir }, 'Artifact.OutOfDisk'), /free disk/)
+})
+
+test('a disk that takes only a part of downloaded weights fails the download', {
+  skip,
+}, async () => {
+  rmSync(join(folder, 'rest'), { recursive: true, force: true })
+  const content = Buffer.alloc(2 << 20, 'x')
+  const sha256 = sha256Hex(content)
+  const files = [{ path: 'model.safetensors', bytes: content.length, blobs: [sha256] }]
+  const store = createDirectoryStore({ root: join(outside, 'artifacts') })
+  await store.put(blobKey(sha256), content)
+  const directory = join(folder, 'weights')
+  await assert.rejects(writeTree(store, { files, directory }), { code: 'ENOSPC' })
 })
 
 test('a full disk during an operation of an engine is Sandbox.OutOfDisk', () => {

@@ -76,7 +76,10 @@ export async function writeTree(
     try {
       await eachBlob(size, signal, async ({ at, from, bytes }) => {
         const content = await blobAt(store, { path, blobs, at, bytes })
-        await file.write(content, 0, bytes, from)
+        // A disk that becomes full takes a part of the bytes and says so only to the next call.
+        for (let done = 0; done < bytes; ) {
+          done += (await file.write(content, done, bytes - done, from + done)).bytesWritten
+        }
       })
       await file.datasync()
     } finally {
