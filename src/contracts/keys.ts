@@ -225,8 +225,14 @@ export const gradingKeys = {
     const patch = patchSha256.slice(0, 16)
     return episode === null
       ? `runs/${run}/grading/${profile}/${taskId}/${patch}/${file}`
-      : `episodes/${episode}/grading/${profile}/again/${run}/${patch}/${file}`
+      : `${againFolder({ run, profile, episode })}${patch}/${file}`
   },
+  /** Folder of what a run found when it graded an episode's patch again. */
+  again: againFolder,
+}
+
+function againFolder({ run, profile, episode }: { run: string; profile: string; episode: string }): string {
+  return `episodes/${episode}/grading/${profile}/again/${run}/`
 }
 
 export const policyKeys = {

@@ -4,7 +4,9 @@ import { parseRecipeText } from '../../adapters/recipes/recipe-text.ts'
 import { pushedRecipes } from '../../adapters/recipes/pushed-recipes.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { NightRecord } from '../../contracts/nights.types.ts'
-import { episodeKeys, nightKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
+import type { GradingPlan } from '../../contracts/grading.types.ts'
+import { episodeKeys, gradingKeys, nightKeys, removalKeys, runKeys } from '../../contracts/keys.ts'
+import { createSlots } from '../../platform/limiter.ts'
 import { findNewestPromotion } from '../training/policies.ts'
 import { readUnlessCorrupt } from '../runtime/stored-records.ts'
 import { lastPlayer } from './play-alone.ts'
@@ -23,6 +25,8 @@ export interface RunHoldings {
   baselineOf: string[]
   /** Pushed recipes that name it as their baseline. */
   baselineInRecipes: string[]
+  /** Grading runs without a result that read its patches. */
+  regradedBy: string[]
   /** It made the promoted policy, so the next promotion may be judged against its evaluation. */
   isPromoted: boolean
   /** An earlier removal was not completed. */
@@ -37,9 +41,14 @@ export interface RemovedRun {
 /** Everything that belongs only to the run. Suites, gates, policies, checkpoints and lineage are shared. */
 const FOLDERS = [episodeKeys.ofRun, runKeys.folder] as const
 
+/** Runs whose plans are read concurrently. */
+const PLANS_AT_ONCE = 16
+
 /** @throws LonghaulError `Config.NotFound` */
 export async function lookAtHoldings(store: ArtifactStore, run: string): Promise<RunHoldings> {
   const [episodes, records] = await Promise.all(FOLDERS.map((folderOf) => countKeys(store, folderOf(run))))
+  let besides = 0
+  for (const folder of await regradingFolders(store, run)) besides += await countKeys(store, folder)
   const begun = await isBeingRemoved(store, run)
   if (episodes === 0 && records === 0 && !begun) {
     throw await unknownRun(store, run)
@@ -48,7 +57,8 @@ export async function lookAtHoldings(store: ArtifactStore, run: string): Promise
   return {
     run,
     episodes: episodes ?? 0,
-    records: records ?? 0,
+    records: (records ?? 0) + besides,
+    regradedBy: await openRegradingsOf(store, run),
     ...(await usesInNights(store, run)),
     baselineInRecipes: await recipesAgainst(store, run),
     isPromoted: newest?.run === run,
@@ -82,9 +92,11 @@ export async function removeRun(
     }
     claim.removes()
     let removed = 0
-    for (const folderOf of FOLDERS) {
+    // The plan that names the first of them goes last.
+    const own = FOLDERS.map((folderOf) => folderOf(run))
+    for (const folder of [...(await regradingFolders(store, run)), ...own]) {
       await claim.requireHeld()
-      removed += await store.removeFolder(folderOf(run))
+      removed += await store.removeFolder(folder)
     }
     await claim.end()
     return { run, removed }
@@ -92,6 +104,33 @@ export async function removeRun(
     await claim.giveUp()
     throw error
   }
+}
+
+/**
+ * Where a grading run keeps its verdicts on patches of other runs: beside those patches. A later run of its name would take them for its
+ * own and grade nothing.
+ */
+async function regradingFolders(store: ArtifactStore, run: string): Promise<string[]> {
+  const plan = await readUnlessCorrupt<GradingPlan>(store, gradingKeys.plan(run))
+  const folders = (plan?.instances ?? []).flatMap(({ episode, profile }) =>
+    episode === null || episode.startsWith(`${run}/`) ? [] : [gradingKeys.again({ run, profile, episode })],
+  )
+  return [...new Set(folders)]
+}
+
+/** Grading runs that have not counted their verdicts yet, and need the run's patches until then. */
+async function openRegradingsOf(store: ArtifactStore, run: string): Promise<string[]> {
+  const slots = createSlots(PLANS_AT_ONCE)
+  const found = await Promise.all(
+    (await store.folders('runs/')).map((other) =>
+      slots.use(async () => {
+        const plan = await readUnlessCorrupt<GradingPlan>(store, gradingKeys.plan(other))
+        if (other === run || !plan?.instances.some(({ episode }) => episode?.startsWith(`${run}/`) === true)) return []
+        return (await readUnlessCorrupt(store, gradingKeys.result(other))) === null ? [other] : []
+      }),
+    ),
+  )
+  return found.flat()
 }
 
 async function countKeys(store: ArtifactStore, prefix: string): Promise<number> {

@@ -19,7 +19,7 @@ export function addRunRemove(run: Command, { console, exit }: CommandContext): v
     .description(
       'permanently remove the records of an ended run: episodes, batches, evaluations, reports; policies stay',
     )
-    .option('--force', 'remove it even if the next night or promotion is compared with it')
+    .option('--force', 'remove it even if another run, the next night or the next promotion needs it')
     .option('--dry-run', 'say what would be removed, and remove nothing')
     .addOption(jsonOption())
     .addHelpText(
@@ -61,8 +61,9 @@ function describe(holdings: RunHoldings, kept: boolean): string {
 }
 
 /** What stays and depends on the run. */
-function usesOf({ newestNightOf, baselineOf, baselineInRecipes, isPromoted }: RunHoldings): string[] {
+function usesOf({ regradedBy, newestNightOf, baselineOf, baselineInRecipes, isPromoted }: RunHoldings): string[] {
   return [
+    ...regradedBy.map((other) => `the run ${other} grades its patches again and has no result yet`),
     ...newestNightOf.map((series) => `the newest night of ${series}, with which the next one is compared`),
     ...baselineOf.map((series) => `the baseline that nights of ${series} are compared with`),
     ...baselineInRecipes.map((recipe) => `the baseline that the pushed recipe ${recipe} names`),
