@@ -39,7 +39,7 @@ export function testDirectives(repo: string, files: PatchedFile[]): string[] {
 export const forkProfile: RunProfile = {
   name: 'fork-4.0.3',
   upstream: 'SWE-rebench/SWE-bench-fork 39316f79cd51c144fb0c62c157ef4739e7653577',
-  revision: 1,
+  revision: 2,
   plan: (task, { hasPatch }) => planOf4(evalScript(task), hasPatch),
 }
 

@@ -54,6 +54,6 @@ function pathOfHeader(line: string): string[] {
 export const swebench41Profile: RunProfile = {
   name: 'swebench-4.1',
   upstream: 'PyPI swebench 4.1.0',
-  revision: 1,
+  revision: 2,
   plan: (task, { hasPatch }) => planOf4(evalScript(task), hasPatch),
 }
