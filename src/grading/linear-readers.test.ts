@@ -270,8 +270,15 @@ test('finds the end of a session', () => {
 })
 
 test('reads names of a diff, plain and quoted', () => {
-  const quoted = /^diff --git ("a\/[^\n]+") ("b\/[^\n]+")$/
-  const plain = /^diff --git (a\/[^\n]+) (b\/[^\n]+)$/
+  // Of each name: with prefix or without, in quotes or without.
+  const patterns = [
+    [String.raw`a\/`, String.raw`b\/`],
+    ['', ''],
+  ].flatMap(([a = '', b = '']) =>
+    [`("${a}[^\\n]*")`, `(${a === '' ? '[^"\\n]' : a}[^\\n]*)`].flatMap((source) =>
+      [`("${b}[^\\n]+")`, `(${b}[^\\n]*[^"\\n])`].map((target) => new RegExp(`^diff --git ${source} ${target}$`)),
+    ),
+  )
   same(
     fc
       .tuple(fc.constantFrom('a/', '"a/', 'x'), textsOf('x', ' b/', 'b/', '"', '" "b/', ' ', 'a/'))
@@ -284,8 +291,8 @@ test('reads names of a diff, plain and quoted', () => {
       }
     },
     (text) => {
-      const match = plain.exec(text) ?? quoted.exec(text)
-      return match === null ? [] : [[match[1] ?? '', match[2] ?? '']]
+      const match = patterns.map((pattern) => pattern.exec(text)).find((found) => found !== null)
+      return match === undefined ? [] : [[match[1] ?? '', match[2] ?? '']]
     },
   )
 })
