@@ -3,7 +3,14 @@ import { test } from 'node:test'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import type { SuiteFilter, TaskEvidence } from '../../contracts/suites.types.ts'
 import { paperFilters, readFilter, recipeFilters, showFilter } from './filter-words.ts'
-import { type FilterableTask, applyFilters, changedLines, classifyTasks, hiddenNames } from './suite-filters.ts'
+import {
+  type FilterableTask,
+  applyFilters,
+  changedLines,
+  classifyTasks,
+  hiddenNames,
+  missedNameLines,
+} from './suite-filters.ts'
 import { instant } from '../instant.ts'
 
 const PATCH = `diff --git a/m.py b/m.py
@@ -254,6 +261,20 @@ test('recognizes several kinds of missing names, dotted ones by the last part, a
   ].join('\n')
   assert.deepEqual(hiddenNames({ log, goldPatch: patch }).sort(), ['Box', 'lid', 'mod'])
   assert.deepEqual(hiddenNames({ log: 'AttributeError: Box', goldPatch: patch }), [])
+})
+
+test('recognizes what pytest and mocks say of a name that a test replaces and that is not there', () => {
+  for (const said of [
+    "<module 'shop' from '/testbed/shop.py'> has no attribute 'tax'",
+    "'module' object at shop.bill has no attribute 'tax'",
+    "<class 'shop.make.<locals>.Bill'> has no attribute 'tax'",
+    "<module 'shop' from '/testbed/shop.py'> does not have the attribute 'tax'",
+    "<shop.Bill object at 0x7f41bf4f4be0> does not have the attribute 'tax'",
+  ]) {
+    const log = `E   AttributeError: ${said}\n`
+    assert.deepEqual(hiddenNames({ log, goldPatch: '+def tax(): pass\n' }), ['tax'], said)
+    assert.deepEqual(missedNameLines(log), [`E   AttributeError: ${said}`])
+  }
 })
 
 test('a name in a kept or removed line is not added by the patch, and file headers do not count', () => {

@@ -139,7 +139,9 @@ function agrees(tests: readonly string[], known: TaskEvidence | undefined, trial
 }
 
 const MISSING_NAMES = [
-  /AttributeError: (?:type object |module |partially initialized module )?'[^'\n]*'(?: object)? has no attribute '([^'\n]+)'/g,
+  /AttributeError: (?:type object |module |partially initialized module )?'[^'\n]*'(?: object(?: at [\w.]+)?)? has no attribute '([^'\n]+)'/g,
+  // Of pytest's monkeypatch and of mocks, where a test replaces what is not there.
+  /AttributeError: <[^<>\n]*(?:<[^<>\n]*>[^<>\n]*){0,8}> (?:has no attribute|does not have the attribute) '([^'\n]+)'/g,
   /ImportError: cannot import name '([^'\n]+)'/g,
   /ModuleNotFoundError: No module named '([^'\n]+)'/g,
 ]
