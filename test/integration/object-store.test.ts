@@ -175,6 +175,25 @@ describe('an S3 store whose server misbehaves', { skip: skip ?? false }, () => {
     }
   })
 
+  test('a page without keys is not the end of a listing that goes on', async () => {
+    for (const name of ['a', 'b', 'c/d']) await store.put(`sparse/${name}`, Buffer.from(name))
+    const empty = (token: string): Fault => ({
+      kind: 'answer',
+      status: 200,
+      code: '',
+      text: `<ListBucketResult><IsTruncated>true</IsTruncated>${token}</ListBucketResult>`,
+    })
+    const following = '<NextContinuationToken>faulty/sparse/a</NextContinuationToken>'
+    spoil(empty(following), 1)
+    assert.deepEqual(await store.list('sparse/'), ['sparse/b', 'sparse/c/d'])
+    spoil(empty(following), 1)
+    assert.deepEqual(await store.folders('sparse/'), ['c'])
+    for (const list of [() => store.list('sparse/'), () => store.folders('sparse/')]) {
+      spoil(empty(''), 1)
+      await assert.rejects(list, hasCode('Artifact.Unavailable'))
+    }
+  })
+
   test('a store that stays away is unavailable by name, and later requests find its objects', async () => {
     const brief = openFaulty({ giveUpAfterMs: 600, answerMs: SHORT_MS })
     await store.put('away/x', Buffer.from('kept'))

@@ -105,17 +105,24 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
   }
 
   const listPage: ArtifactStore['listPage'] = async ({ prefix: below, after = '', limit = PAGE_KEYS }) => {
-    const xml = await listOnce({
-      prefix: `${prefix}${checkPrefix(below)}`,
-      'max-keys': String(Math.min(limit, PAGE_KEYS)),
-      ...(after === '' ? {} : { 'start-after': `${prefix}${after}` }),
-    })
-    const decode = listedTexts(xml)
-    const listed = textsOf(xml, 'Key').map((key) => decode(key).slice(prefix.length))
-    const isCut = textOf(xml, 'IsTruncated') === 'true'
-    return {
-      keys: listed.filter((key) => !key.startsWith(`${TEMP_DIRECTORY}/`)),
-      next: isCut ? (listed.at(-1) ?? null) : null,
+    let from: Record<string, string> = after === '' ? {} : { 'start-after': `${prefix}${after}` }
+    for (;;) {
+      const xml = await listOnce({
+        prefix: `${prefix}${checkPrefix(below)}`,
+        'max-keys': String(Math.min(limit, PAGE_KEYS)),
+        ...from,
+      })
+      const decode = listedTexts(xml)
+      const listed = textsOf(xml, 'Key').map((key) => decode(key).slice(prefix.length))
+      const token = continuationOf(xml)
+      // A bucket with many removed versions may give a page without a key, although others follow.
+      if (listed.length > 0 || token === null) {
+        return {
+          keys: listed.filter((key) => !key.startsWith(`${TEMP_DIRECTORY}/`)),
+          next: token === null ? null : (listed.at(-1) ?? null),
+        }
+      }
+      from = { 'continuation-token': token }
     }
   }
 
@@ -162,9 +169,9 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
         const decode = listedTexts(xml)
         const groups = textsOf(xml, 'CommonPrefixes').map((group) => decode(textOf(group, 'Prefix') ?? ''))
         names.push(...groups.map((name) => name.slice(below.length, -1)))
-        const next = textOf(xml, 'NextContinuationToken')
-        if (textOf(xml, 'IsTruncated') !== 'true' || next === null) return names.sort()
-        after = unescapeXml(next)
+        const next = continuationOf(xml)
+        if (next === null) return names.sort()
+        after = next
       }
     },
     async removeFolder(folder) {
@@ -179,6 +186,14 @@ export function createS3Store({ location, send, place = null }: S3StoreOptions):
     uri: (key) => `s3://${bucket}/${encodeKey(nameOf(key))}`,
   }
   return { ...store, ...createBucketWeights({ store, place }) }
+}
+
+/** Null on the last page of a listing. @throws LonghaulError `Artifact.Unavailable` */
+function continuationOf(xml: string): string | null {
+  if (textOf(xml, 'IsTruncated') !== 'true') return null
+  const token = textOf(xml, 'NextContinuationToken')
+  if (token !== null && token !== '') return unescapeXml(token)
+  throw unavailable('Expected the artifact store to say how a listing goes on, got a page without it')
 }
 
 export interface CheckBucketInput {
