@@ -19,7 +19,7 @@ import { isValidEpisode } from '../domain/ledger/episode-fates.ts'
 import { rewardOf, stageRewardRule } from '../domain/rewards/rewards.ts'
 import { readPlacements } from '../activities/episode/claim-placement.ts'
 import { readUnlessCorrupt, type TaskReader } from '../activities/runtime/stored-records.ts'
-import { readLog } from '../adapters/artifacts/stored-log.ts'
+import { readLogOf } from '../adapters/artifacts/stored-log.ts'
 import { createSlots } from '../platform/limiter.ts'
 import type {
   EpisodePage,
@@ -196,7 +196,8 @@ async function readGraded(
   { episode, verdict, task }: { episode: string; verdict: VerdictRecord | null; task: Task | null },
 ): Promise<{ tests: TestView[]; log: ShownText | null }> {
   if (verdict === null) return { tests: [], log: null }
-  const bytes = await readLog(store, episodeKeys.grading(episode, verdict.profile, 'test_output.txt')).catch(() => null)
+  const key = episodeKeys.grading(episode, verdict.profile, 'test_output.txt')
+  const bytes = await readLogOf(store, key, verdict.provenance?.logSha256).catch(() => null)
   const log = bytes === null ? null : cut(decode(bytes), SHOWN_FILE_CHARS)
   if (task === null) return { tests: [], log }
   const statuses = bytes === null ? null : await gradeStoredLog(task, bytes)

@@ -251,6 +251,14 @@ test('the end of a run counts verdicts, lost, empty and missing patches separate
     readFileSync(join(root, 'out-2/logs/run_evaluation/counted/lane__m', taskId, 'test_output.txt'), 'utf8'),
   )
   assert.deepEqual(written, ['log of an earlier version\n', 'log of this version\n'])
+
+  // A grading without a verdict in the end has left the log of a green test run: it is an error all the same.
+  const { failToPass, passToPass } = tasks[2] ?? assert.fail()
+  const passed = [...failToPass, ...passToPass].map((id) => `PASSED ${id}\n`).join('')
+  await keepLog(store, logKey(2), Buffer.from(`>>>>> Start Test Output\n${passed}>>>>> End Test Output\n`))
+  const [last = ''] = await writeOfficialFiles({ store, run, directory: join(root, 'out-3') })
+  const { error_ids: errors, resolved_ids: resolved } = JSON.parse(readFileSync(last, 'utf8'))
+  assert.deepEqual([errors, resolved], [[at(2)], []])
 })
 
 // The story: a grading run has ended, one of its patches without a verdict. A person resets it, and its engine is back.

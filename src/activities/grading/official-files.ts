@@ -21,7 +21,7 @@ import {
   rebenchV2Report,
   runReportName,
 } from '../../report/official/run-report.ts'
-import { readLog } from '../../adapters/artifacts/stored-log.ts'
+import { readLogOf } from '../../adapters/artifacts/stored-log.ts'
 import { parse } from '../../adapters/parsing/parser-pool.ts'
 import { createSuiteReader, createTaskReader, readOrThrow } from '../runtime/stored-records.ts'
 import { evalScriptOf } from './run-grading.ts'
@@ -121,10 +121,9 @@ async function readRun(
 ): Promise<Pick<GradedFacts, 'log' | 'record'>> {
   if (instance.patch === null) return { log: null, record: null }
   const identity = identityOf(run, instance)
-  return {
-    log: await readLog(store, gradingKeys.file(identity, 'test_output.txt')),
-    record: await store.readRecord<VerdictRecord>(gradingKeys.file(identity, 'verdict.json')),
-  }
+  const record = await store.readRecord<VerdictRecord>(gradingKeys.file(identity, 'verdict.json'))
+  const key = gradingKeys.file(identity, 'test_output.txt')
+  return { log: await readLogOf(store, key, record?.provenance?.logSha256), record }
 }
 
 /** What the harness would know of one instance, and the files that it would have left. */
@@ -146,10 +145,10 @@ async function writeInstance(
   if (!applied || log === null) return { taskId, model, isEmpty, resolved: null, logs: [instanceLog] }
 
   await write(`${folder}/eval.sh`, evalScriptOf(task))
-  const hasTimedOut = verdict.reason === 'tests-timed-out'
-  await write(`${folder}/test_output.txt`, log)
   const text = Buffer.from(log).toString()
-  const judged = hasTimedOut ? null : await parse('judgeRun', task, { kind: 'ran', log })
+  // Version 5 replaces bytes that are no text before it writes them.
+  await write(`${folder}/test_output.txt`, profile === 'swebench-5' ? text : log)
+  const judged = isReadable(verdict) ? await parse('judgeRun', task, { kind: 'ran', log }) : null
   if (judged === null || judged.kind === 'could-not-grade') {
     return { taskId, model, isEmpty, resolved: null, logs: [text, instanceLog] }
   }
@@ -159,6 +158,12 @@ async function writeInstance(
     officialInstanceReport({ profile, taskId, resolved, tests: judged.tests, log: text }),
   )
   return { taskId, model, isEmpty, resolved, logs: [text, instanceLog] }
+}
+
+/** Whether the log gave the verdict. A log is also left by tests over their limit, by one that takes too long to read, and by gradings
+ *  that had no verdict in the end. */
+function isReadable({ kind, reason }: ShortVerdict): boolean {
+  return kind !== 'could-not-grade' && reason !== 'tests-timed-out' && reason !== 'deadline'
 }
 
 /** Replaces the harness's own log: what was run where, and what prevented a verdict. */
@@ -221,7 +226,9 @@ async function outcomeOf(graded: GradedFacts | undefined, task: Task, write: Wri
     const error = instance.fault ?? `Task ${taskId} missing patch/test_patch.`
     return { ...lists, result: null, error }
   }
-  if (log === null) return { ...lists, result: null, error: graded.verdict.reason ?? 'not graded' }
+  if (log === null || !isReadable(graded.verdict)) {
+    return { ...lists, result: null, error: graded.verdict.reason ?? 'not graded' }
+  }
   const read = await parse('gradeNamedLog', {
     profile: 'rebench-v2',
     parser: task.installConfig.logParser,

@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { gunzipSync, gzipSync } from 'node:zlib'
-import { MAX_STORED_LOG_BYTES, keepLog, readLog, storedLogKey } from './stored-log.ts'
+import { MAX_STORED_LOG_BYTES, keepLog, readLog, readLogOf, storedLogKey } from './stored-log.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 import { createDirectoryStore } from './directory-store.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-logs-'))
@@ -41,10 +42,17 @@ test('an absent log is null, and an empty one is empty', async () => {
   assert.equal((await readLog(store, 'c/empty.txt'))?.byteLength, 0)
 })
 
-test('the first log stays when a repeated grading has other bytes', async () => {
-  await keepLog(store, 'd/log.txt', Buffer.from('first'))
-  await keepLog(store, 'd/log.txt', Buffer.from('second'))
+test('a repeated grading keeps its own log beside the first, and a verdict finds the log that it rests on', async () => {
+  const logs = ['first', 'second', 'second', 'third'].map((text) => Buffer.from(text))
+  for (const log of logs) await keepLog(store, 'd/log.txt', log)
+  assert.equal((await store.list('d/')).length, 3)
+  const read = async (sha256: string | undefined) =>
+    Buffer.from((await readLogOf(store, 'd/log.txt', sha256)) ?? '').toString()
   assert.equal(Buffer.from((await readLog(store, 'd/log.txt')) ?? '').toString(), 'first')
+  for (const log of logs) assert.equal(await read(sha256Hex(log)), log.toString())
+  // Verdicts of earlier versions: without a hash, and with that of a log that was not kept.
+  assert.deepEqual([await read(undefined), await read(sha256Hex('lost'))], ['first', 'first'])
+  assert.equal(await readLogOf(store, 'd/absent.txt', sha256Hex('first')), null)
 })
 
 test('the longest log is read back, and a truncated file or one that unpacks to more is refused', async () => {

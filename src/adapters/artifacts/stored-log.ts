@@ -2,6 +2,7 @@ import { promisify } from 'node:util'
 import { gunzip, gzip } from 'node:zlib'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
+import { sha256Hex } from '../../platform/hash.ts'
 
 const COMPRESSED = '.gz'
 
@@ -17,15 +18,36 @@ export function storedLogKey(key: string): string {
   return `${key}${COMPRESSED}`
 }
 
-/** Stores a log unless one exists. Logs contain times, so a repeated grading produces other bytes. The first log stays, as the first
- *  verdict does. Hashes in records are of the log itself, not of its compressed form. */
+/**
+ * Stores a log under its name. Logs contain times, so a repeated grading produces other bytes. The first log keeps the name; another
+ * one, of a grading whose predecessor died before its verdict, is stored beside it by its hash. Hashes in records are of the log
+ * itself, not of its compressed form.
+ */
 export async function keepLog(store: Pick<ArtifactStore, 'put'>, key: string, log: Uint8Array): Promise<void> {
-  try {
-    await store.put(storedLogKey(key), await promisify(gzip)(log))
-  } catch (error) {
-    if (isLonghaulError(error) && error.code === 'Artifact.Conflict') return
-    throw error
+  const packed = await promisify(gzip)(log)
+  for (const name of [key, besideKey(key, sha256Hex(log))]) {
+    try {
+      await store.put(storedLogKey(name), packed)
+      return
+    } catch (error) {
+      if (!isLonghaulError(error) || error.code !== 'Artifact.Conflict') throw error
+    }
   }
+}
+
+function besideKey(key: string, sha256: string): string {
+  return `${key}.${sha256.slice(0, 16)}`
+}
+
+/** Reads the log that a verdict rests on. Stores of earlier versions have the first log only. @throws as `readLog` */
+export async function readLogOf(
+  store: Pick<ArtifactStore, 'read'>,
+  key: string,
+  sha256: string | undefined,
+): Promise<Uint8Array | null> {
+  const first = await readLog(store, key)
+  if (first === null || sha256 === undefined || sha256Hex(first) === sha256) return first
+  return (await readLog(store, besideKey(key, sha256))) ?? first
 }
 
 /** Reads a log by its name or by its key; null if there is none. Earlier versions stored logs uncompressed.
