@@ -62,11 +62,16 @@ export interface ArtifactStore {
 /** What weights are kept as: the policy is sampled from, the checkpoint is trained on. */
 export type WeightsPart = 'policy' | 'checkpoint'
 
+export interface WeightsFolder {
+  key: string
+  files: readonly string[]
+}
+
 export interface UseWeightsInput {
   policy: PolicyRef
   part: WeightsPart
-  /** Folders of the store that are needed beside it, such as a batch. */
-  folders?: readonly string[]
+  /** Folders of the store that are needed beside it, such as a batch, with the names of their files. */
+  folders?: readonly WeightsFolder[]
   /** For how long after the work another program, such as a policy server, may still read the directory. @default 0 */
   afterMs?: number
   signal?: AbortSignal

@@ -6,6 +6,7 @@ import { Runtime } from '@temporalio/worker'
 import { type Fleets, fleetsRoot, openFleets } from '../adapters/engines/fleets.ts'
 import { createLauncher } from '../adapters/trainer-job/launchers/create-launcher.ts'
 import type { TrainerCommand } from '../adapters/trainer-job/launchers/process-launcher.ts'
+import { BATCH_FILE, BATCH_MANIFEST } from '../adapters/trainer-job/batch/batch-writer.ts'
 import { type PreparedJob, directoryOf, prepareJob } from '../adapters/trainer-job/job/job-spec.ts'
 import { writePolicyRef } from '../adapters/trainer-job/job/policy-directory.ts'
 import { readKept, runJob } from '../adapters/trainer-job/job/run-job.ts'
@@ -119,7 +120,8 @@ function createTrainerActivities(deps: TrainerDependencies): TrainerActivities {
     if (launcher.isElsewhere) store.weights.requireSeenBy('every node of the trainer’s scheduler')
     if (launchOf(recipe)?.placement === 'shared') await parkEngines(deps.engines, { run, recipe, signal })
     const part = policy.checkpointUri === null ? 'policy' : 'checkpoint'
-    return store.weights.use({ policy, part, folders: [directoryOf(batch.key)], signal }, async () => {
+    const folders = [{ key: directoryOf(batch.key), files: [BATCH_FILE, BATCH_MANIFEST] }]
+    return store.weights.use({ policy, part, folders, signal }, async () => {
       const result = await followJob(launcher, scope, { jobId: job.jobId, doing: 'training' }, (following) =>
         runJob({ job, ...following }),
       )

@@ -242,7 +242,14 @@ describe('weights in a bucket', { skip }, () => {
       policy: await train(first, 'v000001-aaaaaaaa', { 'w.safetensors': 'w' }),
     })
     await other.weights.bringFile(config)
-    await other.weights.use({ policy, part: 'checkpoint', folders: [folder] }, async () => {
+    // A listing that is older than the batch.
+    proxy.obey(({ method, query }) =>
+      method === 'GET' && query.get('prefix')?.includes(folder) === true
+        ? { kind: 'answer', status: 200, code: '', text: '<ListBucketResult></ListBucketResult>' }
+        : null,
+    )
+    const folders = [{ key: folder, files: ['batch.safetensors', 'batch.json'] }]
+    await other.weights.use({ policy, part: 'checkpoint', folders }, async () => {
       assert.equal(await readFile(other.path(`${folder}/batch.safetensors`), 'utf8'), 'rows')
       assert.equal(await readFile(other.path(config.key), 'utf8'), '{"lr":1}')
     })

@@ -1,12 +1,12 @@
 /** Policies and checkpoints in a bucket: blobs, and one record per version, which is claimed after all of its blobs are stored. */
 import { writeFile } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import type { ArtifactStore, WeightsPart, WeightStore } from '../../../contracts/artifacts.types.ts'
+import type { ArtifactStore, WeightsFolder, WeightsPart, WeightStore } from '../../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../../contracts/errors.ts'
 import { policyKeys } from '../../../contracts/keys.ts'
 import type { PolicyRef } from '../../../contracts/policy.types.ts'
-import { exists, makeDirectory, writeFileAtomically } from '../../../platform/files.ts'
+import { exists, writeFileAtomically } from '../../../platform/files.ts'
 import { checkKey, missingArtifact } from '../store-rules.ts'
 import {
   bytesOfTree,
@@ -85,21 +85,23 @@ export function createBucketWeights({ store, place }: BucketWeightsOptions): Buc
     })
   }
 
-  /** Downloads a batch, which has few files. Each is read whole and checked against the hash stored with it. Its manifest lists the
-   *  others. */
-  const bringFolder = (folder: string, signal: AbortSignal | undefined): Promise<void> =>
+  /**
+   * Downloads a batch, which has few files. Each is read whole and checked against the hash stored with it. They are named and not
+   * listed, because a stale listing would leave one out, and the directory would count as whole from then on.
+   */
+  const bringFolder = ({ key: folder, files }: WeightsFolder, signal: AbortSignal | undefined): Promise<void> =>
     here().bring({
       key: checkKey(folder),
       bytes: 0,
-      isWhole: exists,
+      isWhole: async (directory) =>
+        (await Promise.all(files.map((name) => exists(join(directory, name))))).every((isThere) => isThere),
       async fill(directory) {
-        for (const key of await store.list(`${folder}/`)) {
+        for (const name of files) {
           signal?.throwIfAborted()
-          const target = join(directory, key.slice(folder.length + 1))
+          const key = checkKey(`${folder}/${name}`)
           const bytes = await store.read(key)
           if (bytes === null) throw missingArtifact(key)
-          await makeDirectory(dirname(target))
-          await writeFile(target, bytes, { flush: true })
+          await writeFile(join(directory, name), bytes, { flush: true })
         }
       },
     })
@@ -142,7 +144,7 @@ export function createBucketWeights({ store, place }: BucketWeightsOptions): Buc
         })
       },
       use({ policy: { version }, part, folders = [], afterMs = 0, signal }, work) {
-        return here().hold({ keys: [keyOf(version, part), ...folders], afterMs }, async () => {
+        return here().hold({ keys: [keyOf(version, part), ...folders.map(({ key }) => key)], afterMs }, async () => {
           await bringTree(version, part, signal)
           for (const folder of folders) await bringFolder(folder, signal)
           return work()
