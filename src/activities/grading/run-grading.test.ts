@@ -6,10 +6,11 @@ import { join } from 'node:path'
 import { after, test } from 'node:test'
 import { GRADED_ON, loadGradedTask } from '../../../test/support/graded-task.ts'
 import { createDirectoryStore } from '../../adapters/artifacts/directory-store.ts'
+import { normalizeRow } from '../../adapters/datasets/normalize-row.ts'
 import type { AuditRun } from '../../contracts/audit.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { AuditRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
-import { runGrading } from './run-grading.ts'
+import { profileFor, runGrading } from './run-grading.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-run-grading-'))
 const store = createDirectoryStore({ root })
@@ -81,4 +82,39 @@ test('an empty patch is not audited, whatever its tests report', async () => {
   const { sandbox, audited } = hostOf('PASSED', async () => unread)
   const { kind, audit } = await grading(sandbox, '')
   assert.deepEqual([kind, audit, audited.length], ['resolved', undefined, 0])
+})
+
+test('a row is refused by each profile whose script would run without a test of it', () => {
+  const { goldPatch, testPatch } = task
+  const columns = {
+    base_commit: 'a'.repeat(40),
+    patch: goldPatch,
+    test_patch: testPatch,
+    problem_statement: 'It breaks.',
+    FAIL_TO_PASS: ['a'],
+    PASS_TO_PASS: [],
+  }
+  const classic = { ...columns, instance_id: 'pallets__flask-1', repo: 'pallets/flask', version: '2.3' }
+  const five = {
+    ...classic,
+    image: 'o/i',
+    eval_script: 'x',
+    eval_type: 'pass_and_fail',
+    log_parser: 'parse_log_pytest',
+  }
+  const two = {
+    ...columns,
+    instance_id: 'o__r-1',
+    repo: 'o/r',
+    language: 'python',
+    image_name: 'o/i',
+    install_config: { test_cmd: ['pytest'], log_parser: 'parse_log_pytest' },
+  }
+  const refused = (row: object, profile: 'fork-4.0.3' | 'rebench-v2', message: RegExp) =>
+    assert.throws(() => profileFor(normalizeRow(row), profile), { code: 'Config.Invalid', message })
+  refused(classic, 'fork-4.0.3', /no install_config\.test_cmd/)
+  refused(five, 'fork-4.0.3', /no install_config\.test_cmd/)
+  refused(five, 'rebench-v2', /no install_config\.test_cmd/)
+  refused(two, 'fork-4.0.3', /its repository is at \/r/)
+  assert.equal(profileFor(normalizeRow(five), 'swebench-4.1'), 'swebench-4.1')
 })

@@ -10,6 +10,7 @@ import type { Task, GradingProfile } from '../../contracts/tasks.types.ts'
 import type { HarnessScript } from '../../grading/profiles/run-profile.ts'
 import { RUN_PROFILES } from '../../grading/profiles/run-profiles.ts'
 import { assetPath } from '../../grading/profiles/swebench-5.ts'
+import { TESTBED } from '../../grading/profiles/testbed.ts'
 import { judgeOverrun, type Verdict } from '../../grading/verdict.ts'
 import { sha256Hex } from '../../platform/hash.ts'
 import type { EnsureImage } from '../episode/open-sandbox.ts'
@@ -236,9 +237,17 @@ export function profileFor(task: Task, asked: GradingProfile | null): GradingPro
   })
 }
 
+/** Profiles that run the command of the row. */
+const RUNS_OWN_COMMAND: ReadonlySet<GradingProfile> = new Set<GradingProfile>(['fork-4.0.3', 'rebench-v2'])
+/** Profiles whose scripts name the repository's directory. */
+const RUNS_IN_TESTBED: ReadonlySet<GradingProfile> = new Set<GradingProfile>(['fork-4.0.3', 'swebench-4.1'])
+
 function faultOf(task: Task, profile: GradingProfile): string | null {
-  const { logParser } = task.installConfig
+  const { logParser, testCmd } = task.installConfig
   if (!hasParser(profile, logParser)) return `it has no parser ${JSON.stringify(logParser)}`
+  // Their scripts would run, without a test.
+  if (RUNS_OWN_COMMAND.has(profile) && testCmd.trim() === '') return 'its row has no install_config.test_cmd'
+  if (RUNS_IN_TESTBED.has(profile) && task.repoDir !== TESTBED) return `its repository is at ${task.repoDir}`
   try {
     evalScriptOf({ ...task, gradingProfile: profile })
     return null

@@ -8,9 +8,7 @@ import { canonicalHash, isSha256Hex } from '../../platform/hash.ts'
 import { RowColumns, setupCommitOf } from './row-columns.ts'
 import { LOG_PROFILES } from '../../grading/log-profiles.ts'
 import { commandsOf } from '../../grading/profiles/swebench-4.1.ts'
-
-/** Root of the repository in every image of the SWE-bench families. */
-const TESTBED = '/testbed'
+import { TESTBED } from '../../grading/profiles/testbed.ts'
 
 interface NormalizeOptions {
   /** Position of the row (for instance `line 12`), for messages about rows without an id. */

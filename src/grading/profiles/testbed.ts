@@ -1,6 +1,9 @@
 import { END_MARKER, START_MARKER } from '../log-slice.ts'
 import type { PatchedFile } from '../test-patch.ts'
 
+/** Root of the repository in every image of the SWE-bench families. */
+export const TESTBED = '/testbed'
+
 /** The path of the patch in the SWE-bench harnesses. */
 export const PATCH_PATH = '/tmp/patch.diff'
 
