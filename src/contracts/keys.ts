@@ -95,6 +95,29 @@ export const runKeys = {
   tracked: (run: string, tracker: string) => `runs/${run}/trackers/${tracker}.json`,
 }
 
+/** Folders of a run beside those of its stages. */
+const RUN_FOLDERS: ReadonlySet<string> = new Set([
+  'code',
+  'durations',
+  'evaluations',
+  'gates',
+  'grading',
+  'measured',
+  'nights',
+  'players',
+  'policies',
+  'report',
+  'splits',
+  'trackers',
+  'training',
+  'training-time',
+])
+
+/** Returns whether the records of a stage of this name would lie among other records of the run. */
+export function isRunFolder(name: string): boolean {
+  return RUN_FOLDERS.has(name)
+}
+
 /** Of runs that are being removed: outside of their own folders, so that it is the last to go. */
 export const removalKeys = {
   folder: (run: string) => `removals/${run}/`,

@@ -7,6 +7,7 @@ import { test } from 'node:test'
 import { fileURLToPath } from 'node:url'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { evaluationLimits } from '../../domain/statistics/evaluation-limits.ts'
+import { RECORD_KINDS } from '../artifacts/store-rules.ts'
 import { loadRecipe, type LoadRecipeInput } from './load-recipe.ts'
 import { recipeSchemaText } from './schema-map.ts'
 
@@ -699,7 +700,9 @@ test('describes the expected form of a text in words and shows no secret', async
 
 test('refuses a stage name that means another part of a run', async () => {
   const demo = await readFile(join(recipes, 'demo.yaml'), 'utf8')
-  for (const name of ['base', 'rft', 'rl', 'eval-x', 'dapo-0001']) {
+  const folders = RECORD_KINDS.flatMap(({ example }) => /^runs\/\*\/([a-z-]+)\//.exec(example)?.[1] ?? [])
+  assert.ok(folders.length > 10)
+  for (const name of ['base', 'rft', 'rl', 'eval-x', 'dapo-0001', 'report', ...folders]) {
     const { message } = await refusal({ name: 'demo', text: demo.replace('name: dapo-1', `name: ${name}`) })
     assert.match(message, /recipe\/combination reinforce\.stages\[0\]\.name: expected another name/, name)
   }

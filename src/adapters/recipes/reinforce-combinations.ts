@@ -1,5 +1,6 @@
 import { LOSS_SHAPES } from '../../contracts/recipe-reinforce.schema.ts'
 import type { ReinforceRecipe } from '../../contracts/recipe.types.ts'
+import { isRunFolder } from '../../contracts/keys.ts'
 import { isReservedStage } from '../../domain/statistics/evaluation-limits.ts'
 import { contextRoom, problem, type Settings, suiteSize } from './combination.ts'
 import type { KeyPath, RecipeProblem } from './explain-issues.ts'
@@ -206,12 +207,12 @@ function stageProblems({ data, scaffold }: Settings, reinforce: ReinforceRecipe,
   if (reinforce.stages.findIndex(({ name }) => name === stage.name) !== index) {
     problems.push(problem(inStage('name'), `expected its own name, got ${stage.name} again`, 'names are part of ids'))
   }
-  if (isReservedStage(stage.name)) {
+  if (isReservedStage(stage.name) || isRunFolder(stage.name)) {
     problems.push(
       problem(
         inStage('name'),
         `expected another name, got ${stage.name}`,
-        'base, rft, rl, eval-… and names that end like an iteration (-0001) mean other parts of a run',
+        'base, rft, rl, eval-…, names that end like an iteration (-0001) and those of a run’s own folders (training, report) mean other parts of a run',
       ),
     )
   }
