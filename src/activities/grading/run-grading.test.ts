@@ -10,7 +10,7 @@ import { normalizeRow } from '../../adapters/datasets/normalize-row.ts'
 import type { AuditRun } from '../../contracts/audit.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { AuditRunInput, GradeRunResult, SandboxHost } from '../../contracts/sandbox.types.ts'
-import { profileFor, runGrading } from './run-grading.ts'
+import { evalScriptOf, profileFor, runGrading } from './run-grading.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'longhaul-run-grading-'))
 const store = createDirectoryStore({ root })
@@ -82,6 +82,26 @@ test('an empty patch is not audited, whatever its tests report', async () => {
   const { sandbox, audited } = hostOf('PASSED', async () => unread)
   const { kind, audit } = await grading(sandbox, '')
   assert.deepEqual([kind, audit, audited.length], ['resolved', undefined, 0])
+})
+
+test('the script that is written for a row of version 5 copies the files that gradings fetch, and no others', () => {
+  const row = {
+    base_commit: 'a'.repeat(40),
+    patch: task.goldPatch,
+    test_patch: task.testPatch,
+    problem_statement: 'It breaks.',
+    FAIL_TO_PASS: ['a'],
+    PASS_TO_PASS: [],
+    instance_id: 'pallets__flask-1',
+    repo: 'pallets/flask',
+    image: 'o/i',
+    eval_script: ": '>>>>> Start Test Output'\n: '>>>>> End Test Output'",
+    eval_type: 'pass_and_fail',
+    log_parser: 'parse_log_pytest',
+    image_assets: { test_patch: [{ path: 'a.png', url: 'https://example.org/a.png' }, { path: 'b.png' }], patch: [] },
+  }
+  const copied = evalScriptOf(normalizeRow(row)).match(/cp .*/g)
+  assert.deepEqual(copied, ['cp /image_assets/a.png a.png'])
 })
 
 test('a row is refused by each profile whose script would run without a test of it', () => {

@@ -216,9 +216,9 @@ function provenanceOf({
   }
 }
 
-/** The script that the task's harness runs, with every file that its row references. */
+/** The script that the task's harness runs, with every file that its row gives an address for, as gradings fetch them. */
 export function evalScriptOf(task: Task): string {
-  const assets = task.harness?.assets ?? []
+  const assets = (task.harness?.assets ?? []).filter(({ url }) => url !== null)
   return RUN_PROFILES[task.gradingProfile].plan(task, { hasPatch: true, assets }).evalScript
 }
 
