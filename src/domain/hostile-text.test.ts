@@ -6,6 +6,7 @@ import {
   logText,
   markdownText,
   oneLine,
+  plainJson,
   showControls,
   xmlAttribute,
   xmlText,
@@ -56,4 +57,13 @@ for (const [what, make, text, expected] of CASES) {
 
 test('cuts a text of ten megabytes quickly and between characters', () => {
   assert.equal(oneLine('😀'.repeat(5_000_000), 10), '😀😀😀😀…')
+})
+
+test('JSON text keeps its value and has no command of a CI job, of however many signs', () => {
+  for (const signs of ['##', '###', '####', '#####']) {
+    const value = { [`${signs}vso[a]`]: `x${signs}[error]\u001b[0m\u202e` }
+    const text = plainJson(JSON.stringify(value))
+    assert.doesNotMatch(text, /##/, signs)
+    assert.deepEqual(JSON.parse(text), value)
+  }
 })

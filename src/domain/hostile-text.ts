@@ -22,14 +22,17 @@ export function showHidden(text: string): string {
 
 /** JSON text that every reader of a log takes for plain text: no hidden characters and no old workflow commands. Its value stays. */
 export function plainJson(json: string): string {
-  return json
-    .replaceAll('##', '\\u0023#')
-    .replace(HIDDEN, (character) =>
-      Array.from(
-        { length: character.length },
-        (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`,
-      ).join(''),
-    )
+  return (
+    json
+      // Each before another one: of three, two would be left.
+      .replaceAll(/#(?=#)/g, '\\u0023')
+      .replace(HIDDEN, (character) =>
+        Array.from(
+          { length: character.length },
+          (_, at) => `\\u${character.charCodeAt(at).toString(16).padStart(4, '0')}`,
+        ).join(''),
+      )
+  )
 }
 
 /** The text on one line, cut to `maxLength`. */
