@@ -78,6 +78,12 @@ test('skips NaN and Infinity as Python writes them, and keeps the same words in 
   assert.equal((await readPredictions({ path })).predictions[0]?.patch, '+x = NaN " NaN')
 })
 
+test('a patch of twenty megabytes is read beside a cost that is NaN', async () => {
+  const patch = `+${'x'.repeat(2e7)}\\n`
+  const path = file(`[{"instance_id": "a", "model_name_or_path": "m", "model_patch": "${patch}", "cost": NaN}]`)
+  assert.equal((await readPredictions({ path })).predictions[0]?.patch.length, 2e7 + 2)
+})
+
 test('keeps half a character of a patch, which the grading refuses later', async () => {
   const path = file('[{"instance_id": "a", "model_name_or_path": "m", "model_patch": "\\ud800"}]')
   assert.equal((await readPredictions({ path })).predictions[0]?.patch, '\ud800')

@@ -152,7 +152,8 @@ export function writePredictions(predictions: readonly Prediction[], layout: Pre
   }
 }
 
-const STRINGS_AND_WORDS = /"(?:[^"\\]|\\.)*"|-?\b(?:NaN|Infinity)\b/gs
+/** A string is read in runs, because a repetition of single characters overflows the stack on a patch of some megabytes. */
+const STRINGS_AND_WORDS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:NaN|Infinity)\b/gs
 
 /** Parses JSON as Python does: Python writes NaN and Infinity, which JSON lacks. The fields that hold them are not read here. */
 function parsePythonJson(text: string): unknown {
