@@ -43,6 +43,15 @@ test('two equal sides exclude large differences only as far as the number of tas
   assert.ok(found !== null && Math.abs(found.high - (1 - 0.025 ** 0.1)) < 1e-12 && found.low === -found.high)
 })
 
+test('equal gains whose last digits rounding makes differ prove as little as equal gains', () => {
+  const tasks = [pair(0, [1, 0, 0], [1, 1, 0]), pair(1, [1, 1, 0], [1, 1, 1])]
+  const found = differenceInterval({ tasks, seed: 1, draws: 200 })
+  // Of two tasks, a share 1 − 0.025^(1/2) of others may be missed.
+  const missed = 1 - 0.025 ** (1 / 2)
+  assert.ok(found !== null && Math.abs(found.low - (1 / 3 - (missed * 4) / 3)) < 1e-9, JSON.stringify(found))
+  assert.ok(Math.abs(found.high - (1 / 3 + (missed * 2) / 3)) < 1e-9)
+})
+
 test('one attempt each: the interval never excludes 0 when McNemar’s exact test is not significant', () => {
   for (let tasks = 5; tasks <= 40; tasks += 5) {
     for (let onlyBefore = 0; onlyBefore <= tasks; onlyBefore++) {

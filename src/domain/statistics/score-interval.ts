@@ -88,7 +88,7 @@ export function meanInterval({
 }): Interval {
   const centre = mean(values)
   const tail = (1 - level) / 2
-  if (values.every((value) => value === values[0])) {
+  if (isWithoutSpread(values)) {
     const missed = 1 - tail ** (1 / Math.max(1, values.length))
     const { low, high } = range ?? { low: centre, high: centre }
     return { low: centre - missed * (centre - low), high: centre + missed * (high - centre) }
@@ -96,6 +96,12 @@ export function meanInterval({
   const half = studentQuantile({ probability: 1 - tail, freedom: values.length - 1 }) * standardError(values)
   const { low, high } = range ?? { low: -Infinity, high: Infinity }
   return { low: Math.max(low, centre - half), high: Math.min(high, centre + half) }
+}
+
+/** 3/3 − 2/3 and 2/3 − 1/3 differ in their last digit, and t of such a spread would have no width. */
+function isWithoutSpread(values: readonly number[]): boolean {
+  const [first = 0] = values
+  return values.every((value) => Math.abs(value - first) <= 1e-12 * Math.max(1, Math.abs(first)))
 }
 
 function widest(a: Interval, b: Interval): Interval {
