@@ -46,8 +46,8 @@ function sideTable({ before, after, comparison }: ComparisonData): Table {
           ]),
     ],
     notes:
-      comparison.before.semOver === 'tasks'
-        ? ['SEM over tasks: with one attempt a task there are no runs to compare.']
+      comparison.before.semOver === 'tasks' || comparison.after.semOver === 'tasks'
+        ? ['SEM over tasks: with one attempt a task (or unequal numbers) there are no runs to compare.']
         : [],
   }
 }
@@ -149,6 +149,9 @@ function saidBelow({ comparison, comparability }: ComparisonData): string[] {
 function formatPower({ power, level, tasks, before, difference }: Comparison): string[] {
   if (power === null) return []
   const attempts = Math.round(before.attempts / Math.max(1, before.tasks))
+  if (power.smallest === null) {
+    return [`power: ${tasks} tasks × ${attempts} with one difference leave no spread to tell which one they would show`]
+  }
   const smallest = `power: ${tasks} tasks × ${attempts} show a difference of ${power.smallest.toFixed(3)} with ${percent(power.power)} chance at ${percent(level)}`
   if (power.tasks === null) return [smallest]
   const settle = `to settle a true difference of ${showSigned(difference.mean)}`

@@ -47,7 +47,7 @@ test('a proven regression ends with 4 and says both bounds', async () => {
   assert.match(stdout, /regression proven: delta\.upper −0\.\d+ < −0\.050 \(difference −0\.500, 95 % interval/)
   assert.match(stdout, /McNemar exact p/)
   assert.match(stdout, /^task-20 +1 of 1 +0 of 1 +worse$/m)
-  assert.match(stdout, /with one attempt a task there are no runs to compare/)
+  assert.match(stdout, /with one attempt a task \(or unequal numbers\) there are no runs to compare/)
 })
 
 test('not proven either way: 0 with "cannot exclude", 3 when strict', async () => {
@@ -69,6 +69,25 @@ test('the power hint asks for more tasks only where those at hand are too few', 
   const open = await compare('one:base', 'two')
   assert.match(open.stdout, /to settle a true difference of −0\.017: .* \d+ tasks with the current attempts/)
   assert.doesNotMatch(open.stdout, /\b1 attempts/)
+})
+
+test('two sides that differ by the same at every task have no spread, so the hint names no smallest difference', async () => {
+  const { stdout } = await compare('one:base', 'one:base')
+  assert.match(stdout, /power: 60 tasks × 1 with one difference leave no spread to tell which one they would show/)
+  const { comparison } = JSON.parse((await compare('one:base', 'one:base', '--json')).stdout) as {
+    comparison: { power: { smallest: number | null } }
+  }
+  assert.equal(comparison.power.smallest, null)
+})
+
+test('the sides’ SEM is explained also where only the later one is over tasks', async () => {
+  const twice = Object.fromEntries(
+    Object.keys(solved(0)).map((id, at): [string, Attempt[]] => [id, at < 9 ? [1, 0] : [0, 0]]),
+  )
+  await keep('twice', 'base', twice)
+  await keep('twice', 'rl', { ...twice, 'task-3': [1, 'infra'] })
+  const { stdout } = await compare('twice:base', 'twice:rl', '--min-graded', '0.9')
+  assert.match(stdout, /SEM over tasks: with one attempt a task \(or unequal numbers\)/)
 })
 
 test('strict says nothing without a limit, so it is refused', async () => {

@@ -2,7 +2,15 @@ import type { EvaluatedTask } from '../../contracts/evaluations.types.ts'
 import { BOOTSTRAP_DRAWS, type Interval, type PairedOutcomes } from './bootstrap.ts'
 import { compareText } from '../hash-order.ts'
 import { type McNemar, testMcNemar } from './proportions.ts'
-import { type PassAt1, countResolved, mean, passAt1, standardDeviation, standardError } from './statistics.ts'
+import {
+  type PassAt1,
+  countResolved,
+  isWithoutSpread,
+  mean,
+  passAt1,
+  standardDeviation,
+  standardError,
+} from './statistics.ts'
 import { differenceInterval, meanInterval } from './score-interval.ts'
 import { normalQuantile } from './special-functions.ts'
 
@@ -180,8 +188,8 @@ export interface PowerHintInput {
 /** The effect of more tasks or attempts. An estimate for planning, never a verdict. */
 interface PowerHint {
   power: number
-  /** Smallest true distance from the line that these tasks and attempts would detect. */
-  smallest: number
+  /** Smallest true distance from the line that these tasks and attempts would detect; null if no spread says how large that is. */
+  smallest: number | null
   /**
    * Attempts per task and side that would settle a true difference as large as the observed one; null if no number would, because the
    * tasks themselves differ too much for so few of them.
@@ -201,14 +209,15 @@ interface PowerHint {
 export function hintPower({ tasks, line, level, power = 0.8 }: PowerHintInput): PowerHint | null {
   if (tasks.length < 2) return null
   const differences = tasks.map(({ before, after }) => mean(after) - mean(before))
+  const hasSpread = !isWithoutSpread(differences)
   const variance = standardDeviation(differences) ** 2
   const reach = normalQuantile(0.5 + level / 2) + normalQuantile(power)
-  const smallest = reach * Math.sqrt(variance / tasks.length)
+  const smallest = hasSpread ? reach * Math.sqrt(variance / tasks.length) : null
   const distance = Math.abs(mean(differences) - line)
   const luck = varianceByLuck(tasks)
   const attempts = mean(tasks.map(({ before, after }) => (before.length + after.length) / 2))
   const hint = { power, smallest, attemptsAtLeast: luck === null }
-  if (distance === 0 || variance === 0) return { ...hint, attempts: null, tasks: null }
+  if (distance === 0 || !hasSpread) return { ...hint, attempts: null, tasks: null }
   const wanted = (distance / reach) ** 2
   const within = (luck ?? variance) * attempts
   const between = Math.max(0, variance - (luck ?? variance))

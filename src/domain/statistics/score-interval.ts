@@ -6,7 +6,7 @@ import {
   type PairedOutcomes,
   pairedBootstrapInterval,
 } from './bootstrap.ts'
-import { countResolved, mean, standardError } from './statistics.ts'
+import { countResolved, isWithoutSpread, mean, standardError } from './statistics.ts'
 import { exactInterval } from './proportions.ts'
 import { studentQuantile } from './special-functions.ts'
 
@@ -96,12 +96,6 @@ export function meanInterval({
   const half = studentQuantile({ probability: 1 - tail, freedom: values.length - 1 }) * standardError(values)
   const { low, high } = range ?? { low: -Infinity, high: Infinity }
   return { low: Math.max(low, centre - half), high: Math.min(high, centre + half) }
-}
-
-/** 3/3 − 2/3 and 2/3 − 1/3 differ in their last digit, and t of such a spread would have no width. */
-function isWithoutSpread(values: readonly number[]): boolean {
-  const [first = 0] = values
-  return values.every((value) => Math.abs(value - first) <= 1e-12 * Math.max(1, Math.abs(first)))
 }
 
 function widest(a: Interval, b: Interval): Interval {

@@ -156,3 +156,9 @@ export function standardDeviation(values: readonly number[]): number {
 export function standardError(values: readonly number[]): number {
   return values.length < 2 ? 0 : standardDeviation(values) / Math.sqrt(values.length)
 }
+
+/** Whether values are equal apart from rounding: 3/3 − 2/3 and 2/3 − 1/3 differ in their last digit, which is no spread. */
+export function isWithoutSpread(values: readonly number[]): boolean {
+  const [first = 0] = values
+  return values.every((value) => Math.abs(value - first) <= 1e-12 * Math.max(1, Math.abs(first)))
+}
