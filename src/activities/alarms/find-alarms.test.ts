@@ -83,6 +83,18 @@ test('an old enough blocker raises an alarm; the same wait of another episode is
   assert.equal((await look({ blocked: blocked('2026-05-03T00:10:00.000Z') }, 15)).ids.length, 2)
 })
 
+test('a wait that keeps its time, such as a pause, alarms again once a day', async () => {
+  const on = { kind: 'person', name: 'night-2' }
+  const waits = { doing: 'paused', since: '2026-05-02T09:00:00.000Z', count: 1, code: null, toDo: 'resume it' }
+  const blocked = [{ run: 'night-2', workflowId: 'eval/nightly-2', blockers: [{ on, ...waits }] }]
+  const raised: number[] = []
+  for (const hours of [0, 1, 14, 22, 23, 24, 40, 47]) {
+    await look({ blocked }, hours)
+    raised.push((await store.list(alarmKeys.all)).length)
+  }
+  assert.deepEqual(raised, [1, 1, 1, 1, 2, 2, 2, 3])
+})
+
 test('starts skipped before the watch raise no alarm, a further one does, and a recreated schedule counts again', async () => {
   const old = { ...NIGHTLY, skippedOverlap: 3 }
   assert.deepEqual((await look({ schedules: [old] })).ids, [])

@@ -89,9 +89,9 @@ function blockers({ blocked }: AlarmLook, { blockerMinutes }: AlarmRules, at: Da
         const error = code === null ? '' : `, ${code}`
         return {
           kind: 'blocker',
-          // The episode that has waited longest changes while the server is unavailable. The date makes a long outage alarm again
-          // daily.
-          same: [workflowId, on.kind, on.name, code ?? '', since.slice(0, 10)],
+          // The episode that has waited longest may change while the server is unavailable, so only the date of its time counts. A
+          // wait that goes on, such as a pause, keeps its time: its days make it alarm again.
+          same: [workflowId, on.kind, on.name, code ?? '', since.slice(0, 10), ...daysOf(since, at)],
           title: `${run ?? workflowId} waits for ${on.kind} ${on.name}`,
           text: `${doing} since ${since}${error} (${count} ${count === 1 ? 'activity' : 'activities'}). What to do: ${toDo}`,
           run,
@@ -100,6 +100,14 @@ function blockers({ blocked }: AlarmLook, { blockerMinutes }: AlarmRules, at: Da
         }
       }),
   )
+}
+
+const DAY_MS = 24 * 3_600_000
+
+/** Whole days since then; nothing on the first one, on which earlier versions identified a wait without it. */
+function daysOf(since: string, at: Date): number[] {
+  const days = Math.floor((at.getTime() - Date.parse(since)) / DAY_MS)
+  return days > 0 ? [days] : []
 }
 
 /**
