@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { copyFile, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { longhaul, useOwnStore } from '../../../test/support/command-line.ts'
 import { type Attempt, makeEvaluation } from '../../../test/support/evaluation-records.ts'
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
@@ -39,6 +42,18 @@ async function keep(run: string, name: string, attempts: Record<string, Attempt[
   await store.putRecord(runKeys.evaluation(run, name), makeEvaluation({ run, name, tasks }))
 }
 
+/** The command as a process whose reader closes the stream before anything is in it, as `| head` and `| grep -q` may. */
+async function readerGone(stream: 'stdout' | 'stderr', args: string[], env: NodeJS.ProcessEnv = {}): Promise<number> {
+  const bin = fileURLToPath(new URL('../../../bin/longhaul.mjs', import.meta.url))
+  const child = spawn(process.execPath, [bin, ...args], {
+    env: { ...process.env, ...env },
+    stdio: ['ignore', stream === 'stdout' ? 'pipe' : 'ignore', stream === 'stderr' ? 'pipe' : 'ignore'],
+  })
+  child[stream]?.destroy()
+  const [exitCode] = (await once(child, 'exit')) as [number]
+  return exitCode
+}
+
 const compare = (...args: string[]) => longhaul('compare', ...args)
 
 test('a proven regression ends with 4 and says both bounds', async () => {
@@ -48,6 +63,13 @@ test('a proven regression ends with 4 and says both bounds', async () => {
   assert.match(stdout, /McNemar exact p/)
   assert.match(stdout, /^task-20 +1 of 1 +0 of 1 +worse$/m)
   assert.match(stdout, /with one attempt a task \(or unequal numbers\) there are no runs to compare/)
+})
+
+test('a proven regression ends with 4 also where nobody reads the output or the warnings any more', async () => {
+  const args = ['compare', 'one:base', 'one:rl', '--max-regression', '0.05']
+  assert.equal(await readerGone('stdout', args), 4)
+  // A misspelt variable is a line on stderr before the work begins.
+  assert.equal(await readerGone('stderr', args, { LONGHAUL_ARTIFACTZ: 'x' }), 4)
 })
 
 test('not proven either way: 0 with "cannot exclude", 3 when strict', async () => {
