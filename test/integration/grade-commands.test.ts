@@ -13,6 +13,7 @@ import type { GradedInstance } from '../../src/contracts/grading.types.ts'
 import { episodeKeys, runKeys } from '../../src/contracts/keys.ts'
 import type { VerdictComparison } from '../../src/domain/statistics/compare-verdicts.ts'
 import { longhaul } from '../support/command-line.ts'
+import { changeEnvironment } from '../support/environment.ts'
 import { makeRecord } from '../support/episode-records.ts'
 import { makeVerdict } from '../support/evaluation-records.ts'
 import { watchGraders } from '../support/grade-kill/grader-starts.ts'
@@ -130,6 +131,11 @@ test('regrading a run’s patches lists the changed verdict, keeps the first one
     await store.putRecord(episodeKeys.verdict(record.episode), makeVerdict(record, 'unresolved'))
     await store.putRecord(episodeKeys.result(record.episode), record)
   }
+
+  // A machine without the workers' store judges the result all the same.
+  const restore = changeEnvironment({ LONGHAUL_ARTIFACTS: join(folder, 'elsewhere') })
+  const afar = await longhaul('regrade', run, '--strict', '--json').finally(restore)
+  assert.equal(afar.exitCode, 3, afar.stderr)
 
   const { exitCode, stdout, stderr } = await longhaul('regrade', run, '--strict', '--json')
   assert.equal(exitCode, 3, stderr)

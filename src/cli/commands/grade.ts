@@ -11,6 +11,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { GradingRecord } from '../../contracts/grading.types.ts'
 import type { GradingProfile } from '../../contracts/tasks.types.ts'
+import type { GradePredictionsResult } from '../../contracts/workflows.types.ts'
 import { isLogProfileName, LOG_PROFILES } from '../../grading/log-profiles.ts'
 import { isSha256Hex } from '../../platform/hash.ts'
 import type { CommandContext } from '../command-context.ts'
@@ -22,7 +23,6 @@ import { readRecipeArgument, recipeDirs } from '../arguments/recipe-argument.ts'
 import { requireWritable } from '../output/require-writable.ts'
 import { reportGrading } from '../output/show-report.ts'
 import { judgeThreshold, parseThreshold, type Threshold } from '../arguments/evaluation-argument.ts'
-import { isChanged } from '../../domain/grading-rules.ts'
 
 interface GradingOptions extends RunOptions {
   recipe?: string
@@ -121,19 +121,28 @@ async function grade(predictions: string, given: GradeOptions, context: CommandC
       console: context.console,
       minGraded: options.minGraded,
       json: options.json === true,
-      finally: (record) => writeAndJudge(record, options, store),
+      finally: (result, record) => writeAndJudge(result, { ...options, store, record }),
     }),
   })
 }
 
 /** Writes the files and judges the threshold, if requested. */
 async function writeAndJudge(
-  record: GradingRecord,
-  { out, threshold }: GradeOptions,
-  store: OfficialFilesInput['store'],
+  { run, graded }: GradePredictionsResult,
+  {
+    out,
+    threshold,
+    store,
+    record,
+  }: GradeOptions & { store: OfficialFilesInput['store']; record: GradingRecord | null },
 ): Promise<{ codes: ExitCode[]; lines: string[]; facts: object }> {
-  const files = out === undefined ? [] : await writeOfficialFiles({ store, run: record.run, directory: resolve(out) })
-  const { graded } = record
+  if (out !== undefined && record === null) {
+    throw new LonghaulError({
+      code: 'Artifact.Missing',
+      message: `The grading ${run} is done, but its record cannot be read here, so --out has no files: set LONGHAUL_ARTIFACTS to the workers’ store`,
+    })
+  }
+  const files = out === undefined ? [] : await writeOfficialFiles({ store, run, directory: resolve(out) })
   const judged =
     threshold === undefined || graded === null || graded.interval === null
       ? null
@@ -243,9 +252,9 @@ async function regrade(run: string, options: RegradeOptions, context: CommandCon
       console: context.console,
       minGraded: options.minGraded,
       json: options.json === true,
-      finally: async ({ instances }) => {
-        const changed = instances.filter(isChanged).length
-        const line = changed === 0 ? 'no verdict changed' : `${changed} of ${instances.length} verdicts changed`
+      finally: async ({ changed, counts: { resolved, unresolved, couldNotGrade } }) => {
+        const all = resolved + unresolved + couldNotGrade
+        const line = changed === 0 ? 'no verdict changed' : `${changed} of ${all} verdicts changed`
         const isRefused = strict === true && changed > 0
         return { codes: isRefused ? [EXIT.threshold] : [], lines: [line], facts: {} }
       },

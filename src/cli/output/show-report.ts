@@ -1,5 +1,5 @@
 import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
-import type { GradingRecord } from '../../contracts/grading.types.ts'
+import type { GradingCounts, GradingRecord } from '../../contracts/grading.types.ts'
 import { gradingKeys, runKeys } from '../../contracts/keys.ts'
 import type { GradePredictionsResult } from '../../contracts/workflows.types.ts'
 import { readSuiteOrigin } from '../../activities/evaluation/suite-origin.ts'
@@ -54,8 +54,14 @@ interface SayGradingInput {
   /** Share of patches that must not be lost to infrastructure. */
   minGraded: number
   json: boolean
-  /** What else the command does and prints once there is a record; its exit codes are combined with the others. */
-  finally?: (record: GradingRecord) => Promise<{ codes: ExitCode[]; lines: string[]; facts: object }>
+  /**
+   * What else the command does and prints; its exit codes are combined with the others. The record is null where the workers' store is
+   * not mounted, so that only the result can be judged.
+   */
+  finally?: (
+    result: GradePredictionsResult,
+    record: GradingRecord | null,
+  ) => Promise<{ codes: ExitCode[]; lines: string[]; facts: object }>
 }
 
 /** Prints what a grading run found. */
@@ -66,12 +72,13 @@ export function reportGrading({
   json,
   ...input
 }: SayGradingInput): Conclude<GradePredictionsResult> {
-  return async ({ run, counts, graded, official, changed }, ended) => {
+  return async (result, ended) => {
+    const { run, counts, graded, official, changed } = result
     // A cluster's store may not be mounted here; then the scores of the result are shown.
     const record = store === null ? null : await readGrading(store, run)
-    const share = record === null ? 1 : keptShare(record)
+    const share = record === null ? judgedShare(counts) : keptShare(record)
     const context = store === null || record === null ? null : await readGradingContext(store, record)
-    const more = record === null ? null : await input.finally?.(record)
+    const more = await input.finally?.(result, record)
     const exitCode = combineExitCodes([ended, share < minGraded ? EXIT.infra : EXIT.ok, ...(more?.codes ?? [])])
     if (json) {
       const instances = record?.instances ?? null
@@ -84,9 +91,7 @@ export function reportGrading({
         record === null || context === null
           ? plainJson(JSON.stringify({ run, counts, graded, official, changed }))
           : renderGrading(record, context),
-        ...(share < minGraded
-          ? [`too little was graded: infrastructure took ${((1 - share) * 100).toFixed(1)} % of the patches`]
-          : []),
+        ...(share < minGraded ? [lostLine(share, record)] : []),
         ...(more?.lines ?? []),
         `longhaul report ${run}  shows this again`,
       ].join('\n'),
@@ -97,6 +102,18 @@ export function reportGrading({
 
 function keptShare({ instances }: GradingRecord): number {
   return instances.length === 0 ? 1 : 1 - instances.filter(isLostToInfrastructure).length / instances.length
+}
+
+/** Without the record it is not known whose fault a missing verdict is, so none counts as the patch's own. */
+function judgedShare({ resolved, unresolved, couldNotGrade }: GradingCounts): number {
+  const all = resolved + unresolved + couldNotGrade
+  return all === 0 ? 1 : 1 - couldNotGrade / all
+}
+
+function lostLine(share: number, record: GradingRecord | null): string {
+  const lost = `${((1 - share) * 100).toFixed(1)} % of the patches`
+  if (record !== null) return `too little was graded: infrastructure took ${lost}`
+  return `too little was graded: ${lost} have no verdict, and the reasons cannot be read here: set LONGHAUL_ARTIFACTS to the workers’ store`
 }
 
 /** The newest stored report files of a run: `report.html`, or `report-2.html` … if it was continued. */
