@@ -312,11 +312,27 @@ test('a run ends on a machine that does not mount its store: its result is shown
   const score = { name: 'rl', policy: 'v000001', passAt1: 0.5, sem: 0.1, tasks: 4, attempts: 1 }
   const trained = { run: 'far', stages: [score] } as unknown as TrainAgentResult
   assert.equal(await reportTraining({ console, json: false })(trained, EXIT.ok), EXIT.ok)
-  const graded = { run: 'far', counts: { resolved: 1 }, graded: null, official: null, changed: 0 }
+  const counts = { resolved: 1, unresolved: 0, couldNotGrade: 0 }
+  const graded = { run: 'far', counts, graded: null, official: null, changed: 0 } as unknown as GradePredictionsResult
   const store = await openStoreIfThere()
   const report = reportGrading({ store, console, minGraded: 1, json: false })
-  assert.equal(await report(graded as unknown as GradePredictionsResult, EXIT.ok), EXIT.ok)
-  assert.match(said.join('\n'), /^rl {2}v000001 {2}pass@1 0\.500 ± 0\.100[^]*\{"run":"far","counts":\{"resolved":1\}/)
+  assert.equal(await report(graded, EXIT.ok), EXIT.ok)
+  assert.match(said.join('\n'), /^rl {2}v000001 {2}pass@1 0\.500 ± 0\.100[^]*\{"run":"far","counts":\{"resolved":1,/)
+  // What the rules need and the result has is judged all the same; what only the record says passes no rule.
+  const lost = { ...graded, counts: { ...counts, couldNotGrade: 3 } } as GradePredictionsResult
+  assert.equal(await report(lost, EXIT.ok), EXIT.infra)
+  assert.match(
+    said.at(-1) ?? '',
+    /too little was graded: 75\.0 % of the patches have no verdict, and the reasons cannot/,
+  )
+  const strict = reportGrading({
+    store,
+    console,
+    minGraded: 1,
+    json: false,
+    finally: async ({ changed }) => ({ codes: changed > 0 ? [EXIT.threshold] : [], lines: [], facts: {} }),
+  })
+  assert.equal(await strict({ ...graded, changed: 1 }, EXIT.ok), EXIT.threshold)
   assert.deepEqual(await readdir(home), [])
 })
 
@@ -478,6 +494,27 @@ test('--json: an error is a record on stdout too', async () => {
     code: 'Config.Invalid',
     message: "unknown option '--bogus'",
   })
+})
+
+test('options that exclude each other are refused, in a record too, before anything is asked or written', async (t) => {
+  const home = await mkdtemp(join(tmpdir(), 'longhaul-cli-'))
+  t.after(() => rm(home, { recursive: true }))
+  useEnvironment(t, { LONGHAUL_ARTIFACTS: home, LONGHAUL_TEMPORAL_ADDRESS: '127.0.0.1:1' })
+  const pages = join(home, 'pages')
+  const cases: [words: string[], RegExp][] = [
+    [['run', 'stop', 'x'], /Expected either --after-iteration <n> or --now, got neither/],
+    [['run', 'stop', 'x', '--now', '--after-iteration', '1'], /Expected either .* got both/],
+    [['report', 'x', '--recompute', '--static', pages], /Expected one of .* got --static and --recompute/],
+    [['report', 'x', '--html', join(home, 'x.html'), '--static', pages], /Expected one of .* got --html and --static/],
+  ]
+  for (const [words, message] of cases) {
+    const { exitCode, stdout } = await longhaul(...words, '--json')
+    assert.equal(exitCode, 1, words.join(' '))
+    const record = JSON.parse(stdout) as { event: string; code: string; message: string }
+    assert.deepEqual([record.event, record.code], ['error', 'Config.Invalid'])
+    assert.match(record.message, message)
+  }
+  assert.deepEqual(await readdir(home), [])
 })
 
 test('standard output on a full device: one line on stderr and 2, no stack', () => {

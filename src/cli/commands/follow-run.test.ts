@@ -70,6 +70,24 @@ test('one Ctrl-C detaches: 130, the run goes on, and the way back is said', { sk
   assert.equal(await statusOf('left-alone'), 'RUNNING')
 })
 
+test('one Ctrl-C of a command that prints records: the last one is done, with the code', {
+  skip: needsServer,
+}, async () => {
+  const commands = [
+    ['train', '--recipe', 'mini', '--run', 'records'],
+    ['wait', 'records'],
+    ['run', 'status', 'records', '--follow'],
+  ]
+  for (const words of commands) {
+    const { child, output, says, ended } = longhaul([...words, '--json'])
+    await says(/(?:started|joined) train\/records/)
+    child.kill('SIGINT')
+    assert.equal(await ended, 130)
+    const done = JSON.parse(output.stdout.trim().split('\n').at(-1) ?? '') as object
+    assert.deepEqual(done, { event: 'done', exitCode: 130, outcome: { status: 'detached' } }, words.join(' '))
+  }
+})
+
 test('a training, an evaluation and a gate share a name: the way back to each leads to no other', {
   skip: needsServer,
 }, async () => {

@@ -12,6 +12,7 @@ import { onInterrupts } from '../../platform/interrupts.ts'
 import { noteDisplay } from '../output/at-work.ts'
 import { announceBlockers } from '../output/describe-blockers.ts'
 import { type Console, isCi } from '../output/console.ts'
+import { EXIT, type ExitCode } from '../output/exit-codes.ts'
 import { createLiveLines, elapsed, type LiveLines } from '../output/live-lines.ts'
 import {
   countOf,
@@ -105,6 +106,12 @@ export async function followRun<T>(input: FollowInput<T>): Promise<Followed<T>> 
     printer.finish()
     stopListening()
   }
+}
+
+/** Of a command that detached from its run: a program that reads records waits for the last one, `done`. */
+export function concludeDetached(console: Console, json: boolean): ExitCode {
+  if (json) console.record({ event: 'done', exitCode: EXIT.interrupted, outcome: { status: 'detached' } })
+  return EXIT.interrupted
 }
 
 function announce(handle: RunHandle<unknown>, { console, json }: { console: Console; json: boolean }): void {

@@ -2,7 +2,7 @@ import type { LonghaulConnection, RunHandle } from '../../client/index.ts'
 import type { CommandContext } from '../command-context.ts'
 import { type Console, describeFailure } from '../output/console.ts'
 import { EXIT, type ExitCode, exitCodeOfOutcome } from '../output/exit-codes.ts'
-import { announceClosing, announceDetached, type Followed, followRun } from './follow-run.ts'
+import { announceClosing, announceDetached, concludeDetached, type Followed, followRun } from './follow-run.ts'
 import { withConnection } from '../local-stack.ts'
 import type { RunOptions } from '../arguments/options.ts'
 
@@ -54,7 +54,7 @@ export interface ConcludeInput<T> {
 
 /** Ends a command after a followed run; every command reports an incomplete run in the same way. */
 export async function concludeRun<T>({ followed, console, json, conclude }: ConcludeInput<T>): Promise<ExitCode> {
-  if (followed.kind === 'detached') return EXIT.interrupted
+  if (followed.kind === 'detached') return concludeDetached(console, json)
   const { outcome, interrupted } = followed
   const exitCode = interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
   if (outcome.status === 'completed') return conclude(outcome.result, exitCode)

@@ -62,6 +62,7 @@ export function addReport(program: Command, context: CommandContext): void {
       ),
     )
     .action((run: string, options: ReportOptions) => {
+      requireOneTask(options)
       if (options.static !== undefined) return writePages(run, options.static, options, context)
       return options.recompute === true ? recompute(run, options, context) : show(run, options, context)
     })
@@ -72,6 +73,16 @@ interface ReportOptions {
   static?: string
   recompute?: true
   json?: true
+}
+
+/** Each is a task of its own: one of them would be ignored, and a recomputation that was not made would look like a passed one. */
+function requireOneTask(options: ReportOptions): void {
+  const given = (['html', 'static', 'recompute'] as const).filter((name) => options[name] !== undefined)
+  if (given.length < 2) return
+  throw new LonghaulError({
+    code: 'Config.Invalid',
+    message: `Expected one of --html, --static and --recompute, got ${given.map((name) => `--${name}`).join(' and ')}: run the command once for each`,
+  })
 }
 
 async function show(run: string, { html, json }: ReportOptions, { console }: CommandContext): Promise<void> {

@@ -16,12 +16,13 @@ import {
   isOpen,
 } from '../../client/index.ts'
 import { makeRunHandle, type RunHandle } from '../../client/watch-run.ts'
+import { LonghaulError } from '../../contracts/errors.ts'
 import type { CommandContext } from '../command-context.ts'
 import { describeBlockers } from '../output/describe-blockers.ts'
 import { describeAnswer, describeRun, describeRuns, type Ended, whereToRead } from '../output/describe-run.ts'
 import { describeFailure } from '../output/console.ts'
 import { EXIT, exitCodeOfOutcome } from '../output/exit-codes.ts'
-import { followRun } from './follow-run.ts'
+import { concludeDetached, followRun } from './follow-run.ts'
 import { addRunRemove } from './run-remove.ts'
 import { requireRunThere, withConnection } from '../local-stack.ts'
 import { examples, integer, jsonOption, runOrWorkflow, taskId } from '../arguments/options.ts'
@@ -148,15 +149,16 @@ function addStatus(run: Command, { console, exit }: CommandContext): void {
         const handle = handleOf(target)
         const followed = await followRun({ handle, console, json: json === true, onInterrupt: 'detach' })
         if (followed.kind === 'detached') {
-          exit(EXIT.interrupted)
+          exit(concludeDetached(console, json === true))
           return
         }
         const { outcome } = followed
-        if (json === true) console.record({ event: 'done', outcome })
+        const exitCode = exitCodeOfOutcome(outcome)
+        if (json === true) console.record({ event: 'done', exitCode, outcome })
         else if (outcome.status === 'completed')
           console.out(`${name} is complete; ${whereToRead(found.type, outcome.result)}`)
         else console.err(describeFailure(outcome))
-        exit(exitCodeOfOutcome(outcome))
+        exit(exitCode)
       })
     })
 }
@@ -209,9 +211,10 @@ function addStop(run: Command, context: CommandContext): void {
     .action(async (name: string, options: SteerOptions & { afterIteration?: number; now?: true }) => {
       const { afterIteration: iteration, now } = options
       if ((iteration === undefined) === (now === undefined)) {
-        context.console.err('error: say either --after-iteration <n> or --now')
-        context.exit(EXIT.usage)
-        return
+        throw new LonghaulError({
+          code: 'Config.Invalid',
+          message: `Expected either --after-iteration <n> or --now, got ${now === undefined ? 'neither' : 'both'}`,
+        })
       }
       if (iteration === undefined) await cancel(name, options, context)
       else await steer(name, options, context, (input) => stopRunAfterIteration({ ...input, iteration }))

@@ -17,7 +17,7 @@ import {
 import { whereToRead } from '../output/describe-run.ts'
 import { describeFailure } from '../output/console.ts'
 import { requireRunThere, withConnection } from '../local-stack.ts'
-import { type Followed, followRun, type OnInterrupt } from './follow-run.ts'
+import { concludeDetached, type Followed, followRun, type OnInterrupt } from './follow-run.ts'
 
 type WaitOptions = JudgeOptions & { onInterrupt?: OnInterrupt }
 
@@ -89,7 +89,7 @@ async function waitForOther(
     })
   }
   const followed = await follow<unknown>(target, options, context)
-  if (followed.kind === 'detached') return EXIT.interrupted
+  if (followed.kind === 'detached') return concludeDetached(context.console, json === true)
   const { outcome, interrupted } = followed
   const exitCode = interrupted ? EXIT.interrupted : exitCodeOfOutcome(outcome)
   if (json === true) context.console.record({ event: 'done', exitCode, outcome })
