@@ -310,6 +310,15 @@ test('a name cannot leave the recipe directories', async () => {
   assert.equal((await refusal({ name: '../package', dirs })).code, 'Config.Invalid')
 })
 
+test('a text needs a name that its runs can begin with, as no command could read a run of another name', async () => {
+  await loadRecipe({ name: 'mine-2.v1', text: smallest })
+  for (const name of ['my recipe', 'a/b', '../x', 'rezept-ä', "it's", '', '.x', 'x'.repeat(81), 'x\n']) {
+    const { code, message } = await refusal({ name, text: smallest })
+    assert.equal(code, 'Config.Invalid', name)
+    assert.match(message, /Expected the name of a recipe .*, which begins the names of its runs: rename it$/)
+  }
+})
+
 test('overrides merge deeply, keep siblings and are named as the source of their own mistakes', async () => {
   const { recipe } = await loadRecipe({ name: 'demo', dirs, overrides: { seed: 7, rft: { tasks: 12 } } })
   assert.deepEqual([recipe.seed, recipe.rft?.tasks, recipe.rft?.rolloutsPerTask], [7, 12, 8])

@@ -18,7 +18,7 @@ import { NEUTRAL_SAMPLING } from '../../contracts/neutral-sampling.ts'
 export interface LoadRecipeInput {
   /** File name without extension; part of run names. */
   name: string
-  /** YAML text used instead of the file; the name is then only a label. */
+  /** YAML text used instead of the file. */
   text?: string
   /** Directories that are searched in order. */
   dirs?: readonly string[]
@@ -48,6 +48,8 @@ export async function loadRecipe({
   pushed,
   overrides = {},
 }: LoadRecipeInput): Promise<LoadedRecipe> {
+  // Also the name of a text: a run named after it could neither be steered nor read, because no command takes such a name.
+  requireRecipeName(name, text === undefined ? '' : ', which begins the names of its runs: rename it')
   const source = text === undefined ? await findRecipe({ name, dirs, pushed }) : { text, path: null }
   const file = parseRecipeText(source.text)
   const label = source.path === null ? `${name}.yaml` : shortPath(source.path)
@@ -87,7 +89,7 @@ const EXTENSION = '.yaml'
 
 /**
  * Finds a recipe by name: the first of `dirs` that contains `<name>.yaml`, then the recipe pushed under that name.
- * @throws LonghaulError `Config.NotFound` with the existing names, `Config.Invalid` for a name that could leave the directory
+ * @throws LonghaulError `Config.NotFound` with the existing names
  */
 async function findRecipe({
   name,
@@ -98,7 +100,6 @@ async function findRecipe({
   dirs: readonly string[]
   pushed: PushedRecipes | undefined
 }): Promise<{ text: string; path: string | null }> {
-  requireRecipeName(name)
   for (const dir of dirs) {
     const path = join(dir, `${name}${EXTENSION}`)
     const text = await readRecipeFile(path).catch(notThere)
