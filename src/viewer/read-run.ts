@@ -1,10 +1,14 @@
 /** Reads a run's page and its report from records. */
-import { gatherReportData, orderEvaluations, readEvaluations } from '../activities/evaluation/report-data.ts'
+import {
+  gatherReportData,
+  lastEvaluations,
+  orderEvaluations,
+  readEvaluations,
+} from '../activities/evaluation/report-data.ts'
 import { readRunCosts } from '../activities/evaluation/read-costs.ts'
 import { newestDurations } from '../activities/evaluation/write-report.ts'
 import { readUnlessCorrupt } from '../activities/runtime/stored-records.ts'
 import type { ArtifactStore } from '../contracts/artifacts.types.ts'
-import { isHeldOut } from '../contracts/episode-purpose.ts'
 import { runKeys } from '../contracts/keys.ts'
 import type { EvaluationRecord } from '../contracts/evaluations.types.ts'
 import type { TrainingRecord } from '../contracts/training.types.ts'
@@ -120,21 +124,26 @@ export async function readRunLine(store: ArtifactStore, run: string): Promise<Ru
     state: folders.includes('durations') ? 'completed' : null,
     startedAt: claim?.startedAt ?? null,
     endedAt: null,
-    score: folders.includes('evaluations') ? await readHeadline(store, run) : null,
+    score: folders.includes('evaluations') ? await readHeadline(store, run, claim?.evaluation) : null,
   }
 }
 
-/** Chosen by its key, so that one record is read of a run with hundreds of evaluations. */
-async function readHeadline(store: ArtifactStore, run: string): Promise<RunLine['score']> {
+/** Chosen by its key where that is possible, so that one record is read of a run with hundreds of evaluations. */
+async function readHeadline(store: ArtifactStore, run: string, own: string | undefined): Promise<RunLine['score']> {
   const names = (await store.list(`runs/${run}/evaluations/`))
     .map((key) => /\/evaluations\/(.+)\.json$/.exec(key)?.[1])
     .filter((name) => name !== undefined)
-  const chosen = orderEvaluations(names.map((name) => ({ name })).filter(isHeldOut)).at(-1)
-  if (chosen === undefined) return null
-  const record = await readUnlessCorrupt<EvaluationRecord>(store, runKeys.evaluation(run, chosen.name))
-  // Records of earlier versions hold no score of their own.
-  const { score } = (record ?? {}) as Partial<EvaluationRecord>
-  return score === undefined ? null : { name: chosen.name, passAt1: score.passAt1, sem: score.sem }
+  const chosen = own !== undefined && names.includes(own) ? [own] : lastEvaluations(names)
+  const records = await Promise.all(
+    chosen.map(async (name) => {
+      const record = await readUnlessCorrupt<EvaluationRecord>(store, runKeys.evaluation(run, name))
+      // Records of earlier versions hold no score of their own.
+      const { score } = (record ?? {}) as Partial<EvaluationRecord>
+      return score === undefined ? [] : [{ name, score }]
+    }),
+  )
+  const last = orderEvaluations(records.flat()).at(-1)
+  return last === undefined ? null : { name: last.name, passAt1: last.score.passAt1, sem: last.score.sem }
 }
 
 export async function readRunPage(store: ArtifactStore, run: string): Promise<RunPage> {

@@ -11,7 +11,8 @@ import type { EvaluationDocument } from '../../contracts/evaluations.types.ts'
 import { isLonghaulError } from '../../contracts/errors.ts'
 import { openPages } from '../../platform/packed-pages.ts'
 import { readEvaluation } from './read-evaluation.ts'
-import { gatherReportData } from './report-data.ts'
+import { gatherReportData, readEvaluations } from './report-data.ts'
+import { readRunLine } from '../../viewer/read-run.ts'
 import { putPart } from '../../../test/support/record-examples.ts'
 
 let root: string
@@ -35,6 +36,40 @@ test('with quick tasks every held-out point of the curve covers only those, and 
     [[0.5, 2]],
   )
   assert.deepEqual([evaluations[0]?.score.passAt1, evaluations[0]?.score.tasks], [0.75, 4])
+})
+
+test('stages, and older policies of a night, stand in the order of their training, whatever their names', async () => {
+  const policies: Record<string, Record<string, string>> = {
+    staged: {
+      base: 'v000000-aaaaaaaa',
+      rft: 'v000010-aaaaaaaa',
+      'warm-up': 'v000040-bbbbbbbb',
+      'long-0004': 'v000060-cccccccc',
+      long: 'v000090-cccccccc',
+      'long.may': 'v000090-cccccccc',
+      rl: 'v000120-dddddddd',
+    },
+    kept: {
+      'nights-v000012-bbbbbbbb': 'v000012-bbbbbbbb',
+      'nights-v000040-a': 'v000040-a',
+      nights: 'v000050-cccccccc',
+    },
+  }
+  const tasks = [{ taskId: 'a', attempts: [1 as const] }]
+  for (const [run, evaluations] of Object.entries(policies)) {
+    await putPart(store, runKeys.claim(run), { run, kind: 'train', recipe: 'r', startedAt: '2026-11-20T10:00:00.000Z' })
+    for (const [name, policy] of Object.entries(evaluations))
+      await putPart(store, runKeys.evaluation(run, name), makeEvaluation({ run, name, policy, tasks }))
+    const found = await readEvaluations(store, run)
+    assert.deepEqual(
+      found.map(({ name }) => name),
+      Object.keys(evaluations),
+    )
+  }
+  // A run by its name alone is its newest policy, in a comparison and in the list of runs.
+  const own = await readEvaluationArgument(async () => store, 'kept')
+  assert.equal(own.name, 'nights')
+  assert.equal((await readRunLine(store, 'kept')).score?.name, 'nights')
 })
 
 test('additional suites appear in the scores only, without pairs across suites or points on the curve', async () => {

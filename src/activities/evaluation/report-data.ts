@@ -3,7 +3,7 @@ import type { ArtifactStore } from '../../contracts/artifacts.types.ts'
 import type { EpisodeRecord } from '../../contracts/episodes.types.ts'
 import type { EvaluationRecord } from '../../contracts/evaluations.types.ts'
 import type { GatedSuite } from '../../contracts/gates.types.ts'
-import { evaluationOf, purposeOf } from '../../contracts/episode-purpose.ts'
+import { evaluationOf, isHeldOut, purposeOf } from '../../contracts/episode-purpose.ts'
 import { gateKeys, policyKeys, runKeys, suiteKeys } from '../../contracts/keys.ts'
 import type { NightRecord } from '../../contracts/nights.types.ts'
 import type { PolicyRef } from '../../contracts/policy.types.ts'
@@ -12,6 +12,7 @@ import type { SuiteManifest } from '../../contracts/tasks.types.ts'
 import { LonghaulError } from '../../contracts/errors.ts'
 import type { TrainingRecord } from '../../contracts/training.types.ts'
 import type { StageScore } from '../../contracts/workflows.types.ts'
+import { compareText } from '../../domain/hash-order.ts'
 import { isValidEpisode } from '../../domain/ledger/episode-fates.ts'
 import { INTERVAL_SEED } from '../../domain/statistics/evaluation-summary.ts'
 import { differenceInterval } from '../../domain/statistics/score-interval.ts'
@@ -97,13 +98,29 @@ export async function readEvaluations(store: ArtifactStore, run: string): Promis
 /** Null for all other names. */
 const FIXED_ORDER: readonly (string | null)[] = ['base', 'rft', null, 'rl']
 
-/** Order: base, rft, stages by name, rl. An evaluation on a further suite follows the one at the same point of training. */
-export function orderEvaluations<T extends Pick<EvaluationRecord, 'name'>>(evaluations: T[]): T[] {
-  const rank = (evaluation: string): number => {
-    const { name } = evaluationOf(evaluation)
-    return FIXED_ORDER.includes(name) ? FIXED_ORDER.indexOf(name) : FIXED_ORDER.indexOf(null)
-  }
-  return evaluations.sort((a, b) => rank(a.name) - rank(b.name) || (a.name < b.name ? -1 : 1))
+function rankOf(evaluation: string): number {
+  const { name } = evaluationOf(evaluation)
+  return FIXED_ORDER.includes(name) ? FIXED_ORDER.indexOf(name) : FIXED_ORDER.indexOf(null)
+}
+
+type Ordered = Pick<EvaluationRecord, 'name'> & { score: Pick<StageScore, 'policy'> }
+
+/**
+ * Order: base, rft, stages, rl. Stages, and older policies of one night, follow in the order of their policies, whose versions begin with
+ * the optimizer step: names tell no order. Further suites follow the held-out one of the same policy.
+ */
+export function orderEvaluations<T extends Ordered>(evaluations: T[]): T[] {
+  return evaluations.sort(
+    (a, b) =>
+      rankOf(a.name) - rankOf(b.name) || compareText(a.score.policy, b.score.policy) || compareText(a.name, b.name),
+  )
+}
+
+/** Names among which the last held-out evaluation is: several if only their records tell which one that is. */
+export function lastEvaluations(names: readonly string[]): string[] {
+  const heldOut = names.filter((name) => isHeldOut({ name }))
+  const last = Math.max(...heldOut.map(rankOf))
+  return heldOut.filter((name) => rankOf(name) === last)
 }
 
 /** Evaluations of one suite. A difference between two suites would reflect the suites. */
