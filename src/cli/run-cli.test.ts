@@ -157,6 +157,7 @@ test('usage mistakes: exit 1, the reason on stderr, nothing on stdout', async ()
     ['evaluate', '--threshold', 'pass@1>=0.5'],
     ['train', '-c', 'seed'],
     ['run', 'stop', 'x'],
+    ['schedule', 'backfill', 'x', '--from', '2025-02-30T00:00:00Z', '--to', '2025-03-05T00:00:00Z'],
     ['grade', 'gold'],
     ['grade', 'gold', '--suite', 'demo', '--profile', 'mine'],
     ['view', '--port', '99999'],

@@ -76,6 +76,10 @@ test('skips NaN and Infinity as Python writes them, and keeps the same words in 
     '[{"instance_id": "a", "model_name_or_path": "m", "model_patch": "+x = NaN \\" NaN", "cost": NaN, "z": -Infinity}]',
   )
   assert.equal((await readPredictions({ path })).predictions[0]?.patch, '+x = NaN " NaN')
+  // A patch of 20 MB with escapes, in an entry that a Python program wrote.
+  const patch = 'NaN \\ "\n'.repeat(2_500_000)
+  const entry = `{"instance_id": "a", "model_name_or_path": "m", "cost": NaN, "model_patch": ${JSON.stringify(patch)}}`
+  assert.equal((await readPredictions({ path: file(`[${entry}]`) })).predictions[0]?.patch, patch)
 })
 
 test('a patch of twenty megabytes is read beside a cost that is NaN', async () => {

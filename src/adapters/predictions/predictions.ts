@@ -152,16 +152,39 @@ export function writePredictions(predictions: readonly Prediction[], layout: Pre
   }
 }
 
-/** A string is read in runs, because a repetition of single characters overflows the stack on a patch of some megabytes. */
-const STRINGS_AND_WORDS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\b(?:NaN|Infinity)\b/gs
+const WORDS = /-?\b(?:NaN|Infinity)\b/g
 
 /** Parses JSON as Python does: Python writes NaN and Infinity, which JSON lacks. The fields that hold them are not read here. */
 function parsePythonJson(text: string): unknown {
   try {
     return JSON.parse(text) as unknown
   } catch (error) {
-    const without = text.replace(STRINGS_AND_WORDS, (found) => (found.startsWith('"') ? found : 'null'))
+    const without = withoutWords(text)
     if (without === text) throw error
     return JSON.parse(without) as unknown
   }
+}
+
+/** Strings are skipped one by one: an expression that matches them overflows its stack on a patch of many megabytes. */
+function withoutWords(text: string): string {
+  const parts: string[] = []
+  let at = 0
+  while (at < text.length) {
+    const begin = text.indexOf('"', at)
+    const end = begin < 0 ? text.length : endOfString(text, begin)
+    parts.push(text.slice(at, begin < 0 ? text.length : begin).replace(WORDS, 'null'))
+    if (begin >= 0) parts.push(text.slice(begin, end))
+    at = end
+  }
+  return parts.join('')
+}
+
+/** One past the closing quote of the string that begins there. */
+function endOfString(text: string, begin: number): number {
+  for (let quote = text.indexOf('"', begin + 1); quote >= 0; quote = text.indexOf('"', quote + 1)) {
+    let escapes = 0
+    while (text[quote - 1 - escapes] === '\\') escapes++
+    if (escapes % 2 === 0) return quote + 1
+  }
+  return text.length
 }

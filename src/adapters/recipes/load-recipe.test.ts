@@ -306,6 +306,12 @@ test('an unknown recipe names the nearest one', async () => {
   assert.match(message, /did you mean demo\?.*nightly/)
 })
 
+test('a day that no calendar has is said in words, not as an expression', async () => {
+  const text = smallest.replace('{ base: some-model }', '{ base: some-model, cutoff: 2025-02-30 }')
+  const { message } = await refusal({ name: 'x', text })
+  assert.match(message, /model\.cutoff: expected a date of the calendar such as 2025-03-31, or null, got "2025-02-30"/)
+})
+
 test('a name cannot leave the recipe directories', async () => {
   assert.equal((await refusal({ name: '../package', dirs })).code, 'Config.Invalid')
 })

@@ -110,6 +110,7 @@ export function describeExpectation(node: SchemaNode): string {
       return 'null'
     case 'string':
       if (node.format === 'uri') return 'an http or https address'
+      if (node.format === 'date') return 'a date of the calendar such as 2025-03-31'
       return node.pattern === undefined ? 'text' : `text like ${node.pattern}`
     default:
       return 'another value'

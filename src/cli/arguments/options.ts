@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { isRunPart, parseThreshold } from './evaluation-argument.ts'
+import { isInCalendar } from '../../domain/instant.ts'
 import { isBuildName, isHostName, isRunName, isScheduleId, isTaskId } from '../../contracts/keys.ts'
 import { requireHttpAddress } from '../../platform/quote-address.ts'
 import type { OnInterrupt } from '../commands/follow-run.ts'
@@ -27,7 +28,8 @@ export const dryRunOption = (): Option => new Option('--dry-run', 'only print wh
 /** A time with its zone. */
 export function instant(text: string): Date {
   const time = new Date(text)
-  if (/^\d{4}-\d{2}-\d{2}T.*(Z|[+-]\d{2}:\d{2})$/.test(text) && !Number.isNaN(time.getTime())) return time
+  const isFull = /^\d{4}-\d{2}-\d{2}T.*(Z|[+-]\d{2}:\d{2})$/.test(text)
+  if (isFull && !Number.isNaN(time.getTime()) && isInCalendar(text.slice(0, 10))) return time
   throw new InvalidArgumentError(
     `Expected an ISO time with its zone, such as 2026-11-20T00:00:00Z, got ${JSON.stringify(text)}.`,
   )

@@ -63,7 +63,7 @@ test('a log without lists gives its map in the order of the log and no verdict; 
   const torn = await longhaul(...options.slice(0, -2), await file('torn.gz', 'text'))
   assert.notEqual(torn.exitCode, 0)
   assert.match(torn.stderr, /torn\.gz to be a gzip file .*: it is not gzip, or truncated/)
-  const lists = await Promise.all([file('f.json', '["7"]'), file('p.json', '["__proto__"]')])
+  const lists = await Promise.all([file('f.json', '\ufeff["7"]'), file('p.json', '["__proto__"]')])
   const one = await longhaul(...options, '--fail-to-pass', lists[0])
   assert.equal(one.stdout, `{${map},"resolved":true}`)
   const both = await longhaul(...options, '--fail-to-pass', lists[0], '--pass-to-pass', lists[1])

@@ -5,7 +5,7 @@ import { type Command, Option } from 'commander'
 import { unpackLog } from '../../adapters/artifacts/stored-log.ts'
 import { isLonghaulError, LonghaulError } from '../../contracts/errors.ts'
 import { plainJson } from '../../domain/hostile-text.ts'
-import { explainUnreadable, openInputFile } from '../../platform/input-file.ts'
+import { explainUnreadable, openInputFile, readInputFile } from '../../platform/input-file.ts'
 import type { GradeLogResult } from '../../grading/grade-log.ts'
 import { isLogProfileName, LOG_PROFILES, type LogProfileName } from '../../grading/log-profiles.ts'
 import type { ListedTests } from '../../grading/resolution.ts'
@@ -92,7 +92,7 @@ async function readLists({ failToPass, passToPass }: GradeLogOptions): Promise<L
 
 async function readList(file: string | undefined): Promise<string[]> {
   if (file === undefined) return []
-  const text = (await readInput(file)).toString('utf8')
+  const text = await readInputFile({ path: file, what: 'a list of tests' })
   try {
     return testNames(file, JSON.parse(text))
   } catch (error) {

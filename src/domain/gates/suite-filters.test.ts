@@ -305,6 +305,11 @@ test('a date without a zone is UTC, and an invalid one is null', () => {
     '2025-05-01T10:00:00+2',
     '2025-05-01T10:00:00.',
     '2025-05-01_10:00',
+    // `Date` would take them for a day of March, of May and of the next year.
+    '2025-02-29',
+    '2025-02-30T10:00:00Z',
+    '2025-04-31 10:00:00',
+    '2025-12-32',
     '',
   ]) {
     assert.equal(instant(text), null, text)
